@@ -33,8 +33,8 @@ function useAccountHistory<Line>(path: string, range: Range) {
 }
 
 const SECONDS_PER_HOUR = 3_600;
-/** How long after the end of a span the gateway has its sums. The charts end before that. */
-const SUMMED_AFTER_SECONDS = 6;
+/** The gateway has the sums of a span so long after its end. Spans that ended later are not drawn. */
+const SUM_DELAY_SECONDS = 6;
 
 /** Charts of what an account has called, in the range that the operator chooses. */
 export function AccountCourse({ account }: { readonly account: string }) {
@@ -57,16 +57,16 @@ export function AccountCourse({ account }: { readonly account: string }) {
 }
 
 interface CourseProps {
-  /** Of spans in which any account called. Where this one was not among the busiest, its sums are 0. */
+  /** Spans in which any account called. Where this account was not among the busiest, its sums are 0. */
   readonly history: HistoryView<AccountSpanView>;
   /** Length of the range. */
   readonly seconds: number;
 }
 
 function CourseCharts({ history: { data, seconds: spanSeconds }, seconds }: CourseProps) {
-  const lastTime = Math.floor((Date.now() / 1_000 - SUMMED_AFTER_SECONDS) / spanSeconds) * spanSeconds;
+  const lastTime = Math.floor((Date.now() / 1_000 - SUM_DELAY_SECONDS) / spanSeconds) * spanSeconds;
   const times = timesUntil(lastTime, spanSeconds, seconds / spanSeconds);
-  // Each span is drawn at its end.
+  // The value of a span is drawn at its end.
   const line = linesOf(times, new Map(data.map((span) => [span.start + spanSeconds, span])));
   const perSecond = (name: string, color: string, value: (stats: AccountStatsView) => number) =>
     line(name, color, (span) => value(span) / spanSeconds);

@@ -15,7 +15,7 @@ import { shortNumber } from './format.js';
 
 /** The height of `.row` and `.row-place` in style/accounts.css, in pixels. */
 const ROW_PX = 52;
-/** Rows that are drawn beyond the edges, so that scrolling shows no gap. */
+/** Rows that are drawn beyond each edge of the box, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;
 /** Browsers draw no box higher than some 17 million pixels. Operators with more accounts have to search. */
 export const ROWS_MAX = 300_000;
@@ -30,7 +30,7 @@ interface AccountListProps {
 }
 
 /** The heads of the columns, the order that a click on each sorts by, and its class. */
-const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: string])[] = [
+const COLUMNS: readonly (readonly [text: string, by: SortedBy, className: string])[] = [
   ['Name', 'name', ''],
   ['Plan', 'plan', 'row-plan'],
   ['This minute', 'requests_this_minute', 'row-figure row-minute'],
@@ -74,9 +74,9 @@ export function AccountList({ rows, openId, order, onOrder }: AccountListProps) 
   /** The row that gets the focus as soon as it is drawn; undefined if none does. */
   const rowToFocus = useRef<number | undefined>(undefined);
   useEffect(() => {
-    const watch = new ResizeObserver(() => setHeightPx(box.current?.clientHeight ?? 600));
-    watch.observe(box.current!);
-    return () => watch.disconnect();
+    const observer = new ResizeObserver(() => setHeightPx(box.current?.clientHeight ?? 600));
+    observer.observe(box.current!);
+    return () => observer.disconnect();
   }, []);
 
   const count = Math.min(rows.count, ROWS_MAX);
@@ -97,17 +97,17 @@ export function AccountList({ rows, openId, order, onOrder }: AccountListProps) 
     const row = Number((event.target as HTMLElement).dataset.row ?? NaN);
     if (moveFrom === undefined || Number.isNaN(row)) return;
     event.preventDefault();
-    // One row less than fit, so that the last row in sight stays in sight.
+    // One row less than the box has, so that the last row in sight stays in sight.
     const pageRows = Math.floor(heightPx / ROW_PX) - 1;
     const nextRow = Math.min(count - 1, Math.max(0, moveFrom(row, pageRows, count)));
     rowToFocus.current = nextRow;
-    const element = box.current!;
-    if (nextRow * ROW_PX < element.scrollTop) element.scrollTop = nextRow * ROW_PX;
-    if ((nextRow + 1) * ROW_PX > element.scrollTop + heightPx)
-      element.scrollTop = (nextRow + 1) * ROW_PX - heightPx;
-    // A row that is drawn already gets the focus now: without scrolling nothing would be drawn again.
+    const list = box.current!;
+    if (nextRow * ROW_PX < list.scrollTop) list.scrollTop = nextRow * ROW_PX;
+    if ((nextRow + 1) * ROW_PX > list.scrollTop + heightPx)
+      list.scrollTop = (nextRow + 1) * ROW_PX - heightPx;
+    // If the row is drawn already, it gets the focus now: without scrolling nothing is drawn again.
     focusRow();
-    setTopPx(element.scrollTop);
+    setTopPx(list.scrollTop);
   };
 
   const drawnRows = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
@@ -132,7 +132,7 @@ export function AccountList({ rows, openId, order, onOrder }: AccountListProps) 
   );
 }
 
-/** To which row each key of the keyboard moves the focus from `row`; it may lie outside of the list. */
+/** By the key of the keyboard: the row to which the focus moves from `row`, perhaps outside of the list. */
 const MOVES: Readonly<Record<string, (row: number, pageRows: number, count: number) => number>> = {
   ArrowDown: (row) => row + 1,
   ArrowUp: (row) => row - 1,

@@ -74,24 +74,24 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   /** Pages that are being fetched. Without a filter also those that have come. */
   const requestedPages = useRef(new Set<number>());
   /** The first and the last row in sight. */
-  const inSight = useRef<readonly [number, number]>([0, 0]);
-  /** Grows with each filter. Responses to an earlier filter are dropped. */
-  const generation = useRef(0);
-  /** Grows with each change of the refs, which by themselves draw nothing. */
-  const [, setVersion] = useState(0);
+  const inSight = useRef<readonly [first: number, last: number]>([0, 0]);
+  /** The number of the filter. Responses to an earlier filter are dropped. */
+  const filterNumber = useRef(0);
+  /** Counts changes of the refs, which by themselves do not have the list drawn again. */
+  const [, setChanges] = useState(0);
   const [error, setError] = useState<string>();
 
-  // Another filter makes other functions. `isFiltered` follows from the filter.
+  // A new function for each filter. `isFiltered` follows from the filter, so it is no dependency.
   const fetchFrom = useCallback(
     /** `isRefresh`: fetches the page, for its counters, also if the page was fetched before. */
     async (page: number, cursor: string, isRefresh: boolean): Promise<void> => {
       if (requestedPages.current.has(page) && !isRefresh) return;
       requestedPages.current.add(page);
-      const ownGeneration = generation.current;
+      const sentFilterNumber = filterNumber.current;
       try {
         const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, group, active });
         const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
-        if (ownGeneration !== generation.current) return;
+        if (sentFilterNumber !== filterNumber.current) return;
         const { rows } = fetched.current;
         if (!isFiltered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
         else if (isRefresh) {
@@ -103,13 +103,13 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
           const isNext = cursor === fetched.current.next;
           if (isNext) fetched.current = { rows: [...rows, ...data], next, pages: fetched.current.pages + 1 };
           const { next: nextCursor } = fetched.current;
-          // A page may have no account, and still not be the last: the gateway searches a part for each page.
+          // A page without accounts may not be the last: the gateway searches some accounts for each page.
           if (nextCursor !== null && (!isNext || data.length === 0)) void fetchFrom(page, nextCursor, false);
         }
         setError(undefined);
-        setVersion((version) => version + 1);
+        setChanges((changes) => changes + 1);
       } catch (reason) {
-        if (ownGeneration !== generation.current) return;
+        if (sentFilterNumber !== filterNumber.current) return;
         requestedPages.current.delete(page);
         setError(textOf(reason));
       }
@@ -133,10 +133,10 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   );
 
   useEffect(() => {
-    generation.current += 1;
+    filterNumber.current += 1;
     fetched.current = { rows: [], next: FIRST_CURSOR, pages: 0 };
     requestedPages.current.clear();
-    setVersion((version) => version + 1);
+    setChanges((changes) => changes + 1);
     fetchRows(0, 0);
   }, [fetchRows]);
 
@@ -144,8 +144,8 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
     if (isFiltered) {
       // If the page of these rows could not be fetched, nothing else fetches that page again.
       fetchRows(...inSight.current);
-      // Of the fetched pages only the first is refreshed, and only while it is the only one: it is mostly
-      // looked at, and the cursors of later pages may have changed.
+      // The first page is refreshed only while no other was fetched, because the cursors of later pages may
+      // have changed. Operators mostly look at the first page.
       if (fetched.current.pages === 1) void fetchFrom(0, FIRST_CURSOR, true);
       return;
     }
@@ -167,7 +167,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   };
 }
 
-/** The gateway needs 15 ms for so many. Operators with more accounts have to search. */
+/** The gateway needs 15 ms for so many accounts. Operators with more have to search. */
 const SORTED_MAX = 1_000;
 
 const collator = new Intl.Collator('en', { numeric: true });
@@ -184,7 +184,7 @@ export function useSortedAccounts(
   const { view, error, reload } = useRows<AccountView>(path, { ...filter }, SORTED_MAX, REFRESH_MS);
   if (order === undefined) return undefined;
   const sign = order.descending ? -1 : 1;
-  const rows = (view?.rows ?? []).toSorted((left, right) => sign * compare(left, right, order.by));
+  const rows = (view?.rows ?? []).toSorted((first, second) => sign * compare(first, second, order.by));
   return {
     count: rows.length,
     hasMore: false,
@@ -199,8 +199,8 @@ export function useSortedAccounts(
   };
 }
 
-/** Returns 0 for equal accounts, which then stay in the order of their creation. */
-function compare(left: AccountView, right: AccountView, by: SortedBy): number {
-  if (by === 'name' || by === 'plan') return collator.compare(left[by], right[by]);
-  return Number(left[by]) - Number(right[by]);
+/** Returns 0 if the values of the column are equal: the accounts then stay in the order of creation. */
+function compare(first: AccountView, second: AccountView, by: SortedBy): number {
+  if (by === 'name' || by === 'plan') return collator.compare(first[by], second[by]);
+  return Number(first[by]) - Number(second[by]);
 }

@@ -139,7 +139,7 @@ const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
 /** How often the open account is fetched again, for its counters. */
 const REFRESH_MS = 2_000;
 
-/** The error of an account whose plan is not in the settings (`plan_missing`). */
+/** Returns the error of an account whose plan is not in the settings (`plan_missing`). */
 const planMissingText = ({ plan }: AccountView): string =>
   `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
 
@@ -208,7 +208,7 @@ interface AccountHeadProps {
   readonly onOpen: (dialog: AccountDialog) => void;
 }
 
-/** The name of the account, its marks, and the actions that the operator's role allows. */
+/** The name of the account, its badges, and the actions that the operator's role allows. */
 function AccountHead({ account, onOpen }: AccountHeadProps) {
   return (
     <div class="panel-head">
@@ -256,7 +256,7 @@ const dayStartOf = (seconds: number): number => seconds - ((seconds + DAY_OFFSET
 
 interface CountersProps {
   readonly account: AccountView;
-  /** Undefined if it is not in the settings, or has not come yet. Its limits are then left out. */
+  /** Undefined if the plan is not in the settings, or has not come yet. Its limits are then left out. */
   readonly plan: PlanView | undefined;
 }
 
@@ -283,7 +283,7 @@ function Counters({ account, plan }: CountersProps) {
     ...(leased === undefined
       ? []
       : [
-          // Granted to processes in advance and not used yet: a part of the balance, and call slots.
+          // What processes were granted (in a view: leased) and have not used: money and call slots.
           [
             'Leased',
             <CutMoney amount={leased.balance} />,
@@ -307,8 +307,8 @@ function Counters({ account, plan }: CountersProps) {
 const CREDITS_SHOWN = 10;
 
 /**
- * The journal of credits and debits, newest first. The gateway lists them oldest first, so all are fetched,
- * at most ROWS_OF_CSV_MAX. They are fetched again after each credit or debit, which changes `credited`.
+ * The list of credits and debits, newest first. The gateway lists them oldest first, so all are fetched, at
+ * most ROWS_OF_CSV_MAX. They are fetched again after each credit or debit, which changes `credited`.
  */
 function AccountCredits({ account }: { readonly account: AccountView }) {
   const [credits, setCredits] = useState<FirstRows<CreditView>>();

@@ -25,7 +25,7 @@ export class ApiError extends Error {
 
 let onSignedOut: () => void = () => undefined;
 /** How many open dialogs keep the page. */
-let keepersCount = 0;
+let keepingDialogs = 0;
 /** Whether the session has ended while a dialog keeps the page. */
 let isSignOutPending = false;
 
@@ -36,22 +36,22 @@ export function whenSignedOut(callback: () => void): void {
 
 /** Keeps the page, also if the session ends, until the returned function is called. */
 export function keepPage(): () => void {
-  keepersCount += 1;
+  keepingDialogs += 1;
   return () => {
-    keepersCount -= 1;
+    keepingDialogs -= 1;
     if (isSignOutPending) reportSignedOut();
   };
 }
 
 function reportSignedOut(): void {
-  isSignOutPending = keepersCount > 0;
+  isSignOutPending = keepingDialogs > 0;
   if (!isSignOutPending) onSignedOut();
 }
 
 /** Marks a request as the console's own. admin/http.ts reads it; no page of another site can set it. */
 const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
-/** As in admin/route.ts, which this code cannot import, as `ROOT`. */
-const SESSION = '/admin/session';
+/** SESSION_PATH and ROOT are the same in admin/route.ts, which this code cannot import. */
+const SESSION_PATH = '/admin/session';
 const ROOT = '/admin/v1';
 
 /** Rejects with an ApiError unless the response is a success. `signal` ends the request, and its response. */
@@ -77,18 +77,18 @@ export async function send(
   }
   if (response.ok) return response;
   // The playground relays the 401 of a caller's key too, so the gateway is asked whether the session is over.
-  if (response.status === 401 && path !== SESSION) checkSession().catch(() => undefined);
+  if (response.status === 401 && path !== SESSION_PATH) checkSession().catch(() => undefined);
   throw new ApiError(response.status, await messageOf(response));
 }
 
 /** Returns the message of an error response, or its status if its body is not the gateway's. */
 async function messageOf(response: Response): Promise<string> {
-  const withoutReason = `The gateway answered with status ${response.status}.`;
+  const statusText = `The gateway answered with status ${response.status}.`;
   try {
     const body = (await response.json()) as { error?: { message?: string } };
-    return body.error?.message ?? withoutReason;
+    return body.error?.message ?? statusText;
   } catch {
-    return withoutReason;
+    return statusText;
   }
 }
 
@@ -182,14 +182,14 @@ export function may(right: keyof typeof RIGHTS): boolean {
   return operator !== undefined && allowed.includes(operator.role);
 }
 
-/** As the other functions of the session, rejects with an ApiError if the gateway cannot be reached. */
+/** Rejects with an ApiError if the gateway cannot be reached; so do the next four functions. */
 export async function fetchIsSignedIn(): Promise<boolean> {
-  return rememberOperator(await requestJson<SessionView>('GET', SESSION));
+  return rememberOperator(await requestJson<SessionView>('GET', SESSION_PATH));
 }
 
 /** Returns whether the session goes on. If it has ended, the callback of `whenSignedOut` is called. */
 export async function checkSession(): Promise<boolean> {
-  const session = await requestJson<SessionView>('GET', SESSION);
+  const session = await requestJson<SessionView>('GET', SESSION_PATH);
   if (session.signed_in) return rememberOperator(session);
   reportSignedOut();
   return false;
@@ -197,25 +197,25 @@ export async function checkSession(): Promise<boolean> {
 
 /** The provider where operators can sign in too, if the settings name one. */
 export async function oidcView(): Promise<OidcView | undefined> {
-  return (await requestJson<SessionView>('GET', SESSION)).oidc;
+  return (await requestJson<SessionView>('GET', SESSION_PATH)).oidc;
 }
 
 /** Opens a session. Rejects with an ApiError if the token is wrong. */
 export async function signIn(token: string): Promise<void> {
-  rememberOperator(await requestJson<SessionView>('POST', SESSION, { token }));
+  rememberOperator(await requestJson<SessionView>('POST', SESSION_PATH, { token }));
 }
 
 /** Resolves with where to sign out of the provider too, if the operator signed in there. */
 export async function signOut(): Promise<OidcView | undefined> {
-  return (await requestJson<SessionView>('DELETE', SESSION)).sign_out;
+  return (await requestJson<SessionView>('DELETE', SESSION_PATH)).sign_out;
 }
 
 export function textOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-interface Viewed<View> {
-  /** The last view that came. After a change of the path this is the former path's view for a moment. */
+interface ViewState<View> {
+  /** The last view that came. After a change of the path it is the former path's view for a moment. */
   readonly view: View | undefined;
   /** Why the last request failed; undefined if it did not. */
   readonly error: string | undefined;
@@ -228,7 +228,7 @@ interface Viewed<View> {
  * Requests a path below `/admin/v1`; with `refreshMs` again after each such time while the page is in sight.
  * An undefined path requests nothing.
  */
-export function useView<View>(path: string | undefined, refreshMs?: number): Viewed<View> {
+export function useView<View>(path: string | undefined, refreshMs?: number): ViewState<View> {
   return useRead(path, get<View>, refreshMs);
 }
 
@@ -238,7 +238,7 @@ export function useRows<Row>(
   query: Parameters<typeof queryOf>[0],
   rowsMax: number,
   refreshMs?: number,
-): Viewed<FirstRows<Row>> {
+): ViewState<FirstRows<Row>> {
   const pathAndQuery = path === undefined ? undefined : path + queryOf(query);
   // `read` is not called for an undefined path.
   return useRead(pathAndQuery, () => allOf<Row>(path!, query, rowsMax), refreshMs);
@@ -252,7 +252,7 @@ function useRead<View>(
   path: string | undefined,
   read: (path: string) => Promise<View>,
   refreshMs: number | undefined,
-): Viewed<View> {
+): ViewState<View> {
   const [view, setView] = useState<View>();
   const [error, setError] = useState<string>();
   const latestPath = useRef(path);
@@ -261,18 +261,18 @@ function useRead<View>(
   const requests = useRef({ sent: 0, shown: 0 }).current;
   const reload = useCallback((): void => {
     if (path === undefined) return;
-    const own = ++requests.sent;
-    const isNewer = (): boolean => latestPath.current === path && own > requests.shown;
+    const requestNumber = ++requests.sent;
+    const isNewer = (): boolean => latestPath.current === path && requestNumber > requests.shown;
     read(path).then(
       (newView) => {
         if (!isNewer()) return;
-        requests.shown = own;
+        requests.shown = requestNumber;
         setView(newView);
         setError(undefined);
       },
       (reason: unknown) => {
         if (!isNewer()) return;
-        requests.shown = own;
+        requests.shown = requestNumber;
         setError(textOf(reason));
       },
     );
@@ -312,16 +312,16 @@ export function useAction<Args extends readonly unknown[]>(
 ): Action<Args> {
   const [error, setError] = useState<string>();
   const [isBusy, setBusy] = useState(false);
-  const runsCount = useRef(0);
+  const lastRunNumber = useRef(0);
   const run = (...args: Args): void => {
-    const ownCount = ++runsCount.current;
+    const runNumber = ++lastRunNumber.current;
     setBusy(true);
     setError(undefined);
     void act(...args)
       .catch((reason: unknown) => setError(textOf(reason)))
       .finally(() => {
-        // A later run, as by other filters, may still go on.
-        if (ownCount === runsCount.current) setBusy(false);
+        // A later run may still go on, such as one with other filters.
+        if (runNumber === lastRunNumber.current) setBusy(false);
       });
   };
   return { error, isBusy, run };

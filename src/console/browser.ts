@@ -48,7 +48,7 @@ export function openPage(page: string, item = ''): void {
   location.hash = addressOf(page, item);
 }
 
-/** Puts filters into the address of a page without a new entry in the browser's history. */
+/** Puts filters into the address of a page, without a new entry in the browser's history. */
 export function putFilters(page: string, filters: Filters): void {
   location.replace(addressOf(page, '', filters));
 }
@@ -63,25 +63,25 @@ export function usePageAddress(): PageAddress {
   return address;
 }
 
-const RETURN_KEY = 'tollgate-return';
+const RETURN_HASH_KEY = 'tollgate-return';
 
 /** Leaves the console for a sign-in elsewhere. `restoreAddress` then opens the present page again. */
 export function leaveTo(url: string): void {
-  sessionStorage.setItem(RETURN_KEY, location.hash);
+  sessionStorage.setItem(RETURN_HASH_KEY, location.hash);
   location.assign(url);
 }
 
 /**
- * Opens the page that `leaveTo` has left, unless the address names a page. Only the part of an address after
- * `#` was stored, which cannot lead out of the console. main.tsx calls it once, before it reads the address.
+ * Opens the page that `leaveTo` has left, unless the address names a page. Only the hash of an address (from
+ * `#` on) was stored, which cannot lead out of the console. main.tsx calls this once, before it reads it.
  */
 export function restoreAddress(): void {
-  const hash = sessionStorage.getItem(RETURN_KEY);
-  sessionStorage.removeItem(RETURN_KEY);
+  const hash = sessionStorage.getItem(RETURN_HASH_KEY);
+  sessionStorage.removeItem(RETURN_HASH_KEY);
   if (hash !== null && location.hash === '') history.replaceState(null, '', hash === '' ? '#/' : hash);
 }
 
-/** Long enough for a browser to begin to save a file. Afterwards the memory of its text is freed. */
+/** Long enough for a browser to begin to save a file. After that the memory of its text is freed. */
 const SAVE_MS = 10_000;
 
 /** Gives the browser a file to save. The byte order mark lets spreadsheets read the file as UTF-8. */
@@ -96,7 +96,7 @@ export function saveText(name: string, type: string, text: string): void {
 export const THEMES = ['system', 'light', 'dark'] as const;
 type Theme = (typeof THEMES)[number];
 
-const STORAGE_KEY = 'tollgate-theme';
+const THEME_KEY = 'tollgate-theme';
 const SYSTEM_IS_DARK = matchMedia('(prefers-color-scheme: dark)');
 const watchers = new Set<() => void>();
 
@@ -104,15 +104,15 @@ const watchers = new Set<() => void>();
 export const themeOf = (name: string | null): Theme => THEMES.find((theme) => theme === name) ?? 'system';
 
 export function storedTheme(): Theme {
-  return themeOf(localStorage.getItem(STORAGE_KEY));
+  return themeOf(localStorage.getItem(THEME_KEY));
 }
 
 export function chooseTheme(theme: Theme): void {
-  localStorage.setItem(STORAGE_KEY, theme);
+  localStorage.setItem(THEME_KEY, theme);
   applyTheme(theme);
 }
 
-/** Sets the attribute by which style/theme.css chooses the colours, then has charts painted anew. */
+/** Sets the attribute by which style/theme.css chooses the colours, then has charts painted again. */
 export function applyTheme(theme: Theme): void {
   const isDark = theme === 'dark' || (theme === 'system' && SYSTEM_IS_DARK.matches);
   document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
@@ -125,7 +125,7 @@ export function onThemeChange(watcher: () => void): () => void {
   return () => watchers.delete(watcher);
 }
 
-/** The value of a custom property of the style sheet: `--accent`. */
+/** Returns the value of a custom property of the style sheet, such as `--accent`. */
 export function colorOf(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }

@@ -130,7 +130,7 @@ function Advice({ code }: { readonly code: string | null }) {
   );
 }
 
-/** The meanings are written for docs/errors.md: code loses its backquotes, and a link its address. */
+/** Meanings are Markdown, for docs/errors.md. Removes the backquotes of code, and the addresses of links. */
 const withoutMarkdown = (text: string): string =>
   text.replaceAll('`', '').replace(/\[([^[\]]+)\]\([^()]*\)/g, '$1');
 
@@ -211,7 +211,7 @@ function NameLink({ to, text }: { readonly to: string; readonly text: string }) 
 
 /** A line of the timeline. */
 interface Step {
-  /** Since the call came, as `untilMs`. */
+  /** Milliseconds since the call came, as `untilMs`. */
   readonly atMs: number;
   /** Undefined if the step takes no time. */
   readonly untilMs?: number;
@@ -223,8 +223,8 @@ interface Step {
 
 /**
  * Returns the steps in the order of time; steps of the same moment stay in the order below. A call may wait
- * for room before several attempts, but only the sum of the waits is known. So one wait is shown, after the
- * admission.
+ * before several attempts, while its upstreams are at their limits. Only the sum of the waits is known, so
+ * one wait is shown, after the admission.
  */
 function stepsOf(call: CallView): Step[] {
   const { admitted_ms: admittedMs, first_token_ms: firstMs, duration_ms: endMs, queued_ms: queuedMs } = call;
@@ -251,10 +251,10 @@ function stepsOf(call: CallView): Step[] {
       detail: call.code === null ? `status ${call.status}` : words(call.code),
     },
   ];
-  return steps.toSorted((left, right) => left.atMs - right.atMs);
+  return steps.toSorted((first, second) => first.atMs - second.atMs);
 }
 
-/** The least duration that a record can express. A call of 0 ms counts as this, so that none divides by 0. */
+/** The least duration that a record can express. A call of 0 ms counts as this, to avoid a division by 0. */
 const DURATION_MS_MIN = 0.001;
 
 function Timeline({ call }: { readonly call: CallView }) {
@@ -284,8 +284,8 @@ function Timeline({ call }: { readonly call: CallView }) {
   );
 }
 
-/** Decimals of money that is left: fewer than of prices, because a balance or a limit is a larger amount. */
-const DECIMALS_LEFT = 4;
+/** Decimals of money that is left: fewer than prices have, because balances and limits are larger. */
+const LEFT_DECIMALS_MAX = 4;
 
 function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
   if (quotas.length === 0) return <>no quotas</>;
@@ -293,7 +293,7 @@ function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
     <ul class="lines">
       {quotas.map(({ scope, id, quota, left }) => (
         <li key={`${scope} ${id} ${quota}`}>
-          {typeof left === 'string' ? money(left, DECIMALS_LEFT) : number(left)} left of {words(quota)},{' '}
+          {typeof left === 'string' ? money(left, LEFT_DECIMALS_MAX) : number(left)} left of {words(quota)},{' '}
           {scope === 'account' ? 'the account' : scope}
           {(scope === 'group' || scope === 'model') && <> {id}</>}
         </li>
@@ -308,7 +308,7 @@ interface AttemptDetailProps {
   readonly model: string | null;
 }
 
-/** Whether the upstream has failed. With `cancelled` it has not: the caller had left. */
+/** Whether the upstream has failed. It has not if the attempt was `cancelled`: the caller had left. */
 const isFailed = ({ code }: CallView['attempts'][number]): boolean => code !== null && code !== 'cancelled';
 
 function AttemptDetail({ attempt, model }: AttemptDetailProps) {

@@ -34,7 +34,7 @@ import { counted, exactMoment, money, number, recentMoment, roughMoney, words } 
 import { type Column, Table } from './table.js';
 
 const PAGE_CALLS = 100;
-/** After so many searches of some 70 ms, one after the other, the operator has to ask again. */
+/** After so many searches of some 70 ms each, in sequence, the operator has to ask again. */
 const PAGES_AT_ONCE = 50;
 /** The live tail cuts the list to so many calls, so that a page that stays open does not grow. */
 const CALLS_SHOWN_MAX = 500;
@@ -100,21 +100,21 @@ function useCallList(filter: Readonly<Record<string, string | undefined>>): Call
   const addOlder = useCallback(
     async (firstCursor: string | null, count: number): Promise<void> => {
       let cursor = firstCursor;
-      let missing = count;
-      for (let pages = 0; cursor !== null && missing > 0 && pages < PAGES_AT_ONCE; pages++) {
+      let missingCount = count;
+      for (let pages = 0; cursor !== null && missingCount > 0 && pages < PAGES_AT_ONCE; pages++) {
         const isFromNewest = cursor === FROM_NEWEST;
-        const parameters = { limit: missing, cursor };
+        const parameters = { limit: missingCount, cursor };
         // The cursor stays null, which ends the loop, if the request fails or its response is dropped.
         cursor = null;
         await request(parameters, ({ data, next, newest: tailCursor, searched_to: searchedTo }) => {
           cursor = next;
-          missing -= data.length;
+          missingCount -= data.length;
           if (isFromNewest) newest.current = tailCursor;
-          setShown((before) => {
-            if (before === undefined || isFromNewest) return before && { calls: data, next, searchedTo };
-            // If the tail has cut the list meanwhile, these calls would follow with a gap.
-            if (before.next === FROM_NEWEST) return before;
-            return { calls: [...before.calls, ...data], next, searchedTo };
+          setShown((former) => {
+            if (former === undefined || isFromNewest) return former && { calls: data, next, searchedTo };
+            // If the tail has cut the list meanwhile, these calls would follow after a gap.
+            if (former.next === FROM_NEWEST) return former;
+            return { calls: [...former.calls, ...data], next, searchedTo };
           });
         });
       }
@@ -144,21 +144,21 @@ function useCallList(filter: Readonly<Record<string, string | undefined>>): Call
     void request({ after, limit: PAGE_CALLS }, ({ data, newest: tailCursor }) => {
       newest.current = tailCursor;
       if (data.length === 0) return;
-      // The calls come in the order in which they were written; the list has those that ended last first.
-      const added = data.toSorted((left, right) => right.time.localeCompare(left.time));
-      setShown((before) => {
-        if (before === undefined) return before;
-        const calls = [...added, ...before.calls];
-        // The cursor lies behind the calls that are cut: older calls from there on would follow with a gap.
-        const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : before.next;
-        return { ...before, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
+      // The calls come in the order in which they were recorded; the list has those that ended last first.
+      const added = data.toSorted((first, second) => second.time.localeCompare(first.time));
+      setShown((former) => {
+        if (former === undefined) return former;
+        const calls = [...added, ...former.calls];
+        // `former.next` is the cursor after the calls that are cut: calls from there on would leave a gap.
+        const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : former.next;
+        return { ...former, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
       });
     }).finally(() => (newest.current ??= latestQuery.current === query ? after : undefined));
   }, [request]);
   useRefresh(addNewer, isLive ? TAIL_MS : undefined);
 
   const showOlder = (): void => {
-    // Otherwise the tail would cut the older calls off again.
+    // The tail is stopped, or it would cut off the older calls again.
     setLive(false);
     const next = shown?.next ?? null;
     void addOlder(next, next === FROM_NEWEST ? PAGE_CALLS + CALLS_SHOWN_MAX : PAGE_CALLS);
@@ -207,7 +207,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
-/** The search for one call by its request id, which a caller who complains has in a response header. */
+/** The search for one call by its request id, which a caller has in a response header. */
 function FindCall() {
   const id = useInput();
   return (

@@ -1,6 +1,6 @@
 /**
  * The page of changes, which main.tsx shows: who changed what, when and from where, with the values before
- * and after; and whether the chain of their hashes is whole. The filters are in the address. Browser.
+ * and after; and whether the chain of their hashes is intact. The filters are in the address. Browser.
  *
  * Must hold: the page says that there are no such changes only if all changes were searched. A response to
  * earlier filters is dropped, and rows of two filters are never shown together
@@ -46,14 +46,14 @@ function useChangeList(filter: Readonly<Record<string, string | undefined>>): Ch
   const latestQuery = useRef<string | undefined>(query);
   latestQuery.current = query;
   const hasRequested = useRef(false);
-  // A run does not wait for an earlier run, whose responses, to other filters, are dropped.
-  const { error, isBusy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
+  // A run does not wait for an earlier run. The responses to an earlier run with other filters are dropped.
+  const { error, isBusy, run } = useAction(async (shownRows: readonly OperatorChange[], cursor?: string) => {
     let next = cursor;
     for (let pages = 0; pages < PAGES_AT_ONCE; pages++) {
       const path = `/changes${queryOf({ ...filter, limit: PAGE_ROWS, cursor: next })}`;
       const page = await orDropped(get<ListView<OperatorChange>>(path), () => latestQuery.current === query);
       if (page === undefined) return;
-      setShown({ query, data: [...before, ...page.data], next: page.next });
+      setShown({ query, data: [...shownRows, ...page.data], next: page.next });
       if (page.data.length > 0 || page.next === null) return;
       next = page.next;
     }
@@ -122,7 +122,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
-/** Resolves with undefined, also after an error, if the view is not current any more. */
+/** Resolves with undefined, also after an error, if `isCurrent` then returns false. */
 async function orDropped<View>(response: Promise<View>, isCurrent: () => boolean): Promise<View | undefined> {
   try {
     const view = await response;
@@ -139,7 +139,7 @@ const textOfValue = (value: unknown): string =>
 const textOfChange = ({ field, before, after }: OperatorChange['changes'][number]): string =>
   `${field}: ${textOfValue(before)} → ${textOfValue(after)}`;
 
-/** The address of the changed item; undefined if the item has no id (settings, log), or no page. */
+/** Returns the address of the changed item; undefined if the item has no id (settings, log) or no page. */
 function addressOfTarget({ target }: OperatorChange): string | undefined {
   if (target.id === null) return undefined;
   if (target.type === 'account') return addressOf('accounts', target.id);
@@ -190,7 +190,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
   },
 ];
 
-/** The button that has the gateway read all rows, and check the hash of each row and the chain of hashes. */
+/** The button with which the gateway reads all rows, and checks each row's hash and the chain of hashes. */
 function Verify() {
   const [verified, setVerified] = useState<ChainView>();
   const problems = verified?.problems.map((row) => `Row ${row.number}: ${row.problem}.`) ?? [];

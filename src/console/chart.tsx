@@ -1,8 +1,8 @@
 /**
- * Charts of one or more lines over time, painted by uPlot, and functions that make the lines of rows.
+ * Charts of one or more lines (Series) over time, painted by uPlot, and functions that make lines from rows.
  * overview-page.tsx, account-course.tsx and usage-page.tsx use them. Browser.
  *
- * Must hold: a chart is painted anew when the colours change, and freed with its component
+ * Must hold: a chart is painted again when the colours change, and freed with its component
  * (test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -65,7 +65,7 @@ export function timesUntil(last: number, stepSeconds: number, count: number): nu
   return Array.from({ length: count }, (_, index) => last - (count - 1 - index) * stepSeconds);
 }
 
-/** Returns a function that makes a line of rows, given by their time. A missing row counts as 0. */
+/** Returns a function that makes a line from `rows`, by their time. A missing row counts as 0. */
 export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number, Row>) {
   return (name: string, color: string, value: (row: Row) => number): Series => ({
     name,
@@ -85,32 +85,32 @@ const TIME_STEPS_SECONDS = [
   10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000,
   2_592_000,
 ];
-/** The time axes of charts over longer spans have days instead of times of the day. */
+/** The axes of charts of more time have days instead of times of the day. */
 const DAYS_FROM_SECONDS = 172_800;
 
 function Chart(props: ChartProps) {
   const { title, unit, times, series, seconds, isWide } = props;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
-  /** For functions that uPlot calls later. */
+  /** The newest properties, for functions that uPlot calls later. */
   const latest = useRef(props);
   latest.current = props;
-  /** Counts changes of the colours, each of which paints the chart anew. */
+  /** Counts changes of the colours. After each the chart is painted again. */
   const [themeChanges, setThemeChanges] = useState(0);
   useEffect(() => onThemeChange(() => setThemeChanges((count) => count + 1)), []);
 
-  /** Other lines need another uPlot; other values do not. */
+  /** If other lines are shown, a new uPlot is needed; for other values it is not. */
   const linesKey = series.map(({ name, color }) => `${name} ${color}`).join();
   useEffect(() => {
     const element = box.current!;
     const painted = new uPlot(optionsOf(latest, element.clientWidth), dataOf(latest.current), element);
     plot.current = painted;
-    const watch = new ResizeObserver(() =>
+    const observer = new ResizeObserver(() =>
       painted.setSize({ width: element.clientWidth, height: HEIGHT_PX }),
     );
-    watch.observe(element);
+    observer.observe(element);
     return () => {
-      watch.disconnect();
+      observer.disconnect();
       painted.destroy();
     };
   }, [linesKey, themeChanges]);
@@ -213,7 +213,7 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
   };
 }
 
-/** `shownSeconds`: how long a time the chart shows, which decides between days, minutes and seconds. */
+/** `shownSeconds`: how much time the chart shows, which decides between days, minutes and seconds. */
 function clockOf(unixSeconds: number, shownSeconds: number): string {
   if (shownSeconds > DAYS_FROM_SECONDS) {
     return new Date(unixSeconds * 1_000).toLocaleDateString('en-GB', { day: 'numeric', month: 'short' });

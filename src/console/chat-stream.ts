@@ -22,13 +22,13 @@ export interface ChatRequest {
   readonly stream_options?: { readonly include_usage: boolean };
 }
 
-/** What is known of a call so far. A field is absent until it is known. */
+/** What is known of a call so far, more than its code. A field is absent until it is known. */
 export interface Outcome {
   /** The text of the response; empty before the first token. */
   readonly text: string;
   readonly status?: number;
   readonly headers?: readonly (readonly [string, string])[];
-  /** Since the call was sent, as `totalMs`. */
+  /** Milliseconds since the call was sent, as `totalMs`. */
   readonly firstTokenMs?: number;
   /** Present if the call is over, whether it went well or failed. */
   readonly totalMs?: number;
@@ -36,8 +36,8 @@ export interface Outcome {
   readonly error?: string;
 }
 
-/** A chunk of a stream, with `delta`, or a whole chat completion, with `message`. */
-interface Chunk {
+/** A chat completion: a chunk of it, with `delta`, or the whole, with `message`. */
+interface Completion {
   readonly choices?: readonly {
     readonly delta?: { readonly content?: string | null };
     readonly message?: { readonly content?: string | null };
@@ -61,12 +61,12 @@ export async function chat(
     outcome = { ...outcome, ...fields };
     onProgress(outcome);
   };
-  const onChunk = ({ choices, error }: Chunk): void => {
+  const onCompletion = ({ choices, error }: Completion): void => {
     const [choice] = choices ?? [];
-    const piece = choice?.delta?.content ?? choice?.message?.content ?? '';
-    const isFirst = piece !== '' && outcome.firstTokenMs === undefined;
+    const newText = choice?.delta?.content ?? choice?.message?.content ?? '';
+    const isFirst = newText !== '' && outcome.firstTokenMs === undefined;
     add({
-      text: outcome.text + piece,
+      text: outcome.text + newText,
       ...(isFirst ? { firstTokenMs: performance.now() - startMs } : {}),
       ...(error === undefined ? {} : { error: error.message ?? 'The stream ended with an error.' }),
     });
@@ -74,8 +74,8 @@ export async function chat(
   try {
     const response = await send('POST', '/admin/playground', { key, request }, leaving);
     add({ status: response.status, headers: headersOf(response) });
-    if (request.stream) await readEvents(response, onChunk);
-    else onChunk((await response.json()) as Chunk);
+    if (request.stream) await readEvents(response, onCompletion);
+    else onCompletion((await response.json()) as Completion);
     add({ totalMs: performance.now() - startMs });
   } catch (error) {
     const status = error instanceof ApiError && error.status > 0 ? { status: error.status } : {};
@@ -88,13 +88,13 @@ function errorTextOf(error: unknown): string {
   return error instanceof ApiError ? error.message : `The answer broke off: ${textOf(error)}`;
 }
 
-/** Returns the headers that admin/playground.ts relays, or adds, and that tell of the call. */
+/** Returns the headers that tell of the call: `content-type`, and those that begin with `x-`. */
 function headersOf(response: Response): [string, string][] {
   return [...response.headers].filter(([name]) => name.startsWith('x-') || name === 'content-type');
 }
 
 /** Rejects if the stream breaks off. The gateway sends each event's data as one line of JSON. */
-async function readEvents(response: Response, onChunk: (chunk: Chunk) => void): Promise<void> {
+async function readEvents(response: Response, onEvent: (chunk: Completion) => void): Promise<void> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   /** The line whose end has not come yet. */
   let unfinished = '';
@@ -106,7 +106,7 @@ async function readEvents(response: Response, onChunk: (chunk: Chunk) => void): 
     unfinished = lines.pop()!;
     for (const line of lines) {
       const data = /^data: ?(.*)$/.exec(line.trimEnd())?.[1];
-      if (data !== undefined && data !== '[DONE]') onChunk(JSON.parse(data) as Chunk);
+      if (data !== undefined && data !== '[DONE]') onEvent(JSON.parse(data) as Completion);
     }
   }
 }

@@ -8,7 +8,7 @@ import { useState } from 'preact/hooks';
 import type { ChatRequest } from './chat-stream.js';
 import { ButtonChoice, CopyButton, type Input, TextField } from './controls.js';
 
-/** What makes the code sample of each language. */
+/** By language: the function that makes the code sample. */
 const SAMPLES = { curl: curlOf, TypeScript: typescriptOf, Python: pythonOf };
 type Language = keyof typeof SAMPLES;
 const LANGUAGES = Object.keys(SAMPLES) as Language[];
@@ -24,7 +24,7 @@ function curlOf(baseUrl: string, request: ChatRequest): string {
 
 function typescriptOf(baseUrl: string, request: ChatRequest): string {
   const call = `await client.chat.completions.create(${JSON.stringify(request, null, 2)})`;
-  const usage = request.stream
+  const program = request.stream
     ? `const stream = ${call};
 for await (const chunk of stream) {
   process.stdout.write(chunk.choices[0]?.delta?.content ?? '');
@@ -38,13 +38,13 @@ const client = new OpenAI({
   apiKey: process.env.TOLLGATE_KEY,
 });
 
-${usage}`;
+${program}`;
 }
 
 function pythonOf(baseUrl: string, request: ChatRequest): string {
   const fields = Object.entries(request).map(([name, value]) => `    ${name}=${pythonLiteral(value, 1)},`);
   const call = `client.chat.completions.create(\n${fields.join('\n')}\n)`;
-  const usage = request.stream
+  const program = request.stream
     ? `stream = ${call}
 for chunk in stream:
     if chunk.choices:
@@ -59,7 +59,7 @@ client = OpenAI(
     api_key=os.environ["TOLLGATE_KEY"],
 )
 
-${usage}`;
+${program}`;
 }
 
 /** Returns a Python literal: JSON with other words for null, true and false, indented by `depth` levels. */
@@ -72,10 +72,10 @@ function pythonLiteral(value: unknown, depth: number): string {
     return `[\n${value.map((item) => `${indent}${pythonLiteral(item, depth + 1)},`).join('\n')}\n${outerIndent}]`;
   }
   if (typeof value === 'object') {
-    const members = Object.entries(value).map(
-      ([name, member]) => `${JSON.stringify(name)}: ${pythonLiteral(member, depth + 1)}`,
+    const entries = Object.entries(value).map(
+      ([name, item]) => `${JSON.stringify(name)}: ${pythonLiteral(item, depth + 1)}`,
     );
-    return `{${members.join(', ')}}`;
+    return `{${entries.join(', ')}}`;
   }
   return JSON.stringify(value);
 }

@@ -1,6 +1,6 @@
 /**
- * Small components that the pages use: the logo, icons, fields, choices, badges (of an account's state too),
- * error messages, copying, names and money. Browser.
+ * Small components that the pages use: the logo, icons, fields, choices, badges (also for the state of an
+ * account), error messages, a button that copies, names and money. Browser.
  *
  * Must hold: each icon is beside words, each field has a label, and an error is read out, so that the pages
  * can be used without seeing them (test/e2e/console.test.ts).
@@ -41,7 +41,7 @@ export function Icon({ name }: { readonly name: IconName }) {
   );
 }
 
-/** Drawn beside the name of the product, so screen readers leave it out. icon.svg has the same shape. */
+/** Drawn beside the name of the product, so screen readers leave it out. icon.svg has the same paths. */
 export function Logo() {
   return (
     <svg class="mark" viewBox="0 0 32 32" aria-hidden="true" focusable="false">
@@ -62,7 +62,7 @@ export interface Input<Value extends string = string> {
   readonly onValue: (value: Value) => void;
 }
 
-/** Returns the state of one control; spread the state into the control. */
+/** Returns the value of one control and its setter; spread them into the control. */
 export function useInput(initial = ''): Input {
   const [value, onValue] = useState(initial);
   return { value, onValue };
@@ -71,7 +71,7 @@ export function useInput(initial = ''): Input {
 interface FieldProps {
   readonly label: string;
   readonly hint?: string | undefined;
-  /** Returns the control, which must have these as `id` and `aria-describedby`. */
+  /** Returns the control, which must have the arguments as `id` and `aria-describedby`. */
   readonly children: (id: string, hintId: string | undefined) => ComponentChildren;
 }
 
@@ -110,7 +110,7 @@ interface TextFieldProps extends Input {
   readonly autofocus?: boolean;
 }
 
-/** Without `autocomplete`, browsers must not fill in what is typed: names, keys, amounts. */
+/** Browsers fill the field in only if `autocomplete` says so: not names, keys or amounts. */
 export function TextField({ label, hint, value, onValue, ...attributes }: TextFieldProps) {
   return (
     <Field label={label} hint={hint}>
@@ -132,7 +132,7 @@ export function TextField({ label, hint, value, onValue, ...attributes }: TextFi
 interface ChoiceProps extends Input {
   readonly label: string;
   readonly hint?: string | undefined;
-  /** Values with their texts. A string is a value that is its own text. */
+  /** Values with their texts. A string is a value and its text. */
   readonly options: readonly (string | readonly [value: string, text: string])[];
 }
 
@@ -217,8 +217,8 @@ export function StatusBadge({ account }: { readonly account: AccountState }) {
 /** A field for a moment in the browser's time zone. Its value is Unix seconds as text, empty for none. */
 export function TimeField({ label, value, onValue }: Input & { readonly label: string }) {
   /**
-   * A text that is typed and is no moment yet: after its first digit, 2025 is the year 2, which lies before
-   * 1970. Nor does `Date.parse` read a year of five digits.
+   * A typed text that is no moment yet: after its first digit, 2025 is the year 2, which is before 1970. A
+   * year of five digits is no moment either, because `Date.parse` does not read it.
    */
   const [unfinished, setUnfinished] = useState<string>();
   useEffect(() => setUnfinished(undefined), [value]);
@@ -272,22 +272,22 @@ async function copyText(text: string): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    const area = document.createElement('textarea');
-    area.value = text;
-    // Within an open dialog, because nothing outside of it can be selected.
-    (document.querySelector('dialog[open]') ?? document.body).append(area);
-    area.select();
+    const textArea = document.createElement('textarea');
+    textArea.value = text;
+    // In the open dialog if there is one, because nothing outside of it can be selected.
+    (document.querySelector('dialog[open]') ?? document.body).append(textArea);
+    textArea.select();
     // The function is deprecated, and has no successor if there is no `clipboard`.
     // eslint-disable-next-line @typescript-eslint/no-deprecated
     const isCopied = document.execCommand('copy');
-    area.remove();
+    textArea.remove();
     return isCopied;
   }
 }
 
 /**
- * A name that somebody else chose: cut if it is too long for its place, and whole under the pointer. <bdi>: a
- * text in a right-to-left script does not reorder what stands around it.
+ * A name that somebody else chose: cut if it is too long for its place; the pointer shows all of it. <bdi>: a
+ * name in a right-to-left script does not reorder the text around it.
  */
 export function Name({ text }: { readonly text: string }) {
   return (
@@ -297,7 +297,7 @@ export function Name({ text }: { readonly text: string }) {
   );
 }
 
-/** A change of a value. <bdi>: see Name. */
+/** A change of a value. <bdi>: as in Name. */
 export function BeforeAfter({ before, after }: { readonly before: string; readonly after: string }) {
   return (
     <>
@@ -324,7 +324,7 @@ export function CutMoney({ amount }: { readonly amount: string }) {
   );
 }
 
-/** Money with at most `decimalsMax` decimals, by default as `money`, and with all under the pointer. */
+/** Money with at most `decimalsMax` decimals, by default those of `money`; the pointer shows them all. */
 export function Money({ amount, decimalsMax }: { readonly amount: string; readonly decimalsMax?: number }) {
   const shown = money(amount, decimalsMax);
   const full = money(amount, DECIMALS_OF_MONEY);

@@ -1,10 +1,10 @@
 /**
- * The dialogs of accounts and keys, and the parts of dialogs of other pages. A dialog is the browser's own,
+ * The dialogs of accounts and keys, and components of dialogs of other pages. A dialog is the browser's own,
  * which keeps the keyboard inside and closes with Escape. accounts-page.tsx and account-keys.tsx open them;
- * groups-page.tsx, operators-page.tsx and quota-dialogs.tsx use the parts. Browser.
+ * groups-page.tsx, operators-page.tsx and quota-dialogs.tsx use the components. Browser.
  *
- * Must hold: a secret that was created is shown once, and its dialog does not close by itself, at the end of
- * the session neither (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
+ * Must hold: a secret that was created is shown once, and its dialog does not close by itself, not even when
+ * the session ends (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
@@ -18,7 +18,7 @@ export interface Closable {
   readonly onClose: () => void;
 }
 
-/** Of a dialog that changes `item`. `onChanged` gets the new item, and must close the dialog. */
+/** For a dialog that changes `item`. `onChanged` gets the new item, and must close the dialog. */
 export interface ChangeProps<Item> extends Closable {
   readonly item: Item;
   readonly onChanged: (item: Item) => void;
@@ -29,7 +29,7 @@ interface DialogProps extends Closable {
   readonly children: ComponentChildren;
 }
 
-/** Opens with its component, and gives the focus back when the component goes. */
+/** Opens when it is first drawn. When it is removed, the element that had the focus gets it back. */
 function Dialog({ title, onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
@@ -45,7 +45,7 @@ function Dialog({ title, onClose, children }: DialogProps) {
       ref={element}
       aria-labelledby={titleId}
       onCancel={(event) => {
-        // Escape. The owner closes the dialog by leaving the component out.
+        // Escape was pressed. The owner closes the dialog: it no longer draws the component.
         event.preventDefault();
         onClose();
       }}
@@ -57,7 +57,7 @@ function Dialog({ title, onClose, children }: DialogProps) {
 }
 
 interface QuestionProps extends DialogProps {
-  /** Text of the button that runs `act`; the title if absent. */
+  /** Text of the button that runs `act`; by default the title. */
   readonly verb?: string;
   /** Whether the action takes something away. The button then has the colour of danger. */
   readonly isHarmful?: boolean;
@@ -141,7 +141,7 @@ const changeAccount = (account: AccountView, change: string, body?: object): Pro
 export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps) {
   const amount = useInput();
   const note = useInput();
-  /** One key for each dialog: an amount that is sent twice, or again after an error, is booked once. */
+  /** One for each dialog: an amount that is sent twice, or again after an error, is booked once. */
   const [idempotencyKey] = useState(newIdempotencyKey);
   const body = { amount: amount.value.trim(), note: note.value, idempotency_key: idempotencyKey };
   return (
@@ -166,7 +166,7 @@ export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps
   );
 }
 
-/** Not `crypto.randomUUID`, which browsers lack over plain HTTP, unless the host is localhost. */
+/** Without `crypto.randomUUID`, which browsers lack over plain HTTP unless the host is localhost. */
 function newIdempotencyKey(): string {
   const words = crypto.getRandomValues(new Uint32Array(4));
   return `console-${[...words].map((word) => word.toString(16).padStart(8, '0')).join('')}`;
@@ -195,8 +195,8 @@ interface SwitchProps<View> extends ChangeProps<View> {
 }
 
 /**
- * By the noun of an item, which with an `s` is also its path: the texts before and after its name, when the
- * item is disabled and when it is enabled.
+ * By the noun of an item, which with an `s` is also its path. Two pairs: the texts before and after the item's
+ * name if the item is disabled, and if it is enabled.
  */
 const SWITCH_TEXTS = {
   account: [
@@ -213,7 +213,7 @@ const SWITCH_TEXTS = {
   ],
 } as const;
 
-/** Disables an active item, and enables any other. */
+/** Disables an active item, and enables any other item. */
 export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'active'>>(
   props: SwitchProps<View>,
 ) {
@@ -221,7 +221,7 @@ export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'act
   const { active, id, name } = item;
   const verb = active ? 'Disable' : 'Enable';
   const path = `/${noun}s/${encodeURIComponent(id)}/${verb.toLowerCase()}`;
-  const [before, after] = SWITCH_TEXTS[noun][active ? 0 : 1];
+  const [textBefore, textAfter] = SWITCH_TEXTS[noun][active ? 0 : 1];
   return (
     <Question
       title={`${verb} ${noun}`}
@@ -231,9 +231,9 @@ export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'act
       act={async () => onChanged(await post<View>(path))}
     >
       <p>
-        {before}
+        {textBefore}
         <LongName text={name} />
-        {after}
+        {textAfter}
       </p>
     </Question>
   );
@@ -344,7 +344,7 @@ export function DeleteDialog({ noun, path, onClose, onChanged, children }: Delet
   );
 }
 
-/** Makes a private key not private, and any other private. */
+/** Makes a private key not private, and any other key private. */
 export function PrivateKeyDialog({ item, onClose, onChanged }: ChangeProps<KeyView>) {
   const body = { private: !item.private };
   return (

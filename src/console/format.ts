@@ -8,13 +8,13 @@ import { amountOf, decimalOf } from '../core/money.js';
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
-/** `1,234`, `12.3`, `0.05`: the fewer decimals the larger the value, none from 100 on. */
+/** `1,234`, `12.3`, `0.05`: larger values have fewer decimals, those from 100 on none. */
 export function number(value: number): string {
   if (Number.isInteger(value) || Math.abs(value) >= 100) return WHOLE.format(value);
   return value.toLocaleString('en', { maximumFractionDigits: Math.abs(value) >= 10 ? 1 : 2 });
 }
 
-/** From which value on a unit is used. Thousands begin at 10,000: four digits are as short as `1.23k`. */
+/** From which value on a unit is used. `k` only from 10,000 on: four digits are as short as `1.23k`. */
 const UNITS: readonly (readonly [from: number, unit: string])[] = [
   [1e12, 'T'],
   [1e9, 'G'],
@@ -27,7 +27,7 @@ export function counted(count: number, noun: string, format = number): string {
   return `${format(count)} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** `12.3k`: for narrow places. */
+/** `12.3k`, for narrow places. */
 export function shortNumber(value: number): string {
   for (const [from, unit] of UNITS) {
     if (Math.abs(value) >= from) return `${number(value / (unit === 'k' ? 1_000 : from))}${unit}`;
@@ -78,7 +78,7 @@ export function bytes(value: number): string {
   return value >= 1024 ** 3 ? `${number(value / 1024 ** 3)} GB` : `${number(value / 1024 ** 2)} MB`;
 }
 
-/** Unix seconds, in the browser's time zone, as all moments here: `31 Jan 2025, 12:00`. */
+/** Of Unix seconds, in the browser's time zone as all moments but `isoOf`: `31 Jan 2025, 12:00`. */
 export function moment(seconds: number): string {
   return new Date(seconds * 1_000).toLocaleString('en-GB', {
     year: 'numeric',
@@ -89,12 +89,12 @@ export function moment(seconds: number): string {
   });
 }
 
-/** Unix milliseconds, with seconds: `31 Jan 2025, 12:00:05`. */
+/** Of Unix milliseconds, with seconds: `31 Jan 2025, 12:00:05`. */
 export function exactMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 }
 
-/** Unix milliseconds, for lists of recent events: `31 Jan, 12:00:05`. */
+/** Of Unix milliseconds, for lists of recent events: `31 Jan, 12:00:05`. */
 export function recentMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', {
     day: 'numeric',

@@ -3,8 +3,8 @@
  * group with its limits and its accounts, and the limits of the plans. Browser.
  *
  * Must hold: a change that was made in a dialog is seen in the tree and in the panel at once
- * (test/e2e/console-groups.test.ts). An operator who may not change groups sees no button for it; no test
- * shows this, and the gateway rejects the change anyway (`may` in api.ts).
+ * (test/e2e/console-groups.test.ts). An operator who may not change groups sees no button that does. No test
+ * shows this; the gateway rejects the change anyway (`may` in api.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
@@ -29,7 +29,7 @@ import { Table } from './table.js';
 
 /** How often the tree and the open group are fetched again, for their counters. */
 const REFRESH_MS = 5_000;
-/** As PAGE_ITEMS_MAX of admin/fields.ts: the first page of the tree. The search finds no other groups. */
+/** One page of the tree (PAGE_ITEMS_MAX of admin/fields.ts). The search finds no other groups. */
 const GROUPS_SHOWN_MAX = 1_000;
 const ACCOUNTS_SHOWN_MAX = 100;
 
@@ -41,7 +41,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
   const search = useInput();
   const [isCreating, setCreating] = useState(false);
   const searchText = search.value.trim().toLowerCase();
-  // A group is found by the name of a group above it too.
+  // A group is found by its name, and by the name of each group above it.
   const groups = (view?.data ?? []).filter(({ path: names }) =>
     names.some((name) => name.toLowerCase().includes(searchText)),
   );
@@ -73,7 +73,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
             </>
           )}
         </section>
-        {/* `key` gives another group a new panel, without the open dialog and the view of this group. */}
+        {/* `key` gives each group a new panel, without the dialog and the data of the former group. */}
         {item !== '' && <GroupPanel key={item} id={item} onChanged={reload} />}
       </div>
       <section>
@@ -181,7 +181,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             )}
           </div>
           <QuotaBars quotas={group.quotas} owner={{ group: group.id }} label="Quotas of the group" />
-          {/* `key`: when an account comes or goes, a new list is fetched at once. */}
+          {/* `key`: when an account comes or goes, the list is fetched again at once. */}
           <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
           {dialog === 'limits' && <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />}
           {dialog === 'inner' && <NewGroupDialog parent={group} onClose={onClose} onCreated={onDone} />}
@@ -210,7 +210,7 @@ interface GroupAccountsProps {
   readonly onAdd: () => void;
 }
 
-/** Lists the accounts of the group and of the groups below it. (`group.accounts` counts only its own.) */
+/** Lists the accounts of the group and of the groups below it. `group.accounts` lacks those below. */
 function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
   const { view, error } = useRows<AccountView>(
     '/accounts',

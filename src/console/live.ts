@@ -1,10 +1,10 @@
 /**
  * The stream of stats from the gateway (`/admin/v1/live`, which admin/live-feed.ts sends), and the rates,
  * shares and percentiles that pages make of the stats. main.tsx opens one stream for the whole console and
- * gives its stats to the pages. Browser.
+ * gives the stats to the pages. Browser.
  *
- * Must hold: a stream that is silent for SILENCE_MS is shown as broken. A stream that broke or was rejected
- * is requested again until it comes. After the end of a console session the form to sign in is shown
+ * Must hold: a stream without an event for SILENCE_MS is shown as broken. A stream that broke or was rejected
+ * is requested again until it opens. After the end of a console session the form to sign in is shown
  * (test/e2e/console.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
@@ -20,7 +20,7 @@ import {
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { checkSession } from './api.js';
 
-/** How far back charts go. */
+/** How far back charts go: the name of a ring of the history. */
 export type Range = RingName;
 export const RANGES = RING_NAMES;
 export const rangeSeconds = (range: Range): number =>
@@ -31,7 +31,7 @@ export type Span = Readonly<HistorySpan>;
 
 /** Rates are taken over so many snapshots, 2 seconds apart: over 10 seconds a number does not flicker. */
 const SNAPSHOTS_KEPT = 6;
-/** The stream counts as broken after this silence, in which two events should have come. */
+/** The stream counts as broken after this time without an event. Two events should have come in it. */
 const SILENCE_MS = 6_000;
 /** The pause before a broken stream is requested again. */
 const RECONNECT_MS = 5_000;
@@ -57,42 +57,42 @@ export interface Live {
 export function useLive(range: Range): Live {
   const [live, setLive] = useState<Live>(() => emptyLive(range));
   useEffect(() => {
-    // The snapshots are those of any range.
+    // The snapshots are the same for all ranges, so they stay.
     setLive(({ snapshots }) => ({ ...emptyLive(range), snapshots }));
     const reducers: Reducers = {
-      history: (before, data) => {
+      history: (former, data) => {
         const { seconds, spans } = data as { seconds: number; spans: readonly Span[] };
-        return { ...before, spanSeconds: seconds, spans, isConnected: true };
+        return { ...former, spanSeconds: seconds, spans, isConnected: true };
       },
-      now: (before, data) => {
+      now: (former, data) => {
         const snapshot: Snapshot = { ...(data as StatusDocument), atSeconds: performance.now() / 1_000 };
         return {
-          ...before,
-          snapshots: [...before.snapshots, snapshot].slice(-SNAPSHOTS_KEPT),
+          ...former,
+          snapshots: [...former.snapshots, snapshot].slice(-SNAPSHOTS_KEPT),
           isConnected: true,
         };
       },
-      span: (before, data) => ({ ...before, spans: spansIn(range, [...before.spans, data as Span]) }),
+      span: (former, data) => ({ ...former, spans: spansIn(range, [...former.spans, data as Span]) }),
     };
     return follow(`/admin/v1/live?range=${range}`, reducers, setLive);
   }, [range]);
   return live;
 }
 
-/** By the event's name: returns the page's state after the event. */
-type Reducers = Readonly<Record<string, (before: Live, data: unknown) => Live>>;
+/** By the event's name: returns the page's stats after the event. */
+type Reducers = Readonly<Record<string, (former: Live, data: unknown) => Live>>;
 
 /** Follows the stream, and reconnects if it breaks, until the returned function is called. */
 function follow(
   url: string,
   reducers: Reducers,
-  update: (reduce: (before: Live) => Live) => void,
+  update: (reduce: (former: Live) => Live) => void,
 ): () => void {
   let source: EventSource;
-  /** Waits for an event while the stream is open, and else for the next request: one of the two at a time. */
+  /** While the stream is open, waits for an event, and else for the time of the next request. */
   let timer: ReturnType<typeof setTimeout>;
   let isOver = false;
-  const setDisconnected = (): void => update((before) => ({ ...before, isConnected: false }));
+  const setDisconnected = (): void => update((former) => ({ ...former, isConnected: false }));
   const connectLater = (): void => {
     if (!isOver) timer = setTimeout(connect, RECONNECT_MS);
   };
@@ -109,7 +109,7 @@ function follow(
         clearTimeout(timer);
         timer = setTimeout(onSilence, SILENCE_MS);
         const data: unknown = JSON.parse(event.data);
-        update((before) => reduce(before, data));
+        update((former) => reduce(former, data));
       });
     }
     source.addEventListener('error', () => {
@@ -129,7 +129,7 @@ function follow(
   };
 }
 
-/** The state before the event `history`, which has the real length of spans. */
+/** The stats before the event `history`, which has the real length of spans. */
 function emptyLive(range: Range): Live {
   return { range, spanSeconds: 2, spans: [], snapshots: [], isConnected: false };
 }
@@ -162,26 +162,26 @@ export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
 }
 
 /**
- * Returns the value below which `share` (0 to 1) of all values lie, as if they were spread evenly within a
+ * Returns the value below which `fraction` (0 to 1) of all values lie, as if they were spread evenly within a
  * bucket; null if there are none. `counts`: by index of the bucket. `bounds`: upper ends of all buckets but
  * the last, whose values count as the highest bound.
  */
 export function percentile(
   counts: Readonly<Record<string, number>> | undefined,
   bounds: readonly number[],
-  share: number,
+  fraction: number,
 ): number | null {
   const total = sumOf(counts);
   if (counts === undefined || total === 0 || bounds.length === 0) return null;
-  const rank = share * total;
-  /** How many values lie in the buckets before. */
+  const rank = fraction * total;
+  /** How many values lie in the buckets before `bucket`. */
   let countBelow = 0;
   for (let bucket = 0; bucket <= bounds.length; bucket++) {
     const count = counts[bucket] ?? 0;
     if (count > 0 && countBelow + count >= rank) {
-      const low = bounds[bucket - 1] ?? 0;
-      const high = bounds[bucket] ?? low;
-      return low + ((rank - countBelow) / count) * (high - low);
+      const lowBound = bounds[bucket - 1] ?? 0;
+      const highBound = bounds[bucket] ?? lowBound;
+      return lowBound + ((rank - countBelow) / count) * (highBound - lowBound);
     }
     countBelow += count;
   }
@@ -201,19 +201,19 @@ export interface LastSeconds extends Growth {
 }
 
 /**
- * Returns the calls between the first snapshot and the last, of all models if `model` is empty; undefined
+ * Returns the calls between the oldest snapshot and the newest, of all models if `model` is empty; undefined
  * without two snapshots.
  */
 export function lastSecondsOf(snapshots: readonly Snapshot[], model: string): LastSeconds | undefined {
-  const first = snapshots[0];
-  const last = snapshots.at(-1);
-  if (first === undefined || last === undefined || last.atSeconds <= first.atSeconds) return undefined;
+  const oldest = snapshots[0];
+  const newest = snapshots.at(-1);
+  if (oldest === undefined || newest === undefined || newest.atSeconds <= oldest.atSeconds) return undefined;
   const statsOf = (status: StatusDocument) =>
     model === '' ? status : status.models.find(({ id }) => id === model);
-  const after = statsOf(last);
+  const newestStats = statsOf(newest);
   return {
-    ...(after === undefined ? {} : callGrowthOf(statsOf(first), after)),
-    seconds: last.atSeconds - first.atSeconds,
-    refusals: after === undefined ? {} : countsGrowth(first.refusals, last.refusals),
+    ...(newestStats === undefined ? {} : callGrowthOf(statsOf(oldest), newestStats)),
+    seconds: newest.atSeconds - oldest.atSeconds,
+    refusals: newestStats === undefined ? {} : countsGrowth(oldest.refusals, newest.refusals),
   };
 }

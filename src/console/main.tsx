@@ -1,6 +1,6 @@
 /**
  * Entry of the console, which index.html loads and the admin port serves at `/`. Signed out, it shows the
- * form to sign in (sign-in.tsx). Signed in, it shows one of the pages in a frame (Shell): links to the other
+ * form to sign in (sign-in.tsx). Signed in, it shows one of the pages within a Shell: links to the other
  * pages, the gateway's state, the colours, signing out. All pages share one stream of stats. Browser.
  *
  * Must hold: an open page stays until its operator is signed out for certain, because it may have what the
@@ -78,7 +78,7 @@ const capitalized = (name: string): string => name.charAt(0).toUpperCase() + nam
 interface ShellProps {
   /** The page's name in the address: a PageName, or any text that somebody typed. */
   readonly page: string;
-  /** The newest stats; undefined before the first have come. */
+  /** The newest snapshot; undefined before the first has come. */
   readonly status: StatusDocument | undefined;
   /** Whether the stream of stats is open. */
   readonly isConnected: boolean;
@@ -87,14 +87,14 @@ interface ShellProps {
   readonly children: ComponentChildren;
 }
 
-/** The frame of every page. */
+/** What all pages have around them. */
 function Shell({ page, status, isConnected, onSignOut, children }: ShellProps) {
   const nav = useRef<HTMLElement>(null);
   const { error, isBusy, run } = useAction(onSignOut);
   // On a phone not all links fit beside each other, so the link of this page is scrolled into sight.
   useEffect(() => {
-    const current = nav.current?.querySelector<HTMLElement>('[aria-current]');
-    if (current) nav.current!.scrollLeft = current.offsetLeft - current.offsetWidth;
+    const link = nav.current?.querySelector<HTMLElement>('[aria-current]');
+    if (link) nav.current!.scrollLeft = link.offsetLeft - link.offsetWidth;
   }, [page]);
   return (
     <div class="shell">
@@ -102,7 +102,7 @@ function Shell({ page, status, isConnected, onSignOut, children }: ShellProps) {
         class="skip"
         href="#content"
         onClick={(event) => {
-          // Otherwise the link would open a page “content”: the text after # is the page's address.
+          // Prevented, because the link would open a page “content”: the text after # is a page's address.
           event.preventDefault();
           document.getElementById('content')?.focus();
         }}
@@ -204,7 +204,7 @@ function App() {
   const onSignedOut = useCallback(() => setSignedIn(false), []);
   useEffect(() => {
     whenSignedOut(onSignedOut);
-    // If the gateway cannot be reached, the form is shown. Sending it then shows the error, or works again.
+    // If the gateway cannot be reached, the form is shown. Sending the form shows the error, or succeeds.
     fetchIsSignedIn().then(setSignedIn, onSignedOut);
   }, []);
   if (isSignedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
@@ -260,6 +260,6 @@ function UnknownPage({ name }: { readonly name: string }) {
 }
 
 applyTheme(storedTheme());
-// Before `render` reads the address, which an operator who comes back from a provider has lost.
+// Before `render`, which reads the address: an operator who comes back from a provider has lost it.
 restoreAddress();
 render(<App />, document.getElementById('app')!);

@@ -24,10 +24,10 @@ import {
 import { moment } from './format.js';
 import { Table } from './table.js';
 
-/** How often the list is fetched again, for the last uses of tokens. */
+/** The list is fetched again so often, for the last uses of tokens. */
 const REFRESH_MS = 10_000;
 
-/** The dialog that is open. */
+/** The dialog that is open. `switch` disables or enables the operator; `shown` shows a new token. */
 type OpenDialog =
   | { readonly kind: 'new' }
   | { readonly kind: 'role' | 'rotate' | 'switch' | 'delete'; readonly operator: OperatorView }
@@ -152,7 +152,7 @@ interface CreateProps extends Closable {
   readonly onCreated: (operator: CreatedOperatorView) => void;
 }
 
-/** Options of a Choice: how long a token lasts, in seconds and in words. */
+/** Options of a Choice: how long a token lasts, as seconds and as text. */
 const LIFETIMES = [
   ['86400', '1 day'],
   ['2592000', '30 days'],
@@ -161,7 +161,7 @@ const LIFETIMES = [
 ] as const;
 const LIFETIME_DEFAULT = '7776000';
 
-/** The field of a request's body. Without the field a new token never expires, a rotated one as before. */
+/** Returns the field of a body. Without it a new token never expires, and a rotated one with the former. */
 function expiryOf(lifetime: string): { readonly expires_in?: number } {
   return lifetime === '' ? {} : { expires_in: Number(lifetime) };
 }
@@ -202,7 +202,7 @@ function RoleDialog({ item, onClose, onChanged }: ChangeProps<OperatorView>) {
   );
 }
 
-/** By default the new token expires when the former token would, which is no option if that is past. */
+/** By default the new token expires when the former would. That is no option if the former has expired. */
 function RotateDialog({ item, onClose, onCreated }: CreateProps & { readonly item: OperatorView }) {
   const expiresIn = useInput(item.expired ? LIFETIME_DEFAULT : '');
   const formerText =

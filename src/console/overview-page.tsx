@@ -80,13 +80,13 @@ const SECONDS_PER_HOUR = 3_600;
 /** Tiles with the rates of the last ten seconds. Without two snapshots the rates are 0. */
 function LastSeconds({ live, model }: { readonly live: Live; readonly model: string }) {
   const status = live.snapshots.at(-1);
-  const last = lastSecondsOf(live.snapshots, model);
-  const rate = (count: number): number => (last === undefined ? 0 : count / last.seconds);
+  const growth = lastSecondsOf(live.snapshots, model);
+  const rate = (count: number): number => (growth === undefined ? 0 : count / growth.seconds);
   const perSecond = (count: number): string => `${shortNumber(rate(count))}/s`;
-  const shares = sharesOf(last?.outcomes);
-  // Prompt, cached and completion tokens.
-  const [prompt, , completion] = last?.tokens ?? [0, 0, 0];
-  const calls = sumOf(last?.outcomes);
+  const shares = sharesOf(growth?.outcomes);
+  // `tokens`: prompt, cached and completion tokens.
+  const [prompt, , completion] = growth?.tokens ?? [0, 0, 0];
+  const calls = sumOf(growth?.outcomes);
   const percentiles = (
     counts: Span['duration'],
     bounds: readonly number[] = [],
@@ -101,7 +101,7 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
     [
       'Refused',
       <a href={callsAddress({ model, status: '4xx' })}>{perSecond(shares.rejected)}</a>,
-      topReason(last?.refusals),
+      topReason(growth?.refusals),
     ],
     [
       'Failed',
@@ -120,18 +120,18 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
     ],
     [
       'Spend',
-      <a href={callsAddress({ model })}>{`${roughMoney(rate(last?.cost ?? 0) * SECONDS_PER_HOUR)}/h`}</a>,
+      <a href={callsAddress({ model })}>{`${roughMoney(rate(growth?.cost ?? 0) * SECONDS_PER_HOUR)}/h`}</a>,
       'at this pace',
     ],
-    ['Latency', ...percentiles(last?.duration, status?.duration_ms.bounds)],
-    ['First token', ...percentiles(last?.first_token, status?.first_token_ms.bounds)],
+    ['Latency', ...percentiles(growth?.duration, status?.duration_ms.bounds)],
+    ['First token', ...percentiles(growth?.first_token, status?.first_token_ms.bounds)],
   ];
   return <Tiles label="The last ten seconds" tiles={tiles} />;
 }
 
 /** Returns the most frequent reason of rejections. */
 function topReason(refusals: Readonly<Record<string, number>> = {}): string {
-  const [top] = Object.entries(refusals).sort(([, left], [, right]) => right - left);
+  const [top] = Object.entries(refusals).sort(([, first], [, second]) => second - first);
   return top === undefined || top[1] === 0 ? 'none just now' : words(top[0]);
 }
 
@@ -139,7 +139,7 @@ interface ModelSums {
   readonly id: string;
   calls: number;
   failed: number;
-  /** Of prompts and completions. */
+  /** Tokens of prompts and completions. */
   tokens: number;
   /** In units of the currency, a float. */
   cost: number;
@@ -183,7 +183,7 @@ function modelSums(spans: readonly Span[]): ModelSums[] {
       modelSum.cost += cost;
     }
   }
-  return [...sums.values()].sort((left, right) => right.calls - left.calls);
+  return [...sums.values()].sort((first, second) => second.calls - first.calls);
 }
 
 function ThreadTable({ status }: { readonly status: StatusDocument | undefined }) {
@@ -213,7 +213,7 @@ const PERCENTILES: readonly (readonly [name: string, color: string, share: numbe
   ['p95', '--series-1', 0.95],
   ['p99', '--series-4', 0.99],
 ];
-/** An argument of `chart`. */
+/** An argument of `chart`: the chart is twice as wide as others. */
 const WIDE = true;
 
 function OverviewCharts({ live, model }: { readonly live: Live; readonly model: string }) {
@@ -279,14 +279,14 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
       ]),
       ...(model === '' ? chartsOfAllModels(spans, spanSeconds) : []),
     ];
-    // The bounds are constants of the gateway. So their number tells enough: whether they have come.
+    // The bounds are constants of the gateway. So their number says enough: whether they have come.
   }, [spans, spanSeconds, model, durationBounds?.length, firstTokenBounds?.length]);
   /** Each value is drawn at the end of its span. */
   const times = useMemo(() => spans.map(({ start }) => start + spanSeconds), [spans, spanSeconds]);
   return <Charts times={times} seconds={rangeSeconds(range)} charts={charts} />;
 }
 
-/** Returns in how many seconds the calls of the span came: a span may have more than its usual length. */
+/** Returns the length of a span, which may be more than the usual `spanSeconds`. */
 const secondsOf = ({ seconds }: Span, spanSeconds: number): number => seconds ?? spanSeconds;
 
 /** Charts of counts that the gateway does not have by model, so they are left out if a model is selected. */
@@ -305,7 +305,7 @@ function rejectionsOf(spans: readonly Span[], spanSeconds: number): Series[] {
   for (const { refusals = {} } of spans) {
     for (const [reason, count] of Object.entries(refusals)) totals[reason] = (totals[reason] ?? 0) + count;
   }
-  const reasons = Object.keys(totals).sort((left, right) => totals[right]! - totals[left]!);
+  const reasons = Object.keys(totals).sort((first, second) => totals[second]! - totals[first]!);
   if (reasons.length === 0) return [{ name: 'none', color: '--series-1', values: spans.map(() => 0) }];
   return reasons.slice(0, REASONS_MAX).map((reason, index) => ({
     name: words(reason),

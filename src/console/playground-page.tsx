@@ -16,9 +16,9 @@ import { CodeSamples } from './code-samples.js';
 import { Button, Choice, ErrorText, Field, idsOf, type Input, TextField, useInput } from './controls.js';
 import { milliseconds, money, number } from './format.js';
 
-/** A message of the operator, and the outcome of the call that sent it. */
+/** A message of the operator, and what came of the call that sent it. */
 interface Turn {
-  readonly question: string;
+  readonly userText: string;
   readonly outcome: Outcome;
 }
 
@@ -28,7 +28,7 @@ export function PlaygroundPage() {
   const [error, setError] = useState<string>();
   const baseUrl = useInput();
   const fields = useCallFields();
-  const question = useInput();
+  const typedText = useInput();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [isBusy, setBusy] = useState(false);
   const [leaving] = useState(() => new AbortController());
@@ -42,14 +42,14 @@ export function PlaygroundPage() {
   }, []);
 
   const model = fields.chosenModel.value === '' ? (models[0]?.id ?? '') : fields.chosenModel.value;
-  const request = requestOf(fields, model, messagesOf(turns, question.value));
+  const request = requestOf(fields, model, messagesOf(turns, typedText.value));
   const canSend = !isBusy && model !== '' && fields.key.value !== '';
   const ask = async (): Promise<void> => {
-    const sentQuestion = question.value;
+    const sentText = typedText.value;
     const earlierTurns = turns;
-    const show = (outcome: Outcome): void => setTurns([...earlierTurns, { question: sentQuestion, outcome }]);
+    const show = (outcome: Outcome): void => setTurns([...earlierTurns, { userText: sentText, outcome }]);
     setBusy(true);
-    question.onValue('');
+    typedText.onValue('');
     show({ text: '' });
     // `chat` never rejects, so `setBusy(false)` is reached.
     await chat(fields.key.value.trim(), request, show, leaving.signal);
@@ -68,7 +68,7 @@ export function PlaygroundPage() {
         <CallFieldset fields={fields} models={models} model={model} />
         <section class="card talk" aria-label="Conversation">
           <Conversation turns={turns} isBusy={isBusy} />
-          <QuestionForm question={question} canSend={canSend} onSend={() => void ask()} />
+          <MessageForm text={typedText} canSend={canSend} onSend={() => void ask()} />
         </section>
       </div>
       <CodeSamples baseUrl={baseUrl} request={request} />
@@ -159,19 +159,19 @@ function CallFieldset({ fields, models, model }: CallFieldsetProps) {
   );
 }
 
-interface QuestionFormProps {
-  readonly question: Input;
-  /** False while a call is in flight, and without a key or a model. */
+interface MessageFormProps {
+  readonly text: Input;
+  /** False while a call is in flight, and while there is no key or no model. */
   readonly canSend: boolean;
   readonly onSend: () => void;
 }
 
-function QuestionForm({ question, canSend, onSend }: QuestionFormProps) {
+function MessageForm({ text, canSend, onSend }: MessageFormProps) {
   return (
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        // `requestSubmit` below comes here although Send is disabled.
+        // `requestSubmit` below submits the form even while Send is disabled.
         if (canSend) onSend();
       }}
     >
@@ -181,10 +181,10 @@ function QuestionForm({ question, canSend, onSend }: QuestionFormProps) {
             id={id}
             rows={3}
             required
-            value={question.value}
-            onInput={(event) => question.onValue(event.currentTarget.value)}
+            value={text.value}
+            onInput={(event) => text.onValue(event.currentTarget.value)}
             onKeyDown={(event) => {
-              // While a text is composed (Japanese, Chinese, Korean), Enter only takes the candidate.
+              // While a text is composed (Japanese, Chinese, Korean), Enter only accepts the suggestion.
               if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
               event.preventDefault();
               event.currentTarget.form?.requestSubmit();
@@ -206,16 +206,16 @@ function QuestionForm({ question, canSend, onSend }: QuestionFormProps) {
  * Returns the messages of the next call. While the message field is empty these are the messages of the last
  * call that went well, or a greeting before the first, so that the code samples always show a whole call.
  */
-function messagesOf(turns: readonly Turn[], question: string): Message[] {
+function messagesOf(turns: readonly Turn[], typedText: string): Message[] {
   // A turn whose call failed is not sent again, because it may have no response, or a part of one.
   const history = turns
     .filter(({ outcome }) => outcome.error === undefined)
-    .flatMap(({ question: sentQuestion, outcome }): Message[] => [
-      { role: 'user', content: sentQuestion },
+    .flatMap(({ userText, outcome }): Message[] => [
+      { role: 'user', content: userText },
       { role: 'assistant', content: outcome.text },
     ]);
-  if (question !== '') return [...history, { role: 'user', content: question }];
-  // Without the last response, the conversation ends with the question that was last sent.
+  if (typedText !== '') return [...history, { role: 'user', content: typedText }];
+  // Without the last response, the conversation ends with the operator's last message.
   return history.length > 0 ? history.slice(0, -1) : [{ role: 'user', content: 'Hello!' }];
 }
 
@@ -238,9 +238,9 @@ function Conversation({ turns, isBusy }: ConversationProps) {
       aria-label="What was said"
     >
       {turns.length === 0 && <p class="empty">Pick a model, give a key, and say something.</p>}
-      {turns.map(({ question, outcome }, index) => (
+      {turns.map(({ userText, outcome }, index) => (
         <article key={index} class="turn">
-          <p class="said by-user">{question}</p>
+          <p class="said by-user">{userText}</p>
           <p class="said by-model">
             {outcome.text}
             {isBusy && index === turns.length - 1 ? <i class="cursor" /> : null}
@@ -265,17 +265,17 @@ function useRecord(requestId: string | undefined): CallView | undefined {
     if (requestId === undefined) return undefined;
     let timer: ReturnType<typeof setTimeout> | undefined;
     let isOver = false;
-    const look = (triesLeft: number): void => {
+    const search = (triesLeft: number): void => {
       get<CallView>(`/calls/${encodeURIComponent(requestId)}`).then(
-        (found) => {
-          if (!isOver) setCall(found);
+        (callView) => {
+          if (!isOver) setCall(callView);
         },
         () => {
-          if (!isOver && triesLeft > 1) timer = setTimeout(look, RECORD_PAUSE_MS, triesLeft - 1);
+          if (!isOver && triesLeft > 1) timer = setTimeout(search, RECORD_PAUSE_MS, triesLeft - 1);
         },
       );
     };
-    look(RECORD_TRIES_MAX);
+    search(RECORD_TRIES_MAX);
     return () => {
       isOver = true;
       clearTimeout(timer);
@@ -287,8 +287,8 @@ function useRecord(requestId: string | undefined): CallView | undefined {
 /**
  * One line of the call's status, tokens, cost and times, which unfolds to the headers of its response. Tokens
  * and cost are those that were charged, so they are read from the record and not from the response. The
- * response may have other numbers: the gateway may not believe what the upstream reports, and a fallback or
- * the response cache may have answered.
+ * response may have other numbers: the gateway may not accept the upstream's usage, and a fallback or the
+ * response cache may have answered.
  */
 function CallStats({ outcome }: { readonly outcome: Outcome }) {
   const { status, firstTokenMs, totalMs, headers } = outcome;

@@ -19,7 +19,7 @@ import { LimitFields, useLimits } from './quotas.js';
  */
 const GROUPS_OFFERED_MAX = 1_000;
 
-/** The group's path below `/admin/v1`. */
+/** Returns the group's path below `/admin/v1`. */
 export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
 
 interface NewGroupProps extends Closable {
@@ -102,9 +102,9 @@ export function useGroupOptions() {
 export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroupProps) {
   const { options, error } = useGroupOptions();
   const group = useInput(account.group ?? '');
-  // The group that the account is in may not be among `options`, or these have not come yet.
+  // The group of the account may not be among `options`, or these have not come yet.
   const isMissing = account.group !== null && !options.some(([id]) => id === account.group);
-  const ownOption = isMissing ? [[account.group, account.group_name ?? account.group] as const] : [];
+  const currentOption = isMissing ? [[account.group, account.group_name ?? account.group] as const] : [];
   return (
     <Question
       title="Change group"
@@ -116,7 +116,7 @@ export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroup
         used stays with the former group.
       </p>
       <ErrorText text={error} />
-      <Choice label="Group" options={[['', 'None'], ...ownOption, ...options]} {...group} />
+      <Choice label="Group" options={[['', 'None'], ...currentOption, ...options]} {...group} />
     </Question>
   );
 }

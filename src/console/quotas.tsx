@@ -3,9 +3,9 @@
  * keys and groups show the shorter QuotaLine. quota-dialogs.tsx uses the fields for limits (useLimits,
  * LimitFields), dialogs.tsx limitsText, and groups-page.tsx the table of plans (PlanTable). Browser.
  *
- * Must hold: the used amount of a quota links to the calls that it counts (test/e2e/console-numbers.test.ts),
- * but for an hour if the clocks have changed since the start of the month (`countedSince`). Only changed
- * limits are sent (test/e2e/console-groups.test.ts).
+ * Must hold: the used amount of a quota links to the calls that it counts, give or take an hour in a month in
+ * which clocks change (test/e2e/console-numbers.test.ts). Only limits that were changed are sent
+ * (test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';

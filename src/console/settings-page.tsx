@@ -12,7 +12,7 @@ import { may, post, useAction, useView } from './api.js';
 import { Badge, BeforeAfter, Button, Choice, ErrorText, TextField, useInput } from './controls.js';
 import { Table } from './table.js';
 
-/** Rows that are drawn. A thousand models have more settings, which the operator finds by a search. */
+/** Rows that are drawn. A thousand models have more settings; the operator finds these by a search. */
 const ROWS_MAX = 500;
 
 const DEFAULT_ORIGIN = <span class="muted">default</span>;
@@ -22,7 +22,7 @@ export function SettingsPage() {
   const search = useInput();
   const shownOrigins = useInput('given');
   const searchText = search.value.toLowerCase();
-  const found = (view?.data ?? []).filter(
+  const foundSettings = (view?.data ?? []).filter(
     (setting) =>
       (shownOrigins.value === 'all' || setting.origin !== 'default') &&
       `${setting.setting} ${setting.value}`.toLowerCase().includes(searchText),
@@ -49,9 +49,9 @@ export function SettingsPage() {
       <Table
         label="Settings"
         class="settings cards"
-        rows={found.slice(0, ROWS_MAX)}
-        // The CSV has all rows found, with the `value` of each column. The table draws its `cell`.
-        all={() => ({ rows: found, hasMore: false })}
+        rows={foundSettings.slice(0, ROWS_MAX)}
+        // The CSV has all found settings, with the `value` of each column. The table draws its `cell`.
+        all={() => ({ rows: foundSettings, hasMore: false })}
         keyOf={({ setting }) => setting}
         columns={[
           { head: 'Setting', value: ({ setting }) => setting, cell: ({ setting }) => <code>{setting}</code> },
@@ -74,15 +74,15 @@ export function SettingsPage() {
           },
         ]}
       />
-      {found.length > ROWS_MAX && (
-        <p class="muted">{found.length - ROWS_MAX} more: search for what you look for.</p>
+      {foundSettings.length > ROWS_MAX && (
+        <p class="muted">{foundSettings.length - ROWS_MAX} more: search for what you look for.</p>
       )}
     </>
   );
 }
 
 /**
- * The gateway reads its file anew for the dry run and for Apply. If the file has changed in between, Apply
+ * The gateway reads its file for the dry run, and again for Apply. If the file has changed in between, Apply
  * applies the new content, and the card shows what was applied.
  */
 function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {

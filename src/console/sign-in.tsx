@@ -11,7 +11,7 @@ import { leaveTo } from './browser.js';
 import { Button, ErrorText, Logo, TextField, useInput } from './controls.js';
 
 interface SignInProps {
-  /** Where to sign out too; undefined unless an operator has just signed out who had signed in there. */
+  /** The provider, if an operator has just signed out here who had signed in there; else undefined. */
   readonly providerSignOut: OidcView | undefined;
   readonly onSignedIn: () => void;
 }

@@ -15,12 +15,12 @@ import { ago, isoOf, moment, number } from './format.js';
 interface ColumnHead {
   /** A hidden head is for screen readers alone. */
   readonly head: string | { readonly hidden: string };
-  /** The cell in the last line, below all rows. Only if the first column has one, there is such a line. */
+  /** The cell in a last line below all rows. The line is drawn only if the first column has such a cell. */
   readonly foot?: ComponentChildren;
 }
 
 interface Linked<Row> {
-  /** The address to which the content of a cell is a link; undefined for no link. */
+  /** Returns the address to which the content of a cell links; undefined for no link. */
   readonly href?: (row: Row) => string | undefined;
 }
 
@@ -57,7 +57,7 @@ interface OtherColumn<Row> extends ColumnHead {
   readonly class?: string;
 }
 
-/** Columns are told apart by which of the members `text`, `figure`, `money`, `at` and `cell` they have. */
+/** The kind of a column follows from its field: `text`, `figure`, `money`, `at` or `cell`. */
 export type Column<Row> =
   TextColumn<Row> | FigureColumn<Row> | MoneyColumn<Row> | AgeColumn<Row> | OtherColumn<Row>;
 
@@ -93,7 +93,7 @@ function classOf<Row>(column: Column<Row>): string | undefined {
   return 'figure' in column || 'money' in column ? 'figure' : undefined;
 }
 
-/** Returns what makes the exact value in the CSV, without a unit; undefined if the CSV lacks the column. */
+/** Returns what makes the exact CSV value, without a unit; undefined if the CSV lacks the column. */
 function valueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined {
   if ('cell' in column) return column.value;
   if ('money' in column) return column.money;
@@ -123,13 +123,13 @@ export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
     });
     const { rows, hasMore } = await all();
     const heads = csvColumns.map(({ head }) => head);
-    const cells = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => csvColumns.map(({ value }) => value(row)));
+    const csvRows = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => csvColumns.map(({ value }) => value(row)));
     const fileName = `${label.toLowerCase().replaceAll(' ', '-')}.csv`;
-    saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, cells));
-    // An error, so that nobody takes the saved part for the whole.
+    saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, csvRows));
+    // An error, so that nobody takes the saved rows for all rows.
     if (hasMore || rows.length > ROWS_OF_CSV_MAX) {
       throw new Error(
-        `The file has the first ${number(cells.length)} rows; there are more. Filter for fewer to have all.`,
+        `The file has the first ${number(csvRows.length)} rows; there are more. Filter for fewer to have all.`,
       );
     }
   });
@@ -159,7 +159,7 @@ interface TableProps<Row> {
   readonly keyOf: (row: Row, index: number) => string;
   /** The cell of the first column is the head of its row. */
   readonly columns: readonly Column<Row>[];
-  /** Returns all rows of the filter; needed if `rows` are a part of them. */
+  /** Returns all rows of the filter; needed if `rows` are not all. */
   readonly all?: CsvProps<Row>['all'] | undefined;
   /** Replaces the button that saves the CSV, for a CSV that the gateway writes. */
   readonly csv?: ComponentChildren;

@@ -67,7 +67,7 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
   );
 }
 
-/** The parts of a price, as ModelView names them, and their words. */
+/** The fields of a price in ModelView, each with its words. */
 const PART_WORDS = [
   ['input', 'input'],
   ['cached_input', 'cached'],
@@ -109,7 +109,7 @@ export function ResetButton({ model }: { readonly model?: string | undefined }) 
 function ErrorTable({ upstreams }: { readonly upstreams: readonly UpstreamStatus[] }) {
   const rows = upstreams
     .flatMap(({ model, name, last_errors: errors }) => errors.map((error) => ({ model, name, ...error })))
-    .sort((left, right) => right.at - left.at);
+    .sort((first, second) => second.at - first.at);
   if (rows.length === 0) return <p class="empty">No errors since the start.</p>;
   return (
     <Table
@@ -144,15 +144,15 @@ const STATES: Readonly<Record<UpstreamStatus['breaker'], readonly [Tone, string]
 };
 
 interface UpstreamRow {
-  /** In the newest snapshot. */
+  /** The upstream in the newest snapshot. */
   readonly now: UpstreamStatus;
-  /** Since the oldest snapshot, as `failures`. */
+  /** Counted since the oldest snapshot, as `failures`. */
   readonly attempts: number;
   readonly failures: number;
 }
 
 /**
- * Returns tone and text of a badge: the state of the breaker or, if calls go to the upstream and some have
+ * Returns tone and text of a badge: the state of the breaker or, if the breaker is closed and attempts have
  * failed, how many. `seconds`: between the oldest and the newest snapshot.
  */
 function stateOf({ now, attempts, failures }: UpstreamRow, seconds: number): readonly [Tone, string] {
@@ -165,15 +165,15 @@ function stateOf({ now, attempts, failures }: UpstreamRow, seconds: number): rea
 }
 
 export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snapshot[] }) {
-  const first = snapshots[0];
-  const last = snapshots.at(-1);
-  const seconds = (last?.atSeconds ?? 0) - (first?.atSeconds ?? 0);
-  const rows = (last?.upstreams ?? []).map((now): UpstreamRow => {
+  const oldest = snapshots[0];
+  const newest = snapshots.at(-1);
+  const seconds = (newest?.atSeconds ?? 0) - (oldest?.atSeconds ?? 0);
+  const rows = (newest?.upstreams ?? []).map((now): UpstreamRow => {
     // By name and not by position, because a reload adds, removes and reorders upstreams.
-    const before =
-      first?.upstreams.find(({ model, name }) => model === now.model && name === now.name) ?? now;
-    const attempts = grownBy(before.attempts, now.attempts);
-    return { now, attempts, failures: grownBy(before.failures, now.failures) };
+    const earlier =
+      oldest?.upstreams.find(({ model, name }) => model === now.model && name === now.name) ?? now;
+    const attempts = grownBy(earlier.attempts, now.attempts);
+    return { now, attempts, failures: grownBy(earlier.failures, now.failures) };
   });
   return (
     <Table
@@ -218,8 +218,8 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
         },
         {
           head: 'Last failure',
-          value: ({ now: { last_failure: last } }) =>
-            last === null ? null : `${words(last.kind)}, ${isoOf(last.at)}`,
+          value: ({ now: { last_failure: failure } }) =>
+            failure === null ? null : `${words(failure.kind)}, ${isoOf(failure.at)}`,
           cell: ({ now }) => <LastFailure upstream={now} />,
         },
         { head: 'Priority', figure: ({ now }) => now.priority },
@@ -235,13 +235,13 @@ function limitsOf({ quotas }: UpstreamStatus): string[] {
 
 /** A link to the call whose attempt failed last, if that call is among the last errors. */
 function LastFailure({ upstream }: { readonly upstream: UpstreamStatus }) {
-  const { last_failure: last, last_errors: errors } = upstream;
-  if (last === null) return <>–</>;
+  const { last_failure: failure, last_errors: errors } = upstream;
+  if (failure === null) return <>–</>;
   const content = (
-    <span title={moment(last.at)}>
-      {words(last.kind)}, {ago(last.at, Date.now())}
+    <span title={moment(failure.at)}>
+      {words(failure.kind)}, {ago(failure.at, Date.now())}
     </span>
   );
-  const call = errors[0]?.request_id;
-  return call === undefined ? content : <a href={callAddress(call)}>{content}</a>;
+  const requestId = errors[0]?.request_id;
+  return requestId === undefined ? content : <a href={callAddress(requestId)}>{content}</a>;
 }

@@ -17,7 +17,7 @@ import { type Column, Table } from './table.js';
 const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
 type Grouping = (typeof GROUPINGS)[number];
 
-/** The length of what a row by day or by hour stands for. */
+/** How much time a row stands for, if rows are by day or by hour. */
 const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
 
 /** What the page requests: the parameters of `GET /usage`. */
@@ -53,22 +53,22 @@ export function UsagePage() {
   const [shown, setShown] = useState<ShownRows>();
   const [error, setError] = useState<string>();
   /** The query that the fields have now. Responses to other queries are dropped. */
-  const latest = useRef(query);
-  latest.current = query;
+  const latestQuery = useRef(query);
+  latestQuery.current = query;
   const inputOf = (name: Exclude<keyof Query, 'by'>) => ({
     value: query[name],
     onValue: (text: string): void => setQuery({ ...query, [name]: text }),
   });
 
-  /** Without a cursor replaces the rows, else adds to `before`. */
-  const load = async (cursor?: string, before: readonly UsageView[] = []): Promise<void> => {
+  /** Replaces the shown rows by `shownRows` and those of the page; without a cursor, of the first page. */
+  const load = async (cursor?: string, shownRows: readonly UsageView[] = []): Promise<void> => {
     try {
       const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...trimmed(query), cursor })}`);
-      if (latest.current !== query) return;
-      setShown({ query, rows: [...before, ...page.data], next: page.next });
+      if (latestQuery.current !== query) return;
+      setShown({ query, rows: [...shownRows, ...page.data], next: page.next });
       setError(undefined);
     } catch (reason) {
-      if (latest.current === query) setError(textOf(reason));
+      if (latestQuery.current === query) setError(textOf(reason));
     }
   };
   useEffect(() => {
@@ -128,7 +128,7 @@ function ShownUsage({ query, rows, next, onMore }: ShownUsageProps) {
           These are the first {number(rows.length)} lines: the sums and charts are without the others.
         </p>
       )}
-      <UsageTable rows={rows} query={query} isPart={next !== null} />
+      <UsageTable rows={rows} query={query} hasMore={next !== null} />
       {next !== null && (
         <Button disabled={onMore === undefined} onClick={() => onMore?.(next)}>
           Show more
@@ -168,23 +168,23 @@ interface UsageChartsProps {
  * too; the page then says that rows are missing.
  */
 function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
-  const step = STEP_SECONDS[by];
-  // By the Unix seconds at which the day or hour begins. Each row has one of the two.
+  const stepSeconds = STEP_SECONDS[by];
+  // By the Unix seconds at which the day or hour begins. Each row has a day or an hour.
   const rowsByStart = new Map(rows.map((row) => [row.hour ?? secondsOf(row.day ?? '1970-01-01'), row]));
-  const starts = [...rowsByStart.keys()].sort((left, right) => left - right);
+  const starts = [...rowsByStart.keys()].sort((first, second) => first - second);
   // By day the chart reaches to the day `to`. By hour it ends with the last hour that had a call, because not
   // all hours of `to`, by default today, have begun.
-  const last = Math.max(starts.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
-  const first = from === '' ? (starts[0] ?? 0) : Math.min(starts[0] ?? 0, secondsOf(from));
-  const count = Math.min(POINTS_MAX, Math.round((last - first) / step) + 1);
-  const times = timesUntil(last, step, count);
+  const lastStart = Math.max(starts.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
+  const firstStart = from === '' ? (starts[0] ?? 0) : Math.min(starts[0] ?? 0, secondsOf(from));
+  const count = Math.min(POINTS_MAX, Math.round((lastStart - firstStart) / stepSeconds) + 1);
+  const times = timesUntil(lastStart, stepSeconds, count);
   const series = linesOf(times, rowsByStart);
   const unit = `per ${by}`;
   return (
     <Charts
       times={times}
-      seconds={(count - 1) * step}
-      barSeconds={step}
+      seconds={(count - 1) * stepSeconds}
+      barSeconds={stepSeconds}
       charts={[
         chart('Calls', unit, shortNumber, [
           series('calls', '--series-1', ({ calls }) => calls),
@@ -203,20 +203,20 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
 interface UsageTableProps {
   readonly rows: readonly UsageView[];
   readonly query: Query;
-  /** Whether `rows` are only a part of the query's rows. */
-  readonly isPart: boolean;
+  /** Whether the query has more rows than these. */
+  readonly hasMore: boolean;
 }
 
-/** The last line has the sums. A bar in each row compares the row's cost with the highest cost of a row. */
-function UsageTable({ rows, query, isPart }: UsageTableProps) {
+/** Below the rows are the sums. A bar in each row compares its cost with the highest cost of a row. */
+function UsageTable({ rows, query, hasMore }: UsageTableProps) {
   const { by } = query;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
-  const callsOfRow = (row: UsedBy): string => callsAddress(callsOf(row, query));
-  // A count links to its calls. The sum links to all calls of the query, also if rows are missing.
+  const callsOfRow = (row: RowGrouping): string => callsAddress(callsOf(row, query));
+  // A count links to its calls. The sum links to all calls of the query, even if rows are missing.
   const countColumn = (
     head: string,
     count: (row: UsageView) => number,
-    href: (row: UsedBy) => string = callsOfRow,
+    href: (row: RowGrouping) => string = callsOfRow,
   ): Column<UsageView> => ({
     head,
     figure: count,
@@ -246,7 +246,7 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
         {
           head: by === 'day' ? 'day (UTC)' : by,
           cell: (row) => <RowName row={row} />,
-          foot: isPart ? `Sum of these ${number(rows.length)}` : 'Sum',
+          foot: hasMore ? `Sum of these ${number(rows.length)}` : 'Sum',
         },
         countColumn('Calls', ({ calls }) => calls),
         countColumn(
@@ -269,7 +269,7 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
             </a>
           ),
         },
-        // Left out if there are no uncovered charges, so that an operator does not overlook a few of them.
+        // The column is there only if there are uncovered charges, so that operators notice them.
         ...(rows.some((row) => Number(row.uncovered) !== 0)
           ? [
               {
@@ -294,11 +294,11 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
   );
 }
 
-/** What a row is grouped by: it has one of these members. The line of the sums has none. */
-type UsedBy = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day' | 'hour'>>;
+/** What a row is grouped by: a row has one of these fields, the sums have none. */
+type RowGrouping = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day' | 'hour'>>;
 
 /** Returns the filters that find the calls that a row counts. */
-function callsOf({ account, key, model, day, hour }: UsedBy, query: Query): CallFilters {
+function callsOf({ account, key, model, day, hour }: RowGrouping, query: Query): CallFilters {
   const filter = trimmed(query);
   const { from, to } = filter;
   const start = hour ?? (day === undefined ? undefined : secondsOf(day));
@@ -332,7 +332,7 @@ function RowName({ row }: { readonly row: UsageView }) {
   return <Name text={(key === undefined ? undefined : row.key_name) ?? groupingValueOf(row)} />;
 }
 
-/** Returns what the row is grouped by: the only one of these members that it has. */
+/** Returns what the row is grouped by: the only one of these fields that it has. */
 function groupingValueOf({ account, key, model, day, hour }: UsageView): string {
   return account ?? key ?? model ?? day ?? String(hour);
 }
