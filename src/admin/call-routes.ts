@@ -33,26 +33,26 @@ const PAGE_CALLS_DEFAULT = 100;
 const INDEXED_ACCOUNTS_MAX = 256;
 const DAY_MS = 86_400_000;
 
-const Text = orNull(Type.String());
+const TextOrNull = orNull(Type.String());
 const Tokens = orNull(Type.Integer({ minimum: 0 }));
 const Milliseconds = Type.Number({ minimum: 0 });
 const Status = orNull(Type.Integer({ description: 'HTTP status; null if there was none' }));
 
 /** An item of `attempts`: a CallAttempt (telemetry/call-record.ts). `start_ms`: since the call came. */
 const AttemptSchema = closed({
-  upstream: Text,
-  model: Text,
+  upstream: TextOrNull,
+  model: TextOrNull,
   status: Status,
   code: orNull(Type.String(), 'why it failed; null if it did not'),
   start_ms: Milliseconds,
   duration_ms: Milliseconds,
-  error: Text,
+  error: TextOrNull,
 });
 
 /** An item of `quotas`: a QuotaLeft (telemetry/call-record.ts). `left` is decimal text if it is money. */
 const QuotaLeftSchema = closed({
   scope: Type.Enum(['account', 'key', 'group', 'model']),
-  id: Text,
+  id: TextOrNull,
   quota: Type.String(),
   left: Type.Union([Type.Number(), Money]),
 });
@@ -65,12 +65,12 @@ export const CallView = closed({
   time: Type.String({ description: 'when the call ended; it came duration_ms before' }),
   request_id: Type.String({ description: 'the x-request-id of the response' }),
   route: Type.String(),
-  account: Text,
+  account: TextOrNull,
   account_name: orNull(Type.String(), 'null if it is not in the books of this host'),
-  key: Text,
+  key: TextOrNull,
   key_name: orNull(Type.String(), 'null if it is deleted'),
   model: orNull(Type.String(), 'that the caller named'),
-  answered_model: Text,
+  answered_model: TextOrNull,
   upstream: orNull(Type.String(), 'that was tried last'),
   stream: Type.Boolean(),
   cache: orNull(Type.Enum(['hit', 'miss'])),
@@ -82,7 +82,7 @@ export const CallView = closed({
   cache_write_1h_tokens: Tokens,
   completion_tokens: Tokens,
   reasoning_tokens: Tokens,
-  source: Text,
+  source: TextOrNull,
   cost: orNull(Money),
   first_token_ms: orNull(Milliseconds),
   duration_ms: Milliseconds,

@@ -17,7 +17,7 @@ const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
 const PAGE = 'index.html';
 const ASSETS_PATH = '/console/';
 
-/** By the extension of a file's name. Files with other extensions, such as `gz`, are not served by name. */
+/** The content types by extension. Files with other extensions, such as `gz`, have no path of their own. */
 const CONTENT_TYPES: ReadonlyMap<string, string> = new Map([
   ['html', 'text/html; charset=utf-8'],
   ['js', 'text/javascript; charset=utf-8'],

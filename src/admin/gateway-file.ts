@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 interface GatewayAddress {
-  /** Of the gateway process that has the admin interface. */
+  /** The process id of the gateway that has the admin interface. */
   readonly pid: number;
   readonly adminHost: string;
   readonly adminPort: number;

@@ -204,7 +204,7 @@ export function respond(
   });
 }
 
-/** The response must still be open. `closeConnection`: for a request whose body was not read. */
+/** The response must still be open. `closeConnection`: true for a request whose body was not read. */
 export function send(
   response: HttpResponse,
   content: AdminResponse,
@@ -241,8 +241,8 @@ export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): bo
 }
 
 /**
- * Makes the response close its connection when it ends, whoever ends it. A response that is sent in several
- * writes does not, because µWS 20.41 would write the header into its body.
+ * Makes the response close its connection when it ends, whichever code ends it. A response that is sent in
+ * several writes does not, because µWS 20.41 would write the header into its body.
  */
 export function closeAfter(response: HttpResponse): void {
   const end = response.end.bind(response);

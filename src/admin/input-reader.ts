@@ -6,8 +6,8 @@
  *
  * Must hold: nothing here compiles text to code, as TypeBox's compiler would, because the gateway forbids
  * that to its process (test/unit/admin/openapi.test.ts). So TypeBox interprets the schemas; the first request
- * with input loads TypeBox. To interpret one account of `POST /bulk` takes some 30 µs, and its body may have
- * 8 MB. So lists that are too long and unknown names are rejected before TypeBox sees them
+ * with input loads TypeBox. TypeBox takes some 30 µs for one account of `POST /bulk`, whose body may have
+ * 8 MB. So lists that are too long and unknown names are rejected before TypeBox reads them
  * (test/unit/admin/input-reader.test.ts).
  */
 import type { Static, TObject, TSchema } from 'typebox';

@@ -124,7 +124,7 @@ export class LiveFeed {
 
   #send(status: object, ended: readonly EndedSpan[]): void {
     const nowEvent = eventOf('now', status);
-    // Of each ring at most one span ends with a status (StatusRing.add of history.ts).
+    // With each status at most one span of a ring ends (StatusRing.add of history.ts).
     const spanEvents = new Map<RingName, string>(
       ended.map(({ ring, span }) => [ring, eventOf('span', span)]),
     );

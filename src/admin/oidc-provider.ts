@@ -197,7 +197,7 @@ function otherIssuerErrorOf(error: unknown): SignInError | undefined {
   return attribute === 'issuer' ? new SignInError('wrong_provider', issuerText(body?.issuer)) : undefined;
 }
 
-/** By the codes of openid-client. All other codes mean an invalid response: `bad_answer`. */
+/** What codes of openid-client mean. All others mean an invalid response: `bad_answer`. */
 const FAILURES: Readonly<Record<string, SignInFailure>> = {
   OAUTH_TIMEOUT: 'unreachable',
   OAUTH_ABORT: 'unreachable',
@@ -208,8 +208,8 @@ const FAILURES: Readonly<Record<string, SignInFailure>> = {
 };
 
 /**
- * Makes the SignInError of what was thrown while the provider was asked. The library's own messages are fixed
- * texts without tokens. Texts of the provider may have any length: SignInError cuts them.
+ * Makes a SignInError from an error of a request to the provider. The library's own messages are fixed texts
+ * without tokens. Texts of the provider may have any length: SignInError cuts them.
  */
 function failureOf(error: unknown): SignInError {
   // `boundedFetch` throws a SignInError, which the library wraps.
@@ -231,7 +231,7 @@ function failureOf(error: unknown): SignInError {
     .filter((cause) => !(cause instanceof SyntaxError))
     .map(textOf)
     .join(': ');
-  // By a TypeError with a cause fetch reports that there is no connection, or that the connection broke.
+  // If there is no connection, or the connection breaks, fetch throws a TypeError with a cause.
   if (causes.some((cause) => cause instanceof TypeError && cause.cause !== undefined)) {
     return new SignInError('unreachable', detail);
   }

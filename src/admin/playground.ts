@@ -75,7 +75,7 @@ export class Playground {
     const outgoing = this.#send(chatCall.key, chatCall.request);
     const callInFlight = { who };
     this.#calls.add(callInFlight);
-    /** Whether the call is over: the page has left, or the response is whole or has broken off. */
+    /** Whether the call is over: the page has left, or the response is complete or has broken off. */
     let hasEnded = false;
     /** Whether the listener has responded. From then on `relay` handles all events. */
     let hasBegun = false;

@@ -159,7 +159,7 @@ type Permission =
   | {
       readonly method: Exclude<RouteMethod, 'GET'>;
       readonly roles: Roles;
-      /** The name under which its changes are recorded; null for no changes. By default that of `actionOf`. */
+      /** The name under which its changes are recorded; null if there are none. Default: `actionOf`. */
       readonly action?: string | null;
     };
 

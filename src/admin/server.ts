@@ -46,7 +46,7 @@ import {
 
 export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly host: string;
-  /** 0 for any free port. */
+  /** The port to listen on; 0 for any free port. */
   readonly port: number;
   /** Names that Host may have, besides `host` and those of loopback. */
   readonly allowedHosts: readonly string[];
@@ -102,7 +102,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
       return;
     });
   };
-  // A route of its own, because it alone needs the header `accept`.
+  // `/metrics` has a route of its own, because it alone needs the header `accept`.
   app.get('/metrics', serveScrape);
   app.head('/metrics', serveScrape);
   app.any('/*', (response, request) => {
@@ -221,7 +221,7 @@ function serve(
   if (serveWithoutToken(response, head, services, guard)) return;
   const operator = authentication.identify(response, head);
   if (!('rejection' in operator)) return serveOperator(response, head, services, guard, operator);
-  // Closes the connection, so that the body need not be read.
+  // The connection is closed, so that the body need not be read.
   send(response, operator.rejection, head.isHead, true);
 }
 

@@ -30,7 +30,7 @@ export interface NewSession {
 }
 
 interface Session extends NewSession {
-  /** By the monotonic clock. */
+  /** When the session ends, by the monotonic clock. */
   readonly endMs: number;
   /** The operator's name; undefined if `identify` found no operator when the session was opened. */
   readonly who: string | undefined;
@@ -45,7 +45,7 @@ export interface OpenSession {
 
 export class Sessions {
   readonly #clock: Clock;
-  /** By the digest of the secret, oldest first. */
+  /** The sessions by the digest of their secret, oldest first. */
   readonly #sessions = new Map<string, Session>();
 
   constructor(clock: Clock) {

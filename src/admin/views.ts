@@ -105,7 +105,7 @@ export const AccountView = closed({
   leased: Type.Optional(
     closed(
       {
-        /** A part of the account's balance. */
+        /** The part of the account's balance that was granted. */
         balance: Money,
         calls_today: Type.Integer(),
         requests_this_minute: Type.Integer(),

@@ -118,7 +118,7 @@ export function AccountHours({ account }: { readonly account: string }) {
   );
 }
 
-/** Of the fifty accounts that the gateway lists. The CSV has all fifty. */
+/** How many of the fifty accounts that the gateway lists are shown. The CSV has all fifty. */
 const BUSY_ROWS_MAX = 10;
 
 /** A table of the accounts with most calls in the range. */

@@ -132,7 +132,7 @@ export function AccountList({ rows, openId, order, onOrder }: AccountListProps) 
   );
 }
 
-/** By the key of the keyboard: the row to which the focus moves from `row`, perhaps outside of the list. */
+/** By the name of a keyboard key: to which row it moves the focus from `row`, perhaps beyond the list. */
 const MOVES: Readonly<Record<string, (row: number, pageRows: number, count: number) => number>> = {
   ArrowDown: (row) => row + 1,
   ArrowUp: (row) => row - 1,

@@ -63,7 +63,7 @@ interface FetchedRows {
   readonly pages: number;
 }
 
-/** In `requestedPages` with a filter: the next page, whichever that is. */
+/** An entry of `requestedPages`: with a filter, pages have no numbers, and only the next one is requested. */
 const NEXT_PAGE = -1;
 
 /** `total`: how many accounts there are without a filter; undefined while that is not known. */

@@ -154,7 +154,7 @@ interface SessionView {
   readonly who: string | null;
   readonly role: Role | null;
   readonly oidc?: OidcView;
-  /** In a response to signing out. */
+  /** Where to sign out of the provider too; only in the response to a sign-out. */
   readonly sign_out?: OidcView;
 }
 

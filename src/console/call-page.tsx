@@ -285,7 +285,7 @@ function Timeline({ call }: { readonly call: CallView }) {
 }
 
 /** Decimals of money that is left: fewer than prices have, because balances and limits are larger. */
-const LEFT_DECIMALS_MAX = 4;
+const LEFT_DECIMALS = 4;
 
 function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
   if (quotas.length === 0) return <>no quotas</>;
@@ -293,7 +293,7 @@ function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
     <ul class="lines">
       {quotas.map(({ scope, id, quota, left }) => (
         <li key={`${scope} ${id} ${quota}`}>
-          {typeof left === 'string' ? money(left, LEFT_DECIMALS_MAX) : number(left)} left of {words(quota)},{' '}
+          {typeof left === 'string' ? money(left, LEFT_DECIMALS) : number(left)} left of {words(quota)},{' '}
           {scope === 'account' ? 'the account' : scope}
           {(scope === 'group' || scope === 'model') && <> {id}</>}
         </li>

@@ -38,7 +38,7 @@ const PAGE_CALLS = 100;
 const PAGES_AT_ONCE = 50;
 /** The live tail cuts the list to so many calls, so that a page that stays open does not grow. */
 const CALLS_SHOWN_MAX = 500;
-/** In place of a cursor: all shown calls are fetched again, from the newest on. */
+/** A value in place of a cursor. It means that all shown calls are fetched again, from the newest on. */
 const FROM_NEWEST = '';
 /** The period of the live tail. */
 const TAIL_MS = 1_000;

@@ -41,7 +41,7 @@ export function Icon({ name }: { readonly name: IconName }) {
   );
 }
 
-/** Drawn beside the name of the product, so screen readers leave it out. icon.svg has the same paths. */
+/** Drawn beside the name of the product, so screen readers leave it out. icon.svg is the same drawing. */
 export function Logo() {
   return (
     <svg class="mark" viewBox="0 0 32 32" aria-hidden="true" focusable="false">

@@ -195,8 +195,8 @@ interface SwitchProps<View> extends ChangeProps<View> {
 }
 
 /**
- * By the noun of an item, which with an `s` is also its path. Two pairs: the texts before and after the item's
- * name if the item is disabled, and if it is enabled.
+ * By the noun of an item, which with an `s` is also its path. Two pairs: the texts before and after its name
+ * if the item is disabled, and if it is enabled.
  */
 const SWITCH_TEXTS = {
   account: [

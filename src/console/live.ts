@@ -47,13 +47,13 @@ export interface Live {
   readonly spanSeconds: number;
   /** The spans of the range that have ended, oldest first. */
   readonly spans: readonly Span[];
-  /** Two seconds apart, the newest last, at most SNAPSHOTS_KEPT. */
+  /** The last snapshots, two seconds apart, the newest last, at most SNAPSHOTS_KEPT. */
   readonly snapshots: readonly Snapshot[];
   /** Whether the stream is open. */
   readonly isConnected: boolean;
 }
 
-/** Another range opens another stream. */
+/** Returns the stats of the stream of that range. Another range opens another stream. */
 export function useLive(range: Range): Live {
   const [live, setLive] = useState<Live>(() => emptyLive(range));
   useEffect(() => {
@@ -149,7 +149,7 @@ export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-/** Sums up calls by the kind of their outcome. `left`: the caller left. */
+/** Counts calls by the kind of their outcome. `left`: their callers left. */
 export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
   const shares = { answered: 0, rejected: 0, failed: 0, left: 0 };
   for (const [outcome, count] of Object.entries(outcomes)) {
@@ -194,7 +194,7 @@ export function growthOf(span: Span, model: string): Growth {
 }
 
 export interface LastSeconds extends Growth {
-  /** How long the calls took to come: about 10. */
+  /** The time in which the calls came: about 10 seconds. */
   readonly seconds: number;
   /** Rejections of all models, by reason. */
   readonly refusals?: Readonly<Record<string, number>> | undefined;

@@ -141,7 +141,7 @@ interface ModelSums {
   failed: number;
   /** Tokens of prompts and completions. */
   tokens: number;
-  /** In units of the currency, a float. */
+  /** The cost in units of the currency, a float. */
   cost: number;
 }
 
@@ -223,7 +223,7 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
   const durationBounds = latest?.duration_ms.bounds;
   const firstTokenBounds = latest?.first_token_ms.bounds;
   const charts = useMemo((): readonly ChartContent[] => {
-    // By how much the counters grew in each span.
+    // How much the counters grew in each span.
     const growths = spans.map((span) => growthOf(span, model));
     const series = (name: string, color: string, value: (growth: Growth) => number | null): Series => ({
       name,

@@ -101,7 +101,6 @@ function countedSince(quota: QuotaName, resetsAt: number | null): number | undef
   return resetsAt - daysInMonth * DAY_SECONDS;
 }
 
-/** The used amount, linked to the calls that used it. */
 function UsedLink({ shown: { quota, view }, owner }: ShownQuotaProps & { readonly owner: QuotaOwner }) {
   const since = countedSince(quota, view.resets_at);
   const text = <span class="quota-used">{textOf(view.used)}</span>;

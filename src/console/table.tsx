@@ -53,7 +53,7 @@ interface OtherColumn<Row> extends ColumnHead {
   readonly cell: (row: Row) => ComponentChildren;
   /** The value in the CSV. A column without it is not in the CSV. */
   readonly value?: (row: Row) => CsvCell;
-  /** `figure` for a column of numbers, which stand below each other. */
+  /** A style class: `figure` for a column of numbers. */
   readonly class?: string;
 }
 
@@ -123,13 +123,13 @@ export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
     });
     const { rows, hasMore } = await all();
     const heads = csvColumns.map(({ head }) => head);
-    const csvRows = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => csvColumns.map(({ value }) => value(row)));
+    const lines = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => csvColumns.map(({ value }) => value(row)));
     const fileName = `${label.toLowerCase().replaceAll(' ', '-')}.csv`;
-    saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, csvRows));
+    saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, lines));
     // An error, so that nobody takes the saved rows for all rows.
     if (hasMore || rows.length > ROWS_OF_CSV_MAX) {
       throw new Error(
-        `The file has the first ${number(csvRows.length)} rows; there are more. Filter for fewer to have all.`,
+        `The file has the first ${number(lines.length)} rows; there are more. Filter for fewer to have all.`,
       );
     }
   });
@@ -152,7 +152,7 @@ export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
 }
 
 interface TableProps<Row> {
-  /** For screen readers, and the name of the CSV. */
+  /** The name for screen readers and for the CSV file. */
   readonly label: string;
   readonly class?: string;
   readonly rows: readonly Row[];
@@ -218,7 +218,7 @@ export function Table<Row>({ label, class: className, rows, keyOf, columns, all,
 export type Tile = readonly [name: string, value: ComponentChildren, hint: string];
 
 interface TilesProps {
-  /** For screen readers. */
+  /** The name of the tiles for screen readers. */
   readonly label: string;
   readonly tiles: readonly Tile[];
   readonly isSmall?: boolean;

@@ -169,10 +169,10 @@ interface UsageChartsProps {
  */
 function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
   const stepSeconds = STEP_SECONDS[by];
-  // By the Unix seconds at which the day or hour begins. Each row has a day or an hour.
+  // The rows by the Unix seconds at which their day or hour begins. Each row has one of the two.
   const rowsByStart = new Map(rows.map((row) => [row.hour ?? secondsOf(row.day ?? '1970-01-01'), row]));
   const starts = [...rowsByStart.keys()].sort((first, second) => first - second);
-  // By day the chart reaches to the day `to`. By hour it ends with the last hour that had a call, because not
+  // Charts by day reach to the day `to`. Those by hour end with the last hour that had a call, because not
   // all hours of `to`, by default today, have begun.
   const lastStart = Math.max(starts.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
   const firstStart = from === '' ? (starts[0] ?? 0) : Math.min(starts[0] ?? 0, secondsOf(from));

@@ -137,7 +137,7 @@ export class GroupMember implements PrimaryCandidate {
     return this.#retiring;
   }
 
-  /** Whether the member's last process refused to start. */
+  /** Whether the member's last process rejected its start. */
   get isRejected(): boolean {
     return this.#rejected;
   }

@@ -7,8 +7,8 @@
  *
  * A member is a slot of the group and the process in it (GroupMember). A process serves from its message
  * `ready` on. A member is fit if its process serves and is not being replaced. A member is a trial while it
- * is to replace another member and has not taken over. The primary is the member that leads: its process has
- * the admin interface, or was told to open it.
+ * is to replace another member and has not taken over. The primary is the member whose process has the admin
+ * interface, or was told to open it (`lead`).
  *
  * Must hold, of replacements: if the new gateway does not serve, those that serve stay; at most one process
  * more than usual runs; a drain during a replacement ends all gateways. What operators have changed of the
@@ -112,7 +112,7 @@ export class ProcessGroup {
     this.#logChange = { ...logChangeBefore, ...this.#logChange };
     // Gateways that have applied `next` would bill and admit by it, while operators see the former settings.
     this.#adopt(settingsBefore);
-    // Asking a member whose process has ended would start that process again.
+    // To reload a member whose process has ended would start a process again.
     if (this.#isStopping()) return reasons;
     const undoReasons = await this.#reloadAll(settingsBefore, false);
     for (const member of this.#members) this.#sendLogChange(member);
@@ -182,8 +182,8 @@ export class ProcessGroup {
    */
   async #handOver(next: GroupMember): Promise<boolean> {
     const waitMs = this.#options.readyMsMax;
-    // After a stall of this process the message `leads` may lie in the pipe, which is read after timers. So
-    // the pipe is given one more turn.
+    // If this process was stopped for a while, the message `leads` may wait in the pipe, which is read after
+    // timers run. So `takeBack` waits for one more event-loop turn.
     const timer = setTimeout(() => setImmediate(() => this.#primary.takeBack(next)), waitMs);
     await this.#primary.handOver(next);
     clearTimeout(timer);
@@ -322,7 +322,7 @@ export class ProcessGroup {
 
   #onMemberExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void {
     this.#snapshots.remove(process);
-    // Before a trial is forgotten: `handOver` resolves here, and #replaceOneByOne goes on after this method.
+    // Resolves `handOver`. #replaceOneByOne goes on after this method, when a trial has been forgotten below.
     this.#primary.onEnd(member, this.#members);
     if (this.#stopping) this.#hasFailed ||= !exit.clean;
     else if (member.isTrial) this.#forget(member);
@@ -340,7 +340,7 @@ export class ProcessGroup {
       this.#reject(rejection ?? `the gateway ended before it was ready (${how})`);
       return;
     }
-    // While another member has not been refused, the reason may pass by itself: a full disk, for example.
+    // If another member's last start was not rejected, the reason, such as a full disk, may pass by itself.
     if (rejection !== undefined && this.#members.every(({ isRejected }) => isRejected)) {
       this.#reject(rejection);
       return;

@@ -29,8 +29,8 @@ const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** A start with two million keys takes seconds, so a start that takes two minutes hangs. */
 const READY_MS_MAX = 120_000;
 /**
- * No main thread is known to stand still for more than some seconds: as the map of LMDB grows, or for a disk
- * that is busy. The limit is far above that, because a kill loses the charges that are not flushed yet.
+ * A main thread stands still for some seconds at most, as far as is known: while the map of LMDB grows or the
+ * disk is busy. The limit is far above that, because a kill loses the charges that are not flushed yet.
  */
 const SILENT_MS_MAX = 12 * ALIVE_PERIOD_MS;
 /**
@@ -226,7 +226,7 @@ class Supervisor {
 
   #replace(next: Settings): Replacement {
     const replacement = this.#group.replace(next);
-    // Read now: reloads during the replacement change `#latest`.
+    // `#latest` is read now, because reloads during the replacement change it.
     const { inForce: replacingInForce } = this.#latest;
     void replacement.done.then((failure) => {
       if (failure !== undefined) return;
@@ -273,8 +273,8 @@ interface FileWatchOptions {
 
 /**
  * Calls `onChange` if files have changed. Polls them every `periodMs`, because file events miss replaced
- * files (editors), switched links to the folder (config maps of Kubernetes), and mounts without events (NFS,
- * bind mounts of containers). A poll costs some 3 µs a file.
+ * files (editors), switched links to the folder (config maps of Kubernetes), and changes in mounts without
+ * events (NFS, bind mounts of containers). A poll takes some 3 µs a file.
  *
  * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start.
  * The change is reported again while the files cannot be read or the gateways do not apply them. A file that
