@@ -208,7 +208,7 @@ export function viewOfLimits(limits: QuotaLimits): LimitsView {
   );
 }
 
-/** When a new key or token expires. Spread the fields into a body; the registry rejects one with both. */
+/** When a new key or token expires. Spread the fields into a body; the registry rejects a body with both. */
 export const EXPIRY = {
   expires: Type.Optional(Moment),
   expires_in: Type.Optional(

@@ -33,7 +33,7 @@ export function gatewayFilePath(dataPath: string): string {
   return join(dataPath, 'gateway.json');
 }
 
-/** Renames a temporary file, whose pid no other process uses. A crash may leave it; nothing reads it. */
+/** Renames a temporary file with the pid in its name. A crash may leave it, and nothing reads it. */
 export function writeGatewayFile(dataPath: string, address: GatewayAddress): void {
   const path = gatewayFilePath(dataPath);
   const temporaryPath = `${path}.${address.pid}`;

@@ -2,8 +2,8 @@
  * Reads the claims of an OpenID Connect provider about a person: a name, and the values that map to a role.
  * oidc.ts calls these functions when somebody signs in. Pure. Main thread of the gateway.
  *
- * Must hold: claims are untrusted text. So a name is one line, an email that is not verified is ignored, and
- * what a console session keeps is bounded.
+ * Must hold: claims are untrusted text. So a name is one line, an email is ignored if the provider says that
+ * it is not verified, and what a console session keeps is bounded.
  */
 import { ROLES, type Role } from '../core/roles.js';
 import type { Settings } from '../config/schema.js';

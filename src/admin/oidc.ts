@@ -25,7 +25,7 @@ import { WrongTokens } from './token.js';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 32;
 const MS_PER_SECOND = 1_000;
-/** How many requests are served at a time; each may have documents of the provider, 1 MiB long, in memory. */
+/** How many requests are served at a time. Each may have responses of the provider of 1 MiB in memory. */
 const REQUESTS_MAX = 16;
 /**
  * How many used states are recorded while their cookies are valid, some 150 bytes each. Beyond that number

@@ -103,7 +103,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
           const isNext = cursor === fetched.current.next;
           if (isNext) fetched.current = { rows: [...rows, ...data], next, pages: fetched.current.pages + 1 };
           const { next: nextCursor } = fetched.current;
-          // A page without accounts may not be the last: the gateway searches some accounts for each page.
+          // A page without accounts may not be the last: the gateway searches a share of them for each page.
           if (nextCursor !== null && (!isNext || data.length === 0)) void fetchFrom(page, nextCursor, false);
         }
         setError(undefined);

@@ -72,8 +72,8 @@ export function leaveTo(url: string): void {
 }
 
 /**
- * Opens the page that `leaveTo` has left, unless the address names a page. Only the hash of an address (from
- * `#` on) was stored, which cannot lead out of the console. main.tsx calls this once, before it reads it.
+ * Opens the page that `leaveTo` has left, unless the address names a page. Only the hash (from `#` on) was
+ * stored, which cannot lead out of the console. main.tsx calls this once, before it reads the address.
  */
 export function restoreAddress(): void {
   const hash = sessionStorage.getItem(RETURN_HASH_KEY);

@@ -22,7 +22,7 @@ export interface ChatRequest {
   readonly stream_options?: { readonly include_usage: boolean };
 }
 
-/** What is known of a call so far, more than its code. A field is absent until it is known. */
+/** What is known of a call so far, beyond the glossary's outcome. A field is absent until it is known. */
 export interface Outcome {
   /** The text of the response; empty before the first token. */
   readonly text: string;

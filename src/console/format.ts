@@ -78,7 +78,7 @@ export function bytes(value: number): string {
   return value >= 1024 ** 3 ? `${number(value / 1024 ** 3)} GB` : `${number(value / 1024 ** 2)} MB`;
 }
 
-/** Of Unix seconds, in the browser's time zone as all moments but `isoOf`: `31 Jan 2025, 12:00`. */
+/** `31 Jan 2025, 12:00` of Unix seconds. All moments but `isoOf` are in the browser's time zone. */
 export function moment(seconds: number): string {
   return new Date(seconds * 1_000).toLocaleString('en-GB', {
     year: 'numeric',
@@ -89,12 +89,12 @@ export function moment(seconds: number): string {
   });
 }
 
-/** Of Unix milliseconds, with seconds: `31 Jan 2025, 12:00:05`. */
+/** `31 Jan 2025, 12:00:05` of Unix milliseconds. */
 export function exactMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 }
 
-/** Of Unix milliseconds, for lists of recent events: `31 Jan, 12:00:05`. */
+/** `31 Jan, 12:00:05` of Unix milliseconds, for lists of recent events. */
 export function recentMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', {
     day: 'numeric',
