@@ -43,7 +43,7 @@ import {
   type CallRecord,
 } from '../telemetry/call-record.js';
 
-/** Space for one call's variable part, which call-record.ts and QUOTAS_MAX bound to some 10 KiB. */
+/** More than one call's variable part takes, which call-record.ts and QUOTAS_MAX bound to some 10 KiB. */
 const CALL_BYTES_MAX = 64 * 1024;
 const QUOTAS_MAX = 64;
 /** Leaves positions below NONE (16 bits) for the names of one more call: at most 9 + 3 × 8 + 3 × 64. */
@@ -95,7 +95,7 @@ export class BlockBuilder {
   #count = 0;
   /** How many bytes of `#variable` are written. */
   #variableBytes = 0;
-  readonly #slots: readonly SlotPositions[];
+  readonly #slotCaches: readonly SlotPositions[];
   readonly #prefixes: SlotPositions;
   readonly #accounts: SlotPositions;
   readonly #keys: SlotPositions;
@@ -104,23 +104,23 @@ export class BlockBuilder {
   readonly #sources: SlotPositions;
   readonly #routes: SlotPositions;
   readonly #groups: SlotPositions;
-  /** By index in QUOTA_TEXTS: the text's position in the block's names plus 1, or 0 if not yet looked up. */
-  readonly #quotaTexts = new Int32Array(QUOTA_TEXTS.length);
+  /** By index in QUOTA_TEXTS: the text's position among the names plus 1, or 0 if not looked up yet. */
+  readonly #quotaTextPositions = new Int32Array(QUOTA_TEXTS.length);
 
   /** `names` looks up the names of plain calls. Without `names`, `addPlain` throws. */
   constructor(names?: SlotNames) {
-    const positionsOf = (nameOf: (slot: number) => string | null): SlotPositions =>
+    const cacheOf = (nameOf: (slot: number) => string | null): SlotPositions =>
       new SlotPositions((slot) => this.#names.positionOf(nameOf(slot)));
-    this.#prefixes = positionsOf((listener) => names!.requestPrefixOf(listener));
-    this.#accounts = positionsOf((slot) => names!.accountIdOf(slot as AccountIndex));
-    this.#keys = positionsOf((slot) => names!.keyIdOf(slot as KeyIndex));
-    this.#models = positionsOf((index) => names!.modelIdOf(index));
-    this.#upstreams = positionsOf((slot) => names!.upstreamNameOf(slot));
-    this.#sources = positionsOf((index) => names!.sourceOf(index));
-    this.#routes = positionsOf((door) => DOOR_PATHS[DOOR_NAMES[door]!]);
-    this.#groups = positionsOf((slot) => names!.groupNameOf(slot as GroupIndex));
-    const ofCall = [this.#accounts, this.#keys, this.#models, this.#upstreams, this.#groups];
-    this.#slots = [...ofCall, this.#prefixes, this.#sources, this.#routes];
+    this.#prefixes = cacheOf((listener) => names!.requestPrefixOf(listener));
+    this.#accounts = cacheOf((slot) => names!.accountIdOf(slot as AccountIndex));
+    this.#keys = cacheOf((slot) => names!.keyIdOf(slot as KeyIndex));
+    this.#models = cacheOf((index) => names!.modelIdOf(index));
+    this.#upstreams = cacheOf((slot) => names!.upstreamNameOf(slot));
+    this.#sources = cacheOf((index) => names!.sourceOf(index));
+    this.#routes = cacheOf((door) => DOOR_PATHS[DOOR_NAMES[door]!]);
+    this.#groups = cacheOf((slot) => names!.groupNameOf(slot as GroupIndex));
+    const caches = [this.#accounts, this.#keys, this.#models, this.#upstreams, this.#groups];
+    this.#slotCaches = [...caches, this.#prefixes, this.#sources, this.#routes];
   }
 
   /** How many calls the block has. */
@@ -136,13 +136,13 @@ export class BlockBuilder {
 
   /** To be called when slots may have new names; `take` does, because positions are those of one block. */
   forgetSlots(): void {
-    for (const slots of this.#slots) slots.clear();
-    this.#quotaTexts.fill(0);
+    for (const cache of this.#slotCaches) cache.clear();
+    this.#quotaTextPositions.fill(0);
   }
 
   /** Adds a call. The block must not be full, for `addPlain` too: neither checks whether there is space. */
   add(call: CallRecord): void {
-    // Where the call's fixed part begins, counted in words of 64, 32 and 16 bits.
+    // Where the call's fixed part begins, in words of 64, 32 and 16 bits. In `addPlain` too.
     const at64 = (this.#count * FIXED_BYTES) >> 3;
     const at32 = at64 << 1;
     const at16 = at64 << 2;
@@ -231,7 +231,7 @@ export class BlockBuilder {
     this.#variableBytes = this.#putPlainQuotas(call, account, at);
   }
 
-  /** Writes the quotas at `start`; returns the position after them. `account`: the position of its id. */
+  /** Writes the quotas at `start`; returns the offset after them. `account`: position of the account's id. */
   #putPlainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
@@ -247,8 +247,8 @@ export class BlockBuilder {
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_PER_DAY]!);
     at = putNumber(bytes, at, minute === ring.NOTHING ? 0 : minute + 1);
     at = putNumber(bytes, at, others);
-    for (let at64 = others64; at64 < others64 + 2 * others; at64 += 2) {
-      const code = ints[at64 << 1]!;
+    for (let quota64 = others64; quota64 < others64 + 2 * others; quota64 += 2) {
+      const code = ints[quota64 << 1]!;
       const scope = scopeIndexOf(code);
       const name = nameIndexOf(code);
       const owner =
@@ -258,14 +258,14 @@ export class BlockBuilder {
             ? this.#keys.of(ints[first32 + ring.PLAIN_KEY]!)
             : scope === MODEL
               ? this.#models.of(ints[first32 + ring.PLAIN_MODEL]!)
-              : this.#groups.of(ints[(at64 << 1) + 1]!);
+              : this.#groups.of(ints[(quota64 << 1) + 1]!);
       at = this.#putQuota(at, scope, owner, FIRST_QUOTA_NAME + name);
-      at = this.#putLeft(at, floats[at64 + 1]!, IS_MONEY[name]!);
+      at = this.#putLeft(at, floats[quota64 + 1]!, IS_MONEY[name]!);
     }
     return at;
   }
 
-  /** `scope`, `name`: indexes in QUOTA_TEXTS. `owner`: position of an id. Returns the position after them. */
+  /** `scope`, `name`: indexes in QUOTA_TEXTS. `owner`: position of an id. Returns the offset after them. */
   #putQuota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
     const at = putNumber(bytes, start, this.#quotaText(scope));
@@ -274,10 +274,10 @@ export class BlockBuilder {
 
   /** Returns the position in the block's names, plus one, of the text of that index in QUOTA_TEXTS. */
   #quotaText(index: number): number {
-    return (this.#quotaTexts[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
+    return (this.#quotaTextPositions[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
   }
 
-  /** Writes what is left of a quota; returns the position after that. Nano-units become pico-units. */
+  /** Writes what is left of a quota; returns the offset after that. Nano-units become pico-units. */
   #putLeft(start: number, left: number, isMoney: boolean): number {
     this.#variable[start] = isMoney ? 1 : 0;
     return isMoney ? this.#putNanos(start + 1, left) : putNumber(this.#variable, start + 1, left);
@@ -337,7 +337,7 @@ export class BlockBuilder {
     );
   }
 
-  /** Writes the integer that `moneyOf` makes of a float of pico-units; returns the position after it. */
+  /** Writes the integer that `moneyOf` makes of a float of pico-units; returns the offset after it. */
   #putMoney(at: number, amount: number): number {
     if (amount < 0) {
       this.#view.setBigInt64(at, moneyOf(amount), true);
@@ -351,7 +351,7 @@ export class BlockBuilder {
     return at + 8;
   }
 
-  /** Writes nano-units as pico-units, in halves (a BigInt costs 70 ns); returns the position after them. */
+  /** Writes nano-units as pico-units, in halves (a BigInt costs 70 ns); returns the offset after them. */
   #putNanos(at: number, nanos: number): number {
     const high = Math.floor(nanos / TWO_32);
     const low = (nanos - high * TWO_32) * PICO_IN_NANO;
@@ -393,7 +393,7 @@ export class BlockBuilder {
   }
 }
 
-/** Writes a name's position plus one, or 0 for NONE, at `at`. Returns the position after it. */
+/** Writes a name's position plus one, or 0 for NONE, at offset `at`. Returns the offset after it. */
 function putPosition(bytes: Uint8Array, at: number, namePosition: number): number {
   return putNumber(bytes, at, namePosition === NONE ? 0 : namePosition + 1);
 }

@@ -47,29 +47,29 @@ export class BlockNames {
   }
 
   /** Returns the position of a name, which is added if the block lacks it; NONE for null. */
-  positionOf(text: string | null): number {
-    if (text === null) return NONE;
-    const listed = this.#positions.get(text);
+  positionOf(name: string | null): number {
+    if (name === null) return NONE;
+    const listed = this.#positions.get(name);
     if (listed !== undefined) return listed;
     const position = this.#positions.size;
     // 3: the quotes and the comma of the JSON array.
-    this.#bytes += text.length + 3;
-    this.#positions.set(text, position);
+    this.#bytes += name.length + 3;
+    this.#positions.set(name, position);
     return position;
   }
 
   /** As `positionOf`, but quicker if the name is the last one of its kind, as most are. */
-  positionOfKind(text: string | null, kind: number): number {
-    if (text === null) return NONE;
-    if (this.#lastNames[kind] === text) return this.#lastPositions[kind]!;
-    const position = this.positionOf(text);
-    this.#lastNames[kind] = text;
+  positionOfKind(name: string | null, kind: number): number {
+    if (name === null) return NONE;
+    if (this.#lastNames[kind] === name) return this.#lastPositions[kind]!;
+    const position = this.positionOf(name);
+    this.#lastNames[kind] = name;
     this.#lastPositions[kind] = position;
     return position;
   }
 }
 
-/** Looks up the names of a plain call's slots and indexes; null if a slot has no name any more. */
+/** Looks up names by the slots and indexes of a plain call; null if a slot has no name any more. */
 export interface SlotNames {
   readonly requestPrefixOf: (listener: number) => string;
   readonly accountIdOf: (account: AccountIndex) => string | null;

@@ -71,7 +71,7 @@ export const BLOCK_BYTES_MAX = 1024 * 1024;
 /** The position of a name that a call does not have. */
 export const NONE = 0xffff;
 
-// Positions in a call's fixed part: first those of words of 64 bits.
+// Words of a call's fixed part: first the index of words of 64 bits.
 export const REQUEST = 1;
 export const CHARGED = 2;
 
@@ -111,7 +111,7 @@ export class Block {
   readonly count: number;
   /** Length of the whole block. */
   readonly bytes: number;
-  /** `floats` and `shorts` span all bytes that were read, not those of the block alone: see `at64`. */
+  /** `floats` and `shorts` span all bytes that were read, not the block alone: see `at64`. */
   readonly floats: Float64Array;
   readonly shorts: Uint16Array;
   readonly #data: Buffer;
@@ -174,7 +174,7 @@ export class Block {
     ) as string[]);
   }
 
-  /** Returns the position of the name, or undefined if the block lacks it: then it parses no names. */
+  /** Returns the position of the name; undefined, mostly without parsing names, if the block lacks it. */
   positionOf(name: string): number | undefined {
     const text = JSON.stringify(name);
     const names = this.#data.subarray(this.#namesAt, this.#namesAt + this.#namesBytes);
@@ -247,7 +247,7 @@ export class Block {
   }
 }
 
-/** Reads a call's variable part from `at` on. Each method reads what comes next. */
+/** Reads a call's variable part from offset `at` on. Each method reads the next field. */
 class VariableReader {
   readonly #data: Buffer;
   readonly #names: readonly string[];
@@ -266,9 +266,9 @@ class VariableReader {
 
   number(): number {
     let value = 0;
-    for (let unit = 1; ; unit *= 0x80) {
+    for (let factor = 1; ; factor *= 0x80) {
       const byte = this.#data[this.#at++]!;
-      value += (byte & 0x7f) * unit;
+      value += (byte & 0x7f) * factor;
       if (byte < 0x80) return value;
     }
   }
@@ -278,16 +278,16 @@ class VariableReader {
   }
 
   timeOrNone(): number | undefined {
-    const time = this.number();
-    return time === 0 ? undefined : (time - 1) / 1_000;
+    const microsPlusOne = this.number();
+    return microsPlusOne === 0 ? undefined : (microsPlusOne - 1) / 1_000;
   }
 
   text(): string | null {
     const length = this.number();
     if (length === 0) return null;
-    const from = this.#at;
+    const start = this.#at;
     this.#at += length - 1;
-    return this.#data.toString('utf8', from, this.#at);
+    return this.#data.toString('utf8', start, this.#at);
   }
 
   attempts(): CallAttempt[] {
@@ -343,11 +343,11 @@ class VariableReader {
   }
 }
 
-/** Four groups of 7 bits. */
+/** What four bytes of 7 bits hold is below this. */
 const TWO_28 = 2 ** 28;
 
 /**
- * Writes a number at `start` for `VariableReader.number`, and returns the position after it. 7 bits a byte
+ * Writes a number at `start` for `VariableReader.number`, and returns the offset after it. 7 bits a byte
  * make at most 8 bytes for a number up to 2^53 (test/unit/call-log/plain-calls.test.ts).
  */
 export function putNumber(bytes: Uint8Array, start: number, value: number): number {

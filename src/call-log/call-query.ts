@@ -4,8 +4,8 @@
  * or asks for newer calls. call-reader.ts and page-search.ts use both. Pure.
  *
  * Must hold (test/unit/call-log/call-log.test.ts):
- * - The test of an extent passes if the test of any of its calls does, else a search misses the call. So each
- *   key that `extentTestOf` asks for is one that segment-index.ts adds for such a call.
+ * - An extent passes if any of its calls passes, else a search misses the call. So each filter key that
+ *   `extentTestOf` asks for is one that segment-index.ts adds for such a call.
  * - A cursor is parsed as it was made, and any other text is rejected, so that pages neither skip nor repeat
  *   a call.
  */
@@ -48,17 +48,17 @@ export interface CallFilter {
   readonly toMs?: number | undefined;
 }
 
-/** The class of FAILED_STATUS. The index has pairs for statuses of this class and of those above. */
+/** The class of FAILED_STATUS. The index has pairs for statuses of this class and of higher ones. */
 const FAILED_CLASS = 4;
 /** A status below this is the first digit of a class. */
 const STATUS_MIN = 10;
 
-/** Returns the index's keys of a status, or the one key of a class. None for 0, which no call has. */
+/** Returns the filter keys (segment-index.ts) of a status, or of a class; none for 0, which no call has. */
 function keysOfStatus(status: number | undefined): string[] {
   if (status === undefined || status === 0) return [];
-  const keys = statusKeys(status < STATUS_MIN ? status * 100 : status);
-  // The second key is that of the class.
-  return status < STATUS_MIN ? keys.slice(1) : keys;
+  const filterKeys = statusKeys(status < STATUS_MIN ? status * 100 : status);
+  // The second filter key is that of the class.
+  return status < STATUS_MIN ? filterKeys.slice(1) : filterKeys;
 }
 
 /** The index cannot be asked for one of several codes. But a call with any code has failed. */
@@ -73,22 +73,22 @@ function failuresOf({ code, status = 0, failed }: CallFilter): number[] {
 
 /**
  * Returns a test of extents that is false if no call of the extent can pass. The test asks the Bloom filter
- * of the extent for single keys, and for pairs of a caller (account or key) and a failure.
+ * of the extent for single filter keys, and for pairs of a caller (account or key) and a failure.
  */
 export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
   const { account, key, model, upstream, code, status, failed } = filter;
   const names = [account, key, model, upstream, code && keyOfCodes(code)].filter(
     (name) => name !== undefined,
   );
-  const keys = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
+  const hashes = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
   const failures = failuresOf(filter);
   const pairsOf = (caller: number): number[] => failures.map((failure) => pairHash(caller, failure));
   const pairs = [account, key].flatMap((caller) => (caller === undefined ? [] : pairsOf(hashOf(caller))));
-  const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ keys: [id], pairs: pairsOf(id) }));
-  const mayPass = (extent: Extent, wanted: { readonly keys: number[]; readonly pairs: number[] }): boolean =>
-    mayHave(extent, wanted.keys) && (!extent.hasPairs || mayHave(extent, wanted.pairs));
+  const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ hashes: [id], pairs: pairsOf(id) }));
+  const mayPass = (extent: Extent, asked: { readonly hashes: number[]; readonly pairs: number[] }): boolean =>
+    mayHave(extent, asked.hashes) && (!extent.hasPairs || mayHave(extent, asked.pairs));
   return (extent) =>
-    mayPass(extent, { keys, pairs }) &&
+    mayPass(extent, { hashes, pairs }) &&
     (accounts === undefined || accounts.some((account) => mayPass(extent, account)));
 }
 
@@ -102,7 +102,7 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
   );
   if (positions.includes(undefined)) return undefined;
   const [accountAt, keyAt, modelAt, upstreamAt] = positions as [number, number, number, number];
-  const codesAt = code?.split(',').flatMap((text) => block.positionOf(text.trim()) ?? []);
+  const codesAt = code?.split(',').flatMap((each) => block.positionOf(each.trim()) ?? []);
   if (codesAt?.length === 0) return undefined;
   const isOfAccounts = filter.accounts && accountTestOf(filter.accounts, block);
   return (call) => {
@@ -139,7 +139,7 @@ function accountTestOf({ has }: AccountSet, { names, shorts }: Block): (at16: nu
   };
 }
 
-/** How many segments a cursor names: more than there are processes, with some that killed ones have left. */
+/** How many segments a cursor names: enough for one of each process and some that killed ones have left. */
 const CURSOR_SEGMENTS_MAX = 100;
 
 /**
@@ -200,7 +200,7 @@ export function sortKeyOf(cursor: string): SortKey | undefined {
  */
 export function newerCursorOf({ lastNumber, segments }: ReadPositions): string {
   const positions = [...segments].slice(-CURSOR_SEGMENTS_MAX).map(([number, { at, call }]) => {
-    return [lastNumber - number, at / 8, call].map((part) => part.toString(36)).join('.');
+    return [lastNumber - number, at / 8, call].map((field) => field.toString(36)).join('.');
   });
   return [lastNumber.toString(36), ...positions].join('_');
 }
@@ -222,11 +222,11 @@ export function newestCursorOf(
 /** Reads a cursor of `newerCursorOf` or `newestCursorOf`; undefined for other text. */
 export function readPositionsOf(cursor: string): ReadPositions | undefined {
   if (!/^[0-9a-z]{1,7}(_[0-9a-z]{1,7}\.[0-9a-z]{1,7}\.[0-9a-z]{1,7})*$/.test(cursor)) return undefined;
-  const [lastText, ...positions] = cursor.split('_');
-  const lastNumber = parseInt(lastText!, 36);
+  const [lastDigits, ...positions] = cursor.split('_');
+  const lastNumber = parseInt(lastDigits!, 36);
   const segments = positions.map((position): [number, Position] => {
-    const [back, at, call] = position.split('.').map((part) => parseInt(part, 36));
-    return [lastNumber - back!, { at: at! * 8, call: call! }];
+    const [distance, at, call] = position.split('.').map((digits) => parseInt(digits, 36));
+    return [lastNumber - distance!, { at: at! * 8, call: call! }];
   });
   return { lastNumber, segments: new Map(segments) };
 }

@@ -1,7 +1,7 @@
 /**
  * Finds calls in the segments of all gateway processes of a data directory. gateway/admin-service.ts creates
  * a CallReader on the main thread, and cli/store-client.ts in a command that finds no gateway. Searches may
- * overlap.
+ * overlap: each keeps the segments and extents that it got, also if another one lists or frees them.
  *
  * Must hold:
  * - Pages that continue at a cursor neither skip nor repeat a call, also while processes write
@@ -32,8 +32,8 @@ import { type BlockAt, Segment } from './segment.js';
 const INDEX_BYTES_MAX = 48 * 1024 * 1024;
 /** After this time a search returns what it has found. Making the page's text takes up to 30 ms more. */
 const SEARCH_MS = 70;
-/** How many segments are open at a time while their summaries are read. Descriptors may be few. */
-const BEGUN_AT_ONCE = 64;
+/** How many segment files are open at once while summaries (segment-summary.ts) are read. */
+const OPEN_FILES_MAX = 64;
 /** How many extents one request for newer calls reads, so that it ends soon. The client asks again. */
 const NEWER_EXTENTS_MAX = 64;
 
@@ -47,14 +47,14 @@ interface CallReaderOptions {
 export class CallReader {
   readonly #folder: string;
   readonly #searchMs: number;
-  readonly #written: () => GrowingSegment | undefined;
+  readonly #growingSegment: () => GrowingSegment | undefined;
   /** By number. A segment whose file is gone is left out at the next search. */
   #segments = new Map<number, Segment>();
 
   constructor(folder: string, { written = () => undefined, searchMs = SEARCH_MS }: CallReaderOptions = {}) {
     this.#folder = folder;
     this.#searchMs = searchMs;
-    this.#written = written;
+    this.#growingSegment = written;
   }
 
   /** Reads the summaries in advance, so that the first search need not. Need not be called. */
@@ -62,17 +62,18 @@ export class CallReader {
     await this.#begunSegments();
   }
 
-  /** Returns the call of that request id; undefined without one. A call is found a second after its end. */
+  /** Returns the call of that request id; undefined if none is written. Calls are written within a second. */
   async find(requestId: string): Promise<CallRecord | undefined> {
+    // The id is a prefix that ends in `-`, and a request number in base 36.
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
     if (prefix === undefined) return undefined;
     const request = parseInt(number!, 36);
-    // The newest first, because people look for calls of late.
     for (const segment of (await this.#begunSegments()).reverse()) {
+      // Undefined: only all extents can tell, as while the segment grows.
       const extents =
         (await segment.extentsWith(prefix, request)) ??
         (await this.#extentsOf(segment)).filter((extent) => mayHaveCall(extent, prefix, request));
-      const call = callIn(segment, extents, prefix, request);
+      const call = findCallIn(segment, extents, prefix, request);
       if (call !== undefined) return call;
     }
     return undefined;
@@ -93,8 +94,9 @@ export class CallReader {
 
   /**
    * Returns calls that were written after the cursor (`newest` of a page or of the last `after`), in the
-   * order in which each process wrote them. `newest` of the result is the next cursor; there may be more
-   * calls after it already. Returns undefined if the cursor is invalid.
+   * order in which each process wrote them; undefined if the cursor is invalid. `newest` of the result is the
+   * next cursor; there may be more calls after it already. For a cursor a segment is in one of three states:
+   * named (continue there), above `lastNumber` (new), or neither (read to its end).
    */
   async after(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const positions = readPositionsOf(cursor);
@@ -103,12 +105,11 @@ export class CallReader {
     const calls: CallRecord[] = [];
     const segments = await this.#begunSegments();
     let extentsLeft = NEWER_EXTENTS_MAX;
-    /** The number of the newest segment of which a part was read, now or before. */
+    // The number of the newest segment that was read in part or whole, now or before.
     let lastRead = positions.lastNumber;
     for (const segment of segments) {
       const isNew = segment.number > positions.lastNumber;
       const from = positions.segments.get(segment.number) ?? (isNew ? START : undefined);
-      // A segment that the cursor does not name, and that is not new, was read to its end.
       if (from === undefined) continue;
       let position = from;
       for (const extent of await this.#extentsOf(segment)) {
@@ -122,20 +123,19 @@ export class CallReader {
       positions.segments.set(segment.number, position);
       if (position.at > 0 || position.call > 0) lastRead = Math.max(lastRead, segment.number);
     }
-    // Segments that are gone, or that have ended and were read to their end.
+    // Not named any more: segments that are removed, or that have ended and were read whole.
     for (const [number, { at }] of positions.segments) {
       const segment = this.#segments.get(number);
       if (segment === undefined || (!segment.isGrowing && at >= segment.end))
         positions.segments.delete(number);
     }
-    // Segments beyond the last one that was read are new for the next request too. The cursor does not name
-    // them, because it names a bounded number, and a client that comes back late may have more to read.
+    // Segments above `lastRead` stay new. They are not named, because a cursor names a bounded number.
     positions.lastNumber = lastRead;
     for (const number of positions.segments.keys()) if (number > lastRead) positions.segments.delete(number);
     return { calls, next: null, searchedToMs: null, newest: newerCursorOf(positions) };
   }
 
-  /** Lists the files anew. Returns all segments, oldest first, after `begin` of each. */
+  /** Lists the files. Returns all segments, oldest first, after `begin` of each. */
   async #begunSegments(): Promise<Segment[]> {
     const segments = new Map<number, Segment>();
     for (const { number, path } of segmentFiles(this.#folder, 'calls')) {
@@ -143,15 +143,15 @@ export class CallReader {
     }
     this.#segments = segments;
     const all = [...segments.values()];
-    for (let index = 0; index < all.length; index += BEGUN_AT_ONCE)
-      await Promise.all(all.slice(index, index + BEGUN_AT_ONCE).map((segment) => segment.begin()));
+    for (let index = 0; index < all.length; index += OPEN_FILES_MAX)
+      await Promise.all(all.slice(index, index + OPEN_FILES_MAX).map((segment) => segment.begin()));
     return all;
   }
 
   #segmentOf(number: number, path: string): Segment {
     return new Segment(number, path, () => {
-      const written = this.#written();
-      return written?.number === number ? written : undefined;
+      const growing = this.#growingSegment();
+      return growing?.number === number ? growing : undefined;
     });
   }
 
@@ -159,11 +159,11 @@ export class CallReader {
   async #extentsOf(segment: Segment): Promise<readonly Extent[]> {
     const extents = await segment.extents();
     let bytes = 0;
-    for (const other of this.#segments.values()) bytes += other.indexBytes;
-    for (const other of this.#segments.values()) {
+    for (const each of this.#segments.values()) bytes += each.indexBytes;
+    for (const oldest of this.#segments.values()) {
       if (bytes <= INDEX_BYTES_MAX) break;
-      bytes -= other.indexBytes;
-      other.forget();
+      bytes -= oldest.indexBytes;
+      oldest.forget();
     }
     return extents;
   }
@@ -175,7 +175,7 @@ export function callReaderOf(dataPath: string, options?: CallReaderOptions): Cal
 }
 
 /** Returns the call of that request if it is in one of the extents. */
-function callIn(
+function findCallIn(
   segment: Segment,
   extents: readonly ExtentAt[],
   prefix: string,
@@ -183,12 +183,12 @@ function callIn(
 ): CallRecord | undefined {
   for (const extent of extents) {
     for (const { block } of segment.blocksAt(extent)) {
-      const prefixAt = block.positionOf(prefix);
-      if (prefixAt === undefined) continue;
+      const prefixPosition = block.positionOf(prefix);
+      if (prefixPosition === undefined) continue;
       for (let call = 0; call < block.count; call++) {
-        const at64 = block.at64(call);
-        if (block.floats[at64 + REQUEST] !== request) continue;
-        if (block.shorts[at64 * 4 + NAMED.prefix] === prefixAt) return block.call(call);
+        const firstWord = block.at64(call);
+        if (block.floats[firstWord + REQUEST] !== request) continue;
+        if (block.shorts[firstWord * 4 + NAMED.prefix] === prefixPosition) return block.call(call);
       }
     }
   }
@@ -197,7 +197,7 @@ function callIn(
 
 /**
  * Adds the calls from `position` on that pass the filter to `calls`, until `calls` has `limit`. Returns the
- * position after the last call that was tested.
+ * position after the last call that the filter was asked for.
  */
 function appendNewer(
   blocks: readonly BlockAt[],
@@ -206,15 +206,15 @@ function appendNewer(
   calls: CallRecord[],
   limit: number,
 ): Position {
-  let tested = position;
+  let next = position;
   for (const { at, block } of blocks) {
     if (at < position.at) continue;
-    const test = testOf(filter, block);
+    const passes = testOf(filter, block);
     for (let call = at === position.at ? position.call : 0; call < block.count; call++) {
       if (calls.length >= limit) return { at, call };
-      if (test?.(call) === true) calls.push(block.call(call));
+      if (passes?.(call) === true) calls.push(block.call(call));
     }
-    tested = { at: at + block.bytes, call: 0 };
+    next = { at: at + block.bytes, call: 0 };
   }
-  return tested;
+  return next;
 }

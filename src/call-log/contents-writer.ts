@@ -3,8 +3,8 @@
  * main thread of a gateway process gateway/gateway-logs.ts has a ContentsWriter, and gateway/admin-service.ts
  * has a ContentsReader. In a command cli/store-client.ts has a ContentsReader.
  *
- * A segment is CONTENTS_START, then contents one behind the other (telemetry/contents-layout.ts), then an
- * index: an entry for each call, with the hash of its request id and its offset (32 bits each); the number of
+ * A segment is CONTENTS_START, then contents one after the other (telemetry/contents-layout.ts), then an
+ * index: an entry for each call, with the hash of its request id and its offset (32 bits each); the count of
  * the entries; and INDEX_MAGIC. A segment has no index while it grows, or if its writer was killed. A reader
  * then reads the whole segment, some 16 MiB at most.
  *
@@ -36,9 +36,9 @@ import { SegmentWriter, type WrittenBlock, type WrittenIndex } from './segment-w
 const CONTENTS_START = Buffer.from('tgconts1');
 const INDEX_MAGIC = 0x58434754;
 const ENTRY_BYTES = 8;
-/** The number of entries and INDEX_MAGIC, the last bytes of a segment with an index. */
+/** The count of entries and INDEX_MAGIC, the last bytes of a segment with an index. */
 const TAIL_BYTES = 8;
-/** A batch of this size is written at once. So a block has at most this and the bytes of one `append`. */
+/** A batch that has this size is written at once: a block has at most this and the bytes of one `append`. */
 export const CONTENTS_BATCH_BYTES = 256 * 1024;
 
 interface ContentsWriterOptions {
@@ -87,7 +87,7 @@ export class ContentsWriter {
   }
 
   /**
-   * Appends whole contents of calls, one behind the other. Overwrites secrets in `bytes`, and keeps `bytes`
+   * Appends whole contents of calls, one after the other. Overwrites secrets in `bytes`, and keeps `bytes`
    * until it is written: the caller must not use it again. Never throws if the disk fails.
    */
   append(bytes: Uint8Array): void {

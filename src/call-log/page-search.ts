@@ -23,9 +23,9 @@ import {
 import type { Extent } from './segment-index.js';
 import type { BlockAt, Segment } from './segment.js';
 
-/** How many extents (some 64 KiB each) a batch has: one at first, then twice as many each time up to this. */
+/** How many extents (some 64 KiB each) a batch has at most. The first has one, each next twice as many. */
 const BATCH_EXTENTS_MAX = 32;
-/** As BATCH_EXTENTS_MAX, if accounts must be looked up: thousands of lookups in one turn delay other work. */
+/** As BATCH_EXTENTS_MAX, if accounts must be looked up: thousands of lookups at once delay other work. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
 /** Extents that follow each other are read as one range. The thread pool reads several ranges at once. */
 const RANGE_EXTENTS_MAX = 8;
@@ -64,7 +64,7 @@ interface PageSearchOptions {
   readonly filter: CallFilter;
   /** The most calls of the page. */
   readonly limit: number;
-  /** The page has only calls after this one in the order of `newestFirst`; undefined for the first page. */
+  /** Where the page before ended: this page has only calls after it. Undefined for the first page. */
   readonly before: SortKey | undefined;
   /** When the search must end, by `performance.now()`. */
   readonly endMs: number;
@@ -79,7 +79,7 @@ export class PageSearch {
   /** No call of the page ended before `#fromMs`, or after `#toMs`. */
   readonly #fromMs: number;
   readonly #toMs: number;
-  /** `#toMs`, or when the newest call ended that a segment has before it. */
+  /** `#toMs`, or when the newest call of the searched segments ended if that is earlier. */
   readonly #startMs: number;
   /**
    * The ends of the segments that grow, by their number, as the search began. A segment of another process
@@ -89,7 +89,7 @@ export class PageSearch {
   /** `newest` of the page. */
   readonly #newest: string;
   /** Segments whose extents are not among the candidates yet, newest first. */
-  readonly #unread: Segment[];
+  readonly #unreadSegments: Segment[];
   /** Extents to be read, newest first. */
   readonly #candidates: Candidate[] = [];
   /** Newest first, at most `limit` calls and one more, which tells whether there is another page. */
@@ -105,10 +105,10 @@ export class PageSearch {
     this.#batchMax = filter.accounts === undefined ? BATCH_EXTENTS_MAX : BATCH_OF_ACCOUNTS_MAX;
     this.#toMs = Math.min(before?.endedMs ?? Infinity, filter.toMs ?? Infinity);
     this.#fromMs = filter.fromMs ?? -Infinity;
-    this.#unread = segments
+    this.#unreadSegments = segments
       .filter(({ firstMs, lastMs }) => firstMs <= this.#toMs && lastMs >= this.#fromMs)
       .sort((left, right) => right.lastMs - left.lastMs);
-    this.#startMs = Math.min(this.#toMs, this.#unread[0]?.lastMs ?? this.#toMs);
+    this.#startMs = Math.min(this.#toMs, this.#unreadSegments[0]?.lastMs ?? this.#toMs);
   }
 
   /** Searches, and returns the page. To be called once. */
@@ -127,13 +127,13 @@ export class PageSearch {
 
   /** Adds the extents of unread segments until the first `count` candidates are the newest of all extents. */
   async #addCandidates(count: number): Promise<void> {
-    const unread = this.#unread;
+    const unreadSegments = this.#unreadSegments;
     const candidates = this.#candidates;
     while (
-      unread.length > 0 &&
-      (candidates.length < count || unread[0]!.lastMs >= candidates[0]!.extent.lastMs)
+      unreadSegments.length > 0 &&
+      (candidates.length < count || unreadSegments[0]!.lastMs >= candidates[0]!.extent.lastMs)
     ) {
-      const segment = unread.shift()!;
+      const segment = unreadSegments.shift()!;
       for (const extent of await this.#options.extentsOf(segment)) {
         const { firstMs, lastMs } = extent;
         if (firstMs <= this.#toMs && lastMs >= this.#fromMs && this.#mayPass(extent))
@@ -179,26 +179,26 @@ export class PageSearch {
     const { limit } = this.#options;
     const found = this.#found;
     const newest = this.#newest;
-    // No call that was not read ended later than this; -Infinity if all were read.
+    // When the newest call that was not read may have ended; -Infinity if all were read.
     const unreadMs = Math.max(
       this.#candidates[0]?.extent.lastMs ?? -Infinity,
-      this.#unread[0]?.lastMs ?? -Infinity,
+      this.#unreadSegments[0]?.lastMs ?? -Infinity,
     );
     if (unreadMs === -Infinity || (found.length > limit && found[limit]!.endedMs > unreadMs)) {
       const calls = found.slice(0, limit).map(({ record }) => record);
       const next = found.length > limit ? cursorAfter(found[limit - 1]!) : null;
       return { calls, next, searchedToMs: null, newest };
     }
-    // A page ends only after some progress, else the client would ask for the same page again and again.
+    // A page that is not full ends only after some progress, else the client would get the same cursor again.
     if (!this.#isTimeOver || unreadMs >= this.#startMs) return undefined;
-    // Found calls older than `unreadMs` are left for the next page, because newer calls may be unread.
+    // Found calls up to `unreadMs` are left for the next page, because newer calls may be unread.
     const listed = found.filter(({ endedMs }) => endedMs > unreadMs).slice(0, limit);
     const isFull = listed.length === limit;
-    // A sort key before those of all calls that ended at `unreadMs`, in the order of `newestFirst`.
-    const searchedTo = { endedMs: unreadMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
+    // In the order of `newestFirst` this sort key comes before all calls that ended at `unreadMs`.
+    const nextKey = { endedMs: unreadMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
     return {
       calls: listed.map(({ record }) => record),
-      next: cursorAfter(isFull ? listed.at(-1)! : searchedTo),
+      next: cursorAfter(isFull ? listed.at(-1)! : nextKey),
       searchedToMs: isFull ? null : unreadMs,
       newest,
     };
@@ -214,8 +214,8 @@ function rangesOf(batch: readonly Candidate[]): Range[] {
   for (const { segment, extent } of ordered) {
     const range = ranges.at(-1);
     const last = range?.extents.at(-1);
-    const isNext = range?.segment === segment && last !== undefined && last.at + last.bytes === extent.at;
-    if (isNext && range.extents.length < RANGE_EXTENTS_MAX) range.extents.push(extent);
+    const follows = range?.segment === segment && last !== undefined && last.at + last.bytes === extent.at;
+    if (follows && range.extents.length < RANGE_EXTENTS_MAX) range.extents.push(extent);
     else ranges.push({ segment, extents: [extent] });
   }
   return ranges.sort((left, right) => lastMsOf(right) - lastMsOf(left));
@@ -242,11 +242,11 @@ function matchesIn(
   filter: CallFilter,
   before: SortKey | undefined,
 ): (SortKey & BlockAt)[] {
-  const test = testOf(filter, block);
+  const passes = testOf(filter, block);
   const matches: (SortKey & BlockAt)[] = [];
-  if (test === undefined) return matches;
+  if (passes === undefined) return matches;
   for (let call = 0; call < block.count; call++) {
-    if (!test(call)) continue;
+    if (!passes(call)) continue;
     const match = { endedMs: block.floats[block.at64(call)]!, segment, at, call };
     if (before === undefined || newestFirst(before, match) < 0) matches.push({ ...match, block });
   }

@@ -6,7 +6,7 @@
  *
  * A secret is found as plain text, escaped for JSON (once, or twice as in the arguments of a tool) or for a
  * URL, in base64 of either alphabet and any alignment, and also if the text ends or is cut within the secret.
- * One pass searches for all forms, so many secrets cost little more than few.
+ * One pass searches for all forms of all secrets.
  *
  * Must hold:
  * - No byte outside of the given range is read as text or changed.
@@ -21,7 +21,7 @@
 const SECRET_BYTES_MIN = 8;
 /** How long a former secret is still masked: calls that began with it may still end. */
 const FORMER_MS = 600_000;
-/** How many former secrets are masked, of at most 2 KB each. The oldest of more are dropped. */
+/** How many former secrets are masked, of at most 2 KB each. Beyond that the oldest are dropped. */
 const FORMER_MAX = 1_000;
 /** The prefixes of callers' keys and operators' tokens. 43 characters follow: 32 bytes in base64url. */
 const TOKEN_PREFIXES = ['sk-', 'tgop_'];
@@ -39,9 +39,9 @@ const STAR = 0x2a;
 /** What messages put in place of the characters that they have cut off a value. */
 const ELLIPSIS = Buffer.from('…');
 
-/** A text to search for, of 3 bytes or more. */
+/** What is searched for: a form of a secret, or a token: a caller's key or an operator's token. */
 interface Needle {
-  /** What the text begins with, or all of it. */
+  /** The first bytes of a match, 3 or more. */
   readonly bytes: Buffer;
   /**
    * Returns the end of the match that begins at `at`; undefined if none does. The text is from `from` to

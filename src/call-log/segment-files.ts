@@ -100,7 +100,7 @@ export function segmentBytesOf({ keepBytes, processes }: CallRetention): number 
   return Math.min(SEGMENT_BYTES_MAX, Math.floor(keepBytes / SEGMENTS_MIN / processes));
 }
 
-/** Returns the age at which a process begins a new segment. Calls may be removed so much too early. */
+/** Returns the age at which a process begins a new segment. Calls may be removed earlier by this age. */
 export function segmentAgeMsOf({ keepHours }: CallRetention): number {
   return (keepHours * HOUR_MS) / AGES_KEPT;
 }
@@ -109,10 +109,10 @@ export function segmentAgeMsOf({ keepHours }: CallRetention): number {
  * Removes segments with a call that may exceed `keepHours` before the next check. Then removes the oldest
  * segments until each process can fill another one within `keepBytes`. Every process calls it before it
  * begins a segment, so the bounds hold for all processes together. A segment that an idle process has open
- * may be removed too: segment-writer.ts notices at the next write and begins another.
+ * may be removed too: segment-writer.ts sees that before its next write, and begins another.
  *
- * `nowMs` is that of a RetentionCalendar (core/clock.ts): -Infinity just after the start, so that no segment
- * is too old. Returns the greatest number before the removal, for `createSegment`; 0 without a file.
+ * `nowMs` is the time of a RetentionCalendar (core/clock.ts): -Infinity just after the start, so that no
+ * segment is too old. Returns the greatest number before the removal, for `createSegment`; 0 without a file.
  */
 export function removeOldSegments(
   folder: string,

@@ -34,9 +34,9 @@
  * account or key together with how one of its calls failed: most extents have each account, and some failed
  * call, so that those alone rule out little. A filter takes filter keys as hashes of 32 bits.
  *
- * With 16 bits and 7 probes a filter key, one extent of 1,500 is a false positive: several of the 16,000 of 1
- * GiB. For a request id the lowest and the highest request number of the extent rule out most false
- * positives, because numbers rise with time. The index takes 3 to 6 percent of the calls' bytes.
+ * With 16 bits and 7 probes for each filter key, one extent in 1,500 is a false positive: some ten of the
+ * 16,000 in 1 GiB. For a request id the lowest and the highest request number of the extent rule out most of
+ * these, because numbers rise with time. The index takes 3 to 6 percent of the calls' bytes.
  *
  * Must hold (test/unit/call-log/segment-index.test.ts, test/unit/call-log/call-log.test.ts):
  * - Filters and ranges may give false positives but never false negatives, else a search misses calls.
@@ -145,9 +145,9 @@ export class SegmentIndex {
       if (endedMs > open.lastMs) open.lastMs = endedMs;
       if (request < open.firstRequest) open.firstRequest = request;
       if (request > open.lastRequest) open.lastRequest = request;
-      const prefixAt = shorts[at16 + NAMED.prefix]!;
-      this.#summary.add(prefixAt, request, endedMs);
-      this.#addKey(requestHash(hashes[prefixAt]!, request));
+      const prefixPosition = shorts[at16 + NAMED.prefix]!;
+      this.#summary.add(prefixPosition, request, endedMs);
+      this.#addKey(requestHash(hashes[prefixPosition]!, request));
       const status = shorts[at16 + STATUS]!;
       if (status !== lastStatus) this.#statuses.add(status);
       lastStatus = status;
@@ -263,13 +263,13 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
     return undefined;
   const count = bytes.readUInt32LE(EXTENTS);
   // 0 was written by an earlier version.
-  const inverted = bytes.readInt32LE(INVERTED_EXTENTS);
-  if (inverted !== 0 && inverted !== ~count) return undefined;
+  const invertedCount = bytes.readInt32LE(INVERTED_EXTENTS);
+  if (invertedCount !== 0 && invertedCount !== ~count) return undefined;
   let offset = HEAD_BYTES;
   return Array.from({ length: count }, () => {
     const at = offset;
     const words = bytes.readUInt32LE(at + FILTER_WORDS);
-    const afterLast = bytes.readUInt32LE(at + LAST_REQUEST);
+    const lastPlusOne = bytes.readUInt32LE(at + LAST_REQUEST);
     offset += EXTENT_BYTES + words * 4;
     return {
       at: bytes.readUInt32LE(at + AT),
@@ -279,7 +279,7 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
       firstMs: bytes.readDoubleLE(at + FIRST_MS),
       lastMs: bytes.readDoubleLE(at + LAST_MS),
       firstRequest: bytes.readUInt32LE(at + FIRST_REQUEST),
-      lastRequest: afterLast === 0 ? Infinity : afterLast - 1,
+      lastRequest: lastPlusOne === 0 ? Infinity : lastPlusOne - 1,
       filter: new Int32Array(bytes.buffer, bytes.byteOffset + at + EXTENT_BYTES, words),
     };
   });

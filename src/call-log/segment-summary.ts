@@ -24,11 +24,11 @@
 import { crc32 } from 'node:zlib';
 
 const MAGIC = 0x53494754;
-/** Length of what follows the JSON: MAGIC, bytes of the JSON, CRC-32, 0. */
+/** Length of the foot, which follows the JSON: MAGIC, bytes of the JSON, CRC-32, 0. */
 const FOOT_BYTES = 16;
 /** Enough for the extents of seven listeners, whose calls mostly are in all extents. */
 const JSON_BYTES_MAX = 32_000;
-/** The summary, with what follows it, is within this many last bytes of a segment. */
+/** The summary and the index's tail are within this many last bytes of a segment. */
 export const SUMMARY_BYTES_MAX = 32_768;
 
 /** The JSON of a summary, as the header describes it. */
@@ -45,10 +45,9 @@ export interface ExtentAt {
 }
 
 /**
- * How many numbers a run has for each extent with calls of the run: the extent's offset in the segment, its
- * bytes up to the end of the last block with calls of the run, and the run's lowest and highest request
- * number in the extent. 0 bytes: the request numbers are those of the whole segment, whose extents are not
- * known.
+ * How many numbers a run has for each extent with its calls: the extent's offset in the segment, its bytes up
+ * to the end of the last block with calls of the run, and the run's lowest and highest request number in the
+ * extent. 0 bytes: the request numbers are of the whole segment, because the extents are not known.
  */
 const EXTENT_NUMBERS = 4;
 const BYTES = 1;
@@ -61,15 +60,16 @@ export class SegmentSummary {
   lastMs = -Infinity;
   /**
    * By the prefix of a listener's run: EXTENT_NUMBERS for each extent. Undefined if the summary was read
-   * without runs: then the segment may have calls of any run. `!` is safe in a summary that is written.
+   * without runs: then the segment may have calls of any run. `!` is safe in a summary that is being filled.
    */
   #runs: Map<string, number[]> | undefined = new Map();
   /** The names of the block that is being added, the offset of its extent, and the offset of its end. */
   #names: readonly string[] = [];
   #extentAt = 0;
   #blockEnd = 0;
-  /** The position of the last call's prefix among the names (-1: no call yet), and the numbers of its run. */
-  #prefixAt = -1;
+  /** The position of the last call's prefix among the names (-1: no call yet). */
+  #prefixPosition = -1;
+  /** The numbers of the last call's run: EXTENT_NUMBERS for each extent so far. */
   #run: number[] = [];
 
   /** To be called before the calls of a block, with its names. Both offsets are in the segment. */
@@ -77,16 +77,16 @@ export class SegmentSummary {
     this.#names = names;
     this.#extentAt = extentAt;
     this.#blockEnd = blockEnd;
-    this.#prefixAt = -1;
+    this.#prefixPosition = -1;
   }
 
-  /** Adds a call of the block. `prefixAt`: the position of its prefix among the names. */
-  add(prefixAt: number, request: number, endedMs: number): void {
-    if (prefixAt !== this.#prefixAt) this.#selectRun(prefixAt, request);
+  /** Adds a call of the block. `prefixPosition`: the position of its prefix among the names. */
+  add(prefixPosition: number, request: number, endedMs: number): void {
+    if (prefixPosition !== this.#prefixPosition) this.#selectRun(prefixPosition, request);
     const run = this.#run;
-    const extent = run.length - EXTENT_NUMBERS;
-    if (request < run[extent + FIRST_REQUEST]!) run[extent + FIRST_REQUEST] = request;
-    if (request > run[extent + LAST_REQUEST]!) run[extent + LAST_REQUEST] = request;
+    const start = run.length - EXTENT_NUMBERS;
+    if (request < run[start + FIRST_REQUEST]!) run[start + FIRST_REQUEST] = request;
+    if (request > run[start + LAST_REQUEST]!) run[start + LAST_REQUEST] = request;
     if (endedMs < this.firstMs) this.firstMs = endedMs;
     if (endedMs > this.lastMs) this.lastMs = endedMs;
   }
@@ -99,15 +99,15 @@ export class SegmentSummary {
     if (this.#runs === undefined) return undefined;
     const run = this.#runs.get(prefix) ?? [];
     const extents: ExtentAt[] = [];
-    for (let extent = 0; extent < run.length; extent += EXTENT_NUMBERS) {
-      if (request < run[extent + FIRST_REQUEST]! || request > run[extent + LAST_REQUEST]!) continue;
-      if (run[extent + BYTES] === 0) return undefined;
-      extents.push({ at: run[extent]!, bytes: run[extent + BYTES]! });
+    for (let start = 0; start < run.length; start += EXTENT_NUMBERS) {
+      if (request < run[start + FIRST_REQUEST]! || request > run[start + LAST_REQUEST]!) continue;
+      if (run[start + BYTES] === 0) return undefined;
+      extents.push({ at: run[start]!, bytes: run[start + BYTES]! });
     }
     return extents;
   }
 
-  /** To be called after a call was added. Returns bytes whose number is a multiple of 8. */
+  /** To be called after a call was added. Returns a multiple of 8 bytes. */
   toBytes(): Buffer {
     const runs = [...this.#runs!].map(([prefix, extents]) => {
       const numbersOf = (field: number): number[] =>
@@ -150,14 +150,14 @@ export class SegmentSummary {
     return summary;
   }
 
-  /** Selects the run of that prefix for the next calls, and adds numbers of this extent if it lacks them. */
-  #selectRun(prefixAt: number, request: number): void {
-    const prefix = this.#names[prefixAt]!;
+  /** Makes the run of that prefix the current one, and adds numbers of this extent if the run lacks them. */
+  #selectRun(prefixPosition: number, request: number): void {
+    const prefix = this.#names[prefixPosition]!;
     let run = this.#runs!.get(prefix);
     if (run === undefined) this.#runs!.set(prefix, (run = []));
     if (run.at(-EXTENT_NUMBERS) !== this.#extentAt) run.push(this.#extentAt, 0, request, request);
     run[run.length - EXTENT_NUMBERS + BYTES] = this.#blockEnd - this.#extentAt;
     this.#run = run;
-    this.#prefixAt = prefixAt;
+    this.#prefixPosition = prefixPosition;
   }
 }

@@ -4,8 +4,8 @@
  * (fsync), so a power cut loses some seconds.
  *
  * Must hold:
- * - A disk that fails never makes a call fail. Blocks wait while the disk fails, up to WAITING_BYTES_MAX; the
- *   oldest of more are dropped and counted (test/unit/call-log/call-log.test.ts).
+ * - A disk that fails never makes a call fail. Blocks wait while the disk fails. Beyond WAITING_BYTES_MAX
+ *   the oldest are dropped and counted (test/unit/call-log/call-log.test.ts).
  * - A block is added to the index only after it was written, because readers in this thread take the index
  *   and `open` for what is on disk.
  * - A clock that is ahead for some minutes removes nothing.
@@ -26,7 +26,7 @@ import {
 
 /** How long an appended call waits at most for a block with others. */
 const WRITE_PERIOD_MS = 1_000;
-/** How many bytes may wait if writes fail: some 60,000 records, or by default the 30 longest contents. */
+/** How many bytes may wait if writes fail: some 60,000 records, or by default 30 of the longest contents. */
 const WAITING_BYTES_MAX = 4 * 1024 * 1024;
 /** While writes fail, a failure is logged this often. */
 const LOG_PERIOD_MS = 10_000;
@@ -37,7 +37,7 @@ export interface WrittenBlock {
   readonly count: number;
 }
 
-/** The index of one segment, which is written behind its blocks when the segment ends. */
+/** The index of one segment, which is written after its blocks when the segment ends. */
 export interface WrittenIndex<B extends WrittenBlock> {
   /** Adds the block that begins at `at` in the file. Called after the block was written, in order. */
   add(at: number, block: B): void;
@@ -85,7 +85,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   #flushTimer: NodeJS.Timeout | undefined;
   /** Calls of blocks that were dropped since the start. */
   #dropped = 0;
-  /** What `#dropped` was when a failure was last logged, and when that was. */
+  /** What `#dropped` was when a failure was last logged, and the monotonic time of that. */
   #loggedDropped = 0;
   #loggedAtMs = -Infinity;
 
@@ -169,7 +169,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     if (segment.bytes >= segmentBytesOf(this.#retention) || this.#isOld(segment)) this.#endSegment();
   }
 
-  /** Removes old segments first, so that the new one has its bytes within the bound. */
+  /** Removes old segments first, so that the new one fits the bound of bytes. */
   #beginSegment(): OpenSegment<B> {
     const { folder, kind, start, newIndex, clock } = this.#options;
     this.#removeOld();
@@ -223,7 +223,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#lastNumber = Math.max(this.#lastNumber, last);
   }
 
-  /** Drops the oldest blocks beyond the bound, and sees to the next try. */
+  /** Drops the oldest blocks beyond the bound, starts the timer of the next try, and logs the failure. */
   #fail(error: unknown): void {
     while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#removeOldest().count;
     this.flushLater();

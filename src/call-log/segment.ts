@@ -31,8 +31,8 @@ import { type ExtentAt, SegmentSummary, SUMMARY_BYTES_MAX } from './segment-summ
  * multiple of 8, so `#readBlocks` may step over one half and is still at a position where a block may begin.
  */
 const CHUNK_BYTES = 2 * BLOCK_BYTES_MAX;
-const readPiece = promisify(read);
-/** An index up to this size is read into memory that is used again: new memory takes longer to get. */
+const readAsync = promisify(read);
+/** An index up to this size is read into memory that is kept for the next read: new memory takes longer. */
 const SCRATCH_BYTES = 1024 * 1024;
 /**
  * If the summary leaves at most this many extents, they are read at once. The index would rule out more, but
@@ -54,7 +54,7 @@ export class Segment {
    * ended the segment.
    */
   #extents: Extent[] | undefined;
-  /** Built here, or by the writer in this thread, while the segment grows or if its index is damaged. */
+  /** Built by this object, or by the writer in this thread: while the segment grows or has no sound index. */
   #growing: SegmentIndex | undefined;
   /** The read of the extents that runs; undefined if none does. */
   #reading: Promise<void> | undefined;
@@ -63,8 +63,8 @@ export class Segment {
   /** The length of the file when its extents were read last. */
   #size = 0;
   /**
-   * Where the index begins, for `extentsWith`. 0 unless `begin` has found a summary behind the index:
-   * `#readIndex` leaves it 0 for a segment that ended while it was read here. Then `extentsWith` returns
+   * Where the index begins, for `extentsWith`. 0 unless `begin` has found a summary after the index:
+   * `#readIndex` leaves it 0 for a segment that ended while this object read it. Then `extentsWith` returns
    * undefined more often, which costs its caller time and no call.
    */
   #indexAt = 0;
@@ -168,7 +168,7 @@ export class Segment {
     });
   }
 
-  /** Takes over the state of a writer in this thread. Returns false if there is none. */
+  /** Takes over the state of a writer in this thread (GrowingSegment). Returns false if there is none. */
   #takeFromWriter(): boolean {
     const state = this.#writerState();
     if (state === undefined && !this.#hadWriter) return false;
@@ -202,13 +202,13 @@ export class Segment {
 
   /**
    * Reads the blocks of one or more extents at once. The extents must follow each other in the file, as in a
-   * Range.
+   * Range of page-search.ts.
    */
   async blocks(extents: readonly Extent[]): Promise<BlockAt[]> {
-    const from = extents[0]!.at;
+    const start = extents[0]!.at;
     const last = extents.at(-1)!;
     return this.#withFile([], async (file) => [
-      ...blocksIn(await bytesOf(file, from, last.at + last.bytes - from), from),
+      ...blocksIn(await bytesOf(file, start, last.at + last.bytes - start), start),
     ]);
   }
 
@@ -237,7 +237,7 @@ export class Segment {
         const index = (this.#growing ??= new SegmentIndex());
         while (await this.#readBlocks(file, size, index));
       }
-      // Set after the reads: if one of them fails, the next call of `#read` reads on from `#end`.
+      // Set after the reads: if one of them fails, the next `#read` continues at `#end`.
       this.#size = size;
       return indexed ?? this.#growing!.extents;
     });
@@ -265,7 +265,7 @@ export class Segment {
     return extents;
   }
 
-  /** Adds the whole blocks of the next bytes to the index. Returns whether there are more bytes. */
+  /** Adds the whole blocks of the next bytes to the index. Returns whether there may be more. */
   async #readBlocks(file: number, size: number, index: SegmentIndex): Promise<boolean> {
     const bytes = await bytesOf(file, this.#end, Math.min(CHUNK_BYTES, Math.max(size - this.#end, 0)));
     const from = this.#end;
@@ -320,7 +320,7 @@ export function* blocksIn(bytes: Buffer, from: number): Generator<BlockAt> {
   }
 }
 
-/** Returns bytes aligned to 8 in memory, as Block needs; fewer than `length` if the file ends before. */
+/** Returns bytes aligned to 8 in memory, as Block needs; fewer than `length` if the file ends earlier. */
 async function bytesOf(file: number, at: number, length: number): Promise<Buffer> {
   return readInto(Buffer.allocUnsafeSlow(length), file, at);
 }
@@ -329,7 +329,7 @@ async function bytesOf(file: number, at: number, length: number): Promise<Buffer
 async function readInto(buffer: Buffer, file: number, at: number): Promise<Buffer> {
   let filled = 0;
   while (filled < buffer.length) {
-    const { bytesRead } = await readPiece(file, buffer, filled, buffer.length - filled, at + filled);
+    const { bytesRead } = await readAsync(file, buffer, filled, buffer.length - filled, at + filled);
     if (bytesRead === 0) break;
     filled += bytesRead;
   }
