@@ -1,6 +1,6 @@
 /**
  * The layout of the call ring, by which ended calls get to the access log and the call log. Each listener has
- * a ring and appends the calls that one of the logs wants (call-ring.ts); the main thread reads the calls
+ * a ring and appends the calls that go to one of the logs (call-ring.ts); the main thread reads the calls
  * (call-ring-reader.ts). A ring is in memory only, so a new version may change the layout. A full ring drops
  * and counts records, and never delays a call. Charges go through the journal, which loses none.
  *
@@ -42,8 +42,8 @@
  *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
  *                 the texts of the attempts, then that of the error
  *
- * A plain call is one that only the call log wants, that succeeded at its only attempt, was charged, and has
- * no text. Most calls are plain, so their record is shorter: two cache lines, with kind and length. Times are
+ * A plain call goes to the call log alone, succeeded at its only attempt, was charged, and has no error
+ * text. Most calls are plain, so their record is shorter: two cache lines, with kind and length. Times are
  * whole microseconds, but endedMs and queuedMs are milliseconds.
  *
  *     byte  bits  field of a plain call
@@ -133,7 +133,7 @@ export const DOOR_SHIFT = 8;
 /** In the flags of a plain call the door has one byte, and the source all bits above that byte. */
 export const SOURCE_SHIFT = 16;
 export const BYTE_MASK = 255;
-/** The greatest number of a 32-bit field; a call with a greater one is not plain. */
+/** The greatest number of a 32-bit field; a call with a greater one is not a plain call. */
 export const PLAIN_NUMBER_MAX = 2 ** 31 - 1;
 
 /** Fields of 64 bits of a plain call, in 64-bit words from the call's first field. */
@@ -165,13 +165,13 @@ export const PLAIN_PER_DAY = 27;
 export const PLAIN_MINUTE = 28;
 export const PLAIN_QUOTAS = 29;
 
-/** Words of `dropped`. DROPPED: records for the call log that found the ring full. */
+/** Words of `dropped`. DROPPED: records for the call log that were dropped because the ring was full. */
 export const DROPPED = 0;
 /** Rejected calls that were not stored because there were too many within a second. */
 export const UNSTORED = 1;
-/** Records that found the ring full and that the call log would not have got: exports would not either. */
+/** As DROPPED, but records for the access log alone; neither the call log nor exports lack them. */
 export const DROPPED_LOG_ONLY = 2;
-const COUNTS = 3;
+const DROPPED_WORDS = 3;
 
 /** A listener gets its CallRingBuffer in its `workerData`, and so does the listener that replaces it. */
 export interface CallRingBuffer {
@@ -183,6 +183,6 @@ export interface CallRingBuffer {
 export function createCallRing(): CallRingBuffer {
   return {
     ring: createSpscRing(RING_BYTES),
-    dropped: new SharedArrayBuffer(COUNTS * Int32Array.BYTES_PER_ELEMENT),
+    dropped: new SharedArrayBuffer(DROPPED_WORDS * Int32Array.BYTES_PER_ELEMENT),
   };
 }

@@ -4,7 +4,7 @@
  * tables of all fields.
  *
  * `at` is the offset of a record in bytes. `first64` and `first32` say where its fields begin, counted in
- * words of 64 and of 32 bits: the layout counts each field in words of its own width. Records begin at
+ * words of 64 and of 32 bits: the layout counts each field in words of its width. Records begin at
  * multiples of 8 bytes, so the shifts are exact. The `!` are safe because all these words are in the ring's
  * memory, and because the listener has taken its indexes from the same OUTCOMES and ATTEMPT_CODES.
  *
@@ -26,7 +26,7 @@ const MICROS_PER_MS = 1_000;
 const GIVE_BACK_CALLS = 64;
 
 /**
- * A view of a plain call in the ring, valid during the visit. `first64` is the index of the call's first
+ * A plain call in the ring's memory, valid during the visit. `first64` is the index of the call's first
  * field among the 64-bit words. The quotas that have no field of their own follow the fields.
  */
 export interface PlainCall {
@@ -42,10 +42,10 @@ export class CallRingReader {
   /** One object for all visits. */
   readonly #plain: PlainCall;
   readonly #dropped: Int32Array;
-  /** Each word of `dropped` as it was at the last `take…` that read it. */
+  /** Each word of `dropped` as it was when a method `take…` last read it. */
   readonly #droppedBefore: Int32Array;
-  /** How many plain calls were visited as views since the start. */
-  #visitedViews = 0;
+  /** How many plain calls `visitPlain` got since the start. */
+  #visitedPlain = 0;
 
   constructor({ ring, dropped }: layout.CallRingBuffer) {
     this.#ring = new SpscReader(ring);
@@ -58,9 +58,9 @@ export class CallRingReader {
 
   /**
    * Visits all records that have been appended, oldest first. If `visitPlain` is given, it gets each plain
-   * call as a view and `visit` gets all other calls: to make an object of a record takes most of the time.
+   * call as a PlainCall and `visit` gets the others: to make an object of a record takes most of the time.
    * Only the call log wants plain calls, so `visitPlain` gets no Wanted. Memory is given back between
-   * records, so that the listener can go on writing. `giveBack` also frees the record at `at`, so its fields
+   * records, so that the listener can go on writing. `giveBack` includes the record at `at`, so its fields
    * are read before. If a visit throws, its record counts as read.
    */
   drain(visit: (record: EndedCall, wanted: Wanted) => void, visitPlain?: (call: PlainCall) => void): void {
@@ -71,14 +71,14 @@ export class CallRingReader {
       if (isPlain && visitPlain !== undefined) {
         this.#plain.first64 = (at + FIELDS_AT) >> 3;
         visitPlain(this.#plain);
-        if ((++this.#visitedViews & (GIVE_BACK_CALLS - 1)) === 0) this.#ring.giveBack();
+        if ((++this.#visitedPlain & (GIVE_BACK_CALLS - 1)) === 0) this.#ring.giveBack();
         return;
       }
       const record = isPlain ? this.#plainAt(at) : this.#recordAt(at);
-      const flagsAt = isPlain ? layout.PLAIN_FLAGS : layout.FLAGS;
-      const flags = this.#ring.ints[((at + FIELDS_AT) >> 2) + flagsAt]!;
-      // `record` is a copy, so its memory is freed before the visit. The view of a plain call, above, must
-      // stay until its visit is over.
+      const flagsWord = isPlain ? layout.PLAIN_FLAGS : layout.FLAGS;
+      const flags = this.#ring.ints[((at + FIELDS_AT) >> 2) + flagsWord]!;
+      // `record` is a copy, so its memory is given back before the visit. The memory of a PlainCall, above,
+      // stays until its visit is over.
       this.#ring.giveBack();
       visit(record, { log: (flags & layout.LOGGED) !== 0, store: (flags & layout.STORED) !== 0 });
     });
@@ -244,15 +244,12 @@ export class CallRingReader {
     };
   }
 
-  /**
-   * `count` quotas from byte `at` on: code, slot and what is left of each (`others` in core/quotas.ts).
-   * Undefined if there are none.
-   */
+  /** `count` quotas from byte `at` on, as `others` of core/quotas.ts has them; undefined if there are none. */
   #othersAt(at: number, count: number): number[] | undefined {
     const { floats, ints } = this.#ring;
     let others: number[] | undefined;
-    for (let n = 0, next = at; n < count; n++, next += layout.QUOTA_BYTES) {
-      (others ??= []).push(ints[next >> 2]!, ints[(next >> 2) + 1]!, floats[(next >> 3) + 1]!);
+    for (let n = 0, quotaAt = at; n < count; n++, quotaAt += layout.QUOTA_BYTES) {
+      (others ??= []).push(ints[quotaAt >> 2]!, ints[(quotaAt >> 2) + 1]!, floats[(quotaAt >> 3) + 1]!);
     }
     return others;
   }
@@ -262,12 +259,13 @@ export class CallRingReader {
     const { ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
     const count = ints[first32 + layout.ATTEMPTS]!;
-    let next = at + layout.RECORD_BYTES;
-    let textAt = next + count * layout.ATTEMPT_BYTES + ints[first32 + layout.QUOTAS]! * layout.QUOTA_BYTES;
+    let attemptAt = at + layout.RECORD_BYTES;
+    let textAt =
+      attemptAt + count * layout.ATTEMPT_BYTES + ints[first32 + layout.QUOTAS]! * layout.QUOTA_BYTES;
     const attempts: EndedAttempt[] = [];
-    for (let n = 0; n < count; n++, next += layout.ATTEMPT_BYTES) {
-      attempts.push(this.#attemptAt(next, textAt));
-      textAt += ints[(next >> 2) + layout.ATTEMPT_TEXT]!;
+    for (let n = 0; n < count; n++, attemptAt += layout.ATTEMPT_BYTES) {
+      attempts.push(this.#attemptAt(attemptAt, textAt));
+      textAt += ints[(attemptAt >> 2) + layout.ATTEMPT_TEXT]!;
     }
     return { attempts, error: this.#textAt(textAt, ints[first32 + layout.ERROR_BYTES]!) };
   }
@@ -297,7 +295,7 @@ function cacheOf(flags: number): 'hit' | 'miss' | undefined {
   return (flags & layout.CACHE_HIT) !== 0 ? 'hit' : (flags & layout.CACHE_MISS) !== 0 ? 'miss' : undefined;
 }
 
-/** Returns undefined for NOTHING. So does `valueOf`. */
+/** Both functions return undefined for NOTHING. */
 function msOf(micros: number): number | undefined {
   return micros === layout.NOTHING ? undefined : micros / MICROS_PER_MS;
 }

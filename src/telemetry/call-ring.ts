@@ -6,7 +6,7 @@
  *
  * Must hold (test/unit/telemetry/call-ring.test.ts):
  * - A full ring drops and counts the record, and delays no call.
- * - A text that is too long is cut, and the records behind it stay whole.
+ * - A text that is too long is cut, and the records after it stay whole.
  * - No other record begins between `beginPlain` and `publish`.
  */
 import { QUOTA_NUMBERS } from '../core/quotas.js';
@@ -37,10 +37,10 @@ export class CallRingWriter {
   readonly amounts: BigInt64Array;
   readonly #ring: SpscWriter;
   readonly #dropped: Int32Array;
-  readonly #control: LogSwitch;
-  /** Percents that successful calls have added since the last line for one of them: 100 make a line. */
+  readonly #logSwitch: LogSwitch;
+  /** The sum of `samplePercent` over the successful calls since the last one that was logged: 100 log one. */
   #percent = 0;
-  /** The second in which the rejected calls of the next two words came. */
+  /** The second, by the monotonic clock, of the next two counts. */
   #second = 0;
   /** Calls of callers without a valid key, stored or not. */
   #unknownCount = 0;
@@ -48,25 +48,25 @@ export class CallRingWriter {
   #rejectedCount = 0;
 
   /** Continues where an earlier listener of this ring has stopped. */
-  constructor({ ring, dropped }: layout.CallRingBuffer, control: LogSwitch) {
+  constructor({ ring, dropped }: layout.CallRingBuffer, logSwitch: LogSwitch) {
     this.#ring = new SpscWriter(ring);
     this.ints = this.#ring.ints;
     this.floats = this.#ring.floats;
     this.amounts = new BigInt64Array(ring);
     this.#dropped = new Int32Array(dropped);
-    this.#control = control;
+    this.#logSwitch = logSwitch;
   }
 
   /** Whether calls are stored. If not, the listener need not collect what only the call log has. */
   get stores(): boolean {
-    return this.#control.store;
+    return this.#logSwitch.store;
   }
 
   /** Returns whether the access log gets a call with this outcome. Counts, so it is called once a call. */
   isLogged(outcome: Outcome): boolean {
-    if (!this.#control.access) return false;
+    if (!this.#logSwitch.access) return false;
     if (outcome !== 'ok') return true;
-    this.#percent += this.#control.samplePercent;
+    this.#percent += this.#logSwitch.samplePercent;
     if (this.#percent < 100) return false;
     this.#percent -= 100;
     return true;
@@ -77,7 +77,7 @@ export class CallRingWriter {
    * call. `unknown`: the call was rejected, and its caller is not known.
    */
   isStored(status: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
-    if (!this.#control.store) return false;
+    if (!this.#logSwitch.store) return false;
     if (status === 'admitted') return true;
     const second = Math.floor(nowMs / MS_PER_SECOND);
     if (second !== this.#second) {
@@ -93,9 +93,9 @@ export class CallRingWriter {
   }
 
   /**
-   * Begins the record of a plain call (call-ring-layout.ts). Writes `others` (QuotasLeft in core/quotas.ts)
-   * and how many quotas they are. Returns where the record's fields begin, in 64-bit words. Returns -1 if the
-   * ring is full, after counting the call as dropped.
+   * Begins the record of a plain call (call-ring-layout.ts). Writes `others`, the numbers of the
+   * other quotas (QuotasLeft in core/quotas.ts), and how many quotas they are. Returns where the record's
+   * fields begin, in 64-bit words. If the ring is full, counts the call as dropped and returns -1.
    *
    * request/chat-exchange.ts then writes all other fields to `ints`, `floats` and `amounts`, and calls
    * `publish`. The caller gives no object, because most calls are plain and an object would cost more than
@@ -120,7 +120,7 @@ export class CallRingWriter {
 
   /**
    * Writes a whole record, or drops and counts it if the ring is full. Takes some 150 ns. Without `usage` or
-   * `quotas` the words of their members keep old bytes: the reader looks at SOURCE and IN_FLIGHT first.
+   * `quotas` their fields keep old bytes: the reader looks at SOURCE and IN_FLIGHT first.
    */
   append(record: EndedCall, wanted: Wanted): void {
     const { usage, attempts, quotas, error } = record;
@@ -128,7 +128,7 @@ export class CallRingWriter {
     const attemptCount = Math.min(attempts.length, CALL_ATTEMPTS_MAX);
     const otherCount = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
     let bytes = layout.RECORD_BYTES + attemptCount * layout.ATTEMPT_BYTES + otherCount * layout.QUOTA_BYTES;
-    const textsAt = bytes;
+    const textsOffset = bytes;
     // Reserves the most bytes that the texts can take. How many they take is known once they are written.
     for (let n = 0; n < attemptCount; n++) {
       bytes += Math.min(attempts[n]!.error.length, layout.ATTEMPT_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
@@ -173,12 +173,12 @@ export class CallRingWriter {
       ints[first32 + layout.MINUTE] = quotas.minute ?? layout.NOTHING;
       ints[first32 + layout.PER_DAY] = quotas.perDay;
     }
-    let next = at + layout.RECORD_BYTES;
-    let textAt = at + textsAt;
-    for (let n = 0; n < attemptCount; n++, next += layout.ATTEMPT_BYTES) {
-      textAt += this.#writeAttempt(next, attempts[n]!, textAt);
+    let nextAt = at + layout.RECORD_BYTES;
+    let textAt = at + textsOffset;
+    for (let n = 0; n < attemptCount; n++, nextAt += layout.ATTEMPT_BYTES) {
+      textAt += this.#writeAttempt(nextAt, attempts[n]!, textAt);
     }
-    if (others !== undefined) this.#writeQuotas(next, others);
+    if (others !== undefined) this.#writeQuotas(nextAt, others);
     ints[first32 + layout.ERROR_BYTES] = this.#writeText(error, CALL_ERROR_CHARS_MAX, textAt);
     this.#ring.publish();
   }

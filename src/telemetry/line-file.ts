@@ -6,12 +6,12 @@
  * are then dropped, oldest first.
  *
  * Must hold (test/unit/telemetry/line-file.test.ts):
- * - If the disk becomes full within a batch, all of the batch is cut off the file again.
+ * - If a write fails within a batch, the bytes of the batch that were written are cut off the file again.
  * - A line that a crash has cut is ended by a newline before the next line is written.
  * - No failure of the file is thrown to the caller of `append`, whose call has been served.
  *
- * No library does this with fewer lines: rotating-file-stream 3.2 (tried) continues in a file that was moved
- * away, appends to a cut line, writes beyond the size, and loses all waiting lines at its first error.
+ * rotating-file-stream 3.2 was tried and is not used: it continues in a file that was moved away, appends to
+ * a cut line, writes beyond the size, and loses all waiting lines at its first error.
  */
 import {
   closeSync,
@@ -26,7 +26,7 @@ import {
 } from 'node:fs';
 import type { Log } from './log.js';
 
-/** How many bytes of lines may wait while the file cannot be written: some 130,000 lines of 250 bytes. */
+/** How many bytes of waiting lines are kept after a failure: some 130,000 lines of 250 bytes. */
 const PENDING_BYTES_MAX = 32 * 1024 * 1024;
 const NEWLINE = 0x0a;
 
@@ -40,7 +40,7 @@ export interface LineFileOptions {
   /** How many older files are kept, at least 1. */
   readonly keep: number;
   readonly log: Log;
-  /** Default 32 MiB. */
+  /** How many bytes of waiting lines are kept after a failure. Default: 32 MiB. */
   readonly pendingBytesMax?: number | undefined;
 }
 
@@ -49,7 +49,7 @@ export class LineFile {
   /** The open descriptor; undefined if the file is closed. */
   #file: number | undefined;
   #fileBytes = 0;
-  /** Lines that wait, oldest first. A piece has the lines of one `append`, each with its newline. */
+  /** Lines that wait, oldest first. A chunk has the lines of one `append`, each with its newline. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   /** Why the last write failed; undefined after a write that succeeded. */
@@ -77,9 +77,9 @@ export class LineFile {
   append(lines: readonly string[]): void {
     if (lines.length > 0) {
       // One buffer for all lines: a buffer for each line costs more than the write.
-      const piece = Buffer.from(`${lines.join('\n')}\n`);
-      this.#pending.push(piece);
-      this.#pendingBytes += piece.length;
+      const chunk = Buffer.from(`${lines.join('\n')}\n`);
+      this.#pending.push(chunk);
+      this.#pendingBytes += chunk.length;
     }
     if (this.#pending.length === 0) return;
     const { name, path, log } = this.#options;
@@ -100,23 +100,23 @@ export class LineFile {
     this.#closeFile();
   }
 
-  /** Writes as many lines of the oldest piece as fit the file; rotates if none fits and the file has some. */
+  /** Writes as many lines of the oldest chunk as fit the file; rotates if none fits and the file has some. */
   #writeBatch(): void {
-    const [piece] = this.#pending as [Buffer];
-    const bytes = wholeLinesIn(piece, this.#options.rotateBytes - this.#fileBytes);
+    const [chunk] = this.#pending as [Buffer];
+    const bytes = wholeLineBytes(chunk, this.#options.rotateBytes - this.#fileBytes);
     if (bytes === 0 && this.#fileBytes > 0) {
       this.#rotate();
       return;
     }
-    const batch = piece.subarray(0, bytes > 0 ? bytes : firstLineIn(piece));
+    const batch = chunk.subarray(0, bytes > 0 ? bytes : firstLineBytes(chunk));
     this.#write(batch);
     this.#shift(batch.length);
   }
 
-  /** Removes the first `bytes` of the oldest piece. */
+  /** Removes the first `bytes` of the oldest chunk. */
   #shift(bytes: number): void {
-    const [piece] = this.#pending as [Buffer];
-    if (bytes < piece.length) this.#pending[0] = piece.subarray(bytes);
+    const [chunk] = this.#pending as [Buffer];
+    if (bytes < chunk.length) this.#pending[0] = chunk.subarray(bytes);
     else this.#pending.shift();
     this.#pendingBytes -= bytes;
   }
@@ -129,11 +129,11 @@ export class LineFile {
   /** Opens the file if it is closed, or if a log collector has moved or removed the open one. */
   #reopen(): void {
     if (this.#file !== undefined) {
-      const atPath = statSync(this.#options.path, { throwIfNoEntry: false });
+      const current = statSync(this.#options.path, { throwIfNoEntry: false });
       const open = fstatSync(this.#file);
       // The size is read again, because the collector may have emptied the file in place.
       this.#fileBytes = open.size;
-      if (atPath?.ino === open.ino && atPath.dev === open.dev) return;
+      if (current?.ino === open.ino && current.dev === open.dev) return;
       this.#closeFile();
     }
     this.#openFile();
@@ -195,7 +195,7 @@ export class LineFile {
   #dropBeyond(bytesMax: number): void {
     let dropped = 0;
     while (this.#pendingBytes > bytesMax) {
-      this.#shift(firstLineIn(this.#pending[0]!));
+      this.#shift(firstLineBytes(this.#pending[0]!));
       dropped += 1;
     }
     if (dropped === 0) return;
@@ -227,14 +227,14 @@ export function writeWhole(file: number, bytes: Buffer, at: number): void {
 }
 
 /** Returns how many bytes the first lines have that fit `bytesMax` (may be negative); 0 if none fits. */
-function wholeLinesIn(piece: Buffer, bytesMax: number): number {
-  if (piece.length <= bytesMax) return piece.length;
-  return bytesMax <= 0 ? 0 : piece.lastIndexOf(NEWLINE, bytesMax - 1) + 1;
+function wholeLineBytes(chunk: Buffer, bytesMax: number): number {
+  if (chunk.length <= bytesMax) return chunk.length;
+  return bytesMax <= 0 ? 0 : chunk.lastIndexOf(NEWLINE, bytesMax - 1) + 1;
 }
 
 /** Returns how many bytes the first line has, with its newline. */
-function firstLineIn(piece: Buffer): number {
-  return piece.indexOf(NEWLINE) + 1;
+function firstLineBytes(chunk: Buffer): number {
+  return chunk.indexOf(NEWLINE) + 1;
 }
 
 function isThere(path: string): boolean {

@@ -6,9 +6,9 @@
  * and stop. What operators do is written at every level, by `record`. Calls have logs of their own
  * (gateway/gateway-logs.ts).
  *
- * Must hold: lines have no secrets and no contents of messages (test/e2e/secrets.test.ts), and no thread
- * waits for a reader of standard error that has stopped (test/unit/telemetry/log.test.ts). The names of
- * LogView are those of the admin interface, the names of the lines are for operators' programs: both stay.
+ * Must hold: lines have no secrets and no contents of calls: callers see to it, nothing is removed here
+ * (test/e2e/secrets.test.ts). No thread waits for a stopped reader of standard error
+ * (test/unit/telemetry/log.test.ts). Names of LogView and of fields stay: operators' programs read them.
  *
  * `createLog` opens standard error when the first line is written. The threads of a gateway use `openLog`,
  * which opens it at once: a process without free file descriptors must be able to log that.
@@ -30,7 +30,7 @@ export interface LogView {
   sample_percent: number;
 }
 
-/** Members that are left out stay as they are. */
+/** Settings that are left out stay as they are. */
 export type LogChange = Partial<LogView>;
 
 /** The words of LogSwitch, which its table explains. */
@@ -56,7 +56,7 @@ export function createLogSwitch(): LogSwitchBuffer {
  *     word 0  rank of the least severe level that is written, an index into LOG_LEVELS
  *     word 1  1 while the access log is on
  *     word 2  percent of the successful calls that the access log has; it has all other calls
- *     word 3  1 while the call log stores calls
+ *     word 3  1 while ended calls are written to the call log (`store`)
  */
 export class LogSwitch {
   readonly #words: Int32Array;
@@ -73,7 +73,6 @@ export class LogSwitch {
     Atomics.store(this.#words, RANK, LOG_LEVELS.indexOf(level));
   }
 
-  /** Returns whether lines of that level are written. */
   allows(level: LogLevel): boolean {
     return LOG_LEVELS.indexOf(level) <= Atomics.load(this.#words, RANK);
   }
@@ -106,7 +105,7 @@ export class LogSwitch {
   }
 }
 
-/** Members of a line beside its own. A field that is undefined is left out, a text that is long is cut. */
+/** Other fields than level, time, thread, pid, message. An undefined one is left out, a long text is cut. */
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
 
 export interface Log {
@@ -120,10 +119,7 @@ export interface Log {
   record(message: string, fields?: LogFields, level?: LogLevel): void;
 }
 
-/**
- * The longest text of a field: a stack trace has one or two thousand characters. A line with one such text is
- * short enough to be written whole (WHOLE_BYTES_MAX in standard-error.ts).
- */
+/** Enough for a stack trace. A line with one such text mostly fits WHOLE_BYTES_MAX of standard-error.ts. */
 const FIELD_CHARS_MAX = 2_500;
 
 /** Loads pino-pretty only if standard error is a terminal, and at once: an `import` would be a promise. */
@@ -133,23 +129,26 @@ const require = createRequire(import.meta.url);
 type Logger = (level: LogLevel, message: string, fields: LogFields) => void;
 
 /**
- * Returns a log whose lines name `thread`, such as `listener-0`, and the process. `control` decides which
- * levels are written and may change at any time. Without `control` all levels are written. The log never
- * throws and never waits (standard-error.ts).
+ * Returns a log whose lines name `thread`, such as `listener-0`, and the process. The levels that
+ * `logSwitch` allows are written, by default all; it may change at any time. The log never throws and never
+ * waits (standard-error.ts).
  */
-export function createLog(thread: string, control = new LogSwitch(createLogSwitch())): Log {
+export function createLog(thread: string, logSwitch = new LogSwitch(createLogSwitch())): Log {
   let logger: Logger | undefined;
-  return logTo((level, message, fields) => (logger ??= openLogger(thread))(level, message, fields), control);
+  return logTo(
+    (level, message, fields) => (logger ??= openLogger(thread))(level, message, fields),
+    logSwitch,
+  );
 }
 
-/** As `createLog`, but opens standard error at once. `control` is the switch of the gateway. */
-export function openLog(thread: string, control: LogSwitch): Log {
-  return logTo(openLogger(thread), control);
+/** As `createLog`, but opens standard error at once. `logSwitch` is that of the gateway. */
+export function openLog(thread: string, logSwitch: LogSwitch): Log {
+  return logTo(openLogger(thread), logSwitch);
 }
 
-function logTo(logger: Logger, control: LogSwitch): Log {
+function logTo(logger: Logger, logSwitch: LogSwitch): Log {
   const write = (level: LogLevel, message: string, fields: LogFields = {}): void => {
-    if (control.allows(level)) logger(level, message, fields);
+    if (logSwitch.allows(level)) logger(level, message, fields);
   };
   return {
     error: (message, fields) => write('error', message, fields),
@@ -162,14 +161,15 @@ function logTo(logger: Logger, control: LogSwitch): Log {
 function openLogger(thread: string): Logger {
   const output = standardError();
   const format = lineFormat();
-  const origin = `"thread":${JSON.stringify(thread)},"pid":${process.pid}`;
+  const originJson = `"thread":${JSON.stringify(thread)},"pid":${process.pid}`;
   const logger: Logger = (level, message, fields) => {
     const time = new Date().toISOString();
-    // The JSON without its braces. JSON.stringify leaves out fields that are undefined.
-    const members = JSON.stringify(shortened(fields)).slice(1, -1);
-    const line = `{"level":"${level}","time":"${time}",${origin}${members && `,${members}`},"message":${JSON.stringify(message)}}\n`;
+    // Without the braces, and without fields that are undefined.
+    const fieldsJson = JSON.stringify(shortened(fields)).slice(1, -1);
+    const line = `{"level":"${level}","time":"${time}",${originJson}${fieldsJson && `,${fieldsJson}`},"message":${JSON.stringify(message)}}\n`;
     output.write(Buffer.from(format(line)));
   };
+  // Written at every level, because other lines are missing.
   output.onResumed = (dropped) =>
     logger('warn', 'lines were dropped: standard error was not read for a while', { dropped });
   return logger;
@@ -183,7 +183,7 @@ export function lineFormat(): (line: string) => string {
   return isPretty() ? prettyFormat() : (line) => line;
 }
 
-/** Returns whether standard error is a terminal, where people read the log. */
+/** Whether standard error is a terminal. */
 export function isPretty(): boolean {
   return isatty(STANDARD_ERROR);
 }

@@ -1,11 +1,11 @@
 /**
- * Converts the record of a call to a log record as the OpenTelemetry SDK exports it. Attributes have the
+ * Converts an ended call (CallView) to a log record as the OpenTelemetry SDK exports it. Attributes have the
  * names of OpenTelemetry's GenAI and HTTP conventions, and `tollgate.*` for what the conventions lack. A
  * value that the span has too has the same name there (otel-span.ts). span-export.thread.ts calls it, on its
  * own thread.
  *
  * Must hold:
- * - No contents of a call and no key is in a record (test/e2e/log-records.test.ts).
+ * - No contents of a call and no key is in a log record (test/e2e/log-records.test.ts).
  * - Names of attributes stay, because operators' queries use them.
  */
 import { SeverityNumber } from '@opentelemetry/api-logs';
@@ -25,9 +25,9 @@ const ERROR = { severityNumber: SeverityNumber.ERROR, severityText: 'ERROR' } as
 export interface LogRecordEnvironment {
   /** Names the gateway: its version, and what OTEL_RESOURCE_ATTRIBUTES adds. */
   readonly resource: Resource;
-  /** One object for all records, because the SDK groups records by the object. */
+  /** One object for all log records, because the SDK groups them by it. */
   readonly scope: { readonly name: string; readonly version: string };
-  /** When the exporting thread got the record, in Unix milliseconds. */
+  /** When the exporting thread got the call, in Unix milliseconds. */
   readonly observedMs: number;
 }
 
@@ -39,7 +39,7 @@ export function otelLogRecordOf(
     hrTime: hrTimeOf(Date.parse(call.time)),
     hrTimeObserved: hrTimeOf(observedMs),
     ...severityOf(call),
-    body: [`POST ${call.route}`, call.status, call.code].filter((part) => part !== null).join(' '),
+    body: [`POST ${call.route}`, call.status, call.code].filter((value) => value !== null).join(' '),
     eventName: EVENT_NAME,
     resource,
     instrumentationScope: scope,
@@ -49,15 +49,15 @@ export function otelLogRecordOf(
 }
 
 /**
- * A rejected call is the caller's error: WARN. All other errors are ERROR, also of a call that failed after
- * its response had begun with 200, or before any status.
+ * A call that ended with a status 4xx is the caller's error: WARN. All other errors are ERROR, also of a call
+ * that failed after its response had begun with 200, or before any status.
  */
 function severityOf({ status, code }: CallView): typeof INFO | typeof WARN | typeof ERROR {
   if (code === null || code === 'client_gone') return INFO;
   return status !== null && status >= CLIENT_ERROR && status < SERVER_ERROR ? WARN : ERROR;
 }
 
-/** Leaves out what is null, and what says nothing: no wait, no attempts, the model that was named anyway. */
+/** Leaves out null, a wait of 0, empty lists, and an `answered_model` that is the model that was named. */
 function attributesOf(call: CallView): LogAttributes {
   const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === call.route);
   const { attempts, quotas } = call;

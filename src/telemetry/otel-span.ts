@@ -21,7 +21,7 @@ export interface SpanEnvironment {
   readonly resource: Resource;
   /** The version of Tollgate. */
   readonly version: string;
-  /** What is added to a time of the threads' monotonic clock to get Unix time. */
+  /** What is added to a time of the monotonic clock of all threads to get Unix time. */
   readonly offsetMs: number;
   /** Returns undefined if the id is not known, and the span then has none. */
   readonly accountIdOf: (account: AccountIndex) => string | undefined;
@@ -41,7 +41,7 @@ export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): Re
   const { resource, version, offsetMs } = environment;
   const isCall = record.kind === SPAN_OF_CALL;
   const context = contextOf(record, record.spanId);
-  const streamBeganMs = isCall ? record.firstTokenMs : record.firstByteMs;
+  const firstEventMs = isCall ? record.firstTokenMs : record.firstByteMs;
   return {
     name: isCall ? `POST ${DOOR_PATHS[record.door]}` : `${operationOf(record.door)} ${record.model}`,
     kind: isCall ? SpanKind.SERVER : SpanKind.CLIENT,
@@ -57,9 +57,9 @@ export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): Re
       ? callAttributes(record, environment.accountIdOf(record.account))
       : attemptAttributes(record),
     events:
-      streamBeganMs === null
+      firstEventMs === null
         ? []
-        : [{ name: isCall ? 'first_token' : 'first_byte', time: hrTimeOf(streamBeganMs + offsetMs) }],
+        : [{ name: isCall ? 'first_token' : 'first_byte', time: hrTimeOf(firstEventMs + offsetMs) }],
     links: [],
     resource,
     instrumentationScope: { name: SCOPE, version },
@@ -74,13 +74,13 @@ export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): Re
 function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): SpanContext {
   const context = { traceId, spanId, traceFlags: flags };
   if (traceState === '') return context;
-  const state = { serialize: () => traceState, get: () => undefined, set: () => state, unset: () => state };
-  return { ...context, traceState: state };
+  const stub = { serialize: () => traceState, get: () => undefined, set: () => stub, unset: () => stub };
+  return { ...context, traceState: stub };
 }
 
 /**
- * Whether the span is marked as an error. A rejected call is not an error of the gateway. A stream that broke
- * after its 200 is one.
+ * Whether the span is marked as an error. A call that ended with a status 4xx is not marked. A stream that
+ * broke after its 200 is.
  */
 function hasFailed(record: SpanRecord): boolean {
   if (record.kind !== SPAN_OF_CALL) return record.error !== null && record.error !== 'cancelled';
@@ -125,7 +125,7 @@ function attemptAttributes(record: AttemptSpanRecord): Attributes {
     'http.request.method': 'POST',
     'http.response.status_code': status,
     'http.request.resend_count': earlierAttempts === 0 ? null : earlierAttempts,
-    // An error status says more than the kind of the failure.
+    // A status of 400 or more says more than the kind of the failure.
     'error.type': status !== null && status >= CLIENT_ERROR ? String(status) : error,
     'tollgate.upstream.failure': error,
     ...serverAttributes(record.origin),
@@ -142,8 +142,8 @@ export function withoutAbsent<Value>(
 }
 
 /**
- * Attributes by origin, cached because parsing an address takes as long as all else of a span. The origins of
- * all upstreams since the start bound the map.
+ * Attributes by origin, cached because to parse an address takes as long as the rest of the conversion. There
+ * are as many entries as origins of upstreams since the start.
  */
 const servers = new Map<string, Attributes>();
 

@@ -9,16 +9,16 @@
 import { Packr } from 'msgpackr';
 import type { SpanRecord } from './span-record.js';
 
-// `useRecords`: a batch has the names of the fields only once. `bigint`: 64-bit integers are money, which a
-// float would round. `moreTypes` is off because a span has no other types (span-record.ts).
+// `useRecords`: a batch has the names of the fields only once. `int64AsType`: a 64-bit integer is money,
+// which a float would round. `moreTypes` is off because a span has no other types (span-record.ts).
 const packr = new Packr({ useRecords: true, moreTypes: false, int64AsType: 'bigint' });
 
-/** Returns bytes in a buffer of their own, which may be transferred. Takes some 1 µs a span. */
+/** Returns bytes in an ArrayBuffer of their own, which may be transferred. Takes some 1 µs a span. */
 export function packSpans(spans: readonly SpanRecord[]): Uint8Array<ArrayBuffer> {
   return new Uint8Array(packr.pack(spans));
 }
 
-/** `bytes` must be of `packSpans`, all of one call: nothing is checked. */
+/** `bytes` must be what one call of `packSpans` returned: nothing is checked. */
 export function unpackSpans(bytes: Uint8Array): SpanRecord[] {
   return packr.unpack(bytes) as SpanRecord[];
 }

@@ -1,10 +1,11 @@
 /**
- * Entry of the thread that exports spans, and the records of calls as log records. gateway/traces.ts starts
- * the thread by this file's name if an OTLP endpoint is set. No other thread loads OpenTelemetry.
+ * Entry of the thread that exports spans, and ended calls as log records (an _item_ is either).
+ * gateway/traces.ts starts the thread by this file's name if an OTLP endpoint is set. No other thread loads
+ * OpenTelemetry.
  *
  * Must hold:
- * - No call waits for a collector that fails or hangs. Spans and records for which there is no time or memory
- *   are dropped and counted (test/e2e/traces.test.ts, test/e2e/log-records.test.ts).
+ * - No call waits for a collector that fails or hangs. Items for which there is no time or memory are
+ *   dropped and counted (test/e2e/traces.test.ts, test/e2e/log-records.test.ts).
  * - What the senders took of a budget is given back here once (span-outbox.ts).
  * - `close` drains the sources before it waits for ids, and waits for ids before it closes the exports: each
  *   step gives items to the next.
@@ -30,7 +31,7 @@ import { ThreadHealth } from './thread-health.js';
 
 /** The cache of ids is cleared this often, so that an id that could not be read is asked for again. */
 const IDS_CLEARED_PERIOD_MS = 10_000;
-/** How long `close` waits for ids. The main thread waits for this thread's end then. */
+/** How long `close` waits for ids, while the main thread waits for this thread to end. */
 const IDS_WAIT_MS = 500;
 
 const { spans, logRecords, version, metrics, stripe } = workerData as SpanExportInit;
@@ -46,13 +47,12 @@ const spanExport = spanBudget && new SpanExport(spanBudget, log);
 const logBudget = budgetOf(logRecords);
 const logExport = logBudget && new LogRecordExport(logBudget, log);
 const scope = { name: SCOPE, version };
-// Of two values of one attribute the later one wins, so OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are
-// merged last.
+// The later of two values counts, so OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are merged last.
 const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
   .merge(detectResources({ detectors: [envDetector] }));
 new ThreadHealth(metrics, stripe);
-/** The open ports of listeners and workers. A port closes when its thread has ended. */
+/** The open ports of listeners and workers (sources). A port closes when its thread has ended. */
 const sources = new Set<MessagePort>();
 // Called after ten seconds at the earliest, so `accountIds` is defined by then.
 setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
@@ -101,7 +101,7 @@ function exportCalls(count: number, lines: string): void {
     logExport?.offer(otelLogRecordOf(JSON.parse(line) as CallView, environment));
 }
 
-/** Sends what is left, then ends the thread, because open ports and sockets would keep it. */
+/** Sends all items, then ends the thread by `exit`, because open ports and sockets keep it alive. */
 async function close(): Promise<void> {
   drainSources();
   await accountIds.finish(IDS_WAIT_MS);

@@ -59,7 +59,7 @@ interface Exporter<Item> {
   shutdown(): Promise<void>;
 }
 
-/** What is used of the SDK's batch processors. `queue` is `onEnd` (spans) or `onEmit` (records). */
+/** What is used of the SDK's batch processors. `queue` is `onEnd` (spans) or `onEmit` (log records). */
 interface Processor<Item> {
   queue(item: Item): void;
   shutdown(): Promise<void>;
@@ -73,9 +73,9 @@ class CountedExporter<Item> implements Exporter<Item> {
   readonly #log: Log;
   /** When a failure was last logged. */
   #reportedAtMs = -Infinity;
-  /** How many batches were given to the exporter and neither sent yet nor have failed. */
+  /** How many batches the exporter has neither sent yet nor reported as failed. */
   #openBatches = 0;
-  /** Ends the wait of `finish`. */
+  /** Resolves the promise of `finish`. */
   #onNoneOpen: () => void = () => undefined;
   /** How many items have left the processor's queue since the start. BatchedExport reads it. */
   handedOver = 0;
@@ -156,7 +156,7 @@ class BatchedExport<Item> {
 
   /**
    * Queues the item. Drops and counts it instead after `close`, or if the queue is full because the collector
-   * is slow or away.
+   * is slow or cannot be reached.
    */
   offer(item: Item): void {
     if (this.#isClosed || this.#offered - this.#exporter.handedOver >= QUEUE_ITEMS_MAX) {
@@ -218,13 +218,13 @@ const IDS_MAX = 100_000;
 export class AccountIds {
   readonly #ask: (accounts: readonly AccountIndex[]) => void;
   readonly #ready: (records: readonly SpanRecord[]) => void;
-  /** Null if the main thread could not read the account's id when it was asked. */
+  /** By account. Null if the main thread could not read the id when it was asked. */
   readonly #ids = new Map<AccountIndex, string | null>();
   /** Whether `ask` was called and its reply has not come. One request for ids runs at a time. */
   #isAsking = false;
   /** Batches in the order of arrival. SPANS_IN_FLIGHT_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
-  /** Ends the wait of `finish`. */
+  /** Resolves the promise that `finish` waits for. */
   #onNoneWaiting: () => void = () => undefined;
 
   /** `ask` requests ids from the main thread; the reply goes to `onIds`. `ready` gets batches in order. */

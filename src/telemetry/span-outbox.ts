@@ -3,20 +3,20 @@
  * request/listener.thread.ts and upstream/upstream-task.ts open a SpanOutbox on each of their threads. Ports
  * have no back-pressure, so all threads share one budget (ExportBudget), which bounds the spans in flight:
  * sent, and not yet given back by the exporting thread. gateway/traces.ts creates this budget, and a second
- * one for the records of calls, which the main thread sends.
+ * one for log records, which the main thread sends. An _item_ of a budget is a span or a log record.
  *
  * Must hold: what a sender takes of a budget, the exporting thread gives back once (span-export.thread.ts).
  * If less is given back, senders stop for ever; if more, they send without bound. So a SpanOutbox takes for a
  * batch only when the batch is packed and sent next: a thread that dies before, or cannot pack the batch, has
- * taken nothing (test/unit/telemetry/spans.test.ts).
+ * taken nothing (test/unit/telemetry/spans.test.ts). Its spans are then lost, and in no count.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
 import type { SpanRecord } from './span-record.js';
 
-/** Position of the 32-bit word of ExportBudget. */
+/** Position of the 32-bit word of ExportBudget: what is in flight is bounded. */
 const IN_FLIGHT = 0;
-/** Positions of its 64-bit words. The 64-bit word 0 contains IN_FLIGHT. */
+/** Positions of its 64-bit words, which only grow. The 64-bit word 0 contains IN_FLIGHT. */
 const EXPORTED = 1;
 const FAILED = 2;
 const DROPPED = 3;
@@ -25,10 +25,7 @@ const WORDS = 4;
 /** Half a second of 16,000 calls a second with two spans each, of the call and its attempt; some 5 MB. */
 export const SPANS_IN_FLIGHT_MAX = 16_384;
 
-/**
- * Counts of spans, or of log records, since the gateway started. The names of the members are labels of
- * metrics (gateway-families.ts). Dropped: a bound was reached.
- */
+/** Counts of items since the start. The names are labels of metrics. Dropped: a bound was reached. */
 export interface ExportCounts {
   readonly exported: number;
   readonly failed: number;
@@ -40,9 +37,9 @@ export function createExportBudget(): SharedArrayBuffer {
 }
 
 /**
- * The budget and counts of spans, or of log records, in words that all threads share.
+ * The budget and counts of items, in words that all threads share.
  *
- *     32-bit word 0   in flight      the sender adds, the exporting thread subtracts
+ *     32-bit word 0   in flight      the sender takes, the exporting thread gives back
  *     64-bit word 1   exported       accepted by the collector; the exporting thread adds
  *     64-bit word 2   failed         not accepted by the collector; the exporting thread adds
  *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
@@ -56,11 +53,11 @@ export class ExportBudget {
     this.#counts = new BigInt64Array(shared);
   }
 
-  /** Counts the spans as in flight and returns true. If they are too many, counts them as dropped. */
-  take(spans: number): boolean {
-    if (Atomics.add(this.#inFlight, IN_FLIGHT, spans) + spans <= SPANS_IN_FLIGHT_MAX) return true;
-    this.giveBack(spans);
-    this.countDropped(spans);
+  /** Counts the items as in flight and returns true. If that is too many, counts the items as dropped. */
+  take(items: number): boolean {
+    if (Atomics.add(this.#inFlight, IN_FLIGHT, items) + items <= SPANS_IN_FLIGHT_MAX) return true;
+    this.giveBack(items);
+    this.countDropped(items);
     return false;
   }
 
@@ -69,30 +66,30 @@ export class ExportBudget {
     return Atomics.load(this.#inFlight, IN_FLIGHT) >= SPANS_IN_FLIGHT_MAX;
   }
 
-  /** To be called once for the spans of each `take` that returned true. */
-  giveBack(spans: number): void {
-    Atomics.sub(this.#inFlight, IN_FLIGHT, spans);
+  /** To be called once for the items of each `take` that returned true. */
+  giveBack(items: number): void {
+    Atomics.sub(this.#inFlight, IN_FLIGHT, items);
   }
 
-  countExported(spans: number): void {
-    Atomics.add(this.#counts, EXPORTED, BigInt(spans));
+  countExported(items: number): void {
+    Atomics.add(this.#counts, EXPORTED, BigInt(items));
   }
 
-  countFailed(spans: number): void {
-    Atomics.add(this.#counts, FAILED, BigInt(spans));
+  countFailed(items: number): void {
+    Atomics.add(this.#counts, FAILED, BigInt(items));
   }
 
-  countDropped(spans: number): void {
-    Atomics.add(this.#counts, DROPPED, BigInt(spans));
+  countDropped(items: number): void {
+    Atomics.add(this.#counts, DROPPED, BigInt(items));
   }
 
   counts(): ExportCounts {
-    const count = (word: number): number => Number(Atomics.load(this.#counts, word));
-    return { exported: count(EXPORTED), failed: count(FAILED), dropped: count(DROPPED) };
+    const countAt = (word: number): number => Number(Atomics.load(this.#counts, word));
+    return { exported: countAt(EXPORTED), failed: countAt(FAILED), dropped: countAt(DROPPED) };
   }
 }
 
-/** The way of spans to the exporting thread, which a thread that records spans gets in its `workerData`. */
+/** By what a thread sends spans to the exporting thread. Recording threads get it in their `workerData`. */
 export interface SpanOutlet {
   readonly port: MessagePort;
   readonly budget: SharedArrayBuffer;
@@ -100,7 +97,7 @@ export interface SpanOutlet {
 
 /**
  * How many spans are sent in one message. A message costs 3 µs however many it carries, so a small batch
- * would waste time. Packing this many takes 0.2 ms, which delays the thread's calls by no more.
+ * would waste time. Packing so many spans takes 0.2 ms, for which the thread's calls wait.
  */
 const BATCH_SPANS = 128;
 /** An incomplete batch is sent after this time. Nobody reads a trace sooner. */
@@ -145,7 +142,7 @@ export class SpanOutbox {
     const spans = this.#spans;
     if (spans.length === 0) return;
     this.#spans = [];
-    // Checked before packing, which takes most of the time. `take` decides, because other threads send too.
+    // Checked first, to save the time of packing. `take` decides, because other threads send too.
     if (this.#budget.isUsedUp) {
       this.#budget.countDropped(spans.length);
       return;

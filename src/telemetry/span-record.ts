@@ -1,10 +1,10 @@
 /**
  * Types of the messages of the exporting thread (span-export.thread.ts). Listeners and upstream workers send
- * it records of spans (span-codec.ts). The main thread sends ids of accounts, and the records of ended calls,
- * which are exported as log records. Times are milliseconds of the monotonic clock that all threads share.
+ * it span records (span-codec.ts). The main thread sends ids of accounts, and ended calls, which are exported
+ * as log records. Times are milliseconds of the monotonic clock that all threads share.
  *
  * Must hold:
- * - A record has only what MessagePack has: text, numbers, bigints, booleans, null and arrays
+ * - A span record has only what MessagePack has: text, numbers, bigints, booleans, null and arrays
  *   (test/unit/telemetry/spans.test.ts).
  * - A new member is exported only if otel-span.ts makes an attribute of it
  *   (test/unit/telemetry/otel-span.test.ts). Packing takes any member.
@@ -41,7 +41,7 @@ export interface CallSpanRecord {
   readonly traceState: string;
   readonly startMs: number;
   readonly endMs: number;
-  /** When the first piece of a stream was written; null if none was. */
+  /** When the first bytes of a stream were written to the caller; null if none were. */
   readonly firstTokenMs: number | null;
   /** `ok`, `client_gone`, or the code of an error. */
   readonly outcome: string;
@@ -80,7 +80,7 @@ export interface AttemptSpanRecord {
   readonly traceState: string;
   readonly startMs: number;
   readonly endMs: number;
-  /** When the reader of a stream relayed its first byte; null if it relayed none. */
+  /** When the worker relayed the first byte of a stream; null if it relayed none. */
   readonly firstByteMs: number | null;
   /** Kind of a failure, or `cancelled`; null if the attempt succeeded. */
   readonly error: string | null;
@@ -120,7 +120,7 @@ export interface SpanExportInit {
 export type ToSpanExport =
   /** A listener or worker sends batches of packed spans over this port. */
   | { readonly kind: 'source'; readonly port: MessagePort }
-  /** Ended calls for the log, `count` lines of JSON (telemetry/call-record.ts). */
+  /** Ended calls, to be log records: `count` lines of JSON (call-record.ts). */
   | { readonly kind: 'calls'; readonly count: number; readonly lines: string }
   /** Reply to `accounts`: an id for each index, null if it could not be read. */
   | { readonly kind: 'ids'; readonly ids: readonly (readonly [AccountIndex, string | null])[] }

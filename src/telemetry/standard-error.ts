@@ -22,12 +22,12 @@ import { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 
 /**
- * Names the log's descriptor in a process whose own standard error is not the log: see
- * supervisor/gateway-process.ts.
+ * Names the log's descriptor in a gateway process: the supervisor reads the process's own standard error
+ * (supervisor/gateway-process.ts).
  */
 export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
 
-/** The descriptor that the log is written to. */
+/** The number of the descriptor that the log is written to: 2, unless the variable names another. */
 export const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
 /**
  * The system writes up to so many bytes to a pipe whole or not at all (PIPE_BUF), so lines of several threads
@@ -61,7 +61,7 @@ export class StandardError {
    */
   write(bytes: Buffer, lines = 1): void {
     if (this.#pending.length === 0) {
-      const unwritten = this.#try(bytes);
+      const unwritten = this.#tryWrite(bytes);
       if (unwritten.length > 0) this.#queue(unwritten);
     } else if (this.#pendingBytes + bytes.length <= PENDING_BYTES_MAX) {
       this.#queue(bytes);
@@ -73,9 +73,9 @@ export class StandardError {
   /** Tries once to write the bytes that wait. Called by the timer, and at the end of the process. */
   flush(): void {
     while (this.#pending.length > 0) {
-      const [first] = this.#pending as [Buffer];
-      const unwritten = this.#try(first);
-      this.#pendingBytes -= first.length - unwritten.length;
+      const [oldest] = this.#pending as [Buffer];
+      const unwritten = this.#tryWrite(oldest);
+      this.#pendingBytes -= oldest.length - unwritten.length;
       if (unwritten.length > 0) {
         this.#pending[0] = unwritten;
         return;
@@ -98,9 +98,9 @@ export class StandardError {
 
   /**
    * Returns the bytes that were not written because the pipe is full. After any other error returns none: the
-   * reader has gone, so the bytes are given up.
+   * reader has gone, so the bytes are dropped.
    */
-  #try(bytes: Buffer): Buffer {
+  #tryWrite(bytes: Buffer): Buffer {
     try {
       return bytes.subarray(writeSync(this.#descriptor, bytes));
     } catch (error) {
@@ -127,9 +127,9 @@ export function standardError(): StandardError {
 /** Returns a descriptor that does not block, if the system gives one. */
 function openStandardError(): number {
   try {
-    const kind = fstatSync(STANDARD_ERROR);
-    // A file does not block. If it were opened anew, it would be written at another offset.
-    if (!kind.isFIFO() && !kind.isSocket() && !kind.isCharacterDevice()) return STANDARD_ERROR;
+    const stat = fstatSync(STANDARD_ERROR);
+    // A file does not block. Opened a second time, it would be written at another offset.
+    if (!stat.isFIFO() && !stat.isSocket() && !stat.isCharacterDevice()) return STANDARD_ERROR;
     const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
     return openSync(`/proc/self/fd/${STANDARD_ERROR}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
   } catch {
