@@ -7,7 +7,7 @@
  * A process reports the 50 busiest accounts of a span, and a span here has the 50 busiest of the sums. So the
  * sums of an account are lower bounds: where the account is not among the 50, its calls are missing.
  *
- * Must hold: each process's part of a span is added once, and a span is complete only after all processes
+ * Must hold: each process's report of a span is added once, and a span is complete only after all processes
  * have had time to report the span.
  */
 import {
@@ -20,7 +20,7 @@ import {
   type SpanOfRing,
 } from './history.js';
 
-/** Sums of one account. The cost is a float, exact enough for charts; bills have the exact amounts. */
+/** Sums of one account. The cost is a float, exact enough for charts, but not for bills. */
 export interface AccountStats {
   calls: number;
   /** Tokens of prompts. */
@@ -58,7 +58,7 @@ export interface AccountReport {
  */
 export const ACCOUNTS_OF_SPAN_MAX = 50;
 
-/** Returns a new object, all 0. store/history-rows.ts checks that a row on disk has the same members. */
+/** Returns new sums, all 0. store/history-rows.ts checks that a row on disk has the same members. */
 export function noStats(): AccountStats {
   return { calls: 0, prompt: 0, cached: 0, completion: 0, costPicoUnits: 0 };
 }
@@ -93,8 +93,8 @@ export function busiestOf<Account>(
   for (const accountSum of sums) {
     const { calls } = accountSum[1];
     if (busiest.length === ACCOUNTS_OF_SPAN_MAX && calls <= busiest.at(-1)![1].calls) continue;
-    const rank = busiest.findIndex(([, other]) => other.calls < calls);
-    busiest.splice(rank === -1 ? busiest.length : rank, 0, accountSum);
+    const position = busiest.findIndex(([, ranked]) => ranked.calls < calls);
+    busiest.splice(position === -1 ? busiest.length : position, 0, accountSum);
     if (busiest.length > ACCOUNTS_OF_SPAN_MAX) busiest.pop();
   }
   return busiest;
@@ -129,8 +129,8 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
    */
   spans(ring: RingName, nowSeconds: number): readonly AccountSpan[] {
     const { shape, spans } = this.ring(ring);
-    const oldest = nowSeconds - REPORTING_SECONDS - shape.seconds * shape.spans;
-    return spans.filter(({ start }) => start >= oldest);
+    const oldestSeconds = nowSeconds - REPORTING_SECONDS - shape.seconds * shape.spans;
+    return spans.filter(({ start }) => start >= oldestSeconds);
   }
 }
 
@@ -140,7 +140,7 @@ class AccountRing extends SpanRing<AccountSpan> {
 
   /** A process repeats its report of a span until it has a later span. The last report counts. */
   addReport(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
-    // Drops complete spans of a clock that was far ahead. `complete` drops reports of such a clock.
+    // Drops complete spans of a clock that was far ahead. `complete` drops its reports.
     this.dropAhead(nowSeconds);
     // A span is not new if it is complete already, if it is too old for the ring, or if it is in the future.
     if (!this.isNew(start, nowSeconds)) return;
@@ -153,7 +153,7 @@ class AccountRing extends SpanRing<AccountSpan> {
     for (const start of this.#reported.keys()) if (isAhead(start, nowSeconds)) this.#reported.delete(start);
     const starts = [...this.#reported.keys()]
       .filter((start) => start + this.shape.seconds + REPORTING_SECONDS <= nowSeconds)
-      .sort((left, right) => left - right);
+      .sort((first, second) => first - second);
     return starts.map((start) => {
       const span = { start, accounts: sumOf([...this.#reported.get(start)!.values()]) };
       this.#reported.delete(start);
@@ -163,10 +163,10 @@ class AccountRing extends SpanRing<AccountSpan> {
   }
 }
 
-/** Returns the ACCOUNTS_OF_SPAN_MAX busiest accounts of `lists` together, the busiest first. */
-function sumOf(lists: readonly AccountsStats[]): AccountsStats {
+/** Returns the ACCOUNTS_OF_SPAN_MAX busiest accounts of all `reports`, the busiest first. */
+function sumOf(reports: readonly AccountsStats[]): AccountsStats {
   const sums = new Map<string, AccountStats>();
-  for (const list of lists) for (const [id, stats] of Object.entries(list)) addStats(sums, id, stats);
+  for (const report of reports) for (const [id, stats] of Object.entries(report)) addStats(sums, id, stats);
   return Object.fromEntries(busiestOf(sums));
 }
 

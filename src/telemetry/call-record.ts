@@ -27,8 +27,8 @@
  * asked. `error` is the message that the caller got, without the keys that the message repeated. `quotas` has
  * what was left of each quota after admission.
  *
- * The text is made by templates, because a gateway writes it for each call: 1.0 µs for the members that the
- * access log has, and 2.9 µs with JSON.stringify. Main threads and the processes of commands call this file;
+ * The text is made by templates, because a gateway writes it for each call: the members of the access log
+ * take 1.0 µs, and 2.9 µs with JSON.stringify. Main threads and the processes of commands call this file;
  * the thread that exports spans uses only the type `CallView`.
  *
  * Must hold: no member is renamed or removed, because logs, exports and the admin interface show them; the
@@ -46,7 +46,7 @@ export const CALL_ATTEMPTS_MAX = 8;
 export const CALL_ERROR_CHARS_MAX = 300;
 
 const MS_PER_SECOND = 1_000;
-/** The members of `chargeText`, for a call that was not charged. */
+/** The text in place of `chargeText` for a call that was not charged. */
 const NO_CHARGE =
   '"prompt_tokens":null,"cached_tokens":null,"cache_write_tokens":null,"cache_write_1h_tokens":null,' +
   '"completion_tokens":null,"reasoning_tokens":null,"source":null,"cost":null';
@@ -231,7 +231,7 @@ function quotaJson({ scope, id, quota, left }: QuotaLeft): string {
   return `{"scope":"${scope}","id":${name},"quota":"${quota}","left":${amount}}`;
 }
 
-/** Returns the members for a call's tokens and charge, the names of which NO_CHARGE has too. */
+/** Returns the members for a call's tokens and charge, with the same names as in NO_CHARGE. */
 export function chargeText(tokens: TokenCounts, source: string | null, charged: bigint): string {
   return (
     `"prompt_tokens":${tokens.promptTokens},"cached_tokens":${tokens.cachedTokens},` +

@@ -244,7 +244,7 @@ export class CallRingReader {
     };
   }
 
-  /** `count` quotas from byte `at` on, as `others` of core/quotas.ts has them; undefined if there are none. */
+  /** `count` quotas from byte `at` on, as in `others` of core/quotas.ts; undefined if there are none. */
   #othersAt(at: number, count: number): number[] | undefined {
     const { floats, ints } = this.#ring;
     let others: number[] | undefined;

@@ -27,12 +27,12 @@ import { asWallMs, type WallMs } from '../core/units.js';
 const ID_BYTES_AT = 4;
 const ENDED_MS_AT = 8;
 const REQUEST_BYTES_AT = 16;
-const REQUEST_BYTES_IN_ALL_AT = 20;
+const REQUEST_FULL_BYTES_AT = 20;
 const RESPONSE_BYTES_AT = 24;
-const RESPONSE_BYTES_IN_ALL_AT = 28;
+const RESPONSE_FULL_BYTES_AT = 28;
 export const CONTENTS_HEAD_BYTES = 32;
 /** The greatest number of a 32-bit field. */
-const UINT32_MAX = 2 ** 32 - 1;
+const WORD_MAX = 2 ** 32 - 1;
 /** Words of ContentsBudget. */
 const TAKEN = 0;
 const DROPPED = 1;
@@ -67,16 +67,16 @@ export function packContents({ requestId, endedMs, request, response }: CallCont
   packed.writeUInt32LE(id.length, ID_BYTES_AT);
   packed.writeDoubleLE(endedMs, ENDED_MS_AT);
   packed.writeUInt32LE(request.bytes.length, REQUEST_BYTES_AT);
-  packed.writeUInt32LE(Math.min(request.bytesInAll, UINT32_MAX), REQUEST_BYTES_IN_ALL_AT);
+  packed.writeUInt32LE(Math.min(request.bytesInAll, WORD_MAX), REQUEST_FULL_BYTES_AT);
   packed.writeUInt32LE(response.bytes.length, RESPONSE_BYTES_AT);
-  packed.writeUInt32LE(Math.min(response.bytesInAll, UINT32_MAX), RESPONSE_BYTES_IN_ALL_AT);
+  packed.writeUInt32LE(Math.min(response.bytesInAll, WORD_MAX), RESPONSE_FULL_BYTES_AT);
   packed.set(id, CONTENTS_HEAD_BYTES);
   packed.set(request.bytes, CONTENTS_HEAD_BYTES + id.length);
   packed.set(response.bytes, bytes - response.bytes.length);
   return packed;
 }
 
-/** Returns how many bytes the contents at `at` have; undefined if a crash has cut them. */
+/** Returns how many bytes the contents at `at` have; undefined if they are not whole. */
 export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   if (at + CONTENTS_HEAD_BYTES > data.length) return undefined;
   const bytes = data.readUInt32LE(at);
@@ -86,8 +86,8 @@ export function contentsBytesAt(data: Buffer, at: number): number | undefined {
 
 /** To be called only for contents that `contentsBytesAt` has found whole, like the next two functions. */
 export function requestIdAt(data: Buffer, at: number): string {
-  const from = at + CONTENTS_HEAD_BYTES;
-  return data.toString('utf8', from, from + data.readUInt32LE(at + ID_BYTES_AT));
+  const start = at + CONTENTS_HEAD_BYTES;
+  return data.toString('utf8', start, start + data.readUInt32LE(at + ID_BYTES_AT));
 }
 
 /** Returns the positions at which the request begins, the response begins, and the response ends. */
@@ -105,11 +105,11 @@ export function contentsAt(data: Buffer, at: number): CallContents {
     endedMs: asWallMs(data.readDoubleLE(at + ENDED_MS_AT)),
     request: {
       bytes: data.subarray(requestAt, responseAt),
-      bytesInAll: data.readUInt32LE(at + REQUEST_BYTES_IN_ALL_AT),
+      bytesInAll: data.readUInt32LE(at + REQUEST_FULL_BYTES_AT),
     },
     response: {
       bytes: data.subarray(responseAt, end),
-      bytesInAll: data.readUInt32LE(at + RESPONSE_BYTES_IN_ALL_AT),
+      bytesInAll: data.readUInt32LE(at + RESPONSE_FULL_BYTES_AT),
     },
   };
 }

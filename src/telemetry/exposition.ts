@@ -93,7 +93,7 @@ function familyText(
   format: MetricsFormat,
 ): string {
   const declared = format === 'openmetrics' && type === 'counter' ? name.replace(/_total$/, '') : name;
-  const helpText = format === 'openmetrics' ? quotable(help) : escaped(help);
+  const helpText = format === 'openmetrics' ? withQuotesEscaped(help) : escaped(help);
   const lines = [`# HELP ${declared} ${helpText}`, `# TYPE ${declared} ${type}`];
   // All samples of one histogram have the same `sharedLabels` object, so the text of the labels is made once.
   let shared: Sample['sharedLabels'];
@@ -113,13 +113,13 @@ function familyText(
 function labelsText(labels: Readonly<Record<string, string>>): string {
   let text = '';
   for (const name in labels) {
-    text += `${text === '' ? '' : ','}${name}="${quotable(labels[name]!)}"`;
+    text += `${text === '' ? '' : ','}${name}="${withQuotesEscaped(labels[name]!)}"`;
   }
   return text;
 }
 
-/** Escapes quotes too: for values of labels, and in OpenMetrics also for the help. */
-function quotable(text: string): string {
+/** As `escaped`, and escapes quotes: for values of labels, and in OpenMetrics also for the help. */
+function withQuotesEscaped(text: string): string {
   return escaped(text).replace(/"/g, '\\"');
 }
 

@@ -188,7 +188,7 @@ const THREAD_FAMILIES: readonly MetricFamily[] = [
 
 /**
  * Returns one sample for each member of `counts`, all of which are numbers. The label `label` has the
- * member's name, so a member that is renamed renames a series.
+ * member's name: to rename a member is to rename a series.
  */
 function memberSamples(label: string, counts: object): Sample[] {
   return Object.entries(counts as Record<string, number>).map(([name, value]) => ({
@@ -206,7 +206,7 @@ const SPANS_FAMILY: MetricFamily = {
   collect: ({ spans }) => memberSamples('state', spans() ?? {}),
 };
 
-/** Has samples only if records of calls are exported. The states are as in SPANS_FAMILY. */
+/** Has samples only if log records are exported. The states are as in SPANS_FAMILY. */
 const LOG_RECORDS_FAMILY: MetricFamily = {
   name: 'tollgate_log_records_total',
   type: 'counter',

@@ -3,7 +3,7 @@
  * (metrics-writers.ts) and the main thread adds up (metrics-reader.ts), and as a snapshot. Also the histogram
  * of flushes. Any thread.
  *
- *     word 0 … n-1   values ≤ bounds[word] and above bounds[word - 1]
+ *     word 0 … n-1   values ≤ bounds[word] and above bounds[word - 1]; there are n bounds
  *          n         values above the last bound
  *          n+1       sum of all values
  *
@@ -70,7 +70,7 @@ export function countOf({ counts }: HistogramSnapshot): number {
 export const FLUSH_BOUNDS_MS = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 
 export interface FlushSnapshot {
-  /** In milliseconds. The object that FlushMeter goes on counting in, not a copy. */
+  /** In milliseconds. Not a copy: FlushMeter goes on counting in this object. */
   readonly durations: HistogramSnapshot;
   /** Flushes that did not write everything. */
   readonly errors: number;
@@ -84,11 +84,11 @@ export class FlushMeter {
   readonly #durations = emptyHistogram(FLUSH_BOUNDS_MS);
   #errors = 0;
   /** When the last flush that wrote everything began; before the first, when this object was made. */
-  #writtenAtMs: number;
+  #completeFlushBeganMs: number;
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#writtenAtMs = clock.monotonicMs();
+    this.#completeFlushBeganMs = clock.monotonicMs();
   }
 
   /**
@@ -97,20 +97,20 @@ export class FlushMeter {
    */
   measure(flush: () => boolean): boolean {
     const beganMs = this.#clock.monotonicMs();
-    const isWritten = flush();
+    const isComplete = flush();
     const durationMs = this.#clock.monotonicMs() - beganMs;
     addValue(this.#durations, durationMs);
     // The lag counts from the flush's begin: calls that were settled while it ran wait for the next flush.
-    if (isWritten) this.#writtenAtMs = beganMs;
+    if (isComplete) this.#completeFlushBeganMs = beganMs;
     else this.#errors += 1;
-    return isWritten;
+    return isComplete;
   }
 
   read(): FlushSnapshot {
     return {
       durations: this.#durations,
       errors: this.#errors,
-      lagMs: this.#clock.monotonicMs() - this.#writtenAtMs,
+      lagMs: this.#clock.monotonicMs() - this.#completeFlushBeganMs,
     };
   }
 }

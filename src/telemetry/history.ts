@@ -132,7 +132,7 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
   }
 }
 
-/** The part of the status that is kept: sums since the start of the gateway. */
+/** What a history keeps of the status: sums since the start of the gateway, and calls in flight. */
 export type StatusStats = CallStats & Pick<StatusDocument, 'calls_in_flight' | 'refusals' | 'models'>;
 
 /**
@@ -273,7 +273,7 @@ function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
   const models = after.models
     .map((model) => ({ model, calls: grownBy(callsOf(modelsBefore.get(model.id)), callsOf(model)) }))
     .filter(({ calls }) => calls > 0)
-    .sort((left, right) => right.calls - left.calls)
+    .sort((model, other) => other.calls - model.calls)
     .slice(0, MODELS_MAX)
     .map(({ model }) => [model.id, callGrowthOf(modelsBefore.get(model.id), model)] as const);
   return withoutUndefined<StatusGrowth>({
@@ -283,44 +283,44 @@ function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
   });
 }
 
-/** Returns the growth of two parts of one span together. */
-function sumOf(left: StatusGrowth, right: StatusGrowth): StatusGrowth {
-  const ids = new Set([...Object.keys(left.models ?? {}), ...Object.keys(right.models ?? {})]);
+/** Returns the sum of two growths: of two runs of the gateway within one span. */
+function sumOf(first: StatusGrowth, second: StatusGrowth): StatusGrowth {
+  const ids = new Set([...Object.keys(first.models ?? {}), ...Object.keys(second.models ?? {})]);
   const models = [...ids]
-    .map((id) => [id, callSumOf(left.models?.[id] ?? {}, right.models?.[id] ?? {})] as const)
-    .sort(([, first], [, second]) => callsOf(second) - callsOf(first))
+    .map((id) => [id, callSumOf(first.models?.[id] ?? {}, second.models?.[id] ?? {})] as const)
+    .sort(([, growth], [, other]) => callsOf(other) - callsOf(growth))
     .slice(0, MODELS_MAX);
   return withoutUndefined<StatusGrowth>({
-    ...callSumOf(left, right),
-    refusals: countsSum(left.refusals, right.refusals),
+    ...callSumOf(first, second),
+    refusals: countsSum(first.refusals, second.refusals),
     models: models.length === 0 ? undefined : Object.fromEntries(models),
   });
 }
 
 const NO_TOKENS: NonNullable<CallGrowth['tokens']> = [0, 0, 0];
 
-function callSumOf(left: CallGrowth, right: CallGrowth): CallGrowth {
-  const [prompt, cached, completion] = left.tokens ?? NO_TOKENS;
-  const [morePrompt, moreCached, moreCompletion] = right.tokens ?? NO_TOKENS;
-  const hasTokens = left.tokens !== undefined || right.tokens !== undefined;
-  const cost = (left.cost ?? 0) + (right.cost ?? 0);
+function callSumOf(first: CallGrowth, second: CallGrowth): CallGrowth {
+  const [prompt, cached, completion] = first.tokens ?? NO_TOKENS;
+  const [morePrompt, moreCached, moreCompletion] = second.tokens ?? NO_TOKENS;
+  const hasTokens = first.tokens !== undefined || second.tokens !== undefined;
+  const cost = (first.cost ?? 0) + (second.cost ?? 0);
   return withoutUndefined<CallGrowth>({
-    outcomes: countsSum(left.outcomes, right.outcomes),
+    outcomes: countsSum(first.outcomes, second.outcomes),
     tokens: hasTokens ? [prompt + morePrompt, cached + moreCached, completion + moreCompletion] : undefined,
     cost: cost > 0 ? cost : undefined,
-    duration: countsSum(left.duration, right.duration),
-    first_token: countsSum(left.first_token, right.first_token),
+    duration: countsSum(first.duration, second.duration),
+    first_token: countsSum(first.first_token, second.first_token),
   });
 }
 
 /** Adds up counts of the same name. Returns undefined if there are none. */
 function countsSum(
-  left: Readonly<Record<string, number>> = {},
-  right: Readonly<Record<string, number>> = {},
+  first: Readonly<Record<string, number>> = {},
+  second: Readonly<Record<string, number>> = {},
 ): Record<string, number> | undefined {
-  const names = [...new Set([...Object.keys(left), ...Object.keys(right)])];
+  const names = [...new Set([...Object.keys(first), ...Object.keys(second)])];
   if (names.length === 0) return undefined;
-  return Object.fromEntries(names.map((name) => [name, (left[name] ?? 0) + (right[name] ?? 0)]));
+  return Object.fromEntries(names.map((name) => [name, (first[name] ?? 0) + (second[name] ?? 0)]));
 }
 
 /** Returns the number of calls of all outcomes; 0 for undefined. */

@@ -7,9 +7,9 @@
  *
  *     1. Process A has the lock. Threads B and C wait for it.
  *     2. A frees the lock, which wakes B, and takes the lock again at once.
- *     3. B is killed before it has marked the lock as wanted again.
- *     4. A frees the lock. Nothing marks it as wanted, so A wakes nobody: C waits for a lock that is free.
- *     5. C waits until two more threads happen to want the lock at the same time, which may never be.
+ *     3. B is killed before it has marked the lock as awaited again.
+ *     4. A frees the lock. Nothing marks it as awaited, so A wakes nobody: C waits for a lock that is free.
+ *     5. C waits until two more threads happen to need the lock at the same time, which may never be.
  *
  * Such a wait was seen once in some 200 kills of processes that all wrote without a pause.
  *

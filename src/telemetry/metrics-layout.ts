@@ -22,7 +22,7 @@
  *                                  response cache              entries, bytes, evictions
  *                                  overhead                    histogram, whole responses; histogram, streams
  *                                  a block for each model      see MODEL_*
- *                                  another for each model      calls by other doors than chat: see doorAt
+ *                                  a second one for each       calls by other doors than chat: see doorAt
  *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
  *     threads     a thread         see THREAD_*
  *
@@ -183,9 +183,9 @@ export const MODEL_STOOD_IN = MODEL_FALLEN_BACK + 1;
 export const MODEL_CACHE_HITS = MODEL_STOOD_IN + 1;
 export const MODEL_CACHE_MISSES = MODEL_CACHE_HITS + 1;
 /**
- * The sum of charges is MODEL_COST × COST_PART + MODEL_COST_REST pico-units; each charge adds to both words.
- * So the sum is exact beyond the 2^53 pico-units of one float, until the second word alone reaches 2^53:
- * after 9·10⁹ calls at the earliest. A reader between the two stores lacks the second part of one charge.
+ * The sum of charges is MODEL_COST × COST_PART + MODEL_COST_REST pico-units. Each charge adds to both words:
+ * so the sum is exact beyond the 2^53 pico-units of one float, until the second word alone reaches 2^53,
+ * after 9·10⁹ calls at the earliest. A reader between the two stores lacks a part of one charge.
  */
 export const MODEL_COST = MODEL_CACHE_MISSES + 1;
 export const MODEL_COST_REST = MODEL_COST + 1;
@@ -200,7 +200,7 @@ export const MODEL_DURATION = MODEL_OUTPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_FIRST_TOKEN = MODEL_DURATION + histogramWords(DURATION_BOUNDS_MS);
 const MODEL_WORDS = wholeLines(MODEL_FIRST_TOKEN + histogramWords(FIRST_TOKEN_BOUNDS_MS));
 
-/** A second block for each model: calls by other doors than chat. Last, because most are never written. */
+/** The second blocks: calls by other doors than chat. They are last, because most are never written. */
 const OTHER_DOORS = MODELS + MODEL_SLOTS * MODEL_WORDS;
 /** Words of one door: calls by outcome, then broken calls by outcome, as at the start of a model's block. */
 const DOOR_WORDS = 2 * OUTCOMES.length;
@@ -253,7 +253,7 @@ export const THREAD_MEASUREMENTS = 3;
 export const THREAD_HOLDER = 4;
 export const THREAD_STRIPE_WORDS = wholeLines(THREAD_HOLDER + 1);
 
-/** Returns the slot of the model with that index in the catalogue. Reloads do not change a model's index. */
+/** Returns the model slot of an index in the catalogue. Reloads do not change a model's index. */
 export function modelSlotOf(modelIndex: number): number {
   return FIRST_MODEL + modelIndex;
 }

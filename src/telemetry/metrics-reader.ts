@@ -1,11 +1,11 @@
 /**
  * Sums over the stripes of all threads (metrics-layout.ts), for `/metrics`, the status and the snapshots that
- * gateways of a group exchange. gateway/gateway-metrics.ts creates the reader; the families in telemetry/ and
+ * gateway processes exchange. gateway/gateway-metrics.ts creates the reader; the families in telemetry/ and
  * gateway/stats.ts call it. Main thread.
  *
  * The sums are not of one moment: a call that ends during a read may be in one sum and not in another. The
- * two words of a cost are read one after the other, so a part of the newest charge may be missing until the
- * next read. A cost never falls by that, because neither word falls.
+ * two words of a cost are read one after the other, so what the newest charge adds to one of them may be
+ * missing until the next read. No cost falls, because neither word falls.
  *
  * Must hold: each sum is read from the words in which metrics-writers.ts counts it
  * (test/unit/telemetry/metrics-layout.test.ts). `!` on a word is safe: openStripes returns whole stripes.
@@ -225,8 +225,8 @@ function sum(stripes: readonly Float64Array[], word: number): number {
  * Returns the sum of an amount of money in pico-units, which is counted in two words (MODEL_COST in
  * metrics-layout.ts). Both words are whole numbers: `BigInt` would throw for others.
  */
-function money(stripes: readonly Float64Array[], partsWord: number, restWord: number): bigint {
-  return BigInt(sum(stripes, partsWord)) * layout.COST_PART + BigInt(sum(stripes, restWord));
+function money(stripes: readonly Float64Array[], costWord: number, restWord: number): bigint {
+  return BigInt(sum(stripes, costWord)) * layout.COST_PART + BigInt(sum(stripes, restWord));
 }
 
 /** Returns one sum for each name: words follow each other in the order of `names`, from `firstWord` on. */

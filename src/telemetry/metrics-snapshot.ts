@@ -1,5 +1,5 @@
 /**
- * Samples of all metrics of one process at one moment, and how they are merged over the processes of a group.
+ * Samples of all metrics of one process at one moment, and how they are merged over a host's processes.
  * gateway/gateway-metrics.ts merges the snapshots of running processes for a page. The supervisor adds up
  * those of ended processes. Pure.
  *
@@ -21,9 +21,9 @@ export interface FamilySnapshot extends Pick<MetricFamily, 'name' | 'type' | 'ac
 export type MetricsSnapshot = readonly FamilySnapshot[];
 
 export interface MemberSnapshot {
-  /** The process's slot in its group, which is the value of the label `process`. */
+  /** The process's slot, which is the value of the label `process`. */
   readonly slot: number;
-  /** Whether this is the process that writes the page. One member of a page is. */
+  /** Whether this is the process that writes the page. Exactly one snapshot of a page is. */
   readonly own: boolean;
   readonly families: MetricsSnapshot;
 }
@@ -37,12 +37,12 @@ export function endedSnapshot(families: MetricsSnapshot): MetricsSnapshot {
 }
 
 /** Adds up two results of `endedSnapshot` or of this function: every family in them is a sum. */
-export function addEnded(left: MetricsSnapshot, right: MetricsSnapshot): MetricsSnapshot {
-  const names = new Map([...left, ...right].map((family) => [family.name, family]));
-  return [...names.values()].map((family) => ({
+export function addEnded(first: MetricsSnapshot, second: MetricsSnapshot): MetricsSnapshot {
+  const byName = new Map([...first, ...second].map((family) => [family.name, family]));
+  return [...byName.values()].map((family) => ({
     ...family,
     samples: combine(
-      [left, right].flatMap((snapshot) => samplesOf(snapshot, family.name)),
+      [first, second].flatMap((snapshot) => samplesOf(snapshot, family.name)),
       sum,
     ),
   }));
@@ -81,7 +81,7 @@ export function mergeFamily(
   }
 }
 
-const sum = (left: number, right: number): number => left + right;
+const sum = (first: number, second: number): number => first + second;
 
 /** Returns no samples if the snapshot lacks the family: a process of another version may not have it. */
 function samplesOf(families: MetricsSnapshot, name: string): readonly Sample[] {
@@ -89,16 +89,16 @@ function samplesOf(families: MetricsSnapshot, name: string): readonly Sample[] {
 }
 
 /** Merges samples of the same name and labels into one. */
-function combine(samples: readonly Sample[], merge: (left: number, right: number) => number): Sample[] {
+function combine(samples: readonly Sample[], merge: (first: number, second: number) => number): Sample[] {
   const merged = new Map<string, Sample>();
-  for (const { value, labels: ownLabels, sharedLabels, metricName } of samples) {
-    const labels = { ...ownLabels, ...sharedLabels };
+  for (const { value, labels: unsharedLabels, sharedLabels, metricName } of samples) {
+    const labels = { ...unsharedLabels, ...sharedLabels };
     // Sorted, because a process of another version may have its labels in another order.
-    const sortedLabels = Object.entries(labels).sort(([left], [right]) => (left < right ? -1 : 1));
+    const sortedLabels = Object.entries(labels).sort(([name], [other]) => (name < other ? -1 : 1));
     const key = JSON.stringify([metricName, ...sortedLabels]);
-    const mergedSoFar = merged.get(key);
+    const earlier = merged.get(key);
     merged.set(key, {
-      value: mergedSoFar === undefined ? value : merge(mergedSoFar.value, value),
+      value: earlier === undefined ? value : merge(earlier.value, value),
       labels,
       ...(metricName === undefined ? {} : { metricName }),
     });

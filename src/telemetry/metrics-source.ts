@@ -56,7 +56,7 @@ export interface WebhookCounts {
   readonly sent: number;
   /** Attempts that failed, also of webhooks that were sent later. */
   readonly failedAttempts: number;
-  /** Webhooks that were not sent for a day, or whose receiver wants no more. */
+  /** Webhooks that could not be sent for a day, or whose receiver accepts no more. */
   readonly givenUp: number;
   /** Webhooks that were not kept because too many waited. */
   readonly dropped: number;
@@ -132,7 +132,7 @@ export interface DroppedCalls {
   readonly rejected: number;
 }
 
-/** One line of the page. Samples with the same `sharedLabels` object share its text, which comes last. */
+/** One number of the page. Samples with the same `sharedLabels` object share their text, which comes last. */
 export interface Sample {
   readonly value: number;
   readonly labels: Readonly<Record<string, string>>;
@@ -158,14 +158,14 @@ export interface MetricFamily {
 }
 
 const MS_PER_SECOND = 1_000;
-/** Metrics count time in seconds, as Prometheus wants it; everything else here counts milliseconds. */
+/** Metrics count time in seconds, as Prometheus asks for; everything else here counts milliseconds. */
 export const secondsOf = (ms: number): number => ms / MS_PER_SECOND;
 const PICO_UNITS_PER_UNIT = 1e12;
 /** Returns money in units of the operator's currency, as a float: for graphs, not for bills. */
 export const currencyOf = (picoUnits: number | bigint): number => Number(picoUnits) / PICO_UNITS_PER_UNIT;
 
 /**
- * Returns the samples of one histogram, with cumulative counts as Prometheus wants them. `scale` converts
+ * Returns the samples of one histogram, with cumulative counts as Prometheus asks for. `scale` converts
  * bounds and sum to the unit of the metric; by default they have it already.
  */
 export function histogramSamples(
@@ -174,15 +174,15 @@ export function histogramSamples(
   sharedLabels: Readonly<Record<string, string>>,
   scale: (value: number) => number = (value) => value,
 ): Sample[] {
-  let total = 0;
+  let cumulative = 0;
   const samples = counts.map((count, bucket): Sample => {
-    total += count;
+    cumulative += count;
     // `le` is the label by which Prometheus knows the upper bound of a bucket.
     const le = bucket < bounds.length ? String(scale(bounds[bucket]!)) : '+Inf';
-    return { metricName: `${name}_bucket`, value: total, labels: { le }, sharedLabels };
+    return { metricName: `${name}_bucket`, value: cumulative, labels: { le }, sharedLabels };
   });
   samples.push({ metricName: `${name}_sum`, value: scale(sum), labels: {}, sharedLabels });
-  samples.push({ metricName: `${name}_count`, value: total, labels: {}, sharedLabels });
+  samples.push({ metricName: `${name}_count`, value: cumulative, labels: {}, sharedLabels });
   return samples;
 }
 
@@ -219,7 +219,7 @@ export interface NamedUpstream extends UpstreamSetting {
  * both for the life of the process, also when settings are reloaded.
  */
 export class UpstreamNames {
-  /** By model and name. No entry is ever removed; UPSTREAM_SLOTS_MAX bounds them. */
+  /** By model and name. No slot is ever removed; UPSTREAM_SLOTS_MAX bounds them. */
   readonly #slots = new Map<string, number>();
   /** By slot, upstreams that are no longer in the settings among them. */
   readonly #known: NamedUpstream[] = [];
@@ -233,9 +233,9 @@ export class UpstreamNames {
   assign(settings: readonly UpstreamSetting[]): readonly NamedUpstream[] {
     const timesNamed = new Map<string, number>();
     this.#current = settings.map((setting) => {
-      const key = `${setting.model} ${setting.name}`;
-      const count = (timesNamed.get(key) ?? 0) + 1;
-      timesNamed.set(key, count);
+      const modelAndName = `${setting.model} ${setting.name}`;
+      const count = (timesNamed.get(modelAndName) ?? 0) + 1;
+      timesNamed.set(modelAndName, count);
       const name = count === 1 ? setting.name : `${setting.name}#${count}`;
       const upstream = { ...setting, name, slot: this.#slotOf(`${setting.model} ${name}`) };
       this.#known[upstream.slot] = upstream;
@@ -255,12 +255,12 @@ export class UpstreamNames {
   }
 
   /** Returns the slot of a model and name; gives the next one if they have none yet. */
-  #slotOf(key: string): number {
-    const given = this.#slots.get(key);
+  #slotOf(modelAndName: string): number {
+    const given = this.#slots.get(modelAndName);
     if (given !== undefined) return given;
     const slot = this.#slots.size;
     if (slot >= UPSTREAM_SLOTS_MAX) return UPSTREAM_SLOTS_MAX - 1;
-    this.#slots.set(key, slot);
+    this.#slots.set(modelAndName, slot);
     return slot;
   }
 }

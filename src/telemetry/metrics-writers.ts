@@ -80,17 +80,17 @@ export class ListenerMetrics {
     uncoveredPicoUnits: bigint,
   ): void {
     const words = this.#words;
-    const model = layout.modelAt(modelSlot);
-    observe(words, model + layout.MODEL_INPUT, layout.TOKENS_BOUNDS, tokens.promptTokens);
-    observe(words, model + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS, tokens.completionTokens);
-    words[model + layout.MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
-    words[model + layout.MODEL_CACHE_WRITE_TOKENS]! += tokens.cacheWriteTokens;
-    words[model + layout.MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
-    words[model + layout.MODEL_COST]! += Number(chargedPicoUnits / layout.COST_PART);
-    words[model + layout.MODEL_COST_REST]! += Number(chargedPicoUnits % layout.COST_PART);
+    const block = layout.modelAt(modelSlot);
+    observe(words, block + layout.MODEL_INPUT, layout.TOKENS_BOUNDS, tokens.promptTokens);
+    observe(words, block + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS, tokens.completionTokens);
+    words[block + layout.MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
+    words[block + layout.MODEL_CACHE_WRITE_TOKENS]! += tokens.cacheWriteTokens;
+    words[block + layout.MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
+    words[block + layout.MODEL_COST]! += Number(chargedPicoUnits / layout.COST_PART);
+    words[block + layout.MODEL_COST_REST]! += Number(chargedPicoUnits % layout.COST_PART);
     if (uncoveredPicoUnits === 0n) return;
-    words[model + layout.MODEL_UNCOVERED]! += Number(uncoveredPicoUnits / layout.COST_PART);
-    words[model + layout.MODEL_UNCOVERED_REST]! += Number(uncoveredPicoUnits % layout.COST_PART);
+    words[block + layout.MODEL_UNCOVERED]! += Number(uncoveredPicoUnits / layout.COST_PART);
+    words[block + layout.MODEL_UNCOVERED_REST]! += Number(uncoveredPicoUnits % layout.COST_PART);
   }
 
   /** Counts a call that names one model and was answered by another. */
@@ -116,7 +116,7 @@ export class ListenerMetrics {
     this.#words[layout.CACHE_BYTES] = bytes;
   }
 
-  /** Counts the time that a successful call took. The two methods below count two other times of it. */
+  /** Counts the duration of a successful call. The two methods below count other times of such a call. */
   observeDuration(modelSlot: number, durationMs: number): void {
     const firstWord = layout.modelAt(modelSlot) + layout.MODEL_DURATION;
     observe(this.#words, firstWord, layout.DURATION_BOUNDS_MS, durationMs);
@@ -127,8 +127,8 @@ export class ListenerMetrics {
     observe(this.#words, firstWord, layout.FIRST_TOKEN_BOUNDS_MS, firstTokenMs);
   }
 
-  observeOverhead(stream: boolean, overheadMs: number): void {
-    const firstWord = stream ? layout.OVERHEAD_STREAM : layout.OVERHEAD_WHOLE;
+  observeOverhead(isStream: boolean, overheadMs: number): void {
+    const firstWord = isStream ? layout.OVERHEAD_STREAM : layout.OVERHEAD_WHOLE;
     observe(this.#words, firstWord, layout.OVERHEAD_BOUNDS_MS, overheadMs);
   }
 }

@@ -77,7 +77,7 @@ const SHOWN_AT_ZERO: Outcome = 'internal_error';
 const hasCounted = (outcomes: ReadonlyMap<Outcome, number>): boolean =>
   [...outcomes.values()].some((count) => count > 0);
 
-/** `isUsed`: whether the route has had a call of the model, broken or not. If not, there are no samples. */
+/** `isUsed`: whether the model has had a call by the route, broken or not. If not, there are no samples. */
 function requestSamples(
   route: Route,
   outcomes: ReadonlyMap<Outcome, number>,
@@ -87,10 +87,10 @@ function requestSamples(
 ): Sample[] {
   if (!isUsed) return [];
   return [...outcomes]
-    .filter(([code, count]) => count > 0 || code === SHOWN_AT_ZERO)
-    .map(([code, value]) => ({
+    .filter(([outcome, count]) => count > 0 || outcome === SHOWN_AT_ZERO)
+    .map(([outcome, value]) => ({
       value,
-      labels: { route, status: statusOf(route, code, isBroken), code, model },
+      labels: { route, status: statusOf(route, outcome, isBroken), code: outcome, model },
     }));
 }
 
@@ -124,7 +124,7 @@ function modelHistogram(
   });
 }
 
-const unlessZero = (value: number, labels: Sample['labels']): Sample[] =>
+const sampleUnlessZero = (value: number, labels: Sample['labels']): Sample[] =>
   value === 0 ? [] : [{ value, labels }];
 
 const TOKEN_USAGE = 'gen_ai_client_token_usage';
@@ -258,8 +258,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     labels: ['model', 'role'],
     collect: (source) =>
       readModels(source, modelsOf(source)).flatMap(([{ id }, { fallenBack, stoodIn }]) => [
-        ...unlessZero(fallenBack, { model: id, role: 'named' }),
-        ...unlessZero(stoodIn, { model: id, role: 'answered' }),
+        ...sampleUnlessZero(fallenBack, { model: id, role: 'named' }),
+        ...sampleUnlessZero(stoodIn, { model: id, role: 'answered' }),
       ]),
   },
   {
@@ -269,8 +269,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     labels: ['model', 'result'],
     collect: (source) =>
       readModels(source, modelsOf(source)).flatMap(([{ id }, { cacheHits, cacheMisses }]) => [
-        ...unlessZero(cacheHits, { model: id, result: 'hit' }),
-        ...unlessZero(cacheMisses, { model: id, result: 'miss' }),
+        ...sampleUnlessZero(cacheHits, { model: id, result: 'hit' }),
+        ...sampleUnlessZero(cacheMisses, { model: id, result: 'miss' }),
       ]),
   },
   {

@@ -44,7 +44,7 @@ export interface UpstreamError {
   readonly kind: string;
   /** The upstream's HTTP status; null if it sent none. */
   readonly status: number | null;
-  /** Has no secrets. If no connection was made, has the address. Null if there is no text. */
+  /** Names the address if no connection was made, but no secret. Null if there is no text. */
   readonly error: string | null;
   readonly request_id: string;
 }

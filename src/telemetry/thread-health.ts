@@ -80,18 +80,18 @@ export class ThreadHealth {
   readonly #loop: EventLoop;
   readonly #watch: MainWatch | undefined;
   /**
-   * The delays of this period: the first `#measured` entries. A timer may fire less than a millisecond early,
+   * The delays of this period: the first `#measuredCount` entries. A timer may fire up to a millisecond early,
    * because its clock is rounded, so the array has one entry more than measurements fit in the period.
    */
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);
-  #measured = 0;
+  #measuredCount = 0;
   #periodEndMs: number;
   /** The time to the next measurement: BUSY_INTERVAL_MS or IDLE_INTERVAL_MS. */
   #intervalMs = BUSY_INTERVAL_MS;
   /** When the timer of the next measurement is due. */
   #dueMs = 0;
   /** Cancels the timer of the next measurement. */
-  #stop: () => void = () => undefined;
+  #cancelTimer: () => void = () => undefined;
 
   /**
    * Begins to measure. `thread` is the index in `threadNames`. Listeners give `watch`: each measurement then
@@ -113,16 +113,16 @@ export class ThreadHealth {
 
   /** Ends the measurements. A thread that ends need not call it, because the timer does not keep it alive. */
   stop(): void {
-    this.#stop();
+    this.#cancelTimer();
   }
 
   #measureLater(nowMs: number): void {
     // An idle thread measures at whole seconds of its clock. All its timers that use msToNextTick fire then,
-    // so the thread wakes once for all of them.
+    // so the thread wakes once for all of its timers.
     const isIdle = this.#intervalMs === IDLE_INTERVAL_MS;
     const waitMs = isIdle ? msToNextTick(IDLE_INTERVAL_MS, nowMs) : this.#intervalMs;
     this.#dueMs = nowMs + waitMs;
-    this.#stop = this.#loop.later(waitMs, () => this.#measure());
+    this.#cancelTimer = this.#loop.later(waitMs, () => this.#measure());
   }
 
   #measure(): void {
@@ -130,7 +130,7 @@ export class ThreadHealth {
     const delayMs = Math.max(0, nowMs - this.#dueMs);
     this.#words[THREAD_MEASUREMENTS]! += 1;
     this.#watch?.check(nowMs);
-    this.#delaysMs[this.#measured++] = delayMs;
+    this.#delaysMs[this.#measuredCount++] = delayMs;
     // Written at once, so that a long block can be read before the end of the period. Until then the word
     // also covers the period before.
     this.#words[THREAD_DELAY_MAX_MS] = Math.max(this.#words[THREAD_DELAY_MAX_MS]!, delayMs);
@@ -144,11 +144,11 @@ export class ThreadHealth {
 
   /** Ends the period, writes its delays and begins the next one. A period has one delay at least. */
   #publish(nowMs: number): void {
-    const delaysMs = this.#delaysMs.subarray(0, this.#measured).sort();
+    const delaysMs = this.#delaysMs.subarray(0, this.#measuredCount).sort();
     this.#words[THREAD_DELAY_P99_MS] = delaysMs[Math.ceil(delaysMs.length * 0.99) - 1]!;
     this.#words[THREAD_DELAY_MAX_MS] = delaysMs.at(-1)!;
     this.#words[THREAD_HEAP_BYTES] = getHeapStatistics().used_heap_size;
-    this.#measured = 0;
+    this.#measuredCount = 0;
     this.#periodEndMs = nowMs + PERIOD_MS;
   }
 }

@@ -28,7 +28,7 @@ import { HISTORY_RINGS, RING_NAMES, type RingName } from './history.js';
 const ACCOUNTS_COUNTED_MAX = 20_000;
 const MS_PER_SECOND = 1_000;
 
-/** What is counted of a record of the journal. Numbers of a `reversed` record are negative. */
+/** What is counted of a journal record. Numbers of a `reversed` record are negative. */
 export interface CountedCall {
   readonly account: AccountIndex;
   /** One of JOURNAL_OUTCOMES (ledger/journal-layout.ts). */
@@ -67,7 +67,7 @@ export class TopAccounts {
     }));
   }
 
-  /** Counts a record of the journal in the running finest span. */
+  /** Counts a journal record in the running span of the finest ring. */
   note(call: CountedCall): void {
     const { sums } = this.#spans[0]!;
     if (sums.size >= ACCOUNTS_COUNTED_MAX && !sums.has(call.account)) return;
@@ -83,7 +83,7 @@ export class TopAccounts {
 
   /**
    * Returns the last ended span of each length that had a call. To be called every 2 s: a span ends only when
-   * `read` is called, so it also has the records that came between its last second and that moment.
+   * `read` is called, so it also has the records that came between its end and that call.
    */
   read(): AccountReport {
     this.#spans.forEach((span, index) => {
@@ -102,7 +102,7 @@ export class TopAccounts {
   }
 
   /**
-   * As `read`, and with the running spans as they are. To be called once, as the gateway ends: a second call
+   * As `read`, but adds the running spans. To be called once, as the gateway ends: a second call
    * would add the finer sums to the coarser ones again.
    */
   readLast(): AccountReport {

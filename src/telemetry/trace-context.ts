@@ -17,7 +17,7 @@ const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;
 
 /** Each thread has a block of its own. `usedBytes` of the block are in ids already; at the start all. */
-const block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
+const randomBlock = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 let usedBytes = BLOCK_BYTES;
 
 /** Returns 32 hexadecimal digits. Takes 0.2 µs. All digits are zero, which is invalid, once in 2^128 ids. */
@@ -32,11 +32,11 @@ export function newSpanId(): string {
 
 function randomHex(bytes: number): string {
   if (usedBytes + bytes > BLOCK_BYTES) {
-    randomFillSync(block);
+    randomFillSync(randomBlock);
     usedBytes = 0;
   }
   usedBytes += bytes;
-  return block.toString('hex', usedBytes - bytes, usedBytes);
+  return randomBlock.toString('hex', usedBytes - bytes, usedBytes);
 }
 
 /** The values of a `traceparent`: the span that is the call's parent. */
@@ -84,7 +84,7 @@ export function parseTraceParent(text: string): TraceParent | undefined {
   if (text.length < TRACE_PARENT_CHARS || text.length > TRACE_PARENT_CHARS_MAX) return undefined;
   const match = TRACE_PARENT.exec(text);
   if (match === null) return undefined;
-  // `!`: a match has these four groups.
+  // `!`: a match has these groups.
   const version = match[1]!;
   const traceId = match[2]!;
   const spanId = match[3]!;
@@ -120,9 +120,9 @@ export function checkedTraceState(text: string): string {
   if (text.length === 0 || text.length > TRACE_STATE_CHARS_MAX) return '';
   const keys = new Set<string>();
   const members: string[] = [];
-  for (const part of text.split(',')) {
-    // The lookbehind keeps the second pattern from trying each space of a long run anew.
-    const member = part.replace(/^[ \t]+|(?<![ \t])[ \t]+$/g, '');
+  for (const untrimmed of text.split(',')) {
+    // The lookbehind keeps the second pattern from trying each space of a long run again.
+    const member = untrimmed.replace(/^[ \t]+|(?<![ \t])[ \t]+$/g, '');
     if (member === '') continue;
     const key = TRACE_STATE_MEMBER.exec(member)?.[1];
     if (key === undefined || keys.has(key) || members.length === TRACE_STATE_MEMBERS_MAX) return '';
@@ -185,12 +185,12 @@ export function samplingOf(env: NodeJS.ProcessEnv): {
       const text = (env.OTEL_TRACES_SAMPLER_ARG ?? '').trim();
       const ratio = text === '' ? 1 : Number(text);
       if (ratio >= 0 && ratio <= 1) return { sampling: { parentBased, ratio } };
-      const error = `OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, got ${text}; all are sampled`;
-      return { sampling: { parentBased, ratio: 1 }, problem: error };
+      const problem = `OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, got ${text}; all are sampled`;
+      return { sampling: { parentBased, ratio: 1 }, problem };
     }
     default: {
-      const error = `OTEL_TRACES_SAMPLER must be always_on, always_off, traceidratio, or one of them after parentbased_, got ${name}; parentbased_always_on is used`;
-      return { sampling: { parentBased: true, ratio: 1 }, problem: error };
+      const problem = `OTEL_TRACES_SAMPLER must be always_on, always_off, traceidratio, or one of them after parentbased_, got ${name}; parentbased_always_on is used`;
+      return { sampling: { parentBased: true, ratio: 1 }, problem };
     }
   }
 }

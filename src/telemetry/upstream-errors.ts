@@ -13,8 +13,8 @@ import type { UpstreamError } from './status-document.js';
 /** How many errors are kept of each upstream. */
 export const ERRORS_KEPT = 5;
 
-/** Unambiguous, because neither name has a space. UpstreamNames (metrics-source.ts) makes the same keys. */
-const keyOf = (model: string, upstream: string): string => `${model} ${upstream}`;
+/** Unambiguous, because neither name has a space. UpstreamNames (metrics-source.ts) makes the same text. */
+const mapKeyOf = (model: string, upstream: string): string => `${model} ${upstream}`;
 
 export class UpstreamErrors implements CallSink {
   /**
@@ -30,32 +30,32 @@ export class UpstreamErrors implements CallSink {
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {
       if (code === null || code === 'cancelled' || upstream === null || model === null) continue;
-      const key = keyOf(model, upstream);
+      const mapKey = mapKeyOf(model, upstream);
       // Unix time. `startMs` counts from the arrival of the call.
       const endedSeconds = Math.floor((call.endedMs - call.durationMs + startMs + durationMs) / 1_000);
       const requestId = requestIdOf(call.requestPrefix, call.request);
       const added = { at: endedSeconds, kind: code, status, error, request_id: requestId };
-      const earlier = this.#errors.get(key) ?? [];
-      // Set anew, so that the upstream that failed last is the last to be dropped.
-      this.#errors.delete(key);
-      this.#errors.set(key, newestErrors([added], earlier));
+      const earlier = this.#errors.get(mapKey) ?? [];
+      // Deleted first, so that the upstream that failed last is the last to be dropped.
+      this.#errors.delete(mapKey);
+      this.#errors.set(mapKey, newestErrors([added], earlier));
       if (this.#errors.size > UPSTREAM_SLOTS_MAX) this.#errors.delete(this.#errors.keys().next().value!);
     }
   }
 
   /** Returns the errors of a model's upstream, newest first, at most ERRORS_KEPT. */
   errorsOf(model: string, upstream: string): readonly UpstreamError[] {
-    return this.#errors.get(keyOf(model, upstream)) ?? [];
+    return this.#errors.get(mapKeyOf(model, upstream)) ?? [];
   }
 }
 
 /**
- * Returns the newest of two lists, newest first, at most ERRORS_KEPT; of one second, those of `left` first.
+ * Returns the newest of two lists, newest first, at most ERRORS_KEPT; of one second, those of `first` first.
  * gateway/group-status.ts merges the lists of two processes with it.
  */
 export function newestErrors(
-  left: readonly UpstreamError[],
-  right: readonly UpstreamError[],
+  first: readonly UpstreamError[],
+  second: readonly UpstreamError[],
 ): readonly UpstreamError[] {
-  return [...left, ...right].sort((first, second) => second.at - first.at).slice(0, ERRORS_KEPT);
+  return [...first, ...second].sort((error, other) => other.at - error.at).slice(0, ERRORS_KEPT);
 }

@@ -2,7 +2,7 @@
  * Makes one attempt to send a webhook by Standard Webhooks 1.0.0
  * (github.com/standard-webhooks/standard-webhooks): a POST of JSON with an id that stays the same over all
  * attempts, the time of the attempt, and an HMAC-SHA256 of id, time and body. gateway/webhook-outbox.ts calls
- * `sendWebhook` for each attempt. Main thread.
+ * `sendWebhook` for each attempt; a `Delivery` is how an attempt ended. Main thread.
  *
  * Must hold:
  * - Whatever a receiver responds, the attempt ends within its timeout. The outbox makes one attempt at a
@@ -17,7 +17,7 @@ import { packageVersion } from '../core/version.js';
 
 /** The longest pause. A longer Retry-After is shortened to an hour. */
 const PAUSE_MS_MAX = 3_600_000;
-/** Standard Webhooks: a receiver that responds with 410 wants no more webhooks. */
+/** Standard Webhooks: a receiver that responds with 410 accepts no more webhooks. */
 const GONE = 410;
 const USER_AGENT = `tollgate/${packageVersion()}`;
 /** A connection that brings a longer body is closed, so that a receiver cannot make the gateway read on. */
@@ -40,13 +40,13 @@ export interface Webhook {
 }
 
 export interface Delivery {
-  /** Whether the receiver took the webhook: it responded with a status from 200 to 299. */
+  /** Whether the receiver accepted the webhook: it responded with a status from 200 to 299. */
   readonly sent: boolean;
   /** Why the webhook was not sent, for the log; else absent. Has no secret, and nothing of the address. */
   readonly reason?: string;
   /** The least pause before the next attempt (Retry-After); absent if the receiver asks for none. */
   readonly pauseMs?: number;
-  /** The receiver wants no more webhooks, so the outbox removes this one. Absent otherwise. */
+  /** The receiver accepts no more webhooks, so the outbox removes this one. Absent otherwise. */
   readonly rejectedForGood?: boolean;
 }
 
