@@ -13,7 +13,7 @@ import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.j
 
 /** A body is in memory until it is checked, so a few callers take a few times as much. */
 export const BODY_BYTES_MAX = 256 * 1024 * 1024;
-/** A smaller `body_bytes` would reject a question of a few sentences. */
+/** A smaller `body_bytes` would reject a prompt of a few sentences. */
 export const BODY_BYTES_MIN = 1_024;
 
 /**
@@ -129,7 +129,7 @@ export const wholeNumber = (
     ...(applies && { 'x-applies': applies }),
   } satisfies Annotations);
 
-/** A switch that is off by default. */
+/** True or false, by default false. */
 export const switchOff = ({ description, applies }: Meaning) =>
   Type.Boolean({
     default: false,
@@ -138,7 +138,7 @@ export const switchOff = ({ description, applies }: Meaning) =>
     ...(applies && { 'x-applies': applies }),
   } satisfies Annotations);
 
-/** Options of a map of settings. */
+/** Keywords of a map of settings. */
 export const settingsMap = (description: string, applies?: Applies) =>
   ({
     description,
@@ -146,7 +146,7 @@ export const settingsMap = (description: string, applies?: Applies) =>
     ...(applies && { 'x-applies': applies }),
   }) satisfies Annotations;
 
-/** Options of a map of settings that may be left out of the file: then its settings have their defaults. */
+/** As `settingsMap`, for a map that may be left out of the file: then its settings have their defaults. */
 export const section = (description: string, applies?: Applies) => ({
   default: {},
   ...settingsMap(description, applies),

@@ -86,7 +86,7 @@ const budget = money(
   (text) => (picoUnitsOf(text) ?? 0n) >= QUOTA_SPEND_MIN,
 );
 
-/** The prices of tokens, of a model's own price and of its long ones. */
+/** The prices of tokens, for the price of a model and for its long prices. */
 const TOKEN_PRICES = {
   input: price('Price of prompt tokens.'),
   output: price('Price of generated tokens.'),
@@ -230,8 +230,8 @@ export const modelSchema = Type.Object(
 );
 
 /**
- * Quotas that a plan, and a rule for a model, may leave out. `who`: the part of a sentence that names the
- * user.
+ * Quotas that a plan, and a rule for a model, may leave out. `who`: the words of each description that say
+ * who uses what.
  */
 const optionalQuotas = (who: string) => ({
   tokens_per_minute: optionalQuota('tokens_per_minute', 'tokens', {

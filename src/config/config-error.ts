@@ -3,8 +3,8 @@
  * lines. The files of config/ throw it; the supervisor and commands print it. Any thread.
  *
  * Must hold: no problem contains the value of a secret, because problems are printed and logged
- * (test/unit/config/settings-reader.errors.test.ts). A caller of `describe` knows that the value is no
- * secret.
+ * (test/unit/config/settings-reader.errors.test.ts). Callers give `describe`
+ * no secret.
  */
 import { withoutUrlSecrets } from '../core/secret-url.js';
 import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';
@@ -44,7 +44,7 @@ export function isNumberName(name: string): boolean {
 const SHOWN_CHARS_MAX = 80;
 
 /**
- * Returns a value as a sentence shows it: clipped, on one line, without user, password and query of an
+ * Returns a value as an error shows it: clipped, on one line, without user, password and query of an
  * address. `withType`: adds the value's type, which may be what is wrong.
  */
 export function describe(value: unknown, withType: boolean): string {

@@ -20,18 +20,18 @@ import type { SettingsDraft } from './schema.js';
  * applies the patterns of plans by it too.
  */
 export function matchesModel(pattern: string, id: string): boolean {
-  const [head = '', ...inner] = pattern.split('*');
-  const tail = inner.pop();
-  if (tail === undefined) return pattern === id;
-  if (!id.startsWith(head) || !id.endsWith(tail)) return false;
-  // Each text between two stars is taken where it comes first, which leaves the most for the next ones.
-  let position = head.length;
-  for (const text of inner) {
+  const [prefix = '', ...between] = pattern.split('*');
+  const suffix = between.pop();
+  if (suffix === undefined) return pattern === id;
+  if (!id.startsWith(prefix) || !id.endsWith(suffix)) return false;
+  // Each text between two stars is matched where it comes first, which leaves the most for the next texts.
+  let position = prefix.length;
+  for (const text of between) {
     const foundAt = id.indexOf(text, position);
     if (foundAt < 0) return false;
     position = foundAt + text.length;
   }
-  return position <= id.length - tail.length;
+  return position <= id.length - suffix.length;
 }
 
 /** Reports an error of the setting at `path`. */
@@ -90,7 +90,7 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
       if (id === model.id) report(path, `got "${id}", which is the model itself`);
       else if (model.fallbacks!.indexOf(id) < index)
         report(path, `got "${id}", which is in the list already`);
-      // If a model's id was rejected, the fallback that names it may be right.
+      // If the id of any model was rejected, the fallback may name that model.
       else if (!ids.includes(id) && ids.length === models.length) report(path, unknownModel(id, models, ids));
     });
   });
@@ -148,16 +148,16 @@ function checkUpstreamServices(
   const isEcho = url === 'echo:';
   const isAzure = provider === 'azure';
   const hasOpenAiPaths = (provider === 'openai' && !isEcho) || isAzure;
-  const name = isEcho ? url : provider;
+  const shownName = isEcho ? url : provider;
   const unserved = isAzure ? withoutChat.filter((service) => NOT_AT_AZURE.includes(service)) : withoutChat;
-  const want = isAzure ? 'openai' : 'openai or azure';
+  const wantedProvider = isAzure ? 'openai' : 'openai or azure';
   if ((!hasOpenAiPaths || isAzure) && unserved.length > 0)
     report(
       [...path, isEcho ? 'url' : 'provider'],
-      `got ${name}, which does not serve ${unserved.join(', ')}, want an upstream of the provider ${want}, or another serves`,
+      `got ${shownName}, which does not serve ${unserved.join(', ')}, want an upstream of the provider ${wantedProvider}, or another serves`,
     );
   if (!hasOpenAiPaths && speaks.length > 0)
-    report([...path, 'speaks'], `given for ${name}, want it for the providers openai and azure alone`);
+    report([...path, 'speaks'], `given for ${shownName}, want it for the providers openai and azure alone`);
 }
 
 /** Returns the sentence for a text that is not the id of a model. */
@@ -174,13 +174,13 @@ function unknownModel(
 
 /** No two plans may share an id. */
 function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
-  /** Of the first plan with each id. */
+  /** The index of the first plan with each id. */
   const firstIndices = new Map<string, number>();
   plans?.forEach((plan, index) => {
     if (plan?.id === undefined) return;
-    const first = firstIndices.get(plan.id);
-    if (first === undefined) firstIndices.set(plan.id, index);
-    else report(['plans', index, 'id'], `got "${plan.id}", which is already the id of plans[${first}]`);
+    const firstIndex = firstIndices.get(plan.id);
+    if (firstIndex === undefined) firstIndices.set(plan.id, index);
+    else report(['plans', index, 'id'], `got "${plan.id}", which is already the id of plans[${firstIndex}]`);
   });
 }
 
@@ -188,7 +188,7 @@ function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
 function checkPlanModels(draft: SettingsDraft, report: Report): void {
   const models = draft.models;
   const ids = idsOf(models);
-  // If a model's id was rejected, the plan that names it may be right.
+  // If the id of any model was rejected, the plan may name that model.
   if (models === undefined || ids.length < models.length) return;
   const check = (pattern: string | undefined, path: SettingPath): void => {
     if (pattern === undefined || ids.some((id) => matchesModel(pattern, id))) return;
@@ -206,7 +206,7 @@ function checkPlanModels(draft: SettingsDraft, report: Report): void {
 function checkModelLimits(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   const ids = idsOf(draft.models);
   draft.plans?.forEach((plan, planIndex) => {
-    /** The models that a rule so far matches. */
+    /** The models that an earlier rule matches. */
     const ruledIds = new Set<string>();
     plan?.models_limits?.forEach((rule, index) => {
       if (rule === undefined) return;
@@ -239,7 +239,7 @@ function checkFiles({ models, notify, admin }: SettingsDraft, report: Report): v
   check(admin?.oidc, 'client_secret', ['admin', 'oidc']);
 }
 
-/** Reports a section `oidc` by which nobody would be let in. */
+/** Reports a section `oidc` by which nobody could sign in. */
 function checkOidc(
   oidc: NonNullable<SettingsDraft['admin']>['oidc'],
   report: Report,

@@ -46,7 +46,7 @@ export interface LoadOptions {
   readonly secrets?: boolean | undefined;
 }
 
-/** What the process has from outside. Tests pass their own. */
+/** What the process was started with. Tests pass their own. */
 interface Surroundings {
   readonly environment: Environment;
   readonly workingDirectory: string;
@@ -86,10 +86,10 @@ export function loadSettings(
     });
   };
   const readsSecrets = options.secrets ?? true;
-  const readerOptions = { environment, flags: flagsOf(options), secrets: readsSecrets, report };
+  const readerOptions = { environment, flags: overridesOf(options), secrets: readsSecrets, report };
   const reader = new SettingsReader(settingsDeclaration, readerOptions);
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
-  crossCheck(draft, report, (path) => [...rejected].some((wrong) => wrong.startsWith(formatPath(path))));
+  crossCheck(draft, report, (path) => [...rejected].some((text) => text.startsWith(formatPath(path))));
   // After all checks that may reject a setting, because `checkProviders` would take it for missing.
   checkProviders(draft, report, (path) => rejected.has(formatPath(path)));
 
@@ -100,7 +100,7 @@ export function loadSettings(
     if (log?.path !== undefined) log.path = resolve(folder, log.path);
   checkLogFiles(draft, report);
   readKeyFiles(draft, folder, readsSecrets, report);
-  // If an error about `notify.secret` was reported, the secret only seems to be missing.
+  // A `notify.secret` with an error is undefined in the draft, but it is not missing.
   if (readsSecrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
     if (!errors.some(({ text }) => text.includes('notify.secret')))
       report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
@@ -110,7 +110,7 @@ export function loadSettings(
   if (readsSecrets) readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
 
   if (errors.length > 0) {
-    errors.sort((left, right) => left.line - right.line);
+    errors.sort((error, other) => error.line - other.line);
     throw new ConfigError(errors.map(({ text }) => text));
   }
   // The cast is safe because without an error the reader has filled in every declared setting.
@@ -145,8 +145,8 @@ function findFile(
   { environment, workingDirectory }: Surroundings,
 ): ConfigFile | undefined {
   const fromEnvironment = environment.TOLLGATE_CONFIG;
-  const given = options.config ?? (fromEnvironment === '' ? undefined : fromEnvironment);
-  if (given !== undefined) return { path: resolve(workingDirectory, given), shown: given };
+  const named = options.config ?? (fromEnvironment === '' ? undefined : fromEnvironment);
+  if (named !== undefined) return { path: resolve(workingDirectory, named), shown: named };
   const path = resolve(workingDirectory, CONFIG_FILE_NAME);
   return existsSync(path) ? { path, shown: basename(path) } : undefined;
 }
@@ -166,16 +166,16 @@ function readFile(file: ConfigFile, unwritten: string | undefined): YamlSource {
 }
 
 /** Returns the options of the command line by the paths of the settings that they override. */
-function flagsOf(options: LoadOptions): Map<string, Override> {
-  const flags = new Map<string, Override>();
+function overridesOf(options: LoadOptions): Map<string, Override> {
+  const overrides = new Map<string, Override>();
   const add = (path: string, origin: string, value: string | number | undefined): void => {
-    if (value !== undefined) flags.set(path, { origin, value });
+    if (value !== undefined) overrides.set(path, { origin, value });
   };
   add('listen.host', '--host', options.host);
   add('listen.port', '--port', options.port);
   add('admin.port', '--admin-port', options.adminPort);
   add('data', '--data', options.data);
-  return flags;
+  return overrides;
 }
 
 /**
@@ -185,12 +185,12 @@ function flagsOf(options: LoadOptions): Map<string, Override> {
  */
 function readKeyFiles(draft: SettingsDraft, folder: string, readsSecrets: boolean, report: Report): void {
   const isKey = (text: string): boolean => KEY_PATTERN.test(text);
-  const read = (file: string, path: SettingPath, want: string, fits: (text: string) => boolean) => {
+  const read = (file: string, path: SettingPath, errorText: string, fits: (text: string) => boolean) => {
     if (!readsSecrets) return undefined;
     try {
       const key = readBounded(file, KEY_FILE_BYTES_MAX)?.trim();
       if (key !== undefined && fits(key)) return key;
-      report(path, want);
+      report(path, errorText);
     } catch (error) {
       report(path, `cannot be read: ${reasonOf(error)}`);
     }
@@ -201,24 +201,24 @@ function readKeyFiles(draft: SettingsDraft, folder: string, readsSecrets: boolea
       upstream.credentials_file = resolve(folder, upstream.credentials_file);
     if (upstream.key_file === undefined) return;
     upstream.key_file = resolve(folder, upstream.key_file);
-    const want = 'the file holds no key, want one line of visible characters';
-    const key = read(upstream.key_file, [...path, 'key_file'], want, isKey);
+    const errorText = 'the file holds no key, want one line of visible characters';
+    const key = read(upstream.key_file, [...path, 'key_file'], errorText, isKey);
     if (key !== undefined) upstream.key = key;
   });
   const { notify } = draft;
   if (notify?.secret_file !== undefined) {
     notify.secret_file = resolve(folder, notify.secret_file);
-    const want = `the file holds no secret, want ${WANTED_SECRET}`;
+    const errorText = `the file holds no secret, want ${WANTED_SECRET}`;
     const isSecret = (text: string): boolean => webhookKeyOf(text) !== undefined;
-    const secret = read(notify.secret_file, ['notify', 'secret_file'], want, isSecret);
+    const secret = read(notify.secret_file, ['notify', 'secret_file'], errorText, isSecret);
     if (secret !== undefined) notify.secret = secret;
   }
   const oidc = draft.admin?.oidc;
   if (oidc?.client_secret_file !== undefined) {
     oidc.client_secret_file = resolve(folder, oidc.client_secret_file);
     const path = ['admin', 'oidc', 'client_secret_file'];
-    const want = 'the file holds no secret, want one line of visible characters';
-    const secret = read(oidc.client_secret_file, path, want, isKey);
+    const errorText = 'the file holds no secret, want one line of visible characters';
+    const secret = read(oidc.client_secret_file, path, errorText, isKey);
     if (secret !== undefined) oidc.client_secret = secret;
   }
 }

@@ -17,7 +17,7 @@ type Model = Settings['models'][number];
 export function longestCallMs(models: readonly Model[]): number {
   const msByModel = new Map(models.map((model) => [model.id, longestOnModelMs(model)]));
   const callsMs = models.map(({ id, fallbacks }) =>
-    [id, ...fallbacks].reduce((sumMs, tried) => sumMs + (msByModel.get(tried) ?? 0), 0),
+    [id, ...fallbacks].reduce((sumMs, modelId) => sumMs + (msByModel.get(modelId) ?? 0), 0),
   );
   return Math.max(0, ...callsMs);
 }
@@ -25,11 +25,11 @@ export function longestCallMs(models: readonly Model[]): number {
 /**
  * Returns how long a call may last on the upstreams of one model. After a failure no further attempt begins
  * if the model has had the call for the total_timeout_ms of the upstream that failed. So the last attempt
- * begins within the longest of these timeouts, and lasts for that of its own upstream. A wait for the
+ * begins within the longest of these timeouts, and lasts for the timeout of its own upstream. A wait for the
  * upstreams' limits (queue_ms) is added.
  */
 function longestOnModelMs({ upstreams }: Model): number {
   const timeoutsMs = upstreams.map((upstream) => upstream.total_timeout_ms);
-  const [longestMs = 0, secondMs = 0] = timeoutsMs.sort((left, right) => right - left);
+  const [longestMs = 0, secondMs = 0] = timeoutsMs.sort((timeoutMs, otherMs) => otherMs - timeoutMs);
   return longestMs + secondMs + Math.max(0, ...upstreams.map((upstream) => upstream.queue_ms));
 }

@@ -10,7 +10,7 @@ import { picoUnitsOf } from '../core/money.js';
 import { optionalFile, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 import { isHttpUrl } from './upstream-schema.js';
 
-/** Each threshold makes a notice for each quota and period; more thresholds would be noise. */
+/** Each threshold makes a notice for each quota and period; more notices would not be read. */
 const THRESHOLDS_MAX = 10;
 /** Bytes of a signing key, as Standard Webhooks allows. */
 const SECRET_BYTES_MIN = 24;

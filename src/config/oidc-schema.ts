@@ -17,9 +17,9 @@ export const OIDC_CALLBACK_PATH = '/admin/session/oidc/callback';
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
 /** All scopes are in one URL. No provider has so many. */
 const SCOPES_MAX = 30;
-/** Values of the claim that have a role. More would be people, and these belong into groups. */
+/** Values of the claim that have a role. More would be single people, and roles are for groups of people. */
 const ROLE_VALUES_MAX = 1_000;
-/** If clocks are further apart than so, one of them is wrong. */
+/** If clocks are further apart, one of them is wrong. */
 const CLOCK_TOLERANCE_SECONDS_MAX = 300;
 /** A scope by RFC 6749. */
 const SCOPE = '^[\\x21\\x23-\\x5b\\x5d-\\x7e]{1,128}$';

@@ -35,7 +35,7 @@ export function forEachUpstream(
   });
 }
 
-/** Settings that only some providers know: `uses` of RULES has those of each provider. */
+/** Settings that only some providers have: `uses` of RULES has those of each provider. */
 const SPECIAL = [
   'api_version',
   'betas',
@@ -60,7 +60,7 @@ interface Rules {
   readonly needs?: readonly ('url' | 'region' | 'project')[];
   /**
    * Matches the end of the path that the gateway adds itself, so that `url` must not have it. The same words
-   * in the middle belong to what stands before the provider, such as `/v1/ACCOUNT/` of Cloudflare's AI
+   * in the middle of a path belong to a proxy before the provider, such as `/v1/ACCOUNT/` of Cloudflare's AI
    * Gateway.
    */
   readonly adds?: RegExp;
@@ -73,9 +73,9 @@ type HeaderRule = readonly [name: RegExp, instead: string];
 
 const VERSION: HeaderRule = [/^anthropic-version$/i, 'set api_version'];
 const BETAS: HeaderRule = [/^anthropic-beta$/i, 'set betas'];
-/** AWS rejects a header of this kind that the signature does not cover. */
+/** AWS rejects such a header if the signature does not cover it. */
 const SIGNED: HeaderRule = [/^x-amz-/i, 'calls are signed here, which writes them'];
-/** Matches headers that authorise a call. With a key too there would be two credentials: which one counts? */
+/** Matches headers that authorise a call. With a key too there would be two credentials. */
 export const AUTHORISING_HEADER = /^(?:(?:x-)?api-key|x-goog-api-key|authorization)$/i;
 
 const RULES: Readonly<Record<ProviderName, Rules>> = {
@@ -126,9 +126,9 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
 
 /** Returns `url`, or else the provider's own address; empty if that needs a `url` or a `region`. */
 export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): string {
-  const { url: presetOf, needs = [] } = RULES[provider];
+  const { url: defaultUrlOf, needs = [] } = RULES[provider];
   if (url !== undefined) return url;
-  return needs.includes('region') && region === undefined ? '' : (presetOf?.(region ?? '') ?? '');
+  return needs.includes('region') && region === undefined ? '' : (defaultUrlOf?.(region ?? '') ?? '');
 }
 
 /** Returns the address without the path that the gateway adds itself. `url` has no slash at its end. */
@@ -155,25 +155,25 @@ export function apiVersionOf({ provider, api_version: apiVersion }: UpstreamSett
  * anomalyco/opencode issue 37964; read 2026-11). All chat models of OpenAI know `max_completion_tokens`, so
  * later numbers are in the pattern as well. A deployment of Azure often has the name of its model.
  */
-const REFUSES_MAX_TOKENS = /^(?:ft:)?(?:o[1-9]|gpt-[5-9])(?:[-.:]|$)/;
+const REJECTS_MAX_TOKENS = /^(?:ft:)?(?:o[1-9]|gpt-[5-9])(?:[-.:]|$)/;
 const NEW_NAMES = { max_tokens: 'max_completion_tokens' };
 
 /**
- * Returns `member_names`. For a model of REFUSES_MAX_TOKENS adds NEW_NAMES, unless the operator has named one
- * of the two members already. Undefined if no member has another name.
+ * Returns `member_names`. For a model of REJECTS_MAX_TOKENS adds NEW_NAMES, unless the operator has named one
+ * of the two members. Undefined if no member has another name.
  */
 export function memberNamesOf(
   { provider, model, member_names: memberNames }: UpstreamSettings,
   modelId: string,
 ): Readonly<Record<string, string>> | undefined {
   const isOpenAi = provider === 'openai' || provider === 'azure';
-  const isNamed = memberNames?.max_tokens !== undefined || memberNames?.max_completion_tokens !== undefined;
-  if (!isOpenAi || isNamed || !REFUSES_MAX_TOKENS.test(model ?? modelId)) return memberNames;
+  const isListed = memberNames?.max_tokens !== undefined || memberNames?.max_completion_tokens !== undefined;
+  if (!isOpenAi || isListed || !REJECTS_MAX_TOKENS.test(model ?? modelId)) return memberNames;
   return { ...NEW_NAMES, ...memberNames };
 }
 
 /**
- * Reports settings that an upstream's provider needs or does not know. `isRejected` returns whether an error
+ * Reports settings that an upstream's provider needs or has not. `isRejected` returns whether an error
  * of that setting was reported already, so that the setting only seems to be missing.
  */
 export function checkProviders(
@@ -222,7 +222,7 @@ function checkProvider(
     report('provider', `got ${provider}, but the built-in model of url has none`);
     return;
   }
-  // A text that is no address was rejected when it was read: `url` is undefined then.
+  // `new URL` cannot throw: a `url` that is no address was rejected, and is undefined here.
   const { pathname, search } = new URL(url);
   if (search !== '') report('url', `has a query, which the provider ${provider} does not take`);
   const [added] = adds?.exec(pathname.replace(/\/$/, '')) ?? [];

@@ -50,7 +50,7 @@ const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
 /** 1 TiB: 2^30 KiB, which counters of 32 bits with a sign can hold (request/body-budget.ts). */
 const BODIES_IN_WORK_BYTES_MAX = 2 ** 40;
-/** 31 days. An equal request after that is no retry. */
+/** 31 days. An equal request after this time is no retry. */
 const KEEP_HOURS_MAX = 744;
 /** Stored responses: space for two of the longest. */
 const STORE_BYTES_MIN = 2 * UPSTREAM_RESPONSE_BYTES_MAX;
@@ -259,8 +259,8 @@ type Draft<T> = T extends object
 export type SettingsDraft = Draft<Static<typeof settingsSchema>>;
 
 /**
- * Returns the JSON Schema 2020-12 of the file. The schema requires fewer members than the declaration: a
- * setting with a default may be left out of the file, but is always in the program's settings.
+ * Returns the JSON Schema 2020-12 of the file. The schema requires fewer settings than the declaration: one
+ * with a default may be left out of the file, but is always in the program's settings.
  */
 export function settingsJsonSchema(): object {
   return {
@@ -276,7 +276,7 @@ export function settingsSchemaText(): string {
 
 /**
  * Returns the declaration as the file may be written. Leaves out from `required` what has a default, and
- * permits no other members. `patternProperties` stay as they are, because their values have no defaults.
+ * permits no undeclared settings. `patternProperties` stay, because their values have no defaults.
  */
 function asWritten(declaration: Declaration): Declaration {
   const properties = Object.entries(declaration.properties ?? {});

@@ -18,7 +18,7 @@ import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings } from './schema.js';
 
-/** What `declarationOnDisk` has read. */
+/** What `declarationOnDisk` returned first. */
 let cachedDeclaration: Declaration | undefined;
 
 /**
@@ -106,8 +106,8 @@ export function withDefaults(declaration: Declaration, settings: unknown): unkno
   if (!isRecord(value) || properties === undefined) return value;
   const declared = Object.entries(properties).flatMap(([name, property]) => {
     if (value[name] === undefined && !required.includes(name)) return [];
-    const member = withDefaults(property, value[name]);
-    return member === undefined ? [] : [[name, member] as const];
+    const filledIn = withDefaults(property, value[name]);
+    return filledIn === undefined ? [] : [[name, filledIn] as const];
   });
   return { ...value, ...Object.fromEntries(declared) };
 }
@@ -141,27 +141,27 @@ export function settingsInForce(
     entries.push({ setting: formatPath(shownPath), value, origin: originOf(path), live: isLive(shownPath) });
   };
   // `path` has positions in lists, `shownPath` the ids of models and plans.
-  const walk = (part: Declaration, value: unknown, path: SettingPath, shownPath: SettingPath): void => {
+  const walk = (property: Declaration, value: unknown, path: SettingPath, shownPath: SettingPath): void => {
     if (value === undefined) return;
-    if (part['x-secret'] === true) {
+    if (property['x-secret'] === true) {
       add(path, shownPath, SECRET);
-    } else if (part.patternProperties !== undefined) {
+    } else if (property.patternProperties !== undefined) {
       for (const [name, inner] of Object.entries(value as Members)) {
         // A header of any name may contain a variable of the environment, and so a secret.
-        const text = part['x-names-secret'] === undefined ? textOf(inner) : SECRET;
+        const text = property['x-names-secret'] === undefined ? textOf(inner) : SECRET;
         add([...path, name], [...shownPath, name], text);
       }
-    } else if (part.type === 'object') {
-      // Members that are not declared are not shown: contents and digests of files.
-      for (const [name, inner] of Object.entries(part.properties ?? {})) {
+    } else if (property.type === 'object') {
+      // Settings that are not declared are not shown: contents and digests of files.
+      for (const [name, inner] of Object.entries(property.properties ?? {})) {
         walk(inner, (value as Members)[name], [...path, name], [...shownPath, name]);
       }
-    } else if (part.type === 'array' && part.items?.type === 'object') {
+    } else if (property.type === 'array' && property.items?.type === 'object') {
       (value as readonly unknown[]).forEach((entry, index) =>
-        walk(part.items!, entry, [...path, index], [...shownPath, idOf(entry) ?? index]),
+        walk(property.items!, entry, [...path, index], [...shownPath, idOf(entry) ?? index]),
       );
     } else {
-      const isSecretPath = part['x-secret-path'] === true;
+      const isSecretPath = property['x-secret-path'] === true;
       add(path, shownPath, isSecretPath ? withoutUrlPath(value as string) : textOf(value));
     }
   };
@@ -178,8 +178,8 @@ export function secretsIn(declaration: Declaration, value: unknown): string[] {
   if (declaration['x-secret'] === true) return [value as string];
   if (declaration.type === 'array' && declaration.items !== undefined)
     return (value as readonly unknown[]).flatMap((entry) => secretsIn(declaration.items!, entry));
-  return Object.entries(declaration.properties ?? {}).flatMap(([member, inner]) =>
-    secretsIn(inner, (value as Members)[member]),
+  return Object.entries(declaration.properties ?? {}).flatMap(([name, inner]) =>
+    secretsIn(inner, (value as Members)[name]),
   );
 }
 
@@ -199,7 +199,7 @@ export function adoptInForce(
 /** Whether the raw content of a file has a value at this path. */
 export function isWritten(raw: unknown, path: SettingPath): boolean {
   let value = raw;
-  for (const part of path) value = (value as Members | undefined | null)?.[part];
+  for (const name of path) value = (value as Members | undefined | null)?.[name];
   return value !== undefined;
 }
 
@@ -221,7 +221,7 @@ export interface SettingsDifference {
   readonly restartNeeded: readonly string[];
 }
 
-/** Maps that are compared as a whole: their values belong together. */
+/** Maps of which any change is one change of the whole map. */
 const WHOLE_MAPS: ReadonlySet<string> = new Set(['price', 'headers', 'tls', 'cors']);
 
 interface Change {
@@ -271,13 +271,13 @@ function compareById(
   current: readonly NamedEntry[],
   next: readonly NamedEntry[],
 ): Change[] {
-  const before = new Map(current.map((entry) => [entry.id, entry]));
-  const after = new Map(next.map((entry) => [entry.id, entry]));
-  return [...new Set([...before.keys(), ...after.keys()])].flatMap((id) => {
+  const currentById = new Map(current.map((entry) => [entry.id, entry]));
+  const nextById = new Map(next.map((entry) => [entry.id, entry]));
+  return [...new Set([...currentById.keys(), ...nextById.keys()])].flatMap((id) => {
     const entryPath = [...path, id];
-    if (!before.has(id)) return [change(entryPath, ' (added)')];
-    if (!after.has(id)) return [change(entryPath, ' (removed)')];
-    return compare(entryPath, before.get(id), after.get(id));
+    if (!currentById.has(id)) return [change(entryPath, ' (added)')];
+    if (!nextById.has(id)) return [change(entryPath, ' (removed)')];
+    return compare(entryPath, currentById.get(id), nextById.get(id));
   });
 }
 
@@ -310,12 +310,12 @@ export function changesOf(
   next: unknown,
   paths: readonly string[],
 ): SettingChange[] {
-  const before = textsOf(declaration, current);
-  const after = textsOf(declaration, next);
+  const currentTexts = textsOf(declaration, current);
+  const nextTexts = textsOf(declaration, next);
   return paths.map((setting) => {
-    const [textBefore, textAfter] = [textAt(before, setting), textAt(after, setting)];
-    const isSameText = textBefore !== null && textBefore === textAfter;
-    return { setting, before: textBefore, after: isSameText ? `${textAfter} (changed)` : textAfter };
+    const [before, after] = [textAt(currentTexts, setting), textAt(nextTexts, setting)];
+    const isSameText = before !== null && before === after;
+    return { setting, before, after: isSameText ? `${after} (changed)` : after };
   });
 }
 

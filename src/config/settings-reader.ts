@@ -32,7 +32,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 interface Interpolation {
   /** Unset and malformed references are left in the text as they are. */
   readonly text: string;
-  /** The number of variables in the raw text. */
+  /** How many references the raw text has. */
   readonly references: number;
   /** Names of variables that are not set. */
   readonly unset: readonly string[];
@@ -48,17 +48,17 @@ export function interpolate(raw: string, environment: Environment): Interpolatio
   const unset: string[] = [];
   const malformed: string[] = [];
   let references = 0;
-  const text = raw.replace(REFERENCE, (whole: string, escape: string, name: string) => {
-    if (escape !== '') return whole.slice(1);
+  const text = raw.replace(REFERENCE, (reference: string, secondDollar: string, name: string) => {
+    if (secondDollar !== '') return reference.slice(1);
     if (!VARIABLE.test(name)) {
       malformed.push(name);
-      return whole;
+      return reference;
     }
     references++;
-    // `process.env` has the members of every object too, such as `constructor`.
+    // `process.env` also inherits names from Object, such as `constructor`.
     const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
     if (value === undefined) unset.push(name);
-    return value ?? whole;
+    return value ?? reference;
   });
   return { text, references, unset, malformed };
 }
@@ -71,7 +71,7 @@ export interface Override {
 
 interface ReaderOptions {
   readonly environment: Environment;
-  /** Values of the command line, by the setting's path. */
+  /** Options of the command line, by the setting's path. */
   readonly flags: ReadonlyMap<string, Override>;
   /**
    * False for commands that need no secrets of providers. Then the variable of a secret may be unset: the
@@ -119,8 +119,8 @@ export class SettingsReader {
    * empty variable counts as unset.
    */
   #overrideOf(declaration: Declaration, path: SettingPath): Override | undefined {
-    const flag = this.#options.flags.get(formatPath(path));
-    if (flag !== undefined) return flag;
+    const option = this.#options.flags.get(formatPath(path));
+    if (option !== undefined) return option;
     const origin = declaration['x-environment'];
     const value = origin === undefined ? undefined : this.#options.environment[origin];
     if (origin === undefined || value === undefined || value === '') return undefined;
@@ -133,7 +133,7 @@ export class SettingsReader {
     const override = this.#overrideOf(declaration, path);
     if (override !== undefined) {
       this.#overridden.set(formatPath(path), override.origin);
-      if (declaration.type === 'array') return this.#readWords(declaration, override, path);
+      if (declaration.type === 'array') return this.#readCommaList(declaration, override, path);
       return this.#readLeaf(declaration, override.value, path, override.origin);
     }
     if (raw === undefined) {
@@ -187,31 +187,31 @@ export class SettingsReader {
     if (raw.length < (declaration.minItems ?? 0)) return this.#reject(declaration, raw, path);
     if (this.#reportLength(raw, declaration.maxItems, path)) return undefined;
     const items = declaration.items ?? {};
-    // An empty entry is null here, because undefined means that a setting was left out.
+    // An empty item is null here, because undefined means that a setting was left out.
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
   }
 
-  /** Reports a list or map with more entries than the declaration permits. Returns whether it is one. */
+  /** Reports a list or map with more entries than the declaration permits. Returns whether it has more. */
   #reportLength(
     entries: readonly unknown[],
-    max: number | undefined,
+    entriesMax: number | undefined,
     path: SettingPath,
     origin?: string,
   ): boolean {
-    if (max === undefined || entries.length <= max) return false;
-    this.#options.report(path, `got ${entries.length} entries, want at most ${max}`, origin);
+    if (entriesMax === undefined || entries.length <= entriesMax) return false;
+    this.#options.report(path, `got ${entries.length} entries, want at most ${entriesMax}`, origin);
     return true;
   }
 
   /** Reads a list from a variable: texts between commas. */
-  #readWords(declaration: Declaration, { value, origin }: Override, path: SettingPath): unknown {
+  #readCommaList(declaration: Declaration, { value, origin }: Override, path: SettingPath): unknown {
     const { items = {}, maxItems } = declaration;
-    const words = String(value)
+    const texts = String(value)
       .split(',')
-      .map((word) => word.trim())
-      .filter((word) => word !== '');
-    if (this.#reportLength(words, maxItems, path, origin)) return undefined;
-    return words.map((word, index) => this.#readLeaf(items, word, [...path, index], origin));
+      .map((text) => text.trim())
+      .filter((text) => text !== '');
+    if (this.#reportLength(texts, maxItems, path, origin)) return undefined;
+    return texts.map((text, index) => this.#readLeaf(items, text, [...path, index], origin));
   }
 
   /**
@@ -221,7 +221,7 @@ export class SettingsReader {
   #readNamedValues(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     if (!isRecord(raw)) return this.#reject(declaration, raw, path);
     // The only entry declares the values. Its pattern is for tools of JSON Schema: `x-names` is checked here.
-    const [values = {}] = Object.values(declaration.patternProperties ?? {});
+    const [valueDeclaration = {}] = Object.values(declaration.patternProperties ?? {});
     const names = Object.keys(raw);
     if (this.#reportLength(names, declaration.maxProperties, path)) return undefined;
     const matches = (pattern: string | undefined, name: string): boolean =>
@@ -237,8 +237,8 @@ export class SettingsReader {
       const isSecret = matches(declaration['x-names-secret'], name);
       const value =
         typeof given === 'string'
-          ? this.#readText(values, given, entryPath, isSecret)
-          : this.#readLeaf({ ...values, 'x-secret': isSecret }, given, entryPath);
+          ? this.#readText(valueDeclaration, given, entryPath, isSecret)
+          : this.#readLeaf({ ...valueDeclaration, 'x-secret': isSecret }, given, entryPath);
       if (value !== undefined) entries.push([name, value]);
     }
     return Object.fromEntries(entries);
@@ -264,7 +264,7 @@ export class SettingsReader {
     return undefined;
   }
 
-  /** Reports variables that are unset, and impossible names. Returns whether there are neither. */
+  /** Reports variables that are unset, and malformed names. Returns whether there are neither. */
   #reportVariables(interpolated: Interpolation, path: SettingPath): boolean {
     for (const name of interpolated.unset)
       this.#options.report(path, `the environment variable ${name} is not set`);
@@ -275,7 +275,7 @@ export class SettingsReader {
     return interpolated.unset.length === 0 && interpolated.malformed.length === 0;
   }
 
-  /** Checks a value other than a map or a list; rejects it if it does not fit. */
+  /** Checks a leaf, which is a value other than a map or a list; rejects it if it does not fit. */
   #readLeaf(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
     return fits(declaration, value) ? value : this.#reject(declaration, value, path, origin);
   }
@@ -319,7 +319,7 @@ export class SettingsReader {
   }
 }
 
-/** Whether a value other than a map or a list fits its declaration. */
+/** Whether a leaf fits its declaration. */
 function fits(declaration: Declaration, value: unknown): boolean {
   if (declaration.enum !== undefined) return typeof value === 'string' && declaration.enum.includes(value);
   if (declaration.type === 'integer') {

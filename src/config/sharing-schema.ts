@@ -58,26 +58,26 @@ const SENTINEL_PORT = 26_379;
  * these forms.
  */
 export function parseSharingUrl(text: string): SharingAddress | undefined {
-  const parts = ADDRESS.exec(text)?.groups;
-  if (parts === undefined) return undefined;
-  const kind = parts.kind === 'sentinel' || parts.kind === 'cluster' ? parts.kind : 'server';
-  // `!`: the group of the servers is not optional.
-  const servers = parts.servers!.split(',').map((server) => serverOf(server, kind));
+  const fields = ADDRESS.exec(text)?.groups;
+  if (fields === undefined) return undefined;
+  const kind = fields.kind === 'sentinel' || fields.kind === 'cluster' ? fields.kind : 'server';
+  // `!`: the servers are not optional in ADDRESS.
+  const servers = fields.servers!.split(',').map((server) => serverOf(server, kind));
   const valid = servers.filter((server) => server !== undefined);
-  const database = Number(parts.database ?? 0);
+  const database = Number(fields.database ?? 0);
   if (valid.length < servers.length || servers.length > SERVERS_MAX) return undefined;
   if (kind === 'server' && servers.length > 1) return undefined;
   if (kind === 'cluster' && database !== 0) return undefined;
-  if ((kind === 'sentinel') !== (parts.master !== undefined)) return undefined;
-  return { kind, tls: parts.tls === 's', servers: valid, database, master: parts.master ?? '' };
+  if ((kind === 'sentinel') !== (fields.master !== undefined)) return undefined;
+  return { kind, tls: fields.tls === 's', servers: valid, database, master: fields.master ?? '' };
 }
 
 /** Returns undefined if the text is no server. `kind` decides the default port. */
 function serverOf(text: string, kind: SharingAddress['kind']): ServerAddress | undefined {
-  const parts = SERVER.exec(text)?.groups;
-  if (parts === undefined) return undefined;
-  const port = Number(parts.port ?? (kind === 'sentinel' ? SENTINEL_PORT : SERVER_PORT));
-  return port >= 1 && port <= 65_535 ? { host: (parts.v6 ?? parts.host)!, port } : undefined;
+  const fields = SERVER.exec(text)?.groups;
+  if (fields === undefined) return undefined;
+  const port = Number(fields.port ?? (kind === 'sentinel' ? SENTINEL_PORT : SERVER_PORT));
+  return port >= 1 && port <= 65_535 ? { host: (fields.v6 ?? fields.host)!, port } : undefined;
 }
 
 export const sharingSchema = Type.Object(

@@ -34,7 +34,7 @@ const FIXED_NAME = '(?:model|messages|stream|n)$';
 const MEMBER_NAME_OR_NONE = `^(?!${FIXED_NAME})(?:${MEMBER_NAME})?$`;
 /** The provider's name of a feature in trial. */
 export const BETA_PATTERN = '^[A-Za-z0-9._-]{1,128}$';
-/** A day, for each of the four timeouts. */
+/** A day, the most of each of the four timeouts. */
 export const TIMEOUT_MS_MAX = 86_400_000;
 /** `total_timeout_ms` where the file does not set it. */
 export const TOTAL_TIMEOUT_MS_DEFAULT = 600_000;
@@ -45,7 +45,7 @@ const CONNECTIONS_MAX = 60_000;
 const BREAKER_FAILURES_MAX = 10_000;
 /** A Retry-After may hold calls back (park them) for a minute at most. */
 const PARK_MS_MAX = 60_000;
-/** After a minute every window of a limit has ended. */
+/** A minute, after which a request no longer counts toward a window. */
 const QUEUE_MS_MAX = 60_000;
 /** The certificate bundles of operating systems have some 220 KB. */
 export const CA_BYTES_MAX = 1024 * 1024;
@@ -65,7 +65,7 @@ export const HEADER_NAMES_SECRET = '^(cookie|(.*[-_])?(authorization|(api)?key|t
 const timeout = (presetMs: number, description: string) =>
   wholeNumber(1, TIMEOUT_MS_MAX, presetMs, 'milliseconds', { description });
 
-/** Declares a text without blanks that matches the pattern. `want` becomes its `x-want`. */
+/** Declares a text that matches the pattern. `want` becomes its `x-want`. */
 const word = (pattern: string, description: string, want: string) =>
   Type.String({ pattern, description, 'x-want': want } satisfies Annotations);
 

@@ -1,5 +1,5 @@
 /**
- * Groups the upstreams that share their limits into scopes: those with one url and one key, because a
+ * Puts the upstreams that share their limits into scopes: those with one url and one key, because a
  * provider limits what a key may use. Several models may name the same key, so limits that differ are an
  * error. load.ts calls the check; upstream/upstream-scopes.ts gives each scope its counters. Pure.
  *
@@ -34,13 +34,13 @@ export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined
   const secrets = Object.entries(headers)
     .filter(([name]) => KEY_HEADER.test(name))
     .map(([name, value]) => [name.toLowerCase(), value])
-    .sort(([left], [right]) => (left! < right! ? -1 : 1));
+    .sort(([name], [other]) => (name! < other! ? -1 : 1));
   const address = [origin, pathname.replace(/\/$/, ''), search];
   const { region = '', project = '', profile = '' } = upstream;
-  // If there is no key, these tell a provider's accounts apart. A text of `openai` never had them.
-  const account = provider === 'openai' ? [] : [provider, region, project, profile];
+  // If there is no key, these tell accounts at a provider apart. A text of `openai` never had them.
+  const providerAccount = provider === 'openai' ? [] : [provider, region, project, profile];
   const modelName = quotaScope === 'model' ? (model ?? modelId) : null;
-  return JSON.stringify([...address, key ?? null, secrets, modelName, ...account]);
+  return JSON.stringify([...address, key ?? null, secrets, modelName, ...providerAccount]);
 }
 
 /**
@@ -74,8 +74,8 @@ export function limitsByScope(models: Settings['models']): Map<string, DeclaredL
     for (const upstream of model.upstreams) {
       const declared = declaredOf(upstream);
       if (declared.length === 0) continue;
-      const text = scopeTextOf(upstream, model.id);
-      scopes.set(text, { ...scopes.get(text), ...Object.fromEntries(declared) });
+      const scope = scopeTextOf(upstream, model.id);
+      scopes.set(scope, { ...scopes.get(scope), ...Object.fromEntries(declared) });
     }
   }
   return scopes;

@@ -4,7 +4,7 @@
  *
  * Must hold (test/unit/config/yaml-source.test.ts):
  * - Files are bounded before they are parsed (`readBounded`), and so is the expansion of aliases.
- * - A warning of the parser is an error, because the parser may have read the text differently than it was
+ * - A warning of the parser is an error, because the parser may have read something else than the operator
  *   meant.
  */
 import { closeSync, openSync, readSync } from 'node:fs';
@@ -51,9 +51,9 @@ export function readBounded(path: string, bytesMax: number): string | undefined 
     const buffer = Buffer.alloc(bytesMax + 1);
     let length = 0;
     for (;;) {
-      const count = readSync(file, buffer, length, buffer.length - length, null);
-      length += count;
-      if (count === 0 || length > bytesMax) break;
+      const bytesRead = readSync(file, buffer, length, buffer.length - length, null);
+      length += bytesRead;
+      if (bytesRead === 0 || length > bytesMax) break;
     }
     return length > bytesMax ? undefined : buffer.toString('utf8', 0, length);
   } finally {
@@ -88,10 +88,10 @@ export function parseYaml(text: string, name: string, { merge = false } = {}): Y
   if (errors.length > 0) {
     throw new ConfigError(
       errors.map(({ code, pos, message }) => {
-        const line = `${name}:${lineCounter.linePos(pos[0]).line}`;
-        if (code === 'MULTIPLE_DOCS') return `${line}: a second document begins here, want one alone`;
+        const location = `${name}:${lineCounter.linePos(pos[0]).line}`;
+        if (code === 'MULTIPLE_DOCS') return `${location}: a second document begins here, want one alone`;
         const [key = ''] = code === 'DUPLICATE_KEY' ? (/^\w+/.exec(text.slice(pos[0])) ?? []) : [];
-        return `${line}: ${isNumberName(key) ? `${key} comes twice: ${COMMA_IN_NUMBER}` : message}`;
+        return `${location}: ${isNumberName(key) ? `${key} comes twice: ${COMMA_IN_NUMBER}` : message}`;
       }),
     );
   }
@@ -121,15 +121,15 @@ function positionOf(
 ): { offset: number; node: Node | undefined } {
   let node: Node | null | undefined = document.contents;
   let offset = document.contents?.range[0] ?? 0;
-  for (const part of path) {
+  for (const step of path) {
     if (isAlias(node)) node = node.resolve(document);
     if (isMap(node)) {
-      const pair = node.items.find((item) => isScalar(item.key) && item.key.value === part);
+      const pair = node.items.find((item) => isScalar(item.key) && item.key.value === step);
       if (pair === undefined) return { offset, node: undefined };
       offset = (pair.key as ParsedNode).range[0];
       node = pair.value as Node | null;
-    } else if (isSeq(node) && typeof part === 'number') {
-      node = node.items[part] as Node | undefined;
+    } else if (isSeq(node) && typeof step === 'number') {
+      node = node.items[step] as Node | undefined;
       offset = (node as ParsedNode | undefined)?.range[0] ?? offset;
     } else {
       return { offset, node: undefined };

@@ -80,7 +80,7 @@ export class ThreadHealth {
   readonly #loop: EventLoop;
   readonly #watch: MainWatch | undefined;
   /**
-   * The delays of this period: the first `#measuredCount` entries. A timer may fire up to a millisecond early,
+   * The delays of this period: the first `#measuredCount` entries. A timer may fire up to 1 ms early,
    * because its clock is rounded, so the array has one entry more than measurements fit in the period.
    */
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);

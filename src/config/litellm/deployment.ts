@@ -128,12 +128,12 @@ export function importDeployment(
   if (service === undefined) return undefined;
   const dropsParameters = params.flag('drop_params') ?? context.dropsParameters;
   const { variables } = context;
-  const fileSettings: Partial<NativeSettings> | undefined =
+  const providerSettings: Partial<NativeSettings> | undefined =
     speaks === undefined
       ? openaiSettings(params, provider, parameter, variables)
       : nativeSettings(params, speaks, target, parameter, variables);
-  if (fileSettings === undefined) return undefined;
-  const settings = withoutQuerySecrets(params, name, fileSettings, variables);
+  if (providerSettings === undefined) return undefined;
+  const settings = withoutQuerySecrets(params, name, providerSettings, variables);
   if (speaks === 'bedrock' && BEDROCK_PREFIX.test(target.model))
     params.remark(
       'model',
@@ -234,10 +234,10 @@ function remarkUnread(entry: ImportMap, params: ImportMap, info: ImportMap): voi
       name,
       reasonOf(PARAMETER_REASONS, name) ?? (PRICE_WORDS.test(name) ? UNPLACED_PRICE : 'has no counterpart'),
     );
-  const descriptions = info.unread.filter((name) => !PRICE_WORDS.test(name));
+  const unreadOthers = info.unread.filter((name) => !PRICE_WORDS.test(name));
   for (const name of info.unread) if (PRICE_WORDS.test(name)) info.remark(name, UNPLACED_PRICE);
-  if (descriptions.length > 0)
-    entry.remark('model_info', `${descriptions.join(', ')}: a description that Tollgate has no place for`);
+  if (unreadOthers.length > 0)
+    entry.remark('model_info', `${unreadOthers.join(', ')}: a description that Tollgate has no place for`);
 }
 
 /**
@@ -257,10 +257,10 @@ function modeByName(
     return match === undefined ? [] : [match[1]];
   });
   const advice = 'if it is not, set mode and import again';
-  const taken = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
-  if (mode === undefined && !isChatAlone(provider)) params.remark('model', `${taken} chat; ${advice}`);
+  const assumption = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
+  if (mode === undefined && !isChatAlone(provider)) params.remark('model', `${assumption} chat; ${advice}`);
   if (mode !== undefined && mode !== 'chat')
-    params.remark('model', `${taken} ${mode} by its name; ${advice}`);
+    params.remark('model', `${assumption} ${mode} by its name; ${advice}`);
   return mode ?? 'chat';
 }
 
@@ -280,9 +280,9 @@ function withoutQuerySecrets(
   const secrets = new Set(secretsInQuery(url).filter((secret) => url.includes(secret)));
   if (secrets.size === 0) return settings;
   const variableName = variableNameOf(`${name}_api_base`).replace(/_API_KEY$/, '');
-  // One secret may be the begin of another, so longer ones are tried first. One pass, so that the references
+  // One secret may be the start of another, so longer ones are tried first. One pass, so that the references
   // are not searched for secrets.
-  const longestFirst = [...secrets].sort((left, right) => right.length - left.length);
+  const longestFirst = [...secrets].sort((secret, other) => other.length - secret.length);
   const pattern = longestFirst.map((secret) => secret.replace(/[^\w]/g, '\\$&')).join('|');
   const replaced = url.replace(
     new RegExp(pattern, 'g'),
@@ -308,7 +308,7 @@ function credentialsOf(params: ImportMap, { credentials }: DeploymentContext): I
   return values;
 }
 
-/** Whether the entry or its credential has the parameter, without reading it. */
+/** Whether the entry or its credential has the parameter. Does not mark it as read. */
 function isGiven(name: string, params: ImportMap, credentials: ImportMap | undefined): boolean {
   return params.peek(name) !== undefined || credentials?.peek(name) !== undefined;
 }
@@ -331,7 +331,7 @@ function timeoutsOf(
     first_byte_timeout_ms: timeoutMs,
     idle_timeout_ms: timeoutMs,
     // LiteLLM's timeout bounds no whole call. But Tollgate's bound of a call must not end a silence before
-    // it.
+    // its timeout.
     ...(timeoutMs > TOTAL_TIMEOUT_MS_DEFAULT && { total_timeout_ms: timeoutMs }),
   };
 }

@@ -40,7 +40,7 @@ export function secretOf(
 
 interface ImportedHeaders {
   readonly headers: Readonly<Record<string, string>>;
-  /** The features that the header `anthropic-beta` switches on; undefined without it. */
+  /** The beta features that the header `anthropic-beta` names; undefined without the header. */
   readonly betas: readonly string[] | undefined;
 }
 
@@ -53,8 +53,8 @@ interface HeaderContext {
 }
 
 /**
- * Returns the entry's `organization` and `extra_headers` as headers and features. `model`: the model's name
- * for callers, of which names of variables are made.
+ * Returns the entry's `organization` and `extra_headers` as headers and beta features. `model`: the model's
+ * name for callers, of which names of variables are made.
  */
 export function headersOf(
   params: ImportMap,
@@ -79,10 +79,9 @@ export function headersOf(
     if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name)) {
       extra.remark(name, 'a header that cannot be set');
     } else if (instead !== undefined) {
-      const headerBetas = name.toLowerCase() === 'anthropic-beta' ? betasOf(value) : undefined;
-      if (headerBetas === undefined)
-        extra.remark(name, `a header that the gateway writes itself: ${instead}`);
-      betas = headerBetas ?? betas;
+      const namedBetas = name.toLowerCase() === 'anthropic-beta' ? betasOf(value) : undefined;
+      if (namedBetas === undefined) extra.remark(name, `a header that the gateway writes itself: ${instead}`);
+      betas = namedBetas ?? betas;
     } else if (speaks !== undefined && isAuthorised && AUTHORISING_HEADER.test(name)) {
       extra.remark(name, 'the upstream has a key or credentials, and takes one of the two');
     } else if (matches(HEADER_NAMES_SECRET, name)) {
@@ -96,7 +95,7 @@ export function headersOf(
   return { headers, betas };
 }
 
-/** Returns the features that the header `anthropic-beta` names; undefined if `betas` cannot have them all. */
+/** Returns the beta features that the header names; undefined if `betas` cannot have them all. */
 function betasOf(value: string): readonly string[] | undefined {
   const names = value.split(',').map((name) => name.trim());
   const areNames = names.every((name) => new RegExp(BETA_PATTERN).test(name));

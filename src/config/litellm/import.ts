@@ -74,9 +74,9 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
 
 /** Returns the names of the variables in the written file, of which no text has a line break. */
 function variablesOf(yaml: string): string[] {
-  return Array.from(yaml.matchAll(/\$(\$?)\{([^}\n]*)\}/g)).flatMap(([, escape, name = '']) =>
+  return Array.from(yaml.matchAll(/\$(\$?)\{([^}\n]*)\}/g)).flatMap(([, secondDollar, name = '']) =>
     // `$${NAME}` stands for a plain `${NAME}`.
-    escape === '' && /^\w+$/.test(name) ? [name] : [],
+    secondDollar === '' && /^\w+$/.test(name) ? [name] : [],
   );
 }
 
@@ -139,7 +139,7 @@ function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap
   for (const credential of listOf(file, 'credential_list', remarks)) {
     const name = credential.text('credential_name');
     const values = credential.map('credential_values');
-    for (const unread of credential.unread) credential.remark(unread, 'has no counterpart');
+    for (const unreadName of credential.unread) credential.remark(unreadName, 'has no counterpart');
     if (name === undefined) credential.remark('credential_name', 'missing: the credential was left out');
     else if (credentials.has(name))
       credential.remark('credential_name', 'one before it has this name: the credential was left out');
@@ -148,13 +148,13 @@ function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap
   return credentials;
 }
 
-/** Groups the entries by their model's name. Adds the entries that are in no model to `leftOut`. */
+/** Makes one model of all entries with the same name. Adds the entries that are in no model to `leftOut`. */
 function modelsOf(
   entries: readonly ImportMap[],
   context: DeploymentContext,
   leftOut: ImportMap[],
 ): ImportedModel[] {
-  const groups = new Map<string, Deployment[]>();
+  const byName = new Map<string, Deployment[]>();
   for (const entry of entries) {
     const name = entry.text('model_name');
     if (name === undefined || !MODEL_NAME.test(name)) {
@@ -164,23 +164,23 @@ function modelsOf(
       continue;
     }
     const deployment = importDeployment(entry, name, context);
-    for (const unread of entry.unread) entry.remark(unread, 'has no counterpart');
-    const group = groups.get(name);
+    for (const unreadName of entry.unread) entry.remark(unreadName, 'has no counterpart');
+    const ofName = byName.get(name);
     if (deployment === undefined) {
       leftOut.push(entry);
-    } else if (group !== undefined) {
-      group.push(deployment);
-    } else if (groups.size < MODELS_MAX) {
-      groups.set(name, [deployment]);
+    } else if (ofName !== undefined) {
+      ofName.push(deployment);
+    } else if (byName.size < MODELS_MAX) {
+      byName.set(name, [deployment]);
     } else {
       entry.remark('model_name', `left out: there are at most ${MODELS_MAX} models`);
       leftOut.push(entry);
     }
   }
-  for (const deployments of groups.values())
+  for (const deployments of byName.values())
     leftOut.push(...deployments.slice(UPSTREAMS_MAX).map(({ entry }) => entry));
-  const all = [...groups.values()].flatMap((deployments) => deployments.slice(0, UPSTREAMS_MAX));
-  return Array.from(groups, ([name, deployments]) => importModel(name, deployments, all));
+  const ofAllModels = [...byName.values()].flatMap((deployments) => deployments.slice(0, UPSTREAMS_MAX));
+  return Array.from(byName, ([name, deployments]) => importModel(name, deployments, ofAllModels));
 }
 
 function withAliases(models: readonly ImportedModel[], router: ImportMap): ImportedModel[] {
@@ -211,21 +211,21 @@ const PLAN = { id: 'default', requests_per_minute: 60, calls_per_day: 1_000, mod
 
 /** Returns the text of the `tollgate.yaml`, with a comment at each model without a price. */
 function documentOf(models: readonly ImportedModel[], fileName: string): string {
-  const written = models.map(withEscapedNames);
-  // Entries share values, and load.ts expands few aliases.
+  const escapedModels = models.map(withEscapedNames);
+  // Models share values, such as lists; load.ts expands only few aliases of YAML.
   const options = { version: '1.2', schema: 'core', aliasDuplicateObjects: false } as const;
-  const document = new Document({ models: written, plans: [PLAN] }, options);
+  const document = new Document({ models: escapedModels, plans: [PLAN] }, options);
   document.commentBefore =
     ` Made from ${fileName.replaceAll(/\s+/g, ' ')} by: tollgate config import-litellm\n` +
     ' Check with: tollgate config check';
   const comment = (node: unknown, text: string): void => {
     if (isMap(node)) (node as Node).commentBefore = ` ${text}`;
   };
-  const list = document.get('models');
+  const nodes = document.get('models');
   models.forEach(({ price }, index) => {
-    if (price === undefined && isSeq(list)) comment(list.items[index], 'No price: its calls cost nothing.');
+    if (price === undefined && isSeq(nodes)) comment(nodes.items[index], 'No price: its calls cost nothing.');
   });
-  const plans = document.get('plans');
-  if (isSeq(plans)) comment(plans.items[0], 'Of no setting of LiteLLM: write your own limits.');
+  const planNodes = document.get('plans');
+  if (isSeq(planNodes)) comment(planNodes.items[0], 'Of no setting of LiteLLM: write your own limits.');
   return `${document.toString({ lineWidth: 0 }).trimEnd()}\n`;
 }

@@ -56,7 +56,7 @@ interface Limits {
 const WEIGHT_MAX = 1_000;
 
 /** LiteLLM chooses an upstream by the first of these parameters that an entry has. */
-const SHARES = ['weight', 'rpm', 'tpm'] as const;
+const RATIO_NAMES = ['weight', 'rpm', 'tpm'] as const;
 
 /**
  * Returns the model `id` with an upstream for each deployment. There is at least one. Deployments beyond
@@ -67,29 +67,29 @@ export function importModel(
   deployments: readonly Deployment[],
   ofAllModels: readonly Deployment[],
 ): ImportedModel {
-  const used = deployments.slice(0, UPSTREAMS_MAX);
+  const kept = deployments.slice(0, UPSTREAMS_MAX);
   for (const { entry } of deployments.slice(UPSTREAMS_MAX)) {
     entry.remark('model_name', `left out: a model has at most ${UPSTREAMS_MAX} upstreams`);
   }
-  const weights = weightsOf(used);
-  const priorities = prioritiesOf(used);
-  const serves = [...new Set(used.map(({ service }) => service))];
-  const price = priceOf(used, serves.includes('chat') || serves.includes('completions'));
-  const outputTokensMax = outputTokensOf(used);
+  const weights = weightsOf(kept);
+  const priorities = prioritiesOf(kept);
+  const serves = [...new Set(kept.map(({ service }) => service))];
+  const price = priceOf(kept, serves.includes('chat') || serves.includes('completions'));
+  const outputTokensMax = outputTokensOf(kept);
   if (price !== undefined && outputTokensMax === undefined && serves.includes('chat'))
-    used[0]!.entry.remark(
+    kept[0]!.entry.remark(
       'model_name',
       `max_output_tokens is not in the file (LiteLLM has a table of its own): ${OUTPUT_TOKENS_USUAL} is taken, and a report of more output is not believed, so that only its text is billed`,
     );
   return {
     id,
-    owned_by: used[0]!.provider,
+    owned_by: kept[0]!.provider,
     ...(price === undefined ? {} : { price }),
     ...(serves.length === 1 && serves[0] === 'chat' ? {} : { serves }),
     ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
-    upstreams: used.map(({ upstream }, index) => ({
+    upstreams: kept.map(({ upstream }, index) => ({
       ...upstream,
-      ...limitsOf(used[index]!, ofAllModels),
+      ...limitsOf(kept[index]!, ofAllModels),
       ...(weights === undefined ? {} : { weight: weights[index]! }),
       ...(priorities === undefined ? {} : { priority: priorities[index]! }),
     })),
@@ -110,22 +110,22 @@ function limitsOf(deployment: Deployment, ofAllModels: readonly Deployment[]): L
   const scope = scopeOf(deployment);
   const ofScope = ofAllModels.filter((other) => scopeOf(other) === scope);
   const limits: { requests_per_minute?: number; tokens_per_minute?: number } = {};
-  for (const share of ['rpm', 'tpm'] as const) {
-    const value = deployment[share];
+  for (const parameter of ['rpm', 'tpm'] as const) {
+    const value = deployment[parameter];
     if (value === undefined) continue;
-    const { name, max } = LIMITS[share];
+    const { name, max } = LIMITS[parameter];
     if (!Number.isSafeInteger(value) || value < 1 || value > max)
-      remarkParameter(deployment, share, `no limit: wanted is a whole number from 1 to ${max}`);
-    else if (ofScope.some((other) => other[share] !== value))
-      remarkParameter(deployment, share, 'no limit: entries with the same address, key and model differ');
+      remarkParameter(deployment, parameter, `no limit: wanted is a whole number from 1 to ${max}`);
+    else if (ofScope.some((other) => other[parameter] !== value))
+      remarkParameter(deployment, parameter, 'no limit: entries with the same address, key and model differ');
     else limits[name] = value;
   }
   return Object.keys(limits).length === 0 ? {} : { ...limits, quota_scope: 'model' };
 }
 
 /**
- * Returns the same text for upstreams that share their limits. A twin of `scopeTextOf` (upstream-scopes.ts),
- * which needs settings that were read: here variables have no values yet. The text stays in this process.
+ * Returns the same text for upstreams that share their limits. Does what `scopeTextOf` (upstream-scopes.ts)
+ * does for settings that were read: here variables have no values yet. The text stays in this process.
  */
 function scopeOf({ upstream }: Deployment): string {
   const { provider, key, model, region, project, profile, headers = {} } = upstream;
@@ -133,9 +133,9 @@ function scopeOf({ upstream }: Deployment): string {
   return JSON.stringify([provider, urlOf(upstream), key, model, region, project, profile, secrets]);
 }
 
-/** Returns whole numbers from 1 in the proportion of the shares; undefined if all shares are the same. */
+/** Returns whole numbers from 1 in the ratio of the entries' values; undefined if all are the same. */
 function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
-  const name = SHARES.find((share) => deployments.some((deployment) => deployment[share] !== undefined));
+  const name = RATIO_NAMES.find((each) => deployments.some((deployment) => deployment[each] !== undefined));
   if (name === undefined) return undefined;
   const shares = deployments.map((deployment) => Math.max(deployment[name] ?? 0, 0));
   const largest = Math.max(...shares);
@@ -152,8 +152,8 @@ function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
 }
 
 /** Returns the greatest common divisor. */
-function greatestDivisor(left: number, right: number): number {
-  return right === 0 ? left : greatestDivisor(right, left % right);
+function greatestDivisor(number: number, other: number): number {
+  return other === 0 ? number : greatestDivisor(other, number % other);
 }
 
 /**
@@ -163,7 +163,7 @@ function greatestDivisor(left: number, right: number): number {
 function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined {
   const orders = [...new Set(deployments.flatMap(({ order }) => (order === undefined ? [] : [order])))];
   if (orders.length === 0) return undefined;
-  orders.sort((left, right) => left - right);
+  orders.sort((order, other) => order - other);
   return deployments.map(({ order }) => (order === undefined ? orders.length : orders.indexOf(order)) + 1);
 }
 
@@ -233,7 +233,7 @@ export function withFallbacks(
   const servedBy = new Map(models.map(({ id, serves }) => [id, serves ?? CHAT]));
   return models.map((model) => {
     const fallbacks = fallbacksByModel.get(model.id);
-    return fallbacks === undefined ? model : withOwnFallbacks(model, fallbacks, servedBy, sections[0]);
+    return fallbacks === undefined ? model : withFallbacksOf(model, fallbacks, servedBy, sections[0]);
   });
 }
 
@@ -313,7 +313,7 @@ function listIn(value: unknown): readonly unknown[] {
 }
 
 /** Returns the model with the first FALLBACKS_MAX of the fallbacks that serve all that the model serves. */
-function withOwnFallbacks(
+function withFallbacksOf(
   model: ImportedModel,
   { ids, reasons }: ModelFallbacks,
   servedBy: ReadonlyMap<string, readonly Service[]>,
@@ -322,7 +322,7 @@ function withOwnFallbacks(
   const ofModel = `of ${JSON.stringify(model.id)}`;
   if (ids.size > FALLBACKS_MAX)
     router?.remark('fallbacks', `${ofModel}: a model has at most ${FALLBACKS_MAX}`);
-  // Another service's responses have another form, so `config check` rejects such a fallback.
+  // A fallback without the model's services cannot respond in its place: `config check` rejects it.
   const services = model.serves ?? CHAT;
   const serving = [...ids].filter((id) =>
     services.every((service) => (servedBy.get(id) ?? CHAT).includes(service)),

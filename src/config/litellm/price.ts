@@ -43,7 +43,7 @@ const COST_NAMES: Readonly<Record<PriceName, string>> = {
 /** Matches the end of the name of a cost for prompts of more than so many thousand tokens. */
 const ABOVE = /_above_([1-9]\d{0,4})k_tokens$/;
 
-/** Matches LiteLLM's names that are about money. */
+/** Matches LiteLLM's names of prices and costs. */
 export const PRICE_WORDS = /cost|price|pricing/;
 export const UNPLACED_PRICE = 'a price that Tollgate has no place for: raise price.input or price.output';
 
@@ -138,7 +138,7 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
     return undefined;
   }
   const thresholds = new Set(deployments.flatMap(({ prices }) => [...prices.long.keys()]));
-  const aboves = [...thresholds].sort((left, right) => left - right);
+  const aboves = [...thresholds].sort((above, other) => above - other);
   for (const above of aboves.slice(LONG_PRICES_MAX))
     first.remark(
       'model_name',
@@ -148,10 +148,10 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
   const long = aboves.slice(0, LONG_PRICES_MAX).map((above, index) => {
     // The last long price also covers the thresholds beyond LONG_PRICES_MAX.
     const covered = index === LONG_PRICES_MAX - 1 ? aboves.slice(index) : [above];
-    const pricesIn = (prices: DeploymentPrices): Prices =>
-      covered.map((threshold) => pricesAbove(prices, threshold)).reduce(higherOf);
-    const set = highestOf(deployments, pricesIn, ` above ${above} tokens`);
-    return { above, ...textsOf(set) };
+    const pricesIn = (entryPrices: DeploymentPrices): Prices =>
+      covered.map((threshold) => pricesAbove(entryPrices, threshold)).reduce(higherOf);
+    const prices = highestOf(deployments, pricesIn, ` above ${above} tokens`);
+    return { above, ...textsOf(prices) };
   });
   return { ...textsOf(base), ...(long.length === 0 ? {} : { long }) };
 }
@@ -166,11 +166,11 @@ function pricesAbove({ base: { call: _, ...base }, long }: DeploymentPrices, abo
 }
 
 /** Returns the higher price of each kind. */
-function higherOf(left: Prices, right: Prices): Prices {
-  const higher: Partial<Record<PriceName, ImportedPrice>> = { ...left };
-  for (const [name, price] of Object.entries(right) as [PriceName, ImportedPrice][]) {
-    const other = higher[name];
-    higher[name] = other === undefined ? price : higherPrice(other, price);
+function higherOf(first: Prices, second: Prices): Prices {
+  const higher: Partial<Record<PriceName, ImportedPrice>> = { ...first };
+  for (const [name, price] of Object.entries(second) as [PriceName, ImportedPrice][]) {
+    const firstPrice = higher[name];
+    higher[name] = firstPrice === undefined ? price : higherPrice(firstPrice, price);
   }
   return higher;
 }
@@ -185,8 +185,8 @@ function highestOf(
   for (const { entry, prices } of deployments) {
     const entryPrices = pricesIn(prices);
     for (const [name, price] of Object.entries(entryPrices) as [PriceName, ImportedPrice][]) {
-      const soFar = highest[name];
-      if (soFar !== undefined && soFar.text !== price.text) {
+      const earlier = highest[name];
+      if (earlier !== undefined && earlier.text !== price.text) {
         entry.remark(
           'litellm_params',
           `the ${name} price${forPrompts} differs from another entry's; a model has one price: the higher was taken`,
@@ -271,9 +271,9 @@ export function importPrice(cost: string, kind: PriceKind = PER_TOKEN): Imported
 }
 
 /** Returns the higher of two prices of one kind. */
-export function higherPrice(left: ImportedPrice, right: ImportedPrice): ImportedPrice {
-  // `!`: prices of both kinds are within the bounds of a price of a call, and have no more decimals than it.
-  return picoUnitsPerCall(left.text)! >= picoUnitsPerCall(right.text)! ? left : right;
+export function higherPrice(first: ImportedPrice, second: ImportedPrice): ImportedPrice {
+  // `!`: prices of both kinds are within the bounds and the decimals of a price of a call.
+  return picoUnitsPerCall(first.text)! >= picoUnitsPerCall(second.text)! ? first : second;
 }
 
 /** Returns a decimal number without zeros at its end. `amount` is in the unit of the last decimal. */

@@ -80,7 +80,7 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
 ]);
 
 /** Matches words before a model's name, by which LiteLLM chooses how it calls the provider. */
-const ROUTES: Readonly<Record<string, RegExp>> = {
+const LITELLM_ROUTES: Readonly<Record<string, RegExp>> = {
   openai: /^responses\//,
   azure: /^(?:o_series|gpt5_series|responses)\//,
   bedrock: /^(?:converse|converse_like|invoke)\//,
@@ -116,14 +116,14 @@ export function providerModelOf(model: string, custom: string | undefined): Prov
     : { name: 'none', provider: undefined, model };
 }
 
-/** `model`: the name without the provider's. Cuts off route and region, and adds the provider's prefix. */
+/** `model`: the name without the provider's. Cuts off LiteLLM's route and a region; adds `modelPrefix`. */
 function modelOfProvider(name: string, model: string): ProviderModel {
   const provider = PROVIDERS.get(name);
   const prefix = provider?.modelPrefix;
-  const withoutRoute = model.replace(ROUTES[name] ?? '', '');
-  const full = prefix === undefined || withoutRoute.includes('/') ? withoutRoute : prefix + withoutRoute;
-  const [regionPart, region] = (name === 'bedrock' ? BEDROCK_REGION.exec(full) : null) ?? [''];
-  return { name, provider, model: full.slice(regionPart.length), region };
+  const withoutRoute = model.replace(LITELLM_ROUTES[name] ?? '', '');
+  const prefixed = prefix === undefined || withoutRoute.includes('/') ? withoutRoute : prefix + withoutRoute;
+  const [regionPrefix, region] = (name === 'bedrock' ? BEDROCK_REGION.exec(prefixed) : null) ?? [''];
+  return { name, provider, model: prefixed.slice(regionPrefix.length), region };
 }
 
 /** What LiteLLM's file has before the name of a variable. */
@@ -214,12 +214,12 @@ export function openaiSettings(
     return undefined;
   }
   const url = variables.text(withoutEndSlashes(base));
-  const full = provider.path === undefined || url.endsWith(provider.path) ? url : url + provider.path;
-  const checked = checkedUrl(params, full);
+  const withPath = provider.path === undefined || url.endsWith(provider.path) ? url : url + provider.path;
+  const checked = checkedUrl(params, withPath);
   return checked === undefined ? undefined : { url: checked };
 }
 
-/** The lookbehind keeps the pattern from trying each slash of a long run anew. */
+/** The lookbehind keeps the pattern from trying each slash of a long run again. */
 function withoutEndSlashes(address: string): string {
   return address.replace(/(?<!\/)\/+$/, '');
 }
@@ -329,9 +329,9 @@ function vertexSettings(
 /** Returns the region, or LiteLLM's default with a remark. `speaks`: a provider of REGIONS. */
 function regionOf(params: ImportMap, region: string | undefined, speaks: ProviderName): string {
   if (region !== undefined) return region;
-  const preset = REGIONS[speaks]!;
-  params.remark('model', `no region is given: ${preset} was taken`);
-  return preset;
+  const defaultRegion = REGIONS[speaks]!;
+  params.remark('model', `no region is given: ${defaultRegion} was taken`);
+  return defaultRegion;
 }
 
 /** Returns the version for LiteLLM's `api_version`. For an address below `/openai/v1` it is always `v1`. */

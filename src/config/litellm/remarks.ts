@@ -6,7 +6,7 @@
  * Must hold:
  * - No name of the file is lost without a remark, and no remark has a value that may be secret
  *   (test/unit/config/litellm/import.test.ts). So who reads a name and cannot use its value adds the remark.
- * - If Tollgate gets a feature that LiteLLM has too, its reason below changes (no test).
+ * - If Tollgate gets a feature that LiteLLM has too, the reason for it below changes (no test).
  */
 import { isRecord } from '../../core/json.js';
 import { formatPath, type SettingPath } from '../config-error.js';
@@ -38,7 +38,7 @@ export class Remarks {
 
   /** The remarks in the order of their lines. */
   get list(): readonly Remark[] {
-    return [...this.#remarks.values()].sort((left, right) => left.line - right.line);
+    return [...this.#remarks.values()].sort((remark, other) => remark.line - other.line);
   }
 
   /** A scalar as the file writes it; undefined if it comes from a merged block. */
@@ -221,7 +221,7 @@ export function remarkSections(sections: { file: ImportMap; router: ImportMap; l
   remarkUnread(file, FILE_REASONS);
 }
 
-/** `defaultReason`: for names without a reason of their own. */
+/** `defaultReason`: for names that `reasons` lacks. */
 function remarkUnread(section: ImportMap, reasons: Reasons, defaultReason = 'has no counterpart'): void {
   for (const name of section.unread) section.remark(name, reasonOf(reasons, name) ?? defaultReason);
 }
