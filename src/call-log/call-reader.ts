@@ -57,7 +57,7 @@ export class CallReader {
     this.#growingSegment = written;
   }
 
-  /** Reads the summaries in advance, so that the first search need not. Need not be called. */
+  /** Optional: reads the summaries, so that the first search need not. */
   async begin(): Promise<void> {
     await this.#begunSegments();
   }
@@ -68,6 +68,7 @@ export class CallReader {
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
     if (prefix === undefined) return undefined;
     const request = parseInt(number!, 36);
+    // The newest segment first, because most searches are for recent calls.
     for (const segment of (await this.#begunSegments()).reverse()) {
       // Undefined: only all extents can tell, as while the segment grows.
       const extents =
@@ -169,7 +170,6 @@ export class CallReader {
   }
 }
 
-/** Returns a reader of the call log of that data directory. */
 export function callReaderOf(dataPath: string, options?: CallReaderOptions): CallReader {
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
 }

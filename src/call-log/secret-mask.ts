@@ -48,7 +48,7 @@ interface Needle {
    * before `to`. The first three or four bytes of the match were compared already.
    */
   readonly matchEnd: (text: Buffer, at: number, to: number, from: number) => number | undefined;
-  /** How many first bytes of a match are not overwritten: the prefix of a token stays. */
+  /** How many bytes at the start of a match are not overwritten: the prefix of a token stays. */
   readonly shownBytes: number;
 }
 
@@ -62,7 +62,7 @@ export class SecretMask {
   readonly #listsByStart = new Uint16Array(0x1_0000);
   #lists: Needle[][] = [];
 
-  /** `secrets` returns the secrets of now, in an order that changes only with them. */
+  /** `secrets` returns the present secrets, in an order that changes only with them. */
   constructor(secrets: () => readonly string[]) {
     this.#secrets = secrets;
     this.#build([]);
@@ -89,7 +89,7 @@ export class SecretMask {
    */
   hide(data: Buffer, from: number, to: number): void {
     const listsByStart = this.#listsByStart;
-    // The bytes of the matches so far that are not overwritten yet.
+    // From where to where bytes of matches are not overwritten yet.
     let start = from;
     let end = from;
     for (let at = from; at + 1 < to; at++) {

@@ -64,7 +64,7 @@ interface OpenSegment<B extends WrittenBlock> {
   readonly file: number;
   readonly number: number;
   readonly index: WrittenIndex<B>;
-  /** When it was begun, by the monotonic clock. */
+  /** When the segment was begun, by the monotonic clock. */
   readonly begunMs: number;
   /** How many bytes are written. */
   bytes: number;
@@ -169,7 +169,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     if (segment.bytes >= segmentBytesOf(this.#retention) || this.#isOld(segment)) this.#endSegment();
   }
 
-  /** Removes old segments first, so that the new one fits the bound of bytes. */
+  /** Removes old segments first, so that the new one fits within the bound of bytes. */
   #beginSegment(): OpenSegment<B> {
     const { folder, kind, start, newIndex, clock } = this.#options;
     this.#removeOld();
@@ -193,7 +193,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     try {
       writeWhole(segment.file, segment.index.toBytes(segment.bytes), segment.bytes);
     } catch (error) {
-      this.#report(error);
+      this.#logFailure(error);
     }
     this.#closeFile();
   }
@@ -213,7 +213,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     try {
       this.#removeOld();
     } catch (error) {
-      this.#report(error);
+      this.#logFailure(error);
     }
   }
 
@@ -227,10 +227,10 @@ export class SegmentWriter<B extends WrittenBlock> {
   #fail(error: unknown): void {
     while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#removeOldest().count;
     this.flushLater();
-    this.#report(error);
+    this.#logFailure(error);
   }
 
-  #report(error: unknown): void {
+  #logFailure(error: unknown): void {
     const { folder, clock, log } = this.#options;
     const nowMs = clock.monotonicMs();
     if (nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;

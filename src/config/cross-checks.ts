@@ -63,7 +63,7 @@ export function crossCheck(draft: SettingsDraft, report: Report, hasErrors: HasE
 
 /** No two models may share a name, because callers use ids and aliases alike. */
 function checkModelNames(models: SettingsDraft['models'], report: Report): void {
-  /** What has each name so far, such as `the id of models[0]`. */
+  /** What was found to have each name, such as `the id of models[0]`. */
   const owners = new Map<string, string>();
   const check = (name: string | undefined, path: SettingPath, owner: string): void => {
     if (name === undefined) return;

@@ -186,10 +186,10 @@ export class CallRingWriter {
   /** `others` has QUOTA_NUMBERS for each quota: code, slot, left (QuotasLeft in core/quotas.ts). */
   #writeQuotas(at: number, others: readonly number[]): void {
     const { floats, ints } = this;
-    for (let n = 0, next = at; n < others.length; n += QUOTA_NUMBERS, next += layout.QUOTA_BYTES) {
-      ints[next >> 2] = others[n]!;
-      ints[(next >> 2) + 1] = others[n + 1]!;
-      floats[(next >> 3) + 1] = others[n + 2]!;
+    for (let n = 0, quotaAt = at; n < others.length; n += QUOTA_NUMBERS, quotaAt += layout.QUOTA_BYTES) {
+      ints[quotaAt >> 2] = others[n]!;
+      ints[(quotaAt >> 2) + 1] = others[n + 1]!;
+      floats[(quotaAt >> 3) + 1] = others[n + 2]!;
     }
   }
 

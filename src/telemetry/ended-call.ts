@@ -3,8 +3,8 @@
  * name. request/chat-exchange.ts makes one for each call that is logged or stored, call-ring.ts carries it to
  * the main thread, and gateway/call-lines.ts makes the `CallRecord` of it, with names. Any thread.
  *
- * An EndedCall is only in the memory of one process, so its form may change. A plain call
- * (call-ring-layout.ts) has no such object, unless records of calls are exported.
+ * An EndedCall is only in the memory of one process, so its fields may change. A plain call
+ * (call-ring-layout.ts) has no such object, unless calls are exported as log records.
  *
  * Must hold: a new field goes into call-ring-layout.ts, call-ring.ts and call-ring-reader.ts
  * (test/unit/telemetry/call-ring.test.ts compares what goes in and comes out), and if plain calls have it,
@@ -38,7 +38,7 @@ export interface EndedAttempt {
   readonly error: string;
 }
 
-/** Where the record of a call goes: `log`, to the access log; `store`, to the call log on disk. */
+/** Which logs get the call: `log`, the access log; `store`, the call log on disk. */
 export interface Wanted {
   readonly log: boolean;
   readonly store: boolean;

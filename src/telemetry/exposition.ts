@@ -145,8 +145,8 @@ export function formatOf(accept: string): MetricsFormat {
 function weightOf(accept: string, type: string): number {
   const weights = accept
     .split(',')
-    .map((range) => range.split(';').map((part) => part.trim().toLowerCase()))
+    .map((range) => range.split(';').map((field) => field.trim().toLowerCase()))
     .filter(([name]) => name === type)
-    .map((parts) => Number(parts.find((part) => part.startsWith('q='))?.slice(2) ?? 1));
+    .map((fields) => Number(fields.find((field) => field.startsWith('q='))?.slice(2) ?? 1));
   return Math.max(0, ...weights.filter((weight) => weight >= 0));
 }

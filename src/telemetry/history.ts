@@ -14,7 +14,7 @@
  * All rings together take 10 MB at worst.
  *
  * When a span of the ring `1h` is written to disk, the running spans of all rings on disk are written too,
- * with what they have so far. So a gateway that dies loses only its last 10 seconds, and the next gateway
+ * as far as they have come. So a gateway that dies loses only its last 10 seconds, and the next gateway
  * continues the running spans.
  *
  * Must hold:
@@ -180,7 +180,7 @@ export class History extends Rings<HistorySpan, StatusRing> {
     return this.each((ring) => ring.add(stats, nowSeconds));
   }
 
-  /** Returns the spans that have not ended, with what they have so far; for the disk. Changes nothing. */
+  /** Returns the running spans as far as they have come, for the disk. Changes nothing. */
   running(stats: StatusStats, nowSeconds: number): EndedSpan[] {
     return this.each((ring) => ring.running(stats, nowSeconds));
   }
@@ -204,11 +204,11 @@ interface SpanBegin {
 }
 
 class StatusRing extends SpanRing<HistorySpan> {
-  /** The begin of the running span; undefined before the first status. */
+  /** How the running span began; undefined before the first status. */
   #begin: SpanBegin | undefined;
   /** The most calls in flight at any read of the status in the running span. */
   #inFlightMax = 0;
-  /** The part of the running span that an earlier run of the gateway has stored; undefined if none has. */
+  /** The running span as an earlier run of the gateway has stored it; undefined if none has. */
   #earlier: HistorySpan | undefined;
 
   /** Returns the running span if this status ends it, else an empty list. */
@@ -220,8 +220,8 @@ class StatusRing extends SpanRing<HistorySpan> {
     if (begin?.start === start) return [];
     this.#begin = { start, atSeconds: nowSeconds, stats };
     if (begin === undefined) {
-      // The first status of this run. If an earlier run has stored a part of the running span, that part is
-      // taken out of the ring and becomes a part of the span that this run will add.
+      // The first status of this run. If an earlier run has stored the running span, that span is taken
+      // out of the ring, and is added to the span that this run will push.
       const last = this.spans.at(-1);
       if (last?.start === start && last.seconds !== undefined) this.#earlier = this.spans.pop();
       return [];

@@ -21,7 +21,7 @@ export interface FamilySnapshot extends Pick<MetricFamily, 'name' | 'type' | 'ac
 export type MetricsSnapshot = readonly FamilySnapshot[];
 
 export interface MemberSnapshot {
-  /** The process's slot, which is the value of the label `process`. */
+  /** The slot of the process (the member), which is the value of the label `process`. */
   readonly slot: number;
   /** Whether this is the process that writes the page. Exactly one snapshot of a page is. */
   readonly own: boolean;

@@ -6,7 +6,7 @@
  * one for log records, which the main thread sends. An _item_ of a budget is a span or a log record.
  *
  * Must hold: what a sender takes of a budget, the exporting thread gives back once (span-export.thread.ts).
- * If less is given back, senders stop for ever; if more, they send without bound. So a SpanOutbox takes for a
+ * If less is given back, senders stop for good; if more, they send without bound. So a SpanOutbox takes for a
  * batch only when the batch is packed and sent next: a thread that dies before, or cannot pack the batch, has
  * taken nothing (test/unit/telemetry/spans.test.ts). Its spans are then lost, and in no count.
  */
