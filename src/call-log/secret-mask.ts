@@ -89,7 +89,7 @@ export class SecretMask {
    */
   hide(data: Buffer, from: number, to: number): void {
     const listsByStart = this.#listsByStart;
-    // From where to where bytes of matches are not overwritten yet.
+    // The range of the matches that are not overwritten yet.
     let start = from;
     let end = from;
     for (let at = from; at + 1 < to; at++) {

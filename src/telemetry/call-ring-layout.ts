@@ -169,7 +169,7 @@ export const PLAIN_QUOTAS = 29;
 export const DROPPED = 0;
 /** Rejected calls that were not stored because there were too many within a second. */
 export const UNSTORED = 1;
-/** As DROPPED, but records for the access log alone; neither the call log nor exports lack them. */
+/** As DROPPED, of records for the access log alone: the call log and exports would not have got them. */
 export const DROPPED_LOG_ONLY = 2;
 const DROPPED_WORDS = 3;
 

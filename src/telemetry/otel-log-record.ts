@@ -25,7 +25,7 @@ const ERROR = { severityNumber: SeverityNumber.ERROR, severityText: 'ERROR' } as
 export interface LogRecordEnvironment {
   /** Names the gateway: its version, and what OTEL_RESOURCE_ATTRIBUTES adds. */
   readonly resource: Resource;
-  /** One object for all log records, because the SDK groups them by it. */
+  /** The instrumentation scope. One object for all log records, because the SDK groups them by it. */
   readonly scope: { readonly name: string; readonly version: string };
   /** When the exporting thread got the call, in Unix milliseconds. */
   readonly observedMs: number;

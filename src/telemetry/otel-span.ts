@@ -27,6 +27,7 @@ export interface SpanEnvironment {
   readonly accountIdOf: (account: AccountIndex) => string | undefined;
 }
 
+/** The name of the instrumentation scope. */
 export const SCOPE = 'tollgate';
 /** The first HTTP status of each class of errors. */
 export const SERVER_ERROR = 500;
@@ -78,10 +79,7 @@ function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): 
   return { ...context, traceState: stub };
 }
 
-/**
- * Whether the span is marked as an error. A call that ended with a status 4xx is not marked. A stream that
- * broke after its 200 is.
- */
+/** Whether the span is marked as an error: no call that ended with 4xx is, but a stream that broke is. */
 function hasFailed(record: SpanRecord): boolean {
   if (record.kind !== SPAN_OF_CALL) return record.error !== null && record.error !== 'cancelled';
   if (record.outcome === 'ok' || record.outcome === 'client_gone') return false;
