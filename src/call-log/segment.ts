@@ -145,8 +145,8 @@ export class Segment {
   /**
    * Returns the extents, oldest first, that may have the call: by the summary if it leaves few extents, else
    * by the index, which is read and then dropped, in a third of the time of `extents`. Undefined if only
-   * `extents` can tell. `prefix` and `request` are the parts of the request id: the prefix of a listener's
-   * run, and the request's number in it.
+   * `extents` can tell, as in a segment that grows. A request id is `prefix`, which names a listener's run,
+   * and `request`, the number of the request in that run.
    *
    * The caller may read only `at` and `bytes` of an extent, as ExtentAt has them. The filter is a view of
    * memory that the next call of this method writes to.

@@ -63,7 +63,7 @@ export class CallRingReader {
    * records, so that the listener can go on writing. `giveBack` includes the record at `at`, so its fields
    * are read before. If a visit throws, its record counts as read.
    */
-  drain(visit: (record: EndedCall, wanted: Wanted) => void, visitPlain?: (call: PlainCall) => void): void {
+  drain(visit: (record: EndedCall, logs: Wanted) => void, visitPlain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
     if (bytes === 0) return;
     this.#ring.read(bytes, (at) => {

@@ -122,7 +122,7 @@ export class CallRingWriter {
    * Writes a whole record, or drops and counts it if the ring is full. Takes some 150 ns. Without `usage` or
    * `quotas` their fields keep old bytes: the reader looks at SOURCE and IN_FLIGHT first.
    */
-  append(record: EndedCall, wanted: Wanted): void {
+  append(record: EndedCall, logs: Wanted): void {
     const { usage, attempts, quotas, error } = record;
     const others = quotas?.others;
     const attemptCount = Math.min(attempts.length, CALL_ATTEMPTS_MAX);
@@ -136,7 +136,7 @@ export class CallRingWriter {
     bytes += Math.min(error.length, CALL_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
     const at = this.#ring.reserve(layout.CALL, bytes);
     if (at === -1) {
-      Atomics.add(this.#dropped, wanted.store ? layout.DROPPED : layout.DROPPED_LOG_ONLY, 1);
+      Atomics.add(this.#dropped, logs.store ? layout.DROPPED : layout.DROPPED_LOG_ONLY, 1);
       return;
     }
     const { floats, ints } = this.#ring;
@@ -163,7 +163,7 @@ export class CallRingWriter {
     ints[first32 + layout.UPSTREAM] = record.upstream ?? layout.NOTHING;
     ints[first32 + layout.OUTCOME] = OUTCOMES.indexOf(record.outcome);
     ints[first32 + layout.SOURCE] = usage?.source ?? layout.NOTHING;
-    ints[first32 + layout.FLAGS] = flagsOf(record, wanted);
+    ints[first32 + layout.FLAGS] = flagsOf(record, logs);
     ints[first32 + layout.QUEUED_MS] = record.queuedMs;
     ints[first32 + layout.ATTEMPTS] = attemptCount;
     ints[first32 + layout.QUOTAS] = otherCount;

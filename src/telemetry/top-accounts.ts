@@ -111,7 +111,7 @@ export class TopAccounts {
     return { source, spans: [...spans, ...this.#reported((span) => this.#snapshotOf(span))] };
   }
 
-  /** Returns the span that `spanOf` gives for each length; none for a length with undefined. */
+  /** Returns the span that `spanOf` gives for each length; leaves out lengths with undefined. */
   #reported(spanOf: (running: RunningSpan) => AccountSpan | undefined): AccountSpanOfRing[] {
     return this.#spans.flatMap((running) => {
       const span = spanOf(running);
