@@ -1,6 +1,6 @@
 /**
  * A source map for translated requests: from paths in the chat completion to paths in the caller's own
- * request. A provider that refuses a part of a chat completion names it by its path there, which a caller of
+ * request. A provider that refuses a member of a chat completion names the path there, which a caller of
  * another door does not know. The doors' `toChat` record origins with `withOrigin`; upstream/door-call.ts
  * calls `callersPath`, on the same thread: upstream worker, or counter thread if the body is large.
  *
@@ -13,7 +13,7 @@ import { isRecord, type Members } from '../core/json.js';
 
 /**
  * For messages, parts, calls and tools of chat completions: the path in the caller's request from which each
- * comes. An entry lives as long as its object, so nothing is removed by hand.
+ * comes. An entry lives as long as its object.
  */
 const ORIGINS = new WeakMap<object, string>();
 
@@ -33,22 +33,22 @@ const SEGMENT = /[^.[\]]+/g;
 export function callersPath(chat: unknown, path: string, names: Readonly<Record<string, string>>): string {
   let value = chat;
   let origin = '';
-  /** Where, in `path`, the part behind the innermost object with an origin begins. */
-  let restStart = 0;
+  /** Where in `path` the members below the innermost object with an origin begin. */
+  let memberStart = 0;
   for (const { 0: segment, index } of path.matchAll(SEGMENT)) {
     if (!isRecord(value) && !Array.isArray(value)) break;
     value = (value as Members)[segment];
-    const partOrigin = typeof value === 'object' && value !== null ? ORIGINS.get(value) : undefined;
-    if (partOrigin === undefined) continue;
-    origin = partOrigin;
-    restStart = index + segment.length;
+    const innerOrigin = typeof value === 'object' && value !== null ? ORIGINS.get(value) : undefined;
+    if (innerOrigin === undefined) continue;
+    origin = innerOrigin;
+    memberStart = index + segment.length;
   }
-  const memberPath = path.slice(restStart).replace(/^[\].]+/, '');
+  const memberPath = path.slice(memberStart).replace(/^[\].]+/, '');
   // An origin without an index (as `input`) is a text of the request that became the content of a message.
   const isText = origin !== '' && !origin.includes('[') && memberPath === 'content';
-  const callersRest = isText ? '' : renamed(memberPath, names);
-  if (origin === '' || callersRest === '') return origin + callersRest;
-  return callersRest.startsWith('[') ? origin + callersRest : `${origin}.${callersRest}`;
+  const callersMemberPath = isText ? '' : renamed(memberPath, names);
+  if (origin === '' || callersMemberPath === '') return origin + callersMemberPath;
+  return callersMemberPath.startsWith('[') ? origin + callersMemberPath : `${origin}.${callersMemberPath}`;
 }
 
 /** Replaces the longest start of `path` that is in `names`; `path` itself if no start is. */

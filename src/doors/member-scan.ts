@@ -9,9 +9,9 @@
  * body, so it is called only to explain a rejection.
  *
  * Must hold: each member that the gateway or an upstream acts on is in the door's `level`; otherwise a second
- * member of that name in another case reaches the upstream unseen
+ * member of that name in another case reaches the upstream unchecked
  * (test/unit/doors/messages/messages-door.test.ts and the tests of the other doors). A validator that reads
- * named members alone gives the same answer for the values of `readKnownValue` as for those of JSON.parse
+ * named members alone gives the same result for the values of `readKnownValue` as for those of JSON.parse
  * (test/unit/doors/messages/messages-door.test.ts).
  */
 import type { Members } from '../core/json.js';
@@ -87,16 +87,16 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   const end = reader.at - 1;
   if (reader.space() !== -1) throw reader.unexpected();
   if (reader.members > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
-  const readsNamed = form.readsNamedAlone === true && firstByte === BRACE;
-  const body = readsNamed ? found.named : (JSON.parse(reader.bytes.toString()) as unknown);
+  const usesNamed = form.readsNamedAlone === true && firstByte === BRACE;
+  const body = usesNamed ? found.named : (JSON.parse(reader.bytes.toString()) as unknown);
   if (!form.check(body))
-    throw new BodyError(form.explain(readsNamed ? JSON.parse(reader.bytes.toString()) : body));
+    throw new BodyError(form.explain(usesNamed ? JSON.parse(reader.bytes.toString()) : body));
   const routingOfBody = form.routing?.(body as Members) ?? NO_MEMBERS;
   if (routingOfBody.length + reader.storedMembers.length > 0)
     found.routing = [...found.routing, ...reader.storedMembers, ...routingOfBody];
-  // For a model's name that is long or not ASCII `named` has a stand-in or its bytes (`readText`).
+  // `readText` replaces a long name of the model, and reads bytes beyond ASCII as Latin-1.
   const { start, end: modelEnd } = found.model;
-  if (readsNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
+  if (usesNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
     found.named.model = reader.decoded(start, modelEnd);
   const mediaParts = reader.mediaParts + (form.untypedMediaParts?.(body as Members) ?? 0);
   return scanOf(reader.bytes, body as Members, form, found, mediaParts, end);
@@ -189,9 +189,9 @@ function scanOf(
  * that is absent or null passes. Throws a BodyError.
  */
 function checkDigitsAlone(bytes: Buffer, name: string, { start, end }: Span): void {
-  let at = start;
-  while (at < end && bytes[at]! >= ZERO && bytes[at]! <= NINE) at++;
-  if (at === end && end - start <= DIGITS_EXACT_MAX) return;
+  let position = start;
+  while (position < end && bytes[position]! >= ZERO && bytes[position]! <= NINE) position++;
+  if (position === end && end - start <= DIGITS_EXACT_MAX) return;
   const text = bytes.toString('latin1', start, end);
   if (text !== 'null')
     throw new BodyError(`${name} must be written in digits alone, got ${text.slice(0, SHOWN_CHARS_MAX)}`);
@@ -201,7 +201,7 @@ function checkDigitsAlone(bytes: Buffer, name: string, { start, end }: Span): vo
 const SHOWN_CHARS_MAX = 40;
 
 /**
- * A string of up to so many bytes, quotes included, is read. Each word that a rule compares with is shorter.
+ * A string of up to so many bytes, with its quotes, is read. Each word that a rule compares with is shorter.
  */
 const SHORT_BYTES_MAX = 64;
 /** Stands for a longer string. No rule has this text as a word, and no pattern of a rule matches it. */
@@ -219,7 +219,7 @@ function readKnownValue(reader: MemberReader, level: Level, index: number): unkn
   }
   const start = reader.at;
   const inner = level.inner[index];
-  const value = inner === undefined ? readPlainValue(reader) : readNestedValue(reader, inner);
+  const value = inner === undefined ? readUnnamedValue(reader) : readNestedValue(reader, inner);
   reader.recordStored(level.stored[index], start);
   return value;
 }
@@ -228,12 +228,12 @@ function readKnownValue(reader: MemberReader, level: Level, index: number): unkn
 function readNestedValue(reader: MemberReader, level: Level): unknown {
   const firstByte = reader.bytes[reader.at];
   if (firstByte === BRACE) return readObject(reader, level);
-  if (firstByte !== BRACKET) return readPlainValue(reader);
+  if (firstByte !== BRACKET) return readUnnamedValue(reader);
   const items: unknown[] = [];
   if (!reader.openItems()) return items;
   do {
     reader.startItem(items.length);
-    items.push(reader.bytes[reader.at] === BRACE ? readObject(reader, level) : readPlainValue(reader));
+    items.push(reader.bytes[reader.at] === BRACE ? readObject(reader, level) : readUnnamedValue(reader));
   } while (reader.moreItems());
   return items;
 }
@@ -268,7 +268,7 @@ function tooManyMembers(): BodyError {
  * Reads a value in which no names are known. Short strings, numbers and lists of the request itself are
  * parsed; an object or another list is read as an empty one, because no rule looks into it.
  */
-function readPlainValue(reader: MemberReader): unknown {
+function readUnnamedValue(reader: MemberReader): unknown {
   const { bytes, at: start } = reader;
   const firstByte = bytes[start];
   if (firstByte === QUOTE) return readText(reader);

@@ -1,5 +1,5 @@
 /**
- * Evens out what servers with OpenAI's protocol do differently in chat completions. message-stream.ts and
+ * Hides what servers with OpenAI's protocol do differently in chat completions. message-stream.ts and
  * response-stream.ts read texts, thoughts and tool calls of a message or a delta with this file. For requests
  * the two to-chat.ts join system messages, and write earlier thoughts as some servers want them. No I/O;
  * upstream worker, or for requests a counter thread if the body is large.
@@ -25,13 +25,13 @@
  */
 import { isRecord, type Members } from '../core/json.js';
 
-const ownText = (part: Members): unknown => part.text;
+const textIn = (part: Members): unknown => part.text;
 const thoughtIn = (part: Members): unknown => (part.type === 'thinking' ? textOf(part.thinking) : undefined);
 
-/** The text of a content: a string, or the joined texts of a list of parts without the parts of thoughts. */
+/** The text of a content: a string, or the joined texts of a list of parts. Thoughts are left out. */
 export function textOf(content: unknown): string {
   if (typeof content === 'string') return content;
-  return joined(content, ownText);
+  return joined(content, textIn);
 }
 
 /** The thoughts of a message or delta; empty if there are none. */
@@ -51,7 +51,7 @@ export function thoughtsBackOf(thoughts: string): string {
 }
 
 /**
- * Joins the system messages before the first other message, for a server behind OpenAI's protocol: templates
+ * Joins the system messages before the first other message, for a server with OpenAI's protocol: templates
  * of Qwen, Mistral and others raise an error at a second system message, or leave it out. A system message
  * with other parts than texts counts as another message; system messages after that message stay in place.
  * Messages and parts become paragraphs of one text. They have no other members, since the doors made them for
@@ -59,12 +59,12 @@ export function thoughtsBackOf(thoughts: string): string {
  * message keeps its origin (callers-path.ts).
  */
 export function withOneSystem(messages: readonly unknown[]): readonly unknown[] {
-  const end = messages.findIndex((message) => !isSystemText(message));
-  const count = end < 0 ? messages.length : end;
+  const otherIndex = messages.findIndex((message) => !isSystemText(message));
+  const count = otherIndex < 0 ? messages.length : otherIndex;
   if (count < 2) return messages;
   const systemMessages = messages.slice(0, count) as Members[];
   const texts = systemMessages.flatMap(({ content }) =>
-    typeof content === 'string' ? content : (content as readonly Members[]).map(ownText),
+    typeof content === 'string' ? content : (content as readonly Members[]).map(textIn),
   );
   const content = texts.filter((text) => text !== '').join('\n\n');
   return [Object.assign(systemMessages[0]!, { content }), ...messages.slice(count)];
@@ -77,12 +77,12 @@ function isSystemText(message: unknown): boolean {
   return (content as unknown[]).every((part) => isRecord(part) && part.type === 'text');
 }
 
-/** The joined texts that `read` finds in a list of parts; empty if `parts` is no list. */
-function joined(parts: unknown, read: (part: Members) => unknown): string {
+/** The joined texts that `textOfPart` finds in a list of parts; empty if `parts` is no list. */
+function joined(parts: unknown, textOfPart: (part: Members) => unknown): string {
   if (!Array.isArray(parts)) return '';
   let texts = '';
   for (const part of parts as unknown[]) {
-    const text = isRecord(part) ? read(part) : undefined;
+    const text = isRecord(part) ? textOfPart(part) : undefined;
     if (typeof text === 'string') texts += text;
   }
   return texts;
@@ -116,22 +116,22 @@ export function pieceOf(call: Members): CallPiece {
 }
 
 /**
- * Whether a piece begins a tool call other than `open`. The caller has checked that both have the same index,
+ * Whether a piece begins a tool call other than `call`. The caller has checked that both have the same index,
  * or that the piece has none. If both have ids, a piece with another id begins a call; at the same index it
- * must have a name as well. If neither `open` has an id nor the piece an index, a second name begins a call.
- * Any other piece belongs to `open`: servers repeat the name of a call.
+ * must have a name as well. If neither `call` has an id nor the piece an index, a second name begins a call.
+ * Any other piece belongs to `call`: servers repeat the name of a call.
  */
-export function isOtherCall({ id, name, index }: CallPiece, open: CallSoFar): boolean {
-  if (id !== undefined && open.id !== undefined)
-    return id !== open.id && (name !== undefined || index === undefined);
-  return index === undefined && open.id === undefined && name !== undefined && open.name !== undefined;
+export function isOtherCall({ id, name, index }: CallPiece, call: CallSoFar): boolean {
+  if (id !== undefined && call.id !== undefined)
+    return id !== call.id && (name !== undefined || index === undefined);
+  return index === undefined && call.id === undefined && name !== undefined && call.name !== undefined;
 }
 
-/** Adds a piece of the same call (`isOtherCall`) to `open`. The first id and the first name stay. */
-export function addPiece(open: CallSoFar, piece: CallPiece): void {
-  open.id ??= piece.id;
-  open.name ??= piece.name;
-  open.json += piece.json;
+/** Adds a piece of the same call (`isOtherCall`) to `call`. The first id and the first name stay. */
+export function addPiece(call: CallSoFar, piece: CallPiece): void {
+  call.id ??= piece.id;
+  call.name ??= piece.name;
+  call.json += piece.json;
 }
 
 /**

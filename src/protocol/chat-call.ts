@@ -4,9 +4,9 @@
  * workers use it. A ChatCall is a plain record, because counter threads send it to listeners. Pure; any
  * thread.
  *
- * Must hold: the body is spliced and never encoded anew, so that all other members reach the upstream byte
+ * Must hold: the body is spliced and never encoded again, so that all other members reach the upstream byte
  * for byte as the client sent them (test/unit/protocol/request-bytes.test.ts). Each splice moves the spans
- * behind it, so that all spans stay exact (test/unit/protocol/chat-call.test.ts). Values are not searched for
+ * after it, so that all spans stay exact (test/unit/protocol/chat-call.test.ts). Values are not searched for
  * again, because a search would cost a listener 10 to 60 ms for a body of 10 MB.
  */
 import type { ErrorRecord } from '../core/errors.js';
@@ -74,7 +74,7 @@ export interface ChatCall {
   readonly bodyEnd: number;
 }
 
-/** How many tokens a model takes each media part for (`media_part_tokens`). */
+/** How many tokens each media part counts as for a model (`media_part_tokens`). */
 interface MediaRate {
   readonly mediaPartTokens: number;
 }
@@ -84,7 +84,7 @@ interface MediaRate {
  */
 const MEDIA_TOKENS_MAX = PROMPT_PARTS_MAX * PROMPT_TOKENS_OF_PART;
 
-/** Tokens that the media parts of a call are taken for. */
+/** Tokens that the media parts of a call count as. */
 export function mediaTokensOf({ mediaParts }: Pick<ChatCall, 'mediaParts'>, model: MediaRate): number {
   return Math.min(mediaParts * model.mediaPartTokens, MEDIA_TOKENS_MAX);
 }
@@ -131,8 +131,8 @@ type SplicedBody = Pick<
  * copy of the body.
  */
 export function withModelId<Body extends SplicedBody>(call: Body, id: string): Body & { model: string } {
-  const name = { start: call.modelStart, end: call.modelEnd, text: JSON.stringify(id) };
-  return { ...spliced(call, [name]), model: id };
+  const splice = { start: call.modelStart, end: call.modelEnd, text: JSON.stringify(id) };
+  return { ...spliced(call, [splice]), model: id };
 }
 
 /**
@@ -150,19 +150,19 @@ export function withOutputTokensMax<
   const outputTokensMax = Math.min(call.outputTokensMax ?? boundTokens, boundTokens);
   if (givenTokens.some((tokens) => !Number.isNaN(tokens))) {
     const tooHigh = spans.filter((_, index) => givenTokens[index]! > boundTokens);
-    // `spliced` wants them in the order of the body.
+    // `spliced` wants its splices in the order of the body.
     const splices = tooHigh
-      .sort((left, right) => left.start - right.start)
+      .sort((first, second) => first.start - second.start)
       .map((span) => ({ ...span, text }));
     return { ...(splices.length === 0 ? call : spliced(call, splices)), outputTokensMax };
   }
-  // All given members are null. To give one of them a value is enough.
+  // All given members are null: one of them gets the value.
   const [nullSpan] = spans;
   if (nullSpan !== undefined) return { ...spliced(call, [{ ...nullSpan, text }]), outputTokensMax };
   const { bodyEnd, outputTokensName = 'max_tokens' } = call;
-  const member = spliced(call, [{ start: bodyEnd, end: bodyEnd, text: `,"${outputTokensName}":${text}` }]);
-  const maxTokens = { start: member.bodyEnd - text.length, end: member.bodyEnd };
-  return { ...member, maxTokens, outputTokensMax };
+  const longer = spliced(call, [{ start: bodyEnd, end: bodyEnd, text: `,"${outputTokensName}":${text}` }]);
+  const maxTokens = { start: longer.bodyEnd - text.length, end: longer.bodyEnd };
+  return { ...longer, maxTokens, outputTokensMax };
 }
 
 /** The text of a span, which must be ASCII. */
@@ -177,18 +177,18 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
   const growths = splices.map(({ start, end, text }) =>
     largeBody === undefined ? text.length - (end - start) : Buffer.byteLength(text) - (end - start),
   );
-  const growth = growths.reduce((left, right) => left + right, 0);
+  const growth = growths.reduce((total, added) => total + added, 0);
   const moved = ({ start, end }: Span): Span => {
     // NOWHERE, as a member that the body does not have.
     if (end === 0) return { start, end };
     let shift = 0;
-    let ownGrowth = 0;
+    let valueGrowth = 0;
     for (const [index, splice] of splices.entries()) {
       if (splice.start < start) shift += growths[index]!;
       // The splice replaces the value of this span.
-      else if (splice.start === start) ownGrowth = growths[index]!;
+      else if (splice.start === start) valueGrowth = growths[index]!;
     }
-    return { start: start + shift, end: end + shift + ownGrowth };
+    return { start: start + shift, end: end + shift + valueGrowth };
   };
   const model = moved({ start: call.modelStart, end: call.modelEnd });
   return {
@@ -206,30 +206,30 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
 /** The text with `splices` applied, which must be in the order of the text. */
 export function splicedText(text: string, splices: readonly Splice[]): string {
   let result = '';
-  let from = 0;
+  let keptStart = 0;
   for (const splice of splices) {
-    result += text.slice(from, splice.start) + splice.text;
-    from = splice.end;
+    result += text.slice(keptStart, splice.start) + splice.text;
+    keptStart = splice.end;
   }
-  return result + text.slice(from);
+  return result + text.slice(keptStart);
 }
 
 /**
  * As `splicedText`, for bytes: a copy in memory of its own, which may be transferred. `growth` must be
- * exactly as many bytes as the splices add, less the bytes that they remove. With more, the copy ends in what
- * was in that memory before; with less, the copy is cut or this function throws.
+ * exactly as many bytes as the splices add, less the bytes that they remove. With more, the copy ends in old
+ * contents of the memory; with less, the copy is cut or this function throws.
  */
 export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], growth: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length + growth);
-  let from = 0;
-  let to = 0;
+  let keptStart = 0;
+  let copied = 0;
   for (const splice of splices) {
-    copy.set(bytes.subarray(from, splice.start), to);
-    to += splice.start - from;
-    to += copy.write(splice.text, to);
-    from = splice.end;
+    copy.set(bytes.subarray(keptStart, splice.start), copied);
+    copied += splice.start - keptStart;
+    copied += copy.write(splice.text, copied);
+    keptStart = splice.end;
   }
-  copy.set(bytes.subarray(from), to);
+  copy.set(bytes.subarray(keptStart), copied);
   return copy;
 }
 

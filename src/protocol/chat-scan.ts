@@ -87,7 +87,7 @@ const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messag
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 
 /**
- * Each private method starts with the reader at a value, and leaves the reader behind that value. It returns
+ * Each private method starts with the reader at a value, and leaves the reader after that value. It returns
  * what the validator gets for the value. `firstByte` is the first byte of the value.
  *
  * An object is read in this order: `openLevel`; of each member `readName`, `colon` and whatever reads or
@@ -130,15 +130,15 @@ export class ChatScan implements BodyScan {
     this.#isAscii = isAscii;
     const standIn = this.#standIn;
     const firstByte = reader.openBody();
-    let notObject: unknown;
+    let otherValue: unknown;
     if (firstByte === BRACE) this.#readRequest();
-    else notObject = reader.readValue();
+    else otherValue = reader.readValue();
     if (reader.space() !== -1) throw reader.unexpected();
-    if (firstByte !== BRACE) throw new BodyError(explain(notObject, undefined));
+    if (firstByte !== BRACE) throw new BodyError(explain(otherValue, undefined));
     if (this.#messagesError !== undefined || !checkChatRequest(standIn)) {
       throw new BodyError(explain(standIn, this.#messagesError));
     }
-    // Last: an error before this names a wrong value; `numberError` only names how a valid value is written.
+    // This check is last: the errors before name a wrong value, `numberError` names one that is valid.
     if (reader.numberError !== undefined) throw new BodyError(reader.numberError);
     this.request = standIn;
   }
@@ -157,7 +157,7 @@ export class ChatScan implements BodyScan {
         const firstByte = reader.colon();
         const start = reader.at;
         if (index === REQUEST_MODEL) {
-          // In full, because the model is looked up by this name. `readValue` may cut a long string.
+          // Not by `readValue`, which may cut a long string: the model is looked up by this name.
           standIn.model = reader.readWholeValue(firstByte, this.#isAscii);
           this.model = { start, end: reader.at };
         } else if (index === REQUEST_MESSAGES) standIn.messages = this.#readMessages();
@@ -177,7 +177,7 @@ export class ChatScan implements BodyScan {
         else if (index === REQUEST_TOOLS && firstByte === BRACKET) this.#readTools();
         else if (index === REQUEST_EXTRA_BODY) this.#readExtraBody(firstByte);
         else {
-          // After a known name the reader still has the `steering` of an earlier, unknown name.
+          // After a known name the reader still has the `steering` of an earlier name, which was unknown.
           const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
           const member = steering && reader.routingMemberOf(steering, start, this.outputTokensName);
@@ -193,9 +193,9 @@ export class ChatScan implements BodyScan {
   }
 
   /**
-   * Records `extra_body` as a routing member, unless it is null or false, or has `google` alone, which
-   * Google's interface reads. Some upstreams merge other members of `extra_body` into the request. An empty
-   * object is recorded too.
+   * Adds `extra_body` to `routingMembers`, unless it is null or false, or has `google` alone, which Google's
+   * interface reads. Some upstreams merge other members of `extra_body` into the request. An empty
+   * object is added too.
    */
   #readExtraBody(firstByte: number): void {
     const reader = this.#reader;
@@ -215,7 +215,7 @@ export class ChatScan implements BodyScan {
     this.routingMembers = [...this.routingMembers, 'extra_body'];
   }
 
-  /** Records `hosted_tools` if the provider runs one of the tools. */
+  /** Adds `hosted_tools` to `routingMembers` if the provider runs one of the tools. */
   #readTools(): void {
     const reader = this.#reader;
     if (!reader.openItems()) return;
@@ -223,7 +223,7 @@ export class ChatScan implements BodyScan {
     let hasHosted = false;
     do {
       reader.startItem(count++);
-      if (reader.bytes[reader.at] === BRACE) hasHosted = this.#readsHostedTool() || hasHosted;
+      if (reader.bytes[reader.at] === BRACE) hasHosted = this.#readTool() || hasHosted;
       else reader.skipValue();
     } while (reader.moreItems());
     if (hasHosted) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
@@ -234,7 +234,7 @@ export class ChatScan implements BodyScan {
    * `function`, `custom` or `name`. Any other tool is the provider's: LiteLLM takes `{"googleSearch":{}}`
    * (https://docs.litellm.ai/docs/providers/vertex).
    */
-  #readsHostedTool(): boolean {
+  #readTool(): boolean {
     const reader = this.#reader;
     /** Undefined if the tool has no type. */
     let hasHostedType: boolean | undefined;
@@ -317,11 +317,11 @@ export class ChatScan implements BodyScan {
     // Roles are compared as bytes, which costs no string. The two quotes do not belong to the role.
     const length = reader.at - start - 2;
     for (let index = 0; index < ROLE_BYTES.length; index++) {
-      const bytes = ROLE_BYTES[index]!;
-      if (bytes.length !== length) continue;
-      let at = 0;
-      while (at < length && reader.bytes[start + 1 + at] === bytes[at]) at++;
-      if (at === length) return CHAT_ROLES[index]!;
+      const roleBytes = ROLE_BYTES[index]!;
+      if (roleBytes.length !== length) continue;
+      let offset = 0;
+      while (offset < length && reader.bytes[start + 1 + offset] === roleBytes[offset]) offset++;
+      if (offset === length) return CHAT_ROLES[index]!;
     }
     return reader.excerpt(start, reader.at);
   }
@@ -340,14 +340,14 @@ export class ChatScan implements BodyScan {
     if (firstByte !== BRACKET) return reader.readValue();
     if (!reader.openItems()) return ANY_ARRAY;
     let count = 0;
-    let partsToWrong: unknown[] | undefined;
+    let partsUpToWrong: unknown[] | undefined;
     do {
       reader.startItem(count);
       const part = this.#readPart();
-      if (part !== ANY_PART) partsToWrong ??= [...Array<unknown>(count).fill(ANY_PART), part];
+      if (part !== ANY_PART) partsUpToWrong ??= [...Array<unknown>(count).fill(ANY_PART), part];
       count++;
     } while (reader.moreItems());
-    return partsToWrong ?? VALID_PARTS;
+    return partsUpToWrong ?? VALID_PARTS;
   }
 
   /** Returns ANY_PART for a valid part, and for any other what the validator rejects. Counts media parts. */

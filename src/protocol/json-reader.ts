@@ -5,9 +5,9 @@
  * upstream/prompt-text.ts and providers/anthropic/anthropic.ts use it directly. Pure; any thread.
  *
  * Must hold: the caller has checked that the bytes are UTF-8, or checks each value that it decodes. What
- * JSON.parse rejects is rejected here too (test/unit/protocol/json-reader.test.ts compares both). An escape
- * of half a surrogate pair is rejected as well: some decoders reject it, some replace the character, some
- * keep the half until an encoder fails on it.
+ * JSON.parse rejects is rejected here too, if the caller checks that nothing follows: `space()` is then -1
+ * (test/unit/protocol/json-reader.test.ts compares both). An escape of half a surrogate pair is rejected as
+ * well: some decoders reject it, some replace the character, some keep the half until an encoder fails.
  *
  * Costs 0.3 to 0.5 ms a megabyte of plain strings and at most 6 ms a megabyte of anything else. So listeners
  * leave large bodies to counter threads.
@@ -41,9 +41,9 @@ export const CASE_BIT = 32;
 /** A shorter body is read byte by byte, because making the DataView would cost more than it saves. */
 const VIEW_BYTES_MIN = 1024;
 
-/** 1 for a byte that may follow a backslash, except `u`. */
-const ESCAPES = new Uint8Array(256);
-for (const letter of '"\\/bfnrt') ESCAPES[letter.charCodeAt(0)] = 1;
+/** By byte: 1 if it makes an escape of two characters with a backslash; 0 for `u` and all other bytes. */
+const SIMPLE_ESCAPES = new Uint8Array(256);
+for (const letter of '"\\/bfnrt') SIMPLE_ESCAPES[letter.charCodeAt(0)] = 1;
 /** By byte: the value of a hexadecimal digit plus 1; 0 for all other bytes. */
 const HEX_DIGITS = new Uint8Array(256);
 for (let digit = 0; digit < 16; digit++) {
@@ -57,8 +57,8 @@ const NULL = Buffer.from('null');
 
 /**
  * `at` is the position in `bytes`. A method that reads a value starts with `at` on the first byte of the
- * value and ends with `at` behind its last byte. It throws a BodyError if the JSON is not valid; the reader
- * is of no use then.
+ * value and ends with `at` after its last byte. It throws a BodyError if the JSON is not valid; the reader
+ * cannot be used after that. A method for one kind of value does not check the first byte.
  *
  *     if (reader.openObject())
  *       do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
@@ -67,13 +67,14 @@ export class JsonReader {
   at = 0;
   /** Number of open brackets and braces. */
   depth = 0;
-  /** Number of values that have begun, with nested values. upstream/prompt-text.ts sets it back to 0. */
+  /** Values that have begun, also nested ones. prompt-text.ts, whose body was checked before, resets it. */
   values = 0;
-  /** Number of members that have begun, with nested members. */
+  /** Number of members whose name was read, with nested members; doors/member-scan.ts bounds it. */
   members = 0;
   readonly bytes: Buffer;
   /** Length of `bytes`. */
   readonly end: number;
+  /** Over `bytes`; undefined for a short body. */
   readonly #view: DataView | undefined;
 
   constructor(bytes: Uint8Array) {
@@ -99,9 +100,7 @@ export class JsonReader {
     return -1;
   }
 
-  /**
-   * Enters an object. Returns true with `at` on the quote of its first name, or false behind an empty object.
-   */
+  /** Enters an object. Returns true with `at` on its first name's quote, or false after an empty object. */
   openObject(): boolean {
     this.#enter();
     const byte = this.space();
@@ -110,9 +109,7 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /**
-   * Call after each member. Returns true with `at` on the quote of the next name, or false behind the object.
-   */
+  /** Call after each member. Returns true with `at` on the next name's quote, or false after the object. */
   moreMembers(): boolean {
     const byte = this.space();
     if (byte === COMMA) {
@@ -122,13 +119,13 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** Enters an array. Returns true with `at` on its first item, or false behind an empty array. */
+  /** Enters an array. Returns true with `at` on its first item, or false after an empty array. */
   openArray(): boolean {
     this.#enter();
     return this.space() === BRACKET_END ? this.#leave() : true;
   }
 
-  /** Call after each item. Returns true with `at` on the next item, or false behind the array. */
+  /** Call after each item. Returns true with `at` on the next item, or false after the array. */
   moreItems(): boolean {
     const byte = this.space();
     if (byte === COMMA) {
@@ -165,23 +162,23 @@ export class JsonReader {
     } else this.skipScalar(byte);
   }
 
-  /** Skips a value that is a string. Returns whether it has escapes. */
+  /** Skips a value that is a string, and counts it in `values`. Returns whether the string has escapes. */
   skipText(): boolean {
     this.#countValue();
     return this.skipString();
   }
 
-  /** Skips a value that is neither object nor array. `byte`: its first byte, or -1 at the end. */
-  skipScalar(byte: number): void {
+  /** Skips a value that is neither object nor array. `firstByte`: of the value, or -1 at the end. */
+  skipScalar(firstByte: number): void {
     this.#countValue();
-    if (byte === QUOTE) this.skipString();
-    else if (byte === LETTER_T) this.#skipLiteral(TRUE);
-    else if (byte === LETTER_F) this.#skipLiteral(FALSE);
-    else if (byte === LETTER_N) this.#skipLiteral(NULL);
-    else this.#skipNumber(byte);
+    if (firstByte === QUOTE) this.skipString();
+    else if (firstByte === LETTER_T) this.#skipLiteral(TRUE);
+    else if (firstByte === LETTER_F) this.#skipLiteral(FALSE);
+    else if (firstByte === LETTER_N) this.#skipLiteral(NULL);
+    else this.#skipNumber(firstByte);
   }
 
-  /** Skips a name or a string, and does not count it as a value. Returns whether it has escapes. */
+  /** Skips a name or a string without a count: `skipText` counts. Returns whether there are escapes. */
   skipString(): boolean {
     const { bytes, end } = this;
     const view = this.#view;
@@ -195,9 +192,9 @@ export class JsonReader {
         for (const last = end - 4; at <= last; at += 4) {
           const word = view.getInt32(at, true);
           const flipped = word ^ 0x02020202;
-          const slashes = word ^ 0x5c5c5c5c;
+          const backslashes = word ^ 0x5c5c5c5c;
           if (
-            (((flipped - 0x21212121) & ~flipped) | ((slashes - 0x01010101) & ~slashes)) &
+            (((flipped - 0x21212121) & ~flipped) | ((backslashes - 0x01010101) & ~backslashes)) &
             // The highest bit of each byte.
             -0x7f7f7f80
           )
@@ -243,7 +240,7 @@ export class JsonReader {
     this.at++;
   }
 
-  /** Returns false, as the public methods do behind an object or array. */
+  /** Returns false, as the public methods do after an object or array. */
   #leave(): false {
     this.at++;
     this.depth--;
@@ -256,23 +253,23 @@ export class JsonReader {
     }
   }
 
-  /** The position behind the escape at `at`, or behind both escapes of a surrogate pair. */
+  /** The position after the escape at `at`, or after both escapes of a surrogate pair. */
   #escapeEnd(at: number): number {
     const { bytes, end } = this;
     const letter = at + 1 < end ? bytes[at + 1]! : 0;
-    if (ESCAPES[letter] === 1) return at + 2;
-    const unit = this.#unitOfEscape(at);
+    if (SIMPLE_ESCAPES[letter] === 1) return at + 2;
+    const unit = this.#codeUnitAt(at);
     if ((unit & 0xf800) !== 0xd800) return at + 6;
     // The second half of a pair must follow the first, and may stand nowhere else.
     const isEscapeNext = at + 7 < end && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
-    if (unit < 0xdc00 && isEscapeNext && (this.#unitOfEscape(at + 6) & 0xfc00) === 0xdc00) return at + 12;
+    if (unit < 0xdc00 && isEscapeNext && (this.#codeUnitAt(at + 6) & 0xfc00) === 0xdc00) return at + 12;
     throw new BodyError(
       `the request body must not have half of a surrogate pair (\\u${unit.toString(16)} at position ${at})`,
     );
   }
 
-  /** The UTF-16 unit of the escape `\uXXXX` at `at`. Throws for any other escape. */
-  #unitOfEscape(at: number): number {
+  /** The UTF-16 code unit of the escape `\uXXXX` at `at`. Throws for any other escape. */
+  #codeUnitAt(at: number): number {
     const { bytes, end } = this;
     if (at + 6 > end) throw this.#endsEarly();
     const first = HEX_DIGITS[bytes[at + 2]!]!;
@@ -285,18 +282,18 @@ export class JsonReader {
     return ((first - 1) << 12) | ((second - 1) << 8) | ((third - 1) << 4) | (fourth - 1);
   }
 
-  #skipLiteral(word: Uint8Array): void {
+  #skipLiteral(literal: Uint8Array): void {
     const { bytes, at } = this;
-    for (let index = 0; index < word.length; index++) {
-      if (bytes[at + index] === word[index]) continue;
+    for (let index = 0; index < literal.length; index++) {
+      if (bytes[at + index] === literal[index]) continue;
       this.at = at + index;
       throw this.unexpected();
     }
-    this.at = at + word.length;
+    this.at = at + literal.length;
   }
 
-  #skipNumber(first: number): void {
-    let byte = first;
+  #skipNumber(firstByte: number): void {
+    let byte = firstByte;
     if (byte === MINUS) byte = this.#nextByte();
     if (byte === ZERO) byte = this.#nextByte();
     else byte = this.#skipDigits(byte);
@@ -308,15 +305,15 @@ export class JsonReader {
     }
   }
 
-  /** Steps over one byte. Returns the byte behind it, or -1 at the end. */
+  /** Steps over one byte. Returns the byte after it, or -1 at the end. */
   #nextByte(): number {
     const at = ++this.at;
     return at < this.end ? this.bytes[at]! : -1;
   }
 
-  /** Skips at least one digit. Returns the byte behind the digits, or -1 at the end. */
-  #skipDigits(first: number): number {
-    if (first < ZERO || first > NINE) throw this.unexpected();
+  /** Skips at least one digit. Returns the byte after the digits, or -1 at the end. */
+  #skipDigits(firstDigit: number): number {
+    if (firstDigit < ZERO || firstDigit > NINE) throw this.unexpected();
     const { bytes, end } = this;
     let at = this.at + 1;
     let byte = -1;

@@ -9,7 +9,7 @@
  * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second member, in
  * another case, goes to the upstream unseen (test/unit/protocol/known-members.test.ts,
  * test/unit/protocol/known-members.steering.test.ts). A value that is not certainly public counts as stored
- * at the provider, so that no odd spelling of an address gets around the rule
+ * at the provider, so that no unusual spelling of an address gets around the rule
  * (test/unit/protocol/known-members.stored.test.ts).
  */
 import { invariant } from '../core/errors.js';
@@ -27,7 +27,7 @@ const NAMES_MAX = 31;
 const SLOTS = 128;
 const HASH_FACTOR = 31;
 
-/** Adds the next byte of a name to its hash. Both cases of a letter have the same hash. */
+/** The hash of a name with one more byte. Both cases of a letter give the same hash. */
 export function hashWith(hash: number, byte: number): number {
   return (Math.imul(hash, HASH_FACTOR) + (byte | CASE_BIT)) | 0;
 }
@@ -92,8 +92,8 @@ export class Level {
   }
 
   /**
-   * Finds the ASCII name `bytes[start..end)`, whose bytes `hashWith` has added to `hash`, from 0. Returns its
-   * index, `FOLDED - index`, or UNKNOWN.
+   * Finds the ASCII name `bytes[start..end)`. `hash`: of these bytes, by `hashWith` from 0. Returns an index,
+   * `FOLDED - index`, or UNKNOWN.
    */
   find(bytes: Uint8Array, start: number, end: number, hash: number): number {
     for (let slot = slotOf(hash); ; slot = (slot + 1) & (SLOTS - 1)) {
@@ -101,15 +101,15 @@ export class Level {
       if (index < 0) return UNKNOWN;
       const name = this.#bytes[index]!;
       if (name.length !== end - start) continue;
-      let isSame = true;
+      let isExact = true;
       let offset = 0;
       for (; offset < name.length; offset++) {
         const byte = bytes[start + offset]!;
         if (byte === name[offset]) continue;
         if (lowerByte(byte) !== name[offset]) break;
-        isSame = false;
+        isExact = false;
       }
-      if (offset === name.length) return isSame ? index : FOLDED - index;
+      if (offset === name.length) return isExact ? index : FOLDED - index;
     }
   }
 

@@ -62,7 +62,7 @@ export const isNullOrFalse = (firstByte: number | undefined): boolean =>
 export class MemberReader extends JsonReader {
   /**
    * How a member of the request itself changes where the call goes or what it costs; undefined if it does
-   * not. `readName` sets this only when it returns UNKNOWN: after a known name the value is an older one.
+   * not. Read it only after `readName` has returned UNKNOWN: a known name leaves the value as it was.
    */
   steering: Steering | undefined = undefined;
   /** Kinds of stored things (files, audio, caches) that the request has named so far. */
@@ -162,12 +162,12 @@ export class MemberReader extends JsonReader {
         throw new BodyError(`${clipped(name, NAME_CHARS_MAX)} must be written as ${this.steering.name}`);
       }
     }
-    const earlier = UNKNOWN_NAMES[depth];
-    if (earlier === undefined) {
+    const earlierNames = UNKNOWN_NAMES[depth];
+    if (earlierNames === undefined) {
       UNKNOWN_NAMES[depth] = folded;
       return;
     }
-    const names = typeof earlier === 'string' ? new Set([earlier]) : earlier;
+    const names = typeof earlierNames === 'string' ? new Set([earlierNames]) : earlierNames;
     UNKNOWN_NAMES[depth] = names;
     if (names.has(folded)) throw this.#givenTwice(name);
     names.add(folded);
@@ -179,7 +179,7 @@ export class MemberReader extends JsonReader {
   }
 
   /**
-   * Call behind the value, which begins at `start`, of a member of the request itself. Returns the member if
+   * Call after the value, which begins at `start`, of a member of the request itself. Returns the member if
    * it steers the call to another model, provider or price, else undefined. Throws if the member makes more
    * output than the hold covers. `outputTokens`: the door's member that bounds the output, for the message;
    * undefined if the door has none.
@@ -219,13 +219,13 @@ export class MemberReader extends JsonReader {
   }
 
   /**
-   * Call behind a member's value, which begins at `start`. Adds to `storedMembers` if the value names
+   * Call after a member's value, which begins at `start`. Adds to `storedMembers` if the value names
    * something that the provider stores. `kind`: what such a member may name; undefined if nothing.
    */
   recordStored(kind: StoredKind | undefined, start: number): void {
     if (kind === undefined) return;
     const firstByte = this.bytes[start];
-    // The data URL of an image names nothing stored, and is too long to be decoded for nothing.
+    // The data URL of an image names nothing stored, and would take long to decode.
     if (isNullOrFalse(firstByte) || this.bytes.toString('latin1', start, start + 6) === '"data:') return;
     const stored = storedIn(kind, firstByte === QUOTE ? this.decoded(start, this.at) : undefined);
     if (stored !== undefined && !this.storedMembers.includes(stored))
@@ -266,7 +266,7 @@ export class MemberReader extends JsonReader {
   }
 
   /**
-   * Call behind an object of `level`. Counts the object if it is a part that is not text. `[start, end)`: the
+   * Call after an object of `level`. Counts the object if it is a part that is not text. `[start, end)`: the
    * span of its `type`, empty if the object has no type.
    */
   countPart(level: Level, start: number, end: number): void {
@@ -328,14 +328,14 @@ export const ANY_OBJECT = Object.freeze({});
 export const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 
 /**
- * Reads the values that have rules in the form in which the validator gets them: a string, a number, or an
- * empty object or array in place of one with contents.
+ * Reads the values that have rules, as the validator gets them: a string, a number, or an empty object or
+ * array in place of one with contents.
  */
 export class ValueReader extends MemberReader {
   /** The message for the first number that some decoders read differently, although its value is valid. */
   numberError: string | undefined;
 
-  /** Returns a string in full, and any other value as `readValue` does. `firstByte`: of the value. */
+  /** Returns a string in full, and any other value as `readValue` does. `isAscii`: the whole body is. */
   readWholeValue(firstByte: number, isAscii: boolean): unknown {
     const start = this.at;
     if (firstByte !== QUOTE) return this.readValue();

@@ -32,7 +32,7 @@ import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
  */
 const BODY_AS_BYTES_MIN = 4 * 1024;
 
-/** Space behind a large body for the text of `usageSplice`, of at most 40 bytes. */
+/** Bytes after a large body for the text of `usageSplice`, which has at most 40. */
 const SPLICE_BYTES_MAX = 64;
 
 const MODEL_NAME = '"model"';
@@ -86,10 +86,10 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
   const length = pieces.reduce((total, piece) => total + piece.length, 0);
   // Not of Node's buffer pool: the counter thread transfers this memory to the listener.
   const memory = Buffer.allocUnsafeSlow(length + SPLICE_BYTES_MAX);
-  let filled = 0;
+  let filledBytes = 0;
   for (const piece of pieces) {
-    memory.set(piece, filled);
-    filled += piece.length;
+    memory.set(piece, filledBytes);
+    filledBytes += piece.length;
   }
   const bytes = memory.subarray(0, length);
   const bodyIsAscii = isAscii(bytes);
@@ -110,8 +110,8 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
  * Undefined if the value has not come in full, or is not certain: the piece is no object or no JSON so far,
  * the value is no string or empty, a name has an escape.
  *
- * A returned value is certain: readLargeChatBytes rejects the whole body or takes the body with this model,
- * because it rejects a second `model`, in whatever case. Never throws. Costs at most some 6 µs a KB.
+ * A returned value is certain: readLargeChatBytes rejects a second `model`, in whatever case. So it rejects
+ * the whole body, or reads this model. Never throws. Costs at most some 6 µs a KB.
  */
 export function modelInFirstPiece(piece: Uint8Array): string | undefined {
   const reader = new JsonReader(piece);
@@ -123,13 +123,13 @@ export function modelInFirstPiece(piece: Uint8Array): string | undefined {
       const isModel =
         reader.at - nameStart === MODEL_NAME.length &&
         reader.bytes.toString('latin1', nameStart, reader.at) === MODEL_NAME;
-      const first = reader.colon();
+      const firstByte = reader.colon();
       const start = reader.at;
       reader.skipValue();
       if (!isModel) continue;
       const end = reader.at;
       // An empty name (two quotes) breaks a rule: the caller gets that error when the whole body is read.
-      if (first !== QUOTE || end - start === 2 || end - start > BODY_MODEL_BYTES_MAX) return undefined;
+      if (firstByte !== QUOTE || end - start === 2 || end - start > BODY_MODEL_BYTES_MAX) return undefined;
       return isUtf8(reader.bytes.subarray(start, end)) ? reader.decoded(start, end) : undefined;
     } while (reader.moreMembers());
   } catch (error) {
@@ -186,7 +186,7 @@ function callOf(
   body: string,
 ): ChatCall {
   const outputTokensMax = outputTokensMaxOf(request);
-  const model = moved(positions.model, splice);
+  const model = movedSpan(positions.model, splice);
   return {
     model: request.model,
     stream: request.stream === true,
@@ -204,13 +204,13 @@ function callOf(
     mediaParts,
     modelStart: model.start,
     modelEnd: model.end,
-    maxTokens: moved(positions.maxTokens, splice),
-    maxCompletionTokens: moved(positions.maxCompletionTokens, splice),
+    maxTokens: movedSpan(positions.maxTokens, splice),
+    maxCompletionTokens: movedSpan(positions.maxCompletionTokens, splice),
     bodyEnd: positions.end + growthOf(splice),
   };
 }
 
-/** The larger bound if both members are given: the hold must cover whichever the upstream obeys. */
+/** The larger bound if both members are given: the hold must cover either, as upstreams obey one of them. */
 function outputTokensMaxOf(request: BodyScan['request']): number | undefined {
   const current = request.max_completion_tokens ?? undefined;
   const former = request.max_tokens ?? undefined;
@@ -226,14 +226,13 @@ function outputTokensFieldOf(
   return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : name;
 }
 
-/**
- * By how much the splice makes the body longer; 0 without one. The text is ASCII, so bytes and units agree.
- */
+/** How many bytes the splice adds to the body; 0 without one. All is ASCII: so many UTF-16 units too. */
 function growthOf(splice: Splice | undefined): number {
   return splice === undefined ? 0 : splice.text.length - (splice.end - splice.start);
 }
 
-function moved(span: Span, splice: Splice | undefined): Span {
+/** The span after the splice was made. */
+function movedSpan(span: Span, splice: Splice | undefined): Span {
   if (splice === undefined || splice.start >= span.start) return span;
   const growth = growthOf(splice);
   return { start: span.start + growth, end: span.end + growth };
@@ -260,8 +259,8 @@ function asciiInUnits(bytes: Buffer, text: string, span: Span): Span {
 
 /** The splice in UTF-16 units. The splice replaces `null` or `false` or nothing, so its span is ASCII. */
 function spliceInUnits(bytes: Buffer, text: string, { start, end, text: added }: Splice): Splice {
-  const unit = unitAt(bytes, text, start);
-  return { start: unit, end: unit + end - start, text: added };
+  const startUnit = unitAt(bytes, text, start);
+  return { start: startUnit, end: startUnit + end - start, text: added };
 }
 
 /**

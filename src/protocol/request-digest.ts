@@ -52,7 +52,7 @@ export function requestDigestOf(
       : Buffer.from(largeBody.buffer, largeBody.byteOffset, largeBody.length);
   const compact = bytes.length <= SHORT_BYTES_MAX ? COMPACT : Buffer.allocUnsafe(bytes.length);
   const members = compactMembers(bytes, compact);
-  members.sort((left, right) => (left.name < right.name ? -1 : 1));
+  members.sort((first, second) => (first.name < second.name ? -1 : 1));
   const lengthMax = bytes.length + members.length + 3 * facts.length + 1;
   const hashed = lengthMax <= HASHED.length ? HASHED : Buffer.allocUnsafe(lengthMax);
   let position = hashed.write(`${facts}\n`);
@@ -65,16 +65,16 @@ export function requestDigestOf(
 
 function sourceOf(body: string, bodyIsAscii: boolean): Buffer {
   // A character of UTF-16 takes at most three bytes of UTF-8.
-  const isShort = body.length * 3 <= SHORT_BYTES_MAX;
-  if (!isShort) return Buffer.from(body, bodyIsAscii ? 'latin1' : 'utf8');
+  const fitsSource = body.length * 3 <= SHORT_BYTES_MAX;
+  if (!fitsSource) return Buffer.from(body, bodyIsAscii ? 'latin1' : 'utf8');
   return SOURCE.subarray(0, SOURCE.write(body, bodyIsAscii ? 'latin1' : 'utf8'));
 }
 
-/** Copies `bytes` to `compact` without white space between values. Returns its members, except IGNORED. */
+/** Copies `bytes` to `compact` without white space between values. Returns the members, except IGNORED. */
 function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
   const members: Member[] = [];
-  /** How many bytes of `compact` are written. */
-  let written = 0;
+  /** How many bytes `compact` has so far. */
+  let compactBytes = 0;
   let depth = 0;
   /** Start of the current member in `compact`. */
   let start = 0;
@@ -83,16 +83,16 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
   const endMember = (): void => {
     if (nameEnd === 0) return;
     const name = compact.toString('latin1', start + 1, nameEnd - 1);
-    if (!IGNORED.has(name)) members.push({ name, start, end: written });
+    if (!IGNORED.has(name)) members.push({ name, start, end: compactBytes });
     nameEnd = 0;
   };
   for (let position = 0; position < bytes.length; position++) {
     const byte = bytes[position]!;
     if (byte === QUOTE) {
       const end = stringEnd(bytes, position);
-      written += bytes.copy(compact, written, position, end);
+      compactBytes += bytes.copy(compact, compactBytes, position, end);
       position = end - 1;
-      if (depth === 1 && nameEnd === 0) nameEnd = written;
+      if (depth === 1 && nameEnd === 0) nameEnd = compactBytes;
       continue;
     }
     // White space: outside of strings JSON has no other bytes up to 32.
@@ -109,20 +109,20 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
       }
     } else if (byte === COMMA && depth === 1) {
       endMember();
-      start = written;
+      start = compactBytes;
       continue;
     }
-    compact[written++] = byte;
+    compact[compactBytes++] = byte;
   }
   return members;
 }
 
-/** The position behind the closing quote of the string that begins at `start`. */
+/** The position after the closing quote of the string that begins at `start`. */
 function stringEnd(bytes: Buffer, start: number): number {
   for (let quote = bytes.indexOf(QUOTE, start + 1); ; quote = bytes.indexOf(QUOTE, quote + 1)) {
     let firstBackslash = quote;
     while (bytes[firstBackslash - 1] === BACKSLASH) firstBackslash -= 1;
-    // A quote behind an even number of backslashes ends the string.
+    // A quote after an even number of backslashes ends the string.
     if ((quote - firstBackslash) % 2 === 0) return quote + 1;
   }
 }

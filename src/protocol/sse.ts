@@ -10,12 +10,11 @@
  *
  * Must hold: push() and end() return, in sum, the bytes that went in, however they were cut, except that a
  * byte-order mark at the start is left out and that end() closes an event that the upstream left open
- * (test/unit/protocol/sse.test.ts). An event includes its blank line, so events may be relayed or dropped one
- * by one.
+ * (test/unit/protocol/sse.test.ts). An event includes its blank line, so an event may be relayed or dropped.
  *
  * Lines end in LF, CRLF or CR (https://html.spec.whatwg.org/multipage/server-sent-events.html). One case
  * cannot be decided at the end of a chunk: after a LF a CR may be a blank line, or the first half of a CRLF.
- * The splitter then holds the event until the next chunk.
+ * The event then stays _held_, as does any event whose end has not come: the splitter keeps it for later.
  */
 import { errorBody, type ErrorRecord } from '../core/errors.js';
 import { SSE_EVENT_BYTES_MAX } from '../core/limits.js';
@@ -36,7 +35,7 @@ const NO_BYTES = Buffer.alloc(0);
  */
 const ONE_LINE_BYTES_MAX = 4 * 1024;
 
-/** A splitter keeps a buffer of up to so many bytes for the next cut event. Pieces of small events fit. */
+/** A buffer of up to so many bytes is kept for the next held event; a larger one is freed. */
 const HELD_BYTES_KEPT = 4 * 1024;
 
 /** The data of the event that ends a stream. */
@@ -99,17 +98,17 @@ export class SseSplitter {
   }
 
   /**
-   * Returns the events that are whole with `chunk`, perhaps none; undefined if the held part of an event is
-   * longer than `eventBytesMax`. The result is a view of `chunk` or memory of its own, which later calls do
-   * not change. Copies nothing if the chunk ends with an event, else only the cut events.
+   * Returns the events that are whole with `chunk`, perhaps none; undefined if the held event is longer than
+   * `eventBytesMax`. The result shares the memory of `chunk`, or has memory that later calls do not change.
+   * Copies nothing if the chunk ends with an event, else only the cut events.
    */
   push(chunk: Uint8Array): Buffer | undefined {
     if (this.#heldBytes > 0) return this.#pushAfterHeld(chunk);
     const end = lastEventEnd(chunk, chunk.length, 0);
-    const whole = asBuffer(chunk);
-    if (end === chunk.length) return this.#withoutByteOrderMark(whole);
+    const bytes = asBuffer(chunk);
+    if (end === chunk.length) return this.#withoutByteOrderMark(bytes);
     this.#hold(chunk, end);
-    return this.#dropIfTooLong() ? undefined : this.#withoutByteOrderMark(whole.subarray(0, end));
+    return this.#dropIfTooLong() ? undefined : this.#withoutByteOrderMark(bytes.subarray(0, end));
   }
 
   /**
@@ -132,8 +131,8 @@ export class SseSplitter {
     this.#hold(chunk, 0);
     // No event ends within the bytes held before, unless these end in LF CR and the CR was a blank line.
     const end = lastEventEnd(this.#held, this.#heldBytes, heldBefore - 1);
-    const whole = this.#release(end);
-    return this.#dropIfTooLong() ? undefined : this.#withoutByteOrderMark(whole);
+    const events = this.#release(end);
+    return this.#dropIfTooLong() ? undefined : this.#withoutByteOrderMark(events);
   }
 
   /** Returns whether the held event exceeds its bound. Then it frees the event: the stream is given up. */
@@ -152,9 +151,9 @@ export class SseSplitter {
       this.#held = Buffer.from(held.subarray(end));
       return held.subarray(0, end);
     }
-    const whole = Buffer.from(held.subarray(0, end));
+    const events = Buffer.from(held.subarray(0, end));
     held.copyWithin(0, end);
-    return whole;
+    return events;
   }
 
   /** Holds `chunk[start..)`. The buffer doubles, so that a long event is not copied for every chunk. */
@@ -173,8 +172,8 @@ export class SseSplitter {
   #withoutByteOrderMark(events: Buffer): Buffer {
     if (!this.#isAtStart || events.length === 0) return events;
     this.#isAtStart = false;
-    const hasMark = events.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
-    return hasMark ? events.subarray(BYTE_ORDER_MARK.length) : events;
+    const isMarked = events.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+    return isMarked ? events.subarray(BYTE_ORDER_MARK.length) : events;
   }
 }
 
@@ -190,7 +189,7 @@ interface StreamEvent {
 
 /**
  * The event at `start` of `events`, which are whole; undefined at the end of `events`. Takes 0.3 µs for one
- * data line of 260 bytes that ends in LF, 1 µs for other forms.
+ * data line of 260 bytes that ends in LF, 1 µs for any other.
  */
 function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
   return oneLineEventInBytes(events, start) ?? anyEventInBytes(events, start);
@@ -213,8 +212,8 @@ export function latin1EventFrom(
 }
 
 /**
- * The event, if it is one data line that ends in LF, perhaps after an `event:` line; else undefined. A line
- * with a CR has another form too, because a CR ends a line.
+ * The event, if it is one data line that ends in LF, perhaps after an `event:` line; else undefined, also for
+ * a line with a CR, because a CR ends a line.
  */
 function oneLineEventInText(text: string, start: number): StreamEvent | undefined {
   let lineStart = start;
@@ -249,7 +248,7 @@ function oneLineEventInBytes(events: Buffer, start: number): StreamEvent | undef
   return data === undefined || data.includes('\r') ? undefined : { end: lineEnd + 2, data };
 }
 
-/** The event, whatever its form; undefined at the end of `events`. */
+/** The event, with any lines; undefined at the end of `events`. */
 function anyEventInBytes(events: Buffer, start: number): StreamEvent | undefined {
   let data: string | undefined;
   let position = start;
@@ -267,8 +266,8 @@ function anyEventInBytes(events: Buffer, start: number): StreamEvent | undefined
 
 /**
  * Calls `visit` with the data of each event that has data. `events` are whole and UTF-8: the caller
- * (providers/gemini/stream.ts) has checked that. It decodes all events in one go; from the first event on
- * that is not one data line, it reads them as bytes.
+ * (providers/gemini/stream.ts) has checked the encoding. All events are decoded at once. From the first event
+ * on that is not one data line, they are read as bytes.
  */
 export function forEachData(events: Buffer, visit: (data: string) => void): void {
   const text = events.toString();

@@ -26,10 +26,11 @@ import {
 
 export class MessageWriter implements DoorStream {
   readonly #call: DoorCall;
-  #out = '';
+  /** The events that `push` or `end` will return. */
+  #events = '';
   #hasBegun = false;
   /** Index of the open block; if none is open, of the next block. */
-  #index = 0;
+  #blockIndex = 0;
   #openKind: 'none' | 'text' | 'thinking' | 'tool' = 'none';
   /** Whether the text of the open thinking block came in `thinking_blocks`, not in `reasoning_content`. */
   #isThinkingFromBlocks = false;
@@ -51,7 +52,7 @@ export class MessageWriter implements DoorStream {
   }
 
   push(chunk: Members): string {
-    this.#out = '';
+    this.#events = '';
     if (isRecord(chunk.usage)) this.#usage = chunk.usage;
     const choices = Array.isArray(chunk.choices) ? (chunk.choices as unknown[]) : [];
     for (const choice of choices) {
@@ -60,17 +61,17 @@ export class MessageWriter implements DoorStream {
       if (isRecord(choice.delta)) this.#writeDelta(choice.delta);
       this.#finishReason = choice.finish_reason ?? this.#finishReason;
     }
-    return this.#out;
+    return this.#events;
   }
 
   end(): string {
-    this.#out = '';
+    this.#events = '';
     this.#beginMessage();
     this.#closeBlock();
     const delta = { stop_reason: stopReasonOf(this.#finishReason, this.#toolCount > 0), stop_sequence: null };
     this.#writeEvent('message_delta', { delta, usage: usageOf(this.#usage) });
     this.#writeEvent('message_stop', {});
-    return this.#out;
+    return this.#events;
   }
 
   /** Writes the first events, unless they were written. */
@@ -104,22 +105,21 @@ export class MessageWriter implements DoorStream {
       for (const call of delta.tool_calls as unknown[]) if (isRecord(call)) this.#addToolCall(call);
   }
 
-  #writeThinking(thinking: string, isInBlocks = false): void {
+  #writeThinking(thinking: string, isFromBlocks = false): void {
     if (this.#openKind !== 'thinking')
       this.#startBlock('thinking', { type: 'thinking', thinking: '', signature: '' });
-    this.#isThinkingFromBlocks = isInBlocks;
+    this.#isThinkingFromBlocks = isFromBlocks;
     this.#writeBlockDelta({ type: 'thinking_delta', thinking });
   }
 
   /**
-   * Writes a thinking block, or a piece of one. A signature ends the block. If the open block has text of
-   * `reasoning_content`, that is all of the text, and the text in the piece is ignored: some upstreams send
-   * both. If another block came in between, the text is written again, because a signature is valid only with
-   * its text.
+   * Writes a thinking block, or a piece of one. A signature ends the block. If the open block has its text
+   * from `reasoning_content`, the text in the piece is the same and is ignored: some upstreams send both. If
+   * another block came in between, the text is written again: a signature is valid only with its text.
    */
   #writeThinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
-      // The block has no deltas and is closed at once, so any kind will do.
+      // The block has no deltas and is closed at once, so its kind does not matter.
       this.#startBlock('text', { type, data });
       this.#closeBlock();
       return;
@@ -136,8 +136,8 @@ export class MessageWriter implements DoorStream {
    * so. Throws for a piece of a call whose block is closed, as the piece cannot be written any more, and for
    * a new call at an index that is too low. An empty piece of a closed call is ignored.
    */
-  #addToolCall(call: Members): void {
-    const piece = pieceOf(call);
+  #addToolCall(toolCall: Members): void {
+    const piece = pieceOf(toolCall);
     const isOther = this.#toolIndex < 0 || isOtherCall(piece, this.#toolCall);
     const index = piece.index ?? this.#toolIndex + (isOther ? 1 : 0);
     if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) {
@@ -180,11 +180,11 @@ export class MessageWriter implements DoorStream {
   #startBlock(kind: 'text' | 'thinking' | 'tool', block: Members): void {
     this.#closeBlock();
     this.#openKind = kind;
-    this.#writeEvent('content_block_start', { index: this.#index, content_block: block });
+    this.#writeEvent('content_block_start', { index: this.#blockIndex, content_block: block });
   }
 
   #writeBlockDelta(delta: Members): void {
-    this.#writeEvent('content_block_delta', { index: this.#index, delta });
+    this.#writeEvent('content_block_delta', { index: this.#blockIndex, delta });
   }
 
   /**
@@ -199,17 +199,17 @@ export class MessageWriter implements DoorStream {
     if (this.#openKind === 'thinking' && signature !== undefined)
       this.#writeBlockDelta({ type: 'signature_delta', signature });
     this.#openKind = 'none';
-    this.#writeEvent('content_block_stop', { index: this.#index++ });
+    this.#writeEvent('content_block_stop', { index: this.#blockIndex++ });
   }
 
-  /** Arguments are pieces of JSON text here, so no number is parsed, and JSON.stringify loses no digit. */
+  /** Arguments are pieces of JSON text here, so JSON.stringify changes no digit of their numbers. */
   #writeEvent(type: string, members: Members): void {
-    this.#out += `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
+    this.#events += `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
   }
 }
 
 /** `stop_reason` by `finish_reason`. */
-const STOPS: ReadonlyMap<unknown, string> = new Map([
+const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
   ['length', 'max_tokens'],
   ['tool_calls', 'tool_use'],
   ['function_call', 'tool_use'],
@@ -222,7 +222,7 @@ const STOPS: ReadonlyMap<unknown, string> = new Map([
  * sequences ended it, so such an end becomes `end_turn`.
  */
 function stopReasonOf(finish: unknown, hasCalls: boolean): string {
-  return STOPS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
+  return STOP_REASONS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
 }
 
 /**

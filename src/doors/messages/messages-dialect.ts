@@ -47,14 +47,14 @@ const END: EventMeaning = { ...NO_MEANING, isEnd: true };
 
 /**
  * The data of a text event as Anthropic writes it, for `known`: members in this order, and up to 32 spaces of
- * padding before the last brace. SILENT and STOP have the same form. Data that is written otherwise, has `\u`
- * escapes or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So the bounds change
- * what an event costs, and never what the event means.
+ * padding before the last brace. WITHOUT_TEXT and STOP are like it. Data that is written otherwise,
+ * has `\u` escapes or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So the bounds
+ * change what an event costs, and never what the event means.
  */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
-/** Events that bring nothing which counts: a ping, the start of an empty text block, the end of a block. */
-const SILENT =
+/** Events that mean nothing to the judge: a ping, the start of an empty text block, the end of a block. */
+const WITHOUT_TEXT =
   /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
 /** How all types of Anthropic's errors are written. At most 64 characters go to the log. */
 const ERROR_TYPE = /^[a-z_]{1,58}_error$/;
@@ -81,7 +81,7 @@ class MessageJudge implements EventJudge {
   /** The fast path: what `judge` would return, if the event is one of the frequent kinds. */
   known(data: string): EventMeaning | undefined {
     if (TEXT_DELTA.test(data)) return TEXT;
-    if (SILENT.test(data)) return NO_MEANING;
+    if (WITHOUT_TEXT.test(data)) return NO_MEANING;
     return STOP.test(data) ? END : undefined;
   }
 

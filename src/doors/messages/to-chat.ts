@@ -4,9 +4,9 @@
  *
  *     text, image, document      parts of the same kind; a document's base64 is a file. Title and context of
  *                                a document of text, which are for the model, come before the text
- *     tool_result                a message of the role `tool`, before the rest of its turn. A chat completion
- *                                allows only text there, so images and files go to the user message after it;
- *                                a result with `is_error` begins with "Error: "
+ *     tool_result                a message of the role `tool`, before other blocks of its turn. Only text is
+ *                                allowed in that message, so images and files go to the user message after
+ *                                it; a result with `is_error` begins with "Error: "
  *     tool_use                   tool_calls
  *     thinking                   thinking_blocks, if it has a signature and the upstream reads them;
  *                                reasoning_content with `thoughtsBack`: DeepSeek and Kimi refuse messages
@@ -99,7 +99,7 @@ function userOf(id: string): string {
 }
 
 /**
- * Refuses context edits, except edits that only clear old parts: these are left out, and the model just reads
+ * Refuses context edits, except edits that only clear old contents: these are left out, and the model reads
  * more.
  */
 function checkContextEdits(management: unknown): void {
@@ -221,8 +221,8 @@ function resultOf(block: Members, path: string, parts: Part[], extras: boolean):
   const id = stringIn(block, 'tool_use_id', path);
   const isText = typeof content === 'string';
   const texts: string[] = isText ? [content] : [];
-  blocksIn(isText ? undefined : content, `${path}.content`).forEach((inner, index) => {
-    const part = partOf(inner, `${path}.content[${index}]`, extras);
+  blocksIn(isText ? undefined : content, `${path}.content`).forEach((innerBlock, index) => {
+    const part = partOf(innerBlock, `${path}.content[${index}]`, extras);
     if (part.type === 'text') texts.push(part.text as string);
     else parts.push(part);
   });
@@ -308,10 +308,10 @@ function newPart(block: Members, path: string, extras: boolean, textAlone: boole
   const { type: sourceType, url, media_type: mediaType, data } = source;
   if (sourceType === 'text' && typeof data === 'string')
     return { type: 'text', text: textOfDocument(data, title, context), ...cacheControlOf(block, extras) };
-  const isData = sourceType === 'base64' && typeof data === 'string' && typeof mediaType === 'string';
-  if (!isData && !(sourceType === 'url' && typeof url === 'string' && type === 'image'))
+  const isInline = sourceType === 'base64' && typeof data === 'string' && typeof mediaType === 'string';
+  if (!isInline && !(sourceType === 'url' && typeof url === 'string' && type === 'image'))
     throw new FieldError(`${path}.source`, `has no counterpart in a chat completion`);
-  const address = isData ? `data:${mediaType};base64,${data}` : url;
+  const address = isInline ? `data:${mediaType};base64,${data}` : url;
   if (type === 'image')
     return { type: 'image_url', image_url: { url: address }, ...cacheControlOf(block, extras) };
   if (typeof context === 'string' && context !== '')
@@ -324,6 +324,6 @@ function newPart(block: Members, path: string, extras: boolean, textAlone: boole
  * The text of a document. `title` and `context`, as the block has them, come before the document's own text.
  */
 function textOfDocument(data: string, title: unknown, context: unknown): string {
-  const heads = [title, context].filter((text) => typeof text === 'string' && text !== '');
-  return heads.length === 0 ? data : `${heads.join('\n')}\n\n${data}`;
+  const headings = [title, context].filter((text) => typeof text === 'string' && text !== '');
+  return headings.length === 0 ? data : `${headings.join('\n')}\n\n${data}`;
 }

@@ -62,7 +62,7 @@ class InputWriter {
   /** Images and files of the outputs in a row, for a user message after the last output. */
   #movedParts: Members[] = [];
   /** Path of the output from which the first of `#movedParts` comes. */
-  #movedFrom = '';
+  #movedPath = '';
   /** The last message if it is an assistant message: items of the same turn may still go into it. */
   #assistant: AssistantMessage | undefined;
   /** `extra_content` of a reasoning item, for the call that follows, if it is of the same turn. */
@@ -136,7 +136,7 @@ class InputWriter {
     if (this.#extras) return contentOf(output, `${path}.output`);
     const parts = translatedParts(output as unknown[], `${path}.output`);
     const moved = parts.filter(({ type }) => type !== 'text');
-    if (moved.length > 0 && this.#movedParts.length === 0) this.#movedFrom = path;
+    if (moved.length > 0 && this.#movedParts.length === 0) this.#movedPath = path;
     this.#movedParts.push(...moved);
     const texts = parts.filter(({ type }) => type === 'text');
     return texts.length === 0 ? '' : singleTextOrParts(texts);
@@ -144,7 +144,7 @@ class InputWriter {
 
   #pushMovedParts(): void {
     if (this.#movedParts.length === 0) return;
-    this.#pushMessage({ role: 'user', content: this.#movedParts }, this.#movedFrom);
+    this.#pushMessage({ role: 'user', content: this.#movedParts }, this.#movedPath);
     this.#movedParts = [];
   }
 

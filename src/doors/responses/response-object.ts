@@ -39,7 +39,7 @@ export interface ResponseState {
 }
 
 /** Members of the request that the response repeats, with the reference's defaults for absent ones. */
-const REPEATED: readonly (readonly [name: string, absent: unknown])[] = [
+const REPEATED: readonly (readonly [name: string, defaultValue: unknown])[] = [
   ['instructions', null],
   ['max_output_tokens', null],
   ['max_tool_calls', null],
@@ -76,7 +76,7 @@ export function responseObject(head: ResponseHead, { body }: DoorCall, state: Re
     store: false,
     text: { format: { type: 'text' }, ...(isRecord(body.text) && body.text) },
     usage: usageOf(usage),
-    ...Object.fromEntries(REPEATED.map(([name, absent]) => [name, body[name] ?? absent])),
+    ...Object.fromEntries(REPEATED.map(([name, defaultValue]) => [name, body[name] ?? defaultValue])),
   };
 }
 

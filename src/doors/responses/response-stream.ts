@@ -55,7 +55,7 @@ export class ResponseStream implements DoorStream {
   #reasoning: OpenReasoning | undefined;
   #message: OpenMessage | undefined;
   /** The open tool calls, by the index of their pieces; without an index, by their position in the delta. */
-  readonly #calls = new Map<unknown, OpenCall>();
+  readonly #openCalls = new Map<unknown, OpenCall>();
   /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
   readonly #namespaces: ReturnType<typeof namespacesIn>;
 
@@ -135,7 +135,7 @@ export class ResponseStream implements DoorStream {
       events += this.#writeText('refusal', delta.refusal, []);
     if (Array.isArray(delta.tool_calls))
       (delta.tool_calls as unknown[]).forEach((piece, position) => {
-        if (isRecord(piece)) events += this.#writeCall(piece, position);
+        if (isRecord(piece)) events += this.#writeToolCall(piece, position);
       });
     return events;
   }
@@ -264,31 +264,31 @@ export class ResponseStream implements DoorStream {
    * reasoning and message. A piece of another call at the index of an open call (`isOtherCall`) ends all open
    * calls: such a server sends one call after the other.
    */
-  #writeCall(call: Members, position: number): string {
-    const piece = pieceOf(call);
+  #writeToolCall(toolCall: Members, position: number): string {
+    const piece = pieceOf(toolCall);
     const key = piece.index ?? position;
-    let openCall = this.#calls.get(key);
+    let openCall = this.#openCalls.get(key);
     let events = '';
     const isOther = openCall !== undefined && isOtherCall(piece, openCall);
     if (openCall === undefined || isOther) {
-      if (this.#calls.size === 0 || isOther) events += this.#closeAll('completed');
-      [openCall, events] = this.#openCall(call, events);
-      this.#calls.set(key, openCall);
+      if (this.#openCalls.size === 0 || isOther) events += this.#closeAll('completed');
+      [openCall, events] = this.#openToolCall(toolCall, events);
+      this.#openCalls.set(key, openCall);
     }
     addPiece(openCall, piece);
-    if (openCall.isAdded) return events + this.#callDelta(openCall, piece.json);
-    return canBegin(openCall) ? events + this.#addCall(openCall) : events;
+    if (openCall.isAdded) return events + this.#toolCallDelta(openCall, piece.json);
+    return canBegin(openCall) ? events + this.#addToolCall(openCall) : events;
   }
 
   /**
-   * Gives a call the next output index. The client is not told of the item yet, because the event must have
-   * the name. The returned events are `eventsBefore`, and a whole reasoning item if the call has
+   * Gives a tool call the next output index. The client is not told of the item yet, because the event must
+   * have the name. The returned events are `eventsBefore`, and a whole reasoning item if the call has
    * `extra_content`, the signature of Gemini: so the client sends the signature back before the call.
    * `extra_content` is read from the first piece alone: Gemini sends whole calls, each in one piece.
    */
-  #openCall(call: Members, eventsBefore: string): [OpenCall, string] {
+  #openToolCall(toolCall: Members, eventsBefore: string): [OpenCall, string] {
     let events = eventsBefore;
-    const extra = call.extra_content;
+    const extra = toolCall.extra_content;
     if (isRecord(extra)) {
       const content = encryptedContent({ extra });
       const [signed, added] = this.#addItem('rs', {
@@ -298,7 +298,7 @@ export class ResponseStream implements DoorStream {
       });
       events += added + this.#itemDone(signed);
     }
-    const isCustom = isRecord(call.custom);
+    const isCustom = isRecord(toolCall.custom);
     const textName = isCustom ? 'input' : 'arguments';
     const placed = this.#newItem(isCustom ? 'ctc' : 'fc', {
       type: isCustom ? 'custom_tool_call' : 'function_call',
@@ -315,7 +315,7 @@ export class ResponseStream implements DoorStream {
       isAdded: false,
       close: (status) => {
         // The upstream has ended without the name or id for which the event waited.
-        const added = openCall.isAdded ? '' : this.#addCall(openCall);
+        const added = openCall.isAdded ? '' : this.#addToolCall(openCall);
         const { item, index, json } = openCall;
         Object.assign(item, { status, [textName]: json });
         const members = { item_id: item.id, output_index: index, name: item.name, [textName]: json };
@@ -325,8 +325,8 @@ export class ResponseStream implements DoorStream {
     return [openCall, events];
   }
 
-  /** Tells the client of a call, with the arguments that have come by now. */
-  #addCall(openCall: OpenCall): string {
+  /** Tells the client of a tool call, with the arguments that have come by now. */
+  #addToolCall(openCall: OpenCall): string {
     openCall.isAdded = true;
     // If the upstream has sent no id, the caller gets an id that no earlier response has, because the caller
     // sends all ids back in one request. The end of the request id is the part that differs. OpenAI's bound
@@ -340,10 +340,10 @@ export class ResponseStream implements DoorStream {
     } = openCall;
     // For a tool in a namespace its own name replaces `name`.
     Object.assign(item, { call_id: id, name, ...this.#namespaces.get(name) });
-    return this.#itemAdded(openCall) + this.#callDelta(openCall, json);
+    return this.#itemAdded(openCall) + this.#toolCallDelta(openCall, json);
   }
 
-  #callDelta(openCall: OpenCall, json: string): string {
+  #toolCallDelta(openCall: OpenCall, json: string): string {
     if (json === '') return '';
     const members = { item_id: openCall.item.id, output_index: openCall.index, delta: json };
     return this.#eventText(`${eventsOf(openCall)}.delta`, members);
@@ -351,12 +351,12 @@ export class ResponseStream implements DoorStream {
 
   /** Ends all open items. `status`: of the last item; the others are completed. */
   #closeAll(status: ItemStatus): string {
-    const openItems = [this.#reasoning, this.#message, ...this.#calls.values()].filter(
+    const openItems = [this.#reasoning, this.#message, ...this.#openCalls.values()].filter(
       (item) => item !== undefined,
     );
     this.#reasoning = undefined;
     this.#message = undefined;
-    this.#calls.clear();
+    this.#openCalls.clear();
     let events = '';
     openItems.forEach((item, position) => {
       events += item.close(position === openItems.length - 1 ? status : 'completed') + this.#itemDone(item);
@@ -366,8 +366,8 @@ export class ResponseStream implements DoorStream {
 
   /** Begins an output item. Returns the item, and its event. */
   #addItem(prefix: string, members: Members & { readonly type: string }): [PlacedItem, string] {
-    const base = this.#newItem(prefix, members);
-    return [base, this.#itemAdded(base)];
+    const placed = this.#newItem(prefix, members);
+    return [placed, this.#itemAdded(placed)];
   }
 
   /** Puts an item into the output, which gives it its index, without an event. */

@@ -18,7 +18,7 @@ import { messagesOf } from './request-items.js';
 import { offeredTools } from './tool-names.js';
 
 /** Members that mean the same in both APIs. */
-const SAME = [
+const SAME_MEMBERS = [
   'model',
   'temperature',
   'top_p',
@@ -29,9 +29,9 @@ const SAME = [
   'service_tier',
 ] as const;
 /** Members that do not change the response, or belong to features that are refused anyway. */
-const DROPPED = ['max_tool_calls', 'truncation', 'prompt_cache_options', 'client_metadata'] as const;
+const DROPPED_MEMBERS = ['max_tool_calls', 'truncation', 'prompt_cache_options', 'client_metadata'] as const;
 /** Values of `include` that are accepted. */
-const INCLUDED: readonly unknown[] = [
+const INCLUDE_VALUES: readonly unknown[] = [
   'reasoning.encrypted_content',
   'message.output_text.logprobs',
   'message.input_image.image_url',
@@ -72,7 +72,7 @@ export function toChat(body: Members, extras = false, thoughtsBack = false): Rec
   if (body.store === true)
     throw new FieldError('store', 'must be false: only an upstream that speaks Responses stores them');
   const chat: Record<string, unknown> = {};
-  for (const name of SAME) {
+  for (const name of SAME_MEMBERS) {
     const value = fields.take(name);
     if (value !== undefined) chat[name] = value;
   }
@@ -93,7 +93,7 @@ export function toChat(body: Members, extras = false, thoughtsBack = false): Rec
   addText(fields.record('text'), chat);
   addReasoning(fields.record('reasoning'), chat);
   addLogprobs(fields, chat);
-  for (const name of DROPPED) fields.take(name);
+  for (const name of DROPPED_MEMBERS) fields.take(name);
   fields.finish();
   return chat;
 }
@@ -120,10 +120,10 @@ function toolOf(tool: Members, path: string): object {
     );
   if (typeof tool.name !== 'string') throw new FieldError(`${path}.name`, 'must be a string');
   if (type === 'function')
-    return { type, function: presentOf(tool, ['name', 'description', 'parameters', 'strict']) };
-  const custom: Record<string, unknown> = presentOf(tool, ['name', 'description', 'format']);
+    return { type, function: givenMembers(tool, ['name', 'description', 'parameters', 'strict']) };
+  const custom: Record<string, unknown> = givenMembers(tool, ['name', 'description', 'format']);
   if (isRecord(custom.format) && custom.format.type === 'grammar')
-    custom.format = { type: 'grammar', grammar: presentOf(custom.format, ['syntax', 'definition']) };
+    custom.format = { type: 'grammar', grammar: givenMembers(custom.format, ['syntax', 'definition']) };
   return { type, custom };
 }
 
@@ -158,7 +158,7 @@ function addText(text: Members | undefined, chat: Record<string, unknown>): void
   else if (type === 'json_schema')
     chat.response_format = {
       type,
-      json_schema: presentOf(format as Members, ['name', 'description', 'schema', 'strict']),
+      json_schema: givenMembers(format as Members, ['name', 'description', 'schema', 'strict']),
     };
   else if (type !== 'text')
     throw new FieldError('text.format.type', 'must be text, json_object or json_schema');
@@ -178,9 +178,9 @@ function addReasoning(reasoning: Members | undefined, chat: Record<string, unkno
 
 function addLogprobs(fields: Fields, chat: Record<string, unknown>): void {
   const include = fields.list('include') ?? [];
-  const unknown = include.findIndex((name) => !INCLUDED.includes(name));
-  if (unknown >= 0)
-    throw new FieldError(`include[${unknown}]`, 'must name something that a chat completion has');
+  const wrongIndex = include.findIndex((name) => !INCLUDE_VALUES.includes(name));
+  if (wrongIndex >= 0)
+    throw new FieldError(`include[${wrongIndex}]`, 'must name something that a chat completion has');
   const topLogprobs = fields.integer('top_logprobs') ?? 0;
   if (topLogprobs === 0 && !include.includes(LOGPROBS)) return;
   chat.logprobs = true;
@@ -188,7 +188,7 @@ function addLogprobs(fields: Fields, chat: Record<string, unknown>): void {
 }
 
 /** The members of these names that are present and not null. */
-function presentOf(members: Members, names: readonly string[]): Record<string, unknown> {
+function givenMembers(members: Members, names: readonly string[]): Record<string, unknown> {
   const entries = names.map((name) => [name, members[name]] as const);
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined && value !== null));
 }

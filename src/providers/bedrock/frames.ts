@@ -3,14 +3,15 @@
  * CRCs; `eventOf` reads the payload of a message. bedrock.ts (InvokeModel) and stream.ts (ConverseStream)
  * have one FrameReader for each stream; at the stream's end they check `isBetweenMessages`. Upstream worker.
  *
- *     | bytes of all, 4 | bytes of headers, 4 | CRC of these 8 | headers | payload | CRC of all before |
+ *     | message bytes, 4 | header bytes, 4 | CRC of these 8 | headers | payload | CRC of all before it, 4 |
  *
- * A header is its name (length of 1 byte), a type, and a value: a string (type 7) has a length of 2 bytes.
- * Numbers are big-endian, checksums CRC-32. Follows "Event stream encoding" of Amazon Transcribe's developer
- * guide and smithy.io, "Amazon Event Stream Specification", 2026-11.
+ * The fields before the headers are the _prelude_. A header is its name (length of 1 byte), a type, and a
+ * value: a string (type 7) has a length of 2 bytes. Numbers are big-endian, checksums CRC-32. Follows "Event
+ * stream encoding" of Amazon Transcribe's developer guide and smithy.io, "Amazon Event Stream Specification",
+ * 2026-11.
  *
- * A message that is whole in a chunk is read in place. The pieces of a message that is cut over chunks are
- * copied together; a message has at most SSE_EVENT_BYTES_MAX bytes.
+ * A message that is whole in a chunk is read in place; one that is cut over chunks is copied together. A
+ * message has at most SSE_EVENT_BYTES_MAX bytes.
  *
  * Must hold: the result does not depend on how the bytes are cut into chunks, and a wrong CRC or length
  * throws (test/unit/providers/bedrock/frames.test.ts).
@@ -48,8 +49,8 @@ for (let byte = 0; byte < 256; byte++) {
   CRC_TABLES[byte] = crc;
 }
 for (let position = 256; position < CRC_TABLES.length; position++) {
-  const before = CRC_TABLES[position - 256]!;
-  CRC_TABLES[position] = (before >>> 8) ^ CRC_TABLES[before & 0xff]!;
+  const crcBefore = CRC_TABLES[position - 256]!;
+  CRC_TABLES[position] = (crcBefore >>> 8) ^ CRC_TABLES[crcBefore & 0xff]!;
 }
 
 export type Headers = ReadonlyMap<string, string>;
@@ -58,13 +59,10 @@ type VisitMessage = (headers: Headers, bytes: Buffer, start: number, end: number
 
 export class FrameReader {
   readonly #visit: VisitMessage;
-  /** The start of a message whose end has not come: `#held[0..#heldBytes)`. */
-  #held = NO_BYTES;
-  #heldBytes = 0;
-  /**
-   * Headers of the last message, and their decoded strings: nearly all messages of a stream have the same
-   * headers.
-   */
+  /** The start of a message whose end has not come: `#pending[0..#pendingBytes)`. */
+  #pending = NO_BYTES;
+  #pendingBytes = 0;
+  /** Headers of the last message, and their strings: nearly all messages of a stream have the same. */
   #lastHeaders = NO_BYTES;
   #lastValues: Headers = new Map();
 
@@ -74,7 +72,7 @@ export class FrameReader {
 
   /** False while the start of a message waits for its end. */
   get isBetweenMessages(): boolean {
-    return this.#heldBytes === 0;
+    return this.#pendingBytes === 0;
   }
 
   /**
@@ -83,45 +81,45 @@ export class FrameReader {
    */
   push(chunk: Uint8Array): void {
     const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
-    let position = this.#heldBytes === 0 ? 0 : this.#finishHeld(bytes);
+    let position = this.#pendingBytes === 0 ? 0 : this.#finishPending(bytes);
     while (bytes.length - position >= PRELUDE_BYTES) {
       const end = position + lengthAt(bytes, position);
       if (end > bytes.length) break;
       this.#readMessage(bytes, position, end);
       position = end;
     }
-    if (position < bytes.length) this.#hold(bytes, position, bytes.length);
+    if (position < bytes.length) this.#append(bytes, position, bytes.length);
   }
 
-  /** Completes the held message from `bytes`, as far as they go. Returns how many bytes were consumed. */
-  #finishHeld(bytes: Buffer): number {
+  /** Completes the pending message from `bytes`, as far as they go. Returns how many bytes it took. */
+  #finishPending(bytes: Buffer): number {
     let position = 0;
     for (;;) {
-      const hasPrelude = this.#heldBytes >= PRELUDE_BYTES;
-      const neededBytes = hasPrelude ? lengthAt(this.#held, 0) : PRELUDE_BYTES;
-      const end = Math.min(bytes.length, position + neededBytes - this.#heldBytes);
-      this.#hold(bytes, position, end, neededBytes);
+      const hasPrelude = this.#pendingBytes >= PRELUDE_BYTES;
+      const neededBytes = hasPrelude ? lengthAt(this.#pending, 0) : PRELUDE_BYTES;
+      const end = Math.min(bytes.length, position + neededBytes - this.#pendingBytes);
+      this.#append(bytes, position, end, neededBytes);
       position = end;
-      if (this.#heldBytes < neededBytes) return position;
+      if (this.#pendingBytes < neededBytes) return position;
       if (!hasPrelude) continue;
-      const message = this.#held;
-      this.#held = NO_BYTES;
-      this.#heldBytes = 0;
+      const message = this.#pending;
+      this.#pending = NO_BYTES;
+      this.#pendingBytes = 0;
       this.#readMessage(message, 0, neededBytes);
       return position;
     }
   }
 
   /**
-   * Appends `bytes[start..end)` to the held message. `neededBytes`: its length in all, as far as it is known.
+   * Appends `bytes[start..end)` to the pending message. `neededBytes`: of all the message, if that is known.
    */
-  #hold(bytes: Buffer, start: number, end: number, neededBytes = end - start): void {
-    if (this.#held.length < neededBytes) {
+  #append(bytes: Buffer, start: number, end: number, neededBytes = end - start): void {
+    if (this.#pending.length < neededBytes) {
       const grown = Buffer.allocUnsafe(Math.max(neededBytes, PRELUDE_BYTES));
-      this.#held.copy(grown, 0, 0, this.#heldBytes);
-      this.#held = grown;
+      this.#pending.copy(grown, 0, 0, this.#pendingBytes);
+      this.#pending = grown;
     }
-    this.#heldBytes += bytes.copy(this.#held, this.#heldBytes, start, end);
+    this.#pendingBytes += bytes.copy(this.#pending, this.#pendingBytes, start, end);
   }
 
   /** Reads the message `bytes[start..end)`, whose prelude `lengthAt` has checked. */
@@ -171,7 +169,7 @@ function lengthAt(bytes: Buffer, position: number): number {
   return length;
 }
 
-/** CRC-32 of `bytes[start..end)`: eight bytes a step, then the rest byte by byte. */
+/** CRC-32 of `bytes[start..end)`: eight bytes a step, then the last ones byte by byte. */
 function crcOf(bytes: Buffer, start: number, end: number): number {
   if (end - start > NATIVE_BYTES_MIN) return crc32(bytes.subarray(start, end));
   const tables = CRC_TABLES;
@@ -215,22 +213,22 @@ function stringsOf(headers: Buffer): Headers {
     // Beyond the end a type that does not exist, which is rejected below.
     const type = headers[typePosition] ?? VALUE_BYTES.length;
     let valueStart = typePosition + 1;
-    let bytes = VALUE_BYTES[type];
+    let valueBytes = VALUE_BYTES[type];
     if (type === STRING || type === BYTES) {
       if (valueStart + 2 > headers.length) throw ProviderError.invalid('a header is cut');
-      bytes = headers.readUInt16BE(valueStart);
+      valueBytes = headers.readUInt16BE(valueStart);
       valueStart += 2;
     }
-    if (bytes === undefined || valueStart + bytes > headers.length) {
+    if (valueBytes === undefined || valueStart + valueBytes > headers.length) {
       throw ProviderError.invalid('a header is cut or of an unknown type');
     }
     if (type === STRING) {
       values.set(
         headers.toString('latin1', position + 1, typePosition),
-        headers.toString('utf8', valueStart, valueStart + bytes),
+        headers.toString('utf8', valueStart, valueStart + valueBytes),
       );
     }
-    position = valueStart + bytes;
+    position = valueStart + valueBytes;
   }
   return values;
 }

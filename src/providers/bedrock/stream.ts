@@ -4,12 +4,13 @@
  *
  *     messageStart → (contentBlockStart → contentBlockDelta … → contentBlockStop) … → messageStop → metadata
  *
- * Text blocks have no contentBlockStart. Events of other names, from later versions, are ignored. Blocks come
- * one after another, so contentBlockIndex is not read.
+ * A _message_ is one of Amazon's event stream (frames.ts), with an event as its payload. A _chunk_ is one of
+ * the chat completion. Text blocks have no contentBlockStart. Events of other names, from later versions, are
+ * ignored. Blocks come one after another, so contentBlockIndex is not read.
  *
- * Must hold: nothing is returned before an event after messageStart has come. After an error until then, the
- * call can still fail over to another upstream. So messageStart has no case, and all chunks but the usage go
- * through `#write`, which writes the role first (test/unit/providers/bedrock/stream.test.ts).
+ * Must hold: no chunk is returned for messageStart, so that a call whose stream then fails can still go to
+ * another upstream. Each chunk but the usage goes through `#write`, which writes the role first; the usage
+ * comes last, after the chunk of messageStop (test/unit/providers/bedrock/stream.test.ts).
  *
  * Follows Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
  */
@@ -23,9 +24,9 @@ import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response
 import { responseToolOf } from './tools.js';
 
 /**
- * The fast path: nearly all payloads have this form, and copying their text costs a quarter of parsing them.
- * Payloads with other escapes, or beyond ASCII, are parsed. `p` is padding, which hides the length of the
- * text. Sticky, so `lastIndex` is set before each use.
+ * The fast path: nearly all payloads match, and copying their text costs a quarter of parsing them. Payloads
+ * with other escapes, or beyond ASCII, are parsed. `p` is padding, which hides the length of the text.
+ * Sticky, so `lastIndex` is set before each use.
  */
 const TEXT_DELTA =
   /\{"contentBlockIndex":\d+,"delta":\{"text":"((?:[ !#-[\]-~]|\\["\\/bfnrt])*)"\}(?:,"p":"\w*")?\}/y;
@@ -46,15 +47,15 @@ export class ConverseStream implements ProviderStream {
   readonly #frames = new FrameReader((headers, bytes, start, end) =>
     this.#readMessage(headers, bytes, start, end),
   );
-  /** The bytes that `#readMessage` got last, and the same as Latin-1, decoded once for several messages. */
-  #chunk: Buffer = NO_BYTES;
+  /** The buffer that was decoded last, and its Latin-1 text: most messages of one `push` share a buffer. */
+  #decodedBytes: Buffer = NO_BYTES;
   #latin1 = '';
   /** The tool whose input is the content; undefined if there is none. */
   readonly #responseTool: string | undefined;
-  /** Events of the chunk that `push` is reading. */
-  #out = '';
+  /** The chunks that `push` will return. */
+  #chunks = '';
   #hasRole = false;
-  /** Number of tool calls so far, without calls of `#responseTool`, which the client does not see. */
+  /** Tool calls so far that the client sees: without calls of `#responseTool` and of Bedrock's own tools. */
   #toolCount = 0;
   #openTool: OpenTool = 'none';
   /** Whether the open tool has got some of its input. */
@@ -63,7 +64,8 @@ export class ConverseStream implements ProviderStream {
   #signature = '';
   /** `additionalModelResponseFields` of messageStop: Claude's own usage, with the reasoning tokens. */
   #modelFields: unknown;
-  #hasMessageStopped = false;
+  /** Whether messageStop has come. */
+  #hasStopped = false;
 
   constructor(call: UnsignedCall) {
     const created = Math.floor(call.nowMs / 1000);
@@ -71,28 +73,28 @@ export class ConverseStream implements ProviderStream {
     this.#responseTool = responseToolOf(call);
   }
 
-  push(chunk: Uint8Array): string {
-    this.#out = '';
-    this.#frames.push(chunk);
-    this.#chunk = NO_BYTES;
+  push(bytes: Uint8Array): string {
+    this.#chunks = '';
+    this.#frames.push(bytes);
+    this.#decodedBytes = NO_BYTES;
     this.#latin1 = '';
-    return this.#out;
+    return this.#chunks;
   }
 
   end(): string {
-    if (!this.#hasMessageStopped || !this.#frames.isBetweenMessages) {
+    if (!this.#hasStopped || !this.#frames.isBetweenMessages) {
       throw ProviderError.invalid('the stream ended before the message did');
     }
     return this.#writer.done();
   }
 
-  /** Reads one message, `bytes[start..end)`, which is valid during this call alone (frames.ts). */
+  /** Reads a message. Its payload is `bytes[start..end)`, which is valid only until this method returns. */
   #readMessage(headers: Headers, bytes: Buffer, start: number, end: number): void {
     const eventType = headers.get(':event-type');
     if (eventType === 'contentBlockDelta' && end - start <= TEXT_DELTA_BYTES_MAX) {
-      const text = this.#textIn(bytes, start, end);
-      if (text !== undefined) {
-        this.#write(this.#writer.piece('content', text));
+      const escapedText = this.#escapedTextIn(bytes, start, end);
+      if (escapedText !== undefined) {
+        this.#write(this.#writer.piece('content', escapedText));
         return;
       }
     }
@@ -100,10 +102,10 @@ export class ConverseStream implements ProviderStream {
     this.#readEvent(eventType, eventOf(headers, bytes.toString('utf8', start, end)));
   }
 
-  /** The text of a payload of the usual form, as the inside of a JSON string; undefined for another form. */
-  #textIn(bytes: Buffer, start: number, end: number): string | undefined {
-    if (this.#chunk !== bytes) {
-      this.#chunk = bytes;
+  /** The text of a payload that matches, as the inside of a JSON string (with escapes); else undefined. */
+  #escapedTextIn(bytes: Buffer, start: number, end: number): string | undefined {
+    if (this.#decodedBytes !== bytes) {
+      this.#decodedBytes = bytes;
       this.#latin1 = bytes.toString('latin1');
     }
     TEXT_DELTA.lastIndex = start;
@@ -123,13 +125,13 @@ export class ConverseStream implements ProviderStream {
         this.#stopBlock();
         break;
       case 'messageStop':
-        this.#hasMessageStopped = true;
+        this.#hasStopped = true;
         this.#modelFields = event.additionalModelResponseFields;
         this.#write(this.#writer.finish(finishOf(event.stopReason, this.#toolCount > 0)));
         break;
       case 'metadata': {
         const usage = usageOf(event.usage, this.#modelFields);
-        if (usage !== undefined) this.#out += this.#writer.usage(usage);
+        if (usage !== undefined) this.#chunks += this.#writer.usage(usage);
         break;
       }
       // messageStart, and events of later versions.
@@ -165,9 +167,7 @@ export class ConverseStream implements ProviderStream {
     } else if (isRecord(reasoningContent)) this.#readReasoning(reasoningContent);
   }
 
-  /**
-   * Writes a piece of a tool's input: as arguments, as content, or not at all for a tool that Bedrock runs.
-   */
+  /** Writes some of a tool's input: as arguments, as content, or not at all for a tool that Bedrock runs. */
   #writeInput(json: string): void {
     this.#hasInput ||= json !== '';
     if (this.#openTool === 'content') this.#write(this.#writer.text(json));
@@ -185,7 +185,7 @@ export class ConverseStream implements ProviderStream {
   }
 
   #stopBlock(): void {
-    // A call of a tool without parameters has no input, or an empty one. OpenAI's clients want an object.
+    // The call of a tool without parameters has no input, or ''. OpenAI's clients want an object.
     if (this.#openTool !== 'none' && !this.#hasInput) this.#writeInput('{}');
     this.#openTool = 'none';
     if (this.#signature === '') return;
@@ -201,10 +201,10 @@ export class ConverseStream implements ProviderStream {
     this.#write(this.#writer.delta(JSON.stringify({ thinking_blocks: [block] })));
   }
 
-  /** Writes a chunk, before the first chunk the role. */
+  /** Writes a chunk; before the first one, the chunk with the role. */
   #write(chunk: string): void {
-    if (!this.#hasRole) this.#out += this.#writer.role();
+    if (!this.#hasRole) this.#chunks += this.#writer.role();
     this.#hasRole = true;
-    this.#out += chunk;
+    this.#chunks += chunk;
   }
 }
