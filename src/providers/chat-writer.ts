@@ -43,21 +43,21 @@ export interface ProviderUsage {
  */
 export function usageMember(usage: TokenCounts & Partial<ProviderUsage>): Record<string, unknown> {
   // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
-  const prompt: Record<string, number> = {
+  const promptDetails: Record<string, number> = {
     cached_tokens: usage.cachedTokens,
     cache_write_tokens: usage.cacheWriteTokens,
   };
-  if (usage.cacheWrite1hTokens !== 0) prompt.cache_write_1h_tokens = usage.cacheWrite1hTokens;
-  if (usage.audioPromptTokens) prompt.audio_tokens = usage.audioPromptTokens;
-  if (usage.imagePromptTokens) prompt.image_tokens = usage.imagePromptTokens;
-  const completion: Record<string, number> = { reasoning_tokens: usage.reasoningTokens };
-  if (usage.audioCompletionTokens) completion.audio_tokens = usage.audioCompletionTokens;
+  if (usage.cacheWrite1hTokens !== 0) promptDetails.cache_write_1h_tokens = usage.cacheWrite1hTokens;
+  if (usage.audioPromptTokens) promptDetails.audio_tokens = usage.audioPromptTokens;
+  if (usage.imagePromptTokens) promptDetails.image_tokens = usage.imagePromptTokens;
+  const completionDetails: Record<string, number> = { reasoning_tokens: usage.reasoningTokens };
+  if (usage.audioCompletionTokens) completionDetails.audio_tokens = usage.audioCompletionTokens;
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: prompt,
-    completion_tokens_details: completion,
+    prompt_tokens_details: promptDetails,
+    completion_tokens_details: completionDetails,
   };
 }
 
@@ -101,16 +101,14 @@ export function completionOf({ id, created, model, choices, usage }: Completion)
   return withUsage(text, model, choices, usage);
 }
 
-/**
- * As `completionOf`, for one choice that is a text alone. `inside`: the text as the inside of a JSON string.
- */
+/** As `completionOf`, for one choice that is a text alone, escaped as the inside of a JSON string. */
 export function textCompletionOf(
   { id, created, model, usage }: Omit<Completion, 'choices'>,
-  inside: string,
+  escapedText: string,
   finish: FinishReason,
 ): CompletionText {
   const text =
-    `${headOf(id, created, model)}{"index":0,"message":{"role":"assistant","content":"${inside}"},` +
+    `${headOf(id, created, model)}{"index":0,"message":{"role":"assistant","content":"${escapedText}"},` +
     `"logprobs":null,"finish_reason":"${finish}"}`;
   return withUsage(text, model, ONE_CHOICE, usage);
 }
@@ -143,8 +141,8 @@ function withUsage(
 /** A fast path for the usual message, which has only `role` and `content`. */
 function messageText(message: Record<string, unknown>): string {
   const { role, content } = message;
-  const isPlain = role === 'assistant' && typeof content === 'string' && Object.keys(message).length === 2;
-  return isPlain ? `{"role":"assistant","content":${stringText(content)}}` : JSON.stringify(message);
+  const isUsual = role === 'assistant' && typeof content === 'string' && Object.keys(message).length === 2;
+  return isUsual ? `{"role":"assistant","content":${stringText(content)}}` : JSON.stringify(message);
 }
 
 function numberText(value: number): string {
@@ -178,10 +176,7 @@ const AFTER_PIECE = '"},"logprobs":null,"finish_reason":null}]}\n\n';
  */
 export class ChunkWriter {
   readonly #head: string;
-  /**
-   * The chunk up to the text, cached for `#member` and `#index`: most pieces have the same as the piece
-   * before.
-   */
+  /** The chunk up to its text, cached for `#member` and `#index`, which mostly stay the same. */
   #pieceStart = '';
   #member: TextMember | undefined;
   #index = 0;
@@ -207,33 +202,35 @@ export class ChunkWriter {
       : chunk.replace(/\}(\s*)$/, `,"usage":${JSON.stringify(usageMember(usage))}}$1`);
   }
 
-  text(text: string, index = 0): string {
-    return this.piece('content', insideOfString(text), index);
+  /** A chunk with a piece of the content. */
+  text(plainText: string, index = 0): string {
+    return this.piece('content', insideOfString(plainText), index);
   }
 
-  reasoning(text: string, index = 0): string {
-    return this.piece('reasoning_content', insideOfString(text), index);
+  /** A chunk with a piece of the thoughts. */
+  reasoning(plainText: string, index = 0): string {
+    return this.piece('reasoning_content', insideOfString(plainText), index);
   }
 
-  /** A chunk with a piece of text. `text`: the inside of a JSON string, which goes out as it is. */
-  piece(member: TextMember, text: string, index = 0): string {
+  /** As `text` and `reasoning`, for a text that is escaped already, as the inside of a JSON string. */
+  piece(member: TextMember, escapedText: string, index = 0): string {
     if (this.#member !== member || this.#index !== index) {
       this.#member = member;
       this.#index = index;
       // `join` makes one flat string; `+` makes a rope, whose parts each chunk would copy one by one.
       this.#pieceStart = ['data: ', this.#head, `{"index":${index},"delta":{"${member}":"`].join('');
     }
-    return this.#pieceStart + text + AFTER_PIECE;
+    return this.#pieceStart + escapedText + AFTER_PIECE;
   }
 
-  /** The chunk that begins a tool call; `tool` is its position in the message. */
+  /** The chunk that begins a tool call. `tool`: its position in the message, here and in `toolArguments`. */
   toolStart(tool: number, id: string, name: string): string {
     const call = { index: tool, id, type: 'function', function: { name, arguments: '' } };
     return this.delta(`{"tool_calls":[${JSON.stringify(call)}]}`);
   }
 
-  toolArguments(tool: number, text: string): string {
-    return this.delta(`{"tool_calls":[{"index":${tool},"function":{"arguments":${JSON.stringify(text)}}}]}`);
+  toolArguments(tool: number, json: string): string {
+    return this.delta(`{"tool_calls":[{"index":${tool},"function":{"arguments":${JSON.stringify(json)}}}]}`);
   }
 
   finish(reason: FinishReason, index = 0): string {

@@ -197,13 +197,13 @@ export class ProviderClient {
 }
 
 /**
- * The call as a provider sees it. `name`: the upstream's name of the model; undefined if it is that of the
- * body. `body` is JSON that the door has checked, so it is an object.
+ * The call as a provider sees it. `upstreamModel`: the upstream's name of the model; undefined if that is in
+ * the body. `body` is JSON that the door has checked, so it is an object.
  */
 function callOf(
   settings: ProviderSettings,
   credential: Credential | undefined,
-  name: string | undefined,
+  upstreamModel: string | undefined,
   body: string | Uint8Array,
   requestId: string,
   nowMs: WallMs,
@@ -217,7 +217,7 @@ function callOf(
     settings,
     credential,
     body: members,
-    model: name ?? (typeof model === 'string' ? model : ''),
+    model: upstreamModel ?? (typeof model === 'string' ? model : ''),
     stream: stream === true,
     requestId,
     nowMs,
@@ -268,7 +268,7 @@ export class WatchedHandler implements HttpHandler {
   /** The body of an error so far; undefined for a success, whose chunks pass at once. */
   #chunks: Uint8Array[] | undefined;
   #bytes = 0;
-  #call: HttpCall | undefined;
+  #httpCall: HttpCall | undefined;
   /** The body of an error was too long, so the call was aborted, and the handler has got its end. */
   #isOver = false;
 
@@ -279,9 +279,9 @@ export class WatchedHandler implements HttpHandler {
     this.#credential = credential;
   }
 
-  /** Call once, right after the HTTP client's `start`: a long body of an error aborts `call`. */
-  setHttpCall(call: HttpCall): void {
-    this.#call = call;
+  /** Call once, right after the HTTP client's `start`: a long body of an error aborts `httpCall`. */
+  setHttpCall(httpCall: HttpCall): void {
+    this.#httpCall = httpCall;
   }
 
   onStart(status: number, header: HeaderLookup): void {
@@ -300,7 +300,7 @@ export class WatchedHandler implements HttpHandler {
     if (this.#bytes <= ERROR_BODY_BYTES_MAX) this.#chunks.push(chunk);
     else {
       this.#isOver = true;
-      this.#call?.abort();
+      this.#httpCall?.abort();
       this.#relayErrorBody();
       this.#handler.onEnd();
     }
@@ -314,7 +314,7 @@ export class WatchedHandler implements HttpHandler {
 
   onError(fault: HttpFault): void {
     if (this.#isOver) return;
-    // The part of an error's body that has come says more than the fault of the connection.
+    // What has come of an error's body says more than the fault of the connection.
     this.#relayErrorBody();
     this.#handler.onError(fault);
   }

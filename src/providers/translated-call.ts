@@ -51,14 +51,14 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   readonly #credentials: Credentials;
   readonly #handler: HttpHandler;
   /** Defined for a passed call: then the handler reads the protocol of the call's door. */
-  #passed: PassedRequest | undefined;
+  #passedRequest: PassedRequest | undefined;
   #httpCall: HttpCall | undefined;
   #stream: ProviderStream | undefined;
   #mode: BodyMode = 'none';
   #status = 0;
   #header = NO_HEADER;
   #chunks: Uint8Array[] = [];
-  #bytes = 0;
+  #bufferedBytes = 0;
   /** How many bytes of the stream's longest event count against the memory budget. */
   #eventBytes = 0;
   /** The handler's onStart was called. */
@@ -108,7 +108,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   /** Call once, before the request is sent, if the handler reads the protocol of the call's door. */
   setPassedRequest(request: PassedRequest): void {
-    this.#passed = request;
+    this.#passedRequest = request;
   }
 
   /** Call once, right after the HTTP client's `start`, which returned `httpCall`. */
@@ -139,7 +139,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
       this.#handler.onStart(status, header);
     } else if (this.#mode === 'stream')
       this.#translate(() => {
-        this.#stream = this.#passed?.stream ?? this.#provider.openStream(this.#call);
+        this.#stream = this.#passedRequest?.stream ?? this.#provider.openStream(this.#call);
       });
   }
 
@@ -162,7 +162,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   onError(fault: HttpFault): void {
     if (this.#isOver) return;
     if (this.#mode === 'error') {
-      // The status and the part of the body that has come say more than the fault of the connection.
+      // The status and what has come of the body say more than the fault of the connection.
       this.#relayError();
       return;
     }
@@ -172,7 +172,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   #modeOf(status: number, header: HeaderLookup): BodyMode {
-    const passed = this.#passed;
+    const passed = this.#passedRequest;
     const isUnread = passed !== undefined && passed.stream === undefined && passed.readResponse === undefined;
     if (status < 300 && isUnread) return 'pass';
     if (isHtml(header('content-type')) || (status >= 300 && status < 400)) return 'pass';
@@ -182,13 +182,13 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   /** Buffers a chunk of an error, or of a response that is not streamed. Ends the call if it is too long. */
   #buffer(chunk: Uint8Array): void {
-    this.#bytes += chunk.length;
+    this.#bufferedBytes += chunk.length;
     if (this.#mode === 'error') {
       this.#chunks.push(chunk);
-      if (this.#bytes <= ERROR_BODY_BYTES_MAX) return;
+      if (this.#bufferedBytes <= ERROR_BODY_BYTES_MAX) return;
       this.#httpCall?.abort();
       this.#relayError();
-    } else if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX)
+    } else if (this.#bufferedBytes > UPSTREAM_RESPONSE_BYTES_MAX)
       this.#fail({
         code: 'RESPONSE_TOO_LONG',
         message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`,
@@ -224,21 +224,21 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   /** The buffered body. Most responses come in one chunk, which is not copied. */
   #bufferedBody(): Buffer {
-    const [first] = this.#chunks;
-    return this.#chunks.length === 1 && Buffer.isBuffer(first)
-      ? first
-      : Buffer.concat(this.#chunks, this.#bytes);
+    const [firstChunk] = this.#chunks;
+    return this.#chunks.length === 1 && Buffer.isBuffer(firstChunk)
+      ? firstChunk
+      : Buffer.concat(this.#chunks, this.#bufferedBytes);
   }
 
   /** Translates a response that is not streamed. */
   #relayWhole(body: Buffer): void {
     this.#chunks = [];
-    const passed = this.#passed?.readResponse?.(body);
-    const completion = passed === undefined ? this.#provider.readResponse(body, this.#call) : undefined;
+    const passedText = this.#passedRequest?.readResponse?.(body);
+    const completion = passedText === undefined ? this.#provider.readResponse(body, this.#call) : undefined;
     // The provider's bytes are freed. The handler counts the translated text itself if it keeps the text.
-    this.#handler.hold?.(-this.#bytes);
+    this.#handler.hold?.(-this.#bufferedBytes);
     if (completion === undefined || this.#handler.onWhole === undefined) {
-      this.#relay(passed ?? completion!.text);
+      this.#relay(passedText ?? completion!.text);
       return;
     }
     this.#startHandler(200, 'application/json');

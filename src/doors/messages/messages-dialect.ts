@@ -48,7 +48,7 @@ const END: EventMeaning = { ...NO_MEANING, isEnd: true };
 /**
  * The data of a text event as Anthropic writes it, for `known`: members in this order, and up to 32 spaces of
  * padding before the last brace. WITHOUT_TEXT and STOP are like it. Data that is written otherwise,
- * has `\u` escapes or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So the bounds
+ * has `\u` escapes or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So bounds
  * change what an event costs, and never what the event means.
  */
 const TEXT_DELTA =

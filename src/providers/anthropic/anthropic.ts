@@ -32,8 +32,8 @@ export const ANTHROPIC: Provider = {
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,
   passed(call, body, { door, betas }) {
-    const { basePath, betas: ofSettings } = call.settings;
-    const headers = headersOf(call, mergedBetas(ofSettings, betas));
+    const { basePath, betas: settingsBetas } = call.settings;
+    const headers = headersOf(call, mergedBetas(settingsBetas, betas));
     return { path: `${basePath}${DOOR_PATHS[door]}`, headers, body };
   },
 };
@@ -70,13 +70,13 @@ function headersOf({ settings, credential }: ProviderCall, names: readonly strin
 }
 
 /** The beta names of the settings and those of the caller's `anthropic-beta` header, each once. */
-function mergedBetas(ofSettings: readonly string[], callersHeader: string): readonly string[] {
-  if (callersHeader === '') return ofSettings;
+function mergedBetas(settingsBetas: readonly string[], callersHeader: string): readonly string[] {
+  if (callersHeader === '') return settingsBetas;
   const names = callersHeader.split(',').map((name) => name.trim());
-  return [...new Set([...ofSettings, ...names.filter((name) => name !== '')])];
+  return [...new Set([...settingsBetas, ...names.filter((name) => name !== '')])];
 }
 
-/** Members that cloudBodyOf takes out. Clouds refuse `model`; the other two are written anew. */
+/** Members that cloudBodyOf takes out. Clouds refuse `model`; the other two are written again. */
 const OWN_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 interface CloudBody {
@@ -100,9 +100,9 @@ export function cloudBodyOf(
   added?: readonly [name: string, jsonOf: (otherMembers: readonly string[]) => string],
 ): CloudBody {
   const { model, otherMembers, names } = membersOf(body, removed);
-  const merged = mergedBetas(betas, callersBetas);
+  const allBetas = mergedBetas(betas, callersBetas);
   const first = [`"anthropic_version":${JSON.stringify(version)}`];
-  if (merged.length > 0) first.push(`"anthropic_beta":${JSON.stringify(merged)}`);
+  if (allBetas.length > 0) first.push(`"anthropic_beta":${JSON.stringify(allBetas)}`);
   if (added !== undefined && !names.includes(added[0])) first.push(`"${added[0]}":${added[1](otherMembers)}`);
   return { model, body: `{${[...first, ...otherMembers].join(',')}}` };
 }
@@ -112,8 +112,8 @@ export function cloudBodyOf(
  * Vertex refuse the whole request for any other name, and coding agents send names that only Anthropic's own
  * service has. Operators add newer names with the setting `betas`.
  */
-export function betasOf(callers: string, isKnown: (name: string) => boolean): string {
-  return callers
+export function betasOf(callersHeader: string, isKnown: (name: string) => boolean): string {
+  return callersHeader
     .split(',')
     .filter((name) => isKnown(name.trim()))
     .join(',');

@@ -120,10 +120,10 @@ export class Conversation {
   }
 
   #addSystem(blocks: Block[]): void {
-    const last = this.#turns.at(-1);
-    if (last === undefined) this.system.push(...blocks);
+    const lastTurn = this.#turns.at(-1);
+    if (lastTurn === undefined) this.system.push(...blocks);
     else if (!this.#allowsSystemTurns) this.#turn('user').blocks.push(...blocks.map(asReminder));
-    else if (last.role === 'user') last.system.push(...blocks);
+    else if (lastTurn.role === 'user') lastTurn.system.push(...blocks);
     else this.#pendingSystem.push(...blocks);
   }
 
@@ -137,11 +137,11 @@ export class Conversation {
       blocks.push({ type: 'text', text: message.refusal });
     const { tool_calls: calls, function_call: call } = message;
     if (Array.isArray(calls))
-      for (let tool = 0; tool < calls.length; tool++)
-        blocks.push(toolUseOf(calls[tool], `${path}.tool_calls[${tool}]`));
+      for (let position = 0; position < calls.length; position++)
+        blocks.push(toolUseOf(calls[position], `${path}.tool_calls[${position}]`));
     if (isRecord(call)) {
       this.#functionId = `function_call_${index}`;
-      blocks.push(useOf(call, this.#functionId, `${path}.function_call`));
+      blocks.push(functionUseOf(call, this.#functionId, `${path}.function_call`));
     }
     if (blocks.length === 0) return;
     this.#copyCacheControl(blocks, message, path);
@@ -163,8 +163,8 @@ export class Conversation {
 
   /** Gives the `cache_control` of the message, if it has one, to its last block. */
   #copyCacheControl(blocks: Block[], message: Members, path: string): void {
-    const last = blocks.at(-1);
-    if (last !== undefined) withCacheControl(last, message, path);
+    const lastBlock = blocks.at(-1);
+    if (lastBlock !== undefined) withCacheControl(lastBlock, message, path);
   }
 
   /** The turn to which the next message of that role goes: the last turn, or a new turn. */
@@ -177,8 +177,8 @@ export class Conversation {
       return turn;
     }
     this.#flushPendingSystem();
-    const last = this.#turns.at(-1);
-    if (last?.role === role) return last;
+    const lastTurn = this.#turns.at(-1);
+    if (lastTurn?.role === role) return lastTurn;
     const turn = turnOf(role, []);
     this.#turns.push(turn);
     return turn;
@@ -253,10 +253,10 @@ function thinkingOf(message: Members, path: string): Block[] {
 function toolUseOf(call: unknown, path: string): Block {
   if (!isRecord(call)) throw new FieldError(path, 'must be an object');
   const id = toolIdOf(stringIn(call, 'id', path));
-  return withCacheControl(useOf(call.function, id, `${path}.function`), call, path);
+  return withCacheControl(functionUseOf(call.function, id, `${path}.function`), call, path);
 }
 
-function useOf(calledFunction: unknown, id: string, path: string): Block {
+function functionUseOf(calledFunction: unknown, id: string, path: string): Block {
   if (!isRecord(calledFunction) || typeof calledFunction.name !== 'string')
     throw new FieldError(`${path}.name`, 'must be a string');
   const input = argumentsOf(calledFunction.arguments, `${path}.arguments`);

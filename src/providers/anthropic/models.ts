@@ -120,7 +120,7 @@ const NAME = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
 const OLD_NAME = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
 
 const traitsByModel = new Map<string, ModelTraits>();
-/** A full cache begins anew. Most settings name fewer models, but each reload may name others. */
+/** A full cache is cleared. Most settings name fewer models, but each reload may name others. */
 const CACHED_MODELS_MAX = 256;
 
 /**

@@ -27,14 +27,14 @@ import { finishOf, idOf, MessageUsage, promptReportOf, refusalOf, textOf } from 
 import { responseToolOf, callsFunctions } from './tools.js';
 
 /**
- * `content`: a call of the response's tool, whose arguments are the content; `tool`: a call of a caller's
- * tool; `other`: a text or a thought, or no block is open.
+ * `content`: a call of the response tool (tools.ts), whose arguments are the content; `tool`: a call of a
+ * caller's tool; `other`: a text or a thought, or no block is open.
  */
 type BlockKind = 'content' | 'tool' | 'other';
 
 /**
  * The fast path: nearly every event of a stream has this form, padding included. The text is the inside of a
- * JSON string and is copied without decoding. An event of another form is parsed. Sticky, so `lastIndex` is
+ * JSON string and is copied without decoding. Any other event is parsed. Sticky, so `lastIndex` is
  * set before each use.
  */
 const PIECE =
@@ -75,8 +75,8 @@ export class MessageStream implements ProviderStream {
     return this.#usage.usage;
   }
 
-  push(chunk: Uint8Array): string {
-    const events = this.#splitter.push(chunk);
+  push(bytes: Uint8Array): string {
+    const events = this.#splitter.push(bytes);
     if (events === undefined) throw ProviderError.invalid('an event is too long');
     return events.length === 0 ? '' : this.#translate(events);
   }

@@ -63,8 +63,8 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits, body: Unsigne
   tools.push(response.tool);
   const responseToolChoice = { type: 'tool', name: response.tool.name };
   const anyToolChoice = choice?.type === 'tool' ? choice : { ...choice, type: 'any' };
-  const forced = mayCallOthers ? anyToolChoice : responseToolChoice;
-  return { tools, choice: forced, format: undefined, isFormatByTool: true };
+  const forcedChoice = mayCallOthers ? anyToolChoice : responseToolChoice;
+  return { tools, choice: forcedChoice, format: undefined, isFormatByTool: true };
 }
 
 /** Name of the tool whose arguments are the content of the response; undefined if that comes as text. */
@@ -141,13 +141,13 @@ function toolOf(definition: unknown, path: string, fields: Fields, traits: Model
  * strict. `format`: the closed schema of `output_config.format`; undefined without one.
  */
 function closeStrictTools(tools: readonly Block[], format: unknown): void {
-  const strict = tools.filter((tool) => tool.strict === true);
-  if (strict.length === 0) return;
+  const strictTools = tools.filter((tool) => tool.strict === true);
+  if (strictTools.length === 0) return;
   const schemas = strictSchemas(
-    strict.map((tool) => tool.input_schema as Record<string, unknown>),
+    strictTools.map((tool) => tool.input_schema as Record<string, unknown>),
     format,
   );
-  strict.forEach((tool, index) => {
+  strictTools.forEach((tool, index) => {
     const schema = schemas[index];
     if (schema === undefined) delete tool.strict;
     else tool.input_schema = schema;
@@ -278,7 +278,7 @@ const STRICT_TOOLS_MAX = 20;
 const STRICT_OPTIONAL_MAX = 24;
 const STRICT_UNIONS_MAX = 16;
 
-/** Thrown by `closed` for a schema outside of the subset; `closedSchema` catches it. */
+/** Thrown by `closedAt` for a schema outside of the subset; `closedSchema` catches it. */
 class Inexpressible extends Error {}
 
 /**
@@ -296,7 +296,7 @@ export function closedSchema(
   strict: boolean,
 ): Record<string, unknown> | undefined {
   try {
-    return closed(schema, strict, 0);
+    return closedAt(schema, strict, 0);
   } catch (error) {
     if (error instanceof Inexpressible) return undefined;
     throw error;
@@ -354,7 +354,7 @@ function addCounts(schema: unknown, counts: { optional: number; unions: number }
 }
 
 /** As `closedSchema`, for a schema at any depth. Throws an Inexpressible in place of returning undefined. */
-function closed(schema: unknown, strict: boolean, depth: number): Record<string, unknown> {
+function closedAt(schema: unknown, strict: boolean, depth: number): Record<string, unknown> {
   if (!isRecord(schema) || depth > DEPTH_MAX) throw new Inexpressible();
   const result: Record<string, unknown> = {};
   const limits: string[] = [];
@@ -363,13 +363,13 @@ function closed(schema: unknown, strict: boolean, depth: number): Record<string,
     if (KEPT.has(name)) result[name] = value;
     else if (MAPS.has(name) && isRecord(value))
       result[name] = Object.fromEntries(
-        Object.entries(value).map(([key, inner]) => [key, closed(inner, strict, depth + 1)]),
+        Object.entries(value).map(([key, inner]) => [key, closedAt(inner, strict, depth + 1)]),
       );
     else if (LISTS.has(name) && Array.isArray(value))
       result[name === 'oneOf' ? 'anyOf' : name] = value.map((inner: unknown) =>
-        closed(inner, strict, depth + 1),
+        closedAt(inner, strict, depth + 1),
       );
-    else if (name === 'items' && isRecord(value)) result.items = closed(value, strict, depth + 1);
+    else if (name === 'items' && isRecord(value)) result.items = closedAt(value, strict, depth + 1);
     else if (name === 'format' && FORMATS.has(value)) result.format = value;
     else if (name === 'minItems' && (value === 0 || value === 1)) result.minItems = value;
     else if (name === 'additionalProperties') {

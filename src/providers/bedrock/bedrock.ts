@@ -127,8 +127,8 @@ export function claudeRequest(
   // CountTokens wants the body of InvokeModel, in which max_tokens is required.
   const added = ['max_tokens', outputTokensMin] as const;
   const invoked = cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream', added);
-  const counted = { input: { invokeModel: { body: Buffer.from(invoked.body).toString('base64') } } };
-  return { model: invoked.model, operation: 'count-tokens', body: JSON.stringify(counted) };
+  const countRequest = { input: { invokeModel: { body: Buffer.from(invoked.body).toString('base64') } } };
+  return { model: invoked.model, operation: 'count-tokens', body: JSON.stringify(countRequest) };
 }
 
 /**
@@ -136,8 +136,8 @@ export function claudeRequest(
  * body, each as `"name":value`.
  */
 function outputTokensMin(members: readonly string[]): string {
-  const text = members.find((member) => member.startsWith('"thinking"'));
-  const body = text === undefined ? undefined : parsedJson(`{${text}}`);
+  const member = members.find((text) => text.startsWith('"thinking"'));
+  const body = member === undefined ? undefined : parsedJson(`{${member}}`);
   const thinking = isRecord(body) && isRecord(body.thinking) ? body.thinking : {};
   return Number.isSafeInteger(thinking.budget_tokens) ? `${(thinking.budget_tokens as number) + 1}` : '1';
 }
@@ -155,18 +155,18 @@ const TYPE = /^\{"type":"(\w+)"/;
 
 /** Takes Anthropic's events out of Amazon's messages, and writes them as server-sent events. */
 export class ClaudeStream implements ProviderStream {
-  /** Events of the chunk that `push` is reading. */
-  #out = '';
+  /** The events that `push` will return. */
+  #events = '';
   readonly #frames = new FrameReader((headers, bytes, start, end) => {
     const event = eventOf(headers, bytes.toString('utf8', start, end));
     // Messages without bytes, from later versions, are ignored.
-    if (typeof event.bytes === 'string') this.#out += sseOf(Buffer.from(event.bytes, 'base64').toString());
+    if (typeof event.bytes === 'string') this.#events += sseOf(Buffer.from(event.bytes, 'base64').toString());
   });
 
-  push(chunk: Uint8Array): string {
-    this.#out = '';
-    this.#frames.push(chunk);
-    return this.#out;
+  push(bytes: Uint8Array): string {
+    this.#events = '';
+    this.#frames.push(bytes);
+    return this.#events;
   }
 
   /**

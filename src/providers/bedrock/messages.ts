@@ -110,15 +110,15 @@ class ConversationWriter {
 
   finish(body: Members): Conversation {
     const turns = this.#turns;
-    const last = turns.at(-1);
-    if (last === undefined) {
+    const lastTurn = turns.at(-1);
+    if (lastTurn === undefined) {
       throw new FieldError('messages', 'must have one message that is not empty and not of the system');
     }
     if (turns[0]!.role === 'assistant') turns.unshift(PLACEHOLDER_TURN);
     // A last assistant turn is a prefill: Claude refuses a prefill that ends with white space.
-    const text = last.role === 'assistant' ? last.blocks.at(-1)?.text : undefined;
-    if (typeof text === 'string') last.blocks.splice(-1, 1, { text: text.trimEnd() });
-    last.blocks.push(...this.#content.cachePoint(body));
+    const text = lastTurn.role === 'assistant' ? lastTurn.blocks.at(-1)?.text : undefined;
+    if (typeof text === 'string') lastTurn.blocks.splice(-1, 1, { text: text.trimEnd() });
+    lastTurn.blocks.push(...this.#content.cachePoint(body));
     return {
       system: this.#system,
       turns: turns.map(closedTurn),

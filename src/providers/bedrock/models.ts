@@ -61,7 +61,7 @@ const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 
 const factsByModel = new Map<string, ModelFacts>();
-/** A full cache begins anew. Most settings name fewer models, but each reload may name others. */
+/** A full cache is cleared. Most settings name fewer models, but each reload may name others. */
 const CACHED_MODELS_MAX = 256;
 
 /** Returns the facts of a model, from a cache. */

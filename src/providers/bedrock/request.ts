@@ -40,9 +40,9 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   const fields = new Fields(call.body, 'Bedrock', call.settings.dropUnsupported);
   const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
   const inference = inferenceOf(fields);
-  const form = responseFormOf(fields.take('response_format'), facts, call.body);
+  const responseForm = responseFormOf(fields.take('response_format'), facts, call.body);
   const reasoning = reasoningOf(fields, facts, inference.maxTokens, conversation.continuesWithoutThinking);
-  const tools = toolsOf(fields, facts, conversation, form, reasoning.isOn);
+  const tools = toolsOf(fields, facts, conversation, responseForm, reasoning.isOn);
   const sampling = samplingOf(fields, facts, reasoning.isOn);
   const modelFields = {
     ...reasoning.modelFields,
@@ -50,7 +50,7 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
     ...sampling.modelFields,
     ...betasOf(call.settings.betas, facts),
   };
-  const output = { ...form?.output, ...reasoning.output };
+  const output = { ...responseForm?.output, ...reasoning.output };
   const body: Record<string, unknown> = { messages: conversation.turns };
   if (conversation.system.length > 0) body.system = conversation.system;
   const inferenceConfig = { ...inference, ...sampling.inference };
@@ -176,8 +176,8 @@ function rejectOthers(fields: Fields): void {
   fields.finish();
 }
 
-/** Members of a chat completion that the fast path reads, or that change nothing. */
-const KNOWN: ReadonlySet<string> = new Set([
+/** Members of a chat completion that the fast path (`plainBodyOf`) reads, or that change nothing. */
+const FAST_PATH_MEMBERS: ReadonlySet<string> = new Set([
   'model',
   'stream',
   'stream_options',
@@ -195,7 +195,7 @@ const KNOWN: ReadonlySet<string> = new Set([
  * long, or must reject the request. Exported for its test.
  */
 export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts): string | undefined {
-  for (const name in body) if (!KNOWN.has(name)) return undefined;
+  for (const name in body) if (!FAST_PATH_MEMBERS.has(name)) return undefined;
   if (settings.betas.length > 0 || !Array.isArray(body.messages)) return undefined;
   const conversation = plainConversationOf(body.messages);
   const inference = conversation === undefined ? undefined : plainInferenceOf(body, facts);

@@ -51,24 +51,24 @@ export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
 export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
   const cached = countOf(usage.cacheReadInputTokens);
-  const written = countOf(usage.cacheWriteInputTokens);
-  const completion = countOf(usage.outputTokens);
-  let written1h = 0;
+  const cacheWrite = countOf(usage.cacheWriteInputTokens);
+  const output = countOf(usage.outputTokens);
+  let cacheWrite1h = 0;
   if (Array.isArray(usage.cacheDetails)) {
     for (const detail of usage.cacheDetails as readonly unknown[]) {
-      if (isRecord(detail) && detail.ttl === '1h') written1h += countOf(detail.inputTokens);
+      if (isRecord(detail) && detail.ttl === '1h') cacheWrite1h += countOf(detail.inputTokens);
     }
   }
-  const ownUsage = isRecord(modelFields) ? modelFields.usage : undefined;
-  const details = isRecord(ownUsage) ? ownUsage.output_tokens_details : undefined;
+  const claudeUsage = isRecord(modelFields) ? modelFields.usage : undefined;
+  const details = isRecord(claudeUsage) ? claudeUsage.output_tokens_details : undefined;
   // Spreading an object of zeros would take longer than all else here.
   return {
-    promptTokens: countOf(usage.inputTokens) + cached + written,
+    promptTokens: countOf(usage.inputTokens) + cached + cacheWrite,
     cachedTokens: cached,
-    cacheWriteTokens: written,
-    cacheWrite1hTokens: Math.min(written1h, written),
-    completionTokens: completion,
-    reasoningTokens: Math.min(isRecord(details) ? countOf(details.thinking_tokens) : 0, completion),
+    cacheWriteTokens: cacheWrite,
+    cacheWrite1hTokens: Math.min(cacheWrite1h, cacheWrite),
+    completionTokens: output,
+    reasoningTokens: Math.min(isRecord(details) ? countOf(details.thinking_tokens) : 0, output),
     audioPromptTokens: 0,
     imagePromptTokens: 0,
     audioCompletionTokens: 0,
@@ -96,14 +96,14 @@ export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
 }
 
 /** The inside of a JSON string. */
-const INSIDE = String.raw`[^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\0-\x1f]*)*`;
+const STRING_INSIDE = String.raw`[^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\0-\x1f]*)*`;
 const NUMBER = String.raw`(?:0|[1-9]\d{0,8})`;
 const METRICS = String.raw`"metrics":\{"latencyMs":${NUMBER}\}`;
 const COUNT = String.raw`"\w+":(?:${NUMBER}|\{\})`;
 /** A response of one text, as Bedrock writes nearly all: to match it takes a fifth of the time of a parse. */
 const TEXT_RESPONSE = new RegExp(
   String.raw`^\{(?:${METRICS},)?"output":\{"message":\{(?:"role":"assistant",)?` +
-    String.raw`"content":\[\{"text":"(${INSIDE})"\}\](?:,"role":"assistant")?\}\},` +
+    String.raw`"content":\[\{"text":"(${STRING_INSIDE})"\}\](?:,"role":"assistant")?\}\},` +
     String.raw`"stopReason":"(\w+)","usage":(\{${COUNT}(?:,${COUNT})*\})(?:,${METRICS})?\}$`,
 );
 /** A longer text with many escapes would take much memory to match. */

@@ -75,9 +75,9 @@ export function signatureHeaders(
   if (lastSigner?.isFor(path, host, credential, region) !== true)
     lastSigner = signerOf(path, host, credential, region);
   const authorization = lastSigner.authorizationOf(bodyHash);
-  const added = ['authorization', authorization, 'x-amz-content-sha256', bodyHash, 'x-amz-date', date];
-  if (sessionToken !== undefined) added.push('x-amz-security-token', sessionToken);
-  return added;
+  const addedHeaders = ['authorization', authorization, 'x-amz-content-sha256', bodyHash, 'x-amz-date', date];
+  if (sessionToken !== undefined) addedHeaders.push('x-amz-security-token', sessionToken);
+  return addedHeaders;
 }
 
 /** Returns a signer of the current second, which is made if there is none for this path and credential. */

@@ -196,13 +196,13 @@ function closeStrictTools(tools: Block[], format: unknown): void {
   const specs = tools.map(({ toolSpec: spec }) =>
     isRecord(spec) && spec.strict === true ? spec : undefined,
   );
-  const strict = specs.filter((spec) => spec !== undefined);
-  if (strict.length === 0) return;
+  const strictSpecs = specs.filter((spec) => spec !== undefined);
+  if (strictSpecs.length === 0) return;
   const schemas = strictSchemas(
-    strict.map(({ inputSchema }) => (inputSchema as { json: Record<string, unknown> }).json),
+    strictSpecs.map(({ inputSchema }) => (inputSchema as { json: Record<string, unknown> }).json),
     format,
   );
-  strict.forEach((spec, index) => {
+  strictSpecs.forEach((spec, index) => {
     const schema = schemas[index];
     if (schema === undefined) delete spec.strict;
     else spec.inputSchema = { json: schema };

@@ -13,7 +13,7 @@
  * name the credential, so that a rejection of an older credential is ignored. Records with secrets go to
  * upstream workers alone, never to listeners or logs
  * (test/unit/providers/credentials/credential-keeper.test.ts). Workers accept each record as it comes: after
- * a credential was dropped and wanted again, revisions start anew (upstream/credential-table.ts).
+ * a credential was dropped and wanted again, revisions start from 0 again (upstream/credential-table.ts).
  */
 import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -128,8 +128,8 @@ interface Entry {
   /** No renewal for a rejection before this, by the monotonic clock. Each such renewal doubles the pause. */
   rejectedDueMs: number;
   rejectedPauseMs: number;
-  /** What `filesStampOf` returned as the last renewal began. */
-  filesStamp: string;
+  /** What `filesStateOf` returned as the last renewal began. */
+  filesState: string;
   /** When the credential is dropped, by the monotonic clock; Infinity while the settings name it. */
   dropMs: number;
 }
@@ -142,7 +142,7 @@ export class CredentialKeeper {
   readonly #entries = new Map<number, Entry>();
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | undefined;
-  /** When files are looked at next, by the monotonic clock. */
+  /** When files are checked next, by the monotonic clock. */
   #filesDueMs = -Infinity;
 
   constructor(options: KeeperOptions) {
@@ -229,8 +229,8 @@ export class CredentialKeeper {
   renewDue(): void {
     const { clock, send } = this.#options;
     const nowMs = clock.monotonicMs();
-    const looksAtFiles = nowMs >= this.#filesDueMs;
-    if (looksAtFiles) this.#filesDueMs = nowMs + FILES_CHECK_PERIOD_MS;
+    const checksFiles = nowMs >= this.#filesDueMs;
+    if (checksFiles) this.#filesDueMs = nowMs + FILES_CHECK_PERIOD_MS;
     for (const entry of this.#entries.values()) {
       if (nowMs >= entry.dropMs) {
         this.#entries.delete(entry.position);
@@ -244,7 +244,7 @@ export class CredentialKeeper {
       // After a failure a rejection waits for `due` too: the token server may have sent a Retry-After.
       const isRejectedDue =
         entry.isRejected && nowMs >= entry.rejectedDueMs && (isDue || entry.failuresInRow === 0);
-      if (isDue || isRejectedDue || (looksAtFiles && entry.filesStamp !== filesStampOf(entry.spec)))
+      if (isDue || isRejectedDue || (checksFiles && entry.filesState !== filesStateOf(entry.spec)))
         entry.renewal = this.#runRenewal(entry, isRejectedDue).finally(() => (entry.renewal = undefined));
     }
   }
@@ -276,7 +276,7 @@ export class CredentialKeeper {
       isRejected: false,
       rejectedDueMs: -Infinity,
       rejectedPauseMs: REJECTED_PAUSE_MS_MIN,
-      filesStamp: '',
+      filesState: '',
       dropMs: Infinity,
     };
   }
@@ -297,7 +297,7 @@ export class CredentialKeeper {
       entry.rejectedDueMs = clock.monotonicMs() + entry.rejectedPauseMs;
       entry.rejectedPauseMs = Math.min(2 * entry.rejectedPauseMs, REJECTED_PAUSE_MS_MAX);
     }
-    entry.filesStamp = filesStampOf(entry.spec);
+    entry.filesState = filesStateOf(entry.spec);
     try {
       entry.source ??= await this.#open(entry.spec);
       const issued = await credentialWithin(entry.source, RENEWAL_MS_MAX, this.#stop.signal);
@@ -382,8 +382,8 @@ function recordOf({ position, revision, issued }: Entry): CredentialRecord {
   return { position, revision, credential: issued?.credential };
 }
 
-/** A text that changes whenever one of the credential's files does. Never throws. */
-function filesStampOf(spec: CredentialSpec): string {
+/** Inode, size and time of each file of the credential, as one text. Never throws. */
+function filesStateOf(spec: CredentialSpec): string {
   return filesOf(spec)
     .map((file) => {
       try {

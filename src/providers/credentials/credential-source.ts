@@ -25,9 +25,8 @@ export interface IssuedCredential {
 }
 
 /**
- * Gets a new credential, never a stored one, and reads files and environment anew each time. Rejects with a
- * CredentialError, or with whatever the package throws; `credentialErrorOf` makes an error for operators of
- * it.
+ * Gets a new credential, never a stored one, and reads files and environment again each time. Rejects with a
+ * CredentialError, or with whatever the package throws, which `credentialErrorOf` turns into one.
  */
 export type CredentialSource = (signal: AbortSignal) => Promise<IssuedCredential>;
 
@@ -99,7 +98,7 @@ export async function credentialWithin(
   stop?: AbortSignal,
 ): Promise<IssuedCredential> {
   const issued = await callWithin(msMax, stop, (signal) => {
-    const late = new Promise<never>((_, reject) => {
+    const timeLimit = new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () =>
         reject(
           new CredentialError(
@@ -109,11 +108,11 @@ export async function credentialWithin(
         ),
       );
     });
-    return Promise.race([source(signal), late]);
+    return Promise.race([source(signal), timeLimit]);
   });
   // Each member of a Credential goes into a header.
-  const parts: readonly (string | undefined)[] = Object.values(issued.credential);
-  if (parts.some((part) => part !== undefined && !SENDABLE.test(part)))
+  const members: readonly (string | undefined)[] = Object.values(issued.credential);
+  if (members.some((member) => member !== undefined && !SENDABLE.test(member)))
     throw new CredentialError(
       'the credential holds what no header can',
       'see that the token server is the right one',
@@ -158,16 +157,16 @@ export function credentialErrorOf(error: unknown, advice: string): CredentialErr
   );
 }
 
-/** The codes of an error, of its causes and of the parts of an AggregateError: CAUSES_MAX bounds a cycle. */
+/** The codes of an error, of its causes and of those in an AggregateError: CAUSES_MAX bounds a cycle. */
 function codesOf(error: unknown): Set<string> {
   const codes = new Set<string>();
   const errors = [error];
-  for (let at = 0; at < errors.length && at < CAUSES_MAX; at += 1) {
-    const next = errors[at];
-    if (!(next instanceof Error)) continue;
-    const { code, cause, errors: parts } = next as Error & { code?: unknown; errors?: unknown };
+  for (let index = 0; index < errors.length && index < CAUSES_MAX; index += 1) {
+    const current = errors[index];
+    if (!(current instanceof Error)) continue;
+    const { code, cause, errors: inner } = current as Error & { code?: unknown; errors?: unknown };
     if (typeof code === 'string') codes.add(code);
-    errors.push(cause, ...(Array.isArray(parts) ? (parts as unknown[]) : []));
+    errors.push(cause, ...(Array.isArray(inner) ? (inner as unknown[]) : []));
   }
   return codes;
 }

@@ -27,7 +27,7 @@ export type CredentialSpec =
 /** A credential as the keeper sends it to upstream workers. */
 export interface CredentialRecord {
   readonly position: number;
-  /** Rises with each new credential, and begins anew if the settings drop the position and name it again. */
+  /** Rises with each new credential; from 0 again if the settings drop the position and name it again. */
   readonly revision: number;
   /**
    * Undefined if there is no credential now: no renewal has succeeded, the credential has expired, or no

@@ -113,8 +113,8 @@ async function assertionOf(
     );
   }
   const nowSeconds = Math.floor(CLOCK.wallMs() / 1_000);
-  const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
-  const text = `${part({ alg: 'PS256', typ: 'JWT', 'x5t#S256': thumbprint })}.${part({
+  const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const text = `${encoded({ alg: 'PS256', typ: 'JWT', 'x5t#S256': thumbprint })}.${encoded({
     aud: audience,
     iss: client,
     sub: client,
@@ -130,9 +130,9 @@ async function assertionOf(
   return `${text}.${signature.toString('base64url')}`;
 }
 
-/** The address without slashes at its end: `address`, or `preset` if `address` is empty or undefined. */
-function baseOf(address: string | undefined, preset: string): string {
-  return (address === undefined || address === '' ? preset : address).replace(/(?<!\/)\/+$/, '');
+/** `address`, or `otherwise` if `address` is empty or undefined; without slashes at the end. */
+function baseOf(address: string | undefined, otherwise: string): string {
+  return (address === undefined || address === '' ? otherwise : address).replace(/(?<!\/)\/+$/, '');
 }
 
 /**

@@ -70,7 +70,7 @@ export function partsOf({ content }: Record<string, unknown>): readonly unknown[
 /**
  * Finish reasons by Google's. A reason that is not here becomes `tool_calls` if there are calls, else `stop`.
  */
-const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map(
+const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map(
   Object.entries<FinishReason>({
     MAX_TOKENS: 'length',
     CONTINUATION: 'length',
@@ -90,9 +90,9 @@ const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map(
   }),
 );
 
-/** The finish reason. `reason`: Google's `finishReason`. `hasCalls`: the candidate calls functions. */
-export function finishOf(reason: unknown, hasCalls: boolean): FinishReason {
-  return FINISHES.get(reason) ?? (hasCalls ? 'tool_calls' : 'stop');
+/** The finish reason. `hasCalls`: the candidate calls functions. */
+export function finishOf(finishReason: unknown, hasCalls: boolean): FinishReason {
+  return FINISH_REASONS.get(finishReason) ?? (hasCalls ? 'tool_calls' : 'stop');
 }
 
 /** The member `extra_content` with the part's signature; no member if there is none. */

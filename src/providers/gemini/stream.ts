@@ -84,8 +84,8 @@ export class GeminiStream implements ProviderStream {
     return this.#reportedUsage;
   }
 
-  push(chunk: Uint8Array): string {
-    const events = this.#splitter.push(chunk);
+  push(bytes: Uint8Array): string {
+    const events = this.#splitter.push(bytes);
     if (events === undefined) throw ProviderError.invalid('an event is too long');
     return this.#chunksOf(events);
   }
@@ -160,10 +160,10 @@ export class GeminiStream implements ProviderStream {
     this.#lastFormEvent = undefined;
     this.#readUsage(event);
     const { candidates } = event;
-    // A block after candidates have come finishes no candidate: `end` rejects the stream if one is
+    // A refusal after candidates have come finishes no candidate: `end` rejects the stream if one is
     // unfinished.
     if (!Array.isArray(candidates) || candidates.length === 0)
-      return isBlocked(event) && this.#candidates.size === 0 ? this.#chunksOfBlock(writer) : '';
+      return isBlocked(event) && this.#candidates.size === 0 ? this.#chunksOfRefusal(writer) : '';
     let chunks = '';
     for (let position = 0; position < candidates.length; position++) {
       const candidate = (candidates as unknown[])[position];
@@ -175,7 +175,7 @@ export class GeminiStream implements ProviderStream {
   }
 
   /** The chunks for a prompt that Google refused: a choice without text. */
-  #chunksOfBlock(writer: ChunkWriter): string {
+  #chunksOfRefusal(writer: ChunkWriter): string {
     this.#candidates.set(0, { calls: 0, images: 0, finish: 'content_filter', isClosed: true });
     return writer.role() + writer.finish('content_filter');
   }
@@ -193,11 +193,11 @@ export class GeminiStream implements ProviderStream {
       chunks = writer.role(index, this.#reportsEarly ? this.#reportedUsage : undefined);
     }
     const logprobs = logprobsOf(candidate);
-    let parts = logprobs === undefined ? '' : writer.delta('{}', index, JSON.stringify(logprobs));
+    let partChunks = logprobs === undefined ? '' : writer.delta('{}', index, JSON.stringify(logprobs));
     for (const part of partsOf(candidate))
-      if (isRecord(part)) parts += this.#chunkOfPart(writer, part, index, state);
-    if (parts !== '') {
-      chunks += parts;
+      if (isRecord(part)) partChunks += this.#chunkOfPart(writer, part, index, state);
+    if (partChunks !== '') {
+      chunks += partChunks;
       state.isClosed = false;
     }
     if (typeof candidate.finishReason === 'string') {
@@ -264,15 +264,15 @@ const UNUSED_FORMS_MAX = 16;
  */
 export class TextForm {
   /** The literal before the text; undefined before a form is learnt. */
-  #before: string | undefined;
+  #literalBefore: string | undefined;
   /** The literals after the text, between the digits of the counts. */
-  #pieces: readonly string[] = [];
+  #literalsAfter: readonly string[] = [];
   /** Forms learnt since an event last had the learnt form. */
   #unusedForms = 0;
 
   /**
-   * Learns the form of `event`, in place of the form before. The caller has parsed the event, and found one
-   * candidate with one text part and nothing else that matters. Returns false if the form before stays.
+   * Learns the form of `event`, which replaces the last one. The caller has parsed the event, and found one
+   * candidate with one text part and nothing else that matters. Returns false if the last form stays.
    */
   learn(event: string): boolean {
     if (this.#unusedForms === UNUSED_FORMS_MAX || event.length > EVENT_CHARS_MAX) return false;
@@ -282,37 +282,37 @@ export class TextForm {
     const end = jsonStringEnd(event, start);
     if (end < 0 || TEXT_START.test(event)) return false;
     this.#unusedForms++;
-    this.#before = event.slice(0, start);
+    this.#literalBefore = event.slice(0, start);
     // `split` puts the captured group into every second element; the group belongs to the literal before it.
     const split = event.slice(end).split(COUNT);
-    const pieces: string[] = [];
+    const literals: string[] = [];
     for (let index = 0; index < split.length; index += 2)
-      pieces.push(split[index]! + (split[index + 1] ?? ''));
-    this.#pieces = pieces;
+      literals.push(split[index]! + (split[index + 1] ?? ''));
+    this.#literalsAfter = literals;
     return true;
   }
 
   /** The text of an event of the learnt form, as the inside of a JSON string; undefined for another form. */
   textIn(event: string): string | undefined {
-    const before = this.#before;
-    if (before === undefined || !hasLiteral(event, 0, before)) return undefined;
-    const end = jsonStringEnd(event, before.length);
+    const literalBefore = this.#literalBefore;
+    if (literalBefore === undefined || !hasLiteral(event, 0, literalBefore)) return undefined;
+    const end = jsonStringEnd(event, literalBefore.length);
     if (end < 0) return undefined;
-    const pieces = this.#pieces;
+    const literals = this.#literalsAfter;
     let position = end;
-    for (let index = 0; index < pieces.length; index++) {
+    for (let index = 0; index < literals.length; index++) {
       if (index > 0) {
         const digitsStart = position;
         while (isDigit(event.charCodeAt(position))) position++;
         if (position === digitsStart) return undefined;
       }
-      const piece = pieces[index]!;
-      if (!hasLiteral(event, position, piece)) return undefined;
-      position += piece.length;
+      const literal = literals[index]!;
+      if (!hasLiteral(event, position, literal)) return undefined;
+      position += literal.length;
     }
     if (position !== event.length) return undefined;
     this.#unusedForms = 0;
-    return event.slice(before.length, end);
+    return event.slice(literalBefore.length, end);
   }
 }
 

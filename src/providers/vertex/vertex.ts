@@ -109,16 +109,16 @@ function passClaude(
   body: string | Uint8Array,
   { door, stream, betas }: PassedCall,
 ): PassedRequest {
-  const isCount = door === 'count_tokens';
+  const countsTokens = door === 'count_tokens';
   const callersBetas = betasOf(
     betas,
-    (name) => BETAS.test(name) && !(isCount && name.startsWith(NOT_FOR_COUNTS)),
+    (name) => BETAS.test(name) && !(countsTokens && name.startsWith(NOT_FOR_COUNTS)),
   );
   const claude = cloudBodyOf(body, CLAUDE_VERSION, call.settings.betas, callersBetas);
-  const model = isCount ? COUNTING_MODEL : claude.model;
+  const model = countsTokens ? COUNTING_MODEL : claude.model;
   return {
     path: pathTo({ ...call, model }, 'anthropic', stream ? ':streamRawPredict' : ':rawPredict'),
     headers: authorization(call),
-    body: isCount ? `{"model":${JSON.stringify(claude.model)},${claude.body.slice(1)}` : claude.body,
+    body: countsTokens ? `{"model":${JSON.stringify(claude.model)},${claude.body.slice(1)}` : claude.body,
   };
 }
