@@ -67,7 +67,7 @@ export interface DoorCall {
   /** The id of the model that serves the call. */
   readonly model: string;
   readonly stream: boolean;
-  /** The body of the request, parsed. Of a large body without the conversation. */
+  /** The body of the request, parsed. A large body is here without its conversation. */
   readonly body: Members;
   /** Unix milliseconds, as of the attempt's start. */
   readonly nowMs: number;

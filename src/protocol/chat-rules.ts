@@ -22,14 +22,14 @@ export const TEMPERATURE_MAX = 2;
 export const TOP_P_MIN = 0;
 export const TOP_P_MAX = 1;
 
-/** Zero is valid: only negative values are refused. */
+/** Zero is valid: only negative values are rejected. */
 export const OUTPUT_TOKENS_MIN = 0;
 
 /** Bounds of `n`, which multiplies the bill. The known providers make at most 128 choices of one prompt. */
 export const CHOICES_MIN = 1;
 export const CHOICES_MAX = 128;
 
-/** Characters of the sender's text that a message repeats. */
+/** Characters of the sender's text that a sentence repeats. */
 const TEXT_CHARS_MAX = 40;
 const ROLES: readonly string[] = CHAT_ROLES;
 
@@ -101,7 +101,7 @@ export function streamOptionsError({ stream_options: options }: Members): string
 
 /**
  * The sentence for a value that is no number, or out of bounds; undefined if it is valid, absent or null. The
- * rule of `within` has one sentence for both faults, which tells the sender of a number less.
+ * rule of `within` has one sentence for both faults; here the sender of a number reads of the bounds alone.
  */
 function numberError(field: string, value: unknown, min: number, max: number): string | undefined {
   if (!isGiven(value)) return undefined;
@@ -116,7 +116,7 @@ export function outputTokensError(field: string, value: unknown): string | undef
   return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : violation(field, 'not be negative', value);
 }
 
-/** Beside one of the four members the content may also be left out, which means the same as null. */
+/** Beside one of the four members the content may also be absent, which means the same as null. */
 const CONTENT_RULE =
   'be a string, an array of parts, or null beside tool_calls, function_call, refusal or audio';
 

@@ -29,25 +29,25 @@ export function optional<Schema extends TSchema>(schema: Schema) {
 const Role = Type.Enum([...CHAT_ROLES]);
 const ContentPart = Type.Object({ type: Type.String() });
 
-const SpokenMessage = Type.Object({
+const MessageWithContent = Type.Object({
   role: Role,
   content: Type.Union([Type.String(), Type.Array(ContentPart)]),
 });
 
 /** Members of a message without content. Its `content` is null, or absent from some clients. */
-const Wordless = { role: Role, content: Type.Optional(Type.Null()) };
+const WithoutContent = { role: Role, content: Type.Optional(Type.Null()) };
 
 /** Messages of an assistant that call tools, refuse or speak. OpenAI returns them, and accepts them back. */
 const AssistantMessages = [
-  Type.Object({ ...Wordless, tool_calls: Type.Array(Type.Unknown()) }),
-  Type.Object({ ...Wordless, function_call: Type.Object({}) }),
-  Type.Object({ ...Wordless, refusal: Type.String() }),
-  Type.Object({ ...Wordless, audio: Type.Object({}) }),
+  Type.Object({ ...WithoutContent, tool_calls: Type.Array(Type.Unknown()) }),
+  Type.Object({ ...WithoutContent, function_call: Type.Object({}) }),
+  Type.Object({ ...WithoutContent, refusal: Type.String() }),
+  Type.Object({ ...WithoutContent, audio: Type.Object({}) }),
 ] as const;
 
 export const ChatRequestSchema = Type.Object({
   model: Type.String({ minLength: 1 }),
-  messages: Type.Array(Type.Union([SpokenMessage, ...AssistantMessages]), {
+  messages: Type.Array(Type.Union([MessageWithContent, ...AssistantMessages]), {
     minItems: 1,
     maxItems: MESSAGES_MAX,
   }),

@@ -146,7 +146,7 @@ const MODEL_LIST_CODES: readonly ErrorCode[] = [
   'key_disabled',
   'internal_error',
 ];
-/** The errors of a call, at whatever door. */
+/** The errors of a call, at any door. */
 const CALL_CODES: readonly ErrorCode[] = [
   'invalid_parameters',
   'model_not_found',

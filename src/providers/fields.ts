@@ -114,9 +114,9 @@ export class Fields {
   }
 
   /**
-   * Call if the provider cannot do what `field` asks for; in the message `reason` follows the field's path.
-   * Throws a FieldError, or returns if the upstream has `drop_unsupported`: then the caller leaves the field
-   * out.
+   * Call if the provider cannot do what the member at the path `field` asks for. In the message `reason`
+   * follows the path. Throws a FieldError, or returns if the upstream has `drop_unsupported`: then the caller
+   * leaves the member out.
    */
   unsupported(field: string, reason = `is not supported by ${this.#provider}`): void {
     if (!this.#dropUnsupported) throw new FieldError(field, reason);

@@ -154,7 +154,7 @@ export class ProviderError extends Error {
  */
 export class FieldError extends Error {
   /**
-   * `field`: path of the member, as `messages[2].content[0].image_url`. `reason`: the rest of the sentence.
+   * `field`: path of the member, as `messages[2].content[0].image_url`. `reason`: ends the sentence.
    */
   constructor(
     readonly field: string,
@@ -233,7 +233,7 @@ export interface Provider {
 
 /** Translates and authorises a call. Throws a FieldError. */
 export function requestOf(provider: Provider, call: ProviderCall): ProviderRequest {
-  const written = provider.write(call);
-  const { path, body } = written;
-  return { path, body, headers: provider.headers(call, written) };
+  const request = provider.write(call);
+  const { path, body } = request;
+  return { path, body, headers: provider.headers(call, request) };
 }

@@ -50,7 +50,7 @@ const MESSAGES_ERRORS: ErrorShape = {
   event: (error, requestId) => `event: error\ndata: ${errorBodyOf(error, requestId)}\n\n`,
 };
 
-/** The last formatted time, cached because most resets that follow each other are at the same second. */
+/** The last formatted time, cached because the next reset is mostly at the same second. */
 let lastTime = { seconds: -1, text: '' };
 
 /** The time in RFC 3339, in whole seconds, rounded up. `ms`: Unix milliseconds. */
@@ -62,8 +62,8 @@ function timeOf(ms: number): string {
 }
 
 function limitLines(name: string, limit: number, remaining: number, resetAtMs: number): string {
-  const head = `\r\nanthropic-ratelimit-${name}`;
-  return `${head}-limit: ${limit}${head}-remaining: ${remaining}${head}-reset: ${timeOf(resetAtMs)}`;
+  const start = `\r\nanthropic-ratelimit-${name}`;
+  return `${start}-limit: ${limit}${start}-remaining: ${remaining}${start}-reset: ${timeOf(resetAtMs)}`;
 }
 
 /**

@@ -172,13 +172,13 @@ class InputWriter {
       this.#pushMessage({ role: role === 'developer' && !this.#extras ? 'system' : role, content }, path);
       return;
     }
-    const last = this.#assistant;
+    const current = this.#assistant;
     // Two assistant messages in a row stay two. But the text goes into a message that reasoning or a call has
     // begun (`content` is null), and into a message with calls, because the next messages must be the
     // outputs.
     const message =
-      last !== undefined && (last.content === null || last.tool_calls !== undefined)
-        ? last
+      current !== undefined && (current.content === null || current.tool_calls !== undefined)
+        ? current
         : this.#pushAssistant(path);
     if (message.content === null) message.content = content;
     else message.content = appended(asParts(message.content), asParts(content));
@@ -211,9 +211,9 @@ class InputWriter {
     if (this.#thoughtsBack) this.#thoughts += reasoningTextOf(item);
     if (blocks === undefined || !this.#extras) return;
     // Signed thinking comes before the text and the calls of its message.
-    const last = this.#assistant;
+    const current = this.#assistant;
     const message =
-      last?.content === null && last.tool_calls === undefined ? last : this.#pushAssistant(path);
+      current?.content === null && current.tool_calls === undefined ? current : this.#pushAssistant(path);
     message.thinking_blocks = appended(message.thinking_blocks ?? [], blocks);
   }
 
@@ -235,7 +235,7 @@ function reasoningTextOf({ content, summary }: Members): string {
   return textOf(content) || textOf(summary);
 }
 
-/** Adds to `list` itself, and returns `list`. A copy for each item would take the square of their number. */
+/** Adds to `list` itself, and returns `list`: a copy for each item would take quadratic time. */
 function appended(list: unknown[], added: readonly unknown[]): unknown[] {
   for (const item of added) list.push(item);
   return list;

@@ -104,16 +104,16 @@ function mediaOf(url: string, title: string | undefined, path: string, rules: Co
       source: { type: 'url', url },
       ...(isFile ? titleMember : {}),
     };
-  const head = DATA_URL.exec(url);
-  if (head === null)
+  const dataUrl = DATA_URL.exec(url);
+  if (dataUrl === null)
     throw new FieldError(
       path,
       rules.fetchesUrls
         ? 'must be a data URL in base64, or an https URL'
         : 'must be a data URL in base64: Claude does not fetch URLs there',
     );
-  const type = head[1]!.toLowerCase();
-  const data = url.slice(head[0].length);
+  const type = dataUrl[1]!.toLowerCase();
+  const data = url.slice(dataUrl[0].length);
   if (type === 'application/pdf')
     return { type: 'document', source: { type: 'base64', media_type: type, data }, ...titleMember };
   if (type.startsWith('text/')) {

@@ -66,9 +66,9 @@ export class ContentWriter {
    * The blocks of a content. `path`: of the content, for a FieldError. Blank texts are left out, because
    * Converse refuses them. The `cache_control` of a blank text becomes a cache point after the block before
    * the text. If no block is before the text, or a cache point is, the cache point is made only with
-   * `marksBlank`.
+   * `cachesBlank`.
    */
-  blocks(content: unknown, path: string, marksBlank = false): Block[] {
+  blocks(content: unknown, path: string, cachesBlank = false): Block[] {
     if (content === undefined || content === null) return [];
     if (typeof content === 'string') return content.trim() === '' ? [] : [{ text: content }];
     if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array');
@@ -77,9 +77,9 @@ export class ContentWriter {
       const partPath = `${path}[${index}]`;
       if (!isRecord(part)) throw new FieldError(partPath, 'must be an object');
       blocks.push(...this.#blocksOfPart(part, partPath));
-      const last = blocks.at(-1);
-      const mayMark = last !== undefined && !('cachePoint' in last);
-      if (marksBlank || mayMark) blocks.push(...this.cachePoint(part));
+      const lastBlock = blocks.at(-1);
+      const hasBlock = lastBlock !== undefined && !('cachePoint' in lastBlock);
+      if (cachesBlank || hasBlock) blocks.push(...this.cachePoint(part));
     });
     return blocks;
   }

@@ -3,7 +3,7 @@
  * `mediaPart`. Pure; upstream worker, or counter thread if the body is large. Follows
  * https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11.
  *
- * Must hold: the gateway fetches no address, because a caller could make it read the internal network
+ * Must hold: the gateway fetches no URL, because a caller could make it read the internal network
  * (test/unit/providers/gemini/contents.test.ts).
  */
 import { isRecord } from '../../core/json.js';
@@ -32,10 +32,10 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
 };
 
 /** URLs for which Google wants no MIME type. URLs of YouTube's other host names need a `format`. */
-const TYPED_ADDRESS =
+const TYPED_URL =
   /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
 /**
- * The extension of a file's name or address. A bare host such as `https://x.mov` matches, but names no file.
+ * The extension of a file's name or URL. A bare host such as `https://x.mov` matches, but names no file.
  */
 const EXTENSION = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
 const MIME_TYPE = /^[\w.+-]+\/[\w.+-]+$/;
@@ -43,7 +43,7 @@ const AUDIO_FORMAT = /^[\w.+-]+$/;
 
 /**
  * The part for an item of `content` that is not text. `path`: of the item, for a FieldError. Bytes go as
- * `inlineData`; an address that Google itself can read goes as `fileData`: gs://, the Files API, YouTube,
+ * `inlineData`; a URL that Google itself can read goes as `fileData`: gs://, the Files API, YouTube,
  * public https.
  */
 export function mediaPart(item: Record<string, unknown>, path: string): Part {
@@ -70,7 +70,7 @@ function urlPart(value: unknown, path: string): Part {
 /** `format`: a MIME type, as the caller gave it; any other value is ignored. */
 function partOfUrl(url: string, format: unknown, path: string): Part {
   if (url.startsWith('data:')) return { inlineData: inlineData(url, path) };
-  if (TYPED_ADDRESS.test(url)) {
+  if (TYPED_URL.test(url)) {
     const mimeType = mimeTypeOf(url, format);
     return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: url } };
   }
