@@ -142,10 +142,10 @@ export class ProviderClient {
     return translated;
   }
 
-  /** Sends a call to Azure, which speaks OpenAI's protocol: only the headers differ. */
+  /** Sends a call to Azure, which speaks OpenAI's protocol: only path and headers differ. */
   #startAzure(
     target: ProviderTarget,
-    { credential: position }: ProviderSettings,
+    { credential: credentialPosition }: ProviderSettings,
     credential: Credential | undefined,
     body: string | Uint8Array,
     requestId: string,
@@ -154,9 +154,9 @@ export class ProviderClient {
     path: string | undefined,
   ): HttpCall {
     const headers = [...moreHeaders, ...azureHeaders(credential)];
-    if (credential === undefined || position === undefined)
+    if (credential === undefined || credentialPosition === undefined)
       return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
-    const watched = new WatchedHandler(handler, this.#credentials, position, credential);
+    const watched = new WatchedHandler(handler, this.#credentials, credentialPosition, credential);
     const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watched, headers, path);
     watched.setHttpCall(httpCall);
     return httpCall;
@@ -263,7 +263,7 @@ export class NoCall implements HttpCall {
 export class WatchedHandler implements HttpHandler {
   readonly #handler: HttpHandler;
   readonly #credentials: Credentials;
-  readonly #position: number;
+  readonly #credentialPosition: number;
   readonly #credential: Credential;
   /** The body of an error so far; undefined for a success, whose chunks pass at once. */
   #chunks: Uint8Array[] | undefined;
@@ -275,7 +275,7 @@ export class WatchedHandler implements HttpHandler {
   constructor(handler: HttpHandler, credentials: Credentials, position: number, credential: Credential) {
     this.#handler = handler;
     this.#credentials = credentials;
-    this.#position = position;
+    this.#credentialPosition = position;
     this.#credential = credential;
   }
 
@@ -285,7 +285,7 @@ export class WatchedHandler implements HttpHandler {
   }
 
   onStart(status: number, header: HeaderLookup): void {
-    if (status === 401) this.#credentials.rejected(this.#position, this.#credential);
+    if (status === 401) this.#credentials.rejected(this.#credentialPosition, this.#credential);
     if (status < 200 || status > 299) this.#chunks = [];
     this.#handler.onStart(status, header);
   }

@@ -38,7 +38,7 @@ export class MessageWriter implements DoorStream {
   #toolIndex = -1;
   /** The open tool call, or the last one. */
   #toolCall: CallSoFar = { id: undefined, name: undefined, json: '' };
-  /** The tool call is open, but its block is not yet: `canBegin` (message-parts.ts) says when it can be. */
+  /** The tool call is open, but its block waits until `canBegin` (message-parts.ts) is true. */
   #isToolPending = false;
   /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
   #earlierIds: (string | undefined)[] | undefined;

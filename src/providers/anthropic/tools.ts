@@ -116,9 +116,7 @@ function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
   return tools;
 }
 
-/**
- * A tool in Anthropic's form. `definition`: of the function. `path`: of `definition`. Throws a FieldError.
- */
+/** A tool in Anthropic's form. `path`: of `definition`, the function's. Throws a FieldError. */
 function toolOf(definition: unknown, path: string, fields: Fields, traits: ModelTraits): Block {
   if (!isRecord(definition)) throw new FieldError(path, 'must be an object');
   const { name, description, parameters, strict } = definition;
@@ -154,10 +152,7 @@ function closeStrictTools(tools: readonly Block[], format: unknown): void {
   });
 }
 
-/**
- * The value of `tool_choice`; undefined if the request needs none. Removes from `tools` each tool that
- * `allowed_tools` does not name.
- */
+/** The value of `tool_choice`, if needed. Removes from `tools` each tool that the choice does not allow. */
 function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
   const isLegacy = fields.take('tools') === undefined;
   // Taken even if it does not count, or `fields.finish` would refuse it.
@@ -314,10 +309,11 @@ export function strictSchemas(
   format: unknown,
 ): (Record<string, unknown> | undefined)[] {
   // `false`: with `strict` an object of any members would be closed, and the tool could get no arguments.
-  const all = schemas.map((schema) => closedSchema(schema, false));
+  const closed = schemas.map((schema) => closedSchema(schema, false));
   const isTooMuch =
-    all.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX || isTooComplex([...all, format]);
-  return isTooMuch ? all.map(() => undefined) : all;
+    closed.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX ||
+    isTooComplex([...closed, format]);
+  return isTooMuch ? closed.map(() => undefined) : closed;
 }
 
 /**
