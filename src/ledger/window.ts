@@ -1,44 +1,43 @@
 /**
- * Requests per minute, of accounts, keys, groups, rules for models or upstreams; "the account" below stands
- * for any of them. The rate-limit phase takes permits, through the ledger. LeasedWindow replaces this class
- * if limits are shared. Any thread.
+ * Requests per minute of scopes. The rate-limit phase takes permits of its scopes, and upstream-counters.ts
+ * those of upstreams. LeasedWindow replaces this class if limits are shared. Any thread.
  *
  * Must hold: in any span of 60 seconds at most the limit is admitted, whatever the threads do, and a permit
  * is free after 61.3 s at most. Further test: test/threads/ledger-window.test.ts.
  *
- * Time is cut into ticks of a 50th of a minute. One 64-bit word, the head, holds
+ * Time is cut into ticks of a 50th of a minute. For each scope one 64-bit word, the head, holds
  *
- *     tick (38 bits)   the tick the account is in
+ *     tick (38 bits)   the last tick to which a thread has rolled the scope
  *     age   (6 bits)   ticks since the count last began at 0, at most 51
- *     count (20 bits)  permits given since then, modulo 2^20
+ *     count (20 bits)  permits taken since then, modulo 2^20
  *
  * and 51 tick starts of 32 bits hold, for each tick, the count with which it began: lap (12 bits), count (20
  * bits). A tick's index is tick % 51, its lap is tick / 51. The permits of a tick and of the 50 before it are
  * used = count - start(tick - 50): one load, no sum over buckets. Ticks are counted whole, so a permit weighs
- * (counts toward the limit) until 51 ticks after its own began, which is more than 60 s after it was given
- * and at most 61.2 s: under full pressure 50/51 = 98.04 % of what the limit allows is admitted.
+ * until 51 ticks after its own began. That is more than 60 s after it was taken and at most 61.2 s, and 0.1 s
+ * more covers clocks and rounding. Under full pressure 50/51 = 98.04 % of the limit is admitted.
  *
  * Why this is right:
  * - Check and add are one compare-exchange of the head. The start of the tick 50 before the head's, which
  *   the check read, is final. So if the exchange succeeds, the check still held.
- * - Rolling from tick T to T' first writes count into the starts T+1..T', then exchanges the head. Each start
- *   is written by load, check that the head is still the one read, compare-exchange. Within a tick the count
- *   only grows, so the thread that wins the head's exchange had its count in every start. A thread that lags
- *   behind fails at its check of the head, or at its exchange of the start. Nothing is awaited: a thread that
- *   stops anywhere delays no other.
+ * - Rolling from tick T to T' first writes count into the starts T+1..T', then exchanges the head. To write
+ *   a start, a thread loads it, checks that the head is still the one it read, and compare-exchanges the
+ *   start. Within a tick the count only grows, so the thread that wins the head's exchange had its count in
+ *   every start. A late thread fails at its check of the head, or at its exchange of the start. No thread
+ *   awaits another, so one that stops anywhere delays none.
  * - The start of T+1 replaces that of T-50, which tick T still needs. A reader that finds another lap there
  *   knows that some thread's clock is past T, and helps to roll instead.
- * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and starts at or
+ * - After 51 ticks without a call all permits have expired: the head goes to count 0, age 0, and starts at or
  *   before that tick count as 0 and are not read. So old starts do no harm after an idle gap of any length.
  * - A thread may stall between reading the clock and its exchange. It would then count its permit in a tick
  *   that is long over, and the permit would expire early. So the thread reads the clock again after the
- *   exchange. If the tick has ended, it abandons that permit, which stays counted, and starts anew. A call
+ *   exchange. If the tick has ended, it abandons that permit, which stays counted, and tries again. A call
  *   may thus be rejected because of its own abandoned permit: one call in ten million, on the safe side.
  * - Counts are compared modulo 2^20, which is more than any limit. A lap repeats after 69 hours; a thread
  *   would have to sleep for exactly that between two instructions, and would then cause a roll one tick
  *   early.
- * - Each thread measures its own offset to the host's clock, so their times differ by microseconds
- *   (core/clock.ts). A thread whose clock lags uses the head's tick instead. A tick is longer than a 50th of
+ * - Each thread measures its own offset to the host's clock (core/clock.ts), so the clocks of threads differ
+ *   by microseconds. A thread whose clock lags uses the head's tick instead. A tick is longer than a 50th of
  *   a minute by enough to cover 1.5 ms of difference.
  */
 import type { Clock } from '../core/clock.js';
@@ -55,7 +54,7 @@ import {
   windowAt,
 } from './layout.js';
 
-/** Whether a request is admitted, as of the moment of the call. */
+/** Whether a request is admitted, as of the moment when `take` or `check` runs. */
 export interface MinuteTake {
   readonly admitted: boolean;
   /** Permits left now. */
@@ -69,14 +68,14 @@ export interface MinuteTake {
   readonly asks: boolean;
 }
 
-/** A result that a counter keeps and returns from each call, so that no call allocates one. */
+/** A result that a counter keeps and returns each time, so that no `take` allocates one. */
 export function createMinuteTake(): { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } {
   return { admitted: false, remaining: 0, resetWallMs: asWallMs(0), asks: false };
 }
 
 /**
- * Counts requests a minute: Window those that this process admits, LeasedWindow those it was granted. Window
- * says what each method does. `scope`: the slot of the account, key, group, rule or upstream.
+ * Counts requests a minute of many scopes: Window those that this process admits, LeasedWindow those it was
+ * granted. Window says what each method does. `scope`: the slot of the account, key, group, rule or upstream.
  */
 export interface MinuteCounter<Index extends number> {
   take(scope: Index, limit: number): MinuteTake;
@@ -108,6 +107,7 @@ function tickStartOf(tick: number, count: number): number {
   return ((Math.floor(tick / TICKS_KEPT) & LAP_MASK) << COUNT_BITS) | count;
 }
 
+/** The windows of all scopes of one kind. */
 export class Window<Index extends number = AccountIndex> implements MinuteCounter<Index> {
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
@@ -123,9 +123,9 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   }
 
   /**
-   * Takes one permit, or nothing. `limit` is in permits a minute, 1 or more; it may change from call to call.
-   * Returns one object that the next call overwrites. Marks the account dirty if it took one. About 150 ns.
-   * Any thread.
+   * Takes one permit, or nothing. `limit` is in permits a minute, 1 or more; it may change each time. Returns
+   * one object, which the next `take` or `check` overwrites. Marks the scope dirty if it took one. About
+   * 150 ns. Any thread.
    */
   take(scope: Index, limit: number): MinuteTake {
     return this.#decide(scope, limit, true);
@@ -138,7 +138,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
 
   #decide(scope: Index, limit: number, isTaking: boolean): MinuteTake {
     const word = windowAt(scope);
-    // Raised if another thread's clock proves to be ahead of this thread's.
+    // Raised if the clock of another thread proves to be ahead of the clock here.
     let tickMin = 0;
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const nowMs = this.#clock.monotonicMs();
@@ -171,7 +171,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       // The count wraps inside its field; a carry must not reach the age.
       const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
       if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;
-      // Marked before the clock is read, so that a stall in `mark` is noticed below.
+      // Marked dirty before the clock is read, so that a stall in `mark` is noticed below.
       this.#dirty.mark(scope);
       if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
       return this.#result(true, limit - used - 1, nowMs, tick + TICKS_KEPT);
@@ -179,7 +179,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     throw new Error('invariant broken: a permit is taken or refused in bounded tries');
   }
 
-  /** Permits of the last minute that weigh now; changes nothing. Any thread. */
+  /** Permits that weigh now, for flushes, coordinators and views; changes nothing. Any thread. */
   usedOf(scope: Index): number {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const head = Atomics.load(this.#words64, windowAt(scope));
@@ -196,9 +196,9 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   }
 
   /**
-   * Counts what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if all
-   * had been taken at that moment, so an error can only reject. Main thread, before the account is first
-   * used: a permit that is taken at the same time would be lost. Age 0 in the head: no tick start is read.
+   * Counts what an earlier process has flushed: `used` permits that weighed `ageMs` ago. They weigh as if all
+   * had been taken at that moment, so an error can only reject. Main thread, before the scope is first used:
+   * a permit that is taken at the same time would be lost. The head gets age 0, so no tick start is read.
    */
   restore(scope: Index, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
@@ -209,32 +209,32 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     Atomics.store(this.#words64, windowAt(scope), headOf(tick, 0, Math.min(used, COUNT_MASK)));
   }
 
-  /** Forgets everything. Main thread, before the account is first used. */
+  /** Forgets all permits. Main thread, before an account, or the next owner of a slot, is first used. */
   clear(scope: Index): void {
     Atomics.store(this.#words64, windowAt(scope), 0n);
   }
 
-  /** The count with which `startedTick` began; undefined if it was overwritten, as time is past `tick`. */
+  /**
+   * The count with which `earlierTick` began, if the head has `tick`, `age` and `count`. Undefined if that
+   * start was overwritten, because time is past `tick`.
+   */
   #startCount(
     scope: Index,
     tick: number,
     age: number,
     count: number,
-    startedTick: number,
+    earlierTick: number,
   ): number | undefined {
-    if (startedTick > tick) return count;
-    if (startedTick <= tick - age) return 0;
+    if (earlierTick > tick) return count;
+    if (earlierTick <= tick - age) return 0;
     const word = Atomics.load(
       this.#words32,
-      scope * COUNTED_WORDS32 + TICK_STARTS + (startedTick % TICKS_KEPT),
+      scope * COUNTED_WORDS32 + TICK_STARTS + (earlierTick % TICKS_KEPT),
     );
-    return word === tickStartOf(startedTick, word & COUNT_MASK) ? word & COUNT_MASK : undefined;
+    return word === tickStartOf(earlierTick, word & COUNT_MASK) ? word & COUNT_MASK : undefined;
   }
 
-  /**
-   * The first tick in which fewer than `limit` permits weigh. Starts only grow, so it is found by halving.
-   * Undefined as in `#startCount`.
-   */
+  /** The first tick with fewer than `limit` permits, by binary search. Undefined as in `#startCount`. */
   #freeTick(scope: Index, tick: number, age: number, count: number, limit: number): number | undefined {
     let low = tick - TICKS_PER_MINUTE + 1;
     let high = tick + 1;
@@ -248,9 +248,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return low + TICKS_PER_MINUTE;
   }
 
-  /**
-   * Tries once to bring the account from `head` to `nowTick`. The caller reads the head again, and retries.
-   */
+  /** Tries once to roll the scope from `head` to `nowTick`. The caller reads the head again, and retries. */
   #roll(scope: Index, head: bigint, nowTick: number): void {
     const word = windowAt(scope);
     const tick = Number(head >> HEAD_TICK_SHIFT);
@@ -278,7 +276,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     const take = this.#take;
     take.admitted = admitted;
     take.remaining = remaining;
-    // One more, because the wall clock rounds down to whole milliseconds.
+    // 1 ms more, because the wall clock rounds down to whole milliseconds.
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(resetTick * TICK_MS - nowMs) + 1);
     return take;
   }

@@ -13,8 +13,8 @@
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
  *
- * Must hold: the key of a kept response (EncodedResponses) has every member of MockRequest that the response
- * depends on, or a test gets the response to another request. No test checks that.
+ * Must hold: the key by which EncodedResponses keeps a response has every member of MockRequest that the
+ * response depends on, or a test gets the response to another request. No test checks that.
  */
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '../core/provider-names.js';
@@ -95,14 +95,15 @@ class EncodedResponses {
 
   responseFor(request: MockRequest): MockResponse {
     if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
-    // A call of a door depends on its whole body; of a chat completion few members matter.
+    // The response of OPENAI_DOOR_PATHS depends on the whole body, of a chat completion on few members.
+    // `isCount`: only tokens are counted. `isNative`: Claude's own protocol, at Bedrock.
     const { door } = request;
     const key =
       door === undefined
         ? `${request.isCount ?? false} ${request.isNative ?? false} ${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`
         : `${door.kind} ${JSON.stringify(door.body)}`;
-    const kept = this.#responses.get(key);
-    if (kept !== undefined) return kept;
+    const earlier = this.#responses.get(key);
+    if (earlier !== undefined) return earlier;
     if (this.#responses.size === ENCODED_MAX) this.#responses.clear();
     const encoded = responseTo(this.#options, request, undefined, this.#protocol);
     this.#responses.set(key, encoded);
@@ -137,8 +138,8 @@ class MockServer {
   chat(response: HttpResponse, request: HttpRequest): void {
     const delivery = new Delivery(response, this.stats);
     const steering = request.getHeader('x-mock');
-    // Headers are read only if they may be needed, which costs a bench some µs. A prompt that asks for an
-    // echo is read too late for that: its echo has the headers only if they were read for another reason.
+    // Headers are read only if they may be needed, because reading them costs a bench some µs. A prompt that
+    // asks for an echo is read later: its echo has the headers only if they were read for another reason.
     const { record, defaults } = this.#settings;
     const needsHeaders = record || defaults.echo || steering !== '' || !this.#isOpenAi;
     const headers = needsHeaders ? headersOf(request) : {};
@@ -253,8 +254,9 @@ const STATUS_TEXTS: Readonly<Record<number, string>> = { 200: '200 OK', 400: '40
 const NO_BYTES = new Uint8Array(0);
 
 /**
- * Sends one response with its pauses, back-pressure and ending, and counts it. Writes without a pause between
- * them are corked, so a non-streamed response and a fast stream are one system call each.
+ * The delivery of one response by the mock: its head (status and headers), its pieces with their pauses and
+ * back-pressure, and its ending; counts it. Writes without a pause between them are corked, so a non-streamed
+ * response and a fast stream are one system call each.
  *
  * Must hold: `aborted` counts only clients that left (test/unit/mock/mock-upstream.test.ts).
  */
@@ -310,6 +312,7 @@ export class Delivery {
       this.#markOver();
       this.#response.end(piece);
     } else {
+      // Unlike `end`, leaves the response open if it has fewer bytes than its Content-Length.
       this.#response.tryEnd(piece, lengthBytes);
       this.#finish(response);
     }

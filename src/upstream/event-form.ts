@@ -4,17 +4,17 @@
  * worker.
  *
  * Most events of a stream differ only in the texts that they bring. So of a parsed event that brings text,
- * ends no choice and reports no usage, the bytes around its texts are kept as literals:
+ * ends no choice and reports no usage, what is around its texts is kept as literals, its form:
  *
  *     data: {"id":"x","choices":[{"index":0,"delta":{"content":"│ a text │"},"finish_reason":null}]}\n\n
  *     └──────────────────── literal ───────────────────────────┘          └────────── literal ─────────┘
  *
  * An event with the same literals, and the valid content of a JSON string in place of each text, is JSON with
  * the same members. So that event ends no choice and reports no usage either. An event that differs anywhere
- * else is parsed. Texts are read as Latin-1, so invalid UTF-8 is not noticed here: the reader checks it.
+ * else is parsed. Events come as Latin-1, one character for each byte, so invalid UTF-8 is not noticed here:
+ * the reader checks it.
  *
- * For an event of 300 bytes the comparison takes 0.2 µs. JSON.parse takes 1.0 µs, and a search for the
- * members that matter 0.3 µs.
+ * For an event of 300 bytes the comparison takes 0.2 µs, JSON.parse 1.0 µs.
  *
  * Must hold: an event that is skipped without a parse is JSON with the members of the event that was learned
  * (test/unit/upstream/event-form.test.ts tries every byte pair and random mutations).
@@ -22,9 +22,9 @@
 import { jsonStringEnd } from '../core/json.js';
 
 /**
- * Where a text of the response begins: the members that differ from event to event. In a JSON string a quote
- * has a backslash before it, so the quote after the name ends a string, and the value of that member follows
- * the colon.
+ * Where a text of the response begins: the value of a member that differs from event to event. In a JSON
+ * string a quote has a backslash before it, so the quote after the name ends a string, and the member's value
+ * follows the colon. A member may be named here if no value of it can end a choice or report usage.
  */
 const TEXT_START =
   /"(?:content|reasoning_content|reasoning|arguments|refusal|thinking|obfuscation|text|partial_json)"[ \t]*:[ \t]*"/g;
@@ -35,16 +35,16 @@ const EVENT_CHARS_MAX = 2 * 1024;
 const FORMS_MAX = 2;
 /**
  * Learning a form costs as much as parsing an event. After so many learned forms in a row without a match, no
- * form is learned any more, unless a form that is kept matches after all.
+ * form is learned any more, until a form that is kept matches after all.
  */
-const VAIN_LEARNING_MAX = 16;
+const UNMATCHED_FORMS_MAX = 16;
 
 /**
- * The bytes around the texts of an event. With one text `between` is empty, with two it has the bytes between
- * them, and so on.
+ * The literals around the texts of an event. With one text `between` is empty, with two it has the literal
+ * between them, and so on.
  */
 interface Form {
-  /** Begins with the event's first byte. */
+  /** Begins with the event's first character. */
   readonly first: string;
   readonly between: readonly string[];
   /** Ends with its blank line. */
@@ -58,45 +58,45 @@ export class EventForms {
   /** Index of the form that matched or was learned last. */
   #recent = 0;
   /** How many forms were learned since one last matched. */
-  #vainLearning = 0;
+  #unmatchedForms = 0;
 
   /**
    * Keeps the form of an event, given as Latin-1 with its blank line. The caller must have parsed it: it is a
    * JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. The string should not
-   * be a slice of a larger string, which its kept parts would hold in memory. If the form is kept already,
-   * which is rare because `endFrom` skips such events, the other form is lost and nothing else.
+   * be a slice of a larger string, which the kept literals would keep in memory. If the form is kept already,
+   * the other form is lost and nothing else. That is rare, because `endFrom` skips such events.
    */
   learn(event: string): void {
-    if (this.#vainLearning === VAIN_LEARNING_MAX || event.length > EVENT_CHARS_MAX) return;
+    if (this.#unmatchedForms === UNMATCHED_FORMS_MAX || event.length > EVENT_CHARS_MAX) return;
     const form = formOf(event);
     if (form === undefined) return;
-    this.#vainLearning++;
+    this.#unmatchedForms++;
     // If two forms are kept, the new form replaces the one whose last match was earlier.
     this.#recent = this.#forms.length < FORMS_MAX ? this.#forms.length : (this.#recent + 1) % FORMS_MAX;
     this.#forms[this.#recent] = form;
   }
 
   /**
-   * `text` is whole events as Latin-1, and an event starts at `from`. Skips events as long as they have a
+   * `events` is whole events as Latin-1, and an event starts at `from`. Skips events as long as they have a
    * kept form, and returns where the next event starts: `from` itself if the first event has no kept form.
-   * The caller relays the skipped events as all others, so their texts are counted if no usage is reported.
+   * The caller relays the skipped events as all others, and counts their texts if no usage is reported.
    */
-  endFrom(text: string, from: number): number {
+  endFrom(events: string, from: number): number {
     let position = from;
     for (;;) {
-      const end = this.#endOfOneForm(text, position);
+      const end = this.#endOfOneForm(events, position);
       if (end === position) return position;
-      this.#vainLearning = 0;
+      this.#unmatchedForms = 0;
       position = end;
     }
   }
 
   /** As endFrom, but only as far as the events have one form. The form that matched last is tried first. */
-  #endOfOneForm(text: string, from: number): number {
+  #endOfOneForm(events: string, from: number): number {
     const forms = this.#forms;
     for (let tried = 0; tried < forms.length; tried++) {
       const index = (this.#recent + tried) % forms.length;
-      const end = endOfForm(forms[index]!, text, from);
+      const end = endOfForm(forms[index]!, events, from);
       if (end === from) continue;
       this.#recent = index;
       return end;
@@ -110,39 +110,39 @@ function formOf(event: string): Form | undefined {
   // If the blank line is a lone CR, the LF that makes it a CRLF may still come: such events are always
   // parsed.
   if (!event.endsWith('\n')) return undefined;
-  const pieces: string[] = [];
-  let start = 0;
+  const literals: string[] = [];
+  let literalStart = 0;
   TEXT_START.lastIndex = 0;
   for (let match = TEXT_START.exec(event); match !== null; match = TEXT_START.exec(event)) {
     const textStart = TEXT_START.lastIndex;
     const textEnd = jsonStringEnd(event, textStart);
     if (textEnd < 0) return undefined;
-    pieces.push(event.slice(start, textStart));
-    start = TEXT_START.lastIndex = textEnd;
+    literals.push(event.slice(literalStart, textStart));
+    literalStart = TEXT_START.lastIndex = textEnd;
   }
-  const [first, ...between] = pieces;
+  const [first, ...between] = literals;
   if (first === undefined) return undefined;
-  const last = event.slice(start);
+  const last = event.slice(literalStart);
   return { first, between, last, lastAndFirst: last + first };
 }
 
-/** Where the row of events of that form that begins at `from` ends; `from` if the first has another form. */
-function endOfForm({ first, between, last, lastAndFirst }: Form, text: string, from: number): number {
-  if (!isAt(text, from, first)) return from;
+/** Returns the end of all events in a row from `from` on that have the form; `from` if the first has not. */
+function endOfForm({ first, between, last, lastAndFirst }: Form, events: string, from: number): number {
+  if (!isAt(events, from, first)) return from;
   /** Where the last whole event so far ends. */
   let end = from;
-  // Each round is one event. `position` begins at the event's first text, and moves from text to text to
-  // `last`.
+  // Each round is one event. `position` begins at the event's first text, and moves over texts and literals
+  // to `last`.
   for (let position = from + first.length; ; position += lastAndFirst.length) {
-    position = jsonStringEnd(text, position);
+    position = jsonStringEnd(events, position);
     for (const literal of between) {
-      if (position < 0 || !isAt(text, position, literal)) return end;
-      position = jsonStringEnd(text, position + literal.length);
+      if (position < 0 || !isAt(events, position, literal)) return end;
+      position = jsonStringEnd(events, position + literal.length);
     }
     if (position < 0) return end;
     const lastEnd = position + last.length;
-    if (lastEnd === text.length || !isAt(text, position, lastAndFirst))
-      return isAt(text, position, last) ? lastEnd : end;
+    if (lastEnd === events.length || !isAt(events, position, lastAndFirst))
+      return isAt(events, position, last) ? lastEnd : end;
     end = lastEnd;
   }
 }
