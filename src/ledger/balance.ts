@@ -113,9 +113,9 @@ export class Balance {
     return settlement;
   }
 
-  /** Charges what settlements left uncovered, at most `most` and what is available; returns how much. */
-  collect(account: AccountIndex, most: PicoUnits): PicoUnits {
-    const taken = this.takeAvailable(account, NOTHING, most);
+  /** Charges what settlements left uncovered, at most `amountMax` and what is available; returns how much. */
+  collect(account: AccountIndex, amountMax: PicoUnits): PicoUnits {
+    const taken = this.takeAvailable(account, NOTHING, amountMax);
     if (taken === 0n) return taken;
     this.#addUncovered(account, asPicoUnits(0n - taken));
     Atomics.add(this.words64, account * layout.COUNTED_WORDS64 + layout.SPENT, taken);
@@ -193,15 +193,16 @@ export class Balance {
   }
 
   /**
-   * Takes at most `most` (not negative) out of `available`, or nothing if there is less than `least`; returns
-   * how much. Until the caller adds that to `spent`, or takes it out of `credited`, it shows as held.
+   * Takes at most `amountMax` (not negative) out of `available`, or nothing if there is less than
+   * `amountMin`. Returns how much; until the caller adds that to `spent`, or takes it out of `credited`, it
+   * shows as held.
    */
-  takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
+  takeAvailable(account: AccountIndex, amountMin: PicoUnits, amountMax: PicoUnits): PicoUnits {
     const index = account * layout.COUNTED_WORDS64 + layout.AVAILABLE;
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const available = Atomics.load(this.words64, index);
-      if (available < least) return NOTHING;
-      const taken = available < most ? available : most;
+      if (available < amountMin) return NOTHING;
+      const taken = available < amountMax ? available : amountMax;
       if (Atomics.compareExchange(this.words64, index, available, available - taken) === available) {
         return asPicoUnits(taken);
       }

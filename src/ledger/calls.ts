@@ -214,9 +214,9 @@ export class Calls {
     }
     this.#giveBackDays(taken);
     for (let scope = 0; scope < taken.scopes; scope++) {
-      const quotas = taken.masks[scope]! & ~DAY_BIT;
-      if (quotas === 0) continue;
-      this.quotas.reverse(this.#chain.links[scope]!.record, quotas, this.#used, taken);
+      const quotaBits = taken.masks[scope]! & ~DAY_BIT;
+      if (quotaBits === 0) continue;
+      this.quotas.reverse(this.#chain.links[scope]!.record, quotaBits, this.#used, taken);
       this.#mark(scope);
     }
     this.dirty.mark(taken.account);
@@ -250,9 +250,9 @@ export class Calls {
   /** Replaces `#held` by `used` in each scope of `taken`, for the quotas in `mask` but calls a day. */
   #settleQuotas(taken: Taken, used: Amounts, mask: number, nowMs: MonotonicMs): void {
     for (let scope = 0; scope < taken.scopes; scope++) {
-      const quotas = taken.masks[scope]! & ~DAY_BIT;
-      if (quotas === 0) continue;
-      this.quotas.settle(this.#chain.links[scope]!.record, quotas & mask, this.#held, used, taken, nowMs);
+      const quotaBits = taken.masks[scope]! & ~DAY_BIT;
+      if (quotaBits === 0) continue;
+      this.quotas.settle(this.#chain.links[scope]!.record, quotaBits & mask, this.#held, used, taken, nowMs);
       this.#mark(scope);
     }
   }
@@ -278,8 +278,8 @@ export class Calls {
 
   /**
    * Takes all but the hold and the account's calls in flight, from every scope of the same day and month; a
-   * free call takes calls in flight alone. If midnight comes, or a scope is a day ahead because the calendar
-   * was set back, all is taken anew of the later day, because a reservation has one day.
+   * free call takes calls in flight alone. If midnight comes, or a scope is a day ahead because the clock was
+   * set back, all is taken again of the later day, because a reservation has one day.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;

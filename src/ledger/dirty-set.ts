@@ -1,14 +1,13 @@
 /**
- * The dirty set: one bit for each account whose money, day count or minute has changed since the store last
- * took the account. Keys, groups and rules for models have a set each, and "account" below stands for any of
- * them. Any thread that has changed an account then marks it; the main thread drains (store/flush.ts,
- * store/quota-uses.ts).
+ * The dirty sets: accounts, keys, groups and rules for models have one each. A set has one bit for each
+ * scope, 1 if its money, use or limits have changed since the last flush read the scope. A thread that has
+ * changed a scope then marks it; the main thread drains (store/flush.ts, store/quota-uses.ts).
  *
- * A drain takes the bits, then reads the accounts. So a change that the drain did not read was marked after
- * the drain took the bits, and comes with the next drain. A writer that finds the bit set may leave it: the
- * drain that takes this bit reads the account later than the change.
+ * A drain takes the bits, then reads the scopes. So a change that the drain did not read was marked after the
+ * drain took the bits, and comes with the next drain. A thread that finds the bit set may leave it: the drain
+ * that takes this bit reads the scope later than the change.
  *
- * Must hold: a drain after each change visits the account, and no account starves.
+ * Must hold: a drain after each change visits the scope, and no scope starves.
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
@@ -23,7 +22,7 @@ export class DirtySet<Index extends number = AccountIndex> {
   readonly #words: Int32Array;
   /** The same memory as #words, because a Buffer compares a page in one call. */
   readonly #bytes: Buffer;
-  /** The word where the next drain starts, so that a bounded drain does not starve the last accounts. */
+  /** The word where the next drain starts, so that a bounded drain does not starve the last scopes. */
   #cursor = 0;
 
   constructor(views: CountedViews) {
@@ -32,7 +31,7 @@ export class DirtySet<Index extends number = AccountIndex> {
     this.#bytes = Buffer.from(buffer, byteOffset, byteLength);
   }
 
-  /** Marks an account; call it after the change. 9 ns if it is marked already. Any thread. */
+  /** Marks a scope, by its slot; to be called after the change. 9 ns if it is marked already. Any thread. */
   mark(index: Index): void {
     // The shift divides by DIRTY_BITS_PER_WORD, 2^5.
     const word = index >>> 5;
@@ -41,22 +40,22 @@ export class DirtySet<Index extends number = AccountIndex> {
   }
 
   /**
-   * Takes at most `visitsMax` accounts out of the set and visits each. Returns how many: less than
-   * `visitsMax` if one whole round found no more. `visitsMax` is at least 32, the bits of a word: so the next
-   * drain empties the word where this one stopped, and an account that is always dirty does not starve its
-   * neighbours. A million clean accounts cost 0.01 ms. Main thread.
+   * Takes at most `visitsMax` scopes out of the set and visits each. Returns how many: less than `visitsMax`
+   * if no word had more. `visitsMax` is at least 32, the bits of a word: so the next drain empties the word
+   * where this one stopped, and a scope that is always dirty does not starve its neighbours. A million clean
+   * scopes cost 0.01 ms. Main thread.
    */
   drain(visit: (index: Index) => void, visitsMax: number): number {
     invariant(visitsMax >= DIRTY_BITS_PER_WORD, `a drain takes at least ${DIRTY_BITS_PER_WORD} accounts`);
     const words = this.#words;
     let visited = 0;
-    for (let round = 0; round < words.length && visited < visitsMax; round++) {
+    for (let passedWords = 0; passedWords < words.length && visited < visitsMax; passedWords++) {
       const word = this.#cursor;
       const cleanWords = this.#cleanWordsFrom(word);
       if (cleanWords > 0) {
         this.#cursor = (word + cleanWords) % words.length;
-        // The loop's own step counts one of these words.
-        round += cleanWords - 1;
+        // The loop's own step counts the first of these words.
+        passedWords += cleanWords - 1;
         continue;
       }
       let bits = Atomics.load(words, word) === 0 ? 0 : Atomics.exchange(words, word, 0);
@@ -73,7 +72,7 @@ export class DirtySet<Index extends number = AccountIndex> {
     return visited;
   }
 
-  /** Length of the page that begins at `word` if no bit in it is set, else 0. May miss a bit that is new. */
+  /** Words of the page that begins at `word` if no bit of them is set, else 0. May miss a new bit. */
   #cleanWordsFrom(word: number): number {
     if (word % PAGE_WORDS !== 0) return 0;
     const count = Math.min(PAGE_WORDS, this.#words.length - word);

@@ -37,12 +37,12 @@ class Ring {
     this.words64 = new BigInt64Array(shared);
   }
 
-  /** Number of records from `position` up to `end`; both count modulo 2^32. */
-  protected static between(position: number, end: number): number {
-    return (end - position) >>> 0;
+  /** Number of records from position `from` up to position `to`. */
+  protected static between(from: number, to: number): number {
+    return (to - from) >>> 0;
   }
 
-  protected slotOf(position: number): number {
+  protected recordIndexOf(position: number): number {
     return (position >>> 0) & (this.capacity - 1);
   }
 
@@ -61,11 +61,11 @@ class Ring {
  */
 type JournalCapacity = 'room' | 'full' | 'rejecting';
 
-/** The listener's end. */
+/** The listener's side. */
 export class JournalWriter extends Ring {
   #appended: number;
   /**
-   * `drained` as it was last read. The word in the ring may be ahead by now, so there is more room, not less.
+   * `drained` as it was last read. The word in the ring may be higher by now, so more records fit, not fewer.
    */
   #drained: number;
   #wasHalfFull = false;
@@ -94,8 +94,8 @@ export class JournalWriter extends Ring {
   append(record: JournalRecord): number {
     if (this.#used() * 2 >= this.capacity) this.#checkHalfFull();
     const position = this.#appended;
-    const slot = this.slotOf(position);
-    const first64 = ring.HEAD_WORDS64 + slot * ring.RECORD_WORDS64;
+    const recordIndex = this.recordIndexOf(position);
+    const first64 = ring.HEAD_WORDS64 + recordIndex * ring.RECORD_WORDS64;
     const { floats, words64, words32 } = this;
     floats[first64 + ring.REQUEST] = record.request;
     floats[first64 + ring.ENDED_MS] = record.endedMs;
@@ -107,7 +107,7 @@ export class JournalWriter extends Ring {
     floats[first64 + ring.REASONING] = record.reasoningTokens;
     words64[first64 + ring.CHARGED] = record.charged;
     words64[first64 + ring.UNCOVERED] = record.uncovered;
-    const first32 = ring.HEAD_WORDS32 + slot * ring.RECORD_WORDS32;
+    const first32 = ring.HEAD_WORDS32 + recordIndex * ring.RECORD_WORDS32;
     words32[first32 + ring.ACCOUNT] = record.account;
     words32[first32 + ring.KEY] = record.key;
     words32[first32 + ring.MODEL] = record.model;
@@ -190,7 +190,7 @@ export class PendingCommits {
     this.#pending.push({ position, sinceMs: this.#clock.monotonicMs(), end });
     if (this.#isAsked) return;
     this.#isAsked = true;
-    // One message for all ends of this event-loop turn.
+    // One question for all ends of this event-loop turn.
     setImmediate(this.#askCommit);
   }
 
@@ -210,8 +210,8 @@ export class PendingCommits {
   onSweep(): void {
     this.#endCommitted();
     const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
-    const firstYoung = this.#pending.findIndex(({ sinceMs }) => sinceMs > oldestMs);
-    this.#giveUp(firstYoung < 0 ? this.#pending.length : firstYoung);
+    const firstInTime = this.#pending.findIndex(({ sinceMs }) => sinceMs > oldestMs);
+    this.#giveUp(firstInTime < 0 ? this.#pending.length : firstInTime);
   }
 
   #endCommitted(): void {
@@ -226,7 +226,7 @@ export class PendingCommits {
   }
 }
 
-/** The main thread's end. */
+/** The main thread's side. */
 export class JournalReader extends Ring {
   /** Scratch: `#read` writes every field. */
   readonly #record = {} as { -readonly [Field in keyof JournalRecord]: JournalRecord[Field] };
@@ -241,7 +241,7 @@ export class JournalReader extends Ring {
     let drained = Atomics.load(words32, ring.DRAINED);
     const count = Ring.between(drained, Atomics.load(words32, ring.APPENDED));
     for (let visited = 0; visited < count; visited++) {
-      visit(this.#read(this.slotOf(drained)));
+      visit(this.#read(this.recordIndexOf(drained)));
       drained = (drained + 1) | 0;
       Atomics.store(words32, ring.DRAINED, drained);
     }
@@ -276,8 +276,8 @@ export class JournalReader extends Ring {
     Atomics.store(this.words32, ring.REJECTING, isRejecting ? 1 : 0);
   }
 
-  #read(slot: number): JournalRecord {
-    const first64 = ring.HEAD_WORDS64 + slot * ring.RECORD_WORDS64;
+  #read(recordIndex: number): JournalRecord {
+    const first64 = ring.HEAD_WORDS64 + recordIndex * ring.RECORD_WORDS64;
     const { floats, words64, words32 } = this;
     const record = this.#record;
     record.request = floats[first64 + ring.REQUEST]!;
@@ -290,7 +290,7 @@ export class JournalReader extends Ring {
     record.reasoningTokens = floats[first64 + ring.REASONING]!;
     record.charged = asPicoUnits(words64[first64 + ring.CHARGED]!);
     record.uncovered = asPicoUnits(words64[first64 + ring.UNCOVERED]!);
-    const first32 = ring.HEAD_WORDS32 + slot * ring.RECORD_WORDS32;
+    const first32 = ring.HEAD_WORDS32 + recordIndex * ring.RECORD_WORDS32;
     record.account = asAccountIndex(words32[first32 + ring.ACCOUNT]!);
     record.key = asKeyIndex(words32[first32 + ring.KEY]!);
     record.model = words32[first32 + ring.MODEL]!;

@@ -316,7 +316,7 @@ export function createLedgerBuffers(capacity: {
     quotas: new SharedArrayBuffer(quotasMax * QUOTA_BYTES),
     /** One 32-bit word: how many quota records are in use. */
     quotasUsed: new SharedArrayBuffer(4),
-    /** Ms by which the coordinator's calendar is ahead (coordinator-clock.ts); undefined unless shared. */
+    /** Ms by which the coordinator's wall clock is ahead (coordinator-clock.ts); undefined unless shared. */
     calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
   };
 }

@@ -55,7 +55,7 @@ export class CountedLeases<Index extends number> {
   /**
    * Adds `permits` that are valid until `expiresMs`. If the earlier grant is valid for at least half as long,
    * both are joined, and all permits are valid until the earlier expiry. Otherwise the new grant replaces the
-   * earlier one, and the permits left of that are returned. LeasedWindow calls `onLow` when `low` are left.
+   * earlier one, whose permits left are returned. LeasedWindow calls `onLow` when `low` are left.
    */
   addMinute(scope: Index, expiresMs: number, permits: number, low: number, nowMs: number): 'joined' | number {
     const word = layout.windowAt(scope);
@@ -63,10 +63,10 @@ export class CountedLeases<Index extends number> {
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
       const left = permitsOf(grant);
-      const earlierMs = Math.min(expiryMsOf(grant), expiresMs);
+      const earlierExpiryMs = Math.min(expiryMsOf(grant), expiresMs);
       const isJoined =
-        left > 0 && left + permits <= PERMITS_MAX && (earlierMs - nowMs) * 2 >= expiresMs - nowMs;
-      const next = isJoined ? grantOf(earlierMs, left + permits) : grantOf(expiresMs, permits);
+        left > 0 && left + permits <= PERMITS_MAX && (earlierExpiryMs - nowMs) * 2 >= expiresMs - nowMs;
+      const next = isJoined ? grantOf(earlierExpiryMs, left + permits) : grantOf(expiresMs, permits);
       if (Atomics.compareExchange(this.#words64, word, grant, next) === grant)
         return isJoined ? 'joined' : left;
     }

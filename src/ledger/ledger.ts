@@ -95,8 +95,8 @@ export class Ledger extends Calls {
   }
 
   /** As Balance.collect, and marks the account. Main thread. */
-  collect(account: AccountIndex, most: PicoUnits): PicoUnits {
-    const taken = this.balance.collect(account, most);
+  collect(account: AccountIndex, amountMax: PicoUnits): PicoUnits {
+    const taken = this.balance.collect(account, amountMax);
     if (taken > 0n) this.dirty.mark(account);
     return taken;
   }

@@ -42,7 +42,7 @@ export class QuotaRecords {
   readonly #capacity: number;
   readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
   /** A record that this thread took for a scope to which another thread then gave one first. */
-  #spare: number | undefined;
+  #unusedRecord: number | undefined;
 
   constructor(views: QuotaViews) {
     this.#views = views;
@@ -125,19 +125,19 @@ export class QuotaRecords {
   recordAt(words: Int32Array, word: number): number | undefined {
     const before = Atomics.load(words, word);
     if (before > 0) return before - 1;
-    const record = this.#spare ?? this.#nextRecord();
+    const record = this.#unusedRecord ?? this.#nextRecord();
     if (record === undefined) return undefined;
     // If `current` is not `before`, another thread has set a record: NO_RECORD_LEFT is set by the main thread
     // alone, which also alone calls this for keys and groups.
     const current = Atomics.compareExchange(words, word, before, record + 1);
-    this.#spare = current === before ? undefined : record;
+    this.#unusedRecord = current === before ? undefined : record;
     return current === before ? record : current - 1;
   }
 
   /** Whether `setLimits` of that scope would find a record, or need none. Main thread. */
   hasRoom(words: Int32Array, word: number, limits: Partial<QuotaLimits>): boolean {
     const needsRecord = EXTENDED_QUOTAS.some((name) => limits[QUOTA_FIELDS[name]] !== undefined);
-    if (!needsRecord || Atomics.load(words, word) > 0 || this.#spare !== undefined) return true;
+    if (!needsRecord || Atomics.load(words, word) > 0 || this.#unusedRecord !== undefined) return true;
     return Atomics.load(this.#views.used, 0) < this.#capacity;
   }
 

@@ -121,12 +121,12 @@ export class QuotaRejections {
     }
     if (quota !== CALLS_PER_DAY) return this.#quotaRejection(scope, quota, scopes);
     const { index, callsPerDay } = this.#chain.links[scope]!;
-    const isOwn = scope === ACCOUNT_SCOPE;
-    const { dayNumber } = isOwn
+    const isAccount = scope === ACCOUNT_SCOPE;
+    const { dayNumber } = isAccount
       ? this.#options.day.read(account)
       : this.#chain.limitedAt(scope).countsOf(index);
     return {
-      ...this.ofAccount(account, 'calls_per_day', BigInt(isOwn ? plan.callsPerDay : callsPerDay), 0n),
+      ...this.ofAccount(account, 'calls_per_day', BigInt(isAccount ? plan.callsPerDay : callsPerDay), 0n),
       ...this.#ownerOf(scope, scopes),
       resetsMs: resetOfDay(dayNumber, this.#options.clock.wallMs()),
     };

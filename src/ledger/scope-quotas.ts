@@ -36,7 +36,7 @@ const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 /** The longest time until all tokens of a minute are free: what callers get if limits are shared. */
 const MINUTE_MS = 60_000;
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
-/** Bit n: the calendar refills the quota n each `period`. */
+/** Bit n: quota n begins at zero in each `period` of the calendar (core/quotas.ts). */
 const maskOf = (period: 'day' | 'month'): number =>
   KINDS.reduce((bits, { per }, quota) => (per === period ? bits | (1 << quota) : bits), 0);
 const OF_DAY = maskOf('day');
@@ -83,7 +83,7 @@ export interface QuotaUse {
   readonly held: bigint;
   /** Granted to processes and not yet taken by calls, if limits are shared. */
   readonly leased?: bigint;
-  /** When the calendar refills the quota; undefined for calls in flight and tokens a minute. */
+  /** When the quota's day or month ends; undefined for calls in flight and tokens a minute. */
   readonly resetsMs: WallMs | undefined;
 }
 
@@ -173,8 +173,8 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /**
-   * Takes what a call needs of one quota. Returns false and takes nothing if less than that is left, or
-   * nothing at all (also if the call needs 0). If the call counts toward a later period, sets `periods` to
+   * Takes what a call needs of one quota. Returns false and takes nothing if less than that is left, or if
+   * nothing is left (also if the call needs 0). If the call counts toward a later period, sets `periods` to
    * that period. `nowMs`: when the call began to take.
    */
   take(
@@ -344,14 +344,14 @@ export class ScopeQuotas extends QuotaRecords {
     return { taken, settled: quota === CALLS_PER_MONTH ? taken : settled, resetsMs: period?.endMs };
   }
 
-  /** Undefined for a quota that no calendar refills. */
+  /** Undefined for a quota without a day or month. */
   #periodAt(quota: number, nowMs: WallMs): Period | undefined {
     if ((OF_DAY & (1 << quota)) !== 0) return this.#calendar.dayAt(nowMs);
     return (OF_MONTH & (1 << quota)) !== 0 ? this.#calendar.monthAt(nowMs) : undefined;
   }
 }
 
-/** The day or the month that the quota is counted in; NO_PERIOD if no calendar refills it. */
+/** The day or the month that the quota is counted in; NO_PERIOD if it has none. */
 function periodOf(quota: number, { day, month }: Periods): number {
   if ((OF_MONTH & (1 << quota)) !== 0) return month;
   return (OF_DAY & (1 << quota)) !== 0 ? day : NO_PERIOD;

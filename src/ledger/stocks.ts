@@ -1,7 +1,7 @@
 /**
- * Stocks: amounts that calls take and give back, and that a calendar refills. Calls, tokens and money of a
- * day or a month are stocks, and so are calls in flight, which no calendar refills (period 0). ScopeQuotas,
- * DayCounter, `Calls` and UpstreamCounters count by this class. Any thread, each with an object of its own.
+ * Stocks: amounts that calls take and give back. Calls, tokens and money of a day or a month (the period of a
+ * stock) are stocks, and so are calls in flight, which have no period (0). ScopeQuotas, DayCounter, `Calls`
+ * and UpstreamCounters count by this class. Any thread, each with an object of its own.
  *
  * A stock is two 64-bit words, `taken` (what settled calls used, and what calls in flight hold) and
  * `settled`. Each word holds
@@ -14,10 +14,10 @@
  *   the limit that the check saw.
  * - A period and its amount share a word. So the exchange that first writes a new period also starts its
  *   amount: each period begins at zero once. A call that ends after its period changes nothing.
- * - A period never goes back. If the calendar is set back over a midnight, calls count toward the later
- *   period until the calendar has caught up, so that no limit is given twice. If it is set back by two or
- *   more periods, the later period was a mistake that would reject calls for as long: what was counted then
- *   counts for the present period.
+ * - A period never goes back. If the clock is set back over a midnight, calls count toward the later period
+ *   until the clock has reached that period, so that no limit is given twice. If the clock is set back by two
+ *   or more periods, the later period was a mistake that would reject calls for as long: what was counted in
+ *   it counts for the current period.
  *   To decide by how much, a thread reads the clock again after it read the word: the machine may have slept
  *   for days since the thread last read the clock.
  * - A call settles by adding what it used to `settled`, then giving back what else it held. So `taken` is
@@ -29,7 +29,7 @@
  * If limits are shared, the limit is what the coordinator granted to this process: leased-stocks.ts.
  *
  * Must hold: in no period calls take more than the limit, whatever threads do, also over midnight and if the
- * calendar is set back. Only what a call used beyond its hold is added without a limit. Further tests:
+ * clock is set back. Only what a call used beyond its hold is added without a limit. Further tests:
  * test/unit/ledger/quotas.test.ts, test/threads/ledger-tokens.test.ts.
  */
 import { invariant } from '../core/errors.js';
@@ -48,7 +48,7 @@ export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
  */
 export const PERIODS_AHEAD_MAX = 1;
 
-/** The period of stocks that no calendar refills. */
+/** The period of stocks that have none: calls in flight. */
 export const NO_PERIOD = 0;
 
 /** By how many periods `period` is after the word's period; negative if it is before. */
@@ -107,26 +107,26 @@ export class Stocks {
   }
 
   /**
-   * Takes `amount` (not negative) of a period that has a limit. Returns the period that it counts toward,
-   * `period` or a later one; undefined, and takes nothing, if less than `amount` is left, or nothing.
-   * `readPeriod` reads the clock anew and returns the period; called if the word is two or more periods
-   * ahead.
+   * Takes `amount` (not negative) of a period that has a limit. Returns the period that the amount counts
+   * toward, `period` or a later one. Returns undefined, and takes nothing, if less than `amount` is left, or
+   * if nothing is left. `readPeriod` reads the clock again and returns the period; called if the word is two
+   * or more periods ahead.
    */
   take(
     stock: number,
     period: number,
     amount: number,
     limit: number,
-    readPeriod: () => number = noCalendar,
+    readPeriod: () => number = throwNoPeriod,
   ): number | undefined {
     const { words, current, next } = this;
     let currentPeriod = period;
     words.glance(stock, current);
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const since = periodsSince(current, currentPeriod);
-      const taken = since > 0 ? 0 : amountIn(current);
-      const countedPeriod = since < 0 ? currentPeriod + 1 : currentPeriod;
-      if (since >= -PERIODS_AHEAD_MAX && taken < limit && taken + amount <= limit) {
+      const periodsLater = periodsSince(current, currentPeriod);
+      const taken = periodsLater > 0 ? 0 : amountIn(current);
+      const countedPeriod = periodsLater < 0 ? currentPeriod + 1 : currentPeriod;
+      if (periodsLater >= -PERIODS_AHEAD_MAX && taken < limit && taken + amount <= limit) {
         setStock(next, countedPeriod, taken + amount);
         if (words.exchange(stock, current, next)) {
           this.left = limit - taken - amount;
@@ -134,7 +134,7 @@ export class Stocks {
         }
       } else if (tries > 0) {
         // Only now, because the first try saw a glance, which may be of two moments (packed-words.ts).
-        if (since >= -PERIODS_AHEAD_MAX) return undefined;
+        if (periodsLater >= -PERIODS_AHEAD_MAX) return undefined;
         currentPeriod = this.giveUpMistaken(stock, readPeriod);
       }
       words.load(stock, current);
@@ -144,7 +144,7 @@ export class Stocks {
 
   /**
    * Replaces `held` by `used` for a call that took of `period`; does nothing if that period is over, or was a
-   * mistake of the calendar. The caller settles no hold twice.
+   * mistake of the clock. The caller settles no hold twice.
    */
   settle(stock: number, period: number, held: number, used: number): void {
     if (used > held) this.#add(stock, period, used - held);
@@ -189,7 +189,7 @@ export class Stocks {
     this.#store(stock, this.next);
   }
 
-  /** Forgets everything. Main thread, before the scope is first used. */
+  /** Sets the use to 0 and forgets the period. Main thread, before the scope is first used. */
   clear(stock: number): void {
     this.#store(stock, { low: 0, high: 0 });
   }
@@ -211,9 +211,9 @@ export class Stocks {
     const { words, current, next } = this;
     words.glance(word, current);
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const since = periodsSince(current, period);
-      if (since === 0 || (since > 0 && startsPeriod)) {
-        const sum = (since > 0 ? 0 : amountIn(current)) + amount;
+      const periodsLater = periodsSince(current, period);
+      if (periodsLater === 0 || (periodsLater > 0 && startsPeriod)) {
+        const sum = (periodsLater > 0 ? 0 : amountIn(current)) + amount;
         setStock(next, period, Math.max(0, Math.min(sum, AMOUNT_MAX)));
         if (words.exchange(word, current, next)) return;
       } else if (tries > 0) return; // Not in the first try, which saw a glance.
@@ -235,8 +235,8 @@ export class Stocks {
   /**
    * Returns the current period, for a caller that found the stock's word (`current`) two or more periods
    * ahead. If the word is still ahead of the clock, which is read only now, the clock was set back: the
-   * word's period was a mistake, and what was counted in it counts for now. Otherwise the caller had been
-   * stopped for days after it read the clock, and the word is right.
+   * word's period was a mistake, and what was counted in it counts for the current period. Otherwise the
+   * caller had been stopped for days after it read the clock, and the word is right.
    */
   protected giveUpMistaken(stock: number, readPeriod: () => number): number {
     const { words, current, next } = this;
@@ -257,7 +257,7 @@ export class Stocks {
   }
 }
 
-/** `readPeriod` of stocks that no calendar refills: their words are never ahead. */
-function noCalendar(): number {
+/** `readPeriod` of stocks without a period: their words are never ahead. */
+function throwNoPeriod(): number {
   throw new Error('invariant broken: a stock without a calendar is of a later period');
 }

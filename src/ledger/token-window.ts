@@ -2,7 +2,7 @@
  * Tokens per minute: in any span of 60 seconds, the tokens of the calls in flight and of the calls that ended
  * in the span are at most the limit, whether a call is counted at its admission, its end, or between.
  * ScopeQuotas uses this class unless limits are shared; UpstreamCounters always. Any thread, each with an
- * object of its own. What counts toward the limit now is said to weigh.
+ * object of its own.
  *
  * Two 64-bit words count up; `taken` also falls, by what calls give back. In this text and in private names
  * `taken` is always that word; `read().taken` and `takenOf` return what weighs.
@@ -18,8 +18,8 @@
  *
  * A call holds R from its admission. When it ends and has used U, its thread writes the start of the tick,
  * adds U to `settled`, then takes R - U from `taken`. So the call weighs R until its end and U for a minute
- * after that. If U is more, U - R is added to `taken` before all that, so that `taken` is never behind
- * `settled`.
+ * after that. If U is more than R, U - R is added to `taken` before these steps, so that `taken` is never
+ * below `settled`.
  *
  * Why this is right:
  * - Check and add are one compare-exchange of `taken`. The tick start that the check used never changes while
@@ -33,7 +33,7 @@
  * - A tick without a start began with the same `settled` as the next tick with a start: nothing ended in
  *   between. If no later tick has a start, the tick began with `settled` itself, read before `last`. The
  *   thread that missed the start writes it, unless the word is of a later tick or changes meanwhile.
- * - Nothing is awaited. A thread that dies within `settle` leaves R in `taken`, or R - U if it had added U.
+ * - No thread awaits another. One that dies within `settle` leaves R in `taken`, or R - U if it had added U.
  *   That stays until the process ends, because a claimed call is not settled again (Reservations.claim). So
  *   too much weighs, not too little.
  * - Amounts are compared modulo 2^42, half of which is more than two limits. A word shows the same tick
@@ -91,14 +91,14 @@ export class TokenWindow {
   }
 
   /**
-   * Takes `amount` (not negative). Returns false and takes nothing if less is left, or nothing at all (also
-   * for an amount of 0). `record` is the scope's quota record. `nowMs` may be a little old: then more weighs,
-   * not less. Throws after EXCHANGES_MAX lost tries (layout.ts), and has taken nothing then.
+   * Takes `amount` (not negative). Returns false and takes nothing if less is left, or if nothing is left
+   * (also for an amount of 0). `record` is the scope's quota record. `nowMs` may be a little old: then more
+   * weighs, not less. Throws after EXCHANGES_MAX lost tries (layout.ts), and has taken nothing then.
    */
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       // `taken` is read before the tick starts, so that it includes nothing newer. In the first try a glance
-      // will do if an exchange follows, which fails if the glance saw halves of two moments.
+      // (packed-words.ts) will do if an exchange follows, which fails if the halves were of two moments.
       if (tries === 0 && amount > 0) this.#words.glance(takenAt(record), this.#taken);
       else this.#words.load(takenAt(record), this.#taken);
       const weight = this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
@@ -167,15 +167,15 @@ export class TokenWindow {
 
   /** Milliseconds until nothing weighs, if calls in flight end at `nowMs`. */
   msUntilFree(record: number, nowMs: MonotonicMs): number {
-    // The last tick in which a call ends weighs in that tick and in TICKS_PER_MINUTE more.
-    const from =
+    // What ends in the last tick weighs in that tick and in TICKS_PER_MINUTE more.
+    const lastTick =
       this.#heldOf(record) > 0 ? this.#tick(record, nowMs) : Atomics.load(this.#words32, lastAt(record));
-    return Math.max(0, (from + TICKS_PER_MINUTE + 1) * TICK_MS - nowMs);
+    return Math.max(0, (lastTick + TICKS_PER_MINUTE + 1) * TICK_MS - nowMs);
   }
 
   /**
-   * Forgets everything, then counts `used` tokens as of a call that ended `ageMs` ago, so that they weigh for
-   * the rest of their minute. Main thread, before the scope is first used: no word is exchanged.
+   * Forgets all calls, then counts `used` tokens as of a call that ended `ageMs` ago, so that they weigh for
+   * what is left of their minute. Main thread, before the scope is first used: no word is exchanged.
    */
   set(record: number, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
@@ -281,7 +281,7 @@ export class TokenWindow {
  *
  * The difference is below zero only if `taken` is older than what is subtracted, because calls of other
  * threads have begun and ended meanwhile, or if a glance saw halves of two moments. As the word `taken` is
- * never behind `settled`, the word has changed by now, so the exchange of `take` fails and 0 does no harm.
+ * never below `settled`, the word has changed by now, so the exchange of `take` fails and 0 does no harm.
  * Methods that exchange nothing may then return too little: a `take` of 0, which adds nothing; `read`,
  * `takenOf` and `msUntil`, which are for people and for waits, and admit nobody.
  */
