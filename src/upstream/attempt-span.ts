@@ -44,7 +44,7 @@ interface AttemptBegin {
   readonly provider: string;
   /** Attempts of the call before this one. */
   readonly earlierAttempts: number;
-  /** Monotonic, as all times of a span here. The exporter turns them into calendar times. */
+  /** Monotonic, as all times of a span here. The exporter turns them into wall-clock times. */
   readonly nowMs: number;
 }
 
@@ -74,8 +74,8 @@ export function newAttemptSpan(
 ): AttemptSpan | undefined {
   const { trace } = request;
   if (spans === undefined || trace === undefined || trace === UNRECORDED) return undefined;
-  const [text, traceState] = trace;
-  const parent = isSampledText(text) ? parseTraceParent(text) : undefined;
+  const [parentText, traceState] = trace;
+  const parent = isSampledText(parentText) ? parseTraceParent(parentText) : undefined;
   if (parent === undefined) return undefined;
   const { id: modelId, ownedBy } = routes.routeOf(request.modelIndex);
   const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];

@@ -44,8 +44,8 @@ import type { TakenTarget } from './target-choice.js';
 import { bodyFor, chatBodyFor } from './upstream-body.js';
 import { UsageMeter } from './usage-meter.js';
 
-/** How much is read of the body of a rejection, or of a body that is dropped to keep the connection. */
-const UNUSED_BODY_BYTES_MAX = 64 * 1024;
+/** How much is taken of a body that no reader gets: a rejection's, or one dropped to keep the connection. */
+const UNREAD_BYTES_MAX = 64 * 1024;
 
 /** The code of a generation that `total_timeout_ms` cuts. */
 const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL';
@@ -86,8 +86,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   /** The client has a part of the response. */
   #hasBegun = false;
   #contentType: string | undefined;
-  #unusedChunks: Uint8Array[] = [];
-  #unusedBytes = 0;
+  #unreadChunks: Uint8Array[] = [];
+  #unreadBytes = 0;
 
   constructor(
     client: AttemptClient,
@@ -118,7 +118,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.#call = client.start(target, body, request.requestId, this, headers);
       return;
     }
-    const door = doorOrFault(request, target, clock);
+    const door = doorAttemptOrFault(request, target, clock);
     this.#door = 'code' in door ? undefined : door;
     this.#call =
       'code' in door
@@ -202,7 +202,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   onEnd(): void {
     try {
       if (this.#state === 'reading') this.#reader!.onEnd();
-      else this.#reject();
+      else this.#endRejected();
     } catch (error) {
       this.#owner.crash(error);
     }
@@ -210,14 +210,14 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onError(fault: HttpFault): void {
     try {
-      if (this.#state === 'rejected') this.#reject();
-      else if (this.#state !== 'drained') this.#error(fault);
+      if (this.#state === 'rejected') this.#endRejected();
+      else if (this.#state !== 'drained') this.#connectionFailed(fault);
     } catch (error) {
       this.#owner.crash(error);
     }
   }
 
-  // The reader calls the next four: ResponseOutcome.
+  // `ResponseOutcome`: the reader calls the next four.
   hold(bytes: number): boolean {
     if (this.#owner.budget.grow(bytes)) return true;
     this.reject(budgetFailure());
@@ -285,14 +285,14 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   /** Bytes that no reader gets: the reason of a rejection, or what still comes of a body. */
   #onUnread(chunk: Uint8Array): void {
     invariant(this.#state !== 'unanswered', 'data follows a status');
-    this.#unusedBytes += chunk.length;
-    if (this.#state === 'rejected') this.#unusedChunks.push(chunk);
-    if (this.#unusedBytes <= UNUSED_BODY_BYTES_MAX) return;
+    this.#unreadBytes += chunk.length;
+    if (this.#state === 'rejected') this.#unreadChunks.push(chunk);
+    if (this.#unreadBytes <= UNREAD_BYTES_MAX) return;
     this.#call.abort();
-    this.#reject();
+    this.#endRejected();
   }
 
-  #error(fault: HttpFault): void {
+  #connectionFailed(fault: HttpFault): void {
     // The upstream has sent all of the response but the end of its body, so the fault changes nothing.
     if (this.#reader?.isWhole === true) {
       this.#reader.onEnd();
@@ -325,10 +325,10 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   /** The upstream rejected the request. The message of its body is used as far as it came. */
-  #reject(): void {
+  #endRejected(): void {
     if (this.#state !== 'rejected') return;
-    const body = Buffer.concat(this.#unusedChunks).toString('utf8');
-    this.#unusedChunks = [];
+    const body = Buffer.concat(this.#unreadChunks).toString('utf8');
+    this.#unreadChunks = [];
     const failure = rejectionFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
     if (failure.callerError === undefined) this.#releaseFailed(failure);
     else this.taken.releaseGood();
@@ -354,8 +354,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 }
 
-/** The door's part of the attempt, or the error if the upstream cannot serve the request. */
-function doorOrFault(
+/** The DoorAttempt, or the fault if the upstream cannot serve the request. */
+function doorAttemptOrFault(
   request: UpstreamRequest,
   target: UpstreamTarget,
   clock: Clock,

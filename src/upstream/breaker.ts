@@ -7,21 +7,21 @@
  *                             ▲                                │
  *                             └──(it fails: twice the cooldown)┘
  *
- * A breaker opens after `failuresMax` failures in a row, or after `failuresMax` failures within the window if
- * they are half of the window's calls or more. `waitMs` assumes that other upstreams serve the calls
+ * A breaker opens after `failuresMax` failures in a row, or after `failuresMax` failures within two periods
+ * (PERIOD_MS) if they are half or more of the calls in them. `waitMs` assumes that other upstreams serve calls
  * meanwhile. If there is no other upstream, `loneWaitMs` is shorter.
  *
  * If all of these failures were calls of one account, the breaker opens for that account only, because the
  * account's requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of
- * other accounts go on and are counted anew. If the first of these calls to end fails, the breaker opens for
- * all accounts. If that call goes well, `failuresMax` failures are needed again.
+ * other accounts go on and are counted from 0. If the first of these calls to end fails, the breaker opens
+ * for all accounts. If that call goes well, `failuresMax` failures are needed again.
  *
  * Must hold: one call at a time probes. Outcomes of calls that began in an earlier state change nothing.
  */
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 
-/** The window has two halves. The older half is dropped as a whole. */
-const WINDOW_HALF_MS = 5_000;
+/** Calls are counted in periods. The current period counts, and the former one. */
+const PERIOD_MS = 5_000;
 /** The first cooldown: an upstream that restarts its process is back by then. */
 const COOLDOWN_MS_MIN = 2_000;
 /** The longest cooldown: an upstream that was down for hours gets calls within a minute after it is back. */
@@ -42,15 +42,15 @@ export type BreakerPass = number;
 /** Whose calls failed: those of one account, or of `several`; undefined if no call failed. */
 type Accounts = AccountIndex | 'several' | undefined;
 
-/** The counts of one half of the window. */
-interface Half {
+/** The counts of one period. */
+interface Period {
   calls: number;
   failures: number;
   /** Whose calls these failures were. */
   failedOf: Accounts;
 }
 
-const newHalf = (): Half => ({ calls: 0, failures: 0, failedOf: undefined });
+const newPeriod = (): Period => ({ calls: 0, failures: 0, failedOf: undefined });
 
 function accountsOfBoth(first: Accounts, second: Accounts): Accounts {
   if (first === undefined || second === undefined) return first ?? second;
@@ -62,11 +62,11 @@ export class Breaker {
   readonly #onChange: (change: BreakerChange, cooldownMs: number) => void;
   #failuresInARow = 0;
   #failedInARowOf: Accounts;
-  #newerHalf = newHalf();
-  #olderHalf = newHalf();
+  #currentPeriod = newPeriod();
+  #formerPeriod = newPeriod();
   /** The accounts for which the breaker is open: `several` is all. */
   #openFor: Accounts;
-  #halfEndMs = 0;
+  #periodEndMs = 0;
   /** 0 while closed. */
   #cooldownMs = 0;
   /** While open: from when on a call may probe. */
@@ -140,17 +140,17 @@ export class Breaker {
       return;
     }
     this.#count(nowMs, account);
-    const calls = this.#newerHalf.calls + this.#olderHalf.calls;
-    const failures = this.#newerHalf.failures + this.#olderHalf.failures;
+    const calls = this.#currentPeriod.calls + this.#formerPeriod.calls;
+    const failures = this.#currentPeriod.failures + this.#formerPeriod.failures;
     const isTooMany = failures >= this.#failuresMax && 2 * failures >= calls;
     if (!isTooMany && this.#failuresInARow < this.#failuresMax) return;
     const failedOf = isTooMany
-      ? accountsOfBoth(this.#newerHalf.failedOf, this.#olderHalf.failedOf)
+      ? accountsOfBoth(this.#currentPeriod.failedOf, this.#formerPeriod.failedOf)
       : this.#failedInARowOf;
     this.#openFor = accountsOfBoth(this.#openFor, failedOf);
     this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
     // If the breaker is open for one account, the next failure, of any other account, opens it for all.
-    this.#countAnew(this.#failuresMax - 1);
+    this.#clearCounts(this.#failuresMax - 1);
   }
 
   /** The call ended and says nothing about the upstream. If it was the probe, the next call probes. */
@@ -175,34 +175,34 @@ export class Breaker {
     this.#cooldownMs = 0;
     this.#pass++;
     this.#openFor = undefined;
-    this.#countAnew(0);
+    this.#clearCounts(0);
     this.#onChange('closed', 0);
   }
 
-  /** Begins a window. `failuresInARow` is how many failures already count in a row. */
-  #countAnew(failuresInARow: number): void {
+  /** Forgets both periods. `failuresInARow` is how many failures already count in a row. */
+  #clearCounts(failuresInARow: number): void {
     this.#failuresInARow = failuresInARow;
     this.#failedInARowOf = undefined;
-    this.#newerHalf = newHalf();
-    this.#olderHalf = newHalf();
+    this.#currentPeriod = newPeriod();
+    this.#formerPeriod = newPeriod();
   }
 
   /** `failedOf`: the account of the call if it failed, else undefined. */
   #count(nowMs: MonotonicMs, failedOf: AccountIndex | undefined): void {
-    if (nowMs >= this.#halfEndMs) {
-      const isNext = nowMs < this.#halfEndMs + WINDOW_HALF_MS;
-      this.#olderHalf = isNext ? this.#newerHalf : newHalf();
-      this.#newerHalf = newHalf();
-      this.#halfEndMs = nowMs + WINDOW_HALF_MS;
+    if (nowMs >= this.#periodEndMs) {
+      const isNext = nowMs < this.#periodEndMs + PERIOD_MS;
+      this.#formerPeriod = isNext ? this.#currentPeriod : newPeriod();
+      this.#currentPeriod = newPeriod();
+      this.#periodEndMs = nowMs + PERIOD_MS;
     }
-    this.#newerHalf.calls++;
+    this.#currentPeriod.calls++;
     if (failedOf === undefined) {
       this.#failuresInARow = 0;
       this.#failedInARowOf = undefined;
       return;
     }
-    this.#newerHalf.failures++;
-    this.#newerHalf.failedOf = accountsOfBoth(this.#newerHalf.failedOf, failedOf);
+    this.#currentPeriod.failures++;
+    this.#currentPeriod.failedOf = accountsOfBoth(this.#currentPeriod.failedOf, failedOf);
     this.#failuresInARow++;
     this.#failedInARowOf = accountsOfBoth(this.#failedInARowOf, failedOf);
   }

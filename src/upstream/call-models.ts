@@ -23,7 +23,7 @@ export class CallModels {
   readonly #clock: Clock;
   /** Why the model that the caller named failed; undefined until it has. */
   #error: ErrorRecord | undefined = undefined;
-  /** Time and attempts of the models before the present one. */
+  /** Time and attempts of the models before the current one. */
   #earlierMs = 0;
   #earlierAttempts = 0;
   /** The request as the model's upstreams get it. */
@@ -52,7 +52,7 @@ export class CallModels {
   }
 
   /**
-   * Whether another model gets the call if the present model fails now. `fallbackReason` is undefined if the
+   * Whether another model gets the call if the current model fails now. `fallbackReason` is undefined if the
    * provider rejected the request. A rejection by a fallback is not the caller's mistake, because the caller
    * named another model.
    */

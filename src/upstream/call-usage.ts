@@ -3,8 +3,8 @@
  * chat-session.ts calls `usageOf` once for a call that is charged, after the last attempt. Upstream worker.
  *
  * Must hold: a report that is not believed is never billed, counts in the metrics and is logged. The count
- * that is billed in its place stays within the call's hold. If the fault of the report was only that it went
- * beyond `max_tokens`, the count stays within what the model can generate
+ * that is billed in its place stays within the call's hold. But if the report was only beyond `max_tokens`,
+ * the count stays within what the model can generate
  * (test/unit/upstream/usage-shapes.usage-bounds.test.ts, test/hostile/billing.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
@@ -37,7 +37,7 @@ const NO_PROMPT = '{}';
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
-  // First, because this may give the meter the report that is read below.
+  // Before all else, because `reportSoFar` may give the meter the report that is read below.
   meter.reportSoFar(attempt);
   const route = deps.routes.routeOf(request.modelIndex);
   const { tokenizer } = route;
@@ -45,7 +45,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
   // An old report has the tokens of the prompt already, so only the response is counted.
-  const toCount =
+  const countRequest =
     reported === undefined
       ? meter.countRequest(
           tokenizer,
@@ -55,9 +55,9 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
           attempt.taken.target.thoughtsBack,
         )
       : meter.countRequest(tokenizer, NO_PROMPT);
-  return countOrEstimate(deps.count, toCount, request.account, deps.errors).then((counted) => {
+  return countOrEstimate(deps.count, countRequest, request.account, deps.errors).then((counted) => {
     const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, route);
-    return reported === undefined ? usage : atLeast(reported, usage);
+    return reported === undefined ? usage : withLargerCompletion(reported, usage);
   });
 }
 
@@ -87,7 +87,7 @@ function doubtAbout(
  * For a report that came before the last text: the larger completion counts, because the report may lack that
  * text, and the count lacks hidden reasoning.
  */
-function atLeast(reported: Usage, counted: Usage): Usage {
+function withLargerCompletion(reported: Usage, counted: Usage): Usage {
   const completionTokens = Math.max(reported.completionTokens, counted.completionTokens);
   return { ...reported, completionTokens, source: 'estimated' };
 }

@@ -101,8 +101,14 @@ class CountSession implements UpstreamSession {
     // Which upstream will get the prompt is not known, so the longest prompt that any of them gets counts.
     const thoughtsBack = route.targets.some((target) => target.thoughtsBack === true);
     const prompt = largeBody ?? body;
-    const toCount = new UsageMeter().countRequest(route.tokenizer, prompt, door, mediaTokens, thoughtsBack);
-    const { promptTokens } = await countOrEstimate(count, toCount, account, errors);
+    const countRequest = new UsageMeter().countRequest(
+      route.tokenizer,
+      prompt,
+      door,
+      mediaTokens,
+      thoughtsBack,
+    );
+    const { promptTokens } = await countOrEstimate(count, countRequest, account, errors);
     const response = Buffer.from(`{"input_tokens":${promptTokens}}`);
     this.#downstream.end(response, NO_USAGE, clock.monotonicMs() - startMs);
   }

@@ -40,9 +40,9 @@ export function runCounterTask(task: CounterTask): CounterTurn {
   const endMs = performance.now() + COUNTER_TURN_MS;
   beginHealth();
   if (task.kind === 'parse') {
-    const read = doorOf(task.door).readPieces(task.pieces);
-    const buffers = read.ok && read.call.largeBody !== undefined ? [read.call.largeBody.buffer] : [];
-    return handOver({ over: true, result: read }, buffers);
+    const parsed = doorOf(task.door).readPieces(task.pieces);
+    const buffers = parsed.ok && parsed.call.largeBody !== undefined ? [parsed.call.largeBody.buffer] : [];
+    return handOver({ over: true, result: parsed }, buffers);
   }
   if (task.kind === 'translate') {
     const result = translateLarge(task.large);

@@ -41,7 +41,7 @@ export class CredentialTable implements Credentials {
     for (const record of records) {
       const { position, credential } = record;
       if (credential !== undefined && this.credentialAt(position) === undefined) filled.push(position);
-      // If the settings name the credential again later, its revisions begin anew.
+      // If the settings name the credential again later, its revisions begin again.
       if (credential === undefined) this.#rejected.delete(position);
       this.#records.set(position, record);
     }
