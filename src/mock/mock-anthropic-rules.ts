@@ -110,7 +110,7 @@ export function anthropicProblem(request: Members, version: string): string | un
 function checkRequest(request: Members, version: string): void {
   checkMembers(request, 'request', '');
   must(typeof request.model === 'string', 'model: Field required');
-  const { max_tokens: maxTokens, messages, system, stop_sequences: stops, thinking } = request;
+  const { max_tokens: maxTokens, messages, system, stop_sequences: stopSequences, thinking } = request;
   // Any integer passes, also 0 or less.
   must(Number.isInteger(maxTokens), 'max_tokens: Field required');
   must(Array.isArray(messages) && messages.length > 0, 'messages: at least one message is required');
@@ -121,8 +121,11 @@ function checkRequest(request: Members, version: string): void {
     must(value === undefined || version === OLD_VERSION, `${name}: Extra inputs are not permitted`);
   }
   must(request.top_k === undefined || version === OLD_VERSION, 'top_k: Extra inputs are not permitted');
-  must(stops === undefined || Array.isArray(stops), 'stop_sequences: Input should be a valid list');
-  for (const stop of (stops ?? []) as unknown[])
+  must(
+    stopSequences === undefined || Array.isArray(stopSequences),
+    'stop_sequences: Input should be a valid list',
+  );
+  for (const stop of (stopSequences ?? []) as unknown[])
     must(
       typeof stop === 'string' && stop.trim() !== '',
       'stop_sequences: each stop sequence must contain non-whitespace',
@@ -151,12 +154,12 @@ function checkMembers(value: unknown, kind: string, path: string): asserts value
       MEMBERS[kind]!.includes(name),
       `${path}${path === '' ? '' : '.'}${name}: Extra inputs are not permitted`,
     );
-  const control = value[CACHE_CONTROL];
-  if (control === undefined) return;
+  const cacheControl = value[CACHE_CONTROL];
+  if (cacheControl === undefined) return;
   const isRight =
-    isRecord(control) &&
-    control.type === 'ephemeral' &&
-    [undefined, '5m', '1h'].includes(control.ttl as string);
+    isRecord(cacheControl) &&
+    cacheControl.type === 'ephemeral' &&
+    [undefined, '5m', '1h'].includes(cacheControl.ttl as string);
   must(isRight, `${path}.cache_control: Input should be of type ephemeral`);
 }
 
@@ -187,9 +190,9 @@ function checkThinking(thinking: unknown, maxTokens: number, { temperature }: Me
   );
 }
 
-function checkTools({ tools, tool_choice: choice }: Members): void {
+function checkTools({ tools, tool_choice: toolChoice }: Members): void {
   must(
-    tools !== undefined || choice === undefined,
+    tools !== undefined || toolChoice === undefined,
     'tool_choice: may only be specified while providing tools.',
   );
   const names = new Set<unknown>();
@@ -205,13 +208,13 @@ function checkTools({ tools, tool_choice: choice }: Members): void {
     const { input_schema: schema } = tool;
     must(isRecord(schema) && schema.type === 'object', `${path}.input_schema.type: Input should be 'object'`);
   });
-  if (choice === undefined) return;
-  checkMembers(choice, 'tool_choice', 'tool_choice');
+  if (toolChoice === undefined) return;
+  checkMembers(toolChoice, 'tool_choice', 'tool_choice');
   const types: readonly unknown[] = ['auto', 'any', 'tool', 'none'];
-  must(types.includes(choice.type), 'tool_choice.type: unknown');
+  must(types.includes(toolChoice.type), 'tool_choice.type: unknown');
   must(
-    choice.type !== 'tool' || names.has(choice.name),
-    `tool_choice.name: Tool '${String(choice.name)}' not found`,
+    toolChoice.type !== 'tool' || names.has(toolChoice.name),
+    `tool_choice.name: Tool '${String(toolChoice.name)}' not found`,
   );
 }
 

@@ -101,14 +101,14 @@ function requestOf(request: Members): MockRequest {
       if (role === 'user') prompt = text as string;
     }
   const tools = (request.tools ?? []) as readonly { name: string }[];
-  const choice = request.tool_choice as Members | undefined;
+  const toolChoice = request.tool_choice as Members | undefined;
   return {
     model: request.model as string,
     stream: request.stream === true,
     includeUsage: true,
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     steering: steeringOf(prompt),
-    toolNames: choice?.type === 'tool' ? [choice.name as string] : tools.map(({ name }) => name),
+    toolNames: toolChoice?.type === 'tool' ? [toolChoice.name as string] : tools.map(({ name }) => name),
     endsWithToolResult: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
   };
 }
@@ -186,8 +186,8 @@ function event(type: string, moreMembers: object = {}): Uint8Array {
 
 function frames(completion: MockCompletion): Uint8Array[] {
   const { thinking, texts, tools } = completion;
-  const notEnded = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
-  const message = messageOf(completion, [], notEnded, usageOf(completion, 1));
+  const noStop = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
+  const message = messageOf(completion, [], noStop, usageOf(completion, 1));
   const events: Uint8Array[] = [event('message_start', { message })];
   /** The number of the next content block. */
   let index = 0;

@@ -46,9 +46,9 @@ function readInvoked(model: string, request: Members, isCount: boolean): MockReq
     return 'invalid beta flag';
   for (const name of ['model', 'stream'])
     if (name in members) return `${name}: Extra inputs are not permitted`;
-  const read = readClaudeElsewhere({ model, ...members }, isCount);
-  if (!('error' in read)) return { ...read, isNative: true };
-  const { error } = parsedJson(read.error) as { error: { message: string } };
+  const result = readClaudeElsewhere({ model, ...members }, isCount);
+  if (!('error' in result)) return { ...result, isNative: true };
+  const { error } = parsedJson(result.error) as { error: { message: string } };
   return error.message;
 }
 

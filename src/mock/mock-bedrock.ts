@@ -129,9 +129,9 @@ function readContent(content: unknown, role: 'user' | 'assistant', conversation:
     if (name === 'text') texts.push(readText(value, conversation));
     else if (name === 'cachePoint') membersOf(value, 'cachePoint');
     else if (name === 'toolUse') {
-      const use = membersOf(value, 'toolUse');
-      if (role !== 'assistant' || !isRecord(use.input)) throw new Problem('a toolUse is wrong');
-      toolUseIds.push(use.toolUseId);
+      const toolUse = membersOf(value, 'toolUse');
+      if (role !== 'assistant' || !isRecord(toolUse.input)) throw new Problem('a toolUse is wrong');
+      toolUseIds.push(toolUse.toolUseId);
     } else if (name === 'toolResult') {
       const { toolUseId, content: result } = membersOf(value, 'toolResult');
       if (role !== 'user') throw new Problem('a toolResult is of the user');
@@ -327,9 +327,9 @@ const codec = new EventStreamCodec(
 );
 
 function frame(headers: Readonly<Record<string, string>>, body: object): Uint8Array {
-  const strings = Object.entries({ ...headers, ':content-type': 'application/json' });
+  const values = Object.entries({ ...headers, ':content-type': 'application/json' });
   return codec.encode({
-    headers: Object.fromEntries(strings.map(([name, value]) => [name, { type: 'string', value }])),
+    headers: Object.fromEntries(values.map(([name, value]) => [name, { type: 'string', value }])),
     body: Buffer.from(JSON.stringify(body)),
   });
 }

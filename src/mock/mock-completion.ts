@@ -2,7 +2,7 @@
  * The mock's response: its contents, the pieces in which it is sent, and its faults. mock-upstream.ts calls
  * `responseTo` and `errorResponse`; a MockProtocol (mock-protocol.ts) writes the contents. Pure.
  *
- * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …). So a reader
+ * The text of a response is made of numbered words, one for each piece (`w0 xxx`, `w1 xxx`, …). So a test
  * notices loss, repetition and a wrong order: see `wordNumbers`.
  *
  * Must hold: the same request and options give the same bytes (test/unit/mock/mock-completion.test.ts).
@@ -35,23 +35,23 @@ export interface MockResponse {
   readonly ending: 'end' | 'reset' | 'stall';
 }
 
-/** Thinking comes in at most so many pieces, whatever `chunks` is. */
+/** Thinking comes in at most so many pieces, whatever the option `chunks` (pieces of a text) is. */
 const THOUGHTS_MAX = 4;
 /** More tokens than any call can have, for `usage=absurd`; and fewer, for `usage=negative`. */
 const ABSURD_TOKENS = 1e15;
 const NEGATIVE_TOKENS = -5;
-const TOLD_TO_FAIL = 'the mock was told to fail';
+const FAILURE_MESSAGE = 'the mock was told to fail';
 
 /** Returns a text in `chunks` pieces whose lengths sum to `bytes`, unless the numbers alone are longer. */
 export function contentPieces(bytes: number, chunks: number): string[] {
   const size = Math.floor(bytes / chunks);
   const pieces = Array.from({ length: chunks }, (_, number) => `w${number} `.padEnd(size, 'x'));
-  const missing = bytes - pieces.reduce((sum, piece) => sum + piece.length, 0);
-  if (missing > 0) pieces.push(pieces.pop()! + 'x'.repeat(missing));
+  const missingBytes = bytes - pieces.reduce((sum, piece) => sum + piece.length, 0);
+  if (missingBytes > 0) pieces.push(pieces.pop()! + 'x'.repeat(missingBytes));
   return pieces;
 }
 
-/** Returns the numbers of the words in a text of `contentPieces`, in their order. For readers in tests. */
+/** Returns the numbers of the words in a text of `contentPieces`, in their order. For tests. */
 export function wordNumbers(text: string): number[] {
   return Array.from(text.matchAll(/w(\d+) /g), (match) => Number(match[1]));
 }
@@ -141,9 +141,9 @@ function faultyFrames(
     case 'broken-sse':
       return [...frames.slice(0, middle), protocol.broken(frames[middle]!), ...frames.slice(middle)];
     case 'error-first':
-      return [protocol.errorFrame(errorStatus, TOLD_TO_FAIL)];
+      return [protocol.errorFrame(errorStatus, FAILURE_MESSAGE)];
     case 'error-event':
-      return [...frames.slice(0, middle), protocol.errorFrame(errorStatus, TOLD_TO_FAIL)];
+      return [...frames.slice(0, middle), protocol.errorFrame(errorStatus, FAILURE_MESSAGE)];
     case 'reset-mid':
     case 'stall-mid':
       return frames.slice(0, middle);
@@ -211,7 +211,7 @@ export function responseTo(
     return sizedResponse(options, { contentType: 'text/html' }, '<html><body>It works!</body></html>');
   }
   if (options.body !== undefined) return sizedResponse(options, {}, options.body);
-  if (options.status >= 300) return errorResponse(options, protocol.error(options.status, TOLD_TO_FAIL));
+  if (options.status >= 300) return errorResponse(options, protocol.error(options.status, FAILURE_MESSAGE));
 
   const completion = completionOf(options, request, echoed);
   if (request.stream) {

@@ -95,11 +95,12 @@ function configProblem({ generationConfig, toolConfig }: Members): string | unde
     if (thinkingBudget !== undefined && thinkingLevel !== undefined)
       return 'You can only set only one of thinking budget and thinking level.';
   }
-  const calling = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
-  if (!isRecord(calling)) return undefined;
-  if (!['AUTO', 'ANY', 'NONE', 'VALIDATED'].includes(String(calling.mode))) return 'Invalid value at mode.';
-  const isRestricted = calling.allowedFunctionNames !== undefined;
-  return isRestricted && calling.mode !== 'ANY' && calling.mode !== 'VALIDATED'
+  const callingConfig = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
+  if (!isRecord(callingConfig)) return undefined;
+  if (!['AUTO', 'ANY', 'NONE', 'VALIDATED'].includes(String(callingConfig.mode)))
+    return 'Invalid value at mode.';
+  const isRestricted = callingConfig.allowedFunctionNames !== undefined;
+  return isRestricted && callingConfig.mode !== 'ANY' && callingConfig.mode !== 'VALIDATED'
     ? 'allowed_function_names should only be set when the mode is ANY.'
     : undefined;
 }
@@ -113,10 +114,10 @@ export function readBody(body: string, model: string, stream: boolean): MockRequ
   const problem = shapeProblem(request, REQUEST, '') ?? meaningProblem(request, model);
   if (problem !== undefined) return errorOf(400, problem);
   const contents = recordsIn(request.contents);
-  const texts = (content: unknown): string[] =>
+  const textsOf = (content: unknown): string[] =>
     partsOf(content).flatMap(({ text }) => (typeof text === 'string' ? [text] : []));
-  const allTexts = [...texts(request.systemInstruction), ...contents.flatMap(texts)];
-  const prompts = contents.filter(({ role }) => role === 'user').flatMap(texts);
+  const allTexts = [...textsOf(request.systemInstruction), ...contents.flatMap(textsOf)];
+  const prompts = contents.filter(({ role }) => role === 'user').flatMap(textsOf);
   const bytes = allTexts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   return {
     model,
@@ -130,8 +131,8 @@ export function readBody(body: string, model: string, stream: boolean): MockRequ
 }
 
 function toolNamesOf({ tools, toolConfig }: Members): string[] {
-  const calling = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
-  const { mode, allowedFunctionNames: allowed } = isRecord(calling) ? calling : ({} as Members);
+  const callingConfig = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
+  const { mode, allowedFunctionNames: allowed } = isRecord(callingConfig) ? callingConfig : ({} as Members);
   if (mode === 'NONE') return [];
   const declared = recordsIn(tools).flatMap((tool) => recordsIn(tool.functionDeclarations));
   const names = declared.map(({ name }) => String(name));
@@ -155,7 +156,7 @@ function usageMetadata(usage: MockUsage, share = 1): object {
 const FINISHES = { stop: 'STOP', tool_calls: 'STOP', length: 'MAX_TOKENS', content_filter: 'SAFETY' };
 
 /** Lists of parts: each list is one event of a stream. All calls of tools are in one list. */
-function turnsOf({ thinking, texts, tools, request }: MockCompletion): object[][] {
+function partListsOf({ thinking, texts, tools, request }: MockCompletion): object[][] {
   const isGemini3 = GEMINI_3.test(request.model);
   const calls = tools.map(({ id, name, pieces }, index) => ({
     functionCall: { ...(isGemini3 && { id }), name, args: JSON.parse(pieces.join('')) as object },
@@ -172,10 +173,11 @@ function whole(completion: MockCompletion): string {
   const { request, finish, usage } = completion;
   // Google joins adjacent texts in a whole response.
   const parts: { text?: string; thought?: boolean }[] = [];
-  for (const part of turnsOf(completion).flat() as typeof parts) {
+  for (const part of partListsOf(completion).flat() as typeof parts) {
     const last = parts.at(-1);
-    const isMore = part.text !== undefined && last?.text !== undefined && last.thought === part.thought;
-    if (isMore) last.text! += part.text!;
+    const continuesLast =
+      part.text !== undefined && last?.text !== undefined && last.thought === part.thought;
+    if (continuesLast) last.text! += part.text!;
     else parts.push({ ...part });
   }
   return JSON.stringify({
@@ -188,7 +190,7 @@ function whole(completion: MockCompletion): string {
 
 function frames(completion: MockCompletion): Uint8Array[] {
   const { request, finish, usage } = completion;
-  const turns = turnsOf(completion);
+  const partLists = partListsOf(completion);
   const event = (parts: readonly object[], share: number, moreMembers: object = {}): Uint8Array =>
     sseFrame(
       JSON.stringify({
@@ -199,7 +201,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
       }),
     );
   return [
-    ...turns.map((parts, index) => event(parts, (index + 1) / turns.length)),
+    ...partLists.map((parts, index) => event(parts, (index + 1) / partLists.length)),
     event([{ text: '' }], 1, { finishReason: FINISHES[finish] }),
   ];
 }

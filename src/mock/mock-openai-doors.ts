@@ -75,8 +75,8 @@ function tokensOf(item: unknown, text: string): number {
 
 /** The embedding of a text: eighths from 0 to below 32, which a float of 32 bits holds exactly. */
 export function mockVector(text: string, dimensions = DIMENSIONS): number[] {
-  const sum = Buffer.from(text).reduce((total, byte) => total + byte, 0);
-  return Array.from({ length: dimensions }, (_, index) => ((sum + index) % 256) / 8);
+  const byteSum = Buffer.from(text).reduce((total, byte) => total + byte, 0);
+  return Array.from({ length: dimensions }, (_, index) => ((byteSum + index) % 256) / 8);
 }
 
 const base64Of = (vector: readonly number[]): string =>
@@ -172,11 +172,11 @@ export function doorFrames(completion: MockCompletion, door: MockDoorRequest): U
 function moderationOf(text: string): object {
   const flags = CATEGORIES.map((name) => [name, text.includes(name)] as const);
   return {
-    flagged: flags.some(([, isIn]) => isIn),
+    flagged: flags.some(([, isNamed]) => isNamed),
     categories: Object.fromEntries(flags),
-    category_scores: Object.fromEntries(flags.map(([name, isIn]) => [name, isIn ? 0.9 : 0.01])),
+    category_scores: Object.fromEntries(flags.map(([name, isNamed]) => [name, isNamed ? 0.9 : 0.01])),
     category_applied_input_types: Object.fromEntries(
-      flags.map(([name, isIn]) => [name, isIn ? ['text'] : []]),
+      flags.map(([name, isNamed]) => [name, isNamed ? ['text'] : []]),
     ),
   };
 }
@@ -193,6 +193,6 @@ function rankedOf({ inputs, body }: MockDoorRequest): object[] {
         ...(body.return_documents === true ? { document: { text } } : {}),
       };
     })
-    .sort((left, right) => right.relevance_score - left.relevance_score || left.index - right.index);
+    .sort((first, second) => second.relevance_score - first.relevance_score || first.index - second.index);
   return typeof body.top_n === 'number' ? ranked.slice(0, body.top_n) : ranked;
 }

@@ -122,7 +122,7 @@ function chatFrames(completion: MockCompletion): Uint8Array[] {
   const { request, thinking, texts, tools, finish } = completion;
   const usage = usageOf(completion);
   // If usage was asked for, providers set `usage` to null in all chunks but the one with the usage.
-  const noUsage = request.includeUsage && usage !== undefined ? { usage: null } : {};
+  const nullUsage = request.includeUsage && usage !== undefined ? { usage: null } : {};
   const chunk = (choices: readonly object[], moreMembers: object): Uint8Array =>
     sseFrame(
       JSON.stringify({
@@ -152,8 +152,8 @@ function chatFrames(completion: MockCompletion): Uint8Array[] {
   const report = request.includeUsage && usage !== undefined ? [chunk([], { usage })] : [];
   const done = sseFrame('[DONE]');
   return [
-    ...deltas.map((delta) => chunk([choice(delta)], noUsage)),
-    chunk([choice({}, finish)], noUsage),
+    ...deltas.map((delta) => chunk([choice(delta)], nullUsage)),
+    chunk([choice({}, finish)], nullUsage),
     ...(completion.isUsageLate ? [done, ...report] : [...report, done]),
   ];
 }
@@ -205,7 +205,7 @@ const FILTERS = Object.fromEntries(
   ['hate', 'self_harm', 'sexual', 'violence'].map((name) => [name, { filtered: false, severity: 'safe' }]),
 );
 
-/** Filter results come with a whole response, and in an event without choices at the begin of a stream. */
+/** Filter results come with a whole response, and in an event without choices at the start of a stream. */
 export const AZURE_MOCK: MockProtocol = {
   ...OPENAI_MOCK,
   read(call) {

@@ -83,7 +83,7 @@ interface OptionKind<Value> {
 }
 
 /** A whole number between two bounds, which are included. */
-function whole<Default extends number | undefined>(
+function integer<Default extends number | undefined>(
   metavar: string,
   help: string,
   defaultValue: Default,
@@ -112,7 +112,7 @@ function oneOf<Word extends string, Default extends Word | undefined>(
 }
 
 /** A switch. A name without a value, as in `?echo`, switches it on. */
-function toggle(help: string): OptionKind<boolean> {
+function onOffSwitch(help: string): OptionKind<boolean> {
   const parse = (text: string): boolean => {
     if (text === '1' || text === 'true' || text === '') return true;
     if (text === '0' || text === 'false') return false;
@@ -135,30 +135,30 @@ const TOOL_CALLS_MAX = 100;
 const TOKENS_MAX = 1_000_000_000;
 
 const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Name]> } = {
-  bytes: whole('n', 'bytes of text in the response', 400, [0, CONTENT_BYTES_MAX]),
-  chunks: whole('n', 'content chunks of a stream', 20, [1, CHUNKS_MAX]),
-  firstByteMs: whole('ms', 'pause before the response', 0, [0, PAUSE_MS_MAX]),
-  chunkMs: whole('ms', 'pause after each write of a stream', 0, [0, PAUSE_MS_MAX]),
-  status: whole('code', 'status of the response', 200, [200, 599]),
+  bytes: integer('n', 'bytes of text in the response', 400, [0, CONTENT_BYTES_MAX]),
+  chunks: integer('n', 'content chunks of a stream', 20, [1, CHUNKS_MAX]),
+  firstByteMs: integer('ms', 'pause before the response', 0, [0, PAUSE_MS_MAX]),
+  chunkMs: integer('ms', 'pause after each write of a stream', 0, [0, PAUSE_MS_MAX]),
+  status: integer('code', 'status of the response', 200, [200, 599]),
   body: text('body in place of the response'),
   retryAfter: text('Retry-After header'),
   fault: oneOf('kind', undefined, FAULTS),
   usage: oneOf('kind', 'normal', USAGE_MODES),
-  promptTokens: whole('n', 'prompt tokens in the reported usage', undefined, [0, TOKENS_MAX]),
-  completionTokens: whole('n', 'completion tokens in the reported usage', undefined, [0, TOKENS_MAX]),
-  cachedTokens: whole('n', 'part of the prompt tokens, read from the cache', 0, [0, TOKENS_MAX]),
-  cacheWriteTokens: whole('n', 'further prompt tokens, written to the cache', 0, [0, TOKENS_MAX]),
-  cacheWriteHourTokens: whole('n', 'the same, kept for an hour', 0, [0, TOKENS_MAX]),
-  toolCalls: whole('n', "number of calls of the request's tools in the response", 0, [0, TOOL_CALLS_MAX]),
-  thinkingBytes: whole('n', 'bytes of thinking before the text', 0, [0, CONTENT_BYTES_MAX]),
+  promptTokens: integer('n', 'prompt tokens in the reported usage', undefined, [0, TOKENS_MAX]),
+  completionTokens: integer('n', 'completion tokens in the reported usage', undefined, [0, TOKENS_MAX]),
+  cachedTokens: integer('n', 'part of the prompt tokens, read from the cache', 0, [0, TOKENS_MAX]),
+  cacheWriteTokens: integer('n', 'further prompt tokens, written to the cache', 0, [0, TOKENS_MAX]),
+  cacheWriteHourTokens: integer('n', 'the same, kept for an hour', 0, [0, TOKENS_MAX]),
+  toolCalls: integer('n', "number of calls of the request's tools in the response", 0, [0, TOOL_CALLS_MAX]),
+  thinkingBytes: integer('n', 'bytes of thinking before the text', 0, [0, CONTENT_BYTES_MAX]),
   finish: oneOf('reason', undefined, FINISHES),
-  errorStatus: whole('code', 'status that an error event of a stream stands for', 503, [400, 599]),
-  split: whole('bytes', 'size of each write of a stream, wherever events end', undefined, [
+  errorStatus: integer('code', 'status that an error event of a stream stands for', 503, [400, 599]),
+  split: integer('bytes', 'size of each write of a stream, wherever events end', undefined, [
     1,
     SPLIT_BYTES_MAX,
   ]),
-  eventCrlf: toggle('end lines of a stream with CR LF'),
-  echo: toggle('the text of the response is {"headers":{…},"body":"…"} of the request'),
+  eventCrlf: onOffSwitch('end lines of a stream with CR LF'),
+  echo: onOffSwitch('the text of the response is {"headers":{…},"body":"…"} of the request'),
 };
 
 type OptionName = keyof MockOptions;

@@ -44,7 +44,7 @@ export interface MockRequest {
 /** The paths of OpenAI's protocol that mock-openai-doors.ts serves, after `/v1/`. */
 export const DOOR_KINDS = ['embeddings', 'completions', 'moderations', 'rerank'] as const;
 
-/** A request to one of these paths. */
+/** What a request to one of these paths asks. */
 export interface MockDoorRequest {
   readonly kind: (typeof DOOR_KINDS)[number];
   /** One text for each embedding, prompt, moderation or document. A list of tokens is joined by blanks. */
@@ -110,7 +110,7 @@ export interface MockProtocol {
   read(call: MockCall): MockRequest | MockError;
   /** A whole response, as JSON. */
   whole(completion: MockCompletion): string;
-  /** The frames of a stream in their order. The last frame is the one that ends the stream. */
+  /** The frames of a stream (the bytes of one event each), in their order. The last frame ends the stream. */
   frames(completion: MockCompletion): readonly Uint8Array[];
   /** The provider's error response of that status. */
   error(status: number, message: string): MockError;
@@ -137,12 +137,12 @@ export function steeringOf(text: string): string | undefined {
   return (end === -1 ? line : line.slice(0, end)).trim();
 }
 
-/** A server-sent event; `name` is its `event:` line. */
+/** The frame of a server-sent event; `name` is its `event:` line. */
 export function sseFrame(data: string, name?: string): Uint8Array {
   return Buffer.from(`${name === undefined ? '' : `event: ${name}\n`}data: ${data}\n\n`);
 }
 
-/** Returns the event with its JSON cut off; an event without JSON stays as it is. */
+/** Returns the frame with its JSON cut off; a frame without JSON stays as it is. */
 export function brokenSse(frame: Uint8Array): Uint8Array {
   const text = Buffer.from(frame).toString();
   const start = text.indexOf('{');

@@ -183,11 +183,11 @@ function frames(completion: MockCompletion): Uint8Array[] {
   items.forEach((item, index) => {
     const itemIds = { item_id: item.id, output_index: index };
     // An item begins with these members empty. Deltas and `output_item.done` fill them.
-    const empty: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
-    const opened = Object.fromEntries(
-      Object.entries(item).map(([name, value]) => [name, empty[name] ?? value]),
+    const emptyMembers: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
+    const emptyItem = Object.fromEntries(
+      Object.entries(item).map(([name, value]) => [name, emptyMembers[name] ?? value]),
     );
-    send('response.output_item.added', { output_index: index, item: opened });
+    send('response.output_item.added', { output_index: index, item: emptyItem });
     if (item.type === 'reasoning') sendThinking(send, itemIds, completion);
     else if (item.type === 'message') sendTexts(send, itemIds, item, completion);
     else sendArguments(send, itemIds, item, completion);

@@ -25,8 +25,8 @@ const CLAUDE_VERSION = 'vertex-2023-10-16';
 
 function read(call: MockCall): MockRequest | MockError {
   const { path, query, headers, body } = call;
-  const [, location, publisher, published, endpoint, method = ''] = PATH.exec(path) ?? [];
-  const model = published ?? endpoint;
+  const [, location, publisher, publishedModel, endpointModel, method = ''] = PATH.exec(path) ?? [];
+  const model = publishedModel ?? endpointModel;
   if (model === undefined) return NO_SUCH_PATH;
   if (!/^Bearer ./.test(headers.authorization ?? ''))
     return errorOf(
