@@ -8,8 +8,8 @@
  *                             └──(it fails: twice the cooldown)┘
  *
  * A breaker opens after `failuresMax` failures in a row, or after `failuresMax` failures within two periods
- * (PERIOD_MS) if they are half or more of the calls in them. `waitMs` assumes that other upstreams serve calls
- * meanwhile. If there is no other upstream, `loneWaitMs` is shorter.
+ * (PERIOD_MS) if they are half or more of the calls in them. `waitMs` assumes that other upstreams serve
+ * calls meanwhile. If there is no other upstream, `loneWaitMs` is shorter.
  *
  * If all of these failures were calls of one account, the breaker opens for that account only, because the
  * account's requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of

@@ -19,7 +19,7 @@ import type { AttemptClient, UpstreamTarget } from './target.js';
  */
 const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;
 
-/** A chunk has a few words, as from real models. */
+/** A chunk of the completion has a few words, as from real models. */
 const CHUNK_TOKENS = 4;
 
 interface EchoRequest {
@@ -64,7 +64,7 @@ function countEchoTokens(text: string): number {
   return count;
 }
 
-/** One response, produced piece by piece. `id` and `createdSeconds` are fields of the response. */
+/** One response, produced event by event. `id` and `createdSeconds` are fields of the response. */
 class EchoResponse {
   readonly #request: EchoRequest;
   readonly #id: string;
@@ -244,13 +244,13 @@ class EchoCall implements HttpCall {
 
   /** The bytes of one turn; undefined at the end. */
   #next(): Uint8Array | undefined {
-    const pieces: string[] = [];
-    while (pieces.length < BATCH_EVENTS_MAX) {
-      const piece = this.#response?.next();
-      if (piece === undefined) break;
-      pieces.push(piece);
+    const events: string[] = [];
+    while (events.length < BATCH_EVENTS_MAX) {
+      const event = this.#response?.next();
+      if (event === undefined) break;
+      events.push(event);
     }
-    return pieces.length === 0 ? undefined : Buffer.from(pieces.join(''));
+    return events.length === 0 ? undefined : Buffer.from(events.join(''));
   }
 
   #mayGoOn(): boolean {

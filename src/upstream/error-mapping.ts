@@ -191,19 +191,19 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   if (fault.code === 'RESPONSE_INVALID') return garbageFailure(fault.message);
   if (fault.code === 'RESPONSE_TOO_LONG') return tooLongFailure(fault.message);
   const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
-  const isShort = NO_DESCRIPTOR_ERRORS.has(fault.code);
+  const hasNoDescriptor = NO_DESCRIPTOR_ERRORS.has(fault.code);
   if (fault.code === NOT_TRANSLATED)
     return { ...budgetFailure(), callerError: COUNTER_BUSY, cause: fault.message };
   return {
     ...UNAVAILABLE,
-    callerError: isShort ? OUT_OF_DESCRIPTORS : undefined,
+    callerError: hasNoDescriptor ? OUT_OF_DESCRIPTORS : undefined,
     unsupported:
       fault.code === FIELD_UNSUPPORTED ? { code: 'invalid_parameters', message: fault.message } : undefined,
     reason,
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
-    kind: isShort ? 'no_connection_free' : connectionFailureKind(fault.code),
-    ours: isShort || OWN_ERRORS.has(fault.code),
+    kind: hasNoDescriptor ? 'no_connection_free' : connectionFailureKind(fault.code),
+    ours: hasNoDescriptor || OWN_ERRORS.has(fault.code),
   };
 }
 

@@ -35,7 +35,7 @@ export interface LargeDeps {
 
 type Written = Extract<LargeTranslated, { isWritten: true }>;
 
-/** Why a question is withdrawn: the client left, or another failure ended the call. Nobody gets this. */
+/** Why a question is withdrawn: the client left, or a failure ended the attempt. Nobody gets this record. */
 const CLIENT_LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
 /**
@@ -91,12 +91,12 @@ export function startLargeCall(
   });
 }
 
-/** asked → sent (`#inner` is set) or over (`#isOver`); `abort` may come at any point. */
+/** asked → sent (`#sentCall` is set) or over (`#isOver`); `abort` may come at any point. */
 class LargeCall implements HttpCall {
   readonly #question: PendingQuestion<LargeTranslated>;
   readonly #handler: HttpHandler;
-  /** The call that carries the translated body; undefined until it is sent. */
-  #inner: HttpCall | undefined;
+  /** The HttpCall that carries the translated body; undefined until it is sent. */
+  #sentCall: HttpCall | undefined;
   #isPaused = false;
   #isOver = false;
 
@@ -115,42 +115,42 @@ class LargeCall implements HttpCall {
   }
 
   get sent(): boolean {
-    return this.#inner?.sent ?? false;
+    return this.#sentCall?.sent ?? false;
   }
 
   get isHeldUp(): boolean {
-    return this.#inner?.isHeldUp ?? false;
+    return this.#sentCall?.isHeldUp ?? false;
   }
 
   get isRefused(): boolean {
-    return this.#inner?.isRefused === true;
+    return this.#sentCall?.isRefused === true;
   }
 
   get usageSoFar(): unknown {
-    return this.#inner?.usageSoFar;
+    return this.#sentCall?.usageSoFar;
   }
 
   pause(): void {
     this.#isPaused = true;
-    this.#inner?.pause();
+    this.#sentCall?.pause();
   }
 
   resume(): void {
     this.#isPaused = false;
-    this.#inner?.resume();
+    this.#sentCall?.resume();
   }
 
   abort(): void {
     this.#isOver = true;
-    if (this.#inner === undefined) this.#question.withdraw(CLIENT_LEFT);
-    else this.#inner.abort();
+    if (this.#sentCall === undefined) this.#question.withdraw(CLIENT_LEFT);
+    else this.#sentCall.abort();
   }
 
   #onReply(translated: LargeTranslated, send: (written: Written) => HttpCall): void {
     if (this.#isOver) return;
     if (translated.isWritten) {
-      this.#inner = send(translated);
-      if (this.#isPaused) this.#inner.pause();
+      this.#sentCall = send(translated);
+      if (this.#isPaused) this.#sentCall.pause();
     } else this.#fail(translated.isField ? FIELD_UNSUPPORTED : REQUEST_UNWRITTEN, translated.message);
   }
 

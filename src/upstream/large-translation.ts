@@ -37,7 +37,7 @@ export interface LargeBody {
   /** As in `Translator.toChat` (doors/door.ts). */
   readonly thoughtsBack: boolean;
   readonly requestId: string;
-  /** Calendar time, from which a provider's body gets its dates. */
+  /** Wall-clock time, from which a provider's body gets its dates. */
   readonly nowMs: number;
 }
 

@@ -100,14 +100,14 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   #onEvents(events: Buffer): void {
-    const text = isUtf8(events) ? events.toString('latin1') : undefined;
+    const latin1 = isUtf8(events) ? events.toString('latin1') : undefined;
     /** Where the events begin that are to be relayed together. */
     let runStart = 0;
-    let start = this.#textEnd(text, 0);
-    let event = latin1EventFrom(events, text, start);
+    let start = this.#keptFormsEnd(latin1, 0);
+    let event = latin1EventFrom(events, latin1, start);
     while (event !== undefined && !this.#endCame) {
       const { end, data } = event;
-      const isValid = text !== undefined || isUtf8(events.subarray(start, end));
+      const isValid = latin1 !== undefined || isUtf8(events.subarray(start, end));
       const verdict = isValid ? this.#verdictOn(data) : { garbage: 'an event is no UTF-8' };
       if (typeof verdict === 'object') {
         if (this.#hasRelayed || this.#isTextOver) this.#relay(events.subarray(runStart, start));
@@ -118,16 +118,16 @@ export class PassedStreamReader implements ResponseBodyReader {
         this.#relay(events.subarray(runStart, start));
         runStart = end;
       } else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
-      start = this.#hasEnded() ? end : this.#textEnd(text, end);
-      event = latin1EventFrom(events, text, start);
+      start = this.#hasEnded() ? end : this.#keptFormsEnd(latin1, end);
+      event = latin1EventFrom(events, latin1, start);
     }
     this.#relay(events.subarray(runStart, start));
     if (this.#endCame && !this.#isOver()) this.#complete();
   }
 
   /** Skips events that have a kept form, which bring text alone. Returns where the next event begins. */
-  #textEnd(text: string | undefined, from: number): number {
-    const end = text === undefined ? from : this.#forms.endFrom(text, from);
+  #keptFormsEnd(latin1: string | undefined, from: number): number {
+    const end = latin1 === undefined ? from : this.#forms.endFrom(latin1, from);
     if (end > from) this.#textCame();
     return end;
   }

@@ -111,11 +111,11 @@ class PromptReader implements Prompt {
     // JsonReader bounds how many values it reads. The listener has bounded those of the body already.
     this.#reader.values = 0;
     this.messages++;
-    const message = this.#record(MESSAGE, (index) => {
+    const message = this.#membersOf(MESSAGE, (index) => {
       const name = MESSAGE.names[index]!;
-      if (name === 'audio') return this.#record(AUDIO, () => this.#parts());
+      if (name === 'audio') return this.#membersOf(AUDIO, () => this.#parts());
       if (name === 'function_call') return this.#called();
-      if (name === 'tool_calls') return this.#list(() => this.#record(TOOL_CALL, () => this.#called()));
+      if (name === 'tool_calls') return this.#list(() => this.#membersOf(TOOL_CALL, () => this.#called()));
       return this.#parts();
     });
     if (message === undefined) return;
@@ -132,7 +132,7 @@ class PromptReader implements Prompt {
   /** A called function. If its arguments (all but `name`, at index 0) are an object, their JSON counts. */
   #called(): unknown {
     const { bytes } = this.#reader;
-    return this.#record(CALLED, (index) =>
+    return this.#membersOf(CALLED, (index) =>
       index > 0 && bytes[this.#reader.at] === BRACE ? this.#compact() : this.#parts(),
     );
   }
@@ -148,7 +148,7 @@ class PromptReader implements Prompt {
         : reader.bytes.toString('utf8', start + 1, reader.at - 1);
     }
     if (depth > 0 && first === BRACKET) return this.#list(() => this.#parts(depth - 1));
-    if (depth > 0 && first === BRACE) return this.#record(PART, () => this.#parts(depth - 1));
+    if (depth > 0 && first === BRACE) return this.#membersOf(PART, () => this.#parts(depth - 1));
     reader.skipValue();
     return first === LETTER_N ? undefined : false;
   }
@@ -169,12 +169,12 @@ class PromptReader implements Prompt {
   }
 
   /** Undefined if the value is not an object; else the results of `read` for the members of the form. */
-  #record(form: Form, read: (index: number) => unknown): Record<string, unknown> | undefined {
+  #membersOf(form: Form, read: (index: number) => unknown): Record<string, unknown> | undefined {
     const { names } = form;
-    const record: Record<string, unknown> = {};
-    for (const name of names) record[name] = undefined;
-    const isObject = this.#object(form, (index) => (record[names[index]!] = read(index)));
-    return isObject ? record : undefined;
+    const members: Record<string, unknown> = {};
+    for (const name of names) members[name] = undefined;
+    const isObject = this.#object(form, (index) => (members[names[index]!] = read(index)));
+    return isObject ? members : undefined;
   }
 
   /** Returns whether the value is an object; calls `read` at the values of the members of the form. */
@@ -234,7 +234,7 @@ class PromptReader implements Prompt {
     const end = reader.at;
     const text = Buffer.allocUnsafe(end - start);
     let length = 0;
-    // Where the bytes begin that stay as they came and are not in `text` yet.
+    // Where the bytes begin that are to be copied as they came, and are not in `text` yet.
     let uncopied = start;
     const keep = (to: number): void => {
       length += bytes.copy(text, length, uncopied, to);
@@ -245,24 +245,25 @@ class PromptReader implements Prompt {
       length += text.write(by, length);
       uncopied = to;
     };
-    for (let at = start; at < end;) {
-      const byte = bytes[at]!;
+    for (let position = start; position < end;) {
+      const byte = bytes[position]!;
       if (byte === QUOTE) {
-        reader.at = at;
-        if (reader.skipString()) replace(at, reader.at, JSON.stringify(reader.decoded(at, reader.at)));
-        at = reader.at;
+        reader.at = position;
+        if (reader.skipString())
+          replace(position, reader.at, JSON.stringify(reader.decoded(position, reader.at)));
+        position = reader.at;
       } else if (byte <= BLANK) {
-        keep(at);
-        while (bytes[at]! <= BLANK) at++;
-        uncopied = at;
+        keep(position);
+        while (bytes[position]! <= BLANK) position++;
+        uncopied = position;
       } else if ((byte >= 48 && byte <= 57) || byte === 45) {
-        const from = at;
-        while (NUMBER_ENDS[bytes[at]!] === 0) at++;
-        const original = bytes.toString('latin1', from, at);
+        const from = position;
+        while (NUMBER_ENDS[bytes[position]!] === 0) position++;
+        const original = bytes.toString('latin1', from, position);
         const compact = PLAIN_NUMBER.test(original) ? original : JSON.stringify(Number(original));
         // A number that would get longer stays as it is: the 21 digits of 1e20 may not fit `text`.
-        if (compact.length <= original.length && compact !== original) replace(from, at, compact);
-      } else at++;
+        if (compact.length <= original.length && compact !== original) replace(from, position, compact);
+      } else position++;
     }
     keep(end);
     reader.at = end;

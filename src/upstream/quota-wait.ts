@@ -186,7 +186,7 @@ export function noRoomError(
   };
 }
 
-/** The call may use more tokens than any of its upstreams allows in a minute, so waiting would be in vain. */
+/** The call may use more tokens than any of its upstreams allows in a minute, so waiting would not help. */
 export function beyondQuotaError(tokens: number, tokensMax: number): ErrorRecord {
   return {
     code: 'invalid_parameters',

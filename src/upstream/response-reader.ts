@@ -68,7 +68,7 @@ export interface ResponseBodyReader {
 
 /**
  * Validation of a response as JSON. Truncated responses, two objects, invalid UTF-8, a byte-order mark, and
- * anything behind the object are rejected.
+ * anything after the object are rejected.
  *
  * Most responses are no longer than PARSED_BYTES_MAX. These are parsed, so what is accepted is JSON for
  * certain. Parsing a longer response would cost a fifth (8 KB) to two thirds (128 KB) of the call, nearly all
@@ -179,12 +179,12 @@ function isEscaped(text: Buffer, position: number): boolean {
 
 const ASCII = /^[\0-\x7f]*$/;
 
-function tooLong({ isTextless }: WholeForm): AttemptFailure {
+function tooLong({ isTextless }: DoorRules): AttemptFailure {
   const fault = `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`;
   return isTextless === true ? textlessTooLongFailure(fault) : tooLongFailure(fault);
 }
 
-type WholeForm = Pick<Dialect, 'marker' | 'isCount' | 'isTextless' | 'faultIn'>;
+type DoorRules = Pick<Dialect, 'marker' | 'isCount' | 'isTextless' | 'faultIn'>;
 
 export class ResponseReader implements ResponseBodyReader {
   /** The client gets nothing before `onEnd`. */
@@ -192,29 +192,29 @@ export class ResponseReader implements ResponseBodyReader {
   readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
   readonly #budget: ResponseBudget;
-  readonly #form: WholeForm;
+  readonly #doorRules: DoorRules;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #members: Readonly<Record<string, unknown>> | undefined;
   #hasOutcome = false;
 
-  /** `form`: of the door; that of a chat completion if it is left out. */
+  /** `doorRules`: of the dialect; those of a chat completion if left out. */
   constructor(
     outcome: ResponseOutcome,
     meter: UsageMeter,
     budget: ResponseBudget,
-    form: WholeForm = { marker: 'choices' },
+    doorRules: DoorRules = { marker: 'choices' },
   ) {
     this.#outcome = outcome;
     this.#meter = meter;
     this.#budget = budget;
-    this.#form = form;
+    this.#doorRules = doorRules;
   }
 
   onData(chunk: Uint8Array): void {
     if (this.#hasOutcome) return;
     this.#bytes += chunk.length;
-    if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX) this.#reject(tooLong(this.#form));
+    if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX) this.#reject(tooLong(this.#doorRules));
     else if (!this.#budget.grow(chunk.length)) this.#reject(budgetFailure());
     else this.#chunks.push(chunk);
   }
@@ -242,7 +242,7 @@ export class ResponseReader implements ResponseBodyReader {
 
   /** What is wrong with the response: it lacks the door's marker, or the door finds a fault. */
   #faultIn(members: Readonly<Record<string, unknown>>): string | undefined {
-    const { marker, isCount, faultIn } = this.#form;
+    const { marker, isCount, faultIn } = this.#doorRules;
     const value = members[marker];
     const isMarked = isCount === true ? Number.isSafeInteger(value) : Array.isArray(value);
     return isMarked ? faultIn?.(members) : `no ${marker}`;
@@ -252,7 +252,7 @@ export class ResponseReader implements ResponseBodyReader {
     this.#hasOutcome = true;
     this.#meter.report(reportIn(members), members.model);
     // A response without text is not kept: to look for text would parse megabytes of embeddings once more.
-    if (this.#form.isTextless !== true) this.#meter.relayedWhole(response);
+    if (this.#doorRules.isTextless !== true) this.#meter.relayedWhole(response);
     this.#outcome.complete(response);
   }
 

@@ -1,9 +1,9 @@
 /**
- * Finds parts of the operator's credentials in a provider's text, also if they are encoded, so that callers
+ * Finds traces (parts) of the operator's credentials in a provider's text, also encoded ones, so that callers
  * and logs never get them. error-mapping.ts, credential-table.ts and gateway/probe-diagnosis.ts call it. Any
  * thread; each thread keeps the traces of its targets.
  *
- * Must hold: a part in plain text, in upper or lower case, or backwards, is cut out. An encoded part cannot
+ * Must hold: a trace in plain text, in upper or lower case, or backwards, is cut out. An encoded trace cannot
  * be cut out with certainty, so such a text is dropped as a whole. Parts below TRACE_CHARS stay, so that a
  * masked key (`sk-ab***yz`) can be read. The time is bounded for any text
  * (test/unit/upstream/secret-traces.test.ts).
@@ -37,16 +37,16 @@ export class SecretTraces {
    * search for so few characters encoded or backwards would reject harmless texts.
    */
   readonly #short: readonly string[];
-  readonly #plain: Windows;
-  /** Windows of the secrets' letters and digits alone, for texts that have separators between the letters. */
-  readonly #bare: Windows;
+  readonly #plain: TraceSet;
+  /** Traces of the secrets' letters and digits alone, for texts that have separators between the letters. */
+  readonly #bare: TraceSet;
 
   /** `secrets` are ASCII. */
   constructor(secrets: readonly string[]) {
     const lower = secrets.map((secret) => lowerOf(secret));
     this.#short = lower.filter(({ length }) => length > 0 && length < TRACE_CHARS);
-    this.#plain = new Windows(lower);
-    this.#bare = new Windows(lower.map(bareOf));
+    this.#plain = new TraceSet(lower);
+    this.#bare = new TraceSet(lower.map(bareOf));
   }
 
   /** The text without traces; undefined if the text has a trace that cannot be cut out. */
@@ -95,11 +95,11 @@ export function tracesOf(target: UpstreamTarget): SecretTraces {
   return traces;
 }
 
-/** All substrings of TRACE_CHARS characters of some texts, forwards and backwards. */
-class Windows {
-  readonly #pieces = new Set<string>();
-  /** 1 if a piece begins with these two bytes. Nearly everywhere no piece does, and no substring is made. */
-  readonly #begins = new Uint8Array(0x1_0000);
+/** The traces of some texts: their substrings of TRACE_CHARS characters, forwards and backwards. */
+class TraceSet {
+  readonly #traces = new Set<string>();
+  /** 1 if a trace begins with these two bytes. Nearly everywhere no trace does, and no substring is made. */
+  readonly #firstTwoBytes = new Uint8Array(0x1_0000);
 
   constructor(texts: readonly string[]) {
     for (const text of texts) {
@@ -108,11 +108,11 @@ class Windows {
     }
   }
 
-  /** Where the run of pieces that begins at `position` ends; undefined if none begins there. */
+  /** Where the run of traces that begins at `position` ends; undefined if none begins there. */
   endAt(text: string, position: number): number | undefined {
     if (!this.#hasAt(text, position)) return undefined;
     let last = position;
-    // The next piece may begin within the last piece or right after it.
+    // The next trace may begin within the last trace or right after it.
     for (let next = position + 1; next <= last + TRACE_CHARS; next++)
       if (this.#hasAt(text, next)) last = next;
     return last + TRACE_CHARS;
@@ -125,20 +125,20 @@ class Windows {
   }
 
   #hasAt(text: string, position: number): boolean {
-    if (this.#begins[beginOf(text, position)] !== 1) return false;
-    return this.#pieces.has(text.slice(position, position + TRACE_CHARS));
+    if (this.#firstTwoBytes[firstTwoBytesAt(text, position)] !== 1) return false;
+    return this.#traces.has(text.slice(position, position + TRACE_CHARS));
   }
 
   #add(text: string): void {
     for (let position = 0; position + TRACE_CHARS <= text.length; position++) {
-      this.#pieces.add(text.slice(position, position + TRACE_CHARS));
-      this.#begins[beginOf(text, position)] = 1;
+      this.#traces.add(text.slice(position, position + TRACE_CHARS));
+      this.#firstTwoBytes[firstTwoBytesAt(text, position)] = 1;
     }
   }
 }
 
-/** The index in `#begins` of the two characters at `position`. */
-function beginOf(text: string, position: number): number {
+/** The index in `#firstTwoBytes` of the two characters at `position`. */
+function firstTwoBytesAt(text: string, position: number): number {
   return ((text.charCodeAt(position) & 0xff) << 8) | (text.charCodeAt(position + 1) & 0xff);
 }
 

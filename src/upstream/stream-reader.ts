@@ -30,8 +30,8 @@ const LATE_USAGE_MS_MAX = 100;
 
 const DONE_BYTES = Buffer.from(SSE_DONE);
 
-/** Whether a choice has ended. While a choice goes on, some upstreams send an empty text instead of null. */
-function isFinished(choice: unknown): boolean {
+/** Whether a choice ends here. While it goes on, some upstreams send an empty reason instead of null. */
+function hasFinishReason(choice: unknown): boolean {
   return isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '';
 }
 
@@ -97,14 +97,14 @@ export class StreamReader implements ResponseBodyReader {
 
   /** `[DONE]` has come, or as many choices as requested have ended. */
   get #hasWholeText(): boolean {
-    return this.#isDone || (this.#isFinished && this.#choiceEnds.size >= this.#choices);
+    return this.#isDone || (this.#haveChoicesEnded && this.#choiceEnds.size >= this.#choices);
   }
 
   /**
    * All choices that have come have ended. Other choices may still come. But some upstreams send one choice
    * however many were requested, so at the end of the response this is enough.
    */
-  get #isFinished(): boolean {
+  get #haveChoicesEnded(): boolean {
     return this.#openChoices === 0 && this.#choiceEnds.size > 0;
   }
 
@@ -120,20 +120,20 @@ export class StreamReader implements ResponseBodyReader {
     const lastEvents = this.#splitter.end();
     if (lastEvents.length > 0) this.#onEvents(lastEvents);
     if (this.#isOver()) return;
-    if (this.#isDone || this.#isFinished) this.#complete();
+    if (this.#isDone || this.#haveChoicesEnded) this.#complete();
     else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
   #onEvents(events: Buffer): void {
-    const text = isUtf8(events) ? events.toString('latin1') : undefined;
-    const formsEnd = text !== undefined && this.#mayCompareForms ? this.#forms.endFrom(text, 0) : 0;
+    const latin1 = isUtf8(events) ? events.toString('latin1') : undefined;
+    const formsEnd = latin1 !== undefined && this.#mayCompareForms ? this.#forms.endFrom(latin1, 0) : 0;
     if (formsEnd > 0) this.#meter.textCame();
     if (formsEnd === events.length) {
       this.#relay(events);
       return;
     }
     const wasDone = this.#isDone;
-    this.#judgeEach(events, text, formsEnd);
+    this.#judgeEach(events, latin1, formsEnd);
     if (!this.#isDone || this.#hasOutcome) return;
     if (this.#meter.reported !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
@@ -149,19 +149,19 @@ export class StreamReader implements ResponseBodyReader {
 
   /**
    * Judges each event from `from` on that has no kept form. Adjacent events are relayed together, with the
-   * events before `from`. `text`: the events as Latin-1; undefined if not all of them are UTF-8.
+   * events before `from`. `latin1`: the events as text; undefined if not all of them are UTF-8.
    */
-  #judgeEach(events: Buffer, text: string | undefined, from: number): void {
+  #judgeEach(events: Buffer, latin1: string | undefined, from: number): void {
     let runStart = 0;
     const relayRun = (end: number, nextStart: number): void => {
       if (end > runStart) this.#relay(events.subarray(runStart, end));
       runStart = nextStart;
     };
     let start = from;
-    let event = latin1EventFrom(events, text, start);
+    let event = latin1EventFrom(events, latin1, start);
     while (event !== undefined) {
       const { end, data } = event;
-      const isValid = text !== undefined || isUtf8(events.subarray(start, end));
+      const isValid = latin1 !== undefined || isUtf8(events.subarray(start, end));
       const verdict = isValid ? this.#judge(data) : this.#judgeInvalidUtf8();
       if (verdict === 'drop') relayRun(start, end);
       else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
@@ -175,9 +175,9 @@ export class StreamReader implements ResponseBodyReader {
       // `relayRun` may have ended the attempt.
       if (this.#isOver()) return;
       start = end;
-      if (text !== undefined && this.#mayCompareForms) start = this.#forms.endFrom(text, start);
+      if (latin1 !== undefined && this.#mayCompareForms) start = this.#forms.endFrom(latin1, start);
       if (start > end) this.#meter.textCame();
-      event = latin1EventFrom(events, text, start);
+      event = latin1EventFrom(events, latin1, start);
     }
     relayRun(events.length, events.length);
   }
@@ -222,13 +222,13 @@ export class StreamReader implements ResponseBodyReader {
     let hasEnded = false;
     for (const [position, choice] of choices.entries()) {
       const index = (isRecord(choice) ? choice.index : undefined) ?? position;
-      const ends = isFinished(choice);
+      const isLast = hasFinishReason(choice);
       const before = this.#choiceEnds.get(index);
-      hasEnded ||= ends;
-      if (before === ends || (before === undefined && this.#choiceEnds.size === CHOICES_MAX)) continue;
+      hasEnded ||= isLast;
+      if (before === isLast || (before === undefined && this.#choiceEnds.size === CHOICES_MAX)) continue;
       if (before === false) this.#openChoices--;
-      if (!ends) this.#openChoices++;
-      this.#choiceEnds.set(index, ends);
+      if (!isLast) this.#openChoices++;
+      this.#choiceEnds.set(index, isLast);
     }
     return hasEnded;
   }

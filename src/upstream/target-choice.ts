@@ -1,9 +1,9 @@
 /**
- * The load balancer of a model. Among the upstreams that the call has not tried, that do not cool down and
- * are below their limits, it takes the one with the best priority. Of equals it takes the one with the least
- * calls in flight for its weight (weighted least connections). route-table.ts has a TargetChoice for each
- * model, retry-plan.ts takes by it. Upstream worker. Calls in flight are those of the worker; the limits are
- * shared.
+ * The load balancer of a model. Among the model's targets that the call has not tried, that do not cool down
+ * and have room (are below their limits), it takes the one with the best priority. Of equals it takes the one
+ * with the least calls in flight for its weight (weighted least connections). route-table.ts has a
+ * TargetChoice for each model, retry-plan.ts takes by it. Upstream worker. Calls in flight are those of the
+ * worker; all workers share the limits.
  *
  * Must hold: each TakenTarget is released, and its first release is its outcome. If no other upstream is
  * left, an upstream that cools down is tried again within seconds, however long it was down
@@ -27,7 +27,7 @@ import type { QuotaHold, UpstreamQuotas } from './upstream-quotas.js';
  */
 const PARK_MS_MAX = 60_000;
 
-/** The state of one upstream. */
+/** The state of one target. */
 interface TargetState {
   /** Never given to another target: a call remembers by the index which targets it has tried. */
   readonly index: number;
@@ -186,7 +186,7 @@ export class TargetChoice {
    */
   noRoom(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
     const nowMs = this.#clock.monotonicMs();
-    let first: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
+    let soonest: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
     let queueMs = 0;
     let asks = false;
     let isLate = false;
@@ -198,13 +198,13 @@ export class TargetChoice {
       const shortage = quotas && this.#quotas.shortageOf(quotas, tokens);
       const freeInMs = shortage?.freeInMs ?? 0;
       if (freeInMs === Infinity) continue;
-      if (first === undefined || freeInMs < first.freeInMs)
-        first = { quota: shortage?.quota, slot, freeInMs };
+      if (soonest === undefined || freeInMs < soonest.freeInMs)
+        soonest = { quota: shortage?.quota, slot, freeInMs };
       queueMs = Math.max(queueMs, quotas?.queueMs ?? 0);
       asks ||= shortage?.asks === true;
       isLate ||= shortage?.isLate === true;
     }
-    return first && { ...first, queueMs, asks, isLate };
+    return soonest && { ...soonest, queueMs, asks, isLate };
   }
 
   /**
@@ -238,7 +238,9 @@ export class TargetChoice {
       waitMs: loneCooldownMsOf(state, nowMs, account),
       reason: state.parkedUntilMs > nowMs ? 'it asked for a pause' : 'it failed repeatedly',
     }));
-    return cooldowns.reduce((least, cooldown) => (cooldown.waitMs < least.waitMs ? cooldown : least));
+    return cooldowns.reduce((shortest, cooldown) =>
+      cooldown.waitMs < shortest.waitMs ? cooldown : shortest,
+    );
   }
 
   /** Closes the breakers of the targets with that slot, or of all, and forgets their Retry-After. */

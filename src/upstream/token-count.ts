@@ -81,7 +81,7 @@ interface CountState {
 }
 
 /**
- * Each message has a frame of three tokens, a name costs one token more, and the response starts with three.
+ * Each message costs three tokens besides its texts, a name one more, and the response starts with three.
  * Source: OpenAI's cookbook, "How to count tokens with tiktoken".
  */
 const MESSAGE_TOKENS = 3;

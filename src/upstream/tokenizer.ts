@@ -24,7 +24,7 @@ const PART_BYTES_MAX = 512;
 /** How far a part may be exceeded: a character's UTF-8 may begin in its last byte. */
 const CHARACTER_BYTES_MAX = 4;
 
-/** A slot of the hash table without a rank. */
+/** A bucket of the hash table without a rank. */
 const FREE = -1;
 /** The rank of bytes that are not a token. */
 const NO_RANK = 0x7fffffff;
@@ -42,19 +42,19 @@ const HASH_PRIME = 0x01000193;
  *
  *     bytes   the tokens, joined, in the order of their ranks
  *     ends    token `rank` begins at ends[rank] in `bytes` and ends at ends[rank + 1]
- *     slots   open addressing by the hash of the bytes: a rank, or FREE
+ *     buckets   open addressing by the hash of the bytes: a rank, or FREE
  */
 class BytePairs {
   readonly #bytes: Uint8Array;
   readonly #ends: Uint32Array;
-  readonly #slots: Int32Array;
+  readonly #buckets: Int32Array;
   readonly #mask: number;
   readonly #tokenBytesMax: number;
   /** The part that is being merged. */
   readonly #part = new Uint8Array(PART_BYTES_MAX + CHARACTER_BYTES_MAX);
-  /** Where the pieces of the part begin, then the part's end. */
+  /** Where the part's symbols (one or more bytes that were joined) begin, then the part's end. */
   readonly #starts = new Int32Array(this.#part.length + 1);
-  /** Rank of each piece joined with the next piece; NO_RANK if that is no token. */
+  /** Rank of each symbol joined with the next symbol; NO_RANK if both together are no token. */
   readonly #ranks = new Int32Array(this.#part.length + 1);
 
   /**
@@ -64,21 +64,21 @@ class BytePairs {
   constructor(file: Uint8Array) {
     const { bytes, ends } = tokensOf(file);
     const tokens = ends.length - 1;
-    // A power of two, for `#mask`, and at least twice the tokens, so that runs of taken slots stay short.
+    // A power of two, for `#mask`, and at least twice the tokens, so that runs of taken buckets stay short.
     const size = 2 ** Math.ceil(Math.log2(tokens * 2));
-    const slots = new Int32Array(size).fill(FREE);
+    const buckets = new Int32Array(size).fill(FREE);
     let tokenBytesMax = 0;
     for (let rank = 0; rank < tokens; rank++) {
       const start = ends[rank]!;
       const end = ends[rank + 1]!;
       tokenBytesMax = Math.max(tokenBytesMax, end - start);
-      let slot = hashOf(bytes, start, end) & (size - 1);
-      while (slots[slot] !== FREE) slot = (slot + 1) & (size - 1);
-      slots[slot] = rank;
+      let bucket = hashOf(bytes, start, end) & (size - 1);
+      while (buckets[bucket] !== FREE) bucket = (bucket + 1) & (size - 1);
+      buckets[bucket] = rank;
     }
     this.#bytes = bytes;
     this.#ends = ends;
-    this.#slots = slots;
+    this.#buckets = buckets;
     this.#mask = size - 1;
     this.#tokenBytesMax = tokenBytesMax;
   }
@@ -144,11 +144,11 @@ class BytePairs {
       ranks[index] = index + 1 < length ? this.#rankOf(index, index + 2) : NO_RANK;
     }
     starts[length] = length;
-    let pieces = length;
-    while (pieces > 1) {
+    let symbols = length;
+    while (symbols > 1) {
       let lowest = NO_RANK;
       let lowestAt = 0;
-      for (let index = 0; index < pieces - 1; index++) {
+      for (let index = 0; index < symbols - 1; index++) {
         const rank = ranks[index]!;
         if (rank < lowest) {
           lowest = rank;
@@ -156,14 +156,14 @@ class BytePairs {
         }
       }
       if (lowest === NO_RANK) break;
-      starts.copyWithin(lowestAt + 1, lowestAt + 2, pieces + 1);
-      ranks.copyWithin(lowestAt + 1, lowestAt + 2, pieces);
-      pieces--;
+      starts.copyWithin(lowestAt + 1, lowestAt + 2, symbols + 1);
+      ranks.copyWithin(lowestAt + 1, lowestAt + 2, symbols);
+      symbols--;
       ranks[lowestAt] =
-        lowestAt + 1 < pieces ? this.#rankOf(starts[lowestAt]!, starts[lowestAt + 2]!) : NO_RANK;
+        lowestAt + 1 < symbols ? this.#rankOf(starts[lowestAt]!, starts[lowestAt + 2]!) : NO_RANK;
       if (lowestAt > 0) ranks[lowestAt - 1] = this.#rankOf(starts[lowestAt - 1]!, starts[lowestAt + 1]!);
     }
-    return pieces;
+    return symbols;
   }
 
   /** The rank of the part's bytes from `start` to `end`; NO_RANK if they are no token. */
@@ -173,15 +173,15 @@ class BytePairs {
     const part = this.#part;
     const bytes = this.#bytes;
     const ends = this.#ends;
-    const slots = this.#slots;
-    for (let slot = hashOf(part, start, end) & this.#mask; ; slot = (slot + 1) & this.#mask) {
-      const rank = slots[slot]!;
+    const buckets = this.#buckets;
+    for (let bucket = hashOf(part, start, end) & this.#mask; ; bucket = (bucket + 1) & this.#mask) {
+      const rank = buckets[bucket]!;
       if (rank === FREE) return NO_RANK;
       const token = ends[rank]!;
       if (ends[rank + 1]! - token !== length) continue;
-      let same = 0;
-      while (same < length && bytes[token + same] === part[start + same]) same++;
-      if (same === length) return rank;
+      let equalBytes = 0;
+      while (equalBytes < length && bytes[token + equalBytes] === part[start + equalBytes]) equalBytes++;
+      if (equalBytes === length) return rank;
     }
   }
 }

@@ -72,8 +72,8 @@ export class UpstreamQuotas {
   /**
    * Why `take` gives nothing now, for the session, which then decides whether the call waits. `asks`: the
    * coordinator, which was not asked or has not replied yet, may have what is missing. Otherwise the limit is
-   * used up until its window has moved on. `isLate`: the coordinator has not said in time whether the limit
-   * is reached.
+   * used up until tokens or requests weigh no more. `isLate`: the coordinator has not said in time whether
+   * the limit is reached.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage & { readonly isLate: boolean } {
     const shortage = this.#counters.shortageOf(scope, limits, tokens);
@@ -84,7 +84,7 @@ export class UpstreamQuotas {
 
   /**
    * Whether `take` of a call that has not waited gives nothing now, and asking is no use: calls wait already,
-   * the call is beyond the limit, the limits are not shared, or a question has just been in vain.
+   * the call is beyond the limit, the limits are not shared, or the last question has just brought nothing.
    */
   isFull({ scope, limits }: TargetQuotas, tokens: number): boolean {
     if (this.queue.isAwaited(scope)) return true;

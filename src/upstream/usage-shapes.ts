@@ -47,8 +47,8 @@
  *     t = p + c - cached        output is c, or c + r if r > c: the total leaves out what was cached
  *     t < p + c otherwise       not believed
  *
- * Tokens that the cache read and took, under Anthropic's names, may be missing in p. They are added to p if t
- * is p + c + these tokens, or if they are more than p.
+ * Tokens read from the cache and written to it, under Anthropic's names, may be missing in p. They are added
+ * to p if t is p + c + these tokens, or if they are more than p.
  *
  * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
  * test (test/unit/upstream/usage-shapes.test.ts, test/unit/upstream/usage-shapes.usage-bounds.test.ts).
@@ -103,17 +103,17 @@ function usageOfMeta(meta: Members): object | undefined {
 
 /** From the `timings` of llama.cpp, which stand beside the usage, or alone if no usage was asked for. */
 function usageOfTimings(timings: Members): object | undefined {
-  const { prompt_n: fresh, cache_n: cached, predicted_n: completion } = timings;
-  if (!isTokenCount(fresh) || !isTokenCount(completion)) return undefined;
+  const { prompt_n: uncached, cache_n: cached, predicted_n: completion } = timings;
+  if (!isTokenCount(uncached) || !isTokenCount(completion)) return undefined;
   const cachedTokens = isTokenCount(cached) ? cached : 0;
   return {
-    prompt_tokens: fresh + cachedTokens,
+    prompt_tokens: uncached + cachedTokens,
     completion_tokens: completion,
     prompt_cache_hit_tokens: cachedTokens,
   };
 }
 
-/** Whether the report is of the Messages API: `input_tokens` are without what the cache read and took. */
+/** Whether the report is of the Messages API, whose `input_tokens` leave out cache reads and writes. */
 function isOfMessages(report: Members): boolean {
   return isGiven(report.input_tokens) && !isGiven(report.prompt_tokens) && !isGiven(report.total_tokens);
 }
@@ -139,18 +139,18 @@ export function tokensOfReport(report: unknown): Usage | ReportError | undefined
  */
 function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
   const { promptTokens: prompt, cachedTokens: cached, completionTokens: output } = usage;
-  const { cacheWriteTokens: written, reasoningTokens: reasoning } = usage;
-  const written1h = written === 0 ? 0 : usage.cacheWrite1hTokens;
+  const { cacheWriteTokens: cacheWrite, reasoningTokens: reasoning } = usage;
+  const cacheWrite1h = cacheWrite === 0 ? 0 : usage.cacheWrite1hTokens;
   const areCounts =
-    isTokenCount(cached) && isTokenCount(written) && isTokenCount(written1h) && isTokenCount(reasoning);
+    isTokenCount(cached) && isTokenCount(cacheWrite) && isTokenCount(cacheWrite1h) && isTokenCount(reasoning);
   if (!areCounts || !isTokenCount(prompt) || !isTokenCount(output)) return 'malformed';
-  if (cached + written > prompt) return 'contradictory';
+  if (cached + cacheWrite > prompt) return 'contradictory';
   if (!isTokenCount(prompt + output)) return 'malformed';
   return {
     promptTokens: prompt,
     cachedTokens: cached,
-    cacheWriteTokens: written,
-    cacheWrite1hTokens: written1h,
+    cacheWriteTokens: cacheWrite,
+    cacheWrite1hTokens: cacheWrite1h,
     completionTokens: output,
     reasoningTokens: reasoning,
     source: 'reported',
@@ -177,19 +177,19 @@ function tokensOfMembers(report: Members): Usage | ReportError | undefined {
   const prompt = report.prompt_tokens ?? (isGiven(reportedCompletion) ? undefined : total);
   if (!isGiven(prompt ?? reportedCompletion)) return undefined;
   const cached = cachedIn(report) ?? 0;
-  const written = writtenIn(report) ?? 0;
-  const written1h = written === 0 ? 0 : (written1hIn(report) ?? 0);
+  const cacheWrite = cacheWriteIn(report) ?? 0;
+  const cacheWrite1h = cacheWrite === 0 ? 0 : (cacheWrite1hIn(report) ?? 0);
   const reasoning = reasoningIn(report) ?? 0;
   // If the completion is left out, 0 stands for it, and `outputOf` returns the total less the prompt.
   const completion = reportedCompletion ?? (isTokenCount(total) ? 0 : undefined);
   if (!isTokenCount(prompt) || !isTokenCount(completion)) return 'malformed';
   if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
-  if (!isTokenCount(written) || !isTokenCount(written1h)) return 'malformed';
-  const inCache = cached + written;
+  if (!isTokenCount(cacheWrite) || !isTokenCount(cacheWrite1h)) return 'malformed';
+  const inCache = cached + cacheWrite;
   const isInTotal = total === prompt + completion + inCache;
   const isBeside = inCache > 0 && (isInTotal || inCache > prompt) && hasAnthropicsNames(report);
   const input = isBeside ? prompt + inCache : prompt;
-  if (inCache > input || written1h > written) return 'contradictory';
+  if (inCache > input || cacheWrite1h > cacheWrite) return 'contradictory';
   if (input > REPORTED_TOKENS_MAX) return 'malformed';
   const output = outputOf(
     prompt,
@@ -204,8 +204,8 @@ function tokensOfMembers(report: Members): Usage | ReportError | undefined {
   return {
     promptTokens: input,
     cachedTokens: cached,
-    cacheWriteTokens: written,
-    cacheWrite1hTokens: written1h,
+    cacheWriteTokens: cacheWrite,
+    cacheWrite1hTokens: cacheWrite1h,
     completionTokens: output,
     reasoningTokens: Math.min(hidden, output),
     source: 'reported',
@@ -221,9 +221,9 @@ function outputOf(
   reasoning: number,
 ): number | ReportError {
   if (!isTokenCount(total)) return 'malformed';
-  const parts = prompt + completion;
-  if (total > parts) return total - prompt;
-  if (total < parts && total !== 0 && total !== parts - cached) return 'contradictory';
+  const sum = prompt + completion;
+  if (total > sum) return total - prompt;
+  if (total < sum && total !== 0 && total !== sum - cached) return 'contradictory';
   return reasoning > completion ? completion + reasoning : completion;
 }
 
@@ -239,21 +239,21 @@ function cachedIn(report: Members): unknown {
 }
 
 /** Tokens written to the cache, by the names of OpenRouter, LiteLLM, Anthropic. */
-function writtenIn(report: Members): unknown {
+function cacheWriteIn(report: Members): unknown {
   const details = membersOf(report.prompt_tokens_details);
   return details.cache_write_tokens ?? details.cache_creation_tokens ?? report.cache_creation_input_tokens;
 }
 
 /** Tokens written for an hour, by our own name (providers/chat-writer.ts), and LiteLLM's and Anthropic's. */
-function written1hIn(report: Members): unknown {
+function cacheWrite1hIn(report: Members): unknown {
   const details = membersOf(report.prompt_tokens_details);
   const lifetimes = membersOf(details.cache_creation_token_details ?? report.cache_creation);
   return details.cache_write_1h_tokens ?? lifetimes.ephemeral_1h_input_tokens;
 }
 
 /**
- * Whether the report has Anthropic's names of what the cache read or took. Then `prompt_tokens` may lack
- * these, because some relays only rename Anthropic's `input_tokens` to `prompt_tokens`.
+ * Whether the report has Anthropic's names of cache reads or writes. Then `prompt_tokens` may lack these
+ * tokens, because some relays only rename Anthropic's `input_tokens` to `prompt_tokens`.
  */
 function hasAnthropicsNames(report: Members): boolean {
   return isGiven(report.cache_creation_input_tokens ?? report.cache_read_input_tokens);
