@@ -20,8 +20,8 @@ const CALLS_PER_DAY = QUOTA_NAMES.indexOf('calls_per_day');
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 const NAME_OF_EXTENDED = EXTENDED_QUOTAS.map((name) => QUOTA_NAMES.indexOf(name));
 /** The index of calls a day in `#left`, after the extended quotas. */
-const DAY = EXTENDED_QUOTAS.length;
-const QUOTAS = DAY + 1;
+const DAY_QUOTA = EXTENDED_QUOTAS.length;
+const QUOTAS_PER_SCOPE = DAY_QUOTA + 1;
 
 export class CallLeft {
   /** How many more calls the account may have in flight, and may make today. `Calls` sets both. */
@@ -34,10 +34,10 @@ export class CallLeft {
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
-  /** What is left of quota q of the scope at position s: at s × QUOTAS + q. Money is in nano-units. */
-  readonly #left = new Float64Array(SCOPES_MAX * QUOTAS);
+  /** What is left of quota q at position s of the chain: at s × QUOTAS_PER_SCOPE + q. Money in nano-units. */
+  readonly #left = new Float64Array(SCOPES_MAX * QUOTAS_PER_SCOPE);
   /** Scratch of `#othersLeft`. It is filled with fractions, so that V8 makes it an array of plain floats. */
-  readonly #triples = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS + 1)).fill(0.5);
+  readonly #triples = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS_PER_SCOPE + 1)).fill(0.5);
 
   /** `chain` and `taken` belong to `Calls`, which sets them to the call that it admits. */
   constructor(balance: Balance, chain: ScopeChain, taken: Taken) {
@@ -46,15 +46,15 @@ export class CallLeft {
     this.#taken = taken;
   }
 
-  /** What a take left of an extended quota. `scope` is a position in the chain. */
+  /** Records what a take left of an extended quota. `scope` is a position in the chain. */
   set(scope: number, quota: number, left: number): void {
-    this.#left[scope * QUOTAS + quota] = left;
+    this.#left[scope * QUOTAS_PER_SCOPE + quota] = left;
   }
 
   /** As `set`, for calls a day. */
   setDay(scope: number, left: number): void {
     if (scope === ACCOUNT_SCOPE) this.perDay = left;
-    else this.#left[scope * QUOTAS + DAY] = left;
+    else this.#left[scope * QUOTAS_PER_SCOPE + DAY_QUOTA] = left;
   }
 
   /**
@@ -83,7 +83,7 @@ export class CallLeft {
       // Positions are numbered as QUOTA_SCOPES, by which gateway/call-lines.ts reads the codes. All from
       // GROUP_SCOPE on are groups.
       const kind = Math.min(scope, GROUP_SCOPE);
-      const first = scope * QUOTAS;
+      const first = scope * QUOTAS_PER_SCOPE;
       for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1) {
         const quota = lowestBitOf(bits);
         triples[count++] = quotaCode(kind, NAME_OF_EXTENDED[quota]!);
@@ -93,7 +93,7 @@ export class CallLeft {
       if (scope === ACCOUNT_SCOPE || (mask & DAY_BIT) === 0) continue;
       triples[count++] = quotaCode(kind, CALLS_PER_DAY);
       triples[count++] = index;
-      triples[count++] = this.#left[first + DAY]!;
+      triples[count++] = this.#left[first + DAY_QUOTA]!;
     }
     // The slot is 0, because gateway/call-lines.ts takes the model from the call.
     if (this.modelMinute !== undefined) {

@@ -94,10 +94,10 @@ export class LeasedStocks extends Stocks {
       // `taken` is read first. If the exchange succeeds, `taken` was still the same when `granted` was read.
       words.load(stock, current);
       this.#granted.load(lease + GRANTED, before);
-      const since = periodsSince(before, period);
-      // The period of the lease is over, or was a mistake of a clock: only the coordinator can mend that.
-      if (since > 0 || since < -PERIODS_AHEAD_MAX) return undefined;
-      const countedPeriod = period - since;
+      const periodsLater = periodsSince(before, period);
+      // The period of the lease is over, or was a mistake of a clock: only the coordinator can correct that.
+      if (periodsLater > 0 || periodsLater < -PERIODS_AHEAD_MAX) return undefined;
+      const countedPeriod = period - periodsLater;
       const limit = amountIn(before);
       const taken = periodsSince(current, countedPeriod) > 0 ? 0 : amountIn(current);
       if (taken >= limit || taken + amount > limit) return undefined;
@@ -152,7 +152,7 @@ export class LeasedStocks extends Stocks {
     return {
       read: () => this.#heldOf(stock),
       add: (period, amount, low) => this.#grant(stock, period, amount, low),
-      takeBack: (most) => this.#takeBack(stock, most),
+      takeBack: (amountMax) => this.#takeBack(stock, amountMax),
       held: () => BigInt(this.read(stock, 0).taken),
       publish: (remaining, freeInMs) => this.#publish(stock, remaining, freeInMs),
       moveBack: (period) => this.#moveBack(stock, period),
@@ -193,10 +193,10 @@ export class LeasedStocks extends Stocks {
   }
 
   /** Takes back in the order that the header gives. If a call takes first, the next try takes back less. */
-  #takeBack(stock: number, most: bigint): bigint {
+  #takeBack(stock: number, amountMax: bigint): bigint {
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const { period, available } = this.#heldOf(stock);
-      const amount = available < most ? available : most;
+      const amount = available < amountMax ? available : amountMax;
       if (amount <= 0n) return 0n;
       const taken = Number(amount);
       if (this.take(stock, period, taken) === undefined) continue;
@@ -249,8 +249,8 @@ export interface LeaseWords {
    * or less makes its thread ask the lease manager for more; a `low` of 0 disables that.
    */
   add(period: number, amount: bigint, low: bigint): void;
-  /** Takes at most `most` of what is available out of what was granted; returns how much. */
-  takeBack(most: bigint): bigint;
+  /** Takes at most `amountMax` of what is available out of what was granted; returns how much. */
+  takeBack(amountMax: bigint): bigint;
   /** Of call slots: how many of them calls hold, whatever is granted. A balance has no such method. */
   held?(): bigint;
   /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
@@ -260,6 +260,6 @@ export interface LeaseWords {
    * available. Does nothing if the lease is not of a later period. Calls in flight keep what they hold.
    */
   moveBack?(period: number): void;
-  /** Of a balance alone: collects at most `most` of the uncovered charges, if available; returns how much. */
-  collect?(most: bigint): bigint;
+  /** Of a balance alone: collects at most `amountMax` of the uncovered charges; returns how much. */
+  collect?(amountMax: bigint): bigint;
 }

@@ -65,7 +65,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next call overwrites the result. */
+  /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next take overwrites the result. */
   take(scope: Index, limit = 0): MinuteTake {
     return this.#decide(scope, limit, true);
   }
@@ -127,15 +127,15 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   }
 
   #reject(scope: Index, limit: number, nowMs: number): MinuteTake {
-    const first = scope * layout.COUNTED_WORDS64;
-    const freeMs = Number(Atomics.load(this.#words64, first + layout.MINUTE_FREE_MS));
+    const firstWord = scope * layout.COUNTED_WORDS64;
+    const freeMs = Number(Atomics.load(this.#words64, firstWord + layout.MINUTE_FREE_MS));
     const take = this.#take;
-    // A listener asks if the coordinator's last denial is over, or was of another limit.
+    // A listener asks if the coordinator's last rejection is over, or was of another limit.
     take.admitted = false;
     take.remaining = 0;
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);
     take.asks =
-      nowMs >= Number(Atomics.load(this.#words64, first + layout.MINUTE_REJECTED_UNTIL_MS)) ||
+      nowMs >= Number(Atomics.load(this.#words64, firstWord + layout.MINUTE_REJECTED_UNTIL_MS)) ||
       limit !== Atomics.load(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT);
     return take;
   }

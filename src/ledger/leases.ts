@@ -31,7 +31,7 @@ export interface SpentAccounting {
    */
   flushedOf(account: AccountIndex): PicoUnits;
   /** As `LeaseWords.collect`. Left out only by tests that have no uncovered charges. */
-  collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
+  collect?(account: AccountIndex, amountMax: PicoUnits): PicoUnits;
 }
 
 /**
@@ -162,10 +162,10 @@ export class Leases {
         available: Atomics.load(this.#words64, first + layout.AVAILABLE),
       }),
       add: (_, amount, low) => this.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
-      takeBack: (most) => this.takeBackMoney(account, asPicoUnits(most)),
+      takeBack: (amountMax) => this.takeBackMoney(account, asPicoUnits(amountMax)),
       publish: (remaining) =>
         void Atomics.store(this.#words64, first + layout.MONEY_HELD_BY_OTHERS, remaining),
-      collect: (most) => accounting.collect?.(account, asPicoUnits(most)) ?? 0n,
+      collect: (amountMax) => accounting.collect?.(account, asPicoUnits(amountMax)) ?? 0n,
     };
   }
 

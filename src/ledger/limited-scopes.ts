@@ -24,7 +24,7 @@ import type { MinuteCounter } from './window.js';
 /** The word of a limit that is not set. Nobody can set a limit of 0. */
 const NO_LIMIT = 0;
 
-/** What an account, a key, a group or a pair of an account and a model has used. */
+/** What one scope has used. */
 export interface ScopeCounts {
   /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;

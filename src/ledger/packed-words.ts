@@ -95,16 +95,16 @@ export class PackedWords {
 
   /** Atomically adds a whole number, which may be negative, to all 64 bits. */
   add(index: number, amount: number): void {
-    plus(ZERO, amount, sum);
-    halves[0] = sum.low;
-    halves[1] = sum.high;
+    plus(ZERO, amount, addend);
+    halves[0] = addend.low;
+    halves[1] = addend.high;
     Atomics.add(this.#words, index, words[0]!);
   }
 }
 
 const ZERO: Halves = { low: 0, high: 0 };
 /** Scratch of `add`. */
-const sum: Halves = { low: 0, high: 0 };
+const addend: Halves = { low: 0, high: 0 };
 
 /** Sets `into` to the 64 bits of `word` plus a whole number, which may be negative. */
 export function plus(word: Halves, amount: number, into: Halves): void {

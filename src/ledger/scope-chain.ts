@@ -1,8 +1,8 @@
 /**
  * The scope chain of a call: the scopes that the call counts toward, in one order: key, account, the
  * account's rule for the model, and the groups from the account's own upward. Each `Calls` (calls.ts) has a
- * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. Any
- * thread.
+ * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. `scope`
+ * is a position in the chain. Any thread.
  *
  * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
  * reused for each call, so nobody keeps a link. `set` allocates nothing, because it runs for each call.
@@ -143,9 +143,9 @@ export class ScopeChain {
     if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
     // GROUP_DEPTH_MAX (core/limits.ts) bounds the groups, so the condition on SCOPES_MAX never cuts any off.
     let scopes: number = GROUP_SCOPE;
-    for (let above = taken.group; above !== undefined && scopes < SCOPES_MAX; scopes++) {
+    for (let groupAbove = taken.group; groupAbove !== undefined && scopes < SCOPES_MAX; scopes++) {
       if (!this.#linkLimited(scopes, above, groups)) return false;
-      above = groups.parentOf(above);
+      groupAbove = groups.parentOf(groupAbove);
     }
     taken.scopes = scopes;
     return true;
@@ -170,9 +170,9 @@ export class ScopeChain {
       link.record = Atomics.load(this.#accountExtras, accountRecordAt(account)) - 1;
     }
     if (masks[MODEL_SCOPE] !== 0) this.#recall(MODEL_SCOPE, model!);
-    for (let scope = GROUP_SCOPE, above = group; scope < scopes; scope++) {
-      if (masks[scope] !== 0) this.#recall(scope, above!);
-      above = this.#tables.groups.parentOf(above!);
+    for (let scope = GROUP_SCOPE, groupAbove = group; scope < scopes; scope++) {
+      if (masks[scope] !== 0) this.#recall(scope, groupAbove!);
+      groupAbove = this.#tables.groups.parentOf(groupAbove!);
     }
   }
 

@@ -40,13 +40,13 @@ const HELD_TOKENS = 1;
 const HELD_WORDS = 2;
 const STRIPE_WORDS = UPSTREAM_SCOPES_MAX * HELD_WORDS;
 
-/** Why an upstream has no room for a call. */
+/** Why the limits of an upstream keep a call out. */
 export interface Shortage {
-  /** The quota that is short for longest; undefined if there is room. */
+  /** The quota that is short (has too little left) for longest; undefined if none is short. */
   readonly quota: UpstreamQuotaName | undefined;
-  /** How long until there is room if no other call takes it; 0: not known; Infinity: beyond the limit. */
+  /** How long until no quota is short if no other call comes; 0: not known; Infinity: beyond the limit. */
   readonly freeInMs: number;
-  /** The coordinator, which was not asked, may have room. */
+  /** The coordinator, which was not asked, may have more. */
   readonly asks: boolean;
 }
 
@@ -100,7 +100,8 @@ export class UpstreamCounters {
   /** Takes of each quota that has a limit; returns undefined, or takes nothing and returns why. Worker. */
   take(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage | undefined {
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
-    // A permit cannot be given back, so it is taken last. To look for it first spares most giving back.
+    // A permit cannot be given back, so it is taken last. But it is checked first, so that in most rejections
+    // nothing has to be given back.
     if (requestsPerMinute !== undefined && !this.#minute.check(scope, requestsPerMinute).admitted)
       return this.shortageOf(scope, limits, tokens);
     if (callsInFlight !== undefined && !this.#takeCall(scope, callsInFlight))
@@ -144,7 +145,7 @@ export class UpstreamCounters {
     return tokens > tokensPerMinute || this.#msUntilTokens(scope, tokens, tokensPerMinute) > 0;
   }
 
-  /** What `take` would find short now. `freeInMs` is 0 if there is room, or if the wait is not known. */
+  /** What `take` would find short now. `freeInMs` is 0 if no quota is short, or if the wait is not known. */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };
