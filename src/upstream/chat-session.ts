@@ -204,9 +204,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** The model has failed. A fallback gets the call if its client is there and has no byte. */
   #giveUp(error: ErrorRecord, fallbackReason: FallbackReason | undefined): void {
     const isLast = this.#hasRelayed || this.#isCancelled;
-    const final = isLast ? this.#models.finalError(error) : this.#models.next(error, fallbackReason);
-    if (final === undefined) this.#tryAfter(0);
-    else this.#fail(final);
+    const callerError = isLast ? this.#models.finalError(error) : this.#models.next(error, fallbackReason);
+    if (callerError === undefined) this.#tryAfter(0);
+    else this.#fail(callerError);
   }
 
   cut(failure: AttemptFailure, isHeldUp: boolean): void {
@@ -347,23 +347,23 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#state = 'counting';
     const found = usageOf(this.#attempt!, this.#models.request, this.#shared);
     if (found instanceof Promise)
-      found.then((usage) => this.#foundUsage(usage, lastBytes)).catch((error: unknown) => this.crash(error));
-    else this.#foundUsage(found, lastBytes);
+      found.then((usage) => this.#onUsage(usage, lastBytes)).catch((error: unknown) => this.crash(error));
+    else this.#onUsage(found, lastBytes);
   }
 
-  #foundUsage(usage: Usage, lastBytes: LastBytes): void {
+  #onUsage(usage: Usage, lastBytes: LastBytes): void {
     if (!this.#isCancelled && !this.#isCut) {
       const last = typeof lastBytes === 'function' ? lastBytes(usage) : lastBytes;
       invariant(this.#hasRelayed || last instanceof Uint8Array, 'only a response that has begun is cut');
       if (last instanceof Uint8Array) this.#unsent = last;
       else this.#recordCut(last, false);
     }
-    const isLeft = this.#isCancelled || this.#isCut;
+    const isUnread = this.#isCancelled || this.#isCut;
     this.#attempt?.taken.settle(usage.promptTokens + usage.completionTokens);
     this.#attempt = undefined;
     this.#state = 'delivering';
-    this.#usage = isLeft && usage.source !== 'reported' ? { ...usage, source: 'estimated' } : usage;
-    if (isLeft) this.#end();
+    this.#usage = isUnread && usage.source !== 'reported' ? { ...usage, source: 'estimated' } : usage;
+    if (isUnread) this.#end();
     else this.#deliver();
   }
 

@@ -64,7 +64,7 @@ function collectItem(item: Record<string, unknown>, visit: Visit): void {
 export type StreamTexts = Map<string, string>;
 
 /**
- * Appends the texts of whole events to `texts`; reads no further event once it has read `charsMax`
+ * Appends the texts of whole events to `texts`; reads no further event once it has appended `charsMax`
  * characters. Returns how many characters it has appended, and the UTF-8 length of the events that it has
  * read.
  */
@@ -84,17 +84,17 @@ export function addStreamTexts(
     const event = parsedJson(data);
     const add = (path: string, text: string): void => {
       chars += text.length;
-      const list = pieces.get(path);
-      if (list === undefined) pieces.set(path, [text]);
-      else list.push(text);
+      const pieceList = pieces.get(path);
+      if (pieceList === undefined) pieces.set(path, [text]);
+      else pieceList.push(text);
     };
     for (const [index, choice] of choicesOf(event)) {
       collectChoice(choice, choice.delta ?? choice.message, (key, text) => add(`${index}/${key}`, text));
     }
-    if (isRecord(event)) collectTyped(event, add, items);
+    if (isRecord(event)) collectResponsesEvent(event, add, items);
   });
   // Joined first, because V8 would keep 50 bytes for each piece that is appended alone.
-  for (const [path, list] of pieces) texts.set(path, (texts.get(path) ?? '') + list.join(''));
+  for (const [path, pieceList] of pieces) texts.set(path, (texts.get(path) ?? '') + pieceList.join(''));
   return { chars, bytes };
 }
 
@@ -153,7 +153,7 @@ class CountedItems {
 }
 
 /** An event of the Responses API: a delta, the name of a call that begins, or items that are done. */
-function collectTyped(
+function collectResponsesEvent(
   { type, item_id: id, delta, item, response }: Record<string, unknown>,
   visit: Visit,
   items: CountedItems,
@@ -164,10 +164,10 @@ function collectTyped(
     visitText(`${idIn(id)}/${type}`, delta, visit);
   } else if (type === 'response.output_item.added' && isRecord(item))
     visitText(`${idIn(item.id)}/name`, item.name, visit);
-  const done =
+  const doneItems =
     type === 'response.output_item.done' ? [item] : isRecord(response) ? response.output : undefined;
-  if (!Array.isArray(done)) return;
-  for (const doneItem of (done as unknown[]).filter(isRecord)) {
+  if (!Array.isArray(doneItems)) return;
+  for (const doneItem of (doneItems as unknown[]).filter(isRecord)) {
     const itemId = idIn(doneItem.id);
     // The name came as the item began, by `response.output_item.added`.
     if (items.isNew(itemId))

@@ -222,13 +222,13 @@ class WholeTranslation implements ResponseOutcome {
     }
     const { reported } = meter;
     // Throws only what `failureOf` knows, or for a bug.
-    const textWith = (usage: Usage | undefined): Buffer => {
+    const translatedWith = (usage: Usage | undefined): Buffer => {
       members.usage = usage === undefined ? undefined : usageMember(usage);
       return Buffer.from(this.#translator.fromChat(members, this.#call));
     };
-    let text: Buffer;
+    let translated: Buffer;
     try {
-      text = textWith(reported);
+      translated = translatedWith(reported);
     } catch (error) {
       // `ours` keeps the failure from the breaker, because a caller can cause it by a stop sequence that cuts
       // the arguments of a tool. In a stream no caller can: there the arguments pass as they are.
@@ -236,12 +236,12 @@ class WholeTranslation implements ResponseOutcome {
       return;
     }
     // `grow` by less than 0 gives bytes back.
-    if (budget.grow(text.length - response.length))
+    if (budget.grow(translated.length - response.length))
       // A report that is believed is billed as this very object (call-usage.ts). Any other usage was counted,
       // and comes later from a promise. A response that was translated once, on a deeper stack, translates
       // again without throwing (else the session would end the call as crashed). The length of the second
       // text differs by some digits, which the budget does not count.
-      outcome.complete((usage) => (usage === reported ? text : textWith(usage)));
+      outcome.complete((usage) => (usage === reported ? translated : translatedWith(usage)));
     else outcome.reject(budgetFailure());
   }
 
@@ -267,7 +267,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
 
   relay(events: Uint8Array): void {
     if (this.#isOver) return;
-    let text = '';
+    let doorEvents = '';
     try {
       forEachEvent(asBuffer(events), (_start, _end, data) => {
         const chunk = data === undefined ? undefined : parsedJson(data);
@@ -276,16 +276,16 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
         // Neither an impossible report nor an empty report is billed, so the client gets neither.
         if (typeof usage === 'object') chunk.usage = usageMember(usage);
         else if (chunk.usage !== undefined) chunk.usage = undefined;
-        text += this.#stream.push(chunk);
+        doorEvents += this.#stream.push(chunk);
       });
     } catch (error) {
       this.reject(failureOf(error));
       return;
     }
-    if (text === '') return;
+    if (doorEvents === '') return;
     if (!this.#begun) this.#outcome.begun();
     this.#begun = true;
-    this.#sink.relay(Buffer.from(text));
+    this.#sink.relay(Buffer.from(doorEvents));
   }
 
   crash(error: unknown): void {

@@ -15,7 +15,7 @@ export class LeftCalls {
   readonly #metrics: Pick<UpstreamMetrics, 'countLeft'>;
   #count = 0;
   /** How many of these calls each account has. Accounts without such a call have no entry. */
-  readonly #ofAccounts = new Map<AccountIndex, number>();
+  readonly #callsByAccount = new Map<AccountIndex, number>();
 
   constructor(metrics: Pick<UpstreamMetrics, 'countLeft'>) {
     this.#metrics = metrics;
@@ -26,37 +26,37 @@ export class LeftCalls {
    * by the upstream's settings, because the call must end `atOnce`, or because too many calls count already.
    */
   begin({ slot, whenClientLeaves }: UpstreamTarget, account: AccountIndex, atOnce: boolean) {
-    const ofAccount = this.#ofAccounts.get(account) ?? 0;
-    const isFull = this.#count >= LEFT_CALLS_MAX || ofAccount >= LEFT_CALLS_OF_ACCOUNT_MAX;
+    const accountCalls = this.#callsByAccount.get(account) ?? 0;
+    const isFull = this.#count >= LEFT_CALLS_MAX || accountCalls >= LEFT_CALLS_OF_ACCOUNT_MAX;
     if (whenClientLeaves === 'abort' || atOnce || isFull) {
       this.#metrics.countLeft(slot, 'aborted');
       return undefined;
     }
     this.#add(account, 1);
-    return new LeftCall((end) => {
-      this.#metrics.countLeft(slot, end);
+    return new LeftCall((reason) => {
+      this.#metrics.countLeft(slot, reason);
       this.#add(account, -1);
     });
   }
 
   #add(account: AccountIndex, change: 1 | -1): void {
-    const ofAccount = (this.#ofAccounts.get(account) ?? 0) + change;
+    const accountCalls = (this.#callsByAccount.get(account) ?? 0) + change;
     this.#count += change;
-    if (ofAccount > 0) this.#ofAccounts.set(account, ofAccount);
-    else this.#ofAccounts.delete(account);
+    if (accountCalls > 0) this.#callsByAccount.set(account, accountCalls);
+    else this.#callsByAccount.delete(account);
   }
 }
 
 export class LeftCall {
-  #onEnd: ((end: LeftEnd) => void) | undefined;
+  #onEnd: ((reason: LeftEnd) => void) | undefined;
 
-  constructor(onEnd: (end: LeftEnd) => void) {
+  constructor(onEnd: (reason: LeftEnd) => void) {
     this.#onEnd = onEnd;
   }
 
-  /** Ends the count of the call, with why it ended. Later calls do nothing. */
-  end(end: LeftEnd): void {
-    this.#onEnd?.(end);
+  /** The call has ended for that reason, so it counts no longer. A second `end` does nothing. */
+  end(reason: LeftEnd): void {
+    this.#onEnd?.(reason);
     this.#onEnd = undefined;
   }
 }

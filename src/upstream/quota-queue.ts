@@ -3,9 +3,9 @@
  * account (core/fair-queue.ts), so that an account with many calls delays only itself. quota-wait.ts adds a
  * session's call and removes it; upstream-quotas.ts owns the queue. Upstream worker.
  *
- * Limits also get room by other threads, processes and hosts, and by time alone, of which the queue learns
- * nothing. So while calls wait, the queue looks every LOOK_MS. It also serves calls when this worker gives
- * something back.
+ * Limits also get room (an upstream is below its limits again) by other threads, processes and hosts, and by
+ * time alone, of which the queue learns nothing. So while calls wait, the queue looks every LOOK_MS. It also
+ * serves calls when this worker gives something back.
  *
  * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
  * (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try. Each
@@ -118,7 +118,7 @@ export class QuotaQueue {
   #serve(visitsAll: boolean): void {
     const served: (readonly [AccountIndex, WaitingCall])[] = [];
     const blocked = new Set<UpstreamScopeIndex>();
-    let isOver = false;
+    let areAllBlocked = false;
     for (const [account, call] of this.#calls.inTurn()) {
       const scopes = call.waitsFor();
       if (scopes.length > 0 && scopes.every((scope) => blocked.has(scope))) continue;
@@ -127,12 +127,12 @@ export class QuotaQueue {
         continue;
       }
       for (const scope of scopes) blocked.add(scope);
-      isOver = !visitsAll && this.#isUsedUp(blocked);
-      if (isOver) break;
+      areAllBlocked = !visitsAll && this.#isUsedUp(blocked);
+      if (areAllBlocked) break;
     }
     for (const [account, call] of served) this.#calls.serve(account, call);
     // If all calls were visited, the calls that stay wait for the blocked scopes alone.
-    if (isOver) for (const scope of blocked) this.#awaited.add(scope);
+    if (areAllBlocked) for (const scope of blocked) this.#awaited.add(scope);
     else this.#awaited = blocked;
   }
 

@@ -14,7 +14,7 @@ import type { AttemptFailure } from './error-mapping.js';
 import type { TargetQuotas } from './target.js';
 import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choice.js';
 
-/** Further attempts on the same upstream; their pauses add up to 0.3 s at most. */
+/** Further attempts on the same upstream (repeats); their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;
 /**
  * Once so much time has gone, the same upstream is not tried again: a caller that has waited seconds for a
@@ -117,10 +117,10 @@ export class RetryPlan {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#choice.isAnyLeft(this.#tried, this.#account, this.tokens)) return 0;
-    // All others cool down or are full. This upstream is tried again as if the others did not exist.
+    // All others cool down or are at their limits. This upstream is tried again as if it were alone.
     const pauseMs = this.#repeatAfterMs(taken, failure, wasSent, spentMs);
     if (pauseMs !== undefined) return pauseMs;
-    // If 0 is returned, the next `take` returns undefined, and the call waits until a full upstream has room.
+    // After 0 the next `take` returns undefined, and the call waits until an upstream is below its limits.
     return this.noRoom() === undefined ? undefined : 0;
   }
 

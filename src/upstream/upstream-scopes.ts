@@ -56,13 +56,13 @@ export class UpstreamScopes {
    */
   assign(settings: Settings): (upstream: UpstreamSettings, modelId: string) => UpstreamScope | undefined {
     const scopes = new Map<string, UpstreamScope>();
-    for (const [text, declared] of limitsByScope(settings.models)) {
-      const id = idOf(text);
+    for (const [scopeText, declared] of limitsByScope(settings.models)) {
+      const id = idOf(scopeText);
       const index = this.#scopes.get(id)?.index ?? asUpstreamScopeIndex(this.#scopes.size);
       const scope = { index, id, limits: limitsOf(declared) };
       this.#scopes.set(id, scope);
       this.#byIndex[index] = scope;
-      scopes.set(text, scope);
+      scopes.set(scopeText, scope);
     }
     const scopeOf = scopesOf(settings.models);
     return (upstream, modelId) => scopes.get(scopeOf(upstream, modelId));

@@ -50,7 +50,7 @@ const TRANSLATION_LATE: ErrorRecord = {
  */
 export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChannel): Promise<void> {
   const send = (message: FromUpstreamWorker): void => task.controlPort.postMessage(message);
-  const table = new CallTable(task.calls);
+  const callTable = new CallTable(task.calls);
   const counter = new AskPort<CounterAsk, Usage | LargeTranslated>(task.counterPort);
   const clock = new SystemClock();
   const log = openLog(`worker-${task.index}`, new LogSwitch(task.metrics.log));
@@ -92,7 +92,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
   const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);
   const channels = new Map<number, WorkerChannel>();
   if (ownChannel !== undefined) {
-    channels.set(task.index, new WorkerChannel(ownChannel, table, startSession));
+    channels.set(task.index, new WorkerChannel(ownChannel, callTable, startSession));
     // The listener in this thread ends the thread and sends no `close`, so nothing below the wait runs.
     process.once('exit', () => spans?.flush());
   }
@@ -113,12 +113,12 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
           routes.reset(message.model);
           return;
         case 'credentials':
-          // Calls that failed for want of a credential have opened breakers. These close now.
+          // Calls that failed because a credential was missing have opened breakers. These close now.
           routes.resetCredentials(credentials.replace(message.records));
           return;
         case 'listener':
           channels.get(message.index)?.cancelAll();
-          channels.set(message.index, new WorkerChannel(message.channel, table, startSession));
+          channels.set(message.index, new WorkerChannel(message.channel, callTable, startSession));
       }
     });
   });

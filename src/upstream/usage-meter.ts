@@ -69,10 +69,10 @@ export class UsageMeter {
    */
   report(value: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
-    const usage = tokensOfReport(value);
-    if (typeof usage === 'string') this.#error = usage;
-    if (usage === undefined || typeof usage === 'string') return false;
-    this.#reported = usage;
+    const usageOrError = tokensOfReport(value);
+    if (typeof usageOrError === 'string') this.#error = usageOrError;
+    if (usageOrError === undefined || typeof usageOrError === 'string') return false;
+    this.#reported = usageOrError;
     this.#isReportOld = false;
     return true;
   }
@@ -84,12 +84,13 @@ export class UsageMeter {
    */
   reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
     if (this.#reported !== undefined && !this.#isReportOld) return;
-    const usage = tokensOfReport(attempt.usageSoFar);
-    if (typeof usage === 'string') this.#error = usage;
-    if (usage === undefined || typeof usage === 'string' || usage.promptTokens === 0) return;
-    this.#reported = usage;
+    const usageOrError = tokensOfReport(attempt.usageSoFar);
+    if (typeof usageOrError === 'string') this.#error = usageOrError;
+    if (usageOrError === undefined || typeof usageOrError === 'string' || usageOrError.promptTokens === 0)
+      return;
+    this.#reported = usageOrError;
     this.#isReportOld = true;
-    this.#isReportOfPrompt = usage.completionTokens === 0;
+    this.#isReportOfPrompt = usageOrError.completionTokens === 0;
   }
 
   /** To be called for an event that had text and no report. */
