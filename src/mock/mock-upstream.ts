@@ -145,13 +145,13 @@ class MockServer {
     const headers = needsHeaders ? headersOf(request) : {};
     // Without `?` µWS gives undefined, whatever its types say.
     const [path, query] = [request.getUrl(), request.getQuery() || ''];
-    const earlierPieces: Buffer[] = [];
+    const earlierChunks: Buffer[] = [];
     let earlierBytes = 0;
     response.onData((bytes, isLast) => {
       if (delivery.isOver) return;
       if (isLast) {
-        const lastPiece = Buffer.from(bytes);
-        const whole = earlierBytes === 0 ? lastPiece : Buffer.concat([...earlierPieces, lastPiece]);
+        const lastChunk = Buffer.from(bytes);
+        const whole = earlierBytes === 0 ? lastChunk : Buffer.concat([...earlierChunks, lastChunk]);
         const body = whole.toString();
         this.#respond(delivery, { path, query, headers, body }, steering);
         return;
@@ -159,7 +159,7 @@ class MockServer {
       earlierBytes += bytes.byteLength;
       if (earlierBytes > REQUEST_BYTES_MAX) delivery.cut();
       // Copied, because µWS keeps `bytes` valid in this callback only.
-      else earlierPieces.push(Buffer.from(new Uint8Array(bytes)));
+      else earlierChunks.push(Buffer.from(new Uint8Array(bytes)));
     });
   }
 
@@ -193,7 +193,7 @@ class MockServer {
   }
 }
 
-function json(response: HttpResponse, status: string, body: string): void {
+function sendJson(response: HttpResponse, status: string, body: string): void {
   response.writeStatus(status).writeHeader('content-type', 'application/json').end(Buffer.from(body));
 }
 
@@ -204,14 +204,14 @@ function json(response: HttpResponse, status: string, body: string): void {
 export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUpstream> {
   const server = new MockServer(settings);
   const app = uws.App({});
-  app.get('/v1/models', (response) => json(response, '200 OK', MODELS));
-  app.get('/mock/stats', (response) => json(response, '200 OK', JSON.stringify(server.stats)));
+  app.get('/v1/models', (response) => sendJson(response, '200 OK', MODELS));
+  app.get('/mock/stats', (response) => sendJson(response, '200 OK', JSON.stringify(server.stats)));
   app.post('/mock/reset-stats', (response) => {
     resetMockStats(server.stats);
-    json(response, '200 OK', '{}');
+    sendJson(response, '200 OK', '{}');
   });
   for (const path of server.paths) app.post(path, (response, request) => server.chat(response, request));
-  app.any('/*', (response) => json(response, '404 Not Found', NO_SUCH_PATH));
+  app.any('/*', (response) => sendJson(response, '404 Not Found', NO_SUCH_PATH));
   return new Promise((resolve, reject) => {
     app.listen(settings.host, settings.port, (socket: us_listen_socket | false) => {
       if (socket === false) {
@@ -244,7 +244,7 @@ export function createMockStats(): MockStats {
   return { requests: 0, open: 0, aborted: 0, lastAbortMs: null, sentBytes: 0, last: null };
 }
 
-/** Sets the counters to zero; `open` is a state and stays. */
+/** Sets the counters to zero; `open` stays, because these calls go on. */
 function resetMockStats(stats: MockStats): void {
   Object.assign(stats, { ...createMockStats(), open: stats.open });
 }

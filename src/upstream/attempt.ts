@@ -1,6 +1,6 @@
 /**
- * One attempt of a call on one upstream. It looks at the status and gives the body to a reader, which writes
- * to the session. chat-session.ts makes an Attempt for each try. Upstream worker.
+ * One attempt of a call on one upstream, by one HttpCall (a request to the upstream). Looks at the status and
+ * gives the body to a reader, which writes to the session. chat-session.ts makes Attempts. Upstream worker.
  *
  * Must hold: the session gets exactly one complete, reject or cut, and nothing after it. The attempt releases
  * its TakenTarget on every path, and a failure that is not the upstream's does not count against its breaker.

@@ -296,7 +296,7 @@ export function rejectionFailure(
   const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
   const error = isPage ? undefined : errorIn(parsedJson(body));
   const { code, type }: Members = isRecord(error) ? error : {};
-  // Mistral says it by the type.
+  // Mistral has this code as the type.
   const isUnknownModel = UNKNOWN_MODEL_CODES.has(code) || UNKNOWN_MODEL_CODES.has(type);
   // The size is the caller's mistake, even if a proxy rejects it.
   if (status !== NOT_FOUND && !isUnknownModel && (!isPage || status === TOO_LARGE))
@@ -349,7 +349,7 @@ export function unavailableError(reason: string, seconds: number | undefined): E
 }
 
 /** Failures before the upstream has done any work that its limits count. */
-const UNWORKED: ReadonlySet<FailureKind> = new Set([
+const KINDS_WITHOUT_WORK: ReadonlySet<FailureKind> = new Set([
   'connect',
   'no_connection_free',
   'rate_limited',
@@ -360,7 +360,7 @@ const UNWORKED: ReadonlySet<FailureKind> = new Set([
 
 /** Tokens that a failed attempt used. Undefined: not known, so all that the attempt may have used count. */
 export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean): 0 | undefined {
-  return !sent || repeatable || UNWORKED.has(kind) ? 0 : undefined;
+  return !sent || repeatable || KINDS_WITHOUT_WORK.has(kind) ? 0 : undefined;
 }
 
 /**

@@ -195,20 +195,20 @@ class PromptReader implements Prompt {
     return true;
   }
 
-  /** Skips a name and returns its index in `names`, or -1. Compares bytes, so most names become no string. */
-  #name(names: readonly Buffer[]): number {
+  /** Skips a name; returns its index in `nameBytes`, or -1. Compares bytes, so most names become no string. */
+  #name(nameBytes: readonly Buffer[]): number {
     const reader = this.#reader;
     const { bytes } = reader;
     const start = reader.at + 1;
     const name = reader.skipString() ? Buffer.from(reader.decoded(start - 1, reader.at)) : undefined;
     const from = name === undefined ? start : 0;
     const length = name?.length ?? reader.at - 1 - start;
-    for (let index = 0; index < names.length; index++) {
-      const expected = names[index]!;
+    for (let index = 0; index < nameBytes.length; index++) {
+      const expected = nameBytes[index]!;
       if (expected.length !== length) continue;
-      let equal = 0;
-      while (equal < length && (name ?? bytes)[from + equal] === expected[equal]) equal++;
-      if (equal === length) return index;
+      let equalBytes = 0;
+      while (equalBytes < length && (name ?? bytes)[from + equalBytes] === expected[equalBytes]) equalBytes++;
+      if (equalBytes === length) return index;
     }
     return -1;
   }

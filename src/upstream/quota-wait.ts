@@ -56,8 +56,8 @@ export class QuotaWait implements WaitingCall {
   #replyEndMs = 0;
   /** Sum of the waits that have ended. */
   #waitedMs = 0;
-  /** When the wait began; undefined if there is none. `slot`: the upstream's in the metrics. */
-  #since: { readonly ms: number; readonly slot: number } | undefined;
+  /** The wait that goes on; undefined if there is none. `slot`: the upstream's in the metrics. */
+  #current: { readonly beganMs: number; readonly slot: number } | undefined;
 
   constructor(queue: QuotaQueue, clock: Clock, metrics: UpstreamMetrics, owner: WaitOwner) {
     this.account = owner.account;
@@ -75,9 +75,9 @@ export class QuotaWait implements WaitingCall {
    * is used up.
    */
   begin({ slot, queueMs, asks }: NoRoom): void {
-    invariant(this.#since === undefined, 'a call waits once at a time');
+    invariant(this.#current === undefined, 'a call waits once at a time');
     const nowMs = this.#clock.monotonicMs();
-    this.#since = { ms: nowMs, slot };
+    this.#current = { beganMs: nowMs, slot };
     this.#metrics.waitBegun(slot);
     this.#turnEndMs = nowMs + queueMs - this.#waitedMs;
     this.#replyEndMs = nowMs + ASK_MS;
@@ -87,7 +87,7 @@ export class QuotaWait implements WaitingCall {
 
   isLate(nowMs: number): boolean {
     // After `#crash` the call stays in the queue until the next look. Its owner is not called again.
-    if (this.#since === undefined) return true;
+    if (this.#current === undefined) return true;
     try {
       return nowMs >= this.#turnEndMs && (nowMs >= this.#replyEndMs || !this.#owner.isAsking());
     } catch (error) {
@@ -99,7 +99,7 @@ export class QuotaWait implements WaitingCall {
   waitsFor(): readonly UpstreamScopeIndex[] {
     // After `#crash`, as in `isLate`. For a call without scopes the queue calls `tryNow`, and the call
     // leaves.
-    if (this.#since === undefined) return [];
+    if (this.#current === undefined) return [];
     try {
       return this.#owner.waitsFor();
     } catch (error) {
@@ -111,7 +111,7 @@ export class QuotaWait implements WaitingCall {
   tryNow(): boolean {
     try {
       // After `#crash`, as in `isLate`: true lets the call leave the queue.
-      return this.#since === undefined || this.#owner.tryNow();
+      return this.#current === undefined || this.#owner.tryNow();
     } catch (error) {
       this.#crash(error);
       return true;
@@ -120,7 +120,7 @@ export class QuotaWait implements WaitingCall {
 
   giveUp(): void {
     // After `#crash` the call has failed already, and the queue may still give it up.
-    if (this.#since === undefined) return;
+    if (this.#current === undefined) return;
     try {
       this.#endAndRecord(true);
       this.#owner.giveUp();
@@ -129,14 +129,14 @@ export class QuotaWait implements WaitingCall {
     }
   }
 
-  /** See the class. The queue removes the call when `tryNow` has returned true. */
+  /** An upstream has taken the call, or none ever will. Then `tryNow` returns true, and the call leaves. */
   ended(): void {
     this.#endAndRecord(false);
   }
 
-  /** See the class. Removes the call from the queue; does nothing unless the call waits. */
+  /** The call is over. Removes it from the queue; does nothing unless the call waits. */
   leave(): void {
-    if (this.#since === undefined) return;
+    if (this.#current === undefined) return;
     this.#queue.remove(this);
     this.#endAndRecord(false);
   }
@@ -151,17 +151,17 @@ export class QuotaWait implements WaitingCall {
   }
 
   #endAndRecord(isGivenUp: boolean): void {
-    if (this.#since === undefined) return;
+    if (this.#current === undefined) return;
     this.#end(isGivenUp);
     this.#owner.recordQueued(this.#waitedMs);
   }
 
   /** Ends the wait and calls no method of the owner, which may have thrown. */
   #end(isGivenUp: boolean): void {
-    if (this.#since === undefined) return;
-    const { ms, slot } = this.#since;
-    this.#since = undefined;
-    const waitedMs = this.#clock.monotonicMs() - ms;
+    if (this.#current === undefined) return;
+    const { beganMs, slot } = this.#current;
+    this.#current = undefined;
+    const waitedMs = this.#clock.monotonicMs() - beganMs;
     this.#waitedMs += waitedMs;
     this.#metrics.waitEnded(slot, waitedMs, isGivenUp);
   }

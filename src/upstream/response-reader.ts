@@ -144,9 +144,9 @@ function membersAround(response: Buffer): Record<string, unknown> | undefined {
  */
 function cutFrom(response: Buffer, position: number, direction: 1 | -1): number {
   for (let cut = position, tries = 0; tries < CUT_TRIES; tries++, cut += direction * ESCAPE_BYTES_MAX) {
-    let before = 1;
-    while (before <= ESCAPE_BYTES_MAX && response[cut - before] !== BACKSLASH) before++;
-    if (before > ESCAPE_BYTES_MAX) return cut;
+    let distance = 1;
+    while (distance <= ESCAPE_BYTES_MAX && response[cut - distance] !== BACKSLASH) distance++;
+    if (distance > ESCAPE_BYTES_MAX) return cut;
   }
   return -1;
 }
@@ -293,10 +293,10 @@ export class ResponseBudgetBuffer {
    * Changes what a response holds from `fromBytes` to `toBytes`. False, without a change, beyond the bound.
    */
   change(fromBytes: number, toBytes: number): boolean {
-    const held = this.#heldBytes - this.#counted(fromBytes) + this.#counted(toBytes);
-    if (toBytes > fromBytes && this.#counted(toBytes) > 0 && held > this.#bytesMax) return false;
-    invariant(held >= 0, 'what is given back was held');
-    this.#heldBytes = held;
+    const newHeldBytes = this.#heldBytes - this.#counted(fromBytes) + this.#counted(toBytes);
+    if (toBytes > fromBytes && this.#counted(toBytes) > 0 && newHeldBytes > this.#bytesMax) return false;
+    invariant(newHeldBytes >= 0, 'what is given back was held');
+    this.#heldBytes = newHeldBytes;
     return true;
   }
 
@@ -307,23 +307,23 @@ export class ResponseBudgetBuffer {
 
 /** The buffered bytes of one call's response. */
 export class ResponseBudget {
-  readonly #budget: ResponseBudgetBuffer;
+  readonly #allResponses: ResponseBudgetBuffer;
   #bytes = 0;
 
-  constructor(budget: ResponseBudgetBuffer) {
-    this.#budget = budget;
+  constructor(allResponses: ResponseBudgetBuffer) {
+    this.#allResponses = allResponses;
   }
 
   /** Counts `bytes` more, or fewer if negative. Returns false, and counts nothing, beyond the bound. */
   grow(bytes: number): boolean {
-    if (!this.#budget.change(this.#bytes, this.#bytes + bytes)) return false;
+    if (!this.#allResponses.change(this.#bytes, this.#bytes + bytes)) return false;
     this.#bytes += bytes;
     return true;
   }
 
   /** Gives all bytes back. Idempotent. */
   clear(): void {
-    this.#budget.change(this.#bytes, 0);
+    this.#allResponses.change(this.#bytes, 0);
     this.#bytes = 0;
   }
 }

@@ -157,7 +157,10 @@ function bareOf(lower: string): string {
   return lower.replace(/[^0-9a-z]+/g, '');
 }
 
-/** What the text decodes to, as a whole and in its parts, in each encoding. Runs may begin within a unit. */
+/**
+ * What the text decodes to, as a whole and in its parts, in each encoding. A run may begin within a unit (4
+ * characters of Base64, 2 of hexadecimal), so each offset is tried.
+ */
 function decodingsOf(text: string): string[] {
   const decoded: string[] = [];
   const unescaped = text.replace(ESCAPE, (_, ...groups: (string | undefined)[]) => {
@@ -168,12 +171,12 @@ function decodingsOf(text: string): string[] {
   if (unescaped !== text) decoded.push(unescaped);
   const joined = text.replace(/\s+/g, '');
   for (const run of new Set([...runsOf(text, BASE64_RUN), ...runsOf(joined, BASE64_RUN)]))
-    for (let start = 0; start < 4; start++)
-      decoded.push(Buffer.from(run.slice(start), 'base64').toString('latin1'));
+    for (let offset = 0; offset < 4; offset++)
+      decoded.push(Buffer.from(run.slice(offset), 'base64').toString('latin1'));
   const bareHex = [BETWEEN_HEX, BETWEEN_WHOLE_HEX].map((between) => text.replace(between, ''));
   for (const run of new Set(bareHex.flatMap((hex) => runsOf(hex, HEX_RUN))))
-    for (let start = 0; start < 2; start++)
-      decoded.push(Buffer.from(run.slice(start), 'hex').toString('latin1'));
+    for (let offset = 0; offset < 2; offset++)
+      decoded.push(Buffer.from(run.slice(offset), 'hex').toString('latin1'));
   const codes = runsOf(text, CODES);
   if (codes.length >= TRACE_CHARS) decoded.push(String.fromCharCode(...codes.map(Number)));
   return decoded;

@@ -222,13 +222,13 @@ export class StreamReader implements ResponseBodyReader {
     let hasEnded = false;
     for (const [position, choice] of choices.entries()) {
       const index = (isRecord(choice) ? choice.index : undefined) ?? position;
-      const isLast = hasFinishReason(choice);
-      const before = this.#choiceEnds.get(index);
-      hasEnded ||= isLast;
-      if (before === isLast || (before === undefined && this.#choiceEnds.size === CHOICES_MAX)) continue;
-      if (before === false) this.#openChoices--;
-      if (!isLast) this.#openChoices++;
-      this.#choiceEnds.set(index, isLast);
+      const isEnd = hasFinishReason(choice);
+      const wasEnd = this.#choiceEnds.get(index);
+      hasEnded ||= isEnd;
+      if (wasEnd === isEnd || (wasEnd === undefined && this.#choiceEnds.size === CHOICES_MAX)) continue;
+      if (wasEnd === false) this.#openChoices--;
+      if (!isEnd) this.#openChoices++;
+      this.#choiceEnds.set(index, isEnd);
     }
     return hasEnded;
   }

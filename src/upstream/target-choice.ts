@@ -343,11 +343,11 @@ export class TakenTarget {
   }
 
   /** Obeys a Retry-After. The longest counts. */
-  #park(ms: number, nowMs: MonotonicMs): void {
+  #park(retryAfterMs: number, nowMs: MonotonicMs): void {
     const state = this.#state;
     const { parkMsMax } = state.target;
     if (parkMsMax === 0) return;
-    state.parkedUntilMs = Math.max(state.parkedUntilMs, nowMs + Math.min(PARK_MS_MAX, ms));
+    state.parkedUntilMs = Math.max(state.parkedUntilMs, nowMs + Math.min(PARK_MS_MAX, retryAfterMs));
     state.parkProbeAtMs = nowMs + parkMsMax;
   }
 

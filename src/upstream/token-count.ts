@@ -98,11 +98,11 @@ const MEDIA_MEMBER_CHARS = 64;
 /** The end of the name of a member that may hold an image, a document or a sound in base64. */
 const DATA_MEMBER = Buffer.from('data"');
 /**
- * Matches from BEFORE_DATA characters before `data"` up to the value. The first 128 characters of the value
+ * Matches from CHARS_BEFORE_DATA before `data"` up to the value. The first 128 characters of the value
  * show whether it is base64, in which JSON may write a slash as `\/`.
  */
 const BASE64_MEMBER = /^(?:"file_|.{5}")data"\s*:\s*"(?=[\w+/\\-]{128})/s;
-const BEFORE_DATA = '"file_'.length;
+const CHARS_BEFORE_DATA = '"file_'.length;
 /** How much text BASE64_MEMBER may match, with blanks and the 128 characters of the value. */
 const BASE64_MEMBER_CHARS = 192;
 const QUOTE = 0x22;
@@ -281,15 +281,15 @@ function dataUrlBytes(body: Buffer): number {
 /** Bytes of images, documents and sounds that are base64 alone: `source.data`, `input_audio.data`. */
 function base64Bytes(body: Buffer): number {
   let bytes = 0;
-  for (let found = body.indexOf(DATA_MEMBER); found !== -1; found = body.indexOf(DATA_MEMBER, found + 1)) {
-    const start = found - BEFORE_DATA;
+  for (let index = body.indexOf(DATA_MEMBER); index !== -1; index = body.indexOf(DATA_MEMBER, index + 1)) {
+    const start = index - CHARS_BEFORE_DATA;
     const member = BASE64_MEMBER.exec(body.toString('latin1', start, start + BASE64_MEMBER_CHARS));
     if (member === null) continue;
     const valueStart = start + member[0].length;
     const end = body.indexOf(QUOTE, valueStart);
     if (end === -1) break;
     bytes += end - valueStart;
-    found = end;
+    index = end;
   }
   return bytes;
 }

@@ -40,8 +40,8 @@ const HASH_PRIME = 0x01000193;
  * by a hash of their bytes. No strings are made and nothing is kept between pieces, so hostile text cannot
  * fill a cache or cause garbage collection.
  *
- *     bytes   the tokens, joined, in the order of their ranks
- *     ends    token `rank` begins at ends[rank] in `bytes` and ends at ends[rank + 1]
+ *     bytes     the tokens, joined, in the order of their ranks
+ *     ends      token `rank` begins at ends[rank] in `bytes` and ends at ends[rank + 1]
  *     buckets   open addressing by the hash of the bytes: a rank, or FREE
  */
 class BytePairs {
@@ -220,8 +220,8 @@ const isLowSurrogate = (code: number): boolean => (code & 0xfc00) === 0xdc00;
  */
 const BYTES_PER_TOKEN = 4;
 
-/** Pieces between two looks at the clock. So many of the longest kind take 20 ms. */
-const PIECES_PER_LOOK = 128;
+/** Pieces between two reads of the clock. So many of the longest pieces take 20 ms. */
+const PIECES_PER_CLOCK_READ = 128;
 
 const CONTRACTION = "'(?:[sS]|[dD]|[mM]|[tT]|[lL][lL]|[vV][eE]|[rR][eE])";
 /** Letters that a word may begin with (FIRST), such as capitals, and letters that it may end with (LAST). */
@@ -233,7 +233,7 @@ const BLANK = String.raw`\p{White_Space}`;
 const SIGN = String.raw`[^\p{White_Space}\p{L}\p{N}]`;
 /**
  * These stand for `*` and `+`. The bound limits what the expression keeps for backtracking, and so the time
- * between two looks at the clock. No word is that long; a cut costs at most one token.
+ * between two reads of the clock. No word is that long; a cut costs at most one token.
  */
 const ANY = '{0,128}';
 const MANY = '{1,128}';
@@ -293,7 +293,7 @@ export class TextCounter {
       const to = split.lastIndex;
       tokens += this.#pairs.count(text, from, to);
       from = to;
-      if (piece % PIECES_PER_LOOK === 0 && performance.now() >= endMs) break;
+      if (piece % PIECES_PER_CLOCK_READ === 0 && performance.now() >= endMs) break;
     }
     this.end = from;
     return tokens;

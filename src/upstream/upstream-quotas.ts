@@ -79,7 +79,7 @@ export class UpstreamQuotas {
     const shortage = this.#counters.shortageOf(scope, limits, tokens);
     const { undecidedSinceMs = Infinity } = this.#questions.get(scope) ?? {};
     const isLate = this.#clock.monotonicMs() - undecidedSinceMs >= ASK_MS;
-    return { ...shortage, asks: shortage.asks && this.#isOpen(scope), isLate: shortage.asks && isLate };
+    return { ...shortage, asks: shortage.asks && this.#isUnanswered(scope), isLate: shortage.asks && isLate };
   }
 
   /**
@@ -92,17 +92,17 @@ export class UpstreamQuotas {
     if (tokens > (limits.tokensPerMinute ?? Infinity)) return true;
     if (!this.#counters.isShort(scope, limits, tokens)) return false;
     if (!this.#counters.mayAsk(scope, limits)) return true;
-    // If the scope is not open, it has a question.
-    return !this.#isOpen(scope) && this.#questions.get(scope)!.nextMs > this.#clock.monotonicMs();
+    // If the coordinator has replied, the scope has a question.
+    return !this.#isUnanswered(scope) && this.#questions.get(scope)!.nextMs > this.#clock.monotonicMs();
   }
 
   /** As `asks` of `shortageOf`, but cheap: the queue calls this for each call that waits. */
   isAsking({ scope, limits }: TargetQuotas): boolean {
-    return this.#isOpen(scope) && this.#counters.mayAsk(scope, limits);
+    return this.#isUnanswered(scope) && this.#counters.mayAsk(scope, limits);
   }
 
   /** Whether the coordinator was not asked about the scope, or has not replied yet. */
-  #isOpen(scope: UpstreamScopeIndex): boolean {
+  #isUnanswered(scope: UpstreamScopeIndex): boolean {
     const { nextMs = Infinity } = this.#questions.get(scope) ?? {};
     return nextMs === Infinity;
   }

@@ -5,8 +5,8 @@
  * call-usage.ts. call-models.ts asks for the most tokens of a call (`tokensMaxOf`), chat-session.ts for its
  * bytes (`bodyBytesOf`). Pure; upstream worker.
  *
- * One table for all providers, because a shape is recognised by its members and not by the sender: compatible
- * servers relay for each other.
+ * One table for all providers, because the members of a report (its shape) tell how to read it, and not the
+ * sender: compatible servers relay for each other.
  *
  *     provider       where                 what differs from OpenAI             source
  *     OpenAI, Azure  usage                 reasoning is part of completion      OpenAI API reference
@@ -186,28 +186,28 @@ function tokensOfMembers(report: Members): Usage | ReportError | undefined {
   if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
   if (!isTokenCount(cacheWrite) || !isTokenCount(cacheWrite1h)) return 'malformed';
   const inCache = cached + cacheWrite;
-  const isInTotal = total === prompt + completion + inCache;
-  const isBeside = inCache > 0 && (isInTotal || inCache > prompt) && hasAnthropicsNames(report);
-  const input = isBeside ? prompt + inCache : prompt;
-  if (inCache > input || cacheWrite1h > cacheWrite) return 'contradictory';
-  if (input > REPORTED_TOKENS_MAX) return 'malformed';
+  const isCacheInTotal = total === prompt + completion + inCache;
+  const isCacheBeside = inCache > 0 && (isCacheInTotal || inCache > prompt) && hasAnthropicsNames(report);
+  const wholePrompt = isCacheBeside ? prompt + inCache : prompt;
+  if (inCache > wholePrompt || cacheWrite1h > cacheWrite) return 'contradictory';
+  if (wholePrompt > REPORTED_TOKENS_MAX) return 'malformed';
   const output = outputOf(
     prompt,
     completion,
-    isBeside && isInTotal ? prompt + completion : (total ?? 0),
+    isCacheBeside && isCacheInTotal ? prompt + completion : (total ?? 0),
     cached,
     reasoning,
   );
   if (typeof output === 'string') return output;
   if (output > REPORTED_TOKENS_MAX) return 'malformed';
-  const hidden = Math.max(reasoning, output - completion);
+  const allReasoning = Math.max(reasoning, output - completion);
   return {
-    promptTokens: input,
+    promptTokens: wholePrompt,
     cachedTokens: cached,
     cacheWriteTokens: cacheWrite,
     cacheWrite1hTokens: cacheWrite1h,
     completionTokens: output,
-    reasoningTokens: Math.min(hidden, output),
+    reasoningTokens: Math.min(allReasoning, output),
     source: 'reported',
   };
 }
