@@ -51,9 +51,9 @@ export interface Funds {
  * what exceeds nine million units is reported, but never collected.
  */
 export function uncoveredAfter(before: bigint, amount: bigint): PicoUnits {
-  const sum = before + amount;
-  if (sum < 0n) return NOTHING;
-  return sum > CREDITED_PICO_UNITS_MAX ? CREDITED_PICO_UNITS_MAX : asPicoUnits(sum);
+  const uncovered = before + amount;
+  if (uncovered < 0n) return NOTHING;
+  return uncovered > CREDITED_PICO_UNITS_MAX ? CREDITED_PICO_UNITS_MAX : asPicoUnits(uncovered);
 }
 
 export class Balance {

@@ -109,10 +109,10 @@ export class LeasedStocks extends Stocks {
         this.settle(stock, countedPeriod, amount, 0);
         continue;
       }
-      const left = limit - taken - amount;
+      const leftHere = limit - taken - amount;
       const low = Number(Atomics.load(leases, lease + LOW));
-      if (low > 0 && left <= low && left + amount > low) this.ranLow = true;
-      this.left = left + Number(Atomics.load(leases, lease + HELD_BY_OTHERS));
+      if (low > 0 && leftHere <= low && leftHere + amount > low) this.ranLow = true;
+      this.left = leftHere + Number(Atomics.load(leases, lease + HELD_BY_OTHERS));
       return countedPeriod;
     }
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');

@@ -62,13 +62,15 @@ export class CountedLeases<Index extends number> {
     Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.LOW_MINUTE, low);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
-      const left = permitsOf(grant);
+      const permitsLeft = permitsOf(grant);
       const earlierExpiryMs = Math.min(expiryMsOf(grant), expiresMs);
       const isJoined =
-        left > 0 && left + permits <= PERMITS_MAX && (earlierExpiryMs - nowMs) * 2 >= expiresMs - nowMs;
-      const next = isJoined ? grantOf(earlierExpiryMs, left + permits) : grantOf(expiresMs, permits);
+        permitsLeft > 0 &&
+        permitsLeft + permits <= PERMITS_MAX &&
+        (earlierExpiryMs - nowMs) * 2 >= expiresMs - nowMs;
+      const next = isJoined ? grantOf(earlierExpiryMs, permitsLeft + permits) : grantOf(expiresMs, permits);
       if (Atomics.compareExchange(this.#words64, word, grant, next) === grant)
-        return isJoined ? 'joined' : left;
+        return isJoined ? 'joined' : permitsLeft;
     }
     throw new Error('invariant broken: a grant is put in place in bounded tries');
   }

@@ -48,7 +48,7 @@ export interface QuotaRejection {
   readonly never: boolean;
 }
 
-/** The number of calls a day, beside the extended quotas, which are numbered from 0. */
+/** The number by which calls a day are named; the extended quotas are numbered from 0. */
 export const CALLS_PER_DAY = -1;
 /** The order in which admission takes: extended quotas by number, calls a day after tokens a minute. */
 export const QUOTA_ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>

@@ -213,8 +213,8 @@ export class Stocks {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const periodsLater = periodsSince(current, period);
       if (periodsLater === 0 || (periodsLater > 0 && startsPeriod)) {
-        const sum = (periodsLater > 0 ? 0 : amountIn(current)) + amount;
-        setStock(next, period, Math.max(0, Math.min(sum, AMOUNT_MAX)));
+        const newAmount = (periodsLater > 0 ? 0 : amountIn(current)) + amount;
+        setStock(next, period, Math.max(0, Math.min(newAmount, AMOUNT_MAX)));
         if (words.exchange(word, current, next)) return;
       } else if (tries > 0) return; // Not in the first try, which saw a glance.
       words.load(word, current);

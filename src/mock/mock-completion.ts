@@ -25,13 +25,13 @@ export interface MockResponse {
   readonly retryAfter: string | undefined;
   /** Name, value, name, value. */
   readonly moreHeaders: readonly string[];
-  /** Whether status and headers are sent; false for a fault before the headers. */
+  /** Whether the head (status and headers) is sent; false for a fault before it. */
   readonly hasHead: boolean;
   /** Content-Length; undefined for a stream, which is sent in chunks. */
   readonly lengthBytes: number | undefined;
   /** Each is one write. Bytes, because newer versions of µWS write some strings as Latin-1. */
   readonly pieces: readonly Uint8Array[];
-  /** After the pieces: the response ends, its connection closes, or nothing more happens. */
+  /** What follows the pieces: the response ends, its connection is closed, or nothing more is sent. */
   readonly ending: 'end' | 'reset' | 'stall';
 }
 

@@ -122,17 +122,17 @@ export interface MockProtocol {
 
 /** The mock's tokenizer: so many bytes of UTF-8 are a token. */
 export const BYTES_PER_TOKEN = 4;
-const STEERING_MARK = 'x-mock:';
+const STEERING_PREFIX = 'x-mock:';
 
 /** 2023-11-14T22:13:20Z: the same in each response, so that the same call gets the same bytes. */
 export const CREATED_SECONDS = 1_700_000_000;
 
 /**
- * Returns the query string after the mark that `text` begins with; undefined if it does not begin with it.
+ * Returns the query string after STEERING_PREFIX in the first line; undefined if `text` begins otherwise.
  */
 export function steeringOf(text: string): string | undefined {
-  if (!text.startsWith(STEERING_MARK)) return undefined;
-  const line = text.slice(STEERING_MARK.length);
+  if (!text.startsWith(STEERING_PREFIX)) return undefined;
+  const line = text.slice(STEERING_PREFIX.length);
   const end = line.indexOf('\n');
   return (end === -1 ? line : line.slice(0, end)).trim();
 }

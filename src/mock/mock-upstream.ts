@@ -163,8 +163,8 @@ class MockServer {
     });
   }
 
-  /** `header`: the value of `x-mock`, empty if there is none. */
-  #respond(delivery: Delivery, call: MockCall, header: string): void {
+  /** `steeringHeader`: the value of `x-mock`, empty if there is none. */
+  #respond(delivery: Delivery, call: MockCall, steeringHeader: string): void {
     const { headers, body } = call;
     const { record, defaults } = this.#settings;
     if (record) this.stats.last = { headers, body };
@@ -172,10 +172,11 @@ class MockServer {
     const protocol = isResponsesApi ? RESPONSES_MOCK : this.#protocol;
     const request = protocol.read(call);
     if ('error' in request) {
+      // Errors of the request come without pauses.
       delivery.send(errorResponse(MOCK_DEFAULTS, request), 0, 0);
       return;
     }
-    const steering = header !== '' ? header : request.steering;
+    const steering = steeringHeader !== '' ? steeringHeader : request.steering;
     let options = defaults;
     try {
       if (steering !== undefined) options = optionsWithQuery(options, steering);

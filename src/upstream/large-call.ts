@@ -33,7 +33,7 @@ export interface LargeDeps {
   readonly clock: Clock;
 }
 
-type Written = Extract<LargeTranslated, { isWritten: true }>;
+type TranslatedRequest = Extract<LargeTranslated, { isWritten: true }>;
 
 /** Why a question is withdrawn: the client left, or a failure ended the attempt. Nobody gets this record. */
 const CLIENT_LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
@@ -69,7 +69,7 @@ export function startLargeCall(
   request: UpstreamRequest,
   handler: HttpHandler,
   moreHeaders: readonly string[] | undefined,
-  onWritten: (callers: Written['callers']) => void,
+  onWritten: (callers: TranslatedRequest['callers']) => void,
 ): HttpCall {
   const { requestId, door, stream, largeBody, account, modelStart, modelEnd } = request;
   const { providers } = deps;
@@ -86,8 +86,8 @@ export function startLargeCall(
   return new LargeCall(deps.translate(large, account), handler, ({ body, path, bodyHash, callers, chat }) => {
     onWritten(callers);
     if (path === undefined) return client.start(target, body, requestId, handler, moreHeaders);
-    const written = { path, body, bodyHash };
-    return providers.startWritten(target, written, { chat, stream }, requestId, handler, moreHeaders);
+    const translated = { path, body, bodyHash };
+    return providers.startWritten(target, translated, { chat, stream }, requestId, handler, moreHeaders);
   });
 }
 
@@ -103,7 +103,7 @@ class LargeCall implements HttpCall {
   constructor(
     question: PendingQuestion<LargeTranslated>,
     handler: HttpHandler,
-    send: (written: Written) => HttpCall,
+    send: (translated: TranslatedRequest) => HttpCall,
   ) {
     this.#question = question;
     this.#handler = handler;
@@ -146,7 +146,7 @@ class LargeCall implements HttpCall {
     else this.#sentCall.abort();
   }
 
-  #onReply(translated: LargeTranslated, send: (written: Written) => HttpCall): void {
+  #onReply(translated: LargeTranslated, send: (translated: TranslatedRequest) => HttpCall): void {
     if (this.#isOver) return;
     if (translated.isWritten) {
       this.#sentCall = send(translated);

@@ -195,7 +195,7 @@ class PromptReader implements Prompt {
     return true;
   }
 
-  /** Skips a name; returns its index in `nameBytes`, or -1. Compares bytes, so most names become no string. */
+  /** Skips a name; returns its index in `nameBytes`, or -1. Compares bytes, so few names become strings. */
   #name(nameBytes: readonly Buffer[]): number {
     const reader = this.#reader;
     const { bytes } = reader;

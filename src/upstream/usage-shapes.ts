@@ -221,9 +221,10 @@ function outputOf(
   reasoning: number,
 ): number | ReportError {
   if (!isTokenCount(total)) return 'malformed';
-  const sum = prompt + completion;
-  if (total > sum) return total - prompt;
-  if (total < sum && total !== 0 && total !== sum - cached) return 'contradictory';
+  const promptAndCompletion = prompt + completion;
+  if (total > promptAndCompletion) return total - prompt;
+  if (total < promptAndCompletion && total !== 0 && total !== promptAndCompletion - cached)
+    return 'contradictory';
   return reasoning > completion ? completion + reasoning : completion;
 }
 
@@ -350,7 +351,7 @@ export function tokensMaxOf(request: UpstreamRequest, model: ModelBounds): numbe
 /** A tenth more output than allowed is believed, besides REPORTED_OUTPUT_SLACK_TOKENS. */
 const OUTPUT_SLACK_FACTOR = 1.1;
 
-/** The most output that is believed: tokenizers differ, and some count the marks between messages. */
+/** The most output that is believed: tokenizers differ, and some count separators between messages. */
 function withSlack(tokens: number): number {
   return Math.ceil(tokens * OUTPUT_SLACK_FACTOR) + REPORTED_OUTPUT_SLACK_TOKENS;
 }
