@@ -144,7 +144,7 @@ export class ScopeChain {
     // GROUP_DEPTH_MAX (core/limits.ts) bounds the groups, so the condition on SCOPES_MAX never cuts any off.
     let scopes: number = GROUP_SCOPE;
     for (let groupAbove = taken.group; groupAbove !== undefined && scopes < SCOPES_MAX; scopes++) {
-      if (!this.#linkLimited(scopes, above, groups)) return false;
+      if (!this.#linkLimited(scopes, groupAbove, groups)) return false;
       groupAbove = groups.parentOf(groupAbove);
     }
     taken.scopes = scopes;
