@@ -1,9 +1,11 @@
 /**
- * Flushes and confirmations that somebody waits for, between the flushes of the timer. GroupCommit serves
- * listeners: their responses end only once the charges are on disk. FlushRequests serves operators who want
- * all charges on disk. GroupRequests serves operators whose change every gateway of the supervisor must have
- * applied. accounting.ts, shared-accounting.ts and listeners.ts create them, on the main thread. A _group_ is
- * a process group here.
+ * Flushes and confirmations that somebody waits for, between the flushes of the timer. Main thread.
+ *
+ *     GroupCommit     of listeners.ts, whose listeners end responses only once the charges are on disk
+ *     FlushRequests   of accounting.ts or shared-accounting.ts, for operators who read the store
+ *     GroupRequests   of shared-accounting.ts, for operators whose change all gateways must have applied
+ *
+ * GroupCommit has its name of the _group commit_ of stores, GroupRequests of the _process group_.
  *
  * Must hold: a request that comes while a flush runs gets the next flush, because its call may have been
  * settled too late for the running flush. Further tests: test/e2e/books.test.ts (commits),
@@ -12,11 +14,9 @@
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { GroupSnapshot, SnapshotKind } from './messages.js';
 
-/** How long all gateways may take to apply a change. The operator's reply says how many have not done so. */
+/** `confirm` asks no more after this time. The operator's reply says how many gateways are behind. */
 const CONFIRM_MS_MAX = 1_500;
-/**
- * How often a gateway is asked, because it may have looked for changes just before this change was written.
- */
+/** `confirm` asks again, because a gateway may have read the store just before the change was written. */
 const CONFIRM_TRIES_MAX = 3;
 
 /**
@@ -33,7 +33,7 @@ export class GroupCommit {
   readonly #waitingListeners = new Set<number>();
 
   /**
-   * `commit` is synchronous and returns whether it succeeded. `onCommit` is called for each that has asked.
+   * `commit` is synchronous and returns whether it succeeded. `onCommit` is called once for each listener.
    */
   constructor(commit: () => boolean, onCommit: (listenerIndex: number, ok: boolean) => void) {
     this.#commit = commit;
@@ -53,13 +53,16 @@ export class GroupCommit {
   }
 }
 
-/** Joins operators' requests for a flush, so that there is at most one flush in FLUSH_PERIOD_MS. */
+/**
+ * Joins operators' requests for a flush, so that at most one flush begins in FLUSH_PERIOD_MS. One that takes
+ * longer may overlap with the next.
+ */
 export class FlushRequests {
   readonly #flush: () => boolean | Promise<boolean>;
-  #flushedMs = -Infinity;
+  #lastFlushMs = -Infinity;
   #nextFlush: Promise<boolean> | undefined;
 
-  /** `flush` returns false if something cannot be written now. */
+  /** `flush` returns false if something cannot be written now. If it throws, `flushAll` rejects. */
   constructor(flush: () => boolean | Promise<boolean>) {
     this.#flush = flush;
   }
@@ -70,23 +73,23 @@ export class FlushRequests {
   }
 
   async #flushNext(): Promise<boolean> {
-    const waitMs = Math.max(0, this.#flushedMs + FLUSH_PERIOD_MS - performance.now());
+    const waitMs = Math.max(0, this.#lastFlushMs + FLUSH_PERIOD_MS - performance.now());
     await new Promise<void>((resolve) => setTimeout(resolve, waitMs));
     // A later caller may mean a call that settles after this flush, so it gets the next flush.
     this.#nextFlush = undefined;
-    this.#flushedMs = performance.now();
+    this.#lastFlushMs = performance.now();
     return this.#flush();
   }
 }
 
-/** Asks all gateways of the supervisor. Each method resolves within seconds, also if some do not reply. */
+/** Asks all gateways of the process group. Each method resolves within seconds, even if some do not reply. */
 export class GroupRequests {
   readonly #readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly #refresh: () => void;
 
   /**
-   * `readAll` asks all gateways, through the supervisor. `refresh` makes later reads of the store see what
-   * the other gateways have written.
+   * `readAll` asks all gateways for a snapshot of that kind, through the supervisor. `refresh` makes later
+   * reads of the store see what the other gateways have written.
    */
   constructor(
     readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>,
@@ -97,17 +100,16 @@ export class GroupRequests {
   }
 
   /**
-   * Waits until every gateway has applied that change of the registry, for a bounded time. Resolves with the
-   * number of gateways that have not.
+   * Waits until every gateway has applied the registry's change of that number, for a bounded time. Resolves
+   * with how many gateways are behind: they have not applied it.
    */
   async confirm(change: number): Promise<number> {
     const endMs = performance.now() + CONFIRM_MS_MAX;
     for (let tries = 1; ; tries += 1) {
       const { members } = await this.#readAll('changes');
       const behind = members.filter(({ reading: snapshot }) => (snapshot.changes ?? 0) < change).length;
-      // Without members before that time no gateway serves yet, so none is behind. After that time the
-      // supervisor has not replied (supervisor-link.ts waits longer): then nothing is known, which counts as
-      // one gateway behind.
+      // No members before `endMs`: no gateway serves yet, so none is behind. No members after `endMs`: the
+      // supervisor has not replied (supervisor-link.ts waits longer), which counts as one gateway behind.
       if (members.length === 0 && performance.now() > endMs) return 1;
       if (behind === 0 || tries >= CONFIRM_TRIES_MAX || performance.now() > endMs) return behind;
     }
@@ -115,6 +117,7 @@ export class GroupRequests {
 
   /** Flushes every gateway. Resolves with false if one of them could not write or did not reply. */
   async flush(): Promise<boolean> {
+    // Asked for this kind, a gateway flushes, and replies whether all is in the store.
     const { members } = await this.#readAll('books');
     this.#refresh();
     return members.length > 0 && members.every(({ reading: snapshot }) => snapshot.books === true);

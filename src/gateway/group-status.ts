@@ -1,6 +1,6 @@
 /**
- * Builds the document of `GET /admin/v1/status` from the parts of the gateway processes, and from the last
- * counters of the processes that have ended. stats.ts calls `statusDocument` and `sharingStatusOf` on a
+ * Builds the document of `GET /admin/v1/status` from the ProcessStatus of each gateway process, and from the
+ * last counters of the processes that have ended. stats.ts calls `statusDocument` and `sharingStatusOf` on a
  * gateway's main thread, supervisor/group-snapshots.ts `addStatus` and `endedStatus` in the supervisor
  * process. Pure.
  *
@@ -45,26 +45,26 @@ export function sharingStatusOf(snapshot: SharingSnapshot | undefined): SharingS
 
 /**
  * Adds the counters of two processes. The state is the worse of the two (SHARING_STATES and REGISTRY_STATES
- * go from the best to the worst), and the time without contact the longer. Null for a process is rare,
- * because the setting `sharing` changes only when all processes restart: then the other's values count.
+ * go from the best to the worst), and the time without contact the longer. One null is rare, because the
+ * setting `sharing` changes only when all processes restart: then the values of the other process count.
  */
-function addSharing(left: SharingStatus | null, right: SharingStatus | null): SharingStatus | null {
-  if (left === null || right === null) return left ?? right;
-  const worse = rankOf(right) > rankOf(left) ? right : left;
+function addSharing(first: SharingStatus | null, second: SharingStatus | null): SharingStatus | null {
+  if (first === null || second === null) return first ?? second;
+  const worse = rankOf(second) > rankOf(first) ? second : first;
   return {
-    with: left.with,
+    with: first.with,
     state: worse.state,
     reason: worse.reason,
-    lost_seconds: Math.max(left.lost_seconds, right.lost_seconds),
-    exchange_ms: addHistograms(left.exchange_ms, right.exchange_ms),
-    exchange_failures: left.exchange_failures + right.exchange_failures,
-    leased_subjects: left.leased_subjects + right.leased_subjects,
-    waiting_requests: left.waiting_requests + right.waiting_requests,
-    registry: worstRegistry(left.registry, right.registry),
+    lost_seconds: Math.max(first.lost_seconds, second.lost_seconds),
+    exchange_ms: addHistograms(first.exchange_ms, second.exchange_ms),
+    exchange_failures: first.exchange_failures + second.exchange_failures,
+    leased_subjects: first.leased_subjects + second.leased_subjects,
+    waiting_requests: first.waiting_requests + second.waiting_requests,
+    registry: worseRegistry(first.registry, second.registry),
   };
 }
 
-/** Returns the counters alone, for a process that has ended: what is now is 0, and its state the best. */
+/** Returns the counters alone, for a process that has ended. Other numbers are 0, and its state the best. */
 function endedSharing(status: SharingStatus | null): SharingStatus | null {
   if (status === null) return null;
   const bestState = { state: SHARING_STATES[0], reason: null, lost_seconds: 0 };
@@ -75,30 +75,31 @@ function rankOf({ state }: SharingStatus): number {
   return SHARING_STATES.indexOf(state);
 }
 
-function worstRegistry(
-  left: SharingStatus['registry'],
-  right: SharingStatus['registry'],
+function worseRegistry(
+  first: SharingStatus['registry'],
+  second: SharingStatus['registry'],
 ): SharingStatus['registry'] {
-  if (left === null || right === null) return left ?? right;
-  return REGISTRY_STATES.indexOf(right.state) > REGISTRY_STATES.indexOf(left.state) ? right : left;
+  if (first === null || second === null) return first ?? second;
+  return REGISTRY_STATES.indexOf(second.state) > REGISTRY_STATES.indexOf(first.state) ? second : first;
 }
 
 /**
- * Returns the document. `own` is the part of the process that replies; `members` has the parts of all running
- * processes, including `own`; `ended` is the sum over the processes that have ended.
+ * Returns the document. `own` is of the process that replies; `members` are of all running processes of the
+ * process group, including `own`; `ended` is the sum over the processes that have ended.
  */
 export function statusDocument(
   own: ProcessStatus,
   members: readonly ProcessStatus[],
   ended: ProcessStatus | undefined,
 ): StatusDocument {
+  // `ended` is last, because what has no sum is taken of the first.
   const sums = [...members, ...(ended ? [ended] : [])].reduce(addStatus);
   const areSeveral = members.length > 1;
   const threadsOf = ({ process, threads }: ProcessStatus): readonly ThreadStatus[] =>
     areSeveral ? threads.map((thread) => ({ ...thread, name: `${process}/${thread.name}` })) : threads;
-  const current = new Set(own.upstreams.map(upstreamKeyOf));
+  const presentKeys = new Set(own.upstreams.map(upstreamKeyOf));
   return {
-    // All members of a process's part are members of the document too, so they are public.
+    // Every field of a ProcessStatus is a field of the document too, so it is public.
     ...withMoney(sums),
     process: own.process,
     version: own.version,
@@ -111,7 +112,7 @@ export function statusDocument(
     // The sums over all models name every outcome. A single model names only those that occurred.
     models: sums.models.map((model) => ({ ...withMoney(model), outcomes: withoutZeros(model.outcomes) })),
     // An upstream that only an ended process had is not in the settings any more.
-    upstreams: sums.upstreams.filter((upstream) => current.has(upstreamKeyOf(upstream))),
+    upstreams: sums.upstreams.filter((upstream) => presentKeys.has(upstreamKeyOf(upstream))),
     threads: members.flatMap(threadsOf),
     processes: members.map((member) => ({
       process: member.process,
@@ -124,7 +125,7 @@ export function statusDocument(
   };
 }
 
-/** Returns the counters alone, for a process that has ended: whatever is a state of now is empty. */
+/** Returns the counters alone, for a process that has ended: what only a running process has is empty. */
 export function endedStatus(status: ProcessStatus): ProcessStatus {
   return {
     ...status,
@@ -146,28 +147,28 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
 }
 
 /**
- * Adds two parts. Values that have no sum are those of `left`. Of two errors of the store the text of `left`
- * stays, because their times are not known.
+ * Adds the counters of two processes. What has no sum is that of `first`; so is the store's last error, if
+ * both have one, because the times of these errors are not known.
  */
-export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessStatus {
-  const add = (countOf: (status: ProcessStatus) => number): number => countOf(left) + countOf(right);
+export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessStatus {
+  const add = (countOf: (status: ProcessStatus) => number): number => countOf(first) + countOf(second);
   return {
-    ...left,
-    ...addCalls(left, right),
+    ...first,
+    ...addCalls(first, second),
     listeners: add(({ listeners }) => listeners),
     workers: add(({ workers }) => workers),
     calls_in_flight: add(({ calls_in_flight: calls }) => calls),
-    refusals: addRecords(left.refusals, right.refusals),
-    overhead_ms: addHistograms(left.overhead_ms, right.overhead_ms),
-    models: addByKey(left.models, right.models, ({ id }) => id, addModel),
-    upstreams: addByKey(left.upstreams, right.upstreams, upstreamKeyOf, addUpstream),
-    credentials: addByKey(left.credentials, right.credentials, ({ name }) => name, addCredential),
+    refusals: addRecords(first.refusals, second.refusals),
+    overhead_ms: addHistograms(first.overhead_ms, second.overhead_ms),
+    models: addByKey(first.models, second.models, ({ id }) => id, addModel),
+    upstreams: addByKey(first.upstreams, second.upstreams, upstreamKeyOf, addUpstream),
+    credentials: addByKey(first.credentials, second.credentials, ({ name }) => name, addCredential),
     store: {
-      ok: left.store.ok && right.store.ok,
-      last_error: left.store.last_error ?? right.store.last_error,
+      ok: first.store.ok && second.store.ok,
+      last_error: first.store.last_error ?? second.store.last_error,
       unflushed_accounts: add(({ store }) => store.unflushed_accounts),
     },
-    sharing: addSharing(left.sharing, right.sharing),
+    sharing: addSharing(first.sharing, second.sharing),
   };
 }
 
@@ -184,86 +185,89 @@ function total(members: readonly ProcessStatus[], countOf: (status: ProcessStatu
   return members.reduce((sum, status) => sum + countOf(status), 0);
 }
 
-/** Adds by name. A name may be in only one of the two. */
+/** Adds by name. Either may lack a name. */
 function addRecords<Name extends string>(
-  left: Readonly<Record<Name, number>>,
-  right: Readonly<Record<Name, number>>,
+  first: Readonly<Record<Name, number>>,
+  second: Readonly<Record<Name, number>>,
 ): Record<Name, number> {
-  const sums: Partial<Record<Name, number>> = { ...left };
-  for (const name of Object.keys(right) as Name[]) sums[name] = (sums[name] ?? 0) + right[name];
+  const sums: Partial<Record<Name, number>> = { ...first };
+  for (const name of Object.keys(second) as Name[]) sums[name] = (sums[name] ?? 0) + second[name];
   return sums as Record<Name, number>;
 }
 
-function addHistograms({ bounds, counts }: HistogramView, right: HistogramView): HistogramView {
-  return { bounds, counts: counts.map((count, bucket) => count + (right.counts[bucket] ?? 0)) };
+/** Both histograms have the same bounds. */
+function addHistograms({ bounds, counts }: HistogramView, second: HistogramView): HistogramView {
+  return { bounds, counts: counts.map((count, bucket) => count + (second.counts[bucket] ?? 0)) };
 }
 
-/** From the best to the worst. */
+/** Breaker states from the best to the worst. */
 const SEVERITY: readonly BreakerState[] = ['closed', 'half_open', 'open'];
 
 const upstreamKeyOf = ({ model, name }: UpstreamStatus): string => `${model} ${name}`;
 
-/** Returns one entry for each key, in the order in which keys first occur. */
+/** Returns one entry for each key, in the order in which the keys first occur. */
 function addByKey<Entry>(
-  left: readonly Entry[],
-  right: readonly Entry[],
+  first: readonly Entry[],
+  second: readonly Entry[],
   key: (entry: Entry) => string,
-  add: (left: Entry, right: Entry) => Entry,
+  add: (first: Entry, second: Entry) => Entry,
 ): readonly Entry[] {
-  const sums = new Map(left.map((entry) => [key(entry), entry]));
-  for (const entry of right) {
-    const former = sums.get(key(entry));
-    sums.set(key(entry), former === undefined ? entry : add(former, entry));
+  const sums = new Map(first.map((entry) => [key(entry), entry]));
+  for (const entry of second) {
+    const sum = sums.get(key(entry));
+    sums.set(key(entry), sum === undefined ? entry : add(sum, entry));
   }
   return [...sums.values()];
 }
 
-function addModel(left: ModelStatus, right: ModelStatus): ModelStatus {
-  return { id: left.id, ...addCalls(left, right) };
+function addModel(first: ModelStatus, second: ModelStatus): ModelStatus {
+  return { id: first.id, ...addCalls(first, second) };
 }
 
-function addCalls(left: CallsStatus, right: CallsStatus): CallsStatus {
+function addCalls(first: CallsStatus, second: CallsStatus): CallsStatus {
   return {
-    outcomes: addRecords(left.outcomes, right.outcomes),
-    tokens: addRecords(left.tokens, right.tokens),
-    cost_pico_units: left.cost_pico_units + right.cost_pico_units,
-    duration_ms: addHistograms(left.duration_ms, right.duration_ms),
-    first_token_ms: addHistograms(left.first_token_ms, right.first_token_ms),
+    outcomes: addRecords(first.outcomes, second.outcomes),
+    tokens: addRecords(first.tokens, second.tokens),
+    cost_pico_units: first.cost_pico_units + second.cost_pico_units,
+    duration_ms: addHistograms(first.duration_ms, second.duration_ms),
+    first_token_ms: addHistograms(first.first_token_ms, second.first_token_ms),
   };
 }
 
-function addUpstream(left: UpstreamStatus, right: UpstreamStatus): UpstreamStatus {
+/** Both have the same quotas in the same order, as in the settings; an ended process may have none. */
+function addUpstream(first: UpstreamStatus, second: UpstreamStatus): UpstreamStatus {
   return {
-    ...left,
-    calls_in_flight: left.calls_in_flight + right.calls_in_flight,
-    breaker: SEVERITY[Math.max(SEVERITY.indexOf(left.breaker), SEVERITY.indexOf(right.breaker))]!,
-    attempts: left.attempts + right.attempts,
-    failures: left.failures + right.failures,
-    last_failure: laterOf(left.last_failure, right.last_failure),
-    last_errors: newestErrors(left.last_errors, right.last_errors),
-    quotas: left.quotas.map((quota, index) => ({
+    ...first,
+    calls_in_flight: first.calls_in_flight + second.calls_in_flight,
+    breaker: SEVERITY[Math.max(SEVERITY.indexOf(first.breaker), SEVERITY.indexOf(second.breaker))]!,
+    attempts: first.attempts + second.attempts,
+    failures: first.failures + second.failures,
+    last_failure: laterOf(first.last_failure, second.last_failure),
+    last_errors: newestErrors(first.last_errors, second.last_errors),
+    quotas: first.quotas.map((quota, index) => ({
       ...quota,
-      used: quota.used + (right.quotas[index]?.used ?? 0),
+      used: quota.used + (second.quotas[index]?.used ?? 0),
     })),
-    waiting_calls: left.waiting_calls + right.waiting_calls,
+    waiting_calls: first.waiting_calls + second.waiting_calls,
   };
 }
 
-function addCredential(left: CredentialStatus, right: CredentialStatus): CredentialStatus {
-  const ends = [left, right].flatMap(({ expires_at: expiresAt }) => expiresAt ?? []);
+/** The sum has the earlier time of expiry. */
+function addCredential(first: CredentialStatus, second: CredentialStatus): CredentialStatus {
+  const expiries = [first, second].flatMap(({ expires_at: expiresAt }) => expiresAt ?? []);
   return {
-    name: left.name,
-    ok: left.ok && right.ok,
-    expires_at: ends.length === 0 ? null : Math.min(...ends),
-    renewals: left.renewals + right.renewals,
-    failures: left.failures + right.failures,
-    last_error: left.last_error ?? right.last_error,
+    name: first.name,
+    ok: first.ok && second.ok,
+    expires_at: expiries.length === 0 ? null : Math.min(...expiries),
+    renewals: first.renewals + second.renewals,
+    failures: first.failures + second.failures,
+    last_error: first.last_error ?? second.last_error,
   };
 }
 
 function laterOf(
-  left: UpstreamStatus['last_failure'],
-  right: UpstreamStatus['last_failure'],
+  first: UpstreamStatus['last_failure'],
+  second: UpstreamStatus['last_failure'],
 ): UpstreamStatus['last_failure'] {
-  return (right?.at ?? 0) > (left?.at ?? 0) ? right : left;
+  return (second?.at ?? 0) > (first?.at ?? 0) ? second : first;
 }

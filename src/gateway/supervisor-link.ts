@@ -2,7 +2,8 @@
  * A gateway's side of the IPC channel to its supervisor, by which the gateway asks for a reload or for the
  * snapshots of all gateways, and sends operators' changes to the other gateways. Only the supervisor reads
  * the settings file and reaches the other gateways. main.ts creates the link, on the main thread of a gateway
- * process; admin-service.ts, stats.ts and gateway.ts call it. The messages are in messages.ts.
+ * process; admin-service.ts, stats.ts and gateway.ts call it. messages.ts has the messages, in which a
+ * snapshot is called a `reading`.
  *
  * Must hold: nothing here waits without a bound for a supervisor that stands still or has gone, or the last
  * flush would wait too. Further tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
@@ -77,7 +78,7 @@ export class SupervisorLink {
 
   /**
    * Resolves with the snapshots of that kind of all gateways; with undefined if the supervisor does not reply
-   * in time. `accounts`: for the kind `calls`. Never rejects.
+   * in time. `accounts` are ids, for the kind `calls`. Never rejects.
    */
   readAll(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot | undefined> {
     return this.#snapshots.ask((id) => void this.#send({ kind: 'ask_readings', id, what: kind, accounts }));
@@ -89,6 +90,7 @@ export class SupervisorLink {
    * which takes several writes.
    */
   async reportLast(snapshot: Snapshot): Promise<void> {
+    // The supervisor takes id 0 for a snapshot that it has not asked for.
     const sent = this.#send({ kind: 'reading', id: 0, reading: snapshot });
     await Promise.race([sent, delay(LAST_SNAPSHOT_WAIT_MS_MAX, undefined, { ref: false })]);
   }
@@ -100,15 +102,15 @@ export class SupervisorLink {
 
   /**
    * Resets the breakers of that model's upstreams, or of all, at all gateways including this one. Resolves
-   * when each has done so, or after the time for snapshots. Messages arrive in order, so a gateway that
-   * replies to `changes` has carried out the reset before. Never rejects.
+   * when each has done so, or after SNAPSHOTS_WAIT_MS_MAX. Messages arrive in order, so a gateway that then
+   * sends a snapshot has carried out the reset; the kind `changes` is a small one. Never rejects.
    */
   async resetUpstreams(model: string | undefined): Promise<void> {
     void this.#send({ kind: 'reset_upstreams', model });
     await this.readAll('changes');
   }
 
-  /** Clears the response cache of that model, or all, at all gateways. As `resetUpstreams`. */
+  /** Clears the response cache of that model, or all of it, at all gateways; resolves as `resetUpstreams`. */
   async clearCache(model: string | undefined): Promise<void> {
     void this.#send({ kind: 'clear_cache', model });
     await this.readAll('changes');

@@ -1,9 +1,9 @@
 /**
- * The export to an OpenTelemetry collector, of spans and of records of calls as log records. This file reads
- * from the environment which of the two are exported, starts the thread that exports
- * (telemetry/span-export.thread.ts), and connects listeners and workers with it. Without an endpoint in the
- * environment (`isExported`) there is no such thread, and no OpenTelemetry package is loaded. gateway.ts owns
- * a Traces, on the main thread of a gateway process.
+ * The export to an OpenTelemetry collector: of spans, and of ended calls as log records. This file reads from
+ * the environment which of the two are exported, starts the exporting thread
+ * (telemetry/span-export.thread.ts, which reads the endpoint itself), and connects listeners and workers with
+ * it. An _outlet_ is the sender's end of such a connection. Without an endpoint (`isExported`) there is no
+ * exporting thread, and no OpenTelemetry package is loaded. gateway.ts owns a Traces, on the main thread.
  *
  * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most
  * CLOSE_WAIT_MS_MAX (further test: test/e2e/traces.test.ts).
@@ -27,13 +27,13 @@ import {
 } from '../telemetry/span-outbox.js';
 import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
-/** How long the export of the last spans may delay the end of the gateway. */
+/** How long the last export may delay the end of the gateway. */
 const CLOSE_WAIT_MS_MAX = 3_000;
 
 interface TracesOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly exported: { readonly spans: boolean; readonly logRecords: boolean };
-  /** Returns the id of an account; null if it cannot be read. The exporting thread asks by messages. */
+  /** Returns the id of an account, for the exporting thread; null if it cannot be read. */
   readonly accountIdOf: (account: AccountIndex) => string | null;
   readonly metrics: MetricsBuffers;
   /** The exporting thread's stripe in the metrics. */
@@ -49,6 +49,7 @@ export function tracesOf(
   options: Omit<TracesOptions, 'env' | 'exported'>,
 ): Traces | undefined {
   const { log } = options;
+  // A signal without its setting: spans are exported, log records are not.
   const exported = {
     spans: isExported(env, 'TRACES', ['', 'otlp'], log),
     logRecords: isExported(env, 'LOGS', ['otlp'], log),
@@ -76,12 +77,12 @@ function isExported(
     return false;
   }
   for (const name of [`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`, 'OTEL_EXPORTER_OTLP_ENDPOINT']) {
-    const text = env[name]?.trim() ?? '';
-    if (text === '') continue;
-    const protocol = URL.canParse(text) ? new URL(text).protocol : '';
+    const url = env[name]?.trim() ?? '';
+    if (url === '') continue;
+    const protocol = URL.canParse(url) ? new URL(url).protocol : '';
     if (protocol === 'http:' || protocol === 'https:') return true;
     throw new Error(
-      `${name} must be an http or https address such as http://127.0.0.1:4318, got ${withoutUrlSecrets(text)}`,
+      `${name} must be an http or https address such as http://127.0.0.1:4318, got ${withoutUrlSecrets(url)}`,
     );
   }
   return false;
@@ -90,14 +91,14 @@ function isExported(
 export class Traces {
   /** Undefined if no spans are exported. */
   readonly #spans: { readonly sampling: Sampling; readonly budget: SharedArrayBuffer } | undefined;
-  /** The budget of records of calls; undefined if none are exported. */
+  /** The budget of log records; undefined if none are exported. */
   readonly #logRecords: SharedArrayBuffer | undefined;
   readonly #accountIdOf: TracesOptions['accountIdOf'];
   readonly #thread: Worker;
   #isClosing = false;
 
-  /** Starts the thread, with the V8 flags of this moment: gateway.ts forbids code from strings before. */
-  constructor({ env, exported, accountIdOf, metrics, thread, log }: TracesOptions) {
+  /** Starts the thread, which takes V8's flags of now: gateway.ts has forbidden code from strings by them. */
+  constructor({ env, exported, accountIdOf, metrics, thread: stripe, log }: TracesOptions) {
     const { sampling, problem } = samplingOf(env);
     if (exported.spans && problem !== undefined) log.warn(problem);
     for (const [signal, isExportedSignal] of [
@@ -119,7 +120,7 @@ export class Traces {
       logRecords: this.#logRecords,
       version: packageVersion(),
       metrics,
-      stripe: thread,
+      stripe,
     };
     this.#thread = new Worker(new URL('../telemetry/span-export.thread.js', import.meta.url), {
       workerData: init,
@@ -140,22 +141,22 @@ export class Traces {
 
   /**
    * Returns what a new listener needs for spans; undefined if none are exported. The caller must transfer the
-   * outlet's port.
+   * outlet's port to the listener.
    */
   newListenerTracing(): ListenerTracing | undefined {
     const outlet = this.newOutlet();
     return outlet && { sampling: this.#spans!.sampling, outlet };
   }
 
-  /** Returns what a new upstream worker needs, as `newListenerTracing`. */
+  /** Returns the outlet of a new upstream worker, to be transferred as that of a listener. */
   newOutlet(): SpanOutlet | undefined {
     if (this.#spans === undefined) return undefined;
-    const { port1, port2 } = new MessageChannel();
-    this.#send({ kind: 'source', port: port1 }, [port1]);
-    return { port: port2, budget: this.#spans.budget };
+    const { port1: sourcePort, port2: port } = new MessageChannel();
+    this.#send({ kind: 'source', port: sourcePort }, [sourcePort]);
+    return { port, budget: this.#spans.budget };
   }
 
-  /** Returns the outbox for calls that have ended, or undefined if records of calls are not exported. */
+  /** Returns the outbox of ended calls, or undefined if no log records are exported. */
   newCallOutbox(): CallOutbox | undefined {
     return (
       this.#logRecords &&
@@ -172,13 +173,13 @@ export class Traces {
   }
 
   /**
-   * To be called when listeners and workers have ended. Waits CLOSE_WAIT_MS_MAX at most for the export of
-   * their last spans.
+   * To be called when listeners and workers have ended. Waits CLOSE_WAIT_MS_MAX at most for the last export;
+   * so long in any case if the thread has failed before, because its `exit` has passed.
    */
   async close(): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    // Not `once` of node:events, which would reject if the thread fails while it ends.
+    // `once` of node:events would reject if the thread fails while it ends.
     const exit = new Promise<unknown>((resolve) => this.#thread.once('exit', resolve));
     this.#send({ kind: 'close' });
     await Promise.race([exit, delay(CLOSE_WAIT_MS_MAX)]);
@@ -195,10 +196,11 @@ export class Traces {
   }
 }
 
-/** Sends ended calls to the exporting thread. gateway-logs.ts appends them, then flushes. */
+/** Sends ended calls to the exporting thread. gateway-logs.ts appends the calls, then flushes. */
 export class CallOutbox implements CallSink {
   readonly #budget: ExportBudget;
   readonly #send: (count: number, lines: string) => void;
+  /** The next batch: a line of JSON for each call. */
   #lines: string[] = [];
 
   constructor(budget: SharedArrayBuffer, send: (count: number, lines: string) => void) {
@@ -206,7 +208,7 @@ export class CallOutbox implements CallSink {
     this.#send = send;
   }
 
-  /** Adds the call to the next message. If SPANS_IN_FLIGHT_MAX wait (span-outbox.ts), the call is dropped. */
+  /** Adds the call to the next batch. If SPANS_IN_FLIGHT_MAX wait (span-outbox.ts), the call is dropped. */
   append(call: CallRecord): void {
     if (this.#budget.take(1)) this.#lines.push(callJson(call));
   }
@@ -218,7 +220,7 @@ export class CallOutbox implements CallSink {
     this.#budget.countDropped(calls);
   }
 
-  /** Sends what was appended since the last flush, as one message. */
+  /** Sends the batch: what was appended since the last flush. */
   flush(): void {
     if (this.#lines.length === 0) return;
     this.#send(this.#lines.length, this.#lines.join('\n'));

@@ -2,11 +2,11 @@
  * The trace that a call belongs to (W3C Trace Context): begun from the client's headers, carried to the
  * upstream, ended as the span of the call. intake.ts begins it, chat-exchange.ts ends it. Listener thread.
  *
- * If no spans are exported, the client's own `traceparent` is passed on as it is, so that the client's trace
- * does not break here. Otherwise every call of a known caller has a trace, and CallTracer decides at once
- * whether the trace is recorded. All unrecorded traces that began here share one object.
+ * If no spans are exported, the client's `traceparent` is passed on as it is, so that the client's trace does
+ * not break here. Otherwise every call of a known caller has a trace, and CallTracer decides at once whether
+ * it is recorded: whether its spans are exported. All unrecorded traces that began here share one object.
  *
- * Must hold: a trace begins after authentication, so that nobody without a key writes to the store of traces
+ * Must hold: a trace begins after authentication, so that nobody without a key causes an export of spans
  * (test/unit/request/call-trace.call-tracer.test.ts, test/e2e/traces.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
@@ -32,7 +32,7 @@ import {
 import type { CallContext, Caller } from './context.js';
 import type { Settled } from './settle.js';
 
-/** The identity of a recorded span, and where it is sent. The ids are in hex. */
+/** The ids of a recorded call's span, and where the span is sent. The ids are in hex. */
 interface CallSpan {
   readonly outbox: SpanOutbox;
   readonly traceId: string;
@@ -48,6 +48,7 @@ interface CallSpan {
 /** What is known of a call at its end. Times are monotonic. */
 interface CallEnd {
   readonly outcome: Outcome;
+  /** When the headers of the call had come. */
   readonly receivedMs: number;
   /** When the first piece of a response that came in pieces was written; undefined if none was. */
   readonly responseMs: number | undefined;
@@ -70,11 +71,12 @@ export class CallTrace {
     this.#span = span;
   }
 
+  /** Whether the span of the call is exported. */
   get isRecorded(): boolean {
     return this.#span !== undefined;
   }
 
-  /** Called once, last, if the trace is recorded. Some 1 µs. */
+  /** Sends the span of the call. Called once, when the call has ended, if the trace is recorded. Some 1 µs. */
   ended(
     context: CallContext,
     { outcome, receivedMs, responseMs, endedMs, queuedMs, settled }: CallEnd,
@@ -82,7 +84,7 @@ export class CallTrace {
     const span = this.#span;
     if (span === undefined) return;
     const { admission, requestId, door } = context;
-    const stream = admission?.call.stream === true;
+    const isStream = admission?.call.stream === true;
     span.outbox.push({
       kind: SPAN_OF_CALL,
       traceId: span.traceId,
@@ -92,7 +94,7 @@ export class CallTrace {
       traceState: span.state,
       startMs: receivedMs,
       endMs: endedMs,
-      firstTokenMs: stream ? (responseMs ?? null) : null,
+      firstTokenMs: isStream ? (responseMs ?? null) : null,
       outcome,
       status: statusOf(door.name, outcome, responseMs !== undefined),
       requestId,
@@ -101,7 +103,8 @@ export class CallTrace {
       model: admission?.model.id ?? null,
       answeredModel: fallbackOf(context, settled),
       provider: admission?.model.ownedBy ?? null,
-      stream,
+      stream: isStream,
+      // In the order of SpanTokens.
       tokens: settled
         ? [
             settled.usage.promptTokens,
@@ -117,19 +120,19 @@ export class CallTrace {
   }
 }
 
-/** The id of the fallback that answered; null if that was the model that the call names. */
+/** The id of the fallback that answered; null if none did. */
 function fallbackOf({ modelIndex, models }: CallContext, settled: Settled | undefined): string | null {
   if (settled === undefined || settled.answered === modelIndex) return null;
   return models.find((chosen) => chosen.modelIndex === settled.answered)?.model.id ?? null;
 }
 
-/** The status that the client got; null if it left before. A response that has begun has 200 in any case. */
+/** The status that the client got; null if it left before one. A response that has begun has 200. */
 function statusOf(door: DoorName, outcome: Outcome, hasBegun: boolean): number | null {
   if (hasBegun || outcome === 'ok') return OK_STATUS;
   return outcome === 'client_gone' ? null : statusByDoor(door, outcome);
 }
 
-/** Set if spans are exported: which traces are recorded, and where their spans go. */
+/** Which traces are recorded, and where their spans are sent. */
 interface Recording {
   readonly sampling: Sampling;
   readonly outbox: SpanOutbox;
@@ -141,7 +144,8 @@ interface IncomingTrace {
   readonly state: string;
 }
 
-const NOT_RECORDED = new CallTrace(UNRECORDED, undefined);
+/** Every trace that begins here and is not recorded. */
+const UNRECORDED_TRACE = new CallTrace(UNRECORDED, undefined);
 const NO_TRACE: IncomingTrace = { parent: undefined, state: '' };
 
 export class CallTracer {
@@ -153,8 +157,8 @@ export class CallTracer {
   }
 
   /**
-   * `traceParent` is the header, or empty; only if it is not empty, `req` is read. Returns undefined if the
-   * call belongs to no trace.
+   * `traceParent` is the header, or empty. If it is not empty, `req` is read, so the call must be made within
+   * the handler of µWS. Returns undefined if the call belongs to no trace.
    */
   begin(req: HttpRequest, traceParent: string, { account }: Caller): CallTrace | undefined {
     const { parent, state } = traceParent === '' ? NO_TRACE : incomingTraceOf(req);
@@ -164,8 +168,9 @@ export class CallTracer {
     const { sampling, outbox } = this.#recording;
     const traceId = parent?.traceId ?? newTraceId();
     const isRecorded = isSampled(sampling, traceId, parent);
-    if (!isRecorded && parent === undefined) return NOT_RECORDED;
-    // The upstream gets this gateway's decision in place of the client's.
+    if (!isRecorded && parent === undefined) return UNRECORDED_TRACE;
+    // The upstream gets this gateway's decision in place of the client's, and a span id of this gateway, also
+    // for an unrecorded trace.
     const flags = ((parent?.flags ?? FLAGS_OF_NEW) & ~FLAG_SAMPLED) | (isRecorded ? FLAG_SAMPLED : 0);
     const spanId = newSpanId();
     return new CallTrace(

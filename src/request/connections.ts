@@ -1,6 +1,6 @@
 /**
  * The connections of one listener: which µWS app accepts them, how many new ones a turn may read, and when
- * they end (connection draining). Made by listener.thread.ts, which orders drain and close; listener thread.
+ * they end (connection draining). Made by listener.thread.ts, which calls `drain` and `close`; listener thread.
  *
  *     serving  → stopping   `drain` was called; the socket closes at the next idle tick (#isStopping)
  *              → draining   the socket is closed; every response head says `connection: close` (#hasBegun)
@@ -15,10 +15,10 @@
  * closed. The request is served, and its response says `connection: close`. So each idle connection brings at
  * most one more call, and no call is lost.
  *
- * Must hold: here only `close` and the ninth certificate cut a connection that has a call, and then
- * `isClosing` is true. Before the thread ends every socket is closed, or libuv aborts the process
- * (test/hostile/draining.test.ts). Each `onCallBegun` is followed by one `onCallEnded`, or `close` never
- * calls back.
+ * Must hold: only `close`, and the close of the oldest of nine apps (listen-apps.ts), cut a connection that
+ * has a call; then `isClosing` is true. Before the thread ends every socket is closed, or libuv aborts the
+ * process (test/hostile/draining.test.ts). Each `onCallBegun`, in the turn in which the call gets its number,
+ * is followed by one `onCallEnded`, or `close` never calls back.
  */
 import type { TemplatedApp } from 'uWebSockets.js';
 import { DescriptorGuard } from './descriptor-guard.js';
@@ -33,8 +33,8 @@ import { ReadTurns } from './read-turns.js';
 const NO_CALL_MS = 400;
 /**
  * New connections that are read in an event-loop turn (read-turns.ts). The first request of a connection
- * takes up to 0.5 ms, or 1 ms on busy cores, if it has a large body, of which 64 KiB and more come with it.
- * So new connections take 2 to 4 ms of a turn at most. Each small call waits for four turns.
+ * takes up to 0.5 ms, or 1 ms on busy cores, if it brings 64 KiB or more of a large body. So four of them
+ * take 2 to 4 ms of a turn at most. A small call waits for four turns.
  */
 const NEW_CONNECTIONS_A_TURN = 4;
 
@@ -42,6 +42,7 @@ export class Connections {
   readonly #apps: ListenApps;
   readonly #drain = new Drain(() => this.#apps.close());
   readonly #descriptors = new DescriptorGuard();
+  /** As many connections are resumed at the end of a turn as a turn may bring. */
   readonly #newConnections = new ReadTurns(NEW_CONNECTIONS_A_TURN, NEW_CONNECTIONS_A_TURN);
   /** Set by `listen`, for `replaceTls`. */
   #address = { host: '', port: 0 };
@@ -55,8 +56,8 @@ export class Connections {
       app.filter((res, change) => {
         this.#drain.onConnection(Number(change));
         const isNew = Number(change) === 1;
-        // A new connection counts 1 of NEW_CONNECTIONS_A_TURN. A paused connection whose client has left must
-        // not be resumed.
+        // A new connection counts 1 of NEW_CONNECTIONS_A_TURN. `true`: its client has left, so a paused
+        // connection is not resumed.
         if (isNew && this.#newConnections.take(res, 1))
           res.onAborted(() => this.#newConnections.leave(res, true));
       });
@@ -76,7 +77,7 @@ export class Connections {
 
   /**
    * Whether the gateway cuts connections: after `close`, and while the app of an old certificate is closed. A
-   * connection that ends now was not ended by its client, who then pays nothing for what it did not get.
+   * connection that ends now was not ended by its client, so nobody pays for what the client did not get.
    */
   get isClosing(): boolean {
     return this.#isClosing || this.#apps.isClosingOldest;
@@ -92,7 +93,7 @@ export class Connections {
     this.#drain.onCallBegun();
   }
 
-  /** The call of that number is over and settled. */
+  /** The call of that request is over and settled. */
   onCallEnded(requestNumber: number): void {
     this.#drain.onCallEnded(requestNumber);
   }
@@ -107,7 +108,7 @@ export class Connections {
 
   /**
    * Serves new connections with this certificate, or without TLS if undefined. Returns false, and changes
-   * nothing, if the certificate cannot be used. A listener that stops ignores the call and returns true.
+   * nothing, if the certificate cannot be used. A listener that stops does nothing and returns true.
    */
   replaceTls(tls: TlsFiles | undefined): boolean {
     if (this.#isStopping || this.#apps.serves(tls)) return true;
@@ -116,7 +117,7 @@ export class Connections {
 
   /**
    * Stops accepting, at the next idle tick; responses from then on say `connection: close`. `lastRequest`
-   * returns the number of the last request that has begun. Calls `onDrained` once:
+   * returns the number of the newest request. Calls `onDrained` once:
    *
    * - with `keepsIdle`, when every connection has ended: by its client, or by µWS after 10 s without a
    *   request
@@ -131,8 +132,8 @@ export class Connections {
   drain(lastRequest: () => number, keepsIdle: boolean, onDrained: () => void): void {
     if (this.#isStopping) return;
     this.#isStopping = true;
-    // Responses say `connection: close` only once the listening socket is closed: before that, a client whose
-    // connection ended would open its next one here.
+    // Responses say `connection: close` only once the listening socket is closed. Otherwise a client whose
+    // connection ended could open its next one here.
     this.#apps.stop(() => this.#drain.begin(lastRequest(), keepsIdle, onDrained));
   }
 
@@ -144,7 +145,10 @@ export class Connections {
     this.#drain.beginLate();
   }
 
-  /** Cuts every connection, as if each client had left. Calls back once, when all calls are settled. */
+  /**
+   * Cuts every connection, as if each client had left. Calls back once, when all calls are settled. A drain
+   * may close the apps first; a second close of them does nothing.
+   */
   close(onSettled: () => void): void {
     this.#isStopping = true;
     this.#isClosing = true;
@@ -163,9 +167,9 @@ class Drain {
   /** Open connections, also those without a call. */
   #connectionCount = 0;
   #hasBegun = false;
-  /** Number of the last request before the drain, in the order of all routes' requests. */
+  /** Number of the last request before the drain. All requests are counted, also those that are no calls. */
   #lastRequestBefore = Infinity;
-  /** Calls in flight that began during the drain: their numbers are above `#lastRequestBefore`. */
+  /** Calls in flight that began during the drain: their requests' numbers are above `#lastRequestBefore`. */
   #lateCallCount = 0;
   #keepsIdle = false;
   /** Whether the drain waits only for late calls. */
@@ -251,7 +255,7 @@ class Drain {
     if (this.#callCount === 0) this.#end();
   }
 
-  /** The drain has ended: cuts what is left of the connections, and calls back. */
+  /** The drain has ended: cuts the connections that are still open, and calls back. */
   #end(): void {
     const onDrained = this.#onDrained;
     this.#onDrained = undefined;
