@@ -18,8 +18,8 @@ import { askLease, LEASE_TRIES_MIN, LEASE_TRIES_MS_MAX } from './rate-limit.js';
 import { coordinatorLost, LEASE_LATE } from './rejections.js';
 
 /**
- * The leases that one call asks for. If `low_balance` is `clamp`, its output is lowered only once the
- * coordinator does not have the whole hold; then the call asks for what the account has.
+ * The leases that one call asks for. If `low_balance` is `clamp`, the output is lowered only once the
+ * coordinator has refused the whole hold; then the call asks for what the account has.
  *
  *     whole ──→ lowered ──→ over
  *       └─ `refuse` ────────↗
@@ -48,7 +48,7 @@ export class AdmissionAsk {
     if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
     const isTimeOver = this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#endMs;
     if (!isTimeOver) return this.#ask(call);
-    // In the stage `lowered` the coordinator has refused the whole hold, so the rejection by `admit` is true.
+    // In the stage `lowered` the coordinator has refused the whole hold, so `admit` has rejected rightly.
     return this.#stage === 'whole' ? Promise.resolve(LEASE_LATE) : undefined;
   }
 
@@ -65,8 +65,8 @@ export class AdmissionAsk {
       this.#leases,
       this.#modelScopeOf(caller),
     );
-    const undecided = coordinatorLost(end);
-    if (undecided !== undefined) return undecided;
+    const lostRejection = coordinatorLost(end);
+    if (lostRejection !== undefined) return lostRejection;
     if (end === 'refused') this.#onRefused();
     return undefined;
   }
@@ -82,7 +82,7 @@ export class AdmissionAsk {
   #onRefused(): void {
     const mayLowerOutput = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = mayLowerOutput ? 'lowered' : 'over';
-    // To ask for the whole hold may have used up the time, and other nodes may give money back only now.
+    // The whole hold may have used up the time, and other nodes may give money back only now.
     if (mayLowerOutput) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
     this.#context.mayClamp = true;
   }
@@ -94,16 +94,16 @@ export class AdmissionAsk {
   }
 
   /**
-   * What the call needs with its output lowered. If a quota of spending rejected the call, `admit` has left
-   * that in `context.lacking`. If the balance did, it is all money that the account is known to have, and at
-   * least what one token of each choice costs.
+   * What the call needs with its output lowered. If a quota of spending rejected the call, `admit` has set it
+   * as `context.lacking`. If the balance rejected the call, it is all money that the account is known to
+   * have, and at least what one token of each choice costs.
    */
   #loweredNeed(caller: Caller, call: ChatCall): CallNeeds {
     const { lacking } = this.#context;
     if (lacking !== undefined) return lacking;
     const leastHold = this.#models()
       .map(({ model }) => worstCaseOf(model.price, promptTokensMaxOf(call, model), call.choices))
-      .reduce((one, other) => (other > one ? other : one));
+      .reduce((highest, hold) => (hold > highest ? hold : highest));
     const balance = this.#listener.ledger.balanceOf(caller.account);
     const { tokens } = this.#wholeNeed(caller, call);
     return { hold: asPicoUnits(balance > leastHold ? balance : leastHold), tokens };

@@ -6,8 +6,8 @@
  * `boundedCall`, `needOf` and `lowersOutput`. Listener thread.
  *
  * Must hold: a rejected call has taken nothing, and an admitted call is settled or released exactly once;
- * otherwise money and slots stay taken for ever. The hold covers the dearest model that may answer, fallbacks
- * included; otherwise a call costs more than its account has. Further tests:
+ * otherwise its money and its slot stay taken for ever. The hold covers the dearest model that may answer,
+ * fallbacks included; otherwise a call costs more than its account has. Further tests:
  * test/unit/request/admit.quotas.test.ts, test/unit/request/admit.media-parts.test.ts.
  */
 import { type ErrorRecord, invariant } from '../core/errors.js';
@@ -43,7 +43,7 @@ const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
 const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 /**
  * How often the output of a call can be lowered (_clamped_): once by the balance, and for each scope once by
- * the spending of a day and once by that of a month. It bounds the rounds of `reserve`.
+ * the spending of a day and once by the spending of a month. This bounds the loop of `reserve`.
  */
 const CLAMPS_MAX = 1 + 2 * SCOPES_MAX;
 
@@ -118,12 +118,12 @@ export function choose(
 
 /**
  * Admits the call, or returns the rejection and has taken nothing. Intake calls `admit` again after
- * AdmissionAsk has asked for a lease, so each field may be set anew. `admit`, `choose`, `reserve` and
+ * AdmissionAsk has asked for a lease, so each field may be set again. `admit`, `choose`, `reserve` and
  * `rejectionOf` set these fields of `context`:
  *
  *     admission                 for dispatch, delivery and settle
  *     modelIndex, models        for AdmissionAsk, dispatch, delivery, metrics and the call log
- *     tokenLimit, rateLimit     for the headers of the response; rateLimit only if a minute rejected the call
+ *     tokenLimit, rateLimit     for the headers of the response; rateLimit only if its quota rejects
  *     quotasLeft                for the call log
  *     isClamped                 for Intake: a response with lowered output is not stored in the cache
  *     asksLease, lacking        for AdmissionAsk: whether the call may ask for a lease, and of how much
@@ -150,13 +150,13 @@ export function admit(
       ? withId
       : withOutputTokensMax(withId, outputTokensMax);
   const admittedMs = listener.clock.monotonicMs();
-  const admitted = reserve(slot, context, models, bounded, listener, admittedMs);
-  if ('code' in admitted) {
+  const reserved = reserve(slot, context, models, bounded, listener, admittedMs);
+  if ('code' in reserved) {
     channel.release(slot);
-    return admitted;
+    return reserved;
   }
   // `reserve` returns `bounded` itself, unless it has lowered the output.
-  context.isClamped = admitted !== bounded;
+  context.isClamped = reserved !== bounded;
   // After `reserve` the ledger still has what is left of the minute's tokens, which saves reading it again. A
   // free call takes no tokens, so `setTokenLimit` reads what is left.
   if (context.door.isFree === true) setTokenLimit(context, listener);
@@ -165,7 +165,7 @@ export function admit(
     slot,
     modelIndex,
     model,
-    call: admitted,
+    call: reserved,
     admittedMs,
     mayReverse: listener.durability === 'commit',
   };
@@ -260,7 +260,7 @@ function reserve(
     // Whether AdmissionAsk may ask the coordinator for what the ledger lacks here. If the call needs more
     // than the whole limit (`never`), a lease helps only if the output may be lowered.
     context.asksLease = rejection.asks && (!rejection.never || (isSpending && lowers));
-    // For a quota of spending AdmissionAsk asks for the need of the last try, which may be a lowered one.
+    // For a quota of spending AdmissionAsk asks for the need of the last try, whose output may be lowered.
     context.lacking = isSpending ? need : undefined;
     const clamped =
       mayClamp && clamps < CLAMPS_MAX ? clampedCall(rejection, models, lowered, caller, listener) : undefined;
@@ -289,7 +289,7 @@ function clampedCall(
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
   const available = quota === 'balance' ? ledger.balance.available(account) : left;
   const tokens = affordedBy(available, models, call);
-  // The balance may have grown since the hold failed, and then pays more than any model gives.
+  // The balance may have grown since it rejected the hold, and then pays more than any model gives.
   const tokensMax = Math.max(...models.map(({ model }) => model.outputTokensMax));
   return tokens === undefined || tokens < BigInt(call.outputTokensMin)
     ? undefined
@@ -301,16 +301,16 @@ function clampedCall(
  * does not pay the prompt; undefined if output is free.
  */
 function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | undefined {
-  let affordable: bigint | undefined;
+  let fewest: bigint | undefined;
   for (const { model } of models) {
     const promptTokensMax = promptTokensMaxOf(call, model);
     const promptCost = worstCaseOf(model.price, promptTokensMax, 0);
     const costPerToken = worstCaseOf(model.price, promptTokensMax, call.choices) - promptCost;
     if (promptCost > amount) return -1n;
-    const paid = costPerToken > 0n ? (amount - promptCost) / costPerToken : undefined;
-    if (affordable === undefined || (paid !== undefined && paid < affordable)) affordable = paid;
+    const tokens = costPerToken > 0n ? (amount - promptCost) / costPerToken : undefined;
+    if (fewest === undefined || (tokens !== undefined && tokens < fewest)) fewest = tokens;
   }
-  return affordable;
+  return fewest;
 }
 
 /**

@@ -1,7 +1,7 @@
 /**
  * The memory budget of request bodies in a process: for all calls together, and for each account. On
  * listener threads intake.ts takes of it and chat-exchange.ts gives back. On the main thread
- * gateway/gateway.ts makes the buffer, and gateway/stats.ts reads the sum.
+ * gateway/gateway.ts makes the buffer, and gateway/stats.ts reads what all bodies take.
  *
  * One SharedArrayBuffer of 32-bit words has a stripe for each listener:
  *
@@ -11,7 +11,7 @@
  * A word for each account costs little, because pages that nobody has touched take no memory.
  *
  * Must hold: only its own listener writes to a stripe, and a new listener clears the stripe of a dead one. A
- * listener adds to its stripe before it sums up: if two listeners take the last bytes at the same time, both
+ * listener adds to its stripe before it reads all stripes: if two take the last bytes at the same time, both
  * may be rejected, but never do both get them. No word overflows: 2^31 KiB are 2 TiB. The total is raised
  * first and lowered last: while it is 0, no account has anything, wherever a listener dies.
  */
@@ -23,9 +23,9 @@ const WORD_BYTES = Int32Array.BYTES_PER_ELEMENT;
 const TOTAL_WORD = 0;
 const FIRST_ACCOUNT_WORD = 1;
 
-/** The part of the budget that one account may take, so that it cannot crowd out the calls of all others. */
+/** The share of the budget that one account may take, so that it cannot crowd out the calls of all others. */
 const ACCOUNT_SHARE = 1 / 2;
-/** The part that large bodies may take together. The remainder is for bodies that a listener parses. */
+/** The share that large bodies may take together. The remainder is for bodies that a listener parses. */
 const LARGE_SHARE = 3 / 4;
 
 /** Goes to each listener in its `workerData`. */
@@ -42,7 +42,7 @@ export function createBodyBudget(listeners: number, accountsMax: number): BodyBu
   };
 }
 
-/** A reload may change the bounds while bodies are held. */
+/** A reload may change the bounds while bodies are in work. */
 export interface BodyBounds {
   /** The budget, in bytes of memory: BODY_MEMORY_FACTOR times the lengths of bodies. */
   readonly bytesMax: number;
@@ -68,26 +68,26 @@ export class BodyBudget {
   }
 
   /**
-   * Raises what one body takes from `heldBytes`, 0 at first, to `bytes`; both are lengths of the body.
-   * `account_full`: the account's share is used up; `full`: the share of all. Then nothing has changed.
+   * Raises what one body takes from `takenBytes`, 0 at first, to `bytes`; both are lengths of the body.
+   * `account_full`: the account's share is used up; `full`: the share of all. In both cases nothing is taken.
    */
   take(
     account: AccountIndex,
-    heldBytes: number,
+    takenBytes: number,
     bytes: number,
     bounds: BodyBounds,
   ): 'taken' | 'account_full' | 'full' {
     const words = this.#words;
-    const kib = kibOf(bytes) - kibOf(heldBytes);
+    const kib = kibOf(bytes) - kibOf(takenBytes);
     Atomics.add(words, this.#firstOwnWord + TOTAL_WORD, kib);
     Atomics.add(words, this.#firstOwnWord + FIRST_ACCOUNT_WORD + account, kib);
     const longestBodyKib = kibOf(bounds.bodyBytesMax);
     const budgetKib = bounds.bytesMax / BYTES_PER_KIB;
     const shareKib = bytes > bounds.parseInlineBytesMax ? budgetKib * LARGE_SHARE : budgetKib;
-    const isFull = this.#sumOfStripes(TOTAL_WORD) > Math.max(longestBodyKib, shareKib);
+    const isFull = this.#kibOfStripes(TOTAL_WORD) > Math.max(longestBodyKib, shareKib);
     if (
       !isFull &&
-      this.#sumOfStripes(FIRST_ACCOUNT_WORD + account) <=
+      this.#kibOfStripes(FIRST_ACCOUNT_WORD + account) <=
         Math.max(longestBodyKib, Math.min(shareKib, budgetKib * ACCOUNT_SHARE))
     )
       return 'taken';
@@ -97,14 +97,14 @@ export class BodyBudget {
   }
 
   /** Call it once for a body, with the length that was last taken. */
-  giveBack(account: AccountIndex, heldBytes: number): void {
-    const kib = kibOf(heldBytes);
+  giveBack(account: AccountIndex, takenBytes: number): void {
+    const kib = kibOf(takenBytes);
     Atomics.sub(this.#words, this.#firstOwnWord + FIRST_ACCOUNT_WORD + account, kib);
     Atomics.sub(this.#words, this.#firstOwnWord + TOTAL_WORD, kib);
   }
 
   /** The KiB that all listeners have in that word of their stripes. */
-  #sumOfStripes(word: number): number {
+  #kibOfStripes(word: number): number {
     const words = this.#words;
     let kib = 0;
     for (let position = word; position < words.length; position += this.#wordsPerStripe)

@@ -26,7 +26,7 @@ import type { Outcome } from '../telemetry/metrics-layout.js';
 export const CONTENTS_MESSAGE_BYTES = 64 * 1024;
 /** How long the first contents of a batch wait for others before they are sent. */
 const BATCH_WAIT_MS = 200;
-/** How many bytes of the budget each piece takes beside its own, so that tiny pieces are not free. */
+/** How many bytes of the budget each piece takes beside its length, so that tiny pieces are not free. */
 const PIECE_EXTRA_BYTES = 128;
 
 export interface ContentsSettings {
@@ -53,8 +53,8 @@ export class GatheredContents {
   /** Bytes of the whole request and response so far, gathered or not. */
   #requestBytes = 0;
   #responseBytes = 0;
-  /** Taken of the budget. */
-  #heldBytes = 0;
+  /** Bytes that are taken of the budget. */
+  #takenBytes = 0;
   /** Whether the budget was full: then nothing of the call is kept, and `end` counts the call as dropped. */
   isLost = false;
 
@@ -70,7 +70,7 @@ export class GatheredContents {
     this.#requestBytes += bytes.length;
   }
 
-  /** As `addRequest`. */
+  /** Copies and counts as `addRequest`. */
   addResponse(bytes: Uint8Array): void {
     this.#copy(this.#response, bytes, this.#responseBytes);
     this.#responseBytes += bytes.length;
@@ -88,10 +88,10 @@ export class GatheredContents {
     };
   }
 
-  /** Gives the memory back. Idempotent. */
+  /** Gives all bytes back to the budget. Idempotent. */
   drop(): void {
-    this.#budget.giveBack(this.#heldBytes);
-    this.#heldBytes = 0;
+    this.#budget.giveBack(this.#takenBytes);
+    this.#takenBytes = 0;
     this.#request.length = 0;
     this.#response.length = 0;
   }
@@ -105,7 +105,7 @@ export class GatheredContents {
       this.drop();
       return;
     }
-    this.#heldBytes += length + PIECE_EXTRA_BYTES;
+    this.#takenBytes += length + PIECE_EXTRA_BYTES;
     // A copy, because µWS or the worker soon overwrites the memory of `bytes`.
     pieces.push(new Uint8Array(bytes.subarray(0, length)));
   }
@@ -113,7 +113,7 @@ export class GatheredContents {
 
 /** `bytesInAll` tells the reader how much was left out. */
 function textOf(pieces: readonly Uint8Array[], bytesInAll: number): ClippedText {
-  const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  const bytes = pieces.reduce((bytesBefore, piece) => bytesBefore + piece.length, 0);
   return { bytes: joinedBytes(pieces, bytes), bytesInAll };
 }
 
@@ -149,8 +149,8 @@ export class ContentsGatherer {
   /** Sends the contents or drops them, as the settings and the key demand now. Call it once for a call. */
   end(contents: GatheredContents, requestId: string, outcome: Outcome): void {
     const { budget, keys, clock } = this.#options;
-    const isRecorded = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');
-    if (isRecorded && !keys.isPrivate(contents.key)) {
+    const isKept = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');
+    if (isKept && !keys.isPrivate(contents.key)) {
       const packed = contents.isLost
         ? undefined
         : packContents({ requestId, endedMs: asWallMs(clock.wallMs()), ...contents.texts });

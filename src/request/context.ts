@@ -1,7 +1,7 @@
 /**
  * The two contexts that every phase gets: what is known of one request (CallContext), and what the listener
  * has for all of its requests (ListenerContext; a ChatExchange gets ExchangeContext, Intake IntakeContext).
- * listener-server.ts makes a CallContext for each request, listener.thread.ts one object for the second.
+ * listener-server.ts makes a CallContext for each request, listener.thread.ts one IntakeContext.
  * Listener thread.
  *
  * Must hold: a field of CallContext is set by the phases that its comment names, and read by later phases.
@@ -64,15 +64,15 @@ export interface TokenLimitState {
   readonly resetMs: number;
 }
 
-/** A call with its slot, day's call and hold. Set by `admit`; ended once by `settle` or `release`. */
+/** An admitted call, with its slot and hold. Set by `admit`; ended once by `settle` or `release`. */
 export interface Admission extends ChosenModel {
   readonly slot: CallSlot;
   /** The call as it goes upstream: with the model's id, and with the bound of output that `admit` has set. */
   readonly call: ChatCall;
   readonly admittedMs: MonotonicMs;
   /**
-   * Whether the journal keeps room for two records of the call: its charge, and one that takes the charge
-   * back. If a reload brought `durability: commit` only after the admission, there is room for one.
+   * Whether the journal keeps space for two records of the call: its charge, and one that takes the charge
+   * back. If a reload brought `durability: commit` only after the admission, there is space for one.
    */
   readonly mayReverse: boolean;
 }
@@ -94,8 +94,8 @@ export class CallContext {
    */
   hasPermit = false;
   /**
-   * What is left of each limit of the minute, in the form of QuotasLeft.others. Set by the rate-limit phase
-   * if several scopes limit the minute and the call log stores calls.
+   * What is left of each limit of requests a minute, laid out as QuotasLeft.others. Set by the rate-limit
+   * phase if several scopes have such a limit and the call log stores calls.
    */
   minutesLeft: number[] | undefined = undefined;
   /** Set by `admit` if the call log stores calls. */
@@ -104,13 +104,13 @@ export class CallContext {
   tokenLimit: TokenLimitState | undefined = undefined;
   /**
    * Whether the request was rejected by a limit of which the coordinator may have some left. Set by the
-   * rate-limit phase and by `admit`, with each decision anew.
+   * rate-limit phase and by `admit`, again with each decision.
    */
   asksLease = false;
   /** What the call needs of a quota of spending that rejected it. Set with `asksLease`. */
   lacking: CallNeeds | undefined = undefined;
   /**
-   * Whether `admit` may lower the output although limits are shared: the coordinator does not have the whole
+   * Whether `admit` may lower the output although limits are shared: the coordinator has refused the whole
    * hold. Set by AdmissionAsk.
    */
   mayClamp = false;

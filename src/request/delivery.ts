@@ -77,7 +77,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.isStream = admission.call.stream;
   }
 
-  /** `bytes` are valid during the call only. `more`: another frame follows at once. */
+  /** `bytes` are valid until the method returns. `more`: another frame follows at once. */
   onData(bytes: Uint8Array, more: boolean): void {
     const exchange = this.#exchange;
     if (exchange.clientGone) return;
@@ -95,12 +95,12 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   onTried(attempt: TriedAttempt): void {
-    // Frames that the writer has not written yet are valid during this call only; the next may come later.
+    // Frames that the writer has not written yet are valid until this method returns.
     this.#writer?.flush();
     this.#exchange.addAttempt(attempt);
   }
 
-  /** `bytes` are the last of a whole response. Returns whether the slot is free, as the next two methods. */
+  /** `bytes` are the last of a whole response. As `onCut` and `onFail`, returns whether the slot is free. */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     const exchange = this.#exchange;
@@ -113,7 +113,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     exchange.addServingAttempt();
     if (settled.taken !== undefined && !exchange.clientGone) {
       this.#state = 'committing';
-      // Copied, because the worker writes to this memory again.
+      // Copied, because the worker overwrites this memory.
       this.#pendingEnd = { settled, bytes: bytes.slice() };
       this.#writer?.flush();
       pendingCommits.hold(settled.position, this);
@@ -123,7 +123,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#isSlotFree();
   }
 
-  /** The client pays for what came so far, as if it had left. The connection is cut, without an error. */
+  /** The caller pays for what came so far, as if its client had left. Cuts the connection. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     this.#exchange.giveBackBody();
@@ -186,7 +186,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** `exchange.clientGone` was set before. */
   onClientGone(): void {
     const { channel, connections } = this.#listener;
-    // The gateway cut the connection before the client had a byte: the client pays nothing.
+    // The gateway cut the connection before the client had a byte: the caller pays nothing.
     const isWithdrawn = this.#writer === undefined && connections.isClosing;
     // `onGone` may call `onLeft`, which ends the call.
     this.#writer?.onGone();
@@ -196,7 +196,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#finish('client_gone');
     } else if (state === 'waiting' || state === 'responding') {
       if (isWithdrawn) this.#state = 'withdrawn';
-      // Now, because minutes may pass until the worker's last frame. A response that is not whole is not
+      // At once, because minutes may pass until the worker's last frame. A response that is not whole is not
       // kept.
       this.#exchange.storable?.giveUp();
       channel.cancel(this.#admission.slot, connections.isClosing || this.#isCutHere);
@@ -251,7 +251,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #end(bytes: Uint8Array): void {
     const { res, clientGone, contents } = this.#exchange;
     this.#exchange.storable?.publish();
-    // Not before: a response whose charge is not committed is not sent.
+    // Only now, because a response whose charge is not committed is not sent.
     if (!clientGone) contents?.addResponse(bytes);
     if (clientGone) {
       this.#finish('client_gone');
@@ -282,13 +282,13 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       exchange.contents?.addResponse(event);
       this.#leave(this.#writer, event, error.code);
     } else {
-      // Half of a response of unknown length was sent: only a cut connection shows that it is not whole.
+      // A response of unknown length has begun: only a cut connection shows that the response is not whole.
       exchange.res.close();
       this.#finish(error.code);
     }
   }
 
-  /** Writes the last bytes. `onLeft` follows at once or later, see ResponseWriter.end. */
+  /** Writes the last bytes. `onLeft` follows, at once or later (ResponseWriter.end). */
   #leave(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);
@@ -306,7 +306,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#isOver;
   }
 
-  /** Called once, as the last. */
+  /** Called once, as the last method. */
   #finish(outcome: Outcome): void {
     this.#state = 'over';
     if (this.#keepsSlot) this.#listener.channel.release(this.#admission.slot);

@@ -3,8 +3,8 @@
  * listener thread.
  *
  * Must hold: if no worker takes the call, its hold and its slot are given back here, before intake.ts rejects
- * the call (test/e2e/thread-failure.test.ts; there is no unit test). After `true` the receiver settles the
- * call and gives the slot back.
+ * the call (test/e2e/thread-failure.test.ts; there is no unit test). If a worker takes the call, the receiver
+ * settles the call and gives the slot back.
  */
 import type { CallReceiver } from '../channel/listener-channel.js';
 import { OUTPUT_TOKENS_UNLIMITED } from '../channel/messages.js';
@@ -16,7 +16,7 @@ import { NO_WORKER } from './rejections.js';
 import { release } from './settle.js';
 
 /**
- * `receiver` gets the worker's frames. Returns false if there is no worker: then nothing is held any more.
+ * `receiver` gets the worker's frames. Returns false if no worker has taken the call.
  */
 export function dispatch(
   exchange: ChatExchange,
@@ -25,8 +25,8 @@ export function dispatch(
   listener: ListenerContext,
 ): boolean {
   const { channel, metrics } = listener;
-  // For a fallback workers replace the body's bound of output, at these positions. `null` is no bound: then
-  // they replace nothing.
+  // For a fallback, workers replace the bound of output in the body, at these positions. A body that has
+  // `null` there has no bound, so workers replace nothing.
   const isBounded = call.outputTokensMax !== undefined;
   const isDispatched = channel.dispatch(
     slot,

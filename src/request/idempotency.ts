@@ -36,7 +36,7 @@ export interface EarlierResponse {
   readonly ageMs?: number;
 }
 
-/** How the question for the lock ended: exactly one of the two, or neither if the call is to be made. */
+/** How `lock` ended: one of the two is set, or neither if the call has the lock and is to be made. */
 interface LockResult {
   readonly rejection?: ErrorRecord;
   readonly earlier?: EarlierResponse;
@@ -85,10 +85,10 @@ export function digestAtDoor(bodyDigest: string, path: string): string {
  * `keep`, or `forget`. In any case ChatExchange.finish calls `giveUp`, which others may have called before.
  */
 export interface StorableCall {
-  /** `bytes`: a piece of the response, valid during the call only. */
+  /** `bytes`: a piece of the response, valid until the method returns. */
   collect(bytes: Uint8Array): void;
   /**
-   * `last` completes the response. Its charge is appended to the journal after this call, at `position`.
+   * `last` completes the response. Its charge is appended to the journal afterwards, at `position`.
    * `fallback` is the id of the model that answered, if it was a fallback.
    */
   keep(last: Uint8Array, stream: boolean, position: number, fallback?: string): void;
@@ -96,7 +96,7 @@ export interface StorableCall {
   publish(): void;
   /** The response must not be replayed: its charge is taken back, by the journal's record at `position`. */
   forget(position: number): void;
-  /** Gives back what the call holds. A response that was kept stays. Idempotent. */
+  /** Gives back what the call has taken, such as its lock. A response that was kept stays. Idempotent. */
   giveUp(): void;
 }
 
@@ -114,7 +114,7 @@ export class CollectedPieces {
     this.#bytesMax = bytesMax;
   }
 
-  /** Copies the piece, because the worker soon writes to its memory again. */
+  /** Copies the piece, because the worker soon overwrites its memory. */
   add(bytes: Uint8Array): void {
     if (this.#pieces === undefined) return;
     if (this.#bytes + bytes.length > this.#bytesMax || !this.#budget.take(bytes.length)) {
@@ -164,7 +164,7 @@ export class KeyedCall implements StorableCall {
 
   /**
    * Called once. Rejects with AskRejected if the store cannot be read. If `giveUp` was called meanwhile, the
-   * caller must call it again, because the lock may have been granted after the first time.
+   * caller must call `giveUp` again, because the lock may have been granted after the first time.
    */
   async lock(account: AccountIndex, bodyDigest: string): Promise<LockResult> {
     this.#lockRequest = { account, key: this.#idempotencyKey, bodyDigest };

@@ -27,7 +27,7 @@ export class ModelAccess {
   readonly #listsOfOne: readonly (readonly ChosenModel[])[];
   /** By plan: the indices of its models. Made when first needed, because all at once may be a million. */
   readonly #indicesByPlan: (ReadonlySet<number> | undefined)[];
-  /** By plan. Made when first needed, too. */
+  /** By plan. Each is made when first needed. */
   readonly #leastPrices: (LeastPrice | undefined)[];
 
   constructor(catalog: Catalog) {
@@ -49,13 +49,13 @@ export class ModelAccess {
 
   /** The model, then those of its fallbacks that are on the plan, in their order. */
   chosenOf(modelIndex: number, planIndex: number): readonly ChosenModel[] {
-    const only = this.#listsOfOne[modelIndex]!;
+    const listOfOne = this.#listsOfOne[modelIndex]!;
     const { models } = this.#catalog;
     const { fallbacks } = models[modelIndex]!;
-    if (fallbacks.length === 0) return only;
+    if (fallbacks.length === 0) return listOfOne;
     const indices = this.#indicesOf(planIndex);
     const listed = fallbacks.filter((index) => indices.has(index) && isListed(models[index]!));
-    return [...only, ...listed.flatMap((index) => this.#listsOfOne[index]!)];
+    return [...listOfOne, ...listed.flatMap((index) => this.#listsOfOne[index]!)];
   }
 
   /**
@@ -78,7 +78,7 @@ export class ModelAccess {
 
 function leastPrice(models: readonly ModelEntry[]): LeastPrice {
   const lowestOf = (amounts: readonly bigint[]): bigint =>
-    amounts.reduce((left, right) => (right < left ? right : left), amounts[0] ?? 0n);
+    amounts.reduce((lowest, amount) => (amount < lowest ? amount : lowest), amounts[0] ?? 0n);
   return {
     inputPicoUnits: lowestOf(models.map(({ price }) => price.inputPicoUnitsMax)),
     outputPicoUnits: lowestOf(models.map(({ price }) => price.outputPicoUnitsMax)),

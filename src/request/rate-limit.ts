@@ -45,7 +45,7 @@ interface TightestMinute extends MinuteTake {
 /**
  * Takes a permit of each scope, or none, without a lock. If the request is admitted, returns the limit with
  * the fewest permits left. Otherwise returns the limit that rejects it for longest, so that a client that
- * waits until its reset is admitted. `left` gets what each limit leaves, in the form of QuotasLeft.others.
+ * waits until its reset is admitted. `left` gets what is left of each limit, laid out as QuotasLeft.others.
  *
  * `scopes` are in the order key, account, the account's group, the group above that: each is shared by more
  * callers than the scope before. First all but the first scope are checked, and nothing is taken; then
@@ -56,8 +56,8 @@ interface TightestMinute extends MinuteTake {
  */
 export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left?: number[]): TightestMinute {
   let rejecting: TightestMinute | undefined;
-  // The first scope is checked last, and only if another scope rejects: otherwise its take decides, before
-  // which nothing is taken.
+  // The first scope is checked last, and only if another scope rejects. Otherwise the take of the first scope
+  // decides, before anything is taken.
   for (let position = 1; position <= scopes.length; position++) {
     const isFirst = position === scopes.length;
     if (isFirst && rejecting === undefined) break;
@@ -149,7 +149,7 @@ function setRateLimit(
     remaining: take.remaining,
     resetSeconds: ceilDiv(take.resetWallMs, MS_PER_SECOND),
   };
-  // Also set if the request has its permit now: what the call lacks next, `admit` decides.
+  // Set to false if the request has its permit: what the call lacks next, `admit` decides.
   context.asksLease = !take.admitted && take.asks;
   if (take.admitted) return undefined;
   return quotaUsedUp({
@@ -199,8 +199,8 @@ async function limitRateByLease(
     const rejection = limitRate(context, listener);
     if (rejection === undefined) return undefined;
     if (end === 'refused') return rejection;
-    const undecided = coordinatorLost(end);
-    if (undecided !== undefined) return undecided;
+    const lostRejection = coordinatorLost(end);
+    if (lostRejection !== undefined) return lostRejection;
     if (tries >= LEASE_TRIES_MIN && listener.clock.monotonicMs() >= endMs) return LEASE_LATE;
   }
 }
@@ -228,11 +228,11 @@ export function passRateLimit(
   const limitRejection = limitRate(context, listener);
   if (limitRejection !== undefined && listener.leases !== undefined && context.asksLease) {
     const otherRejection = wrongBody ?? intake.takeIdempotencyKey(key);
-    const decided = limitRateByLease(context, listener, listener.leases);
+    const lateDecision = limitRateByLease(context, listener, listener.leases);
     return new DeferredBody(intake, (deliver, endsConnection) => {
       // The body is whole. Otherwise the sweep would take the client for idle while the coordinator is slow.
       intake.stopReading();
-      void decided.then((rateRejection) => {
+      void lateDecision.then((rateRejection) => {
         const rejection = rateRejection ?? otherRejection;
         if (intake.isOver) return;
         if (rejection === undefined) deliver();

@@ -2,6 +2,8 @@
  * The read-body phase: collects a request's body, bounded, and decides whether a rejected body is read
  * to be discarded. intake.ts, rate-limit.ts and listener-server.ts use it; listener thread.
  *
+ * In names a _chunk_ is what one callback of µWS brings of a body. A chunked body is one of unknown length.
+ *
  * Must hold: bytes are counted in the memory budget before they are kept. Exactly one method of the receiver
  * is called, once, unless the client leaves first or the watcher has rejected the request (further tests:
  * test/unit/request/read-body.discard-budget.test.ts, test/hostile/unread-bodies.test.ts).
@@ -23,10 +25,10 @@ const PIECE_BYTES_MIN = 64 * 1024;
 /** A body of unknown length is counted in steps of this size, before its bytes are kept. */
 const COUNTED_STEP_BYTES = 64 * 1024;
 
-/** Gets the body, by one call of one method. Intake, or a DeferredBody in front of it. */
+/** Gets the body, by one of its methods, once. Intake, or a DeferredBody in front of Intake. */
 export interface BodyReceiver {
   /**
-   * The whole body, valid during the call only. A body that came in one chunk, as nearly all, is not copied.
+   * The whole body, valid until the method returns. A body that µWS gave at once, as most, is not copied.
    */
   onBody(bytes: Uint8Array): void;
   /** The whole body, if it is longer than `onePieceBytesMax`. The receiver owns the pieces. */
@@ -36,13 +38,13 @@ export interface BodyReceiver {
 }
 
 /**
- * Checks a body while it comes, and accounts for its memory. If a method returns false, the request was
- * rejected by it: no call follows, here or of the receiver.
+ * Checks a body while it comes, and counts its memory. A method that returns false has rejected the request:
+ * then no method is called any more, neither of the watcher nor of the receiver.
  */
 export interface BodyWatcher {
-  /** Until the next call the body takes up to `bytes` in all, and is at least `certainBytes` long. */
+  /** Until this is called again the body takes up to `bytes`, and is at least `certainBytes` long. */
   takeBody(bytes: number, certainBytes: number): boolean;
-  /** The first bytes of a large body, valid during the call only. */
+  /** The first bytes of a large body, valid until the method returns. */
   takeFirstPiece(piece: Uint8Array): boolean;
   /** `bytes` have come, and more are to come. */
   onBodyProgress(bytes: number): void;
@@ -142,7 +144,7 @@ class BufferedBody {
     return this.#watcher.takeFirstPiece(this.pieces[0]!.subarray(0, end));
   }
 
-  /** Has the watcher count the body up to the next step. Returns false if the request was rejected. */
+  /** Makes the watcher count the body up to the next step. Returns false if it rejected the request. */
   #countUpTo(bytes: number): boolean {
     this.#countedBytes = Math.min(
       Math.ceil(bytes / COUNTED_STEP_BYTES) * COUNTED_STEP_BYTES,
@@ -181,7 +183,7 @@ export class DeferredBody implements BodyReceiver {
   }
 
   onBody(bytes: Uint8Array): void {
-    // Copied: `bytes` are valid during the call only.
+    // Copied: `bytes` are valid only until this method returns.
     const copy = bytes.slice();
     this.#defer(() => this.#receiver.onBody(copy));
   }
@@ -196,10 +198,10 @@ export class DeferredBody implements BodyReceiver {
 }
 
 /**
- * Gives a body in chunks to its receiver outside of the callback of µWS that brought its end. Nothing may be
+ * Gives a chunked body to its receiver outside of the callback of µWS that brought its end. Nothing may be
  * read from the connection after such a body, because µWS may have taken its middle for its end.
  *
- * A response that is ended within a callback of µWS lets it read the rest of the packet as further requests,
+ * A response that is ended within a callback of µWS lets µWS read on in the packet for further requests,
  * even if the response ends its connection. While a response is outstanding, µWS closes the connection as
  * soon as it reads another request. So such a request gets its response outside of µWS's callbacks, with the
  * connection's end.
@@ -230,6 +232,7 @@ const MS_PER_SECOND = 1_000;
  */
 export class DiscardBudget {
   readonly #clock: Clock;
+  /** What may still be discarded. */
   #bytes = DISCARDED_BYTES_AT_ONCE;
   #filledMs: MonotonicMs;
 
@@ -241,8 +244,8 @@ export class DiscardBudget {
   /** Returns whether `bytes` may be read and discarded. If so, takes them of the budget. */
   take(bytes: number): boolean {
     const nowMs = this.#clock.monotonicMs();
-    const filled = this.#bytes + ((nowMs - this.#filledMs) * DISCARDED_BYTES_PER_SECOND) / MS_PER_SECOND;
-    this.#bytes = Math.min(DISCARDED_BYTES_AT_ONCE, filled);
+    const filledBytes = this.#bytes + ((nowMs - this.#filledMs) * DISCARDED_BYTES_PER_SECOND) / MS_PER_SECOND;
+    this.#bytes = Math.min(DISCARDED_BYTES_AT_ONCE, filledBytes);
     this.#filledMs = nowMs;
     // With a full budget a body is read, however long it is: its caller has bounded it (`mayDiscard`).
     if (bytes > this.#bytes && this.#bytes < DISCARDED_BYTES_AT_ONCE) return false;

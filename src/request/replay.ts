@@ -1,7 +1,7 @@
 /**
- * Responses that are there before the call. `lookUp` finds the response of an equal call in the response
- * cache. Replay sends a response of the cache, or that of an earlier call with the same Idempotency-Key
- * (KeyedCall.lock). intake.ts uses both; listener thread.
+ * Replays. `lookUp` finds the response of an equal request in the response cache. Replay sends a response of
+ * the cache, or that of an earlier call with the same Idempotency-Key (KeyedCall.lock). intake.ts uses both;
+ * listener thread.
  *
  *     lookUp → hit: the response goes out as a Replay, charged before by ChargedHit if hits have a price
  *            → miss: the exchange gets a CachedCall, which collects the response
@@ -66,8 +66,8 @@ export function lookUp(
   if (rule === undefined || exchange.door.isFree === true || hasDirective(cacheControl, 'no-store'))
     return undefined;
   const { door, betas } = exchange;
-  // What decides on the response beside the body: part of the cache key. `revision` changes with the model's
-  // upstreams and cache settings (CacheRule). `outputTokensMax` is the plan's bound, if the call has none.
+  // What decides on the response beside the body. `revision` changes with the model's upstreams and cache
+  // settings (CacheRule). `outputTokensMax` is the plan's bound, if the call has none.
   const facts = `${door.name} ${model.id} ${rule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
   const account = rule.isShared ? ALL_ACCOUNTS : exchange.account;
   const knownRequest = knownFor(exchange, facts, account);
@@ -78,7 +78,7 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // `finish` calls `letGo`. If the exchange is over, nobody would call it.
+    // `finish` calls `letGo`. If the exchange is over, nobody would call `letGo`.
     if (!exchange.isOver && !cache.hold(bytes)) {
       miss();
       return undefined;
@@ -105,7 +105,7 @@ export function lookUp(
 /** Whether the header Cache-Control has `directive`. */
 function hasDirective(cacheControl: string | undefined, directive: string): boolean {
   const directives = cacheControl?.toLowerCase().split(',') ?? [];
-  return directives.some((text) => text.trim() === directive);
+  return directives.some((name) => name.trim() === directive);
 }
 
 interface ChargeContext extends Pick<

@@ -1,7 +1,7 @@
 /**
  * The response cache of one listener: responses in memory, of which the oldest is evicted first (FIFO; if a
  * model has a share of its own, the model's oldest). It also has the single flight: requests that wait for an
- * equal call in flight. For a response that is not in memory the listener asks the main thread
+ * equal call in flight (Flight). For a response that is not in memory the listener asks the main thread
  * (gateway/cache-service.ts), which has more on disk. replay.ts uses the cache, delivery.ts a CachedCall;
  * listener thread.
  *
@@ -11,7 +11,7 @@
  *
  * Must hold: each flight ends, by `publish`, `abandon` or `clear`, or WAIT_MS_MAX ends the waits for it;
  * otherwise requests wait for ever. A CachedCall that leads a flight ends it exactly once. Memory, waiting
- * requests and hits on their way are bounded. These responses are not kept: an error, a cut response, the
+ * requests and hits in sending are bounded. These responses are not kept: an error, a cut response, the
  * response of a fallback (it would outlive the outage), of a call whose output was lowered to what its
  * account can pay, or of more than CACHED_BYTES_MAX, and with `durability: commit` a response whose charge is
  * not on disk (test/e2e/cache.test.ts).
@@ -41,15 +41,15 @@ const CACHED_BYTES_MAX = 1024 * 1024;
  * WAITING_BYTES_MAX.
  */
 const WAIT_MS_MAX = 60_000;
-/** KnownRequests may take the memory of responses, divided by this, in addition. */
+/** KnownRequests may take the memory of responses, divided by this number, in addition. */
 const KNOWN_DIVISOR = 16;
 /** Bounds of the requests that wait, and of the bytes of their bodies. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
 /**
- * Bytes of the responses that are on their way to clients as hits: a slow client keeps a response in memory
- * that the cache may have evicted. Responses up to SENDING_BYTES_UNCOUNTED are not counted, because a live
- * response takes as much.
+ * Bytes of the responses that are being sent to clients as hits: a slow client keeps a response in memory
+ * that the cache may have evicted. Responses up to SENDING_BYTES_UNCOUNTED are not counted, because a
+ * response of an upstream takes as much.
  */
 const SENDING_BYTES_MAX = 128 * 1024 * 1024;
 const SENDING_BYTES_UNCOUNTED = FRAME_BYTES_MAX;
@@ -97,7 +97,7 @@ export class ResponseCache {
   #bytesMax = 0;
   #waitingCount = 0;
   #waitingBytes = 0;
-  /** How many clients each response is on its way to. */
+  /** To how many clients each response is being sent. */
   readonly #sendingCounts = new Map<Uint8Array, number>();
   #sendingBytes = 0;
   /** By the id of each model with a cache. */
@@ -155,8 +155,8 @@ export class ResponseCache {
 
   /**
    * Whether a hit with these bytes may go to its client. If so, the bytes count until `letGo`, once for all
-   * clients that they are on their way to. If not, the caller makes the call, because a live response waits
-   * at its upstream for a slow client. `bytes` must be the very array of the entry.
+   * clients to which they are sent. If not, the caller makes the call, because the response of an upstream
+   * waits there for a slow client. `bytes` must be the very array of the entry.
    */
   hold(bytes: Uint8Array): boolean {
     if (bytes.length <= SENDING_BYTES_UNCOUNTED) return true;
@@ -242,9 +242,9 @@ export class ResponseCache {
   #addEntry(key: ResponseKey, { stream, endedMs, bytes }: CachedResponse): void {
     const id = modelOfCacheKey(key);
     const name = nameOfResponse(key);
-    const former = this.#models.get(id);
-    const replaced = former?.entries.get(name);
-    if (replaced !== undefined) this.#removeEntry(id, former!, replaced);
+    const formerModel = this.#models.get(id);
+    const replaced = formerModel?.entries.get(name);
+    if (replaced !== undefined) this.#removeEntry(id, formerModel!, replaced);
     const entry: CacheEntry = { name, number: this.#nextNumber++, stream, endedMs, bytes };
     const model = this.#models.get(id) ?? { entries: new Map<string, CacheEntry>(), bytes: 0 };
     this.#models.set(id, model);
@@ -301,7 +301,7 @@ function memoryBytesOf({ bytes }: CachedResponse): number {
   return bytes.length + CACHED_ROW_BYTES;
 }
 
-/** A call that the cache lacked: collects its response, and publishes or abandons it. */
+/** A call whose response the cache lacks: collects the response, and publishes or abandons it. */
 export class CachedCall implements StorableCall {
   readonly #key: ResponseKey;
   readonly #cache: ResponseCache;
@@ -334,8 +334,8 @@ export class CachedCall implements StorableCall {
   }
 
   /**
-   * The calls that wait for this call are made, because this response is too long to be kept, or because the
-   * client does not read it. In the second case the response is still kept if it comes to its end.
+   * The requests that wait for this call make calls of their own, because this response is too long to be
+   * kept, or its client does not read it. In the second case the response is still kept once it is whole.
    */
   letOthersGo(): void {
     const flight = this.#flight;

@@ -1,8 +1,8 @@
 /**
  * The settle phase, which every admitted call reaches exactly once: its hold becomes a charge, or is given
  * back, and the journal gets a record. With `durability: commit` the end of a response then waits until that
- * record is on disk (PendingCommits in ledger/journal.ts). Called by delivery.ts and replay.ts, and by
- * dispatch.ts if no worker takes the call. Listener thread.
+ * record is on disk (PendingCommits in ledger/journal.ts). To _release_ a call is to settle it without a
+ * charge. delivery.ts and replay.ts call this, and dispatch.ts if no worker takes a call. Listener thread.
  *
  * Must hold: ledger and journal change together, one record for each change, because the store is written
  * from the journal and limits are checked in the ledger (test/unit/request/admit.test.ts,
@@ -22,14 +22,14 @@ type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'dur
 
 const NO_COST = asPicoUnits(0n);
 const NO_USAGE = usageOfWhole(0, 0, 'reported');
-/** The journal's amounts for a call that was released. */
+/** The amounts in the journal's record of a call that costs nothing. */
 const NO_CHARGE: Settlement = { charged: NO_COST, uncovered: NO_COST };
 
 /** A settled call: what is needed to wait until its charge is on disk, and to take the charge back. */
 export interface Settled extends Settlement {
   /** Position of the call's record in the journal. */
   readonly position: number;
-  /** When the call was settled, by both clocks: the call log needs both, and a reading takes 40 ns. */
+  /** When the call was settled, by both clocks: the call log needs both, and to read a clock takes 40 ns. */
   readonly settledMs: MonotonicMs;
   readonly settledWallMs: WallMs;
   readonly usage: Usage;
@@ -65,8 +65,8 @@ export function settle(
 export function settleHit(context: CallContext, listener: SettleContext): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
-  const { model, modelIndex } = admission;
-  return charge(context, model.price.cachedResponsePicoUnits, NO_USAGE, modelIndex, listener);
+  const { model, modelIndex: answered } = admission;
+  return charge(context, model.price.cachedResponsePicoUnits, NO_USAGE, answered, listener);
 }
 
 /** Settles the call in the ledger, and appends its record to the journal. */
@@ -89,8 +89,8 @@ function charge(
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   // Bounded, because reported usage times a price may exceed the 64 bits of a journal's field.
-  const isTooMuch = settlement.uncovered >= CREDITED_PICO_UNITS_MAX;
-  const uncovered = isTooMuch ? CREDITED_PICO_UNITS_MAX : settlement.uncovered;
+  const isBeyondBound = settlement.uncovered >= CREDITED_PICO_UNITS_MAX;
+  const uncovered = isBeyondBound ? CREDITED_PICO_UNITS_MAX : settlement.uncovered;
   const settledWallMs = listener.clock.wallMs();
   const amounts = { charged, uncovered };
   const position = append(context, 'served', usage, answered, amounts, listener, settledMs, settledWallMs);
@@ -114,7 +114,7 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
   const { usage, tokens, answered, taken, charged, uncovered } = settled;
   invariant(taken !== undefined, 'what is reversed was admitted and settled with durability: commit');
   listener.ledger.reverse(taken, settled, tokens);
-  const negative: Usage = {
+  const negativeUsage: Usage = {
     promptTokens: -usage.promptTokens,
     cachedTokens: -usage.cachedTokens,
     cacheWriteTokens: -usage.cacheWriteTokens,
@@ -126,12 +126,12 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
   const refund = { charged: asPicoUnits(0n - charged), uncovered: asPicoUnits(0n - uncovered) };
   // The record is counted in the hour of the charge that it takes back.
   const nowMs = listener.clock.monotonicMs();
-  append(context, 'reversed', negative, answered, refund, listener, nowMs, settled.settledWallMs);
+  append(context, 'reversed', negativeUsage, answered, refund, listener, nowMs, settled.settledWallMs);
 }
 
 /**
  * Appends a record to the journal, and returns its position. The call's end is `nowMs` by the monotonic clock
- * and `endedMs` by the wall clock. `admit` has made sure that the journal has room.
+ * and `endedMs` by the wall clock. `admit` has made sure that the journal has space.
  */
 function append(
   { caller, admission, requestNumber }: CallContext,
