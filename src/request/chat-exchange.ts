@@ -65,7 +65,7 @@ export class ChatExchange extends CallContext {
   /** The body comes in chunks, so its connection ends with the response: see outsideOfCallbacks. */
   readonly isLastRequest: boolean;
   #sweepSlot: number | undefined = undefined;
-  /** The error that the caller got in place of the response, or of its rest. Delivery may set it too. */
+  /** The error that the caller got in place of the response, or after its beginning. Delivery may set it too. */
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
   /**
@@ -137,9 +137,9 @@ export class ChatExchange extends CallContext {
   addAttempt({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
     const model = this.models[fallback]?.modelIndex;
     if (model === undefined) return;
-    // From the head of the request on; the clocks of two threads differ by microseconds.
-    const sinceMs = Math.max(0, startMs - this.#receivedMs);
-    this.#pushAttempt({ upstream, model, status, code, startMs: sinceMs, durationMs, error });
+    // Counted from the head of the request; the clocks of two threads differ by microseconds.
+    const startedMs = Math.max(0, startMs - this.#receivedMs);
+    this.#pushAttempt({ upstream, model, status, code, startMs: startedMs, durationMs, error });
   }
 
   /**
@@ -167,7 +167,7 @@ export class ChatExchange extends CallContext {
     this.#pushAttempt({ upstream, model: settled.answered, status, code, startMs, durationMs, error: '' });
   }
 
-  /** The call is not plain after all. Call it before `#settled` is cleared, which has the attempt's end. */
+  /** For a call that is not plain. Called before `#settled` is cleared, which has the attempt's end. */
   #addDeferredAttempt(): void {
     if (this.#isAttemptDeferred) this.#addServed(false);
     this.#isAttemptDeferred = false;
@@ -303,7 +303,7 @@ export class ChatExchange extends CallContext {
     const { usage } = settled;
     const receivedMs = this.#receivedMs;
     const duration = microsOf(nowMs - receivedMs);
-    // No field of tokens has more: the other fields are parts of these two.
+    // No field of tokens is higher: the other fields are included in these two.
     const tokens = usage.promptTokens + usage.completionTokens;
     const upstream = channel.table.upstreamOf(slot);
     if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;

@@ -5,7 +5,7 @@
  *     reading ──→ asking ──→ handed over to Delivery, or to Replay
  *        └───────────┴─────→ over: rejected, or the client left
  *
- *     reading   the body is on its way
+ *     reading   the body is being read
  *     asking    waits for another thread: a large body is parsed, an idempotency lock taken, a lease granted
  *
  * Must hold: `exchange.finish` is called exactly once on every path, or what the call took is lost (the test
@@ -72,7 +72,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   readonly #exchange: ChatExchange;
   readonly #listener: IntakeContext;
   #state: 'reading' | 'asking' | 'dispatched' = 'reading';
-  /** Has the call after Intake, and gets `onClientGone` in place of Intake. */
+  /** Serves the call after Intake, and gets `onClientGone` in place of Intake. */
   #successor: Delivery | ChargedHit | Replay | undefined;
   /** The question to the counter pool, while a counter thread parses the body. */
   #parse: PendingQuestion<ChatRequestResult> | undefined;
@@ -85,7 +85,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   #firstSweepMs = 0;
   #lastBytesMs = 0;
   #timerRestartedMs = 0;
-  /** By the header Content-Length, until the body is read or given up; 0 if it comes in chunks. */
+  /** The header Content-Length, until the body is read or given up; 0 without the header. */
   #unreadBytes = 0;
 
   constructor(exchange: ChatExchange, listener: IntakeContext) {
@@ -108,7 +108,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     invariant(caller !== undefined, 'authenticate sets the caller or rejects');
     exchange.betas = head.betas;
     this.#cacheControl = head.cacheControl;
-    // After authentication: nobody without a key may write to the store of traces.
+    // After authentication: nobody without a key may cause an export of spans.
     exchange.trace = tracer.begin(req, head.traceParent, caller);
     const compressed = compressedBody(head.contentEncoding);
     const receiver = passRateLimit(this, exchange, head.idempotencyKey, compressed, listener);
@@ -204,7 +204,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     if (contents !== undefined) for (const piece of pieces) contents.addRequest(piece);
   }
 
-  /** Rejects before all of the body has come. About `bytes` of the body are still to come. */
+  /** Rejects before the whole body has come. About `bytes` of the body are still to come. */
   #rejectEarly(error: ErrorRecord, bytes: number): false {
     const { connections, discards, bodyTurns } = this.#listener;
     const reject = (): void => this.reject(error, connections.endsConnections || !discards.take(bytes));
@@ -212,14 +212,14 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     return false;
   }
 
-  /** Responds with an error and finishes; nothing is admitted by now. Ends the connection if told so. */
+  /** Responds with an error and finishes the call, which has nothing or has given all back. */
   reject(error: ErrorRecord, endsConnection = this.#exchange.endsConnection || !this.#mayDiscard()): void {
     const exchange = this.#exchange;
     if (!exchange.isLastRequest || this.#state !== 'reading') {
       this.#reject(error, endsConnection);
       return;
     }
-    // See outsideOfCallbacks.
+    // Outside of µWS's callbacks, for the reason that read-body.ts gives at `outsideOfCallbacks`.
     setImmediate(() => {
       if (!exchange.isOver) this.#reject(error, true);
     });
@@ -338,7 +338,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       else this.#chargeHit(hit, admission);
       return;
     }
-    // If descriptors are short, no lease helps; `admit` was not called, so `asksLease` is not set anew.
+    // If descriptors are short, no lease helps; `admit` was not called, so `asksLease` is an old one.
     const retry = rejection === OUT_OF_DESCRIPTORS ? undefined : this.#askForLease(call);
     if (retry === undefined) this.reject(rejection);
     else void this.#awaitThread(retry);
@@ -357,7 +357,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   #dispatch(admission: Admission): void {
     const exchange = this.#exchange;
     this.#state = 'dispatched';
-    // The output was lowered to this account's balance: no response for callers who can pay more.
+    // The output was lowered to this account's balance: callers who can pay more must not get the response.
     if (exchange.isClamped && exchange.cached !== undefined) {
       exchange.cached.giveUp();
       exchange.cached = undefined;

@@ -5,9 +5,8 @@
  * use it; listener thread.
  *
  * An entry never becomes wrong, because it follows from the bytes of the body, the door, the account and the
- * `facts` alone, and each of these is compared. An entry also decides nothing: plan, model, limits and the
- * response are looked up for each request, known or not. So entries are removed only to bound the memory, the
- * oldest first.
+ * `facts` alone, which are all compared. An entry decides nothing: plan, model, limits and the response are
+ * looked up for each request, known or not. So the oldest entries are removed only to bound the memory.
  *
  * Must hold: `read` returns for a known request what the door would read of its body. Requests share the
  * ChatCall of an entry, so nobody writes to its fields.
@@ -26,7 +25,7 @@ const KNOWN_BYTES_MAX = 4 * 1024 - 1;
 /** About how many bytes an entry takes beside its texts. */
 const KNOWN_ENTRY_BYTES = 1_024;
 
-/** An entry. */
+/** An entry. A request that has one is _known_. */
 export interface KnownRequest {
   readonly door: Door;
   /** What the door has read of the body: always a call, never an error. */
@@ -37,13 +36,13 @@ export interface KnownRequest {
    */
   readonly facts: string;
   readonly key: ResponseKey;
-  /** `nameOfResponse(key)` */
+  /** `nameOfResponse(key)`, which `lookUp` then need not make. */
   readonly name: string;
   /** About how much memory the entry takes. */
   readonly bytes: number;
 }
 
-/** The part of ChatExchange that this file uses, while the cache looks for its response. */
+/** What this file uses of a ChatExchange. */
 export interface ReadRequest {
   readonly door: Door;
   /** The body's bytes as Latin-1, which `read` sets; empty if the body is too long, or there is no cache. */
@@ -90,7 +89,7 @@ export class KnownRequests {
 
   /** Remembers a hit. `call` is what `read` returned; `facts` and `key` are of the call's response. */
   remember({ door, bodyText, known }: ReadRequest, call: ChatCall, facts: string, key: ResponseKey): void {
-    // If `knownFor` returned the entry, `key` is its very object: the request is remembered already.
+    // If `knownFor` has returned the entry, `key` is the entry's own object: the request is known already.
     if (bodyText === '' || known?.key === key) return;
     this.#forget(bodyText);
     // Latin-1 takes one byte a character; the text of a call may take two.
@@ -115,8 +114,8 @@ export class KnownRequests {
 }
 
 /**
- * Returns the entry of the request's body, if its response is that of these `facts` and this account, else
- * undefined. For a model whose cache is shared the account is ALL_ACCOUNTS.
+ * Returns the entry of the request's body, if the entry has these `facts` and this account, else undefined.
+ * For a model whose cache is shared the account is ALL_ACCOUNTS.
  */
 export function knownFor(
   { known }: ReadRequest,

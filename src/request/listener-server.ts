@@ -41,7 +41,7 @@ export class ListenerServer {
    * needs later.
    */
   readonly #head = new RequestHead();
-  /** Requests of all routes so far, which is the number of the last request. */
+  /** Requests of all routes so far, which is also the number of the newest request. */
   #requestCount = 0;
   readonly #stopSweeps: () => void;
 
@@ -72,7 +72,7 @@ export class ListenerServer {
     this.#cors = cors && new Cors(cors);
   }
 
-  /** Takes no new connection. Calls `onDrained` when no call is left: see Connections.drain. */
+  /** Accepts no new connection. Calls `onDrained` when the drain has ended (Connections.drain). */
   drain(keepsIdle: boolean, onDrained: () => void): void {
     // From now on a call whose client has left is cut at its upstream, not read to its end.
     this.#listener.channel.stopLeft();
@@ -80,8 +80,8 @@ export class ListenerServer {
   }
 
   /**
-   * Ends every call in flight. Calls `onSettled` when all are settled: see Connections.close. Sweeps go on
-   * until then: a response that waits for the disk ends when its charge is there, or when a sweep gives up.
+   * Ends every call in flight. Calls `onSettled` when all are settled (Connections.close). Sweeps go on until
+   * then: a response that waits for the disk ends when its charge is on disk, or when a sweep gives up.
    */
   close(onSettled: () => void): void {
     this.#listener.channel.stopLeft();
@@ -177,7 +177,7 @@ export class ListenerServer {
 
   /**
    * Makes the context of a request that is no call, or whose head is rejected. Without a `door` its errors
-   * have the form of chat completions.
+   * are those of chat completions.
    */
   #newContext(door?: Door): CallContext {
     const requestNumber = ++this.#requestCount;
@@ -189,7 +189,7 @@ export class ListenerServer {
     return this.#cors === undefined ? '' : this.#cors.linesFor(this.#head.origin);
   }
 
-  /** Whether a browser asks if a script may call (CORS preflight). No path has any other OPTIONS. */
+  /** Whether the request is a CORS preflight of a browser. No path has any other OPTIONS. */
   #isPreflight(req: HttpRequest): boolean {
     return (
       req.getMethod() === 'options' &&
@@ -226,8 +226,8 @@ export class ListenerServer {
 }
 
 /**
- * The door of the request's path, or of a path above it, because its clients know that door's form of errors.
- * Undefined if there is none. Paths below `/v1/messages` are those of messages, such as count_tokens.
+ * The door of the request's path, or of a path above it, because the clients there know that door's errors.
+ * Undefined if there is none. Such a path is `/v1/messages/count_tokens`, below the door of messages.
  */
 function doorAt(req: HttpRequest): Door | undefined {
   const url = req.getUrl();

@@ -1,8 +1,8 @@
 /**
  * Entry of a listener thread, which gateway/listeners.ts starts. It makes the objects that the phases of a
  * request work with (IntakeContext, one for the thread), listens on the common port, and follows the main
- * thread's orders (ToListener). With `workers: 0` gateway/listener-with-worker.thread.ts imports this file,
- * and takes `channel` from it.
+ * thread's messages (ToListener). With `workers: 0` gateway/listener-with-worker.thread.ts imports this file
+ * and uses its `channel`.
  *
  * Must hold: after an uncaught exception the thread closes all connections before it exits, or libuv aborts
  * the process. Then the main thread starts another listener (test/e2e/thread-failure.test.ts).
@@ -77,7 +77,7 @@ contents.applySettings(init.settings.contents);
 // `server` is defined below; the callback runs only when `connections.listen` is called, at the file's end.
 const connections = new Connections((app) => server.route(app));
 const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
-/** At a reload `applySettings` replaces some members, so phases read them anew for each call. */
+/** At a reload `applySettings` replaces some members, so phases read them for each call. */
 const listener = {
   clock,
   ledger,
@@ -128,7 +128,7 @@ function applySettings(settings: ListenerSettings): void {
     log.error('the certificate cannot be used; the one before stays in force');
 }
 
-/** Cuts all calls, and ends the thread when they are charged for what was relayed, or the time is over. */
+/** Cuts all calls. Ends the thread when they are settled, or after CUT_CALLS_WAIT_MS_MAX. */
 function close(): void {
   setTimeout(() => exitThread(0), CUT_CALLS_WAIT_MS_MAX);
   server.close(() => exitThread(0));

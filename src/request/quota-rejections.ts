@@ -1,8 +1,7 @@
 /**
  * Makes the rejections of quotas: each has a code, and a message that says who has the quota, what it allows,
  * what is left of the quota and when to come back. rate-limit.ts and admit.ts call it; rejections.ts uses its
- * advice on media. Pure; listener thread. ledger/quota-rejections.ts is the ledger's part: which quota
- * rejects.
+ * advice on media. Pure; listener thread. Which quota rejects a call, ledger/quota-rejections.ts says.
  *
  * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
  * was faster (test/unit/request/admit.test.ts). Callers see the messages and codes, so to change one is to
@@ -58,7 +57,7 @@ interface Quota {
   readonly need: bigint;
 }
 
-/** A quota of which too little is left now. */
+/** A quota that has too little left now. */
 interface UsedUpQuota extends Quota {
   readonly left: bigint;
   readonly retryAfterSeconds: number;
@@ -86,16 +85,16 @@ export function quotaUsedUp({
   retryAfterSeconds,
 }: UsedUpQuota): ErrorRecord {
   const { unit, per } = QUOTA_KINDS[quota];
-  const state =
+  const stateText =
     need > 0n && (unit === 'tokens' || unit === 'money')
       ? `, of which ${amountText(left, quota)} ${unit === 'money' ? 'is' : 'are'} left, and the call may ${needText(need, quota)}`
       : per === 'flight'
         ? ' and they are all in use'
         : ' and they are used up';
-  const moment = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
+  const resetText = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
   const record = {
     code: CODES[quota],
-    message: `${capitalized(allowanceText(owner, quota, limit))}${state}. Retry after ${secondsText(retryAfterSeconds)}${moment}.`,
+    message: `${capitalized(allowanceText(owner, quota, limit))}${stateText}. Retry after ${secondsText(retryAfterSeconds)}${resetText}.`,
     retryAfterSeconds,
   };
   const detail = metricsDetailOf(owner, quota);

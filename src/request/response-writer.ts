@@ -1,16 +1,16 @@
 /**
  * Writes a response that comes in pieces to a client that may read slower than the pieces come
- * (back-pressure). delivery.ts and replay.ts make it; listener thread.
+ * (back-pressure). delivery.ts and replay.ts make a ResponseWriter for each such response; listener thread.
  *
  *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the queue is being written) → left
  *                                                                 └─→ lingering (see #isLingering) ────↗
  *
  * _Ended_: `end` or `cut` was called. _Left_: the kernel has the response. _Gone_: the connection has ended.
  *
- * Facts of µWebSockets.js (µWS) 20.41 that this file is built around, all of them tried:
+ * Facts of µWebSockets.js (µWS) 20.41 that this file relies on, all of them tried:
  *
  * - `write` returns false if the socket takes no more, and µWS keeps the bytes that were not taken. A small
- * write inside of a cork returns true even if the flush after it fails: only the next write shows the
+ * write inside of a cork returns true even if the flush after the cork fails: only the next write shows the
  * failure.
  * - While an `onWritable` handler is set, µWS writes what it keeps only with a further write or an empty
  * cork.
@@ -52,7 +52,7 @@ export const TOUCH_MS = 4_000;
  * bytes, and 1,330 with CORS and the headers of the messages door.
  */
 const WRITE_BYTES_MAX = 14 * 1024;
-/** The same for a client that has been slow. Small, so that each write which the socket takes shows soon. */
+/** Bytes of one write to a client that has been slow. Few, so that it soon shows what the socket takes. */
 const SLOW_WRITE_BYTES_MAX = 8 * 1024;
 /** Frames that come at once are joined up to this size; a longer frame is worth a system call of its own. */
 const JOINED_BYTES_MAX = 8 * 1024;
@@ -68,7 +68,7 @@ const LINGER_MS = 5_000;
 const NOTHING = new Uint8Array(0);
 /**
  * Where frames are joined, for all responses of the thread: what is joined is written or copied before the
- * next use. Memory of its own for each response took 1 µs more.
+ * next use. A buffer for each response took 1 µs more.
  */
 const JOIN_BUFFER = new Uint8Array(2 * JOINED_BYTES_MAX);
 
@@ -102,7 +102,7 @@ export class ResponseWriter {
   #isBlocked = false;
   /** Whether any write has failed so far. */
   #wasSlow = false;
-  /** Whether a write has failed since the last call of `onWritable`, so that another call follows. */
+  /** Whether a write has failed since `onWritable` was last called, so that µWS calls it again. */
   #awaitsWritable = false;
   #responseLeft = false;
   /**
@@ -156,7 +156,7 @@ export class ResponseWriter {
     if (this.#unwritten.length > 0) this.#write(this.#takeUnwritten(NOTHING));
   }
 
-  /** Returns the frames that wait, joined with `bytes`. The result is valid until the next call. */
+  /** Returns the frames that wait, joined with `bytes`. The result is valid until frames are joined again. */
   #takeUnwritten(bytes: Uint8Array): Uint8Array {
     if (this.#unwritten.length === 0) return bytes;
     const joined =
@@ -182,7 +182,7 @@ export class ResponseWriter {
   /**
    * Writes the last bytes. `onLeft` follows, at once unless the client is slow, or the response is long and
    * its connection ends (see #isLingering). `stays`: the bytes stay as they are, so those that have to wait
-   * are not copied. A frame is a view of shared memory, which the worker writes again.
+   * are not copied. A frame is a view of shared memory, which the worker overwrites.
    */
   end(bytes: Uint8Array, stays = false): void {
     const allBytes = this.#takeUnwritten(bytes);
@@ -241,7 +241,7 @@ export class ResponseWriter {
     this.#isBlocked = false;
     if (this.#queue.length === 0) {
       this.#retryKept();
-      this.#giveBack();
+      this.#creditTaken();
     }
     this.#pump();
     return true;
@@ -254,8 +254,8 @@ export class ResponseWriter {
 
   /** Tries whether the blocked socket takes bytes again. */
   #probe(): void {
-    // A comment may stand only between events, so not while pieces are queued or last bytes wait. A
-    // non-streamed response has no comments: if nothing of it waits, the next piece is the next try.
+    // A comment may come only between events, so not while pieces are queued or last bytes wait. A
+    // non-streamed response has no comments: if no bytes of it wait, the next piece is the next try.
     const lastBytes = this.#lastBytes;
     if (this.#queue.length > 0) {
       this.#sendQueued(PROBE_BYTES);
@@ -282,9 +282,8 @@ export class ResponseWriter {
       if (!this.#sendByteOf(lastBytes)) return;
       lastBytes = lastBytes.subarray(1);
     }
-    // One system call for both. Not `end(bytes)`, which leaves what the socket does not take to µWS and its
-    // timer.
-    // The cast, because the compiler does not see that the callback runs within `cork`.
+    // One system call for the last bytes and the end. `end(bytes)` would leave what the socket does not take
+    // to µWS and its timer. The cast, because the compiler does not see that the callback runs within `cork`.
     let isTaken = true as boolean;
     this.#res.cork(() => {
       this.#begin();
@@ -330,20 +329,20 @@ export class ResponseWriter {
 
   /** Sends at most `bytesMax` of the queue's first piece. The queue must not be empty. */
   #sendQueued(bytesMax: number): void {
-    const head = this.#queue[0]!;
-    if (head.length > bytesMax) this.#queue[0] = head.subarray(bytesMax);
+    const firstPiece = this.#queue[0]!;
+    if (firstPiece.length > bytesMax) this.#queue[0] = firstPiece.subarray(bytesMax);
     else this.#queue.shift();
-    const bytes = head.subarray(0, bytesMax);
+    const bytes = firstPiece.subarray(0, bytesMax);
     this.#send(bytes, bytes.length);
   }
 
   /**
-   * Tries the socket with one byte, because the last bytes may have to last for minutes of sweeps. Returns
+   * Tries the socket with one byte, because the last bytes may have to do for minutes of sweeps. Returns
    * whether the socket takes more.
    */
-  #sendByteOf(last: Uint8Array): boolean {
-    this.#lastBytes = last.subarray(1);
-    this.#send(last.subarray(0, 1), 0);
+  #sendByteOf(lastBytes: Uint8Array): boolean {
+    this.#lastBytes = lastBytes.subarray(1);
+    this.#send(lastBytes.subarray(0, 1), 0);
     return !this.#isBlocked;
   }
 
@@ -359,7 +358,7 @@ export class ResponseWriter {
       this.#wasSlow = this.#awaitsWritable = true;
     } else {
       this.#progressMs = this.#clock.monotonicMs();
-      this.#giveBack();
+      this.#creditTaken();
     }
   }
 
@@ -371,14 +370,14 @@ export class ResponseWriter {
     this.#owner.writeHead(this.#sentClose);
   }
 
-  #giveBack(): void {
+  #creditTaken(): void {
     const bytes = this.#uncreditedBytes;
     this.#uncreditedBytes = 0;
     if (bytes > 0) this.#owner.onTaken(bytes);
   }
 }
 
-/** Joins frames. The result is valid until the next call. */
+/** Joins frames. The result is valid until frames are joined again. */
 function joinFrames(frames: readonly Uint8Array[], framesBytes: number, last: Uint8Array): Uint8Array {
   if (framesBytes + last.length > JOIN_BUFFER.length) return Buffer.concat([...frames, last]);
   let offset = 0;

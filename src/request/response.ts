@@ -35,9 +35,9 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 export const JSON_TYPE = 'application/json';
 const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
 const CLOSE_LINE = '\r\nconnection: close';
-/** µWS ends an idle connection after 8 to 12 s. A second is left for the next request to arrive. */
+/** µWS ends an idle connection after 8 to 12 s; one second of the 8 is for the next request to arrive. */
 const KEPT_LINE = '\r\nkeep-alive: timeout=7';
-/** So that proxies on the way do not store or buffer a stream. */
+/** So that proxies do not store or buffer a stream. */
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
 export const DOCUMENT_PATH = '/openapi.json';
@@ -45,9 +45,9 @@ const DOCUMENT = Buffer.from(PUBLIC_DOCUMENT);
 
 /**
  * Writes the status and the headers that every response has, and those of the rate limit once it is known.
- * All lines are written with the status, which µWS writes as it stands, because each call of µWS copies its
- * strings. `endsConnection`: the connection ends with the response. `moreLines` are headers, each after its
- * line break.
+ * All lines are written with the status, which µWS writes unchanged, because each method of µWS copies its
+ * strings. `endsConnection`: the connection ends with the response. `moreLines` are headers, each with a line
+ * break before it.
  */
 export function writeHead(
   res: HttpResponse,
@@ -70,7 +70,7 @@ export function writeHead(
   );
 }
 
-/** These headers have OpenAI's names and form, because clients read them. */
+/** These headers have OpenAI's names and format, because clients read them. */
 function tokenLinesOf({ limit, remaining, resetMs }: TokenLimitState): string {
   return `\r\nx-ratelimit-limit-tokens: ${limit}\r\nx-ratelimit-remaining-tokens: ${remaining}\r\nx-ratelimit-reset-tokens: ${durationOf(resetMs)}`;
 }
@@ -90,9 +90,9 @@ export function durationOf(ms: number): string {
 
 /**
  * Writes the head of a call's response. `sendsClose` writes `connection: close`, for a response that comes in
- * pieces; if a response has a length, µWS writes that line itself when it is told to end the connection.
- * `endsConnection`: the connection ends with the response, in either way. `fallback` is the id of the model
- * that answers, if that is a fallback.
+ * pieces; if a response has a length, µWS writes that line when `end` is to end the connection.
+ * `endsConnection`: the connection ends with the response, in pieces or not. `fallback` is the id of the
+ * model that answers, if that is a fallback.
  */
 export function writeChatHead(
   res: HttpResponse,
@@ -113,8 +113,7 @@ export function writeChatHead(
  * Ends a response that came in pieces and whose head said `connection: close`. response-writer.ts calls it
  * inside the cork of the last piece, and then closes the connection. µWS's `end(…, true)` is for responses
  * with a length: here it would write the header `Connection: close` into the body. So the last chunk is
- * written as a header, which µWS sends as it stands. What µWS appends makes a trailer field, which clients
- * skip.
+ * written as a header, which µWS sends unchanged. What µWS appends makes a trailer field, which clients skip.
  */
 export function writeLastChunk(res: HttpResponse): void {
   res.writeHeader('\r\n0\r\nx-connection', 'close\r\n');
@@ -129,7 +128,7 @@ export interface ErrorOptions {
   readonly isHead?: boolean;
 }
 
-/** Writes the whole response of an error, in the form of the request's door. */
+/** Writes the whole response of an error, as the request's door writes errors. */
 export function writeError(
   res: HttpResponse,
   error: ErrorRecord,
