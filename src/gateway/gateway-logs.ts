@@ -42,7 +42,7 @@ import type { CallOutbox } from './traces.js';
 import { accessLine, callRecordOf, type CallRecordNames } from './call-lines.js';
 
 /**
- * How often the rings are drained. A ring has room for eight times a busy listener's calls of this time.
+ * How often the rings are drained. A ring holds eight times a busy listener's calls of this time.
  * Nobody who watches the log notices the delay.
  */
 const DRAIN_PERIOD_MS = 100;
@@ -89,12 +89,12 @@ export class GatewayLogs {
   #accessLogSettings: Settings['access_log'] | undefined;
   #accessLog: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Records that were lost since the last log line about lost records, and since the start. */
+  /** Records that were dropped since the last log line about dropped records, and since the start. */
   #droppedUnlogged = 0;
   #droppedInAll = 0;
   /** Rejected calls that were too many to be stored, since the start. */
   #unstoredRejections = 0;
-  #loggedAtMs = -Infinity;
+  #loggedMs = -Infinity;
 
   constructor(options: GatewayLogsOptions) {
     this.#log = options.log;
@@ -104,7 +104,7 @@ export class GatewayLogs {
     this.#upstreamErrors = options.upstreamErrors;
     const { settings, clock, log } = options;
     const folder = join(settings.data, CALLS_FOLDER);
-    const names = slotNamesOf(options.names);
+    const slotNames = slotNamesOf(options.names);
     const dataPath = settings.data;
     this.#contentsBudgets = options.contentsBudgets.map((budget) => new ContentsBudget(budget));
     this.#contents = new ContentsWriter({
@@ -114,7 +114,7 @@ export class GatewayLogs {
       clock,
       log,
     });
-    this.#calls = new CallWriter({ folder, retention: retentionOf(settings), names, clock, log });
+    this.#calls = new CallWriter({ folder, retention: retentionOf(settings), names: slotNames, clock, log });
     // `apply` drains before there is an access log: no listener runs yet, so the rings are empty.
     this.apply(settings);
   }
@@ -157,7 +157,7 @@ export class GatewayLogs {
     this.#logSwitch.store = true;
   }
 
-  /** Drains after a while, and so on. `isBusy`: the last drain found calls. */
+  /** Drains after the period, again and again. `isBusy`: the last drain found calls. */
   #drainLater(isBusy: boolean): void {
     clearTimeout(this.#timer);
     const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
@@ -232,12 +232,12 @@ export class GatewayLogs {
     this.#contents.flush();
   }
 
-  /** The segment that the call log writes to; undefined while there is none: see CallWriter. */
+  /** The segment that the call log writes to; undefined while there is none (CallWriter). */
   get growingCalls(): GrowingSegment | undefined {
     return this.#calls.growing;
   }
 
-  /** Appends the contents of calls, one behind the other, that the listener of that index has sent. */
+  /** Appends the contents of calls, joined, that the listener of that index has sent. */
   appendContents(bytes: Uint8Array, listener: number): void {
     this.#contents.append(bytes);
     this.#contentsBudgets[listener]!.giveBack(bytes.length);
@@ -250,7 +250,7 @@ export class GatewayLogs {
 
   /** How many calls the logs lack since the start: a ring was full, the disk failed, or too many rejected. */
   get dropped(): DroppedCalls {
-    const contents = this.#contentsBudgets.reduce((sum, { dropped }) => sum + dropped, 0);
+    const contents = this.#contentsBudgets.reduce((total, { dropped }) => total + dropped, 0);
     return {
       records: this.#droppedInAll + this.#calls.dropped,
       contents: contents + this.#contents.dropped,
@@ -261,19 +261,19 @@ export class GatewayLogs {
   /** To be called when the listeners have ended, which leave their last calls in the rings. */
   close(): void {
     clearTimeout(this.#timer);
-    // So that `drain` logs now what was dropped since the last line about it.
-    this.#loggedAtMs = -Infinity;
+    // So that `drain` logs now what was dropped since the last log line about dropped records.
+    this.#loggedMs = -Infinity;
     this.drain();
     this.#accessLog?.close();
     this.#calls.close();
     this.#contents.close();
   }
 
-  /** Logs lost records, once in LOG_PERIOD_MS. */
+  /** Logs how many records were dropped, once in LOG_PERIOD_MS. */
   #logDropped(): void {
     const nowMs = performance.now();
-    if (nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
-    this.#loggedAtMs = nowMs;
+    if (nowMs - this.#loggedMs < LOG_PERIOD_MS) return;
+    this.#loggedMs = nowMs;
     this.#log.warn('calls are missing in the access log and the call log: more ended than could be written', {
       dropped: this.#droppedUnlogged,
     });
@@ -281,7 +281,7 @@ export class GatewayLogs {
   }
 }
 
-/** Writes the access log to standard error, between the lines of events. */
+/** Writes the access log to standard error, among the gateway's other log lines. */
 class StandardErrorLines {
   readonly #format = isPretty() ? lineFormat() : undefined;
 
@@ -291,17 +291,17 @@ class StandardErrorLines {
    */
   append(lines: readonly string[]): void {
     let piece = '';
-    let count = 0;
+    let lineCount = 0;
     const write = (): void => {
-      if (count > 0) standardError().write(Buffer.from(piece), count);
+      if (lineCount > 0) standardError().write(Buffer.from(piece), lineCount);
       piece = '';
-      count = 0;
+      lineCount = 0;
     };
     for (const line of lines) {
       const text = this.#format === undefined ? `${line}\n` : this.#format(`${line}\n`);
       if (Buffer.byteLength(piece) + Buffer.byteLength(text) > WHOLE_BYTES_MAX) write();
       piece += text;
-      count += 1;
+      lineCount += 1;
     }
     write();
   }

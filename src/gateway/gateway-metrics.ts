@@ -42,7 +42,7 @@ import { UpstreamErrors } from '../telemetry/upstream-errors.js';
  */
 const ACCOUNT_LABELS_MAX = 1_000;
 
-/** Members of `MetricsSource` that other parts of the gateway give as they are. */
+/** Members of `MetricsSource` that `attach` passes on unchanged. */
 type PassedMembers =
   | 'bodies'
   | 'spans'
@@ -53,7 +53,7 @@ type PassedMembers =
   | 'cacheStoredBytes'
   | 'sharing';
 
-/** What a scrape of `/metrics` reads from other parts of the gateway. */
+/** What a scrape of `/metrics` reads from other objects of the gateway. */
 export interface ScrapedParts extends Pick<MetricsSource, PassedMembers> {
   readonly registry: Registry;
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
@@ -76,7 +76,7 @@ export class GatewayMetrics {
   readonly #health: ThreadHealth;
   readonly upstreamUse: MetricsSource['upstreamUse'];
   #source: MetricsSource | undefined;
-  #cachedReadings: readonly Pick<CachedReading<unknown>, 'refresh'>[] = [];
+  #cachedValues: readonly Pick<CachedValue<unknown>, 'refresh'>[] = [];
   #exposition: Exposition | undefined;
 
   constructor(settings: Settings, log: LogSwitchBuffer, counters: Pick<UpstreamCounters, 'useOf'>) {
@@ -106,7 +106,7 @@ export class GatewayMetrics {
     return this.firstWorkerThread + this.#settings.workers;
   }
 
-  /** Connects the parts that are created after this one. To be called before `render` and `read`. */
+  /** Connects the objects that are created after this one. To be called before `render` and `read`. */
   attach({ registry, accounting, groupQuotas, sharedBalances, readGroup, ...passed }: ScrapedParts): void {
     const source: MetricsSource = {
       ...passed,
@@ -126,7 +126,7 @@ export class GatewayMetrics {
         this.#settings.metrics.account_labels ? accountSamples(registry, sharedBalances?.value) : [],
     };
     this.#source = source;
-    this.#cachedReadings = sharedBalances === undefined ? [groupQuotas] : [groupQuotas, sharedBalances];
+    this.#cachedValues = sharedBalances === undefined ? [groupQuotas] : [groupQuotas, sharedBalances];
     const readAlone = (): Promise<FamilySamples> => Promise.resolve(({ collect }) => collect(source));
     this.#exposition = new Exposition(readGroup ?? readAlone);
   }
@@ -145,7 +145,7 @@ export class GatewayMetrics {
 
   /** Reads the values of other processes and hosts, if they are due. */
   async #refresh(): Promise<void> {
-    await Promise.all(this.#cachedReadings.map((reading) => reading.refresh()));
+    await Promise.all(this.#cachedValues.map((cachedValue) => cachedValue.refresh()));
   }
 
   close(): void {
@@ -155,8 +155,7 @@ export class GatewayMetrics {
 
 /**
  * Returns the samples of accounts. Spending and calls are those of this host alone, so that their sum over
- * hosts is right. If others share the accounts, a balance is from `balances`, and undefined if it is not
- * there.
+ * hosts is right. If others share the accounts, a balance is from `balances`; undefined if it is not there.
  */
 function accountSamples(registry: Registry, balances: Balances | undefined): AccountSample[] {
   try {
@@ -189,18 +188,19 @@ const FRESH_MS_MAX = 10_000;
  * Must hold: scrapes, which need no token, cause a read at most every FRESH_MS_MAX
  * (test/unit/gateway/gateway-metrics.group-quotas.test.ts).
  */
-abstract class CachedReading<Value> {
-  /** The value of a reading that is off. */
-  readonly #none: Value;
+abstract class CachedValue<Value> {
+  /** The value while this is off: without the admin interface. */
+  readonly #offValue: Value;
   readonly #monotonicMs: () => number;
   #isOn = false;
   #readMs = -Infinity;
-  #reading: Promise<void> | undefined;
+  /** The read that goes on, for all who await it. */
+  #running: Promise<void> | undefined;
   #value: Value;
 
-  constructor(none: Value, monotonicMs: () => number) {
-    this.#none = none;
-    this.#value = none;
+  constructor(offValue: Value, monotonicMs: () => number) {
+    this.#offValue = offValue;
+    this.#value = offValue;
     this.#monotonicMs = monotonicMs;
   }
 
@@ -212,12 +212,12 @@ abstract class CachedReading<Value> {
   /** To be called when this gateway loses the admin interface, or ends. */
   turnOff(): void {
     this.#isOn = false;
-    this.#value = this.#none;
-    // So that the next read is due at once, however soon the reading is turned on again.
+    this.#value = this.#offValue;
+    // So that the next read is due at once, however soon `turnOn` is called again.
     this.#readMs = -Infinity;
   }
 
-  /** What the last `refresh` has read; `#none` without the admin interface. */
+  /** What the last `refresh` has read; `#offValue` without the admin interface. */
   get value(): Value {
     return this.#value;
   }
@@ -225,13 +225,13 @@ abstract class CachedReading<Value> {
   /** To be awaited before `value`. Never rejects: after a failure the value stays as it was. */
   async refresh(): Promise<void> {
     if (!this.#isOn || this.#monotonicMs() - this.#readMs < FRESH_MS_MAX) return;
-    await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
+    await (this.#running ??= this.#read().finally(() => (this.#running = undefined)));
   }
 
   async #read(): Promise<void> {
     try {
       const value = await this.read();
-      // Turned off meanwhile: the value stays empty.
+      // Turned off meanwhile: the value stays `#offValue`.
       if (!this.#isOn) return;
       this.#value = value;
       this.#readMs = this.#monotonicMs();
@@ -254,7 +254,7 @@ interface GroupQuotasOptions {
 }
 
 /** Samples of how full the quotas of groups are, for the groups nearest to a limit. */
-export class GroupQuotas extends CachedReading<readonly GroupQuotaSample[]> {
+export class GroupQuotas extends CachedValue<readonly GroupQuotaSample[]> {
   readonly #options: GroupQuotasOptions;
 
   constructor(options: GroupQuotasOptions) {
@@ -268,8 +268,8 @@ export class GroupQuotas extends CachedReading<readonly GroupQuotaSample[]> {
     const ids = [...records()]
       .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
       .map(({ id }) => id);
-    for (let from = 0; from < ids.length; from += GROUPS_A_PAGE) {
-      const page = ids.slice(from, from + GROUPS_A_PAGE);
+    for (let start = 0; start < ids.length; start += GROUPS_A_PAGE) {
+      const page = ids.slice(start, start + GROUPS_A_PAGE);
       const statements = await service.read(({ groups }) => page.map((id) => groups.find(id)));
       for (const { record, quotas } of statements) {
         const name = showsNames ? record.name : '';
@@ -282,7 +282,7 @@ export class GroupQuotas extends CachedReading<readonly GroupQuotaSample[]> {
         }));
         fullest.push({ ratio: Math.max(...samples.map(({ ratio }) => ratio)), samples });
       }
-      fullest = fullest.sort((left, right) => right.ratio - left.ratio).slice(0, GROUPS_SHOWN_MAX);
+      fullest = fullest.sort((first, second) => second.ratio - first.ratio).slice(0, GROUPS_SHOWN_MAX);
     }
     return fullest.flatMap(({ samples }) => samples);
   }
@@ -295,7 +295,7 @@ type Balances = ReadonlyMap<string, bigint>;
  * The balances of accounts with labels, as all processes and hosts that share them have left them. The store
  * of a host has neither what other hosts have spent nor what calls hold.
  */
-export class SharedBalances extends CachedReading<Balances> {
+export class SharedBalances extends CachedValue<Balances> {
   readonly #service: Pick<RegistryService, 'read'>;
 
   constructor(service: Pick<RegistryService, 'read'>, monotonicMs: () => number) {
@@ -307,13 +307,13 @@ export class SharedBalances extends CachedReading<Balances> {
     // If the coordinator cannot be asked, statements have no `leased`. Then the last known balance stays,
     // which is nearer the truth than the store's.
     const balances = new Map(this.value);
-    let from: number | undefined = 0;
-    for (let shown = 0; from !== undefined && shown < ACCOUNT_LABELS_MAX; shown += ACCOUNTS_A_PAGE) {
-      const pageStart: number = from;
+    let next: number | undefined = 0;
+    for (let count = 0; next !== undefined && count < ACCOUNT_LABELS_MAX; count += ACCOUNTS_A_PAGE) {
+      const pageStart: number = next;
       const page = await this.#service.read(({ accounts }) => accounts.list(pageStart, ACCOUNTS_A_PAGE));
       for (const { record, available, leased } of page.items)
         if (leased !== undefined) balances.set(record.id, available);
-      from = page.next;
+      next = page.next;
     }
     return balances;
   }

@@ -35,7 +35,7 @@ export interface GatewayOptions {
   readonly onHopeless: (reason: string) => void;
 }
 
-/** State that gateway.ts alone writes. The parts read it anew each time, because it changes. */
+/** State that gateway.ts alone writes. The parts keep no copy of its values, because these change. */
 export interface GatewayState {
   /** Whether the gateway serves and is not draining. */
   ready: boolean;

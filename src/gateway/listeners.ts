@@ -38,8 +38,8 @@ const SUCCESSOR_MS_MAX = 60_000;
 /** How long `close` waits for listeners to cut their connections and settle their calls. */
 const CLOSE_WAIT_MS_MAX = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
-/** The part of a listener's `workerData` that stays the same when the listener is replaced. */
-type ListenerShape = Omit<
+/** What stays the same of a listener's `workerData` when the listener is replaced. */
+type FixedInit = Omit<
   ListenerInit,
   'parserPort' | 'lockPort' | 'cachePort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
 >;
@@ -112,7 +112,7 @@ export class Listeners implements WorkerClients {
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
-    const starts = Array.from({ length: listeners }, (_, index) => this.#start(this.#shapeOf(index), false));
+    const starts = Array.from({ length: listeners }, (_, index) => this.#start(this.#initOf(index), false));
     await Promise.all(starts);
   }
 
@@ -178,8 +178,7 @@ export class Listeners implements WorkerClients {
   /** Cuts the remaining calls and ends the threads, which first write their last calls to the journals. */
   async close(): Promise<void> {
     this.#isDraining = true;
-    // Not `once` of node:events, which would reject if a thread fails while it ends: then there would be no
-    // last flush.
+    // `once` of node:events would reject if a thread fails while it ends: then there would be no last flush.
     const exits = [...this.#listeners.values()].map(
       ({ thread }) => new Promise<unknown>((resolve) => thread.once('exit', resolve)),
     );
@@ -187,8 +186,8 @@ export class Listeners implements WorkerClients {
     await Promise.race([Promise.all(exits), delay(CLOSE_WAIT_MS_MAX, undefined, { ref: false })]);
   }
 
-  /** Deals out the memory of a listener: by its index, so that a successor gets the same. */
-  #shapeOf(index: number): ListenerShape {
+  /** Chooses a listener's memory and call slots by its index, so that a successor gets the same. */
+  #initOf(index: number): FixedInit {
     const { settings, accounting, calls, bodies, callRings, contentsBudgets, metrics } = this.#options;
     const { buffers, slotsPerListener } = accounting.base;
     return {
@@ -215,10 +214,10 @@ export class Listeners implements WorkerClients {
    * before, the first start rejects, and that of a successor resolves, because the successor is replaced in
    * turn. The main thread's ends of its message ports close when its thread ends.
    */
-  async #start(shape: ListenerShape, isSuccessor: boolean): Promise<void> {
+  async #start(fixedInit: FixedInit, isSuccessor: boolean): Promise<void> {
     const { workers } = this.#options;
-    const { init, ports } = this.#connect(shape);
-    const worker = workers.startIn(shape.index);
+    const { init, ports } = this.#connect(fixedInit);
+    const worker = workers.startIn(fixedInit.index);
     const entry =
       worker === undefined
         ? new URL('../request/listener.thread.js', import.meta.url)
@@ -226,65 +225,71 @@ export class Listeners implements WorkerClients {
     const thread = new Worker(entry, {
       workerData: { ...init, upstreamTask: worker?.task } satisfies ListenerWithWorkerInit,
       transferList: [...ports, ...(worker?.transferList ?? [])],
-      name: `listener-${shape.index}`,
+      name: `listener-${fixedInit.index}`,
       resourceLimits: threadMemory(),
     });
     thread.on('error', (error) =>
-      this.#options.log.error('listener failed', { listener: shape.index, error: error.stack }),
+      this.#options.log.error('listener failed', { listener: fixedInit.index, error: error.stack }),
     );
     // Whether a successor takes the listener's place if it dies. A first start that fails ends the gateway.
     let isReplacedOnExit = isSuccessor;
-    thread.on('exit', () => this.#onExit(shape, isReplacedOnExit));
+    thread.on('exit', () => this.#onExit(fixedInit, isReplacedOnExit));
     const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     const listener: Listener = { thread, replies, isDrained: false };
-    this.#listeners.set(shape.index, listener);
-    for (const workerIndex of workers.indices) this.#attach(thread, shape.index, workerIndex);
+    this.#listeners.set(fixedInit.index, listener);
+    for (const workerIndex of workers.indices) this.#attach(thread, fixedInit.index, workerIndex);
 
     await new Promise<void>((resolve, reject) => {
       thread.once('exit', () => {
         if (isSuccessor) resolve();
-        else reject(new Error(`Listener ${shape.index} ended while it started`));
+        else reject(new Error(`Listener ${fixedInit.index} ended while it started`));
       });
       thread.on('message', (message: FromListener) => {
         if (message.kind === 'listening') {
           isReplacedOnExit = true;
           resolve();
         } else if (message.kind === 'listen_failed')
-          reject(new Error(`Listener ${shape.index} cannot listen on ${shape.host}:${this.#port}`));
-        else this.#onMessage(shape.index, listener, message);
+          reject(new Error(`Listener ${fixedInit.index} cannot listen on ${fixedInit.host}:${this.#port}`));
+        else this.#onMessage(fixedInit.index, listener, message);
       });
     });
   }
 
   /**
-   * Connects a new thread with the parts that it asks. Returns the thread's `workerData`, and the ports in
-   * that, which must be transferred.
+   * Connects a new thread with the services that it asks. Returns the thread's `workerData`, and the ports in
+   * it, which must be transferred.
    */
-  #connect(shape: ListenerShape): { readonly init: ListenerInit; readonly ports: readonly MessagePort[] } {
+  #connect(fixedInit: FixedInit): { readonly init: ListenerInit; readonly ports: readonly MessagePort[] } {
     const { accounting, counter, requestIds, state } = this.#options;
     const parserChannel = new MessageChannel();
     counter.serve(parserChannel.port1);
-    const locks = new MessageChannel();
-    accounting.locks.attach(shape.index, locks.port1);
-    const cache = new MessageChannel();
-    accounting.cache.attach(shape.index, cache.port1);
+    const lockChannel = new MessageChannel();
+    accounting.locks.attach(fixedInit.index, lockChannel.port1);
+    const cacheChannel = new MessageChannel();
+    accounting.cache.attach(fixedInit.index, cacheChannel.port1);
     const { serveLeases } = accounting.sharing;
     // Undefined if limits are not shared.
     const leaseChannel = serveLeases && new MessageChannel();
     if (leaseChannel !== undefined) serveLeases?.(leaseChannel.port1);
     const tracing = state.traces?.newListenerTracing();
     const init: ListenerInit = {
-      ...shape,
+      ...fixedInit,
       settings: this.#settings,
       port: this.#port,
       parserPort: parserChannel.port2,
-      lockPort: locks.port2,
-      cachePort: cache.port2,
+      lockPort: lockChannel.port2,
+      cachePort: cacheChannel.port2,
       leasePort: leaseChannel?.port2,
-      requestPrefix: requestIds.newPrefix(shape.index),
+      requestPrefix: requestIds.newPrefix(fixedInit.index),
       tracing,
     };
-    const ports = [parserChannel.port2, locks.port2, cache.port2, leaseChannel?.port2, tracing?.outlet.port];
+    const ports = [
+      parserChannel.port2,
+      lockChannel.port2,
+      cacheChannel.port2,
+      leaseChannel?.port2,
+      tracing?.outlet.port,
+    ];
     return { init, ports: ports.filter((port) => port !== undefined) };
   }
 
@@ -317,15 +322,15 @@ export class Listeners implements WorkerClients {
   /**
    * Frees what the listener had, and starts a successor unless the gateway drains or listeners die too often.
    */
-  #onExit(shape: ListenerShape, isReplacedOnExit: boolean): void {
+  #onExit(fixedInit: FixedInit, isReplacedOnExit: boolean): void {
     // The listener's successor starts with the new settings.
-    this.#listeners.get(shape.index)?.replies.replyToAll(true);
-    this.#listeners.delete(shape.index);
+    this.#listeners.get(fixedInit.index)?.replies.replyToAll(true);
+    this.#listeners.delete(fixedInit.index);
     // Before the successor uses the same ring and the same call slots.
     this.#options.logs.drain();
-    this.#options.logs.onListenerEnd(shape.index);
-    this.#options.workers.onListenerEnd(shape.index);
-    this.#options.accounting.releaseListener(shape.index);
+    this.#options.logs.onListenerEnd(fixedInit.index);
+    this.#options.workers.onListenerEnd(fixedInit.index);
+    this.#options.accounting.releaseListener(fixedInit.index);
     if (this.#isDraining) {
       this.#recordDrained();
       return;
@@ -337,18 +342,18 @@ export class Listeners implements WorkerClients {
       this.#options.onHopeless(`listeners died ${this.#deathTimesMs.length} times within a minute`);
       return;
     }
-    this.#options.log.warn('listener is being replaced', { listener: shape.index });
+    this.#options.log.warn('listener is being replaced', { listener: fixedInit.index });
     // A gateway that stops needs no successor.
     const giveUp = (reason: string): void => {
       if (!this.#isDraining) this.#options.onHopeless(reason);
     };
-    const late = setTimeout(
-      () => giveUp(`listener ${shape.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
+    const lateTimer = setTimeout(
+      () => giveUp(`listener ${fixedInit.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
       SUCCESSOR_MS_MAX,
     ).unref();
-    this.#start(shape, true)
+    this.#start(fixedInit, true)
       .catch((error: unknown) => giveUp(String(error)))
-      .finally(() => clearTimeout(late));
+      .finally(() => clearTimeout(lateTimer));
   }
 
   #send(listenerIndex: number, message: ToListener): void {

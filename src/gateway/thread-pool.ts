@@ -27,15 +27,15 @@ const BYTES_PER_MIB = 1024 * 1024;
 
 /** Returns the heap limits for a `Worker` or for a pool. */
 export function threadMemory(): ResourceLimits {
-  // On a small machine Node's own limit is lower.
-  const ownMib = Math.floor(getHeapStatistics().heap_size_limit / BYTES_PER_MIB);
-  return { maxYoungGenerationSizeMb: YOUNG_MIB, maxOldGenerationSizeMb: Math.min(OLD_MIB_MAX, ownMib) };
+  // On a small machine Node's default limit is lower.
+  const defaultMib = Math.floor(getHeapStatistics().heap_size_limit / BYTES_PER_MIB);
+  return { maxYoungGenerationSizeMb: YOUNG_MIB, maxOldGenerationSizeMb: Math.min(OLD_MIB_MAX, defaultMib) };
 }
 
 /** How long `close` of a pool waits for its threads. */
 const CLOSE_TIMEOUT_MS = 5_000;
 
-interface PoolShape {
+interface PoolOptions {
   /**
    * The module whose default export runs a task. It is CommonJS: Piscina loads other modules by code from
    * strings, which is disabled.
@@ -52,17 +52,17 @@ interface PoolShape {
 }
 
 /** Creates a pool. It starts `threadsMin` threads at once and the others when tasks need them. */
-export function createPool(shape: PoolShape): Piscina {
+export function createPool(options: PoolOptions): Piscina {
   return new Piscina({
-    filename: shape.entry.href,
-    minThreads: shape.threadsMin,
-    maxThreads: shape.threadsMax,
-    maxQueue: shape.queueMax,
-    idleTimeout: shape.idleTimeoutMs,
+    filename: options.entry.href,
+    minThreads: options.threadsMin,
+    maxThreads: options.threadsMax,
+    maxQueue: options.queueMax,
+    idleTimeout: options.idleTimeoutMs,
     concurrentTasksPerWorker: 1,
-    // By default an idle worker waits in Atomics.wait, which stops its event loop, and with that its sockets.
+    // By default an idle thread waits in Atomics.wait, which stops its event loop and so its sockets.
     atomics: 'disabled',
-    workerData: shape.workerData,
+    workerData: options.workerData,
     resourceLimits: threadMemory(),
     recordTiming: false,
     workerHistogram: false,

@@ -65,7 +65,7 @@ export class ChatExchange extends CallContext {
   /** The body comes in chunks, so its connection ends with the response: see outsideOfCallbacks. */
   readonly isLastRequest: boolean;
   #sweepSlot: number | undefined = undefined;
-  /** The error that the caller got in place of the response, or after its beginning. Delivery may set it too. */
+  /** The error that the caller got in place of the response, or of its end. Delivery may set it too. */
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
   /**
