@@ -121,7 +121,7 @@ export class Accounting {
     this.flush.drainEnded(listenerIndex);
     this.locks.detach(listenerIndex);
     this.cache.detach(listenerIndex);
-    // As listeners.ts chooses the slots (`#initOf`).
+    // As listeners.ts chooses the slots (`#fixedOf`).
     const first = asCallSlot(listenerIndex * slotsPerListener);
     const released = ledger.releaseSlots(first, slotsPerListener);
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });

@@ -4,7 +4,7 @@
  * the main thread of a gateway process.
  *
  * The access log has a line for every call that ended, also for rejected ones: the members that
- * telemetry/call-record.ts describes, from `request_id` to `queued_ms`, behind
+ * telemetry/call-record.ts describes, from `request_id` to `queued_ms`, after
  *
  *     {"level":"info","time":"2025-01-31T12:00:00.000Z","thread":"listener-0","pid":7,
  *
@@ -79,7 +79,7 @@ export interface CallRecordNames extends CallNames {
 
 /** How many ids of each kind are cached. Beyond that the cache is emptied, and ids are read again. */
 const IDS_MAX = 100_000;
-/** How often the cache is emptied, because a deleted key's slot may be given to another key after a day. */
+/** The cache is emptied after this time, because a deleted key's slot may be another key's after a day. */
 const IDS_KEPT_MS = 3_600_000;
 
 interface IdSource {
@@ -92,7 +92,7 @@ interface IdSource {
  * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
  * store. accounting-base.ts creates one, for the logs of calls and all else on the main thread.
  *
- * Must hold: each slot is looked up anew every hour, because another key may get the slot of a deleted key
+ * Must hold: each slot is looked up again every hour, because another key may get the slot of a deleted key
  * after a day (test/unit/gateway/call-lines.id-names.test.ts).
  */
 export class IdNames {
@@ -164,7 +164,7 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
     cache: record.cache ?? null,
     status: httpStatusOf(record),
     code: outcome === 'ok' ? null : outcome,
-    // Member by member, because V8 makes an object slowly if it is spread and a member is replaced.
+    // Each member is named, because V8 makes an object slowly if it is spread and a member is replaced.
     usage: usage && {
       promptTokens: usage.promptTokens,
       cachedTokens: usage.cachedTokens,
@@ -189,7 +189,7 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
   };
 }
 
-/** Masks callers' keys and operators' tokens, which have a known form, and no other secrets. */
+/** Masks callers' keys and operators' tokens, which have a known format, and no other secrets. */
 const KEY_MASK = new SecretMask(() => []);
 
 /** The message, masked because it may repeat a key that came in place of a model's name; null if empty. */
@@ -210,8 +210,8 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
 }
 
 /**
- * Returns what was left of each quota; first come the quotas that every call has. `id` is the account's.
- * QuotasLeft (core/quotas.ts) says how `others` is laid out: QUOTA_NUMBERS numbers are one quota.
+ * Returns what was left of each quota; first come the quotas that every call has. `others` has QUOTA_NUMBERS
+ * numbers for each quota: its code, the slot of its scope, and what is left (QuotasLeft of core/quotas.ts).
  */
 function quotasOf(
   names: CallRecordNames,

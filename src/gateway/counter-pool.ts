@@ -5,12 +5,12 @@
  *
  *     question → queue (FairQueue) → one turn on a thread → reply, or back to the queue for the next turn
  *
- * A task of Piscina is one turn of a job, COUNTER_TURN_MS of work (time slicing). Between turns the job waits
- * here. So accounts get the threads in turn, and any thread can continue any job.
+ * A _job_ is the work on one question. A task of Piscina is one turn of a job, COUNTER_TURN_MS of work (time
+ * slicing). Between turns the job waits here. So accounts get the threads in turn, and any thread can
+ * continue any job.
  *
- * Must hold: each question gets one reply, unless its port closes. A withdrawn question leaves the queue, or
- * ends with its current turn. A thread whose turn exceeds `stuckMs` is replaced; otherwise one body would
- * stop all counts.
+ * Must hold: each question gets one reply, unless its port closes. A withdrawn job leaves the queue, or ends
+ * with its current turn. A thread whose turn exceeds `stuckMs` is replaced, or one body would stop all.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
@@ -69,7 +69,7 @@ export class CounterPool {
   #running = 0;
   /** Rejections since the last log line. */
   #rejections = 0;
-  #loggedAtMs = -Infinity;
+  #loggedMs = -Infinity;
 
   constructor({ metrics, log, entry, stuckMs = COUNTER_STUCK_MS }: CounterPoolOptions) {
     this.#log = log;
@@ -106,7 +106,7 @@ export class CounterPool {
       const { id } = message;
       if ('withdrawn' in message) {
         const job = jobs.get(id);
-        // Undefined if the reply is on its way already.
+        // Undefined if the reply was sent already.
         if (job !== undefined) this.#withdraw(job);
         return;
       }
@@ -150,13 +150,13 @@ export class CounterPool {
 
   /** Runs one turn, then replies or puts the job back into the queue. Never rejects. */
   async #runTurn(job: Job): Promise<void> {
-    const stuck = new AbortController();
-    const timer = setTimeout(() => stuck.abort(), this.#stuckMs);
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), this.#stuckMs);
     try {
-      // Piscina ends the thread of a task that is aborted. There is no other way to stop a task.
+      // Piscina ends the thread of a task that is aborted. A task cannot be stopped otherwise.
       const turn = (await this.#pool.run(job.task, {
         transferList: buffersOf(job.task),
-        signal: stuck.signal,
+        signal: stop.signal,
       })) as CounterTurn;
       if (turn.over || job.isWithdrawn) {
         job.onReply(turn.over ? turn : COUNTER_BUSY);
@@ -165,7 +165,7 @@ export class CounterPool {
       job.task = { kind: 'count_on', rest: turn.rest };
       this.#waiting.putBack(job.account, job, job.weight);
     } catch (error) {
-      this.#reject(job, stuck.signal.aborted ? 'a turn did not end, its thread was replaced' : String(error));
+      this.#reject(job, stop.signal.aborted ? 'a turn did not end, its thread was replaced' : String(error));
     } finally {
       clearTimeout(timer);
     }
@@ -182,9 +182,9 @@ export class CounterPool {
     job.onReply(COUNTER_BUSY);
     this.#rejections += 1;
     const nowMs = performance.now();
-    if (nowMs - this.#loggedAtMs >= REJECTIONS_LOG_PERIOD_MS) {
+    if (nowMs - this.#loggedMs >= REJECTIONS_LOG_PERIOD_MS) {
       this.#log.warn('counter tasks refused or failed', { tasks: this.#rejections, error: reason });
-      this.#loggedAtMs = nowMs;
+      this.#loggedMs = nowMs;
       this.#rejections = 0;
     }
   }

@@ -76,18 +76,17 @@ export class HistoryRecorder implements LiveSource {
     const { status, accounts, rows, log } = this.#options;
     try {
       const document = await status();
-      // Both are read before either is added: `add` returns a span that has ended only once, so nothing may
-      // fail between it and `put`.
+      // Both are read before the first `add`, which returns an ended span only once: nothing may fail between
+      // `add` and `put`.
       const accountReports = await accounts();
       if (this.#isClosed) return;
       const endedSpans = this.history.add(document, this.#nowSeconds());
-      const endedOfAccounts = this.accounts.add(accountReports, this.#nowSeconds());
+      const endedAccountSpans = this.accounts.add(accountReports, this.#nowSeconds());
       const spansToWrite = endedSpans.filter(isOnDisk);
-      // Running spans are written too, but only with spans that have ended: alone they are not worth a flush
-      // of the disk.
+      // Running spans are written only with ended ones: alone they are not worth a flush of the disk.
       if (spansToWrite.length > 0)
         spansToWrite.push(...this.history.running(document, this.#nowSeconds()).filter(isOnDisk));
-      rows.put(spansToWrite, endedOfAccounts.filter(isOnDisk));
+      rows.put(spansToWrite, endedAccountSpans.filter(isOnDisk));
       for (const watcher of this.#watchers) watcher(document, endedSpans);
     } catch (error) {
       log.error('the history was not recorded, or not shown', { error: String(error) });

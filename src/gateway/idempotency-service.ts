@@ -9,7 +9,7 @@
  *                                             → no record (abandoned, or its listener died)
  *
  * If several processes share the host, each new lock is also taken in SharedLocks (a _shared lock_), and
- * released there when the response is on disk.
+ * released there when the response is on disk. A call in progress here has the lock of its key.
  *
  * Must hold, both in test/unit/gateway/idempotency-service.test.ts:
  * - Before the service decides on a lock, and before a flush gets the responses, it reads all ports to their
@@ -98,7 +98,7 @@ export class IdempotencyService implements FlushedResponses {
   /** Lock requests that were read from the ports and not decided yet: at most one for each connection. */
   #questions: LockQuestion[] = [];
   #replayingBytes = 0;
-  #sweptAtMs = -Infinity;
+  #sweptMs = -Infinity;
   #isClosed = false;
 
   constructor({
@@ -131,15 +131,14 @@ export class IdempotencyService implements FlushedResponses {
     this.#listeners.set(index, listener);
     port.on('message', (message: ListenerMessage) => {
       this.#onMessage(index, listener, message);
-      // The other ports are read before a lock is decided on. For a message without a reply that is not
-      // needed.
+      // The other ports are read before a lock is decided on. A message without a reply does not need that.
       if (this.#questions.length > 0) this.#readPorts();
     });
   }
 
   /**
    * To be called when the listener has died, before its successor starts: calls that are not charged by then
-   * are never charged. Unlocks the idempotency keys of its calls.
+   * are never charged. Releases the locks of its calls.
    */
   detach(index: number): void {
     const listener = this.#listeners.get(index);
@@ -149,10 +148,10 @@ export class IdempotencyService implements FlushedResponses {
     this.#replayingBytes -= listener.replayingBytes;
     listener.port.close();
     const endedKeys = this.#responses.dropUncharged(index);
-    for (const [name, running] of this.#inProgress) {
-      if (running.listener !== index) continue;
+    for (const [name, call] of this.#inProgress) {
+      if (call.listener !== index) continue;
       this.#inProgress.delete(name);
-      endedKeys.push(running.lock);
+      endedKeys.push(call.lock);
     }
     this.#releaseShared(endedKeys);
   }
@@ -173,14 +172,14 @@ export class IdempotencyService implements FlushedResponses {
    */
   onSweep(): void {
     this.#releaseShared([]);
-    if (this.#clock.monotonicMs() - this.#sweptAtMs >= SWEEP_PERIOD_MS) void this.#expire();
+    if (this.#clock.monotonicMs() - this.#sweptMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
   /** Removes all expired responses, however many, because they are on disk unencrypted. Never rejects. */
   async #expire(): Promise<void> {
     try {
       while (!this.#isClosed) {
-        this.#sweptAtMs = this.#clock.monotonicMs();
+        this.#sweptMs = this.#clock.monotonicMs();
         if (!this.#responses.expire()) return;
         await pause(EXPIRY_PAUSE_MS, undefined, { ref: false });
       }
@@ -262,8 +261,8 @@ export class IdempotencyService implements FlushedResponses {
    */
   #decideLock(index: number, listener: ListenerPort, lock: LockRequest): LockReply {
     const name = nameOfResponse(lock);
-    const running = this.#inProgress.get(name);
-    if (running !== undefined) return stateOfRunning(running.lock.bodyDigest, lock);
+    const call = this.#inProgress.get(name);
+    if (call !== undefined) return stateInProgress(call.lock.bodyDigest, lock);
     let stored: FoundResponse | undefined;
     try {
       stored = this.#responses.find(lock);
@@ -275,8 +274,8 @@ export class IdempotencyService implements FlushedResponses {
     }
     if (stored === undefined) {
       if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
-      const heldByOthers = this.#shared?.take(lock);
-      if (heldByOthers !== undefined) return stateOfRunning(heldByOthers, lock);
+      const digestOfOther = this.#shared?.take(lock);
+      if (digestOfOther !== undefined) return stateInProgress(digestOfOther, lock);
       // Another process may have stored the response and released its lock since the lookup above.
       stored = this.#shared && this.#responses.findAnew(lock);
       if (stored !== undefined) this.#releaseShared([lock]);
@@ -307,6 +306,6 @@ export class IdempotencyService implements FlushedResponses {
 }
 
 /** The reply while a call with that key is in progress, here or in another process. */
-function stateOfRunning(bodyDigest: string, lock: LockRequest): LockReply {
+function stateInProgress(bodyDigest: string, lock: LockRequest): LockReply {
   return { state: bodyDigest === lock.bodyDigest ? 'in_progress' : 'other_body' };
 }

@@ -3,7 +3,7 @@
  * and which limits the scope has. shared-accounting.ts creates a LeaseScopes for the lease manager, on the
  * main thread.
  *
- * Must hold: `limits` of an address is a function that reads the limits anew, because a reload or an operator
+ * Must hold: `limits` of an address reads the limits each time it is called, because a reload or an operator
  * may change them later (test/e2e/shared-limits.test.ts, test/e2e/shared-quotas.test.ts,
  * test/e2e/upstream-quotas.test.ts).
  */

@@ -112,7 +112,7 @@ export class Listeners implements WorkerClients {
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
-    const starts = Array.from({ length: listeners }, (_, index) => this.#start(this.#initOf(index), false));
+    const starts = Array.from({ length: listeners }, (_, index) => this.#start(this.#fixedOf(index), false));
     await Promise.all(starts);
   }
 
@@ -187,7 +187,7 @@ export class Listeners implements WorkerClients {
   }
 
   /** Chooses a listener's memory and call slots by its index, so that a successor gets the same. */
-  #initOf(index: number): FixedInit {
+  #fixedOf(index: number): FixedInit {
     const { settings, accounting, calls, bodies, callRings, contentsBudgets, metrics } = this.#options;
     const { buffers, slotsPerListener } = accounting.base;
     return {
@@ -214,10 +214,10 @@ export class Listeners implements WorkerClients {
    * before, the first start rejects, and that of a successor resolves, because the successor is replaced in
    * turn. The main thread's ends of its message ports close when its thread ends.
    */
-  async #start(fixedInit: FixedInit, isSuccessor: boolean): Promise<void> {
+  async #start(fixed: FixedInit, isSuccessor: boolean): Promise<void> {
     const { workers } = this.#options;
-    const { init, ports } = this.#connect(fixedInit);
-    const worker = workers.startIn(fixedInit.index);
+    const { init, ports } = this.#connect(fixed);
+    const worker = workers.startIn(fixed.index);
     const entry =
       worker === undefined
         ? new URL('../request/listener.thread.js', import.meta.url)
@@ -225,71 +225,65 @@ export class Listeners implements WorkerClients {
     const thread = new Worker(entry, {
       workerData: { ...init, upstreamTask: worker?.task } satisfies ListenerWithWorkerInit,
       transferList: [...ports, ...(worker?.transferList ?? [])],
-      name: `listener-${fixedInit.index}`,
+      name: `listener-${fixed.index}`,
       resourceLimits: threadMemory(),
     });
     thread.on('error', (error) =>
-      this.#options.log.error('listener failed', { listener: fixedInit.index, error: error.stack }),
+      this.#options.log.error('listener failed', { listener: fixed.index, error: error.stack }),
     );
     // Whether a successor takes the listener's place if it dies. A first start that fails ends the gateway.
     let isReplacedOnExit = isSuccessor;
-    thread.on('exit', () => this.#onExit(fixedInit, isReplacedOnExit));
+    thread.on('exit', () => this.#onExit(fixed, isReplacedOnExit));
     const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     const listener: Listener = { thread, replies, isDrained: false };
-    this.#listeners.set(fixedInit.index, listener);
-    for (const workerIndex of workers.indices) this.#attach(thread, fixedInit.index, workerIndex);
+    this.#listeners.set(fixed.index, listener);
+    for (const workerIndex of workers.indices) this.#attach(thread, fixed.index, workerIndex);
 
     await new Promise<void>((resolve, reject) => {
       thread.once('exit', () => {
         if (isSuccessor) resolve();
-        else reject(new Error(`Listener ${fixedInit.index} ended while it started`));
+        else reject(new Error(`Listener ${fixed.index} ended while it started`));
       });
       thread.on('message', (message: FromListener) => {
         if (message.kind === 'listening') {
           isReplacedOnExit = true;
           resolve();
         } else if (message.kind === 'listen_failed')
-          reject(new Error(`Listener ${fixedInit.index} cannot listen on ${fixedInit.host}:${this.#port}`));
-        else this.#onMessage(fixedInit.index, listener, message);
+          reject(new Error(`Listener ${fixed.index} cannot listen on ${fixed.host}:${this.#port}`));
+        else this.#onMessage(fixed.index, listener, message);
       });
     });
   }
 
   /**
-   * Connects a new thread with the services that it asks. Returns the thread's `workerData`, and the ports in
-   * it, which must be transferred.
+   * Connects a new thread with the services that it asks, each by a MessageChannel. Returns the thread's
+   * `workerData`, and the ports in it, which must be transferred.
    */
-  #connect(fixedInit: FixedInit): { readonly init: ListenerInit; readonly ports: readonly MessagePort[] } {
+  #connect(fixed: FixedInit): { readonly init: ListenerInit; readonly ports: readonly MessagePort[] } {
     const { accounting, counter, requestIds, state } = this.#options;
-    const parserChannel = new MessageChannel();
-    counter.serve(parserChannel.port1);
-    const lockChannel = new MessageChannel();
-    accounting.locks.attach(fixedInit.index, lockChannel.port1);
-    const cacheChannel = new MessageChannel();
-    accounting.cache.attach(fixedInit.index, cacheChannel.port1);
+    const parser = new MessageChannel();
+    counter.serve(parser.port1);
+    const locks = new MessageChannel();
+    accounting.locks.attach(fixed.index, locks.port1);
+    const cache = new MessageChannel();
+    accounting.cache.attach(fixed.index, cache.port1);
     const { serveLeases } = accounting.sharing;
     // Undefined if limits are not shared.
-    const leaseChannel = serveLeases && new MessageChannel();
-    if (leaseChannel !== undefined) serveLeases?.(leaseChannel.port1);
+    const leases = serveLeases && new MessageChannel();
+    if (leases !== undefined) serveLeases?.(leases.port1);
     const tracing = state.traces?.newListenerTracing();
     const init: ListenerInit = {
-      ...fixedInit,
+      ...fixed,
       settings: this.#settings,
       port: this.#port,
-      parserPort: parserChannel.port2,
-      lockPort: lockChannel.port2,
-      cachePort: cacheChannel.port2,
-      leasePort: leaseChannel?.port2,
-      requestPrefix: requestIds.newPrefix(fixedInit.index),
+      parserPort: parser.port2,
+      lockPort: locks.port2,
+      cachePort: cache.port2,
+      leasePort: leases?.port2,
+      requestPrefix: requestIds.newPrefix(fixed.index),
       tracing,
     };
-    const ports = [
-      parserChannel.port2,
-      lockChannel.port2,
-      cacheChannel.port2,
-      leaseChannel?.port2,
-      tracing?.outlet.port,
-    ];
+    const ports = [parser.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port];
     return { init, ports: ports.filter((port) => port !== undefined) };
   }
 
@@ -322,15 +316,15 @@ export class Listeners implements WorkerClients {
   /**
    * Frees what the listener had, and starts a successor unless the gateway drains or listeners die too often.
    */
-  #onExit(fixedInit: FixedInit, isReplacedOnExit: boolean): void {
+  #onExit(fixed: FixedInit, isReplacedOnExit: boolean): void {
     // The listener's successor starts with the new settings.
-    this.#listeners.get(fixedInit.index)?.replies.replyToAll(true);
-    this.#listeners.delete(fixedInit.index);
+    this.#listeners.get(fixed.index)?.replies.replyToAll(true);
+    this.#listeners.delete(fixed.index);
     // Before the successor uses the same ring and the same call slots.
     this.#options.logs.drain();
-    this.#options.logs.onListenerEnd(fixedInit.index);
-    this.#options.workers.onListenerEnd(fixedInit.index);
-    this.#options.accounting.releaseListener(fixedInit.index);
+    this.#options.logs.onListenerEnd(fixed.index);
+    this.#options.workers.onListenerEnd(fixed.index);
+    this.#options.accounting.releaseListener(fixed.index);
     if (this.#isDraining) {
       this.#recordDrained();
       return;
@@ -342,16 +336,16 @@ export class Listeners implements WorkerClients {
       this.#options.onHopeless(`listeners died ${this.#deathTimesMs.length} times within a minute`);
       return;
     }
-    this.#options.log.warn('listener is being replaced', { listener: fixedInit.index });
+    this.#options.log.warn('listener is being replaced', { listener: fixed.index });
     // A gateway that stops needs no successor.
     const giveUp = (reason: string): void => {
       if (!this.#isDraining) this.#options.onHopeless(reason);
     };
     const lateTimer = setTimeout(
-      () => giveUp(`listener ${fixedInit.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
+      () => giveUp(`listener ${fixed.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
       SUCCESSOR_MS_MAX,
     ).unref();
-    this.#start(fixedInit, true)
+    this.#start(fixed, true)
       .catch((error: unknown) => giveUp(String(error)))
       .finally(() => clearTimeout(lateTimer));
   }

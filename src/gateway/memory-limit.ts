@@ -3,39 +3,39 @@
  * asks at the start and at each reload, stats.ts for each scrape, on the main thread of a gateway process.
  *
  * Must hold: the limits of all control groups around the process count, not only of its own, because a pod's
- * limit is often set on the group above (test/unit/gateway/memory-limit.test.ts).
+ * limit is often set on the control group above (test/unit/gateway/memory-limit.test.ts).
  */
 import { readFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join, posix } from 'node:path';
 import type { Settings } from '../config/schema.js';
 
-/** The files with limits in version 2. Beyond `memory.high` the kernel slows a group until it hardly runs. */
+/** The files with limits in version 2 of control groups. Beyond `memory.high` the kernel slows a process. */
 const FILES_V2 = ['memory.max', 'memory.high'];
 const FILES_V1 = ['memory.limit_in_bytes'];
 
 /**
  * Returns the bytes of memory that control groups allow this process, as a container, a pod or a systemd
- * service sets it: the lowest limit of its own group and the groups around it, or Infinity.
- * `process.constrainedMemory()` reads only the process's own group. `root` is `/` outside tests; `proc` and
- * `sys` are read below that folder.
+ * service sets it: the lowest limit of its own control group and those around it, or Infinity.
+ * `process.constrainedMemory()` reads only the process's own. `root` is `/` outside tests; `proc` and `sys`
+ * are read below that folder.
  */
 export function containerMemoryBytes(root = '/'): number {
   let lowest = Infinity;
   // A line is `hierarchy:controllers:path`. Version 2 has hierarchy 0 and no controllers.
   for (const line of textOf(join(root, 'proc/self/cgroup')).split('\n')) {
     const [, hierarchy, controllers, path] = /^(\d+):([^:]*):(\/.*)$/.exec(line) ?? [];
-    // The last line is empty, and so is all if there is no such file: then nothing limits the process.
+    // The last line is empty. Without such a file the text is empty too, and nothing limits the process.
     if (path === undefined) continue;
     const isV1 = controllers!.split(',').includes('memory');
     if (!isV1 && hierarchy !== '0') continue;
     const mount = join(root, isV1 ? 'sys/fs/cgroup/memory' : 'sys/fs/cgroup');
-    // A container may see its own group as the root of the mount, while the path is the host's. Then only the
-    // last step of the walk, `/`, exists.
-    for (let group = posix.normalize(path); ; group = posix.dirname(group)) {
+    // A container may see its own control group as the root of the mount, while the path is the host's. Then
+    // only the last step of this loop, `/`, exists.
+    for (let cgroup = posix.normalize(path); ; cgroup = posix.dirname(cgroup)) {
       for (const file of isV1 ? FILES_V1 : FILES_V2)
-        lowest = Math.min(lowest, limitOf(join(mount, group, file)));
-      if (group === '/') break;
+        lowest = Math.min(lowest, limitOf(join(mount, cgroup, file)));
+      if (cgroup === '/') break;
     }
   }
   return lowest;

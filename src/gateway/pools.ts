@@ -35,7 +35,7 @@ const WORKER_PAUSE_MS = 100;
 /** How long `close` waits for workers to abort their calls and close their sockets. */
 const WORKERS_CLOSE_WAIT_MS_MAX = 2_000;
 
-/** The counters of upstreams' limits, and the main thread's view of them. */
+/** The counters of upstreams' limits: their memory, and the main thread's access to it. */
 export interface UpstreamUse {
   readonly buffers: UpstreamBuffers;
   readonly counters: UpstreamCounters;
@@ -54,7 +54,7 @@ interface UpstreamWorkersOptions {
   readonly credentials: Pick<CredentialKeeper, 'current' | 'rejected'>;
   /** Undefined if limits are not shared. */
   readonly serveLeases: ((port: MessagePort) => void) | undefined;
-  /** Has the traces, if spans are exported; each new worker sends its spans there. */
+  /** `traces` is set if spans are exported: each new worker sends its spans there. */
   readonly state: Pick<GatewayState, 'traces'>;
   readonly log: Log;
 }
@@ -73,7 +73,7 @@ interface WorkerStart {
   readonly transferList: readonly MessagePort[];
 }
 
-/** The main thread's view of a worker. */
+/** What the main thread has of a worker. */
 interface WorkerControl {
   readonly port: MessagePort;
   /** Replies to `routes` that are awaited: whether the worker has applied them. */
@@ -98,7 +98,7 @@ export class UpstreamWorkers {
     this.#routes = options.routes;
   }
 
-  /** Starts the threads, with the V8 flags of this moment. */
+  /** Starts the threads, which take V8's flags of now: gateway.ts has forbidden code from strings by them. */
   start(clients: WorkerClients): void {
     const { workers, log } = this.#options;
     if (workers === 0) return;
@@ -240,21 +240,21 @@ export class UpstreamWorkers {
 
   /** Makes a worker's task, and the ports through which the main thread reaches it. */
   #open(index: number): WorkerStart {
-    const control = new MessageChannel();
-    const counter = new MessageChannel();
-    this.#options.counter.serve(counter.port1);
+    const controlChannel = new MessageChannel();
+    const counterChannel = new MessageChannel();
+    this.#options.counter.serve(counterChannel.port1);
     const { serveLeases } = this.#options;
-    const leases = serveLeases && new MessageChannel();
-    if (leases !== undefined) serveLeases?.(leases.port1);
+    const leaseChannel = serveLeases && new MessageChannel();
+    if (leaseChannel !== undefined) serveLeases?.(leaseChannel.port1);
     const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     const close = (): void => {
-      control.port1.close();
-      counter.port1.close();
-      leases?.port1.close();
+      controlChannel.port1.close();
+      counterChannel.port1.close();
+      leaseChannel?.port1.close();
     };
-    this.#controls.set(index, { port: control.port1, replies, close });
+    this.#controls.set(index, { port: controlChannel.port1, replies, close });
     const { workers, calls, metrics, upstreams, credentials, state } = this.#options;
-    control.port1.on('message', (message: FromUpstreamWorker) => {
+    controlChannel.port1.on('message', (message: FromUpstreamWorker) => {
       if (message.kind === 'routes_taken') replies.reply(message.id, true);
       else credentials.rejected(message.position, message.revision);
     });
@@ -267,12 +267,12 @@ export class UpstreamWorkers {
       metrics: metrics.buffers,
       upstreams: upstreams.buffers,
       thread: workers === 0 ? undefined : metrics.firstWorkerThread + index,
-      controlPort: control.port2,
-      counterPort: counter.port2,
-      leasePort: leases?.port2,
+      controlPort: controlChannel.port2,
+      counterPort: counterChannel.port2,
+      leasePort: leaseChannel?.port2,
       spans,
     };
-    const ports = [control.port2, counter.port2, leases?.port2, spans?.port];
+    const ports = [controlChannel.port2, counterChannel.port2, leaseChannel?.port2, spans?.port];
     return { task, transferList: ports.filter((port) => port !== undefined) };
   }
 }

@@ -10,7 +10,7 @@
  * Each threshold is reported once a day or month. The store writes the mark and the webhook in one
  * transaction, so only one process of a host reports a notice, and none reports it again after a restart. Of
  * several hosts, the first to claim a notice at the server of sharing reports the notice. While the server
- * cannot be reached, each host reports the notice, but with the same webhook id, by which receivers notice
+ * cannot be reached, each host reports the notice, but with the same webhook id, by which receivers find
  * repeats.
  *
  * Must hold: a threshold is reported once, and a host whose claim fails does not report it.
@@ -26,7 +26,7 @@ import type { NoticeMark, NoticeRows, WaitingWebhook } from '../store/notice-row
 import type { Log } from '../telemetry/log.js';
 
 /**
- * How many accounts, and how many keys, may wait for a check: some 10 MB. Others are added at a later call.
+ * How many accounts, and how many keys, may wait for a check: some 10 MB. Others are added by a later flush.
  */
 const CHANGED_SCOPES_MAX = 100_000;
 /** How many accounts, and how many keys, one check reads: some 10 ms on the main thread. */
@@ -77,7 +77,7 @@ export class ChangedScopes {
     return { accounts: takeFrom(this.#accounts, max), keys: takeFrom(this.#keys, max) };
   }
 
-  /** Adds the scopes again at `atMs`, which must not be before the `atMs` of an earlier call. */
+  /** Adds the scopes again at `atMs`, which must not be before an earlier `atMs`. */
   addLater(scopes: ScopeLists, atMs: number): void {
     const last = this.#later.at(-1);
     if (last === undefined || last.atMs + MERGED_WITHIN_MS < atMs) this.#later.push({ atMs, scopes });
@@ -95,19 +95,19 @@ interface ScopeLists {
   readonly keys: readonly KeyIndex[];
 }
 
-function addUpTo<Index>(max: number, set: Set<Index>, added: Iterable<Index>): void {
+function addUpTo<Index>(max: number, changed: Set<Index>, added: Iterable<Index>): void {
   for (const index of added) {
-    if (set.size >= max) return;
-    set.add(index);
+    if (changed.size >= max) return;
+    changed.add(index);
   }
 }
 
-function takeFrom<Index>(set: Set<Index>, max: number): Index[] {
+function takeFrom<Index>(changed: Set<Index>, max: number): Index[] {
   const taken: Index[] = [];
-  for (const index of set) {
+  for (const index of changed) {
     if (taken.length >= max) break;
     taken.push(index);
-    set.delete(index);
+    changed.delete(index);
   }
   return taken;
 }
@@ -128,7 +128,7 @@ interface Notice extends NoticeMark {
   readonly scope: ScopeUse;
   /** Undefined for a low balance: then `scope.balance` and `lowBalance` are set, else `use.resetsMs` is. */
   readonly use: QuotaUse | undefined;
-  /** The bound of the settings, which is a part of the webhook's id. */
+  /** The bound of the settings, of which the webhook's id is made too. */
   readonly lowBalance: PicoUnits | undefined;
 }
 
@@ -167,7 +167,7 @@ export interface QuotaNoticesOptions {
   /** Returns undefined if the settings want no notices. */
   readonly settings: () => Settings['notify'];
   readonly changed: ChangedScopes;
-  /** Reads the use of these accounts and keys, and of all groups that the accounts are in. */
+  /** Reads the use of the accounts and keys, and of all groups that the accounts are in. */
   readonly read: (accounts: readonly AccountIndex[], keys: readonly KeyIndex[]) => Promise<ScopeUse[]>;
   /** The store's marks of notices that were reported. */
   readonly rows: Pick<NoticeRows, 'isNew' | 'tell'>;
@@ -219,7 +219,7 @@ export class QuotaNotices {
     this.#isChecking = true;
     try {
       const scopes = await read(accounts, keys);
-      // All hosts together may have passed a threshold, which none can see before the others report their
+      // All hosts together may have passed a threshold, which no host knows before the others report their
       // use.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
         changed.addLater(scopesToCheck, clock.monotonicMs() + REPORT_WAIT_MS);

@@ -10,11 +10,10 @@
  *     succeeds (status 2xx)           leaves the store          at once
  *     is rejected for good (410)      leaves the store, logged  at once
  *     fails otherwise                 waits                     after a pause
- *     is cut, because `close` was     waits                     by whoever opens next
- *       called
+ *     is cut by `close`               waits                     by the next outbox to open
  *
- * The pause doubles with each failure in a row, from a second to five minutes, less a random part of up to a
- * half. The pause is never shorter than the receiver's Retry-After. A webhook that is a day old is given up:
+ * The pause doubles with each failure in a row, from a second to five minutes, less a random amount of up to
+ * a half. It is never shorter than the receiver's Retry-After. A webhook that is a day old is given up:
  * it leaves the store, and its body is logged. A clock that is ahead for some minutes makes no webhook old.
  *
  * A webhook may be sent twice, with the same id: if the process dies after the receiver's response and before
@@ -35,15 +34,15 @@ const PAUSE_MS_MIN = 1_000;
 const PAUSE_MS_MAX = 300_000;
 /** An older notice helps nobody any more. */
 const WEBHOOK_AGE_MS_MAX = 86_400_000;
-/** How often the store is told to forget notices whose day or month ended more than a day ago. */
+/** How often the store removes the notices whose day or month ended more than a day ago. */
 const SWEEP_PERIOD_MS = 60_000;
 
 interface WebhookOutboxOptions {
   /** The settings in force now; a reload replaces them. */
   readonly settings: () => Settings['notify'];
-  /** The store's notices. The outbox also makes it forget old ones (`sweep`). */
+  /** The store's notices. The outbox also makes the store remove old ones (`sweep`). */
   readonly rows: Pick<NoticeRows, 'waiting' | 'remove' | 'sweep'>;
-  /** Uniform in [0, 1), for the random part of a pause. */
+  /** Uniform in [0, 1), for the random amount of a pause. */
   readonly random: () => number;
   readonly clock: Clock;
   readonly log: Log;
@@ -124,12 +123,12 @@ export class WebhookOutbox {
     for (const id of this.#failuresById.keys()) if (!waitingIds.has(id)) this.#failuresById.delete(id);
     const failuresOf = ({ id }: WaitingWebhook): number => this.#failuresById.get(id) ?? 0;
     return waiting.reduce<WaitingWebhook | undefined>(
-      (least, webhook) => (least === undefined || failuresOf(webhook) < failuresOf(least) ? webhook : least),
+      (next, webhook) => (next === undefined || failuresOf(webhook) < failuresOf(next) ? webhook : next),
       undefined,
     );
   }
 
-  /** `nowMs` is by the RetentionCalendar. `#mayTry` has seen that the settings have a receiver. */
+  /** `nowMs` is by the RetentionCalendar. `#mayTry` has checked that the settings have a receiver. */
   async #attempt(webhook: WaitingWebhook, nowMs: number): Promise<void> {
     const { settings, rows, clock, log } = this.#options;
     if (nowMs - webhook.reportedMs > WEBHOOK_AGE_MS_MAX) {
@@ -139,13 +138,13 @@ export class WebhookOutbox {
     const { url, secret, timeout_ms: timeoutMs } = settings()!;
     const receiver = { url: url!, key: webhookKeyOf(secret!)!, timeoutMs };
     const { signal } = this.#stop;
-    const delivery = await sendWebhook(webhook, receiver, clock.wallMs(), signal);
-    if (delivery.sent) {
+    const sendResult = await sendWebhook(webhook, receiver, clock.wallMs(), signal);
+    if (sendResult.sent) {
       rows.remove(webhook);
       this.#counts.sent += 1;
       if (this.#failuresInARow > 0) log.warn('webhooks are taken again', { receiver: hostOf(url!) });
       this.#failuresInARow = 0;
-    } else if (!signal.aborted) this.#onFailure(webhook, delivery, url!);
+    } else if (!signal.aborted) this.#onFailure(webhook, sendResult, url!);
   }
 
   /** Gives the webhook up, or pauses before the next attempt at any webhook. */
@@ -180,7 +179,7 @@ export class WebhookOutbox {
     this.#resumesMs = clock.monotonicMs() + Math.max(pauseMsMin, fullMs * (0.5 + random() / 2));
   }
 
-  /** Has the store forget old notices, once in SWEEP_PERIOD_MS. */
+  /** Makes the store remove old notices, once in SWEEP_PERIOD_MS. */
   #sweep(nowMs: number): void {
     const { rows, clock } = this.#options;
     if (clock.monotonicMs() - this.#sweptMs < SWEEP_PERIOD_MS) return;
@@ -189,7 +188,7 @@ export class WebhookOutbox {
   }
 }
 
-/** Returns the part of the address that may be logged: path and query may hold a secret. */
+/** Returns the host, which may be logged: path and query may contain a secret. */
 function hostOf(url: string): string {
   return new URL(url).host;
 }
