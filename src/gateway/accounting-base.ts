@@ -1,7 +1,7 @@
 /**
- * The part of a gateway's accounting that is the same whether the gateway shares its limits or not: the store
- * on disk, the limits and balances in shared buffers, their readers and writers. accounting.ts makes the
- * other parts (AccountingParts) for a gateway that is alone, shared-accounting.ts for one that shares.
+ * What a gateway's accounting has whether the gateway shares its limits or not: the store on disk, the limits
+ * and balances in shared buffers, their readers and writers. accounting.ts makes the other parts
+ * (AccountingParts) for a gateway that is alone, shared-accounting.ts for a gateway that shares.
  * main.ts calls `openStore`. Main thread of a gateway process.
  *
  * Must hold: files of leases are cleared only while no other process has the store; the file of this boot of

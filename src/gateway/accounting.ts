@@ -1,7 +1,7 @@
 /**
- * The accounting of a gateway, as its other parts use it. There are two compositions, and the start chooses
- * one: `openAlone` has the limits for itself, `openShared` (shared-accounting.ts) shares them with other
- * processes or hosts. gateway.ts owns the Accounting, on the main thread of a gateway process.
+ * The accounting of a gateway, as its other parts use it. The start chooses how it is made: `openAlone` for a
+ * gateway that has the limits for itself, `openShared` (shared-accounting.ts) for one that shares them with
+ * other processes or hosts. gateway.ts owns the Accounting, on the main thread of a gateway process.
  *
  * Must hold: what a listener has settled is counted once, also if the listener dies or the process ends
  * (test/e2e/books.test.ts; there is no unit test).
@@ -97,8 +97,8 @@ export class Accounting {
   }
 
   /**
-   * Flushes every `intervalMs` from now on, and calls `onFlushed` after each flush. A later call replaces
-   * both.
+   * Flushes every `intervalMs` from now on, and calls `onFlushed` after each flush, until this method is
+   * called again.
    */
   flushEach(intervalMs: number, onFlushed: () => void): void {
     clearTimeout(this.#flushTimer);
@@ -125,11 +125,11 @@ export class Accounting {
     const first = asCallSlot(listenerIndex * slotsPerListener);
     const released = ledger.releaseSlots(first, slotsPerListener);
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });
-    const calls = ledger.freeClaimedSlots(first, slotsPerListener);
-    if (calls > 0)
+    const halfSettled = ledger.freeClaimedSlots(first, slotsPerListener);
+    if (halfSettled > 0)
       log.error(
         'calls were cut while they were settled; what they held may stay held until the gateway is restarted',
-        { calls },
+        { calls: halfSettled },
       );
   }
 

@@ -4,8 +4,8 @@
  * owns an AdminService, on the main thread of a gateway process, and calls `findPort` for the port of the
  * listeners too.
  *
- * Must hold: gateways that are not of one process group never share an address. Otherwise each would get a
- * part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). A port that opens
+ * Must hold: gateways that are not of one process group never share an address. Otherwise each would get some
+ * of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). A port that opens
  * after `follow` or `close` is closed at once. Only the gateway with the interface records the history.
  */
 import { once } from 'node:events';
@@ -123,7 +123,7 @@ export interface AdminServiceOptions {
 export class AdminService {
   readonly #options: AdminServiceOptions;
   readonly token: string;
-  /** All that were opened: one that has stopped keeps connections until their next response. */
+  /** All that were opened. A server that has stopped keeps its connections until their next response. */
   readonly #servers: AdminServer[] = [];
   #recorder: HistoryRecorder | undefined;
   /** Whether `follow` was the last order: another gateway has the interface. */
@@ -197,7 +197,7 @@ export class AdminService {
     }
   }
 
-  /** Returns what the routes of the interface call: the members of AdminOptions say for what. */
+  /** Returns what the routes of the interface call; AdminOptions describes each member. */
   #routes(charts: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
     const { settings, live, accounting, stats, logs, supervisor, state, log } = this.#options;
     const calls = callReaderOf(settings.data, { written: () => logs.growingCalls });
@@ -252,8 +252,8 @@ export class AdminService {
 
   async #clearCache(model: string | undefined): Promise<void> {
     const { accounting, listeners, supervisor, log } = this.#options;
-    // All three caches are told in this event-loop turn, so no question of a listener is answered in between.
-    // A reply that is on its way is served, but the listener does not keep it (`epoch` of ResponseCache).
+    // All three caches are cleared in this event-loop turn, so no question of a listener is answered in
+    // between. A response that was sent before is served, but the listener does not keep it (ResponseCache).
     listeners.clearCache(model);
     log.record('an operator cleared the response cache', { model: model ?? 'all' });
     await Promise.all([accounting.cache.clear(model), supervisor.clearCache(model)]);

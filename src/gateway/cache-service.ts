@@ -1,17 +1,16 @@
 /**
- * The main thread's part of the response cache: it keeps responses on disk, and lets one listener at a time
- * make a call that several callers wait for (single flight). accounting.ts creates it. Listeners ask it over
- * their ports (channel/cache-channel.ts), and cache responses in their own memory too.
+ * The response cache on the main thread: it keeps responses on disk, and lets one listener at a time make a
+ * call that several callers wait for (single flight). accounting.ts creates it. Listeners ask it over their
+ * ports (channel/cache-channel.ts), and cache responses in their own memory too.
  *
  *     no response → in work (of a listener) → waits for the disk → stored → none (expired, or the oldest)
  *                       └→ no response (failed, not to be kept, or the listener died)
  *
  * A cached response can be made again. So it is written in a transaction of its own after the flush, and
- * dropped if the disk is full; the accounting never waits for the cache. The response's record has a digest
- * of the response and of its key, because LMDB has no checksums: a damaged or misplaced record matches no
- * key.
+ * dropped if the disk is full; the accounting never waits for the cache. Its record has a digest of response
+ * and key, because LMDB has no checksums: a damaged or misplaced record matches no key.
  *
- * Must hold: a listener that waits for another listener's call gets a reply however that call ends, else its
+ * Must hold: a listener that waits for another listener's call gets a reply however that call ends, or its
  * caller hangs. Tests: test/unit/request/response-cache.test.ts (both sides of the port),
  * test/fuzz/stored-responses.test.ts.
  */
@@ -57,7 +56,7 @@ interface CallInWork {
   readonly waiting: { readonly port: MessagePort; readonly id: number }[];
 }
 
-type StoreUse = 'read' | 'write';
+type StoreAccess = 'read' | 'write';
 type ListenerMessage = Question<ResponseKey> | Withdrawal | CacheMessage;
 
 export class CacheService {
@@ -79,14 +78,14 @@ export class CacheService {
   /** How many bytes all responses may take on disk. */
   #bytesMax = 0;
   /** When the last removal of expired responses began; monotonic. */
-  #sweptAtMs: number;
+  #sweptMs: number;
   #isClosed = false;
-  /** The uses that fail now, each logged once. Apart, because a good read does not end a failure to write. */
-  readonly #failing = new Set<StoreUse>();
+  /** Which of reading and writing fail now, each logged once. A good read does not end a failure to write. */
+  readonly #failing = new Set<StoreAccess>();
 
   constructor(options: CacheServiceOptions) {
     this.#options = options;
-    this.#sweptAtMs = options.clock.monotonicMs();
+    this.#sweptMs = options.clock.monotonicMs();
   }
 
   /**
@@ -131,7 +130,7 @@ export class CacheService {
       this.#unwritten.clear();
       this.#unwrittenBytes = 0;
       if (fits) this.#writeChanges(kept);
-    } else if (this.#options.clock.monotonicMs() - this.#sweptAtMs >= SWEEP_PERIOD_MS) void this.#expire();
+    } else if (this.#options.clock.monotonicMs() - this.#sweptMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
   /** To be called before the store is closed: nothing more is removed. */
@@ -143,10 +142,10 @@ export class CacheService {
   async #expire(): Promise<void> {
     const { store, clock } = this.#options;
     while (!this.#isClosed) {
-      this.#sweptAtMs = clock.monotonicMs();
+      this.#sweptMs = clock.monotonicMs();
       const oldestMs = this.#tryStore('read', () => store.cached.oldestMs());
       if (oldestMs === undefined || oldestMs > this.#expiredMs) return;
-      const expire = (): boolean => store.cached.expire(this.#bounds, (work) => store.commit(work));
+      const expire = (): boolean => store.cached.expire(this.#bounds, (task) => store.commit(task));
       if (this.#tryStore('write', expire) !== true) return;
       await pause(EXPIRY_PAUSE_MS, undefined, { ref: false });
     }
@@ -205,8 +204,8 @@ export class CacheService {
   }
 
   /**
-   * A listener withdraws a question that has waited too long. If its `lead` was on the way, nobody leads, and
-   * the call is no longer in work.
+   * A listener withdraws a question that has waited too long. If the reply `lead` was sent before, nobody
+   * leads, and the call is no longer in work.
    */
   #withdraw(index: number, port: MessagePort, id: number): void {
     for (const { key, listener, id: leaderId, waiting } of this.#inWork.values()) {
@@ -235,8 +234,8 @@ export class CacheService {
   }
 
   /**
-   * Returns when responses of that key were cleared last; -Infinity if never. If the clock was ahead then,
-   * the time is in the future, and is set to a moment ago, or no new response would be served.
+   * Returns when responses of that key were cleared last; -Infinity if never. A clock that was ahead may have
+   * given a time in the future. It is set to just before now, or no new response would be served.
    */
   #clearedMsOf(key: ResponseKey): number {
     const nowMs = this.#options.clock.wallMs();
@@ -249,7 +248,7 @@ export class CacheService {
     return nowMs - 1;
   }
 
-  /** Takes the response of a listener's call: for the disk, and for the questions that wait for it. */
+  /** Keeps the response of a listener's call for the disk, and sends it to the listeners that wait for it. */
   #keep(index: number, key: ResponseKey, response: CachedResponse): void {
     const { stream, endedMs, bytes } = response;
     const name = nameOfResponse(key);
@@ -297,22 +296,22 @@ export class CacheService {
     return { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax, modelBytesMax };
   }
 
-  /** A response that ended before has expired for every model. */
+  /** A response that ended before this time has expired for every model. */
   get #expiredMs(): number {
     const ttls = [...this.#rules.values()].map(({ ttlMs }) => ttlMs);
     return this.#options.clock.wallMs() - Math.max(0, ...ttls);
   }
 
   /** Returns undefined if the store fails, which only costs hits. Clears the cache if a row is damaged. */
-  #tryStore<Result>(use: StoreUse, work: () => Result): Result | undefined {
+  #tryStore<Result>(access: StoreAccess, task: () => Result): Result | undefined {
     const { store, log } = this.#options;
     try {
-      const result = work();
-      this.#failing.delete(use);
+      const result = task();
+      this.#failing.delete(access);
       return result;
     } catch (error) {
-      if (this.#failing.has(use)) return undefined;
-      this.#failing.add(use);
+      if (this.#failing.has(access)) return undefined;
+      this.#failing.add(access);
       log.warn('cached responses cannot be read or written; calls are made instead', {
         error: String(error),
       });

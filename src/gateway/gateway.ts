@@ -193,7 +193,7 @@ export class Gateway {
         secrets: [
           ...routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
           ...declared,
-          // A webhook's secret is masked without its prefix too, because that part is the key itself.
+          // A webhook's secret is masked without its prefix too, because the remainder is the key itself.
           ...declared.map((secret) => secret.replace(/^whsec_/, '')),
         ],
       };
@@ -279,12 +279,12 @@ export class Gateway {
     this.#logs.change(change);
   }
 
-  /** Resets the breakers of that model's upstreams, or of all, as an operator asks. */
+  /** Resets the breakers of that model's upstreams, or all breakers, as an operator asks. */
   resetUpstreams(model: string | undefined): void {
     this.#workers.resetUpstreams(model);
   }
 
-  /** Forgets the cached responses of that model, or all, as an operator asks. */
+  /** Removes the cached responses of that model, or all, as an operator asks. */
   clearCache(modelId: string | undefined): void {
     this.#listeners.clearCache(modelId);
     void this.#accounting.cache.clear(modelId);
@@ -306,7 +306,7 @@ export class Gateway {
   }
 
   /**
-   * Applies `next` without dropping a call, or with `check` only checks it. Resolves with the reasons against
+   * Applies `next` without dropping a call, or with `check` only checks it. Resolves with the problems of
    * `next`; with any, the former settings stay. The supervisor has made sure that no setting which needs a
    * restart differs. Reloads are applied one after the other.
    */
@@ -325,12 +325,12 @@ export class Gateway {
       log: this.#log,
     };
     if (check) return this.#live.problemsOf(next, context);
-    const errors = await this.#live.replace(next, context);
+    const problems = await this.#live.replace(next, context);
     this.#credentials.retain(credentialsOf(this.#live.routes));
     this.#accounting.cache.applySettings(this.#live.catalog, this.settings.cache.bytes);
     if (this.#state.ready) this.#flushEach(this.settings.flush_interval_ms);
-    if (errors.length === 0) this.#logs.apply(this.settings);
-    return errors;
+    if (problems.length === 0) this.#logs.apply(this.settings);
+    return problems;
   }
 
   /**
@@ -356,7 +356,7 @@ export class Gateway {
   }
 
   /**
-   * To be called if the supervisor stops while `drain` waits: it kills what has not ended, after the present
+   * To be called if the supervisor stops while `drain` waits: it kills this process after the present
    * `drain_timeout_ms` (a reload may have changed it) and a grace. Longer calls are cut here, and billed.
    */
   hurry(): void {
@@ -383,7 +383,7 @@ export class Gateway {
     this.#credentials.close();
     await this.#workers.close();
     await this.#counter.close();
-    // The logs before the traces: calls that the logs still drain are exported too.
+    // The logs are closed before the traces: calls that the logs drain at their end are exported too.
     this.#logs.close();
     await this.#state.traces?.close();
     // No webhook is sent from now on, and the last report does not read groups' quotas and shared balances.

@@ -31,7 +31,7 @@ import { SupervisorLink } from './supervisor-link.js';
 
 const logSwitch = createLogSwitch();
 const log = openLog('gateway', new LogSwitch(logSwitch));
-/** Undefined until its parts are made: a start may wait for the store. */
+/** Undefined until it is made: a start may wait for the store. */
 let gateway: Gateway | undefined;
 /** Resolves when the start is over, well or not. Messages that need a started gateway wait for it. */
 let started: Promise<void> = Promise.resolve();
@@ -52,7 +52,7 @@ let slot = 0;
 
 /**
  * How long the first start waits for a command that holds the store. A command that makes a change holds the
- * store for a flush to disk, which takes seconds on a busy disk; one that reads, for as long as it prints.
+ * store until the change is on disk, for seconds on a busy disk; one that reads, for as long as it prints.
  */
 const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;
@@ -129,20 +129,20 @@ async function start(message: StartGateway): Promise<void> {
   }
 }
 
-/** Replies in any case: see `reloaded`. */
+/** Replies in any case, by `reloaded`. Never rejects. */
 async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
   await started;
-  let errors: readonly string[] = ['the gateway is stopping'];
+  let problems: readonly string[] = ['the gateway is stopping'];
   try {
     // A gateway that drains is reloaded too, because it still takes the last call of each connection.
-    if (gateway !== undefined) errors = await gateway.reload(ownSettings(settings), check);
+    if (gateway !== undefined) problems = await gateway.reload(ownSettings(settings), check);
   } catch (error) {
-    // Logged and not thrown, because all gateways of a group would end at the same moment. The supervisor has
-    // them take the former settings.
+    // Logged and not thrown, because all gateways of a group would end at the same moment. The supervisor
+    // makes them take the former settings.
     log.error('the gateway failed while it took new settings', { error: (error as Error).stack });
-    errors = [`the gateway failed while it took the settings: ${String(error)}`];
+    problems = [`the gateway failed while it took the settings: ${String(error)}`];
   }
-  await send({ kind: 'reloaded', id, problems: errors });
+  await send({ kind: 'reloaded', id, problems });
 }
 
 async function lead(): Promise<void> {
@@ -150,15 +150,15 @@ async function lead(): Promise<void> {
   if ((await gateway?.lead()) === true) await send({ kind: 'leads' });
 }
 
-async function read({ id, what, accounts }: ReadGateway): Promise<void> {
+async function read({ id, what: kind, accounts }: ReadGateway): Promise<void> {
   // A gateway that is still starting has no snapshot, and the supervisor must not wait for one.
-  let reading: Snapshot = {};
+  let snapshot: Snapshot = {};
   try {
-    reading = (await gateway?.read(what, accounts)) ?? {};
+    snapshot = (await gateway?.read(kind, accounts)) ?? {};
   } catch (error) {
-    log.error('a snapshot cannot be read', { what, error: String(error) });
+    log.error('a snapshot cannot be read', { what: kind, error: String(error) });
   }
-  await send({ kind: 'reading', id, reading });
+  await send({ kind: 'reading', id, reading: snapshot });
 }
 
 /** Ends the process after the drain. A second call can only shorten the wait. */
@@ -177,7 +177,7 @@ async function drain(replaced: boolean): Promise<void> {
   }
 }
 
-/** For an end that the supervisor has not asked for: if a part hangs, nobody else ends the process. */
+/** For an end that the supervisor has not asked for: if `close` hangs, nobody else ends the process. */
 function exitWithin(waitMsMax: number, exitCode: number): void {
   setTimeout(() => {
     log.error('gateway did not end in time', { waited_ms: waitMsMax });

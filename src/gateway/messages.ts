@@ -1,7 +1,8 @@
 /**
- * The messages between the supervisor and a gateway process, and the snapshots in them. They go over the IPC
- * channel of `fork`, with 'advanced' serialization. On the supervisor's side supervisor/gateway-process.ts
- * sends and gets them, on the gateway's side main.ts and supervisor-link.ts.
+ * The messages between the supervisor and a gateway process, and the snapshots in them, which messages call
+ * `reading`. They go over the IPC channel of `fork`, with 'advanced' serialization. On the supervisor's side
+ * supervisor/gateway-process.ts sends and gets them, on the gateway's side main.ts and supervisor-link.ts. A
+ * _group_ is a process group here.
  *
  * Must hold: a gateway carries out `reset_upstreams` and `clear_cache` as they come, because its reply to a
  * later `read` confirms them (test/e2e/upstream-reset.test.ts). The two processes may be of different
@@ -33,7 +34,7 @@
  *                            clear_cache      an operator clears the response cache, at all gateways
  *                            refused  sent once, instead of `ready`: the gateway cannot run with these
  *                                     settings or this data. It then exits with START_REJECTED_EXIT_CODE.
- *                                     The group ends with it, unless it has others to serve or to try
+ *                                     The group ends too, unless other gateways serve or are to be tried
  *                            reloaded reply to `reload`
  *                            ask_reload  an operator asks for a reload. Only the supervisor knows the name of
  *                                        the file and has the environment
@@ -79,7 +80,7 @@ export interface StartGateway {
   readonly isRestart: boolean;
 }
 
-/** The position of a gateway in the group of its supervisor. */
+/** Which group a gateway is in, and its slot there. */
 export interface GroupPosition {
   /** Text that no other supervisor ever has. Gateways with the same id may share the data directory. */
   readonly id: string;
@@ -111,7 +112,7 @@ interface PublishUpstreamReset {
 
 interface PublishCacheClear {
   readonly kind: 'clear_cache';
-  /** The model whose responses are forgotten; undefined for all models. */
+  /** The model whose cached responses are removed; undefined for all models. */
   readonly model: string | undefined;
 }
 
@@ -152,12 +153,12 @@ export interface ReloadGateway {
   readonly id: number;
   /** All settings. Those that need a restart have the values of the start. */
   readonly settings: Settings;
-  /** Whether to reply with the reasons against the settings only, and to change nothing. */
+  /** Whether to reply with the problems of the settings only, and to change nothing. */
   readonly check: boolean;
 }
 
 export interface ReloadOutcome extends SettingsDifference {
-  /** Why nothing was applied, a line for each reason; empty if all was applied. */
+  /** Why nothing was applied, a line for each problem; empty if all was applied. */
   readonly problems: readonly string[];
   /** The old and the new values: of both lists in a dry run, else of what was applied. */
   readonly changes?: readonly SettingChange[];
@@ -207,7 +208,7 @@ interface GatewayReloaded {
   /** The id of `reload`. */
   readonly id: number;
   /**
-   * Why the settings were not applied, or with `check` could not be applied; empty if there is no reason.
+   * Why the settings were not applied, or with `check` could not be applied; empty if there is no problem.
    */
   readonly problems: readonly string[];
 }
@@ -262,7 +263,7 @@ export interface ModelStatus extends CallsStatus {
   readonly id: string;
 }
 
-/** One gateway process's part of `GET /admin/v1/status`. */
+/** What one gateway process gives to `GET /admin/v1/status`. */
 export interface ProcessStatus extends CallsStatus, RunStatus {
   readonly models: readonly ModelStatus[];
 }

@@ -1,8 +1,8 @@
 /**
  * Connects the notices of quotas with the other parts of the gateway: quota-notices.ts finds the notices,
  * webhook-outbox.ts sends their webhooks, and both work on the registry and the store. Notifications also
- * owns what the metrics show of groups' quotas and shared balances, because these too are the primary's
- * alone. gateway.ts owns one Notifications, on the main thread of each gateway process.
+ * owns what the metrics show of groups' quotas and shared balances, because only the primary shows these.
+ * gateway.ts owns one Notifications, on the main thread of each gateway process.
  *
  * Must hold: every gateway process records notices, but of the processes of a host only the primary, the one
  * with the admin interface, sends webhooks; so each webhook has one sender (test/e2e/notify.test.ts; the
@@ -33,7 +33,7 @@ export class Notifications {
   readonly #options: NotificationsOptions;
   readonly #notices: QuotaNotices;
   readonly #outbox: WebhookOutbox;
-  /** For the metrics (stats.ts). Both are empty, except between `lead` and `follow`. */
+  /** For the metrics (stats.ts). This and `sharedBalances` are empty, except between `lead` and `follow`. */
   readonly groupQuotas: GroupQuotas;
   /** Undefined if nobody shares the accounts, or the metrics name none. */
   readonly sharedBalances: SharedBalances | undefined;
@@ -77,7 +77,7 @@ export class Notifications {
 
   /**
    * To be called after each flush of the timer (Accounting.flushEach). Returns at once. A `look` does nothing
-   * while an earlier one runs. Neither rejects: both log their errors.
+   * while an earlier `look` runs. Neither `look` rejects: both log their errors.
    */
   run(): void {
     void this.#notices.look().then(() => this.#outbox.look());
@@ -145,7 +145,7 @@ function usesOf(registry: Registry, accountIds: readonly string[], keyIds: reado
 
 function accountUseOf({ record, available, held, quotas }: AccountStatement): ScopeUse {
   const { id, name, credited } = record;
-  // With `held`, because that is not spent yet, and `left` must only fall until the next credit.
+  // With `held`, because what calls hold is not spent yet, and `left` must only fall until the next credit.
   const balance = { left: asPicoUnits(available + held), credited };
   return { kind: 'account', id, name, quotas, balance };
 }

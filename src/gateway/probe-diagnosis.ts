@@ -39,14 +39,14 @@ interface ProbeDiagnosis {
   readonly usageReported: boolean | null;
 }
 
-/** What the advice about an address adds, by provider. */
+/** What is appended to the advice about an address, by provider. */
 const ADVICE_ENDS: Readonly<Partial<Record<ProviderName, string>>> = {
   azure: ", see api_version, and set model to the deployment's name",
   vertex: ', see project and region, and set model to its name there',
   bedrock: ', see region, and set model to its id there',
 };
 
-/** How results speak of a service. */
+/** What results say about a service. */
 interface ServiceWords {
   /** The end of the address. */
   readonly path: string;
@@ -80,7 +80,7 @@ const MESSAGE_CHARS_MAX = 200;
 /** For errors that have no code for this, such as "The model `x` does not exist". */
 const UNKNOWN_MODEL_MESSAGE =
   /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
-// Parts of the error codes of Node's TLS.
+// Found in the error codes of Node's TLS.
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
 

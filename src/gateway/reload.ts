@@ -34,13 +34,13 @@ import { CredentialPositions } from '../providers/credentials/credential-spec.js
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
 
-/** The parts of the gateway that a reload changes. */
+/** What a reload changes in the gateway. */
 export interface ReloadContext {
   readonly ledger: Ledger;
   readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly store: RecordStore;
-  /** Both resolve when all threads have applied it, with the indices of the threads that did not in time. */
+  /** Both resolve with the indices of the threads that are stuck: they have not applied it in time. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
   readonly log: Log;
@@ -56,7 +56,7 @@ export class LiveSettings {
   #settings: Settings;
   #catalog: Catalog;
   #routes: readonly ModelRoute[];
-  /** Resolves when the last reload so far is done. */
+  /** Resolves when the newest reload is done. */
   #replacing: Promise<unknown> = Promise.resolve();
 
   constructor(settings: Settings, names: UpstreamNames) {
@@ -82,7 +82,7 @@ export class LiveSettings {
   }
 
   /**
-   * Returns the reasons against the settings, a line each. Changes nothing. If a plan was removed, the check
+   * Returns the problems of the settings, a line each. Changes nothing. If a plan was removed, the check
    * takes 2 ms per 100,000 accounts.
    */
   problemsOf(next: Settings, { ledger, store }: ReloadContext): string[] {
@@ -102,10 +102,9 @@ export class LiveSettings {
   }
 
   /**
-   * Applies `next`. Resolves with the reasons against the settings; with any, the former settings stay in
-   * force. If workers were stuck, the other workers have the new routes nevertheless. Waits for the reload
-   * before: if the supervisor gets no reply in time, it takes a reload back by another reload, which has to
-   * be the last.
+   * Applies `next`. Resolves with the problems of the settings; with any, the former settings stay in force.
+   * If workers were stuck, the other workers have the new routes nevertheless. Waits for earlier reloads: if
+   * the supervisor gets no reply in time, it takes a reload back by another reload, which has to be the last.
    */
   replace(next: Settings, context: ReloadContext): Promise<string[]> {
     const replaced = this.#replacing.then(() => this.#replace(next, context));
@@ -115,27 +114,27 @@ export class LiveSettings {
 
   async #replace(next: Settings, context: ReloadContext): Promise<string[]> {
     const { registry, log } = context;
-    const errors = this.problemsOf(next, context);
-    if (errors.length > 0) return errors;
+    const problems = this.problemsOf(next, context);
+    if (problems.length > 0) return problems;
     const formerCatalog = this.#catalog;
     const catalog = mergeCatalogs(formerCatalog, catalogOf(next));
     const routes = mergeById(this.#routes, routesOf(next, this.#names, this.scopes, this.credentials));
     registry.catalog = retireMissingPlans(formerCatalog, catalog);
-    const lateWorkers = await context.replaceRoutes(routes);
-    if (lateWorkers.length > 0) {
+    const stuckWorkers = await context.replaceRoutes(routes);
+    if (stuckWorkers.length > 0) {
       registry.catalog = formerCatalog;
       return [
-        `upstream workers ${lateWorkers.join(', ')} are stuck and did not take the settings; try again`,
+        `upstream workers ${stuckWorkers.join(', ')} are stuck and did not take the settings; try again`,
       ];
     }
     // From here on, records of calls may name new models and plans.
     this.#settings = next;
     this.#catalog = catalog;
     this.#routes = routes;
-    const lateListeners = await context.replaceListenerSettings(listenerSettingsOf(next, catalog));
-    if (lateListeners.length > 0)
+    const stuckListeners = await context.replaceListenerSettings(listenerSettingsOf(next, catalog));
+    if (stuckListeners.length > 0)
       log.error('listeners are stuck; they take the new settings before they serve again', {
-        listeners: lateListeners.join(', '),
+        listeners: stuckListeners.join(', '),
       });
     registry.catalog = catalog;
     await this.#reopenPlanless(context);
@@ -151,8 +150,8 @@ export class LiveSettings {
 }
 
 /**
- * Returns the reason against timeouts that are too long for the `node_expiry_seconds` in force, which stays
- * until a restart. The file itself was checked with its own value.
+ * Returns the problem of timeouts that are too long for the `node_expiry_seconds` in force, which stays until
+ * a restart. The new settings were checked with their own value.
  */
 function timeoutProblemsOf({ sharing, models }: Settings): string[] {
   if (sharing === undefined) return [];
@@ -167,7 +166,7 @@ function timeoutProblemsOf({ sharing, models }: Settings): string[] {
   ];
 }
 
-/** Returns the reasons against removing plans that accounts are on. */
+/** Returns a problem for each removed plan that accounts are on. */
 function planProblemsOf(
   current: Catalog,
   next: Catalog,

@@ -123,7 +123,7 @@ interface SharedAccountingOptions extends AccountingBase {
   readonly uses: SharedUses;
 }
 
-/** The parts that only a gateway which shares has. */
+/** The parts that a gateway which shares has beside those of AccountingBase. */
 class SharedAccounting implements Sharing {
   readonly service: RegistryService;
   readonly uncoveredCharges: UncoveredCharges;
@@ -192,7 +192,7 @@ class SharedAccounting implements Sharing {
   }
 
   async start(): Promise<void> {
-    // The registry first: leases are of accounts and keys that this process must know.
+    // The registry comes first: leases are of accounts and keys that this process must know.
     await this.#hosts?.registry.join();
     this.#follower.look();
     this.#follower.start();
@@ -200,7 +200,7 @@ class SharedAccounting implements Sharing {
     void this.#debits.start();
   }
 
-  // The comments of these members are at Sharing (accounting-base.ts).
+  // Sharing (accounting-base.ts) describes these members.
   followChanges(): number {
     this.#follower.look();
     return this.#follower.appliedTo;
@@ -244,7 +244,7 @@ class SharedAccounting implements Sharing {
   }
 
   async close(): Promise<void> {
-    // The manager gives leases back before its coordinator goes: other hosts' server, or the lease file.
+    // The manager gives leases back before its coordinator is closed: other hosts' server, or the lease file.
     this.#follower.stop();
     await this.#debits.close();
     await this.#manager.close();

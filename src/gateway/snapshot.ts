@@ -6,8 +6,8 @@
  * replace these indices by those of the catalogue in force.
  *
  * Must hold: providers' keys are in the routes alone, because the catalogue and the listeners' settings go to
- * threads that untrusted bodies reach (test/e2e/secrets.test.ts). What `config` has checked is not checked
- * again: `invariant` says where. Further test: test/unit/gateway/reload.test.ts.
+ * threads that untrusted bodies reach (test/e2e/secrets.test.ts). What was checked when the settings were
+ * read is an `invariant` here. Further test: test/unit/gateway/reload.test.ts.
  */
 import { hash } from 'node:crypto';
 import { KEY_HEADER } from '../config/upstream-scopes.js';
@@ -58,14 +58,14 @@ export function catalogOf(settings: Settings): Catalog {
       ...tokenPricesOf(model.price),
       callPicoUnits: callPrice(model.price.call),
       cachedResponsePicoUnits: callPrice(model.price.cached_response),
-      long: model.price.long?.map((long) => ({ ...tokenPricesOf(long), aboveTokens: long.above })),
+      long: model.price.long?.map((price) => ({ ...tokenPricesOf(price), aboveTokens: price.above })),
     }),
     outputTokensMax: model.max_output_tokens,
     mediaPartTokens: model.media_part_tokens,
     serves: model.serves,
     passMembers: model.pass_members,
     fallbacks: model.fallbacks.map((id) => {
-      const index = settings.models.findIndex((other) => other.id === id);
+      const index = settings.models.findIndex((fallback) => fallback.id === id);
       invariant(index >= 0, 'fallbacks were checked when the settings were read');
       return index;
     }),
@@ -106,7 +106,7 @@ function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | und
     'base64url',
   );
   const bytesMax = model.cache?.bytes;
-  // The model's share of the memory is its share of the disk; undefined if the model has no bound of its own.
+  // The model has the same share of the memory as of the disk; undefined if it has no bound of its own.
   const memoryShare = bytesMax && Math.min(1, bytesMax / cache.bytes);
   return { ttlMs, isShared, bytesMax, memoryShare, revision };
 }
@@ -162,7 +162,7 @@ export function routesOf(
   };
   const credentialOf = (upstream: UpstreamSettings): number | undefined => {
     // A header that the settings give replaces the credential. At Azure only KEY_HEADER counts: Azure is
-    // often behind API Management, whose subscription key has a header of its own name.
+    // often reached through API Management, whose subscription key has another header.
     const credentialHeader = upstream.provider === 'azure' ? KEY_HEADER : AUTHORISING_HEADER;
     const hasCredentialHeader = Object.keys(upstream.headers).some((name) => credentialHeader.test(name));
     const spec = hasCredentialHeader ? undefined : credentialSpecOf(upstream);
@@ -198,7 +198,7 @@ export function routesOf(
           providerOf(upstream, model, credentialOf(upstream)),
         ),
       )
-      .sort((left, right) => left.priority - right.priority),
+      .sort((first, second) => first.priority - second.priority),
   }));
 }
 
@@ -279,7 +279,7 @@ function targetOf(
   };
 }
 
-/** Returns the path of a door's calls; undefined if the provider has no paths of OpenAI's form. */
+/** Returns the path of a door's calls; undefined if the provider does not use OpenAI's paths. */
 function pathOf(
   url: URL,
   provider: ProviderSettings | undefined,

@@ -1,8 +1,8 @@
 /**
- * The stats of one gateway (`Stats`), its part of `GET /admin/v1/status` among them. If a supervisor runs
- * several gateways, `Stats` has a ProcessGroupStats, which makes of all parts what operators see, with
- * group-status.ts. gateway.ts owns `Stats`, on the main thread of a gateway process; admin-service.ts reads
- * it. A _group_ is a process group here, but in `groupQuotas` a group of accounts.
+ * The stats of one gateway (`Stats`), such as its ProcessStatus for `GET /admin/v1/status`. If a supervisor
+ * runs several gateways, `Stats` has a ProcessGroupStats, which makes of all snapshots what operators see,
+ * with group-status.ts. gateway.ts owns `Stats`, on the main thread of a gateway process; admin-service.ts
+ * reads it. A _group_ is a process group here, but in `groupQuotas` a group of accounts.
  *
  * Must hold: a sum over all gateways never falls, or Prometheus takes the fall for a restart and counts twice
  * (test/unit/gateway/stats.process-group.test.ts). `reportLast` is called once, when all threads have ended,
@@ -63,7 +63,7 @@ interface ProcessGroupStatsOptions {
   readonly slot: number;
   /** Reads this gateway alone. The snapshot has that kind. */
   readonly read: (kind: SnapshotKind) => Promise<Snapshot>;
-  /** Asks all gateways, through the supervisor. Undefined if it does not reply in time. */
+  /** Asks all gateways, through the supervisor. Undefined if the supervisor does not reply in time. */
   readonly readAll: (kind: SnapshotKind) => Promise<GroupSnapshot | undefined>;
 }
 
@@ -73,8 +73,8 @@ const SUPERVISOR_LATE =
   `work, or the supervisor stands still. Retry after ${SUPERVISOR_RETRY_SECONDS} seconds.`;
 
 /**
- * The sum over all gateways of the supervisor. Its methods reject with ProxyError `overloaded` if the
- * supervisor does not reply: a scrape or a chart then lacks a moment.
+ * The sums over all gateways of the supervisor. The methods reject with ProxyError `overloaded` if the
+ * supervisor does not reply: then a scrape fails, or a chart has a gap.
  */
 export class ProcessGroupStats {
   readonly #options: ProcessGroupStatsOptions;
@@ -140,7 +140,7 @@ interface StatsOptions {
 export class Stats {
   readonly #options: StatsOptions;
   readonly #processGroup: ProcessGroupStats | undefined;
-  readonly #startedAtMs = performance.now();
+  readonly #startedMs = performance.now();
 
   constructor(options: StatsOptions) {
     this.#options = options;
@@ -231,7 +231,7 @@ export class Stats {
     return {
       slot: group?.slot ?? 0,
       ready: state.ready,
-      uptimeSeconds: Math.floor((performance.now() - this.#startedAtMs) / 1_000),
+      uptimeSeconds: Math.floor((performance.now() - this.#startedMs) / 1_000),
       listeners: listeners.count,
       workers: workers.count,
       // The number of accounts: accounts are never deleted, so their indices have no gaps.
@@ -265,7 +265,7 @@ interface StatusInputs {
 }
 
 /**
- * Returns the part of this process. Its counts are those since the process began. Calls without a model of
+ * Returns the status of this process. Its counts are those since the process began. Calls without a model of
  * the catalogue are in its sums, but not in its `models`: NO_MODEL has the calls that were rejected before
  * their model was known, OTHER_MODEL the calls that named an unknown model.
  */

@@ -42,14 +42,14 @@ export interface ProbeView {
   readonly advice: string | null;
 }
 
-/** How long a call may take: a model that takes longer for one word serves nobody. */
+/** How long a call may take: a model that takes longer for one word is of no use. */
 const PROBE_MS_MAX = 15_000;
 /** How much of a body is read: enough for a response of some tokens with many other fields. */
 const BODY_BYTES_MAX = 64 * 1024;
 /** How many probes run at a time: then hundreds of upstreams that hang take minutes and not hours. */
 const PROBES_MAX = 8;
 const OUTPUT_TOKENS = 5;
-/** The members of a probe, by service. The argument is the name of the member that bounds the response. */
+/** The members of a probe, by service. `limitName` is the name of the member that bounds the response. */
 const REQUESTS: Readonly<Record<Service, (limitName: string) => object>> = {
   chat: (limitName) => ({ messages: [{ role: 'user', content: 'Say OK.' }], [limitName]: OUTPUT_TOKENS }),
   completions: (limitName) => ({ prompt: 'Say OK.', [limitName]: OUTPUT_TOKENS }),
@@ -84,7 +84,7 @@ export async function probeUpstreams(
   const providers = new ProviderClient(http, clock, credentials.table, PROVIDERS);
   const views: ProbeView[] = [];
   const queue = jobs.entries();
-  const work = async (): Promise<void> => {
+  const runJobs = async (): Promise<void> => {
     for (const [index, job] of queue) {
       const { target } = job;
       const credentialError = await credentials.fetch(target.provider?.credential);
@@ -97,7 +97,7 @@ export async function probeUpstreams(
     }
   };
   try {
-    await Promise.all(Array.from({ length: PROBES_MAX }, work));
+    await Promise.all(Array.from({ length: PROBES_MAX }, runJobs));
   } finally {
     await http.close();
   }
@@ -142,7 +142,7 @@ function withTimeouts(target: UpstreamTarget): UpstreamTarget {
   };
 }
 
-/** Fetches each credential that expires once for all upstreams that use it, and puts it into `table`. */
+/** Fetches each credential once, for all upstreams that use it, and puts it into `table`. */
 class ProbeCredentials {
   readonly table = new CredentialTable([], () => undefined);
   readonly #positions: CredentialPositions;
@@ -213,8 +213,8 @@ interface ProbeCall {
 }
 
 /**
- * Makes one call. Never rejects: the target's timeouts end it. After `abort` the client calls no handler, so
- * `onData` resolves for a body that is too long.
+ * Makes one call. Never rejects: the target's timeouts end the call. After `abort` the client calls no
+ * handler, so `onData` itself resolves for a body that is too long.
  */
 function callOnce(
   http: AttemptClient,
@@ -223,7 +223,7 @@ function callOnce(
 ): Promise<ProbeCall> {
   const body = JSON.stringify({ model: target.model ?? model, ...REQUESTS[service](limitName) });
   return new Promise((resolve) => {
-    const begunMs = performance.now();
+    const startMs = performance.now();
     const chunks: Uint8Array[] = [];
     let bytes = 0;
     let firstByteMs: number | undefined;
@@ -238,7 +238,7 @@ function callOnce(
     };
     const call = http.start(target, body, 'tollgate-test', {
       onStart: (status, header) => {
-        firstByteMs = performance.now() - begunMs;
+        firstByteMs = performance.now() - startMs;
         head = { status, contentType: header('content-type'), location: header('location') };
       },
       onData: (chunk) => {

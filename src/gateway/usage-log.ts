@@ -13,7 +13,7 @@ import { LineFile } from '../telemetry/line-file.js';
 import type { Log } from '../telemetry/log.js';
 import { usageLine, type CallNames } from './call-lines.js';
 
-/** Lines that wait for the end of a flush: about 5 MB, a fraction of a second of the busiest gateway. */
+/** Lines that wait for the end of a flush: about 5 MB, from a fraction of a second of the busiest gateway. */
 const USAGE_LINES_WAITING_MAX = 20_000;
 
 /**
