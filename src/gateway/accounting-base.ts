@@ -140,7 +140,7 @@ export function openStore(settings: Settings, group: GroupPosition | undefined):
   );
 }
 
-/** Creates empty buffers; the caller fills them by `recover`. */
+/** Creates empty buffers, which `recover` fills. */
 export function openBase(options: AccountingOptions): AccountingBase {
   const { settings, store, live, group, requestPrefixOf, log } = options;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;

@@ -3,7 +3,7 @@
  * gateway that has the limits for itself, `openShared` (shared-accounting.ts) for one that shares them with
  * other processes or hosts. gateway.ts owns the Accounting, on the main thread of a gateway process.
  *
- * Must hold: what a listener has settled is counted once, also if the listener dies or the process ends
+ * Must hold: what a listener has settled is counted once, even if the listener dies or the process ends
  * (test/e2e/books.test.ts; there is no unit test).
  */
 import { msToNextTick } from '../core/clock.js';

@@ -151,7 +151,7 @@ export class GatewayLogs {
     this.#drainLater(false);
   }
 
-  /** Sends every call from now on to `outbox` too, also if the call log is off. */
+  /** Sends every call from now on to `outbox` too, even if the call log is off. */
   exportTo(outbox: CallOutbox): void {
     this.#outbox = outbox;
     this.#logSwitch.store = true;

@@ -31,7 +31,7 @@ export interface GatewayOptions {
   /** Whether other gateways of the group listen on the ports already, so that a taken port is no error. */
   readonly joins: boolean;
   readonly supervisor: SupervisorLink;
-  /** Called if the gateway cannot go on: its process must end, also if the accounting cannot be flushed. */
+  /** Called if the gateway cannot go on: its process must end, even if the accounting cannot be flushed. */
   readonly onHopeless: (reason: string) => void;
 }
 

@@ -75,7 +75,7 @@ export class FlushRequests {
   async #flushNext(): Promise<boolean> {
     const waitMs = Math.max(0, this.#lastFlushMs + FLUSH_PERIOD_MS - performance.now());
     await new Promise<void>((resolve) => setTimeout(resolve, waitMs));
-    // A later caller may mean a call that settles after this flush, so it gets the next flush.
+    // A later request may mean a call that settles after this flush, so it gets the next flush.
     this.#nextFlush = undefined;
     this.#lastFlushMs = performance.now();
     return this.#flush();

@@ -187,7 +187,7 @@ export type ToGateway =
 
 export interface GatewayReady {
   readonly kind: 'ready';
-  /** The port in use, also if the setting is 0. */
+  /** The port in use, even if the setting is 0. */
   readonly port: number;
   /** The port of the group's admin interface, whichever gateway has it. */
   readonly adminPort: number;

@@ -2,7 +2,7 @@
  * What the reply to a probe means, and what the operator should do. A _probe_ is a tiny request to an
  * upstream. upstream-probe.ts calls `diagnosisOf`, in the process of a command. Pure.
  *
- * Must hold: no result shows a key or a token, also if an upstream repeats one. So each text of an upstream
+ * Must hold: no result shows a key or a token, even if an upstream repeats one. So each text of an upstream
  * goes through `safeText` (test/e2e/upstream-test.test.ts; there is no unit test).
  */
 import { DOOR_PATHS, type Service } from '../core/door-names.js';

@@ -140,8 +140,8 @@ export class Traces {
   }
 
   /**
-   * Returns what a new listener needs for spans; undefined if none are exported. The caller must transfer the
-   * outlet's port to the listener.
+   * Returns what a new listener needs for spans; undefined if none are exported. The outlet's port must be
+   * transferred to the listener.
    */
   newListenerTracing(): ListenerTracing | undefined {
     const outlet = this.newOutlet();

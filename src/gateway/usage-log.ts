@@ -38,7 +38,7 @@ export class UsageLog {
     if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.handOver();
   }
 
-  /** Gives the lines to the file, also if the store rejected the transaction: the calls were made anyway. */
+  /** Gives the lines to the file, even if the store rejected the transaction: the calls were made anyway. */
   handOver(): void {
     if (this.#lines.length === 0) return;
     this.#file.append(this.#lines);

@@ -48,7 +48,7 @@ export interface BodyBounds {
   readonly bytesMax: number;
   /** The longest body that is accepted. If there is no other body, such a body may exceed any share. */
   readonly bodyBytesMax: number;
-  /** Bodies longer than this are large: see LARGE_SHARE. */
+  /** Bodies longer than this are large (LARGE_SHARE). */
   readonly parseInlineBytesMax: number;
 }
 

@@ -5,7 +5,7 @@
  * gateway/gateway-logs.ts writes the batches to disk. Listener thread.
  *
  * Must hold: no header is gathered, because headers have the callers' keys. A call whose key is private
- * leaves nothing, also if the key became private during the call (test/e2e/contents.test.ts). `end` is called
+ * leaves nothing, even if the key became private during the call (test/e2e/contents.test.ts). `end` is called
  * once for each GatheredContents, or its bytes stay in the budget.
  */
 import type { Clock } from '../core/clock.js';

@@ -109,7 +109,7 @@ export class ChatExchange extends CallContext {
     return caller.account;
   }
 
-  /** Collects the response, if the response is to be stored or cached. Never both: see `cached`. */
+  /** Collects the response, if it is to be stored or cached. Never both (`cached`). */
   get storable(): StorableCall | undefined {
     return this.keyed ?? this.cached;
   }

@@ -1,6 +1,6 @@
 /**
  * The connections of one listener: which µWS app accepts them, how many new ones a turn may read, and when
- * they end (connection draining). Made by listener.thread.ts, which calls `drain` and `close`; listener thread.
+ * they end (connection draining). listener.thread.ts makes one Connections. Listener thread.
  *
  *     serving  → stopping   `drain` was called; the socket closes at the next idle tick (#isStopping)
  *              → draining   the socket is closed; every response head says `connection: close` (#hasBegun)
@@ -26,7 +26,7 @@ import { ListenApps, onIdleTick, type TlsFiles } from './listen-apps.js';
 import { ReadTurns } from './read-turns.js';
 
 /**
- * A drain without `keepsIdle` (when the gateway stops) ends after so long without a call, although
+ * A drain without `keepsIdle` (when the gateway stops) ends after this time without a call, although
  * connections are open. By then a client that calls again as soon as it has its response has done so, even
  * over an ocean (some 200 ms there and back) or on a busy machine.
  */

@@ -1,7 +1,7 @@
 /**
  * Notices that the process has no file descriptor left, and keeps spare ones for that case. µWebSockets.js
  * cannot accept a connection without a descriptor: the client would wait in the kernel's queue without a
- * response. So the guard holds spare descriptors on /dev/null and closes them in a shortage. With these,
+ * response. So the guard keeps spare descriptors on /dev/null and closes them in a shortage. With these,
  * clients are accepted, get a 503 and are disconnected, one after the other, until the guard can open its
  * spares again. connections.ts makes one guard; listener thread.
  *
@@ -11,13 +11,13 @@
 import { closeSync, openSync } from 'node:fs';
 import { msToNextTick } from '../core/clock.js';
 
-/** Descriptors that are kept: so many connections at a time can be rejected, each within a millisecond. */
+/** How many spares are kept, and so how many connections can be rejected at a time, each within 1 ms. */
 const SPARES_COUNT = 8;
-/** A shortage ends once so many descriptors beside the spares are free; the next calls need them. */
+/** A shortage ends once this many descriptors beside the spares are free; the next calls need them. */
 const MARGIN_COUNT = 8;
 /** How late a shortage may be noticed. A check costs some 10 µs, and wakes an idle thread. */
 const CHECK_PERIOD_MS = 100;
-/** The same while the lowest free descriptor stays the same: then the process opens and closes hardly any. */
+/** The period while the lowest free descriptor stays the same: the process hardly opens or closes any. */
 const IDLE_CHECK_PERIOD_MS = 1_000;
 
 export class DescriptorGuard {
@@ -79,7 +79,7 @@ function openUpTo(count: number): number[] {
   try {
     while (opened.length < count) opened.push(openSync('/dev/null', 'r'));
   } catch {
-    // EMFILE or ENFILE, because nothing else keeps a process from opening /dev/null. The caller counts them.
+    // EMFILE or ENFILE, because nothing else keeps a process from opening /dev/null. `check` counts them.
   }
   return opened;
 }

@@ -6,7 +6,7 @@
  *
  *     new → locked → kept            the response is whole and charged
  *       │          → given up        rejected, failed, or the client left: the key may be used again
- *       → replaying → given up       the response of an earlier call is on its way to the client
+ *       → replaying → given up       the response of an earlier call is being sent to the client
  *
  * Must hold: a call that has the lock gives it back, by `keep` or `giveUp`; otherwise each replay is
  * rejected, because the call seems to run. A stored response is charged, or `forget` removes it as its charge
@@ -152,7 +152,7 @@ export class KeyedCall implements StorableCall {
   #state: 'new' | 'locked' | 'kept' | 'replaying' | 'given_up' = 'new';
   #lockRequest: LockRequest | undefined;
   readonly #pieces: CollectedPieces;
-  /** Length of the stored response, while it is on its way to the client. */
+  /** Length of the stored response, while it is being sent to the client. */
   #replayedBytes = 0;
 
   /** `key` is used only if `checkIdempotencyKey` accepts it. */
@@ -212,7 +212,7 @@ export class KeyedCall implements StorableCall {
       this.#channel.send({ kind: 'abandon', lock: this.#lockRequest });
       this.#pieces.drop();
     } else if (this.#state === 'replaying') {
-      // So that the main thread no longer counts these bytes as on their way.
+      // So that the main thread no longer counts these bytes as being sent.
       this.#channel.send({ kind: 'replayed', bytes: this.#replayedBytes });
     }
     if (this.#state !== 'kept') this.#state = 'given_up';

@@ -1,6 +1,6 @@
 /**
  * The µWS apps of one listener: the one that accepts connections, and those of former certificates.
- * connections.ts makes it, and says when it listens, stops and closes. Listener thread.
+ * connections.ts makes a ListenApps, and calls `listen`, `stop` and `close`. Listener thread.
  *
  * Facts of µWebSockets.js (µWS) and Linux that this file is built around:
  *
@@ -9,8 +9,8 @@
  * - With SO_REUSEPORT each listening socket has a queue of its own. Closing the socket resets the connections
  * in that queue, which the kernel has made and µWS has not accepted yet.
  * - µWS accepts the whole queue each time it polls its sockets. So only connections made between the last
- * poll and the close are lost: some microseconds' connections, if the close follows an idle tick. To lose
- * none, let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
+ * poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
+ * let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
  *
  * Must hold: no listening socket is closed twice, which ends the process. Before the thread ends every socket
  * is closed, or libuv aborts the process (test/unit/request/connections.test.ts,
@@ -18,9 +18,9 @@
  */
 import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
 
-/** A turn of the event loop up to this long is idle: without work it takes 10 µs, with a request some 100. */
+/** A turn of the event loop up to this long is idle. A turn takes 10 µs without work, 100 with a request. */
 const IDLE_MS_MAX = 0.05;
-/** The wait for an idle tick ends after so many turns: some 100 ms if each turn has a request. */
+/** The wait for an idle tick ends after this many turns: some 100 ms if each turn has a request. */
 const TURNS_MAX = 1_000;
 /**
  * Apps at a time: the app that accepts, and those of former certificates, which keep their connections. A
@@ -95,8 +95,8 @@ export class ListenApps {
 
   #closeOldest(): void {
     // If nine apps came before an idle tick, the oldest app's listening socket is still open. Then it is
-    // closed here, because `close` below closes it without our notice, and the idle tick would close it
-    // again, which ends the process. So rare a case may reset connections in these sockets' queues.
+    // closed here. `close` below would close it without our notice, and the idle tick would close it again,
+    // which ends the process. Connections in these sockets' queues may be reset, which is rare enough.
     for (const socket of this.#retiring) this.#closeSocket(socket);
     this.#isClosingOldest = true;
     try {
@@ -148,7 +148,7 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
       ssl_prefer_low_memory_usage: true,
     });
   } catch {
-    // config/load.ts has checked both files: mostly they have changed since. The caller reports that.
+    // config/load.ts has checked both files, so mostly they have changed since. `listen` returns false.
     return undefined;
   }
 }

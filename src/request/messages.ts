@@ -28,9 +28,9 @@ export interface ListenerLimits {
   readonly bodiesInWorkBytesMax: number;
   /** A longer body is parsed in the counter pool. */
   readonly parseInlineBytesMax: number;
-  /** The call of a large body that is not parsed after so long is rejected. */
+  /** The call of a large body that is not parsed within this time is rejected. */
   readonly parseWaitMs: number;
-  /** A client that sends or takes nothing for so long is cut. */
+  /** A client that sends or takes nothing for this time is cut. */
   readonly clientIdleTimeoutMs: number;
 }
 
@@ -50,7 +50,7 @@ export interface ListenerSettings {
   readonly tokenQuota: 'reserve' | 'settle';
   /** Whether cached prompt tokens count toward quotas of tokens. */
   readonly cachedInput: 'count' | 'free';
-  /** Memory of the listener's part of the response cache. */
+  /** Bytes of memory for the listener's response cache. */
   readonly cacheBytesMax: number;
   /** Which calls' contents are kept. */
   readonly contents: ContentsSettings;
@@ -113,11 +113,11 @@ export type ToListener =
   | { readonly kind: 'committed'; readonly ok: boolean }
   /** The settings were reloaded. The reply is `settings_taken` with the same `id`. */
   | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly id: number }
-  /** Forget the cached responses of that model, or all. */
+  /** Remove the cached responses of that model, or all. */
   | { readonly kind: 'cache_cleared'; readonly modelId: string | undefined }
   /**
    * Stop accepting. `drained` follows when no call is in flight, or with `keepsIdle` when all connections
-   * have ended: see Connections.drain.
+   * have ended (Connections.drain).
    */
   | { readonly kind: 'drain'; readonly keepsIdle: boolean }
   /** The drain's time is over: wait only for calls that have begun in it. `drained` follows. */
@@ -126,7 +126,7 @@ export type ToListener =
   | { readonly kind: 'close' };
 
 export type FromListener =
-  /** The port is open, or could not be opened: one of the two, once, at the start. */
+  /** The port is open, or could not be opened. One of the two is sent once, at the start. */
   | { readonly kind: 'listening' }
   | { readonly kind: 'listen_failed' }
   | { readonly kind: 'drained' }

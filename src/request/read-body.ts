@@ -1,5 +1,5 @@
 /**
- * The read-body phase: collects a request's body, bounded, and decides whether a rejected body is read
+ * The read-body phase: collects a request's body, within bounds, and decides whether a rejected body is read
  * to be discarded. intake.ts, rate-limit.ts and listener-server.ts use it; listener thread.
  *
  * In names a _chunk_ is what one callback of µWS brings of a body. A chunked body is one of unknown length.
@@ -51,8 +51,8 @@ export interface BodyWatcher {
 }
 
 /**
- * Reads the body and gives it to `receiver`. `length` is the header Content-Length, 0 without it. The caller
- * has passed a length above BODY_BYTES_UNCOUNTED, and up to `bodyBytesMax`, to `watcher.takeBody`.
+ * Reads the body and gives it to `receiver`. `length` is the header Content-Length, 0 without it. If it is
+ * above BODY_BYTES_UNCOUNTED, and up to `bodyBytesMax`, `watcher.takeBody` was called with it before.
  */
 export function readBody(
   res: HttpResponse,
@@ -247,7 +247,7 @@ export class DiscardBudget {
     const filledBytes = this.#bytes + ((nowMs - this.#filledMs) * DISCARDED_BYTES_PER_SECOND) / MS_PER_SECOND;
     this.#bytes = Math.min(DISCARDED_BYTES_AT_ONCE, filledBytes);
     this.#filledMs = nowMs;
-    // With a full budget a body is read, however long it is: its caller has bounded it (`mayDiscard`).
+    // With a full budget a body is read, however long it is: `mayDiscard` has bounded it.
     if (bytes > this.#bytes && this.#bytes < DISCARDED_BYTES_AT_ONCE) return false;
     this.#bytes -= bytes;
     return true;

@@ -17,7 +17,7 @@ import type { HttpResponse } from 'uWebSockets.js';
  * never paused.
  */
 const BODY_BYTES_A_TURN = 2 * 1024 * 1024;
-/** So many bodies bring BODY_BYTES_A_TURN in a turn: µWS reads up to half a megabyte of each. */
+/** How many bodies bring BODY_BYTES_A_TURN in a turn: µWS reads up to half a megabyte of each. */
 const BODIES_RESUMED_A_TURN = 4;
 /**
  * Bodies that are rejected in a turn before all of their bytes have come. A rejection takes some 0.4 ms,
@@ -27,6 +27,7 @@ const REJECTIONS_A_TURN = 4;
 
 type Readable = Pick<HttpResponse, 'pause' | 'resume'>;
 
+/** Pauses the connections that come after a turn has brought enough. */
 export class ReadTurns {
   readonly #amountMax: number;
   readonly #resumedMax: number;
@@ -38,8 +39,8 @@ export class ReadTurns {
   #awaitsEnd = false;
 
   /**
-   * A turn may bring `amountMax`, in the unit that the caller counts in. At its end at most `resumedMax`
-   * connections are resumed.
+   * A turn may bring `amountMax`, in the unit of `take`. At its end at most `resumedMax` connections are
+   * resumed.
    */
   constructor(amountMax: number, resumedMax: number) {
     this.#amountMax = amountMax;
@@ -82,7 +83,7 @@ export class ReadTurns {
   }
 }
 
-/** The turns of bodies that do not come at once, and of their rejections. */
+/** Bounds what bodies that do not come at once, and their rejections, use of a turn. */
 export class BodyTurns {
   readonly #reads = new ReadTurns(BODY_BYTES_A_TURN, BODIES_RESUMED_A_TURN);
   readonly #rejections = new ReadTurns(REJECTIONS_A_TURN, REJECTIONS_A_TURN);

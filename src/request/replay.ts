@@ -122,7 +122,7 @@ export class ChargedHit implements PendingCommit {
   readonly #listener: ChargeContext;
   readonly #onCharged: (rejection: ErrorRecord | undefined) => void;
   #settled: Settled | undefined;
-  /** Whether the gateway has cut the connection while the charge was on its way to the disk. */
+  /** Whether the gateway has cut the connection while the charge was not on disk. */
   #isCutHere = false;
 
   /** `onCharged` is called once, with undefined if the hit is charged, or why the charge was taken back. */

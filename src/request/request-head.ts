@@ -6,8 +6,8 @@
  * µWebSockets.js (µWS) takes the first of several headers of one name, and any `Transfer-Encoding` for
  * `chunked`. A proxy in front that takes the last header, or knows the coding, would see the body end
  * elsewhere. Then one caller's body would become another's request. `getHeader` of µWS hides a second header
- * and an empty one, but `forEach` shows both. For that it may be slower: 0.4 µs for four headers, 1.4 µs for
- * the sixteen of an SDK, where four calls of `getHeader` take 0.1 to 0.3 µs.
+ * and an empty one, but `forEach` shows both. So it may be slower: 0.4 µs for four headers, 1.4 µs for the
+ * sixteen of an SDK, where `getHeader` for four headers takes 0.1 to 0.3 µs.
  *
  * Must hold: each `read` sets all fields, or one caller's header becomes another's. Nobody keeps the object
  * beyond the callback of µWS (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts). All headers of a
@@ -18,9 +18,9 @@ import type { HttpRequest } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 
 const DIGITS = /^[0-9]+$/;
-/** JavaScript numbers are exact up to so many digits; intake.ts reads the length as a number. */
+/** JavaScript numbers are exact up to this many digits; intake.ts reads the length as a number. */
 const LENGTH_DIGITS_MAX = 15;
-/** Bound of all `anthropic-beta` headers together, which go on to the upstream. */
+/** Bound of all `anthropic-beta` headers together, which are sent to the upstream. */
 const BETAS_CHARS_MAX = 1024;
 /** The ASCII characters from the space to `~`: so no line break gets into the upstream's request. */
 const PRINTABLE = /^[ -~]*$/;

@@ -6,7 +6,7 @@
  * listener thread.
  *
  *     find: in memory → a response
- *     request: nowhere → `lead`: the caller makes the call, then `publish` or `abandon`
+ *     request: nowhere → `lead`: a CachedCall makes the call, then `publish` or `abandon`
  *              on disk, or in flight, here or at another listener → the response, or `alone`
  *
  * Must hold: each flight ends, by `publish`, `abandon` or `clear`, or WAIT_MS_MAX ends the waits for it;
@@ -65,7 +65,7 @@ export interface Flight {
   waiting: PendingReplies<CacheReply> | undefined;
 }
 
-/** What `request` returns. A caller that gets `lead` must end the `flight`. */
+/** What `request` returns. Who gets `lead` must end the `flight`. */
 export type Requested =
   { readonly state: 'lead'; readonly flight: Flight } | Exclude<CacheReply, { readonly state: 'lead' }>;
 
@@ -155,8 +155,8 @@ export class ResponseCache {
 
   /**
    * Whether a hit with these bytes may go to its client. If so, the bytes count until `letGo`, once for all
-   * clients to which they are sent. If not, the caller makes the call, because the response of an upstream
-   * waits there for a slow client. `bytes` must be the very array of the entry.
+   * clients to which they are sent. If not, the call must be made, because the response of an upstream waits
+   * there for a slow client. `bytes` must be the very array of the entry.
    */
   hold(bytes: Uint8Array): boolean {
     if (bytes.length <= SENDING_BYTES_UNCOUNTED) return true;
@@ -228,7 +228,7 @@ export class ResponseCache {
     const reply = await flight.waiting.ask(() => undefined);
     this.#waitingCount -= 1;
     this.#waitingBytes -= bodyBytes;
-    // A flight never ends with `lead`: `#askMainThread` returns that to its own caller.
+    // A flight never ends with `lead`: `#askMainThread` returns that without ending the flight.
     return reply as Requested;
   }
 

@@ -19,12 +19,12 @@
  * blocked response.
  * - Once a write has failed, `onWritable` is called again, even if a later write has sent what was kept.
  * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next `onWritable` ends it.
- * `pause` and `resume`, one right after the other, restart it, also if nothing failed. (`pause` alone would
+ * `pause` and `resume`, one right after the other, restart it, even if nothing failed. (`pause` alone would
  * also stop the notice that the client has gone.) So this file restarts the timer every few seconds, and cuts
  * clients itself.
  * - One cork holds 16 KiB. A write that does not fit into the space left sends what is corked, at least the
  * line with the chunk's size, and then the bytes. If the socket does not take what was corked, µWS keeps it,
- * **loses the bytes** and returns false as ever (`uncork` in AsyncSocket.h;
+ * **loses the bytes** and returns false all the same (`uncork` in AsyncSocket.h;
  * https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the next chunk as the lost
  * one's body. The socket must be full just then: seen once in some 10 GB that pausing clients read on
  * loopback. So no cork here holds more than fits.
@@ -40,7 +40,7 @@ import type { Clock } from '../core/clock.js';
 import { SSE_KEEP_ALIVE } from '../protocol/sse.js';
 import { writeLastChunk } from './response.js';
 
-/** A stream that was silent for so long gets a comment, so that proxies on the way keep it open. */
+/** A stream that was silent for this time gets a comment, so that proxies keep it open. */
 const KEEP_ALIVE_MS = 15_000;
 /**
  * How often the timer of µWS is restarted. µWS cuts after 8 s at the earliest, and a sweep may be late.
@@ -78,7 +78,7 @@ export interface ResponseOwner {
   readonly endsConnection: boolean;
   /** Writes the head, inside the cork of the first write. `sendsClose`: with `connection: close`. */
   writeHead(sendsClose: boolean): void;
-  /** The socket has taken so many bytes of the response: the worker may get credits for them. */
+  /** The socket has taken `bytes` of the response: the worker may get credits for them. */
   onTaken(bytes: number): void;
   /**
    * The response has ended, and the kernel has it, except what one small write may leave with µWS. Called at
@@ -205,7 +205,7 @@ export class ResponseWriter {
 
   /**
    * Called about once a second: tries a blocked socket again, and sends a keep-alive comment to a silent
-   * stream. Returns false if the client has taken nothing for `idleMsMax`: then the caller cuts it.
+   * stream. Returns false if the client has taken nothing for `idleMsMax`: then the owner cuts it.
    */
   onSweep(nowMs: number, idleMsMax: number): boolean {
     const idleMs = nowMs - this.#progressMs;
@@ -247,7 +247,7 @@ export class ResponseWriter {
     return true;
   }
 
-  /** Has µWS try to send what it keeps. */
+  /** Makes µWS try to send what it keeps. */
   #retryKept(): void {
     this.#res.cork(() => undefined);
   }

@@ -77,7 +77,7 @@ function charge(
   answered: number,
   listener: SettleContext,
 ): Settled {
-  // Both callers have checked that the admission is there.
+  // `settle` and `settleHit` have checked that the admission is there.
   const { ledger, durability, cachedInput } = listener;
   const { slot, mayReverse } = context.admission!;
   // Before `ledger.settle`, which clears what the slot has taken.
