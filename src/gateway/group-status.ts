@@ -64,7 +64,7 @@ function addSharing(first: SharingStatus | null, second: SharingStatus | null): 
   };
 }
 
-/** Returns the counters alone, for a process that has ended. Other numbers are 0, and its state the best. */
+/** Returns the counters alone, for a process that has ended: other numbers are 0, the state is the best. */
 function endedSharing(status: SharingStatus | null): SharingStatus | null {
   if (status === null) return null;
   const bestState = { state: SHARING_STATES[0], reason: null, lost_seconds: 0 };
@@ -84,15 +84,15 @@ function worseRegistry(
 }
 
 /**
- * Returns the document. `own` is of the process that replies; `members` are of all running processes of the
- * process group, including `own`; `ended` is the sum over the processes that have ended.
+ * Returns the document. `own` is the status of the process that replies; `members` has those of all running
+ * processes of the process group, with `own`; `ended` is the sum over the processes that have ended.
  */
 export function statusDocument(
   own: ProcessStatus,
   members: readonly ProcessStatus[],
   ended: ProcessStatus | undefined,
 ): StatusDocument {
-  // `ended` is last, because what has no sum is taken of the first.
+  // `ended` comes last, because what has no sum is taken from the first, a running process.
   const sums = [...members, ...(ended ? [ended] : [])].reduce(addStatus);
   const areSeveral = members.length > 1;
   const threadsOf = ({ process, threads }: ProcessStatus): readonly ThreadStatus[] =>

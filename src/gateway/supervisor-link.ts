@@ -1,5 +1,5 @@
 /**
- * A gateway's side of the IPC channel to its supervisor, by which the gateway asks for a reload or for the
+ * A gateway's side of the IPC channel to its supervisor. By it the gateway asks for a reload or for the
  * snapshots of all gateways, and sends operators' changes to the other gateways. Only the supervisor reads
  * the settings file and reaches the other gateways. main.ts creates the link, on the main thread of a gateway
  * process; admin-service.ts, stats.ts and gateway.ts call it. messages.ts has the messages, in which a
@@ -30,10 +30,10 @@ import type {
  * RELOAD_MS_MAX (supervisor.ts). Earlier reloads may delay it further.
  */
 const RELOAD_WAIT_MS_MAX = 120_000;
-/** How many reloads may wait for the supervisor. */
+/** How many reloads may wait for the supervisor. Snapshots wait for seconds only, so they need no bound. */
 const WAITING_RELOADS_MAX = 100;
 /**
- * Usually the last snapshot leaves in milliseconds. Bounded, because the last flush waits until it has left.
+ * Usually the last snapshot leaves in milliseconds. Bounded, because the last flush waits for that.
  */
 const LAST_SNAPSHOT_WAIT_MS_MAX = 2_000;
 /** Longer than the supervisor waits for the slowest gateway: READ_MS_MAX of supervisor/gateway-process.ts. */
@@ -85,9 +85,9 @@ export class SupervisorLink {
   }
 
   /**
-   * Sends the last snapshot of this gateway, which the other gateways count from then on. Resolves when the
-   * snapshot has left this process, or after LAST_SNAPSHOT_WAIT_MS_MAX: an exit would cut a long snapshot,
-   * which takes several writes.
+   * Sends the last snapshot of this gateway, whose counts stay in all sums. Resolves when the snapshot has
+   * left this process, or after LAST_SNAPSHOT_WAIT_MS_MAX: an exit before would cut a long snapshot, which
+   * takes several writes.
    */
   async reportLast(snapshot: Snapshot): Promise<void> {
     // The supervisor takes id 0 for a snapshot that it has not asked for.

@@ -36,7 +36,7 @@ interface TracesOptions {
   /** Returns the id of an account, for the exporting thread; null if it cannot be read. */
   readonly accountIdOf: (account: AccountIndex) => string | null;
   readonly metrics: MetricsBuffers;
-  /** The exporting thread's stripe in the metrics. */
+  /** Index of the exporting thread's stripe in the metrics. */
   readonly thread: number;
   readonly log: Log;
 }
@@ -174,7 +174,7 @@ export class Traces {
 
   /**
    * To be called when listeners and workers have ended. Waits CLOSE_WAIT_MS_MAX at most for the last export;
-   * so long in any case if the thread has failed before, because its `exit` has passed.
+   * always so long if the thread has failed before, because its `exit` event is over.
    */
   async close(): Promise<void> {
     if (this.#isClosing) return;

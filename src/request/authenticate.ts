@@ -1,6 +1,6 @@
 /**
  * The authenticate phase: finds the caller by the `Authorization` header. If there is only an `x-api-key`,
- * request-head.ts has made an `Authorization` of that. intake.ts calls `authenticate` for calls,
+ * request-head.ts has made an `Authorization` of it. intake.ts calls `authenticate` for calls,
  * model-routes.ts for the lists of models. Listener thread; some 2 µs, most of them for the digest.
  *
  * Must hold: the status of key and account is read from shared memory at each request, so that a disabled key
@@ -34,16 +34,16 @@ export function authenticate(
   { keys, ledger, clock, catalog }: ListenerContext,
 ): ErrorRecord | undefined {
   const keyText = authorization.slice(BEARER_CHARS);
-  const hasFormOfKey = keyText.length === KEY_CHARS && BEARER.test(authorization);
-  const key = hasFormOfKey ? keys.find(digestOf(keyText)) : undefined;
+  const mayBeKey = keyText.length === KEY_CHARS && BEARER.test(authorization);
+  const key = mayBeKey ? keys.find(digestOf(keyText)) : undefined;
   if (key === undefined) return rejectionOf(authorization, keyText);
   if (keys.stateOf(key) !== 'active') return DISABLED_KEY;
   const nowSeconds = Math.floor(clock.wallMs() / MS_PER_SECOND);
   if (keys.isExpired(key, nowSeconds)) return EXPIRED_KEY;
   const account = keys.accountOf(key);
   const planIndex = ledger.planIndexOf(account);
-  // Both checks are needed, in this order: a reload between the two reads may give the account a plan and
-  // enable it.
+  // Both checks are needed, in this order: between them a reload may give the account a plan and enable the
+  // account.
   if (planIndex === NO_PLAN_INDEX) return ACCOUNT_WITHOUT_PLAN;
   if (!ledger.isActive(account)) return DISABLED_ACCOUNT;
   // `recordUse` returns whether it is the key's first use in this second: the next flush writes its time.
@@ -60,7 +60,7 @@ export function authenticate(
   return undefined;
 }
 
-/** The rejection for a header without a known key. `keyText`: what follows the scheme. */
+/** Returns the rejection for a header without a known key. `keyText` is what follows the scheme. */
 function rejectionOf(authorization: string, keyText: string): ErrorRecord {
   if (authorization === '') return MISSING_KEY;
   // The length is checked only here, because a header with a known key has a fixed length.

@@ -40,7 +40,7 @@ export function encodeModels(
 export class ModelRoutes {
   readonly #listener: ListenerContext;
   readonly #endsConnection: () => boolean;
-  /** By plan. Made when a caller first asks, because all at once would delay the thread's other calls. */
+  /** By plan. Each is made when a caller first asks, because all at once would delay the thread's calls. */
   readonly #bodiesByPlan: (ModelBodies | undefined)[];
 
   /** `endsConnection`: whether a response ends its connection. Must be called once for each response. */
@@ -59,7 +59,7 @@ export class ModelRoutes {
     const name = decodePath(url.slice(MODELS_PREFIX.length));
     this.#respond(res, authorization, context, '/v1/models/{id}', isHead, ({ byName }) => {
       if (name === '') return MODEL_NAME_MISSING;
-      // 404 in place of the error's own 400, which is for a model that a body names: see docs/errors.md.
+      // 404 in place of the error's usual 400, which is for a model that a body names (docs/errors.md).
       return byName.get(name) ?? { ...unknownModel(name), status: 404 };
     });
   }
@@ -91,11 +91,11 @@ export class ModelRoutes {
   }
 }
 
-/** Decodes a path. A path with a broken escape stays as it is: no model has such a name. */
-function decodePath(text: string): string {
+/** Decodes a path. A path with a broken escape is returned unchanged: no model has such a name. */
+function decodePath(path: string): string {
   try {
-    return decodeURIComponent(text);
+    return decodeURIComponent(path);
   } catch {
-    return text;
+    return path;
   }
 }

@@ -1,7 +1,6 @@
 /**
- * The rejections of a call that the listener itself decides on, as the records that error responses are
- * written from. The files of the phases use them. Rejections of quotas are in quota-rejections.ts. Pure;
- * listener thread.
+ * The rejections that the listener itself decides on, as the records of which error responses are made. The
+ * files of the phases use them. Rejections of quotas are in quota-rejections.ts. Pure; listener thread.
  *
  * Must hold: a message says what is wrong and what to do. `detail` is for the metrics, and never reaches a
  * caller (test/e2e/error-table.test.ts; the file has no unit test of its own). Callers see the messages and
@@ -36,7 +35,7 @@ import { shown } from './request-head.js';
 
 const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
 
-/** Makes a 503. `reason` is the first sentence of its message; the second says when to try again. */
+/** Makes a 503. `reason` is the first sentence of its message; the second sentence says when to try again. */
 function overloaded(detail: RejectionDetail | undefined, reason: string, retryAfterSeconds = 1): ErrorRecord {
   const message = `${reason} Retry after ${secondsText(retryAfterSeconds)}.`;
   return { code: 'overloaded', message, retryAfterSeconds, ...(detail === undefined ? {} : { detail }) };
@@ -169,9 +168,9 @@ export const QUOTA_SCOPES_FULL = overloaded(
   'The gateway counts the quotas of as many accounts, keys, groups and models as it can.',
   5,
 );
-/** The journal has no room for one more call beside those in flight. */
+/** The journal has no space for one more call beside those in flight. */
 export const JOURNAL_FULL = overloaded('books_behind', 'The gateway is behind with its books.');
-/** Retried after five seconds, because a full disk is rarely emptied within one. */
+/** Retried after five seconds, because a full disk rarely has space again within one second. */
 export const JOURNAL_CLOSED = overloaded(
   'books_closed',
   'The gateway cannot write its books and takes no calls.',
@@ -188,8 +187,8 @@ export const LEASE_LATE = overloaded(
 );
 
 /**
- * Returns the rejection if no coordinator could decide. Undefined if one did: with 'try' the request tries
- * again, and for 'refused' quota-rejections.ts has the rejection.
+ * Returns the rejection if no coordinator could decide. Undefined if one could: with `try` the request tries
+ * again, and for `refused` quota-rejections.ts has the rejection.
  */
 export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
   if (end === 'lost') return COORDINATOR_LOST;
@@ -221,7 +220,7 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
   );
 }
 
-/** What a message adds about members whose name alone does not say where they are or what is wrong. */
+/** What a message adds to the name of a member that does not say where the member is or what is wrong. */
 const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   file_id: ' (a file that the provider stores)',
   storage_url:
@@ -240,9 +239,9 @@ export const routingMember = (member: RoutingMember): ErrorRecord =>
   );
 
 /**
- * The rejection of a call that the balance cannot pay; `hold` is what it may cost at worst. Both are in
- * pico-units. Advises to lower the bound of the output, if the door has one (`outputTokensMax` is 0
- * otherwise). `hasMedia`: the result of `holdsMedia` of quota-rejections.ts.
+ * The rejection of a call that the balance cannot pay; `hold` is what the call may cost at worst. `hold` and
+ * `balance` are in pico-units. Advises to lower the bound of the output, if the door has one; otherwise
+ * `outputTokensMax` is 0. `hasMedia`: the result of `holdsMedia` of quota-rejections.ts.
  */
 export const callTooCostly = (
   hold: PicoUnits,
@@ -256,8 +255,8 @@ export const callTooCostly = (
   );
 
 /**
- * The same before all of a large body has come, for `beyondBalance` of admit.ts. `hold` is what its call
- * holds at least, at the cheapest prices of the plan. Both are in pico-units.
+ * The same rejection before the whole of a large body has come, for `beyondBalance` of admit.ts. `hold` is
+ * what its call holds at least, at the cheapest prices of the plan. `hold` and `balance` are in pico-units.
  */
 export const bodyTooCostly = (hold: bigint, balance: PicoUnits, door: DoorName): ErrorRecord =>
   rejection(

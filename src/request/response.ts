@@ -202,7 +202,7 @@ export function writeDocument(
 /** The headers that scripts may read: all that responses have at any door. */
 const EXPOSED_HEADERS =
   'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model, x-tollgate-cache, age, request-id, anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset';
-/** `*` allows all headers but authorization. The other names are for browsers that take `*` for a name. */
+/** `*` allows all headers but authorization. Some browsers take `*` for a name, so others are named too. */
 const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, traceparent, x-request-id, *';
 const VARY_LINE = '\r\nvary: origin';
 
@@ -212,7 +212,7 @@ const VARY_LINE = '\r\nvary: origin';
  */
 export class Cors {
   readonly #linesByOrigin: ReadonlyMap<string, string>;
-  /** For all other origins. */
+  /** For all origins that `#linesByOrigin` lacks. */
   readonly #otherLines: string;
   readonly #preflightLines: string;
 
@@ -228,18 +228,18 @@ export class Cors {
       `\r\naccess-control-allow-headers: ${ALLOWED_HEADERS}\r\naccess-control-max-age: ${maxAgeSeconds}`;
   }
 
-  /** The lines of a response to a request with that header `Origin`, each after its line break. */
+  /** The lines of a response to a request with that header `Origin`, each with a line break before it. */
   linesFor(origin: string | undefined): string {
     return (origin === undefined ? undefined : this.#linesByOrigin.get(origin)) ?? this.#otherLines;
   }
 
   /**
-   * Responds to a preflight with 204 in any case. If the origin is not allowed, the lines that allow it are
-   * missing, and the browser reports that.
+   * Responds to a preflight with 204 in any case. If the origin is not allowed, the response lacks the lines
+   * that allow the origin, and the browser reports that.
    */
   writePreflight(res: HttpResponse, corsLines: string, requestId: string, endsConnection: boolean): void {
-    const allowed = corsLines === VARY_LINE ? '' : this.#preflightLines;
-    res.writeStatus(`204 No Content${corsLines}${allowed}\r\nx-request-id: ${requestId}`);
+    const preflightLines = corsLines === VARY_LINE ? '' : this.#preflightLines;
+    res.writeStatus(`204 No Content${corsLines}${preflightLines}\r\nx-request-id: ${requestId}`);
     if (endsConnection) closeAfterHead(res);
     else res.endWithoutBody();
   }
