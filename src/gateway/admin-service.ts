@@ -198,7 +198,7 @@ export class AdminService {
   }
 
   /** Returns what the routes of the interface call; AdminOptions describes each member. */
-  #routes(charts: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
+  #routes(recorder: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
     const { settings, live, accounting, stats, logs, supervisor, state, log } = this.#options;
     const calls = callReaderOf(settings.data, { written: () => logs.growingCalls });
     // An error is dropped here: the next search fails in the same way and reports it.
@@ -217,7 +217,7 @@ export class AdminService {
       readiness: () => this.#follows || state.ready,
       status: () => stats.status(),
       metrics: (format) => stats.page(format),
-      live: charts,
+      live: recorder,
       reload: (request) => supervisor.reload(request),
       changeLog: (change) => this.#changeLog(change),
       resetUpstreams: (model) => this.#resetUpstreams(model),

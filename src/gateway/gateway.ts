@@ -65,7 +65,7 @@ export class Gateway {
   /** Ends the waits of `drain`, which sets the function. Does nothing before. */
   #endDrain: () => void = () => undefined;
   #isClosing = false;
-  /** The secrets of the settings, cached while `routes` is the same array: each reload makes a new one. */
+  /** The secrets of the settings, cached while `routes` is the same array. Each reload makes a new array. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
   /** Recovers the accounting; throws what `openAccounting` throws. `start` starts the threads. */
@@ -227,8 +227,8 @@ export class Gateway {
       thread: this.#metrics.tracesThread,
       log: this.#log,
     });
-    const calls = this.#state.traces?.newCallOutbox();
-    if (calls !== undefined) this.#logs.exportTo(calls);
+    const callOutbox = this.#state.traces?.newCallOutbox();
+    if (callOutbox !== undefined) this.#logs.exportTo(callOutbox);
     await this.#credentials.want(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
     this.#workers.start(this.#listeners);
     await this.#listeners.start(port);
@@ -342,9 +342,9 @@ export class Gateway {
     this.#state.ready = false;
     this.#log.info('gateway drains', { callsInFlight: this.#metrics.reader.callsInFlight() });
     const timeoutMs = this.settings.drain_timeout_ms;
-    const hurried = new Promise<boolean>((resolve) => (this.#endDrain = () => resolve(false)));
-    const drained = await Promise.race([this.#listeners.drain(timeoutMs, replaced), hurried]);
-    if (!drained && replaced) await Promise.race([this.#listeners.drainLate(timeoutMs), hurried]);
+    const drainEnd = new Promise<boolean>((resolve) => (this.#endDrain = () => resolve(false)));
+    const drained = await Promise.race([this.#listeners.drain(timeoutMs, replaced), drainEnd]);
+    if (!drained && replaced) await Promise.race([this.#listeners.drainLate(timeoutMs), drainEnd]);
     const callsInFlight = this.#metrics.reader.callsInFlight();
     // With `replaced`, idle connections alone may have made `drained` false.
     if (!drained && (callsInFlight > 0 || !replaced)) {

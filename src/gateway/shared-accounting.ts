@@ -271,7 +271,7 @@ function managerOf(
 ): LeaseManager {
   const leases = new Leases(buffers.ledger);
   // The buffers have a calendar, because they were created as shared.
-  const calendar = new CoordinatorClock(clock, buffers.ledger.calendar!);
+  const coordinatorClock = new CoordinatorClock(clock, buffers.ledger.calendar!);
   const accounting: SpentAccounting = {
     flushedOf: (account) => totals.writtenOf(account),
     collect: (account, amountMax) => uncoveredCharges.collect(account, amountMax),
@@ -295,7 +295,7 @@ function managerOf(
     addressOf: scopes.addressOf,
     groupsOf: scopes.groupsOf,
     calendar: new Calendar(buffers.ledger.timezone),
-    onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
+    onCalendar: (wallMs, hostWallMs) => coordinatorClock.follow(wallMs, hostWallMs),
     onContact: ({ lost }) => {
       if (lost === undefined) log.warn('those who share the limits can be reached again', {});
       else {

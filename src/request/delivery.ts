@@ -57,8 +57,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   readonly #admission: Admission;
   readonly #listener: DeliveryContext;
   #state: State = 'waiting';
-  /** Whether the gateway itself cuts the connection, because its client does not read. */
-  #isCutHere = false;
+  /** Whether the gateway has cut the connection, because its client did not read. */
+  #isCutByGateway = false;
   /** Undefined until the first piece, and again when the client has left. */
   #writer: ResponseWriter | undefined;
   /** Set from `committing` on: the last bytes, and the charge. */
@@ -179,7 +179,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (this.#writer?.isBlocked === true) this.#exchange.cached?.letOthersGo();
     const isMoving = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
     if (isMoving) return;
-    this.#isCutHere = true;
+    this.#isCutByGateway = true;
     this.#exchange.res.close();
   }
 
@@ -199,7 +199,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       // At once, because minutes may pass until the worker's last frame. A response that is not whole is not
       // kept.
       this.#exchange.storable?.giveUp();
-      channel.cancel(this.#admission.slot, connections.isClosing || this.#isCutHere);
+      channel.cancel(this.#admission.slot, connections.isClosing || this.#isCutByGateway);
     } else if (state === 'committing' && isWithdrawn && this.#exchange.keyed === undefined) {
       // A response with an Idempotency-Key may be replayed as soon as its charge is on disk: both stay.
       this.#state = 'withdrawn';

@@ -75,7 +75,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   /** Serves the call after Intake, and gets `onClientGone` in place of Intake. */
   #successor: Delivery | ChargedHit | Replay | undefined;
   /** The question to the counter pool, while a counter thread parses the body. */
-  #parse: PendingQuestion<ChatRequestResult> | undefined;
+  #parseQuestion: PendingQuestion<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
   #cacheControl: string | undefined;
   #hasLookedUp = false;
@@ -245,10 +245,10 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   }
 
   /** Waits for another thread, then continues the call. Never rejects. */
-  async #awaitThread(question: Promise<WaitResult>): Promise<void> {
+  async #awaitThread(wait: Promise<WaitResult>): Promise<void> {
     this.#state = 'asking';
-    const result = await orRejected(question, rejectionOf);
-    this.#parse = undefined;
+    const result = await orRejected(wait, rejectionOf);
+    this.#parseQuestion = undefined;
     if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
     else if (result.kind === 'rejection') this.reject(result.rejection);
     else if (result.kind === 'replay') this.#replay(result.earlier);
@@ -261,13 +261,13 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     const { parser, limits } = this.#listener;
     const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
     if (this.#exchange.clientGone) return { kind: 'rejection', rejection: CLIENT_GONE };
-    this.#parse = parser.askFor(
+    this.#parseQuestion = parser.askFor(
       limits.parseWaitMs,
       parseTooLate(limits.parseWaitMs),
       { account, task: { kind: 'parse', door: door.name, pieces } },
       pieces.map(({ buffer }) => buffer as ArrayBuffer),
     );
-    const read = await this.#parse.reply;
+    const read = await this.#parseQuestion.reply;
     if (!read.ok) return { kind: 'rejection', rejection: read.error };
     return keyed === undefined ? { kind: 'call', call: read.call } : this.#lock(keyed, bodyDigest, read.call);
   }
@@ -339,9 +339,9 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       return;
     }
     // If descriptors are short, no lease helps; `admit` was not called, so `asksLease` is an old one.
-    const retry = rejection === OUT_OF_DESCRIPTORS ? undefined : this.#askForLease(call);
-    if (retry === undefined) this.reject(rejection);
-    else void this.#awaitThread(retry);
+    const leaseWait = rejection === OUT_OF_DESCRIPTORS ? undefined : this.#askForLease(call);
+    if (leaseWait === undefined) this.reject(rejection);
+    else void this.#awaitThread(leaseWait);
   }
 
   /** Asks for a lease, after which `admit` is called again. Undefined if the call may not ask. */
@@ -391,7 +391,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     const exchange = this.#exchange;
     exchange.clientGone = true;
     this.stopReading();
-    this.#parse?.withdraw(CLIENT_GONE);
+    this.#parseQuestion?.withdraw(CLIENT_GONE);
     if (this.#successor !== undefined) this.#successor.onClientGone();
     else if (this.#state === 'reading' && !exchange.isOver) exchange.finish('client_gone');
   }

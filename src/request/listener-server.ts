@@ -32,7 +32,7 @@ const SWEEP_PERIOD_MS = 1_000;
 export class ListenerServer {
   /** What this listener has for all of its requests. */
   readonly #listener: IntakeContext;
-  #models: ModelRoutes;
+  #modelRoutes: ModelRoutes;
   #cors: Cors | undefined;
   readonly #requestPrefix: string;
   readonly #tracer: CallTracer;
@@ -52,7 +52,7 @@ export class ListenerServer {
     tracer: CallTracer,
   ) {
     this.#listener = listener;
-    this.#models = this.#newModelRoutes();
+    this.#modelRoutes = this.#newModelRoutes();
     this.#cors = cors && new Cors(cors);
     this.#requestPrefix = requestPrefix;
     this.#tracer = tracer;
@@ -68,7 +68,7 @@ export class ListenerServer {
    * price.
    */
   onSettings(cors: CorsSettings | undefined): void {
-    this.#models = this.#newModelRoutes();
+    this.#modelRoutes = this.#newModelRoutes();
     this.#cors = cors && new Cors(cors);
   }
 
@@ -100,11 +100,11 @@ export class ListenerServer {
       );
     }
     this.#routeGet(app, '/v1/models', '/v1/models', (res, _, isHead) =>
-      this.#models.list(res, this.#head.authorization, this.#newContext(), isHead),
+      this.#modelRoutes.list(res, this.#head.authorization, this.#newContext(), isHead),
     );
     // A wildcard, because identifiers of models may hold slashes.
     this.#routeGet(app, '/v1/models/*', '/v1/models/{id}', (res, req, isHead) =>
-      this.#models.show(res, req.getUrl(), this.#head.authorization, this.#newContext(), isHead),
+      this.#modelRoutes.show(res, req.getUrl(), this.#head.authorization, this.#newContext(), isHead),
     );
     // The OpenAPI document of these routes.
     this.#routeGet(app, DOCUMENT_PATH, 'other', (res, _, isHead) => {

@@ -123,7 +123,7 @@ export class ChargedHit implements PendingCommit {
   readonly #onCharged: (rejection: ErrorRecord | undefined) => void;
   #settled: Settled | undefined;
   /** Whether the gateway has cut the connection while the charge was not on disk. */
-  #isCutHere = false;
+  #isCutByGateway = false;
 
   /** `onCharged` is called once, with undefined if the hit is charged, or why the charge was taken back. */
   constructor(
@@ -147,7 +147,7 @@ export class ChargedHit implements PendingCommit {
   }
 
   onCommitted(): void {
-    if (this.#isCutHere) {
+    if (this.#isCutByGateway) {
       this.#takeBack(STOPPED);
       return;
     }
@@ -161,7 +161,7 @@ export class ChargedHit implements PendingCommit {
 
   /** The charge stays if the client has left by itself. */
   onClientGone(): void {
-    this.#isCutHere = this.#listener.connections.isClosing;
+    this.#isCutByGateway = this.#listener.connections.isClosing;
   }
 
   #takeBack(error: ErrorRecord): void {
