@@ -147,7 +147,7 @@ export class GatewayLogs {
             });
     }
     this.#accessLogSettings = accessLog;
-    // Also if the logs are off: a call that read the switch before may still append a record.
+    // Even if the logs are off: a call that has read the switch before may still append a record.
     this.#drainLater(false);
   }
 
@@ -298,9 +298,9 @@ class StandardErrorLines {
       lineCount = 0;
     };
     for (const line of lines) {
-      const text = this.#format === undefined ? `${line}\n` : this.#format(`${line}\n`);
-      if (Buffer.byteLength(piece) + Buffer.byteLength(text) > WHOLE_BYTES_MAX) write();
-      piece += text;
+      const formatted = this.#format === undefined ? `${line}\n` : this.#format(`${line}\n`);
+      if (Buffer.byteLength(piece) + Buffer.byteLength(formatted) > WHOLE_BYTES_MAX) write();
+      piece += formatted;
       lineCount += 1;
     }
     write();

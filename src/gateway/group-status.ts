@@ -209,13 +209,13 @@ const upstreamKeyOf = ({ model, name }: UpstreamStatus): string => `${model} ${n
 function addByKey<Entry>(
   first: readonly Entry[],
   second: readonly Entry[],
-  key: (entry: Entry) => string,
+  keyOf: (entry: Entry) => string,
   add: (first: Entry, second: Entry) => Entry,
 ): readonly Entry[] {
-  const sums = new Map(first.map((entry) => [key(entry), entry]));
+  const sums = new Map(first.map((entry) => [keyOf(entry), entry]));
   for (const entry of second) {
-    const sum = sums.get(key(entry));
-    sums.set(key(entry), sum === undefined ? entry : add(sum, entry));
+    const sumSoFar = sums.get(keyOf(entry));
+    sums.set(keyOf(entry), sumSoFar === undefined ? entry : add(sumSoFar, entry));
   }
   return [...sums.values()];
 }

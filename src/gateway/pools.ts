@@ -98,7 +98,7 @@ export class UpstreamWorkers {
     this.#routes = options.routes;
   }
 
-  /** Starts the threads, which take V8's flags of now: gateway.ts has forbidden code from strings by them. */
+  /** Starts the threads. gateway.ts has set the V8 flags before, because a thread takes them as it starts. */
   start(clients: WorkerClients): void {
     const { workers, log } = this.#options;
     if (workers === 0) return;

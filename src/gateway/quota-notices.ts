@@ -266,8 +266,8 @@ export class QuotaNotices {
         const { quota, resetsMs } = use;
         const [used, limit] = [textOf(use, use.used), textOf(use, use.limit)];
         const resets = new Date(resetsMs!).toISOString();
-        const text = percent === 100 ? 'a quota is used up' : `${percent} % of a quota is used`;
-        log.warn(text, { scope: kind, id, name, quota, used, limit, resets });
+        const message = percent === 100 ? 'a quota is used up' : `${percent} % of a quota is used`;
+        log.warn(message, { scope: kind, id, name, quota, used, limit, resets });
       }
     }
     if (notices.length > LOG_LINES_MAX)

@@ -59,8 +59,8 @@ export function tracesOf(
 
 /**
  * Returns whether a signal is exported: its `OTEL_…_EXPORTER` is one of `exporters`, in which '' means not
- * set, and there is an endpoint. Logs an exporter that does not exist here; throws if an endpoint is no HTTP
- * address.
+ * set, and there is an endpoint. Logs an exporter that the gateway does not have; throws if an endpoint is no
+ * HTTP address.
  */
 function isExported(
   env: NodeJS.ProcessEnv,
@@ -91,33 +91,33 @@ function isExported(
 export class Traces {
   /** Undefined if no spans are exported. */
   readonly #spans: { readonly sampling: Sampling; readonly budget: SharedArrayBuffer } | undefined;
-  /** The budget of log records; undefined if none are exported. */
-  readonly #logRecords: SharedArrayBuffer | undefined;
+  /** Undefined if no log records are exported. */
+  readonly #logRecordBudget: SharedArrayBuffer | undefined;
   readonly #accountIdOf: TracesOptions['accountIdOf'];
   readonly #thread: Worker;
   #isClosing = false;
 
-  /** Starts the thread, which takes V8's flags of now: gateway.ts has forbidden code from strings by them. */
+  /** Starts the thread. gateway.ts has set the V8 flags before, because a thread takes them as it starts. */
   constructor({ env, exported, accountIdOf, metrics, thread: stripe, log }: TracesOptions) {
     const { sampling, problem } = samplingOf(env);
     if (exported.spans && problem !== undefined) log.warn(problem);
-    for (const [signal, isExportedSignal] of [
+    for (const [signal, isSignalExported] of [
       ['TRACES', exported.spans],
       ['LOGS', exported.logRecords],
     ] as const) {
       const name = `OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`;
       const protocol = env[name] ?? env.OTEL_EXPORTER_OTLP_PROTOCOL ?? '';
-      if (isExportedSignal && !['', 'http/json'].includes(protocol))
+      if (isSignalExported && !['', 'http/json'].includes(protocol))
         log.warn(`${name}: only http/json is exported, which the OTLP/HTTP port of a collector takes`, {
           protocol,
         });
     }
     this.#spans = exported.spans ? { sampling, budget: createExportBudget() } : undefined;
-    this.#logRecords = exported.logRecords ? createExportBudget() : undefined;
+    this.#logRecordBudget = exported.logRecords ? createExportBudget() : undefined;
     this.#accountIdOf = accountIdOf;
     const init: SpanExportInit = {
       spans: this.#spans?.budget,
-      logRecords: this.#logRecords,
+      logRecords: this.#logRecordBudget,
       version: packageVersion(),
       metrics,
       stripe,
@@ -159,8 +159,8 @@ export class Traces {
   /** Returns the outbox of ended calls, or undefined if no log records are exported. */
   newCallOutbox(): CallOutbox | undefined {
     return (
-      this.#logRecords &&
-      new CallOutbox(this.#logRecords, (count, lines) => this.#send({ kind: 'calls', count, lines }))
+      this.#logRecordBudget &&
+      new CallOutbox(this.#logRecordBudget, (count, lines) => this.#send({ kind: 'calls', count, lines }))
     );
   }
 
@@ -169,7 +169,7 @@ export class Traces {
   }
 
   get logRecordCounts(): ExportCounts | undefined {
-    return this.#logRecords && new ExportBudget(this.#logRecords).counts();
+    return this.#logRecordBudget && new ExportBudget(this.#logRecordBudget).counts();
   }
 
   /**
