@@ -5,7 +5,7 @@
  *     FlushRequests   of accounting.ts or shared-accounting.ts, for operators who read the store
  *     GroupRequests   of shared-accounting.ts, for operators whose change all gateways must have applied
  *
- * GroupCommit has its name of the _group commit_ of stores, GroupRequests of the _process group_.
+ * GroupCommit is named after the _group commit_ of stores, GroupRequests after the _process group_.
  *
  * Must hold: a request that comes while a flush runs gets the next flush, because its call may have been
  * settled too late for the running flush. Further tests: test/e2e/books.test.ts (commits),
@@ -32,9 +32,7 @@ export class GroupCommit {
   /** Listeners that have pending commits. */
   readonly #waitingListeners = new Set<number>();
 
-  /**
-   * `commit` is synchronous and returns whether it succeeded. `onCommit` is called once for each listener.
-   */
+  /** `commit` is synchronous; returns whether it succeeded. `onCommit` is called once for each listener. */
   constructor(commit: () => boolean, onCommit: (listenerIndex: number, ok: boolean) => void) {
     this.#commit = commit;
     this.#onCommit = onCommit;
@@ -53,10 +51,7 @@ export class GroupCommit {
   }
 }
 
-/**
- * Joins operators' requests for a flush, so that at most one flush begins in FLUSH_PERIOD_MS. One that takes
- * longer may overlap with the next.
- */
+/** Joins operators' requests: at most one flush begins in FLUSH_PERIOD_MS. Long flushes may overlap. */
 export class FlushRequests {
   readonly #flush: () => boolean | Promise<boolean>;
   #lastFlushMs = -Infinity;

@@ -1,8 +1,7 @@
 /**
- * Builds the document of `GET /admin/v1/status` from the ProcessStatus of each gateway process, and from the
- * last counters of the processes that have ended. stats.ts calls `statusDocument` and `sharingStatusOf` on a
- * gateway's main thread, supervisor/group-snapshots.ts `addStatus` and `endedStatus` in the supervisor
- * process. Pure.
+ * Builds the document of `GET /admin/v1/status` from the ProcessStatus of each gateway, and from the last
+ * counters of the processes that have ended. stats.ts calls `statusDocument` and `sharingStatusOf` on a main
+ * thread, supervisor/group-snapshots.ts `addStatus` and `endedStatus` in the supervisor process. Pure.
  *
  * Must hold: the sums include the last counters of ended processes, so that no sum falls. A new count of
  * ProcessStatus is added up in `addStatus`; otherwise operators see that of one process. The names in the
@@ -92,7 +91,7 @@ export function statusDocument(
   members: readonly ProcessStatus[],
   ended: ProcessStatus | undefined,
 ): StatusDocument {
-  // `ended` comes last, because what has no sum is taken from the first, a running process.
+  // Running processes come first, because what has no sum is taken from the first.
   const sums = [...members, ...(ended ? [ended] : [])].reduce(addStatus);
   const areSeveral = members.length > 1;
   const threadsOf = ({ process, threads }: ProcessStatus): readonly ThreadStatus[] =>
@@ -147,8 +146,8 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
 }
 
 /**
- * Adds the counters of two processes. What has no sum is that of `first`; so is the store's last error, if
- * both have one, because the times of these errors are not known.
+ * Adds the counters of two processes; their histograms have the same bounds. What has no sum is that of
+ * `first`, as is the store's last error if both have one: the times of these errors are not known.
  */
 export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessStatus {
   const add = (countOf: (status: ProcessStatus) => number): number => countOf(first) + countOf(second);
@@ -195,12 +194,11 @@ function addRecords<Name extends string>(
   return sums as Record<Name, number>;
 }
 
-/** Both histograms have the same bounds. */
 function addHistograms({ bounds, counts }: HistogramView, second: HistogramView): HistogramView {
   return { bounds, counts: counts.map((count, bucket) => count + (second.counts[bucket] ?? 0)) };
 }
 
-/** Breaker states from the best to the worst. */
+/** From the best to the worst. */
 const SEVERITY: readonly BreakerState[] = ['closed', 'half_open', 'open'];
 
 const upstreamKeyOf = ({ model, name }: UpstreamStatus): string => `${model} ${name}`;
@@ -252,7 +250,6 @@ function addUpstream(first: UpstreamStatus, second: UpstreamStatus): UpstreamSta
   };
 }
 
-/** The sum has the earlier time of expiry. */
 function addCredential(first: CredentialStatus, second: CredentialStatus): CredentialStatus {
   const expiries = [first, second].flatMap(({ expires_at: expiresAt }) => expiresAt ?? []);
   return {

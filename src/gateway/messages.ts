@@ -1,8 +1,7 @@
 /**
  * The messages between the supervisor and a gateway process, and the snapshots in them, which messages call
- * `reading`. They go over the IPC channel of `fork`, with 'advanced' serialization. On the supervisor's side
- * supervisor/gateway-process.ts sends and gets them, on the gateway's side main.ts and supervisor-link.ts. A
- * _group_ is a process group here.
+ * `reading`. They go over the IPC channel of `fork` ('advanced' serialization), between main.ts with
+ * supervisor-link.ts and supervisor/gateway-process.ts. A _group_ is a process group here.
  *
  * Must hold: a gateway carries out `reset_upstreams` and `clear_cache` as they come, because its reply to a
  * later `read` confirms them (test/e2e/upstream-reset.test.ts). The two processes may be of different

@@ -2,8 +2,8 @@
  * A gateway's side of the IPC channel to its supervisor. By it the gateway asks for a reload or for the
  * snapshots of all gateways, and sends operators' changes to the other gateways. Only the supervisor reads
  * the settings file and reaches the other gateways. main.ts creates the link, on the main thread of a gateway
- * process; admin-service.ts, stats.ts and gateway.ts call it. messages.ts has the messages, in which a
- * snapshot is called a `reading`.
+ * process; admin-service.ts, stats.ts and gateway.ts call it. The messages (messages.ts) call a snapshot a
+ * `reading`.
  *
  * Must hold: nothing here waits without a bound for a supervisor that stands still or has gone, or the last
  * flush would wait too. Further tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
@@ -32,9 +32,7 @@ import type {
 const RELOAD_WAIT_MS_MAX = 120_000;
 /** How many reloads may wait for the supervisor. Snapshots wait for seconds only, so they need no bound. */
 const WAITING_RELOADS_MAX = 100;
-/**
- * Usually the last snapshot leaves in milliseconds. Bounded, because the last flush waits for that.
- */
+/** Usually the last snapshot leaves in milliseconds. Bounded, because the last flush waits for that. */
 const LAST_SNAPSHOT_WAIT_MS_MAX = 2_000;
 /** Longer than the supervisor waits for the slowest gateway: READ_MS_MAX of supervisor/gateway-process.ts. */
 const SNAPSHOTS_WAIT_MS_MAX = 3_000;
@@ -90,7 +88,7 @@ export class SupervisorLink {
    * takes several writes.
    */
   async reportLast(snapshot: Snapshot): Promise<void> {
-    // The supervisor takes id 0 for a snapshot that it has not asked for.
+    // Id 0 is that of no question: the supervisor has not asked.
     const sent = this.#send({ kind: 'reading', id: 0, reading: snapshot });
     await Promise.race([sent, delay(LAST_SNAPSHOT_WAIT_MS_MAX, undefined, { ref: false })]);
   }

@@ -1,9 +1,9 @@
 /**
  * The export to an OpenTelemetry collector: of spans, and of ended calls as log records. This file reads from
- * the environment which of the two are exported, starts the exporting thread
- * (telemetry/span-export.thread.ts, which reads the endpoint itself), and connects listeners and workers with
- * it. An _outlet_ is the sender's end of such a connection. Without an endpoint (`isExported`) there is no
- * exporting thread, and no OpenTelemetry package is loaded. gateway.ts owns a Traces, on the main thread.
+ * the environment which of them are exported, starts the exporting thread (telemetry/span-export.thread.ts,
+ * which reads the endpoint), and connects listeners and workers with it: an _outlet_ is the sender's end.
+ * Without an endpoint there is no exporting thread, and no OpenTelemetry package is loaded. gateway.ts owns a
+ * Traces, on the main thread.
  *
  * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most
  * CLOSE_WAIT_MS_MAX (further test: test/e2e/traces.test.ts).
@@ -49,7 +49,7 @@ export function tracesOf(
   options: Omit<TracesOptions, 'env' | 'exported'>,
 ): Traces | undefined {
   const { log } = options;
-  // A signal without its setting: spans are exported, log records are not.
+  // Without a setting spans are exported, and log records are not.
   const exported = {
     spans: isExported(env, 'TRACES', ['', 'otlp'], log),
     logRecords: isExported(env, 'LOGS', ['otlp'], log),
@@ -59,8 +59,7 @@ export function tracesOf(
 
 /**
  * Returns whether a signal is exported: its `OTEL_…_EXPORTER` is one of `exporters`, in which '' means not
- * set, and there is an endpoint. Logs an exporter that the gateway does not have; throws if an endpoint is no
- * HTTP address.
+ * set, and there is an endpoint. Logs an unknown exporter; throws if an endpoint is no HTTP address.
  */
 function isExported(
   env: NodeJS.ProcessEnv,
@@ -196,11 +195,10 @@ export class Traces {
   }
 }
 
-/** Sends ended calls to the exporting thread. gateway-logs.ts appends the calls, then flushes. */
+/** Sends ended calls, as lines of JSON, to the exporting thread. gateway-logs.ts appends, then flushes. */
 export class CallOutbox implements CallSink {
   readonly #budget: ExportBudget;
   readonly #send: (count: number, lines: string) => void;
-  /** The next batch: a line of JSON for each call. */
   #lines: string[] = [];
 
   constructor(budget: SharedArrayBuffer, send: (count: number, lines: string) => void) {

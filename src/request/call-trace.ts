@@ -2,9 +2,9 @@
  * The trace that a call belongs to (W3C Trace Context): begun from the client's headers, carried to the
  * upstream, ended as the span of the call. intake.ts begins it, chat-exchange.ts ends it. Listener thread.
  *
- * If no spans are exported, the client's `traceparent` is passed on as it is, so that the client's trace does
- * not break here. Otherwise every call of a known caller has a trace, and CallTracer decides at once whether
- * it is recorded: whether its spans are exported. All unrecorded traces that began here share one object.
+ * If no spans are exported, the client's `traceparent` is passed on, so that its trace does not break here.
+ * Otherwise every call of a known caller has a trace, and CallTracer decides at once whether it is recorded:
+ * exported. All unrecorded traces that began here share one object.
  *
  * Must hold: a trace begins after authentication, so that nobody without a key causes an export of spans
  * (test/unit/request/call-trace.call-tracer.test.ts, test/e2e/traces.test.ts).
@@ -48,7 +48,7 @@ interface CallSpan {
 /** What is known of a call at its end. Times are monotonic. */
 interface CallEnd {
   readonly outcome: Outcome;
-  /** When the headers of the call had come. */
+  /** When the headers had come. */
   readonly receivedMs: number;
   /** When the first piece of a response that came in pieces was written; undefined if none was. */
   readonly responseMs: number | undefined;
@@ -71,12 +71,11 @@ export class CallTrace {
     this.#span = span;
   }
 
-  /** Whether the span of the call is exported. */
   get isRecorded(): boolean {
     return this.#span !== undefined;
   }
 
-  /** Sends the span of the call. Called once, when the call has ended, if the trace is recorded. Some 1 µs. */
+  /** Sends the span of the call. Called once, last, if the trace is recorded. Some 1 µs. */
   ended(
     context: CallContext,
     { outcome, receivedMs, responseMs, endedMs, queuedMs, settled }: CallEnd,
@@ -104,9 +103,9 @@ export class CallTrace {
       answeredModel: fallbackOf(context, settled),
       provider: admission?.model.ownedBy ?? null,
       stream: isStream,
-      // In the order of SpanTokens.
       tokens: settled
         ? [
+            // In the order of SpanTokens.
             settled.usage.promptTokens,
             settled.usage.cachedTokens,
             settled.usage.cacheWriteTokens,
@@ -144,7 +143,6 @@ interface IncomingTrace {
   readonly state: string;
 }
 
-/** Every trace that begins here and is not recorded. */
 const UNRECORDED_TRACE = new CallTrace(UNRECORDED, undefined);
 const NO_TRACE: IncomingTrace = { parent: undefined, state: '' };
 
@@ -157,8 +155,8 @@ export class CallTracer {
   }
 
   /**
-   * `traceParent` is the header, or empty. If it is not empty, `req` is read, so the call must be made within
-   * the handler of µWS. Returns undefined if the call belongs to no trace.
+   * `traceParent` is the header, or empty. If it is not empty, `req` is read, which only the handler of µWS
+   * may do. Returns undefined if the call belongs to no trace.
    */
   begin(req: HttpRequest, traceParent: string, { account }: Caller): CallTrace | undefined {
     const { parent, state } = traceParent === '' ? NO_TRACE : incomingTraceOf(req);
@@ -169,8 +167,7 @@ export class CallTracer {
     const traceId = parent?.traceId ?? newTraceId();
     const isRecorded = isSampled(sampling, traceId, parent);
     if (!isRecorded && parent === undefined) return UNRECORDED_TRACE;
-    // The upstream gets this gateway's decision in place of the client's, and a span id of this gateway, also
-    // for an unrecorded trace.
+    // The upstream gets this gateway's decision and span id in place of the client's, recorded or not.
     const flags = ((parent?.flags ?? FLAGS_OF_NEW) & ~FLAG_SAMPLED) | (isRecorded ? FLAG_SAMPLED : 0);
     const spanId = newSpanId();
     return new CallTrace(

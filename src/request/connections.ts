@@ -32,9 +32,9 @@ import { ReadTurns } from './read-turns.js';
  */
 const NO_CALL_MS = 400;
 /**
- * New connections that are read in an event-loop turn (read-turns.ts). The first request of a connection
- * takes up to 0.5 ms, or 1 ms on busy cores, if it brings 64 KiB or more of a large body. So four of them
- * take 2 to 4 ms of a turn at most. A small call waits for four turns.
+ * New connections that are read in an event-loop turn, and that are resumed after it (read-turns.ts). The
+ * first request of a connection takes up to 0.5 ms, or 1 ms on busy cores, if it brings 64 KiB or more of a
+ * large body. So four take 2 to 4 ms of a turn at most. A small call waits for four turns.
  */
 const NEW_CONNECTIONS_A_TURN = 4;
 
@@ -42,7 +42,6 @@ export class Connections {
   readonly #apps: ListenApps;
   readonly #drain = new Drain(() => this.#apps.close());
   readonly #descriptors = new DescriptorGuard();
-  /** As many connections are resumed at the end of a turn as a turn may bring. */
   readonly #newConnections = new ReadTurns(NEW_CONNECTIONS_A_TURN, NEW_CONNECTIONS_A_TURN);
   /** Set by `listen`, for `replaceTls`. */
   #address = { host: '', port: 0 };
@@ -145,10 +144,7 @@ export class Connections {
     this.#drain.beginLate();
   }
 
-  /**
-   * Cuts every connection, as if each client had left. Calls back once, when all calls are settled. A drain
-   * may close the apps first; a second close of them does nothing.
-   */
+  /** Cuts every open connection, as if its client had left. Calls back once, when all calls are settled. */
   close(onSettled: () => void): void {
     this.#isStopping = true;
     this.#isClosing = true;

@@ -1,8 +1,7 @@
 /**
  * The read-body phase: collects a request's body, within bounds, and decides whether a rejected body is read
- * to be discarded. intake.ts, rate-limit.ts and listener-server.ts use it; listener thread.
- *
- * In names a _chunk_ is what one callback of µWS brings of a body. A chunked body is one of unknown length.
+ * to be discarded. intake.ts, rate-limit.ts and listener-server.ts use it; listener thread. In names a
+ * _chunk_ is what one callback of µWS brings of a body. A chunked body is one of unknown length.
  *
  * Must hold: bytes are counted in the memory budget before they are kept. Exactly one method of the receiver
  * is called, once, unless the client leaves first or the watcher has rejected the request (further tests:
@@ -27,9 +26,7 @@ const COUNTED_STEP_BYTES = 64 * 1024;
 
 /** Gets the body, by one of its methods, once. Intake, or a DeferredBody in front of Intake. */
 export interface BodyReceiver {
-  /**
-   * The whole body, valid until the method returns. A body that µWS gave at once, as most, is not copied.
-   */
+  /** The whole body, valid until the method returns. A body that µWS gave at once, as most, is not copied. */
   onBody(bytes: Uint8Array): void;
   /** The whole body, if it is longer than `onePieceBytesMax`. The receiver owns the pieces. */
   onLargeBody(pieces: Uint8Array[]): void;
@@ -232,7 +229,6 @@ const MS_PER_SECOND = 1_000;
  */
 export class DiscardBudget {
   readonly #clock: Clock;
-  /** What may still be discarded. */
   #bytes = DISCARDED_BYTES_AT_ONCE;
   #filledMs: MonotonicMs;
 

@@ -38,10 +38,7 @@ export class ReadTurns {
   /** Whether the end of this turn is awaited. */
   #awaitsEnd = false;
 
-  /**
-   * A turn may bring `amountMax`, in the unit of `take`. At its end at most `resumedMax` connections are
-   * resumed.
-   */
+  /** A turn may bring `amountMax`, in the unit of `take`. At its end up to `resumedMax` connections go on. */
   constructor(amountMax: number, resumedMax: number) {
     this.#amountMax = amountMax;
     this.#resumedMax = resumedMax;
