@@ -1,9 +1,9 @@
 /**
  * The export to an OpenTelemetry collector: of spans, and of ended calls as log records. This file reads from
  * the environment which of them are exported, starts the exporting thread (telemetry/span-export.thread.ts,
- * which reads the endpoint), and connects listeners and workers with it: an _outlet_ is the sender's end.
- * Without an endpoint there is no exporting thread, and no OpenTelemetry package is loaded. gateway.ts owns a
- * Traces, on the main thread.
+ * which reads the endpoint), and connects listeners and workers with it by outlets. Without an endpoint there
+ * is no exporting thread, and no OpenTelemetry package is loaded. gateway.ts owns a Traces, on the main
+ * thread.
  *
  * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most
  * CLOSE_WAIT_MS_MAX (further test: test/e2e/traces.test.ts).

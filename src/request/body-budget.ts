@@ -69,7 +69,7 @@ export class BodyBudget {
 
   /**
    * Raises what one body takes from `takenBytes`, 0 at first, to `bytes`; both are lengths of the body.
-   * `account_full`: the account's share is used up; `full`: the share of all. In both cases nothing is taken.
+   * `account_full`: the account's share is used up; `full`: the share of all. In both cases nothing changes.
    */
   take(
     account: AccountIndex,

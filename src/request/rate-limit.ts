@@ -228,11 +228,11 @@ export function passRateLimit(
   const limitRejection = limitRate(context, listener);
   if (limitRejection !== undefined && listener.leases !== undefined && context.asksLease) {
     const otherRejection = wrongBody ?? intake.takeIdempotencyKey(key);
-    const lateDecision = limitRateByLease(context, listener, listener.leases);
+    const leaseDecision = limitRateByLease(context, listener, listener.leases);
     return new DeferredBody(intake, (deliver, endsConnection) => {
       // The body is whole. Otherwise the sweep would take the client for idle while the coordinator is slow.
       intake.stopReading();
-      void lateDecision.then((rateRejection) => {
+      void leaseDecision.then((rateRejection) => {
         const rejection = rateRejection ?? otherRejection;
         if (intake.isOver) return;
         if (rejection === undefined) deliver();
