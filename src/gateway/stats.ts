@@ -102,7 +102,7 @@ export class ProcessGroupStats {
     return statusDocument(ownStatus ?? statuses[0]!, statuses, ended.status);
   }
 
-  /** One report for each process, also for those that have just ended. */
+  /** One report for each process, also for processes that have just ended. */
   async accounts(): Promise<readonly AccountReport[]> {
     const { members, ended } = await this.#readAll('accounts');
     return [...members.map(({ reading }) => reading), ended].flatMap(({ accounts = [] }) => accounts);

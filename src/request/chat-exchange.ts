@@ -204,7 +204,7 @@ export class ChatExchange extends CallContext {
     this.#sweepSlot = undefined;
   }
 
-  /** Called once, after those of `charged`, `addServingAttempt` and `reversed` that the call has. */
+  /** Called once, as the last: after `charged`, `addServingAttempt` and `reversed`, if these are called. */
   finish(outcome: Outcome): void {
     invariant(!this.isOver, 'an exchange ends once');
     this.isOver = true;

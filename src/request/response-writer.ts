@@ -3,7 +3,7 @@
  * (back-pressure). delivery.ts and replay.ts make a ResponseWriter for each such response; listener thread.
  *
  *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the queue is being written) → left
- *                                                                 └─→ lingering (see #isLingering) ────↗
+ *                                                                 └─→ lingering (#isLingering) ────────↗
  *
  * _Ended_: `end` or `cut` was called. _Left_: the kernel has the response. _Gone_: the connection has ended.
  *
@@ -111,7 +111,7 @@ export class ResponseWriter {
    * takes bytes again, or the time for both is over.
    */
   #isLingering = false;
-  /** Bytes that were sent, except those of the last write. */
+  /** Bytes that were sent, without the last write. */
   #sentBytes = 0;
   /** Whether the head said `connection: close`. */
   #sentClose = false;
@@ -181,8 +181,8 @@ export class ResponseWriter {
 
   /**
    * Writes the last bytes. `onLeft` follows, at once unless the client is slow, or the response is long and
-   * its connection ends (see #isLingering). `stays`: the bytes stay as they are, so those that have to wait
-   * are not copied. A frame is a view of shared memory, which the worker overwrites.
+   * its connection ends (#isLingering). `stays`: the bytes never change, so the bytes that have to wait are
+   * not copied. A frame is a view of shared memory, which the worker overwrites.
    */
   end(bytes: Uint8Array, stays = false): void {
     const allBytes = this.#takeUnwritten(bytes);

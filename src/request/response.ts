@@ -13,7 +13,7 @@ import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
 import type { CallContext, TokenLimitState } from './context.js';
 import type { CorsSettings } from './messages.js';
 
-/** Every status of the errors in core/errors.ts, and those of a door's own errors: none may be missing. */
+/** Every status of the errors in core/errors.ts and of a door's own errors: none may be missing. */
 const STATUS_LINES: Readonly<Record<number, string>> = {
   200: '200 OK',
   400: '400 Bad Request',
