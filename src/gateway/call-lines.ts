@@ -210,8 +210,8 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
 }
 
 /**
- * Returns what was left of each quota; first come the quotas that every call has. `others` has QUOTA_NUMBERS
- * numbers for each quota: its code, the slot of its scope, and what is left (QuotasLeft of core/quotas.ts).
+ * Returns what was left of each quota; first come the quotas of every call. `id` is the account's. `others`
+ * has QUOTA_NUMBERS numbers for each quota: its code, its scope's slot, what is left (core/quotas.ts).
  */
 function quotasOf(
   names: CallRecordNames,
