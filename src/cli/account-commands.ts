@@ -2,8 +2,8 @@
  * `tollgate accounts …`: accounts and their plans, balances, credits and quotas. program.ts adds the
  * commands, which call the admin interface.
  *
- * Must hold: names of commands and options are public (test/unit/cli/account-commands.test.ts); a credit
- * that is repeated with its `--idempotency-key` is recorded once, or an account gets money twice
+ * Must hold: names of commands and options are public (test/unit/cli/account-commands.test.ts). A credit
+ * that is repeated with its `--idempotency-key` is recorded once; otherwise an account gets money twice
  * (test/e2e/credit-commands.test.ts).
  */
 import { type Command, InvalidArgumentError } from 'commander';
@@ -151,7 +151,7 @@ const GROUP_COLUMN: Column<AccountView> = {
   cut: true,
 };
 
-/** The column GROUP follows PLAN. It is left out if no account is in a group. */
+/** Adds GROUP_COLUMN after the column titled PLAN, if an account is in a group. */
 function columnsOf(accounts: readonly AccountView[]): readonly Column<AccountView>[] {
   if (accounts.every(({ group }) => group === null)) return ACCOUNT_COLUMNS;
   return ACCOUNT_COLUMNS.flatMap((column) => (column.title === 'PLAN' ? [column, GROUP_COLUMN] : [column]));
@@ -214,14 +214,14 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
   ];
 }
 
-/** Quotas that every plan has. Other fields print what is used of these. */
-const QUOTAS_IN_FIELDS = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
+/** Quotas that every plan has. `fieldsOf` prints what is used of these in fields of their own. */
+const PLAIN_QUOTAS = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 function otherQuotasOf({ quotas }: AccountView): AccountView['quotas'] {
-  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !QUOTAS_IN_FIELDS.includes(name)));
+  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !PLAIN_QUOTAS.includes(name)));
 }
 
-/** The field of what processes have leased; empty if no processes share the account. */
+/** The field that says what processes have leased; empty if no processes share the account. */
 function leasedFields({ leased }: AccountView): (readonly [string, string])[] {
   if (leased === undefined) return [];
   const { balance, calls_today: callsToday, requests_this_minute: requests, calls_in_flight: calls } = leased;
@@ -250,18 +250,18 @@ function addCreditCommands(accounts: Command): void {
       'after',
       exampleText('accounts credit acme 10.00 --note "invoice 17" --idempotency-key invoice-17'),
     )
-    .action((account: string, amount: string, options: CreditOptions) => credit(account, amount, options));
+    .action((account: string, amount: string, options: CreditOptions) => transfer(account, amount, options));
 
   addCreditOptions(
     accounts
       .command('debit')
       .description('Take from the balance, at most all of it.')
       .argument('<account>', 'id or name', nonEmpty)
-      .argument('<amount>', 'such as 2.50', unsigned),
+      .argument('<amount>', 'such as 2.50', unsignedAmount),
   )
     .addHelpText('after', exampleText('accounts debit acme 2.50 --note "refund of invoice 17"'))
     .action((account: string, amount: string, options: CreditOptions) =>
-      credit(account, `-${amount}`, options),
+      transfer(account, `-${amount}`, options),
     );
 
   addAdminCommand(accounts, 'credits', 'List the credits and debits, oldest first.', 'accounts credits acme')
@@ -289,14 +289,14 @@ function addCreditOptions(command: Command): Command {
     );
 }
 
-function credit(account: string, amount: string, options: CreditOptions): Promise<void> {
+function transfer(account: string, amount: string, options: CreditOptions): Promise<void> {
   const { note, idempotencyKey } = options;
   const body = { amount, note, idempotency_key: idempotencyKey };
   return showAccount(options, 'POST', `${accountPath(account)}/credit`, body);
 }
 
-/** Rejects a minus, because a debit of a negative amount would be a credit. The gateway checks the amount. */
-function unsigned(text: string): string {
+/** Rejects a minus, because a debit of a negative amount would be a credit. The route checks the rest. */
+function unsignedAmount(text: string): string {
   if (text.startsWith('-')) throw new InvalidArgumentError('Want an amount without its minus.');
   return nonEmpty(text);
 }

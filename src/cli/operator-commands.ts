@@ -1,10 +1,9 @@
 /**
- * `tollgate operators …`: who has a token for the admin interface, and with which role; and `tollgate
- * changes …`: what operators changed, and a check that the chain of changes is whole. program.ts adds the
- * commands; they call the admin interface.
+ * `tollgate operators …`: operators, their tokens and roles. `tollgate changes …`: what operators changed,
+ * and whether the chain of changes is whole. program.ts adds the commands, which call the admin interface.
  *
- * Must hold: a new token is printed once, and nothing stores it (test/e2e/operator-roles.test.ts). A broken
- * chain ends with an exit code other than 0 (test/e2e/changes.test.ts).
+ * Must hold: a new token is printed once, and nothing stores it (test/e2e/operator-roles.test.ts). If the
+ * chain is broken, the exit code is not 0 (test/e2e/changes.test.ts).
  */
 import { type Command, Option } from 'commander';
 import type { ChainView } from '../admin/change-routes.js';
@@ -41,7 +40,7 @@ const OPERATOR_COLUMNS: readonly Column<OperatorView>[] = [
   { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used) },
 ];
 
-/** `token`: the text of a new token, which alone can be shown. */
+/** `token`: the text of a new token; undefined if none was made. No token is stored. */
 async function printOperator(operator: OperatorView, token?: string): Promise<void> {
   await printFields([
     ['name', operator.name],
@@ -55,20 +54,20 @@ async function printOperator(operator: OperatorView, token?: string): Promise<vo
   ]);
 }
 
-/** Fields of a request's body, of which one is set: `expires` in Unix seconds, `expires_in` in seconds. */
+/** Fields of a request's body, one of which is set: `expires` in Unix seconds, `expires_in` in seconds. */
 interface Expiry {
   readonly expires?: number;
   readonly expires_in?: number;
 }
 
-/** Parses a duration, such as 90d, or a moment. A number without a unit is Unix seconds. */
+/** Parses a duration with a unit (of `durationSeconds`), or a moment. A number alone is Unix seconds. */
 function parseExpiry(text: string): Expiry {
   return /^\d+[smhd]$/.test(text) ? { expires_in: durationSeconds(text) } : { expires: momentSeconds(text) };
 }
 
 const OPERATOR_ARGUMENT = "the operator's id or name";
 const EXPIRES_FLAGS = '--expires <when>';
-const EXPIRES_TEXT = 'reject the token after 24h, 90d …, or from a moment on: 2030-01-31, 2030-01-31T12:00Z';
+const EXPIRES_HELP = 'reject the token after 24h, 90d …, or from a moment on: 2030-01-31, 2030-01-31T12:00Z';
 
 function roleOption(): Option {
   return new Option('--role <role>', 'what the operator may do').choices([...ROLES]).makeOptionMandatory();
@@ -115,7 +114,7 @@ function addCreateCommand(operators: Command): void {
   )
     .argument('<name>', 'letters, digits and . _ @ + -; unique', nonEmpty)
     .addOption(roleOption())
-    .option(EXPIRES_FLAGS, EXPIRES_TEXT, parseExpiry)
+    .option(EXPIRES_FLAGS, EXPIRES_HELP, parseExpiry)
     .action((name: string, options: DataOptions & { role: string; expires?: Expiry }) =>
       printToken(options, '/operators', { name, role: options.role, ...options.expires }),
     );
@@ -143,7 +142,7 @@ function addRotateCommand(operators: Command): void {
     'operators rotate ann --expires 90d',
   )
     .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
-    .option(EXPIRES_FLAGS, `${EXPIRES_TEXT}; as the old one by default`, parseExpiry)
+    .option(EXPIRES_FLAGS, `${EXPIRES_HELP}; as the old one by default`, parseExpiry)
     .action((operator: string, options: DataOptions & { expires?: Expiry }) =>
       printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
     );
@@ -189,7 +188,7 @@ const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
   { title: 'NUMBER', text: ({ number }) => String(number), align: 'right' },
   { title: 'TIME', text: ({ at_ms: atMs }) => timeText(Math.floor(atMs / 1_000)) },
   { title: 'WHO', text: ({ who }) => who },
-  // The address of the client, or a command's system user. The option --from is a time instead.
+  // The address of the client, or a command's system user. (The option --from is a time.)
   { title: 'FROM', text: ({ from }) => from },
   { title: 'ACTION', text: ({ action }) => action },
   {
@@ -202,17 +201,18 @@ const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
 
 /** Returns the fields that changed: `plan free → paid, status active → disabled`. */
 function changesText({ changes }: OperatorChange): string {
-  const textOf = (value: string | number | boolean | null): string => (value === null ? '-' : String(value));
+  const valueText = (value: string | number | boolean | null): string =>
+    value === null ? '-' : String(value);
   return changes
-    .map(({ field, before, after }) => `${field} ${textOf(before)} → ${textOf(after)}`)
+    .map(({ field, before, after }) => `${field} ${valueText(before)} → ${valueText(after)}`)
     .join(', ');
 }
 
-const ROWS_DEFAULT = 100;
-/** A bound, because all rows are in memory before the first is printed. */
-const ROWS_MAX = 1_000_000;
-/** How many rows one request to the admin interface asks for. */
-const PAGE_ROWS = 1_000;
+const CHANGES_DEFAULT = 100;
+/** A bound, because all changes are in memory before the first is printed. */
+const CHANGES_MAX = 1_000_000;
+/** Changes in a page: the most that the route allows (admin/change-routes.ts). */
+const PAGE_CHANGES = 1_000;
 
 interface ChangeListOptions extends DataOptions {
   readonly who?: string;
@@ -224,10 +224,10 @@ interface ChangeListOptions extends DataOptions {
 }
 
 /**
- * Adds `tollgate changes …`. Not every change is made by a named operator, so `--who` knows more names:
- * `bootstrap` is whoever has the admin token (core/roles.ts), and `command` a command while no gateway runs
- * (store-client.ts). `start` is a gateway at its start; `signal` and `watch` are reloads, after a signal to
- * the supervisor or a change of the settings file (registry/operator-change.ts).
+ * Adds `tollgate changes …`. Not every change is made by an operator with a name, so `--who` takes further
+ * names. `bootstrap` is whoever has the admin token, `command` a command while no gateway runs, and `start`
+ * a gateway at its start. `signal` is a reload after a signal to the supervisor, and `watch` a reload after
+ * a change of the settings file.
  */
 export function addChangeCommands(program: Command): void {
   const changes = program
@@ -254,9 +254,9 @@ export function addChangeCommands(program: Command): void {
     .option('--to <time>', 'up to this moment; a day belongs to it', endSeconds)
     .option(
       '--limit <count>',
-      `at most so many, ${ROWS_DEFAULT} by default`,
-      wholeNumberFrom(1, ROWS_MAX),
-      ROWS_DEFAULT,
+      `at most so many, ${CHANGES_DEFAULT} by default`,
+      wholeNumberFrom(1, CHANGES_MAX),
+      CHANGES_DEFAULT,
     )
     .action(listChanges);
 
@@ -269,8 +269,8 @@ export function addChangeCommands(program: Command): void {
 }
 
 /**
- * Prints the newest changes that match. A page may be empty although older changes follow, because the route
- * looks at some thousand rows for a page, whether they match or not.
+ * Prints the newest changes that match. A page may be empty although older changes follow, because for each
+ * page the route reads some thousand changes at most, whether they match or not.
  */
 function listChanges(options: ChangeListOptions): Promise<void> {
   const { who, action, target, from, to, limit } = options;
@@ -279,8 +279,8 @@ function listChanges(options: ChangeListOptions): Promise<void> {
     const changes: OperatorChange[] = [];
     let cursor: string | undefined;
     do {
-      const rows = String(Math.min(limit - changes.length, PAGE_ROWS));
-      const path = withQuery(withQuery('/changes', filter), queryOf({ limit: rows, cursor }));
+      const pageLimit = String(Math.min(limit - changes.length, PAGE_CHANGES));
+      const path = withQuery(withQuery('/changes', filter), queryOf({ limit: pageLimit, cursor }));
       const page = (await client.call('GET', path)) as { data: OperatorChange[]; next: string | null };
       changes.push(...page.data);
       cursor = page.next ?? undefined;
@@ -292,8 +292,8 @@ function listChanges(options: ChangeListOptions): Promise<void> {
 
 /**
  * Prints whether the chain of changes is whole, and its head. The chain cannot show that its newest rows were
- * cut off. For that the operator compares the head with the gateway's log on standard error, which has each
- * change with its hash, whatever the level (changeLogger in gateway/accounting-base.ts).
+ * cut off. So the operator compares the head with the gateway's log on standard error, which has each change
+ * with its hash, whatever the level (changeLogger in gateway/accounting-base.ts).
  */
 function verifyChanges(options: DataOptions): Promise<void> {
   return withAdminClient(options, async (client) => {
@@ -302,7 +302,7 @@ function verifyChanges(options: DataOptions): Promise<void> {
     else {
       await printFields([
         ['rows', String(chain.rows)],
-        // `before` is the row before the oldest that is kept, and rows are numbered without gaps.
+        // `before` is the row before the oldest that is kept. Rows have numbers without gaps.
         ['from number', String(chain.before.number + 1)],
         ['head', `${chain.head.number} ${chain.head.hash}`],
       ]);

@@ -24,7 +24,7 @@ import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
 import { takeInterrupts } from '../telemetry/main-watch.js';
 import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 
-/** LMDB's first two pages, and some room. */
+/** LMDB's first two pages, and some more. */
 const GATE_MAP_BYTES = 64 * 1024;
 
 /** The `code` of LMDB's error if the disk is read-only (errno of Linux). */
@@ -117,7 +117,7 @@ export class Environment {
     return result!;
   }
 
-  /** Otherwise LMDB never reuses the pages that a killed reader saw, and the file grows. */
+  /** Without it LMDB never reuses the pages that a killed reader was reading, and the file grows. */
   #forgetDeadReaders(): void {
     const nowMs = performance.now();
     if (nowMs - this.#readersCheckedMs < READERS_CHECK_PERIOD_MS) return;
@@ -129,7 +129,7 @@ export class Environment {
 /**
  * Creates an LMDB file without rows at `path`, unless there is a file. It is made under another name and then
  * linked to `path`. So a crash leaves no file at `path` or a whole file, and of two processes that create it
- * at once the later keeps the file of the other. The temporary name is new each time: a start that a power
+ * at once the later keeps the file of the first. The temporary name is new each time: a start that a power
  * cut ended may have left a file of that name that is no LMDB file, and processes in containers have the same
  * number.
  */

@@ -1,13 +1,13 @@
 /**
- * The write-behind buffer of key uses: which keys were used since their rows were written. flush.ts calls it
+ * The write-behind buffer of key uses: which keys were used since their rows were written. flush.ts uses it
  * on the main thread of a gateway process. gateway/accounting.ts makes a KeyUses, if this process alone
  * writes the rows; gateway/shared-accounting.ts a SharedKeyUses, if several processes add to them.
  *
  * A listener marks a key as dirty once a second while it is used, and at each call if the key has limits of
  * its own. However often a key is marked, a flush writes one row.
  *
- *     addCharged, drain   the keys of drained charges, and the ledger's dirty keys, begin to wait
- *     rows                in the transaction: a row for each waiting key; again if the transaction failed
+ *     addCharged, drain   the keys of drained charges, and the ledger's dirty keys, wait for their rows
+ *     rows                in the transaction: a row for each waiting key; if it fails, the keys still wait
  *     recordWritten       the transaction is on disk: no key waits
  *
  * Must hold: `rows` is called in the transaction that writes the rows, and `recordWritten` only when this
@@ -26,7 +26,7 @@ import { type Day, dayAfter } from './spent-totals.js';
 export class KeyUses {
   readonly #live: LiveBuffers;
   readonly #clock: Clock;
-  /** Keys whose rows are to be written. A flush that fails leaves them to the next. */
+  /** The waiting keys. A flush that fails leaves them to the next flush. */
   readonly #waiting = new Set<KeyIndex>();
 
   constructor(live: LiveBuffers, clock: Clock) {
@@ -40,7 +40,7 @@ export class KeyUses {
   }
 
   /**
-   * Keys whose rows are to be written; empty after `recordWritten`. flush.ts reads them before, for notices.
+   * The waiting keys; none after `recordWritten`. flush.ts reads them before it calls that, for notices.
    */
   get waiting(): Iterable<KeyIndex> {
     return this.#waiting;
@@ -73,7 +73,7 @@ export class KeyUses {
 
   /**
    * Call when the result of `rows` is on disk. No `addCharged` or `drain` may come between `rows` and this
-   * call, or their keys are forgotten here. flush.ts awaits nothing in between. If a failed commit proves to
+   * call, or their keys would wait no more. flush.ts awaits nothing in between. If a failed commit proves to
    * be on disk all the same, flush.ts calls this before it drains anything.
    */
   recordWritten(): void {
@@ -111,13 +111,13 @@ export class SharedKeyUses extends KeyUses {
    * disk. An entry stays for good, so there are at most as many as key slots. The slot's next key comes a
    * day later (SLOT_REST_MS), and `dayAfter` ignores entries of another day.
    */
-  readonly #written = new Map<KeyIndex, Day>();
+  readonly #daysOnDisk = new Map<KeyIndex, Day>();
   /**
-   * The same for the rows that the last `rows` returned: `recordWritten` moves these entries to `#written`.
-   * The next `rows` drops the entries of a failed flush, because it may write no row of a key, or a row of 0
+   * The same for the rows that the last `rows` returned: `recordWritten` moves them to `#daysOnDisk`. The
+   * next `rows` drops the entries of a failed flush, because it may write no row of a key, or a row of 0
    * calls.
    */
-  readonly #writing = new Map<KeyIndex, Day>();
+  readonly #daysInCommit = new Map<KeyIndex, Day>();
 
   constructor(live: LiveBuffers, clock: Clock, rows: SharedKeyRows, log: Log) {
     super(live, clock);
@@ -126,23 +126,23 @@ export class SharedKeyUses extends KeyUses {
   }
 
   override rows(): Map<KeyIndex, KeyUseRecord> {
-    this.#writing.clear();
+    this.#daysInCommit.clear();
     return super.rows();
   }
 
   override recordWritten(): void {
     super.recordWritten();
-    for (const [key, day] of this.#writing) this.#written.set(key, day);
-    this.#writing.clear();
+    for (const [key, day] of this.#daysInCommit) this.#daysOnDisk.set(key, day);
+    this.#daysInCommit.clear();
   }
 
   protected override rowOf(key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     if (!this.#rows.has(key)) return undefined;
-    let written = this.#written.get(key) ?? NO_DAY;
+    let dayOnDisk = this.#daysOnDisk.get(key) ?? NO_DAY;
     const stored = unlessDamaged(
       () => this.#rows.findUse(key),
       (message) => {
-        written = NO_DAY;
+        dayOnDisk = NO_DAY;
         this.#log.error('a damaged row of key use is replaced by what this gateway counted', {
           error: message,
         });
@@ -150,15 +150,15 @@ export class SharedKeyUses extends KeyUses {
     );
     const { dayNumber, dayCalls } = use;
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
-    // Also if the count has fallen to 0, because calls gave their day back: the row must lose these calls.
-    if (dayCalls > 0 || written.dayCalls > 0) this.#writing.set(key, { dayNumber, dayCalls });
+    // Also if the count has fallen to 0, because calls were given back to the day: the row must lose them.
+    if (dayCalls > 0 || dayOnDisk.dayCalls > 0) this.#daysInCommit.set(key, { dayNumber, dayCalls });
     // The sum for the day: the row's calls, and this process's calls less those that are in the row already.
-    return { ...use, lastUsedSeconds, ...dayAfter(use, written, stored) };
+    return { ...use, lastUsedSeconds, ...dayAfter(use, dayOnDisk, stored) };
   }
 }
 
-/** The later of two moments; undefined stands for an unknown moment, which loses. */
-function laterOf(left: number | undefined, right: number | undefined): number | undefined {
-  if (left === undefined || right === undefined) return left ?? right;
-  return Math.max(left, right);
+/** The later of two last uses; undefined if both are. */
+function laterOf(ownSeconds: number | undefined, storedSeconds: number | undefined): number | undefined {
+  if (ownSeconds === undefined || storedSeconds === undefined) return ownSeconds ?? storedSeconds;
+  return Math.max(ownSeconds, storedSeconds);
 }

@@ -1,11 +1,11 @@
 /**
- * The notices that operators have got of quotas and balances, and the webhooks that wait to be sent: a
+ * The notices of quotas and balances that operators were told, and the webhooks that wait to be sent: a
  * transactional outbox. gateway/quota-notices.ts writes it and gateway/webhook-outbox.ts empties it, on the
  * main threads of all processes of a host. The table is no part of the accounting: the audit does not read
  * it, and a row that cannot be read counts as missing.
  *
  * Must hold: a notice is marked as told in the transaction that queues its webhook, so that of several
- * processes one reports it (test/unit/store/notice-rows.test.ts), and no crash in between drops a webhook.
+ * processes one tells it (test/unit/store/notice-rows.test.ts), and no crash in between drops a webhook.
  *
  *     ['told', id of the scope, quota]   → [period, percent, ends at ms]; of a balance [credited, 0, null]
  *     ['waits', told at ms, webhook id]  → body of the webhook
@@ -20,7 +20,7 @@ import type { Tables } from './tables.js';
 export const WEBHOOKS_WAITING_MAX = 1_000;
 /** Notices that one sweep looks at: some 5 ms. */
 const NOTICES_SWEPT_MAX = 2_000;
-/** A notice is kept for a day after its period, in case the calendar is set back. */
+/** A notice is kept for a day after its period, in case the wall clock is set back. */
 const KEPT_AFTER_PERIOD_MS = 86_400_000;
 
 type NoticeKey = ['told', string, string] | ['waits', number, string];
@@ -40,7 +40,7 @@ export interface NoticeMark {
   readonly quota: string;
   /** Names the day or month; for a balance what was credited so far, which only grows. */
   readonly period: string;
-  /** The highest threshold that is passed; 0 for a balance. */
+  /** The highest threshold that is exceeded; 0 for a balance. */
   readonly percent: number;
   /** When the period ends; null if never. */
   readonly endsMs: number | null;
@@ -50,16 +50,16 @@ export interface WaitingWebhook {
   readonly id: string;
   /** JSON, as it is sent. */
   readonly body: string;
-  /** When the notice was told; webhooks are sent in this order. */
+  /** When operators were told; webhooks are sent in this order. */
   readonly reportedMs: number;
 }
 
-type Told = readonly [period: string, percent: number, endsMs: number | null];
+type ToldRow = readonly [period: string, percent: number, endsMs: number | null];
 
 export class NoticeRows {
   readonly #tables: Pick<Tables, 'environment' | 'notices'>;
-  /** Where the next sweep begins. */
-  #sweepFrom: NoticeKey = ['told', '', ''];
+  /** The key of the row with which the next sweep begins. */
+  #nextSweptKey: NoticeKey = ['told', '', ''];
 
   constructor(tables: Pick<Tables, 'environment' | 'notices'>) {
     this.#tables = tables;
@@ -67,9 +67,9 @@ export class NoticeRows {
 
   /** Whether operators were told of no threshold as high as the mark's in its period. Some µs. */
   isNew({ scopeId, quota, period, percent }: NoticeMark): boolean {
-    const told = this.#tables.notices.get(['told', scopeId, quota]);
-    if (!isTold(told)) return true;
-    return told[0] !== period || told[1] < percent;
+    const stored = this.#tables.notices.get(['told', scopeId, quota]);
+    if (!isToldRow(stored)) return true;
+    return stored[0] !== period || stored[1] < percent;
   }
 
   /**
@@ -114,18 +114,18 @@ export class NoticeRows {
    */
   sweep(nowMs: number): void {
     const { environment, notices } = this.#tables;
-    const range = { start: this.#sweepFrom, end: ['told', AFTER_ALL_IDS, ''], limit: NOTICES_SWEPT_MAX };
+    const range = { start: this.#nextSweptKey, end: ['told', AFTER_ALL_IDS, ''], limit: NOTICES_SWEPT_MAX };
     const rows = [...notices.getRange(range)];
-    this.#sweepFrom = rows.length < NOTICES_SWEPT_MAX ? ['told', '', ''] : rows.at(-1)!.key;
-    const ended = rows.filter(
-      ({ value }) => !isTold(value) || (value[2] !== null && value[2] + KEPT_AFTER_PERIOD_MS < nowMs),
+    this.#nextSweptKey = rows.length < NOTICES_SWEPT_MAX ? ['told', '', ''] : rows.at(-1)!.key;
+    const droppable = rows.filter(
+      ({ value }) => !isToldRow(value) || (value[2] !== null && value[2] + KEPT_AFTER_PERIOD_MS < nowMs),
     );
     const unsendable = Array.from(notices.getRange(waitingRange())).filter(
       ({ value }) => typeof value !== 'string',
     );
-    if (ended.length + unsendable.length === 0) return;
+    if (droppable.length + unsendable.length === 0) return;
     environment.write(() => {
-      for (const { key } of [...ended, ...unsendable]) notices.removeSync(key);
+      for (const { key } of [...droppable, ...unsendable]) notices.removeSync(key);
     });
   }
 
@@ -139,7 +139,7 @@ export class NoticeRows {
   }
 }
 
-function isTold(value: unknown): value is Told {
+function isToldRow(value: unknown): value is ToldRow {
   if (!Array.isArray(value) || value.length !== 3) return false;
   const [period, percent, endsMs] = value as readonly unknown[];
   return (

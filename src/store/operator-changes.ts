@@ -1,6 +1,6 @@
 /**
  * The operators' change log: an append-only, tamper-evident table, whose rows form a hash chain. A row is
- * written in the transaction of the change itself, so it costs no disk flush of its own, and no change is
+ * written in the transaction of the change itself, so it costs no fsync of its own, and no change is
  * made without it. store.ts makes OperatorChanges, which registry/registry.ts calls for the admin interface;
  * audit.ts checks the chain. Main thread.
  *
@@ -148,19 +148,19 @@ export class OperatorChanges implements ChangeStore {
     const { target, changes } = boundedNote(note);
     const row = { number, at_ms: atMs, who, role, from, action, target, changes: [...changes] };
     const text = JSON.stringify(row);
-    const hash = chained(head.hash, text);
+    const hash = chainedHash(head.hash, text);
     operatorChanges.putSync(number, { format: FORMAT, text, hash } satisfies StoredChange);
     meta.putSync(CHANGES_HEAD, { number, hash });
-    const lastRemoved = number - this.#rowsMax;
-    if (lastRemoved >= 1) this.#removeUpTo(lastRemoved);
+    const lastSurplus = number - this.#rowsMax;
+    if (lastSurplus >= 1) this.#removeUpTo(lastSurplus);
     current.row = { ...row, hash };
   }
 
-  /** Removes the rows up to `last`. */
+  /** Removes the rows up to the number `last`. */
   #removeUpTo(last: number): void {
     const { operatorChanges, meta } = this.#tables;
     const hash = decodedChange(operatorChanges.get(last))?.hash;
-    // Row `last` was removed or altered by hand, so its hash is unknown. The next change removes it together
+    // That row was removed or altered by hand, so its hash is unknown. The next change removes it together
     // with the row after it.
     if (hash === undefined) return;
     for (const key of Array.from(operatorChanges.getKeys({ end: last + 1 }))) operatorChanges.removeSync(key);
@@ -213,14 +213,14 @@ export class OperatorChanges implements ChangeStore {
     return { items, next: undefined };
   }
 
-  async verify(left?: AbortSignal): Promise<ChainReport> {
+  async verify(clientLeft?: AbortSignal): Promise<ChainReport> {
     const chain = new ChainCheck(this.#link(CHANGES_BEFORE));
     const { operatorChanges } = this.#tables;
     for (let next = 0; ;) {
-      throwIfLeft(left);
+      throwIfLeft(clientLeft);
       const rows = Array.from(operatorChanges.getRange({ start: next, limit: SLICE_ROWS }));
       for (const { key, value } of rows) chain.add(key, value);
-      // The head is read in the event-loop turn of the last slice: both are of one moment.
+      // The head is read in the event-loop turn of the last slice, so that both are of one moment.
       if (rows.length < SLICE_ROWS) return chain.report(this.head());
       next = rows.at(-1)!.key + 1;
       await nextTurn();
@@ -228,8 +228,8 @@ export class OperatorChanges implements ChangeStore {
   }
 }
 
-function chained(before: string, text: string): string {
-  return hashOf('sha256', before + text);
+function chainedHash(hashBefore: string, text: string): string {
+  return hashOf('sha256', hashBefore + text);
 }
 
 function matches(change: OperatorChange, { who, action, target, fromMs, toMs }: ChangeFilter): boolean {
@@ -271,7 +271,7 @@ export class ChainCheck {
     else if (
       number === expected &&
       this.#last.hash !== UNKNOWN_HASH &&
-      chained(this.#last.hash, row.text) !== row.hash
+      chainedHash(this.#last.hash, row.text) !== row.hash
     )
       this.#addProblem(number, 'it was altered: its hash is not that of its text and the row before');
     this.#last = { number, hash: row?.hash ?? UNKNOWN_HASH };

@@ -56,7 +56,7 @@ const TREE_BYTES = 48;
 const TREE_DEPTH = 6;
 const TREE_ROOT = 40;
 const NO_ROOT = 0xffff_ffff_ffff_ffffn;
-/** A page has at least two entries, so 32 levels are more pages than a file can have. */
+/** A branch has at least two nodes, so 32 levels are more pages than a file can have. */
 const DEPTH_MAX = 32;
 
 const META_PAGES = 2;
@@ -68,8 +68,8 @@ const META_BYTES = 160;
 
 /**
  * How many walks are tried. A walk that finds an error while another process commits starts again, because
- * that process may have reused the page. After so many the file is taken for sound: the other process can
- * read it.
+ * that process may have reused the page. After WALKS_MAX walks the file is taken for sound, because the other
+ * process can read it.
  */
 const WALKS_MAX = 5;
 
@@ -152,13 +152,10 @@ class PageWalk {
   readonly #file: number;
   readonly #fileBytes: number;
   readonly #snapshot: Snapshot;
-  /**
-   * One bit a page. A page is used once, so a second visit is an error. So no circle of pages can make the
-   * walk endless.
-   */
+  /** One bit a page. A page is used once, so a second visit is an error; so no circle makes a walk endless. */
   readonly #visited: Uint8Array;
-  /** The page that is checked now. Page numbers in it are copied out before `#read` overwrites it. */
-  readonly #page: Buffer;
+  /** The page that is checked now. `#read` overwrites it, so page numbers in it are copied out first. */
+  readonly #buffer: Buffer;
 
   constructor(file: number, snapshot: Snapshot) {
     this.#file = file;
@@ -166,7 +163,7 @@ class PageWalk {
     this.#snapshot = snapshot;
     const pages = Math.ceil(this.#fileBytes / snapshot.pageBytes);
     this.#visited = new Uint8Array(Math.ceil(pages / 8));
-    this.#page = Buffer.alloc(snapshot.pageBytes);
+    this.#buffer = Buffer.alloc(snapshot.pageBytes);
   }
 
   run(): PageError | undefined {
@@ -189,7 +186,7 @@ class PageWalk {
   /** Visits a page of a tree and all pages below. `depth` is 1 for a leaf. */
   #visit(page: number, depth: number): void {
     this.#read(page);
-    const kind = this.#page.readUInt16LE(PAGE_KIND) & (KIND_BRANCH | KIND_LEAF | KIND_OVERFLOW);
+    const kind = this.#buffer.readUInt16LE(PAGE_KIND) & (KIND_BRANCH | KIND_LEAF | KIND_OVERFLOW);
     this.#check(
       kind === (depth > 1 ? KIND_BRANCH : KIND_LEAF),
       page,
@@ -207,12 +204,12 @@ class PageWalk {
 
   #visitOverflow(page: number): void {
     this.#read(page);
-    this.#check((this.#page.readUInt16LE(PAGE_KIND) & KIND_OVERFLOW) !== 0, page, 'it is no overflow page');
-    const endByte = (page + this.#page.readUInt32LE(OVERFLOW_PAGES)) * this.#snapshot.pageBytes;
+    this.#check((this.#buffer.readUInt16LE(PAGE_KIND) & KIND_OVERFLOW) !== 0, page, 'it is no overflow page');
+    const endByte = (page + this.#buffer.readUInt32LE(OVERFLOW_PAGES)) * this.#snapshot.pageBytes;
     this.#check(endByte <= this.#fileBytes, page, 'the file ends before the value that begins there');
   }
 
-  /** Reads the page into `#page`, after checking that it can exist and bears its own number. */
+  /** Reads the page into `#buffer`. Checks that the page can exist, and bears its own number. */
   #read(page: number): void {
     const { pageBytes, lastPage, transaction } = this.#snapshot;
     this.#check(page >= META_PAGES && page <= lastPage, page, 'there can be no page of that number');
@@ -220,10 +217,10 @@ class PageWalk {
     const bit = 1 << (page & 7);
     this.#check((this.#visited[page >>> 3]! & bit) === 0, page, 'it is used in two places');
     this.#visited[page >>> 3]! |= bit;
-    readSync(this.#file, this.#page, 0, pageBytes, page * pageBytes);
-    this.#check(this.#page.readBigUInt64LE(0) === BigInt(page), page, 'it does not bear its number');
+    readSync(this.#file, this.#buffer, 0, pageBytes, page * pageBytes);
+    this.#check(this.#buffer.readBigUInt64LE(0) === BigInt(page), page, 'it does not bear its number');
     this.#check(
-      this.#page.readBigUInt64LE(PAGE_TRANSACTION) <= transaction,
+      this.#buffer.readBigUInt64LE(PAGE_TRANSACTION) <= transaction,
       page,
       'it is newer than the file says, as in a copy of a file that was being written',
     );
@@ -231,41 +228,42 @@ class PageWalk {
 
   #childrenOf(page: number): number[] {
     return this.#nodesOf(page).map(
-      (node) => this.#page.readUInt32LE(node) + this.#page.readUInt16LE(node + NODE_FLAGS) * 2 ** 32,
+      (node) => this.#buffer.readUInt32LE(node) + this.#buffer.readUInt16LE(node + NODE_FLAGS) * 2 ** 32,
     );
   }
 
   #leavesOf(page: number): { readonly trees: Tree[]; readonly overflows: number[] } {
     const trees: Tree[] = [];
     const overflows: number[] = [];
-    if ((this.#page.readUInt16LE(PAGE_KIND) & KIND_LEAF_PLAIN) !== 0) return { trees, overflows };
+    if ((this.#buffer.readUInt16LE(PAGE_KIND) & KIND_LEAF_PLAIN) !== 0) return { trees, overflows };
     for (const node of this.#nodesOf(page)) {
-      const flags = this.#page.readUInt16LE(node + NODE_FLAGS);
-      const dataBytes = this.#page.readUInt16LE(node) + this.#page.readUInt16LE(node + NODE_HIGH) * 2 ** 16;
-      const data = node + NODE_HEAD_BYTES + this.#page.readUInt16LE(node + NODE_KEY_BYTES);
+      const flags = this.#buffer.readUInt16LE(node + NODE_FLAGS);
+      const dataBytes =
+        this.#buffer.readUInt16LE(node) + this.#buffer.readUInt16LE(node + NODE_HIGH) * 2 ** 16;
+      const data = node + NODE_HEAD_BYTES + this.#buffer.readUInt16LE(node + NODE_KEY_BYTES);
       const isOverflow = (flags & NODE_OVERFLOW) !== 0;
       const dataEnd = data + (isOverflow ? OVERFLOW_REFERENCE_BYTES : dataBytes);
-      this.#check(dataEnd <= this.#page.length, page, 'an entry of it does not end within it');
+      this.#check(dataEnd <= this.#buffer.length, page, 'an entry of it does not end within it');
       if (isOverflow) {
-        overflows.push(Number(this.#page.readBigUInt64LE(data)));
+        overflows.push(Number(this.#buffer.readBigUInt64LE(data)));
       } else if ((flags & NODE_TREE) !== 0) {
         this.#check(dataBytes === TREE_BYTES, page, 'it names a tree that is none');
-        trees.push(treeAt(this.#page, data));
+        trees.push(treeAt(this.#buffer, data));
       }
     }
     return { trees, overflows };
   }
 
-  /** Returns where the nodes of `#page`, which is number `page`, begin. */
+  /** Returns where the nodes in `#buffer` begin. `page`: the number of that page. */
   #nodesOf(page: number): number[] {
-    const lower = this.#page.readUInt16LE(PAGE_LOWER);
-    const upper = this.#page.readUInt16LE(PAGE_UPPER);
-    const dataBytes = this.#page.length - PAGE_HEAD_BYTES;
+    const lower = this.#buffer.readUInt16LE(PAGE_LOWER);
+    const upper = this.#buffer.readUInt16LE(PAGE_UPPER);
+    const dataBytes = this.#buffer.length - PAGE_HEAD_BYTES;
     const isSound = lower % 2 === 0 && lower <= upper && upper <= dataBytes;
     this.#check(isSound, page, 'its table of entries is impossible');
     const nodes: number[] = [];
     for (let offset = 0; offset < lower; offset += 2) {
-      const node = this.#page.readUInt16LE(PAGE_HEAD_BYTES + offset);
+      const node = this.#buffer.readUInt16LE(PAGE_HEAD_BYTES + offset);
       const isWithin = node >= upper && node + NODE_HEAD_BYTES <= dataBytes;
       this.#check(isWithin, page, 'an entry of it does not begin within it');
       nodes.push(PAGE_HEAD_BYTES + node);

@@ -39,7 +39,7 @@ export class QuotaUses {
   /** Groups whose rows are to be written. A flush that fails leaves them to the next. */
   readonly #groups = new Set<GroupIndex>();
   /** Rules for models whose rows are to be written. */
-  readonly #models = new Set<ModelScopeIndex>();
+  readonly #modelRules = new Set<ModelScopeIndex>();
 
   constructor(ledger: Ledger, clock: Clock, modelIdOf: (modelIndex: number) => string) {
     this.#ledger = ledger;
@@ -49,14 +49,14 @@ export class QuotaUses {
 
   /** Number of groups and rules whose rows are to be written. */
   get size(): number {
-    return this.#groups.size + this.#models.size;
+    return this.#groups.size + this.#modelRules.size;
   }
 
   /** Takes all dirty groups and rules from the ledger, so that none lacks what a drained charge has used. */
   drain(): void {
     const { groups, models } = this.#ledger;
     groups.dirty.drain((group) => this.#groups.add(group), GROUPS_MAX);
-    models.dirty.drain((model) => this.#models.add(model), MODEL_SCOPES_MAX);
+    models.dirty.drain((model) => this.#modelRules.add(model), MODEL_SCOPES_MAX);
   }
 
   /**
@@ -70,7 +70,7 @@ export class QuotaUses {
     for (const index of accounts) yield* this.#rowOf({ kind: 'account', index });
     for (const index of keys) yield* this.#rowOf({ kind: 'key', index });
     for (const index of this.#groups) yield* this.#rowOf({ kind: 'group', index });
-    for (const slot of this.#models) {
+    for (const slot of this.#modelRules) {
       const pair = this.#ledger.modelScopes.pairOf(slot);
       if (pair === undefined) continue;
       const { account: index, modelIndex } = pair;
@@ -81,7 +81,7 @@ export class QuotaUses {
   /** Call when what `rows` returned is on disk. */
   recordWritten(): void {
     this.#groups.clear();
-    this.#models.clear();
+    this.#modelRules.clear();
   }
 
   /** The row to write, given what this gateway has `counted`; undefined if none is to be written. */
@@ -157,9 +157,9 @@ export class SharedQuotaUses extends QuotaUses {
    * or group is given again after a day, and the next owner's counts begin at 0 within the same month.
    * Entries stay for good, one at most for each row.
    */
-  readonly #written = new Map<string, OwnedUse>();
-  /** The counts in the rows that the last `rows` yielded. `recordWritten` moves them to `#written`. */
-  readonly #writing = new Map<string, OwnedUse>();
+  readonly #usesOnDisk = new Map<string, OwnedUse>();
+  /** The counts in the rows that the last `rows` yielded. `recordWritten` moves them to `#usesOnDisk`. */
+  readonly #usesInCommit = new Map<string, OwnedUse>();
 
   constructor(
     ledger: Ledger,
@@ -173,38 +173,38 @@ export class SharedQuotaUses extends QuotaUses {
     this.#log = log;
   }
 
-  override rows(...changed: Parameters<QuotaUses['rows']>): ReturnType<QuotaUses['rows']> {
-    // Entries of a flush that failed: their scopes may have been deleted since.
-    this.#writing.clear();
-    return super.rows(...changed);
+  override rows(...scopes: Parameters<QuotaUses['rows']>): ReturnType<QuotaUses['rows']> {
+    // Drops entries of a flush that failed: their scopes may have been deleted since.
+    this.#usesInCommit.clear();
+    return super.rows(...scopes);
   }
 
   override recordWritten(): void {
     super.recordWritten();
-    for (const [rowKey, use] of this.#writing) this.#written.set(rowKey, use);
-    this.#writing.clear();
+    for (const [rowKey, use] of this.#usesInCommit) this.#usesOnDisk.set(rowKey, use);
+    this.#usesInCommit.clear();
   }
 
   protected override rowAfter(scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
     const owner = this.#rows.ownerOf(scope);
     if (owner === undefined) return undefined;
     const rowKey = quotaUseKeyOf(scope).join('/');
-    this.#writing.set(rowKey, { owner, use: counted });
-    let written = this.#written.get(rowKey);
+    this.#usesInCommit.set(rowKey, { owner, use: counted });
+    let onDisk = this.#usesOnDisk.get(rowKey);
     const stored = unlessDamaged(
       () => this.#rows.find(scope),
       (message) => {
-        written = undefined;
+        onDisk = undefined;
         this.#log.error('a damaged row of quota use is replaced by what this gateway counted', {
           error: message,
         });
       },
     );
-    return sumOf(stored, counted, written?.owner === owner ? written.use : undefined);
+    return sumOf(stored, counted, onDisk?.owner === owner ? onDisk.use : undefined);
   }
 }
 
-/** A count of this gateway, and the id that had the slot then. */
+/** Counts of this gateway, and the id that had the slot then. */
 interface OwnedUse {
   readonly owner: string;
   readonly use: QuotaUseRecord;
@@ -212,32 +212,32 @@ interface OwnedUse {
 
 type Period = 'callDayNumber' | 'dayNumber' | 'monthNumber';
 
-/** Which counts begin anew with which period. */
-const COUNTS: readonly (readonly [Period, readonly (keyof QuotaUseRecord)[]])[] = [
+/** Which counts start at 0 with which period. */
+const COUNTS_BY_PERIOD: readonly (readonly [Period, readonly (keyof QuotaUseRecord)[]])[] = [
   ['callDayNumber', ['callsPerDay']],
   ['dayNumber', ['tokensPerDay', 'spendPerDay']],
   ['monthNumber', ['callsPerMonth', 'tokensPerMonth', 'spendPerMonth']],
 ];
 
 /**
- * Returns `stored`, the row on disk, plus what this gateway has counted since `written`, its own count at the
- * last flush. Counts whose period on disk is later than this gateway's stay as they are: a period begins for
+ * Returns `stored`, the row on disk, plus what this gateway has counted since `flushed`, its own count at the
+ * last flush. A count whose period on disk is later than this gateway's stays as it is: a period begins for
  * all gateways at once. Counts of the minute are this gateway's alone.
  */
 export function sumOf(
   stored: QuotaUseRecord | undefined,
   counted: QuotaUseRecord,
-  written: QuotaUseRecord | undefined,
+  flushed: QuotaUseRecord | undefined,
 ): QuotaUseRecord {
-  if (stored === undefined && written === undefined) return counted;
+  if (stored === undefined && flushed === undefined) return counted;
   const sum: Record<keyof QuotaUseRecord, number> = { ...counted };
-  for (const [period, counts] of COUNTS) {
+  for (const [period, counts] of COUNTS_BY_PERIOD) {
     const isLater = stored !== undefined && stored[period] > counted[period];
     if (isLater) sum[period] = stored[period];
     for (const count of counts) {
-      const onDisk = stored?.[period] === sum[period] ? stored[count] : 0;
-      const before = written?.[period] === counted[period] ? written[count] : 0;
-      sum[count] = isLater ? onDisk : Math.max(0, onDisk + counted[count] - before);
+      const storedCount = stored?.[period] === sum[period] ? stored[count] : 0;
+      const flushedCount = flushed?.[period] === counted[period] ? flushed[count] : 0;
+      sum[count] = isLater ? storedCount : Math.max(0, storedCount + counted[count] - flushedCount);
     }
   }
   return { ...sum, takenMs: counted.takenMs };

@@ -39,12 +39,12 @@ import type { Store } from './store.js';
  */
 const ACCOUNTS_LOGGED_MAX = 10;
 
-/** Longer than any month: a use that is so old belongs to no period that still runs. */
+/** Longer than any month: a use that is so old is of no period that still runs. */
 const LONGEST_MONTH_MS = 32 * 24 * 3_600_000;
 
 const NOTHING = asPicoUnits(0n);
 /**
- * Of keys, and below of accounts, in a process that shares its limits: the coordinator grants what is left.
+ * Of keys, and below of accounts, if processes share the limits: the coordinator grants what is left.
  */
 const NO_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
 const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
@@ -100,7 +100,7 @@ function recoverGroups(options: RecoveryOptions): void {
  */
 function restoreQuotaUses(options: RecoveryOptions): void {
   const { store, catalog } = options;
-  const nowMs = momentOf(options);
+  const nowMs = flushTimeNow(options);
   const modelIndices = new Map(catalog.models.map(({ id }, index) => [id, index]));
   for (const [scope, use] of store.quotaUses.all()) {
     if (nowMs - use.takenMs >= LONGEST_MONTH_MS) continue;
@@ -119,7 +119,7 @@ function recoverAccounts(options: RecoveryOptions): number {
   const { store, ledger, totals, directory, catalog, accountsMax, log } = options;
   let accounts = 0;
   let withoutPlan = 0;
-  const nowMs = momentOf(options);
+  const nowMs = flushTimeNow(options);
   const isCopy = totals === undefined && store.copy.position() !== undefined;
   for (const record of store.accounts()) {
     assertCapacity(record.index, accountsMax, 'accounts');
@@ -153,7 +153,7 @@ function recoverAccounts(options: RecoveryOptions): number {
 /** Returns the number of keys. */
 function recoverKeys(options: RecoveryOptions): number {
   const { store, totals, keysMax } = options;
-  const nowMs = momentOf(options);
+  const nowMs = flushTimeNow(options);
   let keys = 0;
   for (const record of store.keys.all()) {
     assertCapacity(record.index, keysMax, 'keys');
@@ -168,17 +168,17 @@ function recoverKeys(options: RecoveryOptions): number {
 }
 
 /**
- * The present time by the calendar as the last flush had it, so that the age of the flushed rows does not
- * depend on how the clock was set since.
+ * The present time by the wall clock as the last flush had it, so that the age of the flushed rows does not
+ * depend on how that clock was set since.
  */
-function momentOf({ store, clock }: RecoveryOptions): WallMs {
+function flushTimeNow({ store, clock }: RecoveryOptions): WallMs {
   return asWallMs(clock.wallMs() - store.steppedMs(hostClocks(clock)));
 }
 
 /** Throws StoreError `unreadable` if the slot `index` is none of the `max` slots of the shared table. */
-function assertCapacity(index: number, max: number, what: 'accounts' | 'groups' | 'keys'): void {
+function assertCapacity(index: number, max: number, records: 'accounts' | 'groups' | 'keys'): void {
   if (index < max) return;
-  const message = `The store has more ${what} than limits.${what} (${max}) allows: raise it to at least ${index + 1}.`;
+  const message = `The store has more ${records} than limits.${records} (${max}) allows: raise it to at least ${index + 1}.`;
   throw new StoreError('unreadable', message);
 }
 

@@ -92,7 +92,7 @@ const DELETABLE: readonly RecordedTable[] = [
   'operators',
 ];
 
-/** The parts of the store that write rows with indexes. store.ts passes itself. */
+/** Those methods of the store that also write indexes (names, slots). store.ts passes itself. */
 interface CopiedRows {
   readonly groups: GroupRows;
   readonly keys: KeyRows;
@@ -157,7 +157,7 @@ export class RegistryCopy {
 
   /**
    * Call inside a transaction that the other hosts have not agreed on. From now on the registry of this host
-   * stands alone, and is never mixed with that of others.
+   * is its own, and is never mixed with that of others.
    */
   detach(): void {
     this.#tables.meta.removeSync(REGISTRY_POSITION);

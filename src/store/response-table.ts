@@ -1,7 +1,7 @@
 /**
- * The responses on disk, of which the oldest are evicted first: one ResponseTable for replays by
- * Idempotency-Key (stored-responses.ts, flush.ts) and one for the response cache (gateway/cache-service.ts),
- * which also bounds what each model takes. Main thread of a gateway process.
+ * The responses on disk (`answers` in names of tables), of which the oldest are evicted first: one
+ * ResponseTable for replays by Idempotency-Key (stored-responses.ts, flush.ts), and one for the response
+ * cache (gateway/cache-service.ts), which also bounds each model. Main thread of a gateway process.
  *
  * Must hold: a damaged row or sum is neither served nor stops the transaction, which may be that of charges
  * (test/unit/store/response-table.test.ts, test/fuzz).
@@ -71,8 +71,8 @@ export function keyedResponseTable(tables: Tables): ResponseTable {
 /** The tables of the response cache. */
 export function cachedResponseTable(tables: Tables): ResponseTable {
   const { path, meta, cached: answers, cachedAges: answerAges, cachedModelAges: modelAges } = tables;
-  const own = { path, meta, answers, answerAges, modelAges, digestSince: 0 };
-  return new ResponseTable({ ...own, name: 'cached', bytesName: 'cached_bytes' });
+  const shared = { path, meta, answers, answerAges, modelAges, digestSince: 0 };
+  return new ResponseTable({ ...shared, name: 'cached', bytesName: 'cached_bytes' });
 }
 
 export class ResponseTable {
@@ -93,7 +93,7 @@ export class ResponseTable {
 
   /** When the oldest response ended; undefined if there is none. Some µs. */
   oldestMs(): number | undefined {
-    return this.#oldest()?.[0];
+    return this.#oldestAge()?.[0];
   }
 
   /**
@@ -102,25 +102,25 @@ export class ResponseTable {
    * damaged: otherwise each call would return true.
    */
   expire(bounds: ResponseBounds, commit: (work: () => void) => void): boolean {
-    const oldest = this.#oldest();
-    if (oldest === undefined || oldest[0] > bounds.expiredMs) return false;
+    const oldestAge = this.#oldestAge();
+    if (oldestAge === undefined || oldestAge[0] > bounds.expiredMs) return false;
     commit(() => this.apply({ kept: [], forgotten: [], bounds }));
-    return String(oldest) !== String(this.#oldest());
+    return String(oldestAge) !== String(this.#oldestAge());
   }
 
   /** The key of the oldest row of ages. */
-  #oldest(): readonly [number, number, string] | undefined {
+  #oldestAge(): readonly [number, number, string] | undefined {
     return Array.from(this.#tables.answerAges.getKeys({ limit: 1 }))[0];
   }
 
   /**
    * Bytes that all responses count for. A damaged sum, which must not stop the flush of charges, is counted
-   * anew: 1 µs a row.
+   * again: 1 µs a row.
    */
   get bytes(): number {
     const { meta, bytesName } = this.#tables;
     const bytes = meta.get(bytesName) ?? 0;
-    return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : this.#countAnew();
+    return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : this.#recount();
   }
 
   /**
@@ -132,7 +132,7 @@ export class ResponseTable {
     const modelBytes = this.#readModelBytes();
     let { bytes } = this;
     // Either the bound was lowered or the sum is damaged. A damaged sum must not evict responses that fit.
-    if (bytes > bounds.bytesMax) bytes = this.#countAnew();
+    if (bytes > bounds.bytesMax) bytes = this.#recount();
     for (const key of forgotten) bytes -= this.#remove(key, modelBytes);
     for (const record of kept) bytes += this.#put(record, modelBytes);
     // First the bounds of models, so that the common bound evicts no more than it must.
@@ -181,7 +181,7 @@ export class ResponseTable {
     meta.putSync(MODEL_BYTES_NAME, '[]');
   }
 
-  #countAnew(): number {
+  #recount(): number {
     let bytes = 0;
     for (const { value } of this.#tables.answerAges.getRange()) bytes += countedBytesOf(value);
     return bytes;
@@ -226,17 +226,17 @@ export class ResponseTable {
   }
 
   /**
-   * Removes a response from all tables. `age` is the key of its row of ages, `counted` the value there.
+   * Removes a response from all tables. `age` is the key of its row of ages, `countedBytes` the value there.
    * Returns the bytes that the response counted for.
    */
   #removeRow(
     age: readonly [number, number, string],
-    counted: unknown,
+    countedBytes: unknown,
     modelBytes: ModelBytes | undefined,
   ): number {
     const { answers, answerAges, modelAges } = this.#tables;
     const [endedMs, account, key] = age;
-    const bytes = countedBytesOf(counted);
+    const bytes = countedBytesOf(countedBytes);
     answers.removeSync([account, key]);
     answerAges.removeSync([endedMs, account, key]);
     if (modelBytes === undefined) return bytes;

@@ -87,36 +87,36 @@ export class SlotRows<SlotRecord, Index extends number> {
   }
 
   /**
-   * Takes `count` slots, in the transaction that puts their records. First come slots of `free` (time of the
-   * deletion, slot) that were freed before `restedMs`, longest unused first; then slots that were never used.
+   * Takes `count` slots, in the transaction that puts their records. First come slots of `freeSlots` (time of
+   * the deletion, slot) that were freed before `restedMs`, longest unused first; then slots never used.
    * Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot that was
    * never used may be beyond `slotsMax`: callers check. `clear` removes what another process has flushed for
-   * the deleted record after its deletion. `meta` has at `usedName` how many slots were ever used.
+   * the deleted record after its deletion. The row `slotsUsedName` of `meta` counts the slots ever used.
    */
   protected takeSlots(
     count: number,
     restedMs: WallMs,
     slotsMax: number,
-    free: Table<[number, number]>,
-    usedName: string,
+    freeSlots: Table<[number, number]>,
+    slotsUsedName: string,
     clear: (slot: number) => void,
   ): number[] {
     const slots: number[] = [];
-    const rested = free.getKeys({ end: [restedMs, 0] }).filter(([, slot]) => slot < slotsMax);
+    const rested = freeSlots.getKeys({ end: [restedMs, 0] }).filter(([, slot]) => slot < slotsMax);
     // Copied, because a range must not change while it is iterated.
     for (const freeKey of Array.from(rested.slice(0, count))) {
       const [, slot] = freeKey;
-      free.removeSync(freeKey);
+      freeSlots.removeSync(freeKey);
       clear(slot);
       slots.push(slot);
     }
     if (slots.length === count) return slots;
     const { meta } = this.#tables;
-    const used = meta.get(usedName) ?? 0;
-    if (typeof used !== 'number') throw damaged(locationOf(this.#tables, 'meta', usedName));
-    const usedAfter = used + count - slots.length;
-    for (let slot = used; slot < usedAfter; slot++) slots.push(slot);
-    meta.putSync(usedName, usedAfter);
+    const slotsUsed = meta.get(slotsUsedName) ?? 0;
+    if (typeof slotsUsed !== 'number') throw damaged(locationOf(this.#tables, 'meta', slotsUsedName));
+    const slotsUsedAfter = slotsUsed + count - slots.length;
+    for (let slot = slotsUsed; slot < slotsUsedAfter; slot++) slots.push(slot);
+    meta.putSync(slotsUsedName, slotsUsedAfter);
     return slots;
   }
 }

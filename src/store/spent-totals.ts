@@ -92,18 +92,16 @@ export class SharedTotals implements SpendingTotals {
   readonly #onReversed: (account: AccountIndex, amount: PicoUnits) => void;
   /** By account: charged by this gateway since its start, and the part of that amount that is on disk. */
   readonly #charged: BigInt64Array;
-  readonly #written: BigInt64Array;
+  readonly #chargedOnDisk: BigInt64Array;
   /** By account: this gateway's last day on disk, and its calls of that day on disk. */
   readonly #dayNumbers: Int32Array;
   readonly #dayCalls: Int32Array;
   /** Left uncovered by this gateway, and not yet on disk. */
   readonly #uncovered = new Map<AccountIndex, bigint>();
-  /** Charges that were taken back, as positive amounts, until the reversal is on disk. */
+  /** Reversals: charges that were taken back, as positive amounts, until the reversal is on disk. */
   readonly #reversed = new Map<AccountIndex, bigint>();
-  /**
-   * This gateway's days as of the last `recordOf`; `recordWritten` moves them to #dayNumbers and #dayCalls.
-   */
-  readonly #writing = new Map<AccountIndex, Day>();
+  /** This gateway's days as of the last `recordOf`; `recordWritten` moves them to #dayNumbers and #dayCalls. */
+  readonly #daysInCommit = new Map<AccountIndex, Day>();
 
   /**
    * A row on disk is the sum of all gateways, so `findSpending` is called in the transaction that writes it.
@@ -117,7 +115,7 @@ export class SharedTotals implements SpendingTotals {
     this.#findSpending = findSpending;
     this.#onReversed = onReversed;
     this.#charged = new BigInt64Array(accountsMax);
-    this.#written = new BigInt64Array(accountsMax);
+    this.#chargedOnDisk = new BigInt64Array(accountsMax);
     this.#dayNumbers = new Int32Array(accountsMax);
     this.#dayCalls = new Int32Array(accountsMax);
   }
@@ -130,51 +128,54 @@ export class SharedTotals implements SpendingTotals {
 
   recordOf(account: AccountIndex, counts: LedgerCounts): SpendingRecord {
     const stored = this.#findSpending(account);
-    const spent = (stored?.spent ?? 0n) + this.#charged[account]! - this.#written[account]!;
+    const spent = (stored?.spent ?? 0n) + this.#charged[account]! - this.#chargedOnDisk[account]!;
     invariant(
       spent >= 0n && spent <= CREDITED_PICO_UNITS_MAX,
       'what an account has spent is within its bound',
     );
-    this.#writing.set(account, counts);
-    const written = { dayNumber: this.#dayNumbers[account]!, dayCalls: this.#dayCalls[account]! };
+    this.#daysInCommit.set(account, counts);
+    const dayOnDisk = {
+      dayNumber: this.#dayNumbers[account]!,
+      dayCalls: this.#dayCalls[account]!,
+    };
     return {
       // `minuteUsed` is that of the gateway that wrote last. The coordinator alone has the sum of a minute.
       ...counts,
-      ...dayAfter(counts, written, stored),
+      ...dayAfter(counts, dayOnDisk, stored),
       spent: asPicoUnits(spent),
       uncovered: uncoveredAfter(stored?.uncovered ?? 0n, this.#uncovered.get(account) ?? 0n),
     };
   }
 
   recordWritten(account: AccountIndex): void {
-    this.#written[account] = this.#charged[account]!;
+    this.#chargedOnDisk[account] = this.#charged[account]!;
     this.#uncovered.delete(account);
     const reversed = this.#reversed.get(account);
     if (reversed !== undefined) {
       this.#reversed.delete(account);
       this.#onReversed(account, asPicoUnits(reversed));
     }
-    const day = this.#writing.get(account);
+    const day = this.#daysInCommit.get(account);
     if (day === undefined) return;
-    this.#writing.delete(account);
+    this.#daysInCommit.delete(account);
     this.#dayNumbers[account] = day.dayNumber;
     this.#dayCalls[account] = day.dayCalls;
   }
 
   /** The part of this gateway's charges to the account that is on disk. It is no longer outstanding. */
   writtenOf(account: AccountIndex): PicoUnits {
-    return asPicoUnits(this.#written[account]!);
+    return asPicoUnits(this.#chargedOnDisk[account]!);
   }
 }
 
 /**
- * Returns the day of a row that several gateways add to, with this gateway's calls since `written`, its own
+ * Returns the day of a row that several gateways add to, with this gateway's calls since `flushed`, its own
  * day at the last flush. A row with a later day keeps it, because a day begins for all gateways at once.
  */
-export function dayAfter({ dayNumber, dayCalls }: Day, written: Day, stored: Day | undefined): Day {
+export function dayAfter({ dayNumber, dayCalls }: Day, flushed: Day, stored: Day | undefined): Day {
   if (stored !== undefined && stored.dayNumber > dayNumber)
     return { dayNumber: stored.dayNumber, dayCalls: stored.dayCalls };
   const callsOf = (day: Day | undefined): number => (day?.dayNumber === dayNumber ? day.dayCalls : 0);
-  // Below 0 only if a damaged row was begun anew, and earlier calls were then taken back.
-  return { dayNumber, dayCalls: Math.max(0, callsOf(stored) + dayCalls - callsOf(written)) };
+  // Below 0 only if a damaged row was replaced by counts from 0, and earlier calls were then taken back.
+  return { dayNumber, dayCalls: Math.max(0, callsOf(stored) + dayCalls - callsOf(flushed)) };
 }

@@ -12,7 +12,7 @@
  * not tell whether the process in the row has died. Therefore whoever has the hold is also a _reader_ of
  * `hold.lmdb`: it has read the file outside of a write. Nobody else is, because reads within a write make
  * no reader. LMDB guards a reader's entry by a lock of the kernel on its lock file, which all containers of
- * one machine see, and which ends with its process, however that ends. Such a lock needs no clock and no
+ * one machine see, and which ends with its process, however that one ends. Such a lock needs no clock and no
  * heartbeat, and works on volumes where no Unix socket can be made. If a file system has no such locks, LMDB
  * does not work either. An older Tollgate is no reader: its row is valid if `/proc` shows its process.
  *
@@ -42,10 +42,10 @@ import { makeDataFolder, OPTIONS, unreadable } from './store-file.js';
 const MAP_BYTES = 1024 * 1024;
 const ROW_KEY = 'holder';
 
-/** Who has the hold. */
+/** The row: who has the hold, the _holder_. */
 const OwnerRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
-  /** Of one member (process-identity.ts). An older Tollgate, which knows no groups, checks this one alone. */
+  /** Of one of `members` (process-identity.ts). An older Tollgate, without groups, checks this one alone. */
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),
@@ -98,10 +98,10 @@ export class StoreHeld extends Error {
 /** This process's hold on a data directory, from `take` to `giveBack`. */
 export class StoreHold {
   /**
-   * All holds of this process. If it has a hold on a folder, the reader of the file may be this process
-   * itself. A hold that nothing referred to would be closed with its file by the garbage collector.
+   * All holds of this process. If one is on a folder, the reader of that folder's file may be this process
+   * itself. The garbage collector would close the file of a hold to which nothing refers.
    */
-  static readonly #own = new Set<StoreHold>();
+  static readonly #ownHolds = new Set<StoreHold>();
 
   readonly #file: Environment;
   readonly #row: RowAccess;
@@ -113,8 +113,8 @@ export class StoreHold {
 
   /**
    * Takes the hold. If nobody else has it, `onAlone` is called before any other process can take it. Throws
-   * StoreHeld if another process has it, and StoreError if the file cannot be read or written. Costs a disk
-   * flush. Call it once until `giveBack`: a second hold of this process on the folder would end with the
+   * StoreHeld if another process has it, and StoreError if the file cannot be read or written. Costs an
+   * fsync. Call it once until `giveBack`: a second hold of this process on the folder would end with the
    * first.
    */
   static take(dataPath: string, user: StoreUser, onAlone: () => void = () => undefined): StoreHold {
@@ -124,7 +124,7 @@ export class StoreHold {
     const { root } = file;
     const row: RowAccess = {
       path: dataPath,
-      hasReaders: () => !StoreHold.#isOwn(dataPath) && file.hasReaders(),
+      hasReaders: () => !StoreHold.#hasOwnHold(dataPath) && file.hasReaders(),
       get: (): unknown => root.get(ROW_KEY),
       put: (value) => root.putSync(ROW_KEY, value),
       remove: () => root.removeSync(ROW_KEY),
@@ -143,12 +143,12 @@ export class StoreHold {
       throw error instanceof StoreHeld ? error : unreadable(path, error);
     }
     const hold = new StoreHold(file, row);
-    StoreHold.#own.add(hold);
+    StoreHold.#ownHolds.add(hold);
     return hold;
   }
 
-  static #isOwn(dataPath: string): boolean {
-    return Array.from(StoreHold.#own).some((hold) => resolve(hold.#row.path) === resolve(dataPath));
+  static #hasOwnHold(dataPath: string): boolean {
+    return Array.from(StoreHold.#ownHolds).some((hold) => resolve(hold.#row.path) === resolve(dataPath));
   }
 
   /** Never throws because of the disk: the hold is void anyway as soon as this process has ended. */
@@ -158,7 +158,7 @@ export class StoreHold {
     } catch {
       // The disk takes no write. The row stays, and is void when this process has ended.
     }
-    StoreHold.#own.delete(this);
+    StoreHold.#ownHolds.delete(this);
     await this.#file.close();
   }
 }
@@ -189,29 +189,29 @@ export interface RowAccess {
  */
 export function takeHold(row: RowAccess, { kind, group }: StoreUser): boolean {
   const stored = row.get();
-  const held = isOwnerRow(stored) ? stored : undefined;
-  const others = othersOf(held);
+  const ownerRow = isOwnerRow(stored) ? stored : undefined;
+  const others = othersOf(ownerRow);
   const [visibleHolder] = others;
   // A group is of one supervisor, so its members are in one PID namespace.
-  if (held !== undefined && (group === undefined || held.group !== group)) {
+  if (ownerRow !== undefined && (group === undefined || ownerRow.group !== group)) {
     if (visibleHolder !== undefined)
-      throw new StoreHeld(row.path, { ...held, identity: visibleHolder }, true);
+      throw new StoreHeld(row.path, { ...ownerRow, identity: visibleHolder }, true);
     // No process of this PID namespace has the hold, so a reader is in another container.
-    if (row.hasReaders()) throw new StoreHeld(row.path, held, false);
+    if (row.hasReaders()) throw new StoreHeld(row.path, ownerRow, false);
   }
-  const isJoined = held !== undefined && visibleHolder !== undefined;
-  const origin = isJoined ? held : { host: hostname(), sinceMs: new SystemClock().wallMs() };
+  const isJoined = ownerRow !== undefined && visibleHolder !== undefined;
+  const origin = isJoined ? ownerRow : { host: hostname(), sinceMs: new SystemClock().wallMs() };
   row.put(rowOf({ kind, group }, origin, [ownIdentity(), ...others]));
   return visibleHolder === undefined;
 }
 
-/** Removes this process from the row, and the row if no other member is left. */
+/** Removes this process from the row, and the row if it names no other running process. */
 export function giveHoldBack(row: RowAccess): void {
-  const held = row.get();
-  if (!isOwnerRow(held) || !membersOf(held).includes(ownIdentity())) return;
-  const others = othersOf(held);
+  const ownerRow = row.get();
+  if (!isOwnerRow(ownerRow) || !membersOf(ownerRow).includes(ownIdentity())) return;
+  const others = othersOf(ownerRow);
   if (others.length === 0) row.remove();
-  else row.put(rowOf(held, held, others));
+  else row.put(rowOf(ownerRow, ownerRow, others));
 }
 
 /** `host` and `sinceMs` are those of the process that took the hold first. */
@@ -229,10 +229,10 @@ function rowOf(
 }
 
 /** Other processes that have the hold, run, and are in the PID namespace of this process. */
-function othersOf(held: OwnerRow | undefined): string[] {
-  if (held === undefined) return [];
-  const own = ownIdentity();
-  return membersOf(held).filter((identity) => identity !== own && isRunning(identity));
+function othersOf(ownerRow: OwnerRow | undefined): string[] {
+  if (ownerRow === undefined) return [];
+  const ownId = ownIdentity();
+  return membersOf(ownerRow).filter((identity) => identity !== ownId && isRunning(identity));
 }
 
 function membersOf({ identity, members }: OwnerRow): readonly string[] {
@@ -240,7 +240,7 @@ function membersOf({ identity, members }: OwnerRow): readonly string[] {
 }
 
 function ownIdentity(): string {
-  const own = identityOf(process.pid);
-  invariant(own !== undefined, '/proc tells who this process is');
-  return own;
+  const identity = identityOf(process.pid);
+  invariant(identity !== undefined, '/proc tells who this process is');
+  return identity;
 }

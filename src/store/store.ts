@@ -2,7 +2,7 @@
  * The store: the LMDB file in the data directory. gateway/accounting-base.ts opens it on the main thread of a
  * gateway process, cli/store-client.ts in a command. The registry, the flush and recovery use it.
  *
- * Every method reads or writes synchronously. A lookup costs some microseconds, a commit one disk flush. A
+ * Every method reads or writes synchronously. A lookup costs some microseconds, a commit one fsync. A
  * row that does not match its schema throws StoreError `damaged`.
  *
  * Must hold: methods that put rows are called inside `commit`, or in a transaction of change-feed.ts
@@ -77,8 +77,8 @@ export class Store implements RecordStore {
   constructor(dataPath: string) {
     this.#tables = openTables(dataPath);
     const { accounts, accountSlots } = this.#tables;
-    const slots = { name: 'accounts', records: accounts, slots: accountSlots };
-    this.#accounts = new SlotRows(this.#tables, slots, readAccount);
+    const tables = { name: 'accounts', records: accounts, slots: accountSlots };
+    this.#accounts = new SlotRows(this.#tables, tables, readAccount);
     this.answers = keyedResponseTable(this.#tables);
     this.cached = cachedResponseTable(this.#tables);
     this.groups = new GroupRows(this.#tables);
@@ -100,7 +100,7 @@ export class Store implements RecordStore {
   /**
    * Opens the store, and keeps commands and gateways of other process groups from changing it until `close`.
    * `StoreHold.take` says what `onAlone` is. Throws StoreError, or StoreHeld if another process has the hold.
-   * Costs a disk flush.
+   * Costs an fsync.
    */
   static hold(dataPath: string, user: StoreUser, onAlone?: () => void): Store {
     const hold = StoreHold.take(dataPath, user, onAlone);
@@ -267,12 +267,12 @@ export class Store implements RecordStore {
     }
   }
 
-  /** By how much the calendar was set forward since the last flush; 0 if unknown (flush-mark.ts). */
+  /** By how much the wall clock was set forward since the last flush; 0 if unknown (flush-mark.ts). */
   steppedMs(current: HostClocks | undefined): number {
     return steppedMs(this.#tables, current);
   }
 
-  /** For a gateway that shares the store (flush-mark.ts). Costs a disk flush. */
+  /** For a gateway that shares the store (flush-mark.ts). Costs an fsync. */
   newFlushMark(slot: number, life: string): FlushMark {
     return new FlushMark(this.#tables, slot, life);
   }

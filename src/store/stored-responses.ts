@@ -20,8 +20,8 @@ const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 /** Responses that may wait, with or without bytes. If so many wait, `keep` keeps none. */
 const WAITING_MAX = 100_000;
 
-/** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
-const SPARE_DISK_BYTES = 1024 * 1024;
+/** Free bytes that a commit needs besides those of the responses, for the pages that it copies. */
+const COMMIT_DISK_BYTES = 1024 * 1024;
 
 const HOUR_MS = 3_600_000;
 
@@ -69,12 +69,12 @@ export class StoredResponses implements FlushedResponses {
     this.#calendar = new RetentionCalendar(options.clock);
   }
 
-  /** Returns the response if its call ended within `keepHours`. Throws StoreError. */
+  /** Returns the response if its call ended within the last `keepHours`. Throws StoreError. */
   find(key: ResponseKey): FoundResponse | undefined {
     const waiting = this.#waiting.get(nameOfResponse(key));
     const record = waiting === undefined ? this.#options.store.answers.find(key) : waiting.record;
     const { clock, keepHours } = this.#options;
-    // By the wall clock, which hides a response while it is ahead. Only `#bounds` removes one for good.
+    // A wall clock that is ahead hides responses here, but removes none: see RetentionCalendar.
     if (record === undefined || record.endedMs <= clock.wallMs() - keepHours * HOUR_MS) return undefined;
     return { record, isUnwritten: waiting !== undefined };
   }
@@ -166,7 +166,7 @@ export class StoredResponses implements FlushedResponses {
   #hasDiskSpace(): boolean {
     const bytes = this.#waitingBytes;
     try {
-      return bytes === 0 || this.#options.store.freeBytes() >= 2 * bytes + SPARE_DISK_BYTES;
+      return bytes === 0 || this.#options.store.freeBytes() >= 2 * bytes + COMMIT_DISK_BYTES;
     } catch {
       return false;
     }
@@ -196,7 +196,7 @@ export class StoredResponses implements FlushedResponses {
     return { expiredMs: this.#calendar.nowMs() - keepHours * HOUR_MS, bytesMax: storeBytesMax };
   }
 
-  /** Adds `waiting`, in place of a waiting response of the same key. */
+  /** Adds `waiting`, in place of what waits with the same key. */
   #addWaiting(waiting: WaitingResponse): void {
     const name = nameOfResponse(waiting.key);
     const former = this.#waiting.get(name);

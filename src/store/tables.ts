@@ -79,7 +79,7 @@ export type Tables = Readonly<ReturnType<typeof tablesOf>>;
 
 /**
  * The rows of `meta` that an operator's change writes. They are recorded for the hosts that share the
- * registry; all other rows of `meta` are this host's own.
+ * registry; all other rows of `meta` are of this host alone.
  */
 export const KEY_SLOTS_USED = 'key_slots_used';
 export const GROUP_SLOTS_USED = 'group_slots_used';
@@ -95,8 +95,8 @@ export const UNREADABLE = Symbol('unreadable row');
 
 /** The most values of an array whose length msgpack writes as one byte. */
 const VALUES_MAX = 15;
-/** The most bytes of encoded names for which msgpackr can leave room. */
-const HEAD_BYTES_MAX = 256;
+/** The most bytes of encoded names that msgpackr can leave free before the values. */
+const NAMES_BYTES_MAX = 256;
 
 type Encode = Encoder['encode'];
 
@@ -106,17 +106,17 @@ type Encoded = Buffer & { readonly start?: number };
 /**
  * The row codec: a msgpackr Encoder that caches field names. lmdb makes one for each table (TABLE).
  *
- * A row is a record of msgpackr: the names of its fields, then their values. msgpackr looks the names up in a
- * tree and writes them anew for every row, which is three quarters of its time. The rows of a table have the
- * same names, so the encoded names are cached here.
+ * A row is a record of msgpackr: the names of its fields, then their values. For every row
+ * msgpackr looks the names up in a tree and encodes them, which is three quarters of its time. The rows of a
+ * table have the same names, so the encoded names are cached here.
  *
  * Must hold: rows are byte for byte those of a plain msgpackr Encoder, or other versions cannot read the
  * store (test/unit/store/tables.row-encoder.test.ts).
  */
 export class RowEncoder extends Encoder {
-  /** Names of the row that was encoded last, and those names as bytes. */
-  #fields: readonly string[] = [];
-  #head = Buffer.alloc(0);
+  /** Names of the fields of the row that was encoded last, and these names as bytes. */
+  #fieldNames: readonly string[] = [];
+  #encodedNames = Buffer.alloc(0);
 
   constructor(options?: Options) {
     super(options);
@@ -125,11 +125,11 @@ export class RowEncoder extends Encoder {
     this.encode = (value: unknown, flags = 0): Buffer => {
       const values = valuesOf(value);
       if (values === undefined) return encode(value, flags);
-      const head = this.#headOf(Object.keys(value as object), encode);
-      if (head.length > HEAD_BYTES_MAX) return encode(value, flags);
+      const encodedNames = this.#encodedNamesOf(Object.keys(value as object), encode);
+      if (encodedNames.length > NAMES_BYTES_MAX) return encode(value, flags);
       // The byte with the number of values takes the place of the last byte of the names.
-      const row: Encoded = encode(values, flags | RESERVE_START_SPACE | (head.length - 1));
-      row.set(head, row.start ?? 0);
+      const row: Encoded = encode(values, flags | RESERVE_START_SPACE | (encodedNames.length - 1));
+      row.set(encodedNames, row.start ?? 0);
       return row;
     };
   }
@@ -146,14 +146,14 @@ export class RowEncoder extends Encoder {
     }
   }
 
-  #headOf(fields: readonly string[], encode: Encode): Buffer {
-    if (!isSame(fields, this.#fields)) {
-      const empty = encode(Object.fromEntries(fields.map((field) => [field, null])));
+  #encodedNamesOf(fieldNames: readonly string[], encode: Encode): Buffer {
+    if (!areSame(fieldNames, this.#fieldNames)) {
+      const withNulls = encode(Object.fromEntries(fieldNames.map((name) => [name, null])));
       // Without the values: each null is one byte. Copied, because the next row overwrites the buffer.
-      this.#head = Buffer.from(empty.subarray(0, empty.length - fields.length));
-      this.#fields = fields;
+      this.#encodedNames = Buffer.from(withNulls.subarray(0, withNulls.length - fieldNames.length));
+      this.#fieldNames = fieldNames;
     }
-    return this.#head;
+    return this.#encodedNames;
   }
 }
 
@@ -168,9 +168,9 @@ function valuesOf(value: unknown): unknown[] | undefined {
   return values;
 }
 
-function isSame(fields: readonly string[], others: readonly string[]): boolean {
-  if (fields.length !== others.length) return false;
-  for (let index = 0; index < fields.length; index++) if (fields[index] !== others[index]) return false;
+function areSame(names: readonly string[], formerNames: readonly string[]): boolean {
+  if (names.length !== formerNames.length) return false;
+  for (let index = 0; index < names.length; index++) if (names[index] !== formerNames[index]) return false;
   return true;
 }
 
@@ -279,8 +279,8 @@ function openMeta(path: string, environment: Environment, root: RootDatabase): T
     const format = meta.get('format');
     if (format === undefined && isNew) meta.putSync('format', FORMAT);
     else assertFormat(path, format);
-    // From now on rows of this format are written, which an older program would call damaged. The raised
-    // format makes it reject the file instead.
+    // From now on rows of this format are written, which an older program would call damaged. Because of the
+    // raised format it rejects the file instead.
     if (format !== undefined && format !== FORMAT) meta.putSync('format', FORMAT);
   });
   return meta;
