@@ -32,7 +32,7 @@ export interface AuditBounds {
   readonly groupsMax: number;
 }
 
-/** What a check compares. A check makes it before the comparison, whether or not there is a difference. */
+/** What a comparison is about. */
 export interface AuditSubject {
   readonly account: string | null;
   readonly location: string;
@@ -44,17 +44,17 @@ interface SlotRecord {
   readonly name: string;
 }
 
-type Amount = bigint | number | string | undefined;
+type Compared = bigint | number | string | undefined;
 
 export class AuditRun {
   readonly snapshot: StoreSnapshot;
   readonly bounds: AuditBounds;
   readonly #differences: Difference[] = [];
-  /** Of all differences, also those that are not listed. */
+  /** Counts all differences, also those that are not listed. */
   #differencesCount = 0;
-  /** The account slot that `accountIdOf` has looked up last, -1 before the first, and its account's id. */
-  #ownerSlot = -1;
-  #owner: string | undefined;
+  /** The account slot that `accountIdOf` has looked up last (-1: none yet), and its account's id. */
+  #lastSlot = -1;
+  #lastAccountId: string | undefined;
 
   constructor(snapshot: StoreSnapshot, bounds: AuditBounds) {
     this.snapshot = snapshot;
@@ -80,14 +80,14 @@ export class AuditRun {
   }
 
   /** Adds a difference, or only counts it beyond DIFFERENCES_MAX. */
-  differs(subject: AuditSubject, what: string, is: Amount, shouldBe: Amount): void {
+  differs(subject: AuditSubject, what: string, is: Compared, shouldBe: Compared): void {
     this.#differencesCount++;
     if (this.#differences.length >= DIFFERENCES_MAX) return;
     this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
 
-  /** Adds a difference unless `is` equals `shouldBe`. Amounts are bigints, in pico-units. */
-  expect(subject: AuditSubject, what: string, is: Amount, shouldBe: Amount): void {
+  /** Adds a difference unless `is` equals `shouldBe`. */
+  expect(subject: AuditSubject, what: string, is: Compared, shouldBe: Compared): void {
     if (is !== shouldBe) this.differs(subject, what, is, shouldBe);
   }
 
@@ -167,27 +167,27 @@ export class AuditRun {
   expectSlot(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
     const stored = this.snapshot.get('meta', `${kind}_slots_used`) ?? 0;
     // A damaged number counts as below every slot, so each key or group adds a difference.
-    const used = typeof stored === 'number' ? stored : 'damaged';
+    const slotsUsed = typeof stored === 'number' ? stored : 'damaged';
     if (index >= max) this.differs(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
-    if (used === 'damaged' || !(index < used))
-      this.differs(subject, 'the slot', index, `below the number of slots used, ${used}`);
+    if (slotsUsed === 'damaged' || !(index < slotsUsed))
+      this.differs(subject, 'the slot', index, `below the number of slots used, ${slotsUsed}`);
     this.expect(subject, `the owner of slot ${index}`, idIn(this.snapshot.get(`${kind}_slots`, index)), id);
   }
 
   /** Id of the account that has the slot. Rows come in the order of slots, so the last lookup is cached. */
   accountIdOf(slot: number): string | undefined {
-    if (slot !== this.#ownerSlot) {
+    if (slot !== this.#lastSlot) {
       const id = this.snapshot.get('account_slots', slot);
-      this.#ownerSlot = slot;
-      this.#owner = typeof id === 'string' ? id : undefined;
+      this.#lastSlot = slot;
+      this.#lastAccountId = typeof id === 'string' ? id : undefined;
     }
-    return this.#owner;
+    return this.#lastAccountId;
   }
 }
 
-function textOf(amount: Amount): string {
-  if (amount === undefined) return 'nothing';
-  return typeof amount === 'bigint' ? decimalOf(amount) : String(amount);
+function textOf(compared: Compared): string {
+  if (compared === undefined) return 'nothing';
+  return typeof compared === 'bigint' ? decimalOf(compared) : String(compared);
 }
 
 /** `value`, which should be an id; the text `damaged` if it is no text. */

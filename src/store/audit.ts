@@ -58,7 +58,7 @@ export interface AuditReport {
 export async function audit(dataPath: string, bounds: AuditBounds): Promise<AuditReport> {
   const snapshot = new StoreSnapshot(dataPath);
   try {
-    if (snapshot.get('meta', REGISTRY_PARTIAL) === true) throw takenOver(snapshot.path);
+    if (snapshot.get('meta', REGISTRY_PARTIAL) === true) throw takenOverError(snapshot.path);
     const run = new AuditRun(snapshot, bounds);
     const sums = auditAccounts(run);
     const keys = auditKeys(run);
@@ -86,7 +86,7 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
 }
 
 /** While rows are taken over, rows that they refer to may be missing, so a difference would mean nothing. */
-function takenOver(path: string): StoreError {
+function takenOverError(path: string): StoreError {
   return new StoreError(
     'unreadable',
     `${path}: accounts and keys are being taken over from the hosts that share them. Audit again when the gateway serves.`,
@@ -134,15 +134,15 @@ function auditIndexes(run: AuditRun, id: string, record: AccountRecord): void {
   );
 }
 
-/** Checks the law for one account, which the header says. Adds the account's amounts to `sums`. */
+/** Checks the law of the header for one account. Adds the account's amounts to `sums`. */
 function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): void {
   const { snapshot } = run;
   const { id: account, index, credited } = record;
-  const ofAccount = run.subjectAt('accounts', account, account);
-  run.expect(ofAccount, 'credited', credited, creditSum(run, record));
+  const accountSubject = run.subjectAt('accounts', account, account);
+  run.expect(accountSubject, 'credited', credited, creditSum(run, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
     // The bound in whole units: CREDITED_PICO_UNITS_MAX.
-    run.differs(ofAccount, 'credited', credited, 'from 0 to 9000000');
+    run.differs(accountSubject, 'credited', credited, 'from 0 to 9000000');
   }
 
   const stored = snapshot.get('spending', index);
@@ -150,17 +150,17 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
     stored === undefined ? undefined : run.read(readSpending, 'spending', index, stored, account);
   const isDamaged = stored !== undefined && spending === undefined;
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
-  const ofSpending = run.subjectAt('spending', index, account);
-  if (spent < 0n) run.differs(ofSpending, 'spent', spent, 'not negative');
+  const spendingSubject = run.subjectAt('spending', index, account);
+  if (spent < 0n) run.differs(spendingSubject, 'spent', spent, 'not negative');
   // If hosts share the registry, a credit may be spent here before the change with that credit has come.
   const isCopy = snapshot.get('meta', REGISTRY_POSITION) !== undefined;
-  if (spent > credited && !isCopy) run.differs(ofSpending, 'spent', spent, `not more than was credited`);
-  if (uncovered < 0n) run.differs(ofSpending, 'uncovered', uncovered, 'not negative');
+  if (spent > credited && !isCopy) run.differs(spendingSubject, 'spent', spent, `not more than was credited`);
+  if (uncovered < 0n) run.differs(spendingSubject, 'uncovered', uncovered, 'not negative');
   const usage = usageSums(run, record);
   // `read` has added a difference for a damaged row.
   if (!isDamaged) {
-    run.expect(ofSpending, 'spent', spent, usage.cost);
-    run.expect(ofSpending, 'uncovered', uncovered, usage.uncovered);
+    run.expect(spendingSubject, 'spent', spent, usage.cost);
+    run.expect(spendingSubject, 'uncovered', uncovered, usage.uncovered);
   }
   sums.credited += credited;
   sums.spent += spent;
@@ -195,14 +195,14 @@ function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint;
     // Stops at the same bound as the sum in the account's row of `spending`.
     uncovered = uncoveredAfter(uncovered, totals?.uncovered ?? 0n);
     const keyId = key[2];
-    let isOwn = keys.get(keyId);
-    if (isOwn === undefined) {
+    let isAllowed = keys.get(keyId);
+    if (isAllowed === undefined) {
       // Usage outlives its key, so a key without a record is taken for a deleted key.
       const owner = run.peek(readKey, 'keys', keyId)?.accountIndex;
-      isOwn = keyId.startsWith('key_') && (owner === undefined || owner === index);
-      keys.set(keyId, isOwn);
+      isAllowed = keyId.startsWith('key_') && (owner === undefined || owner === index);
+      keys.set(keyId, isAllowed);
     }
-    if (!isOwn) {
+    if (!isAllowed) {
       const subject = run.subjectAt('usage', key, id);
       run.differs(subject, 'the key', keyId, 'a key of the account');
     }
@@ -223,13 +223,13 @@ function auditOwners(run: AuditRun): void {
   }
 }
 
-/** The number in each gateway's flush mark is at most the number of all flushes. */
+/** The number in each gateway's flush mark is at most the accounting version (flush-mark.ts). */
 function auditFlushes(run: AuditRun): void {
   const { snapshot } = run;
   const stored = snapshot.get('meta', 'books_version') ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
-  const ofVersion = run.subjectAt('meta', 'books_version');
-  if (typeof stored !== 'number') run.differs(ofVersion, 'the number of flushes', 'damaged', 'a number');
+  const versionSubject = run.subjectAt('meta', 'books_version');
+  if (typeof stored !== 'number') run.differs(versionSubject, 'the number of flushes', 'damaged', 'a number');
   for (const { key: slot, value } of snapshot.rows('flushes')) {
     const flush = run.read(readFlush, 'flushes', slot, value);
     if (flush === undefined || flush.sequence <= version) continue;
@@ -241,7 +241,7 @@ function auditFlushes(run: AuditRun): void {
 type Age = [endedMs: number, account: number, key: string];
 
 /**
- * Each response has its row of `answer_ages`, each such row its response; the bytes of all add up to the sum.
+ * Each response has its row of `answer_ages`, each row its response; the bytes of the rows add up to the sum.
  */
 function auditStoredResponses(run: AuditRun): void {
   const { snapshot } = run;
@@ -257,7 +257,7 @@ function auditStoredResponses(run: AuditRun): void {
     const subject = run.subjectAt('answers', responseKey, owner);
     if (owner === null) run.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
-    run.expect(subject, 'the bytes under its age', amountOf(bytes), responseBytesOf(record));
+    run.expect(subject, 'the bytes under its age', numberIn(bytes), responseBytesOf(record));
   }
   auditAges(run, responseCount);
 }
@@ -279,7 +279,7 @@ function auditAges(run: AuditRun, responseCount: number): void {
   }
   const subject = run.subjectAt('meta', 'answer_bytes');
   run.expect(subject, 'the number of ages', ageCount, responseCount);
-  const storedBytes = amountOf(snapshot.get('meta', 'answer_bytes') ?? 0);
+  const storedBytes = numberIn(snapshot.get('meta', 'answer_bytes') ?? 0);
   run.expect(subject, 'the bytes of all answers', storedBytes, countedBytes);
 }
 
@@ -310,7 +310,7 @@ function auditChanges(run: AuditRun): void {
 }
 
 /** `value`, which should be a number; the text `damaged` if it is none. */
-function amountOf(value: unknown): number | string | undefined {
+function numberIn(value: unknown): number | string | undefined {
   return typeof value === 'number' || value === undefined ? value : 'damaged';
 }
 
@@ -339,14 +339,14 @@ function auditKey(run: AuditRun, id: string, record: KeyRecord): void {
   if (replacedById !== undefined && !replacedById.startsWith('key_')) {
     run.differs(subject, 'the key in its place', replacedById, 'the id of a key');
   }
-  const ofAccount = snapshot.get('keys_of_account', [accountIndex, index]);
-  run.expect(subject, 'the key in the list of its account', idIn(ofAccount), id);
+  const listedId = snapshot.get('keys_of_account', [accountIndex, index]);
+  run.expect(subject, 'the key in the list of its account', idIn(listedId), id);
   if (snapshot.get('key_names', [name, id]) !== true) {
     run.differs(subject, `the key under the name ${name}`, undefined, id);
   }
 }
 
-/** Follows slots, accounts and names back to keys. */
+/** Checks that slots, accounts, names and uses lead to keys. */
 function auditKeyReferences(run: AuditRun): void {
   const { snapshot } = run;
   run.followBack(

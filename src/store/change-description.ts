@@ -13,9 +13,9 @@ import type { ChangeNote, ChangeTarget, FieldChange, FieldValue } from '../regis
 import { LIMITS } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 
-/** A change of more records than this is described by counts and the first names, without fields. */
+/** A change of more records is described by counts and the first names, without fields. */
 const RECORDS_MAX = 20;
-/** Fields that a description has. Further fields are counted. Longer texts are cut. */
+/** Fields that a description lists; further fields are counted. Texts are cut at TEXT_CHARS_MAX. */
 const FIELDS_MAX = 200;
 const TEXT_CHARS_MAX = 300;
 const FINGERPRINT_CHARS = 8;
@@ -124,12 +124,12 @@ export function describeChange(
   if (records.length === 0) return undefined;
   if (records.length > RECORDS_MAX) return bulkOf(records);
   const target = records.find(({ isNew }) => !isNew) ?? records[0]!;
-  const others = records.filter((record) => record !== target);
+  const otherRecords = records.filter((record) => record !== target);
   return {
     target: targetOf(target),
     changes: [
       ...target.changes,
-      ...others.flatMap(({ id, changes }) =>
+      ...otherRecords.flatMap(({ id, changes }) =>
         changes.map((change) => ({ ...change, field: `${id}.${change.field}` })),
       ),
     ],
@@ -142,7 +142,7 @@ export function describeChange(
  */
 function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string) => string): ChangedRecord[] {
   // By id, which no two tables share.
-  const states = new Map<
+  const writtenRecords = new Map<
     string,
     { recordType: RecordType; former: Stored | undefined; value: Stored | undefined }
   >();
@@ -152,10 +152,10 @@ function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string)
     const recordType = RECORD_TYPES[table];
     if (recordType !== undefined) {
       const id = String(((value ?? former) as Stored).id);
-      const state = states.get(id);
-      states.set(id, {
+      const earlier = writtenRecords.get(id);
+      writtenRecords.set(id, {
         recordType,
-        former: state === undefined ? (former as Stored | undefined) : state.former,
+        former: earlier === undefined ? (former as Stored | undefined) : earlier.former,
         value: value as Stored | undefined,
       });
     } else if (table === 'credits') {
@@ -163,11 +163,11 @@ function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string)
       credits.set(account, [...(credits.get(account) ?? []), ...creditOf(value as Stored)]);
     }
   }
-  return Array.from(states, ([id, { recordType, former, value }]) => {
+  return Array.from(writtenRecords, ([id, { recordType, former, value }]) => {
     const { type, fields } = recordType;
     const before = former && fields(former, nameOfGroup);
     const after = value && fields(value, nameOfGroup);
-    // The recorder leaves out removals that find no row, so one of both is there.
+    // The recorder leaves out removals that find no row, so `value` or `former` is there.
     const latest = (value ?? former)!;
     const creditFields = type === 'account' ? (credits.get(latest.index) ?? []) : [];
     return {
@@ -181,8 +181,8 @@ function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string)
 }
 
 function creditOf({ amountPicoUnits, note }: Stored): FieldChange[] {
-  const added = (field: string, after: string): FieldChange => ({ field, before: null, after });
-  return [added('amount', moneyOf(amountPicoUnits)), added('note', String(note))];
+  const newField = (field: string, after: string): FieldChange => ({ field, before: null, after });
+  return [newField('amount', moneyOf(amountPicoUnits)), newField('note', String(note))];
 }
 
 function differenceOf(before: Fields, after: Fields): FieldChange[] {
@@ -203,9 +203,9 @@ function bulkOf(records: readonly ChangedRecord[]): ChangeNote {
   const [first] = records;
   const { type } = first!;
   // The target is the first record if it is the only one of its type: an account with its keys.
-  const isOnlyOne = counts.get(type) === 1;
+  const isOnlyOfType = counts.get(type) === 1;
   return {
-    target: isOnlyOne ? targetOf(first!) : { type: `${type}s`, id: null, name: null },
+    target: isOnlyOfType ? targetOf(first!) : { type: `${type}s`, id: null, name: null },
     changes: [
       ...Array.from(counts, ([name, count]) => ({ field: `${name}s`, before: null, after: count })),
       ...records.slice(0, RECORDS_MAX).map(({ id, name }) => ({ field: id, before: null, after: name })),

@@ -29,8 +29,8 @@ import type { Tables } from './tables.js';
 const NEWEST_CHANGE = 'changes';
 
 /**
- * How many changes are kept. A process that is further behind reads all groups, accounts and keys anew. Each
- * change costs a disk flush, so such a process has stood still for some seconds.
+ * How many changes are kept. A process that is further behind reads all groups, accounts and keys again. Each
+ * change costs an fsync, so such a process has stood still for some seconds.
  */
 const CHANGES_KEPT = 4_096;
 
@@ -76,17 +76,17 @@ export class ChangeFeed {
     const groups = new Set<GroupIndex>();
     const accounts = new Set<AccountIndex>();
     const keys = new Set<KeyIndex>();
-    let next = number + 1;
-    for (const { key, value } of this.#tables.changes.getRange({ start: next })) {
-      if (key !== next) return undefined;
+    let nextNumber = number + 1;
+    for (const { key, value } of this.#tables.changes.getRange({ start: nextNumber })) {
+      if (key !== nextNumber) return undefined;
       const touched = this.#readTouched(key, value);
       for (const group of touched.groups ?? []) groups.add(group);
       for (const account of touched.accounts) accounts.add(account);
       for (const slot of touched.keys) keys.add(slot);
-      next++;
+      nextNumber++;
     }
     // The rows of the newest changes are missing.
-    if (next <= this.#newest()) return undefined;
+    if (nextNumber <= this.#newest()) return undefined;
     return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
   }
 
@@ -107,7 +107,7 @@ function touchedBy(rows: readonly WrittenRow[]): Touched {
   const accounts = new Set<AccountIndex>();
   const keys = new Set<KeyIndex>();
   for (const { table, value, former } of rows) {
-    // The recorder leaves out removals that find no row, so one of both is there.
+    // The recorder leaves out removals that find no row, so `value` or `former` is there.
     const { index } = (value ?? former) as { readonly index?: unknown };
     if (table === 'groups') groups.add(asGroupIndex(Number(index)));
     else if (table === 'accounts') accounts.add(asAccountIndex(Number(index)));
@@ -160,15 +160,15 @@ export class SharedChanges {
   }
 
   /**
-   * A number that grows with every flush of the processes that share the store. Call `Store.refresh` first,
-   * or the number may be older by one event-loop turn.
+   * The accounting version (flush-mark.ts), which grows with every flush of the processes that share the
+   * store. Call `Store.refresh` first, or the version may be older by one event-loop turn.
    */
   booksVersion(): number {
     return accountingVersionOf(this.#tables);
   }
 
   /**
-   * Returns what `work` would return and write, and undoes all of it. Costs no disk flush, but blocks while
+   * Returns what `work` would return and write, and undoes all of it. Costs no fsync, but blocks while
    * another process writes.
    */
   draft<Result>(work: () => Result): Recorded<Result> {
@@ -197,5 +197,5 @@ export class SharedChanges {
   }
 }
 
-/** Undoes the transaction of `draft`, which catches it. */
+/** `draft` throws it to undo its transaction, and catches it. */
 class Undone extends Error {}

@@ -6,8 +6,8 @@
  *   permits of the minute come from the ledger.
  * - A gateway that has the store for itself writes rows of absolute totals: writing a row twice, or again
  *   after a crash, changes nothing.
- * - If several gateways share the store, each adds its part to a row, which it reads in the transaction that
- *   writes the row. A part must not be added twice. So the transaction also writes a flush mark
+ * - If several gateways share the store, each adds its own counts to a row, which it reads in the transaction
+ *   that writes the row. They must not be added twice. So the transaction also writes a flush mark
  *   (flush-mark.ts), by which a gateway finds out whether a commit that failed is on disk all the same.
  * - If a transaction fails, its rows stay in memory, and the next flush writes them.
  *
@@ -178,7 +178,7 @@ export class LedgerFlush {
   /**
    * Writes all that has changed. Returns true when all is on disk. False if something is left for the next
    * run: after a failure, which is logged and loses nothing, or after BATCHES_MAX transactions. Costs some
-   * microseconds a row, and for each transaction a disk flush.
+   * microseconds a row, and for each transaction an fsync.
    */
   run(): boolean {
     return this.#meter.measure(() => this.#writeAll());
@@ -209,19 +209,19 @@ export class LedgerFlush {
 
   /**
    * Counts the records of the journals in memory. False if a row of the store could not be read: then the
-   * record that belongs to the row, and all records behind it, stay in their journals.
+   * record that belongs to the row, and all records after it, stay in their journals.
    */
   drain(): boolean {
     try {
       // First: if the last commit is on disk after all, its rows leave memory. A record that was counted in
-      // such a row before this would be lost with the row.
+      // such a row earlier would be lost with the row.
       this.#resolveCommit();
       this.#options.journals.forEach((journal, index) => {
         const requestPrefix = this.#options.requestPrefixOf(index);
         journal.drain((record) => this.#count(requestPrefix, record));
       });
-      for (let next = this.#queued[0]; next !== undefined; next = this.#queued[0]) {
-        this.#count(next.requestPrefix, next.record);
+      for (let first = this.#queued[0]; first !== undefined; first = this.#queued[0]) {
+        this.#count(first.requestPrefix, first.record);
         this.#queued.shift();
       }
       return true;
@@ -394,7 +394,7 @@ export class LedgerFlush {
     this.#options.log.warn('the books are written again; nothing was lost');
   }
 
-  #setRejecting(rejecting: boolean): void {
-    for (const journal of this.#options.journals) journal.setRejecting(rejecting);
+  #setRejecting(rejectsCalls: boolean): void {
+    for (const journal of this.#options.journals) journal.setRejecting(rejectsCalls);
   }
 }

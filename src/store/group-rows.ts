@@ -69,8 +69,8 @@ export function readGroup(stored: unknown, location: string): GroupRecord {
 }
 
 /**
- * Kinds of members: the second part of a key of `group_members`. The numbers are on disk, and ranges of keys
- * need MEMBER_ACCOUNT to follow MEMBER_GROUP.
+ * Kinds of members: the second value in a key of `group_members`. They are on disk, and ranges of keys need
+ * MEMBER_ACCOUNT to follow MEMBER_GROUP.
  */
 export const MEMBER_GROUP = 0;
 export const MEMBER_ACCOUNT = 1;

@@ -46,7 +46,7 @@ export class HistoryRows {
   }
 
   /**
-   * Writes the spans in one transaction, each in place of its former row. Costs a disk flush; nothing if
+   * Writes the spans in one transaction, each in place of its former row. Costs an fsync; nothing if
    * there is no span. Never throws: if the store cannot be written, the spans are missing on disk.
    */
   put(spans: readonly EndedSpan[], accounts: readonly AccountSpanOfRing[]): void {
@@ -64,7 +64,7 @@ export class HistoryRows {
     }
   }
 
-  /** `prefix` begins the rows' keys; `isWhole` checks the members besides `start`. */
+  /** `prefix` begins the keys of the rows. `isWhole` checks the fields besides `start`. */
   #read<Stored extends Span>(
     prefix: [] | ['accounts'],
     ring: RingName,
@@ -77,7 +77,7 @@ export class HistoryRows {
     });
     return Array.from(rows, ({ value }) => parsed<Stored>(value))
       .filter((span): span is Stored => typeof span?.start === 'number' && isWhole(span))
-      .sort((left, right) => left.start - right.start);
+      .sort((span, otherSpan) => span.start - otherSpan.start);
   }
 }
 
@@ -95,7 +95,7 @@ function parsed<Stored>(value: unknown): Partial<Stored> | null {
   }
 }
 
-/** Whether each member is the stats of an account, with a number for each count of `noStats`. */
+/** Whether each value is the stats of an account, with a number for each count of `noStats`. */
 function isStatsById(accounts: unknown): boolean {
   if (typeof accounts !== 'object' || accounts === null) return false;
   const names = Object.keys(noStats());

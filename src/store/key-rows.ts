@@ -196,11 +196,11 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
 
   takeIndexes(count: number, restedMs: WallMs, slotsMax: number): KeyIndex[] {
     const { keySlotsFree, keyUses, quotaUses } = this.#tables;
-    const clear = (slot: number): void => {
+    const clearUse = (slot: number): void => {
       keyUses.removeSync(slot);
       quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: slot }));
     };
-    return this.takeSlots(count, restedMs, slotsMax, keySlotsFree, KEY_SLOTS_USED, clear).map(asKeyIndex);
+    return this.takeSlots(count, restedMs, slotsMax, keySlotsFree, KEY_SLOTS_USED, clearUse).map(asKeyIndex);
   }
 
   /** The registry never changes name, account or slot of a key, so no index row of a former record stays. */

@@ -152,7 +152,7 @@ class PageWalk {
   readonly #file: number;
   readonly #fileBytes: number;
   readonly #snapshot: Snapshot;
-  /** One bit a page. A page is used once, so a second visit is an error; so no circle makes a walk endless. */
+  /** One bit a page. A second visit is an error, so no circle of pages makes the walk endless. */
   readonly #visited: Uint8Array;
   /** The page that is checked now. `#read` overwrites it, so page numbers in it are copied out first. */
   readonly #buffer: Buffer;

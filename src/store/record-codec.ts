@@ -50,7 +50,7 @@ export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
 const Limit = Type.Optional(Type.Integer({ minimum: 1 }));
 /**
- * The limits that a scope has; others are absent. Formats before 4 knew the first two only.
+ * The limits that a scope has; others are absent. Formats before 4 had the first two only.
  * change-description.ts makes names of the admin interface from these names.
  */
 export const LIMITS = {
@@ -151,7 +151,7 @@ const StoredResponse = closedObject({
   endedMs: Moment,
   stream: Type.Boolean(),
   fallback: Type.Optional(Type.String()),
-  /** Of the record, its key and its bytes: see `digestOfResponse`. Formats before 5 had none. */
+  /** Digest of the record, its key and its bytes (`digestOfResponse`). Formats before 5 had none. */
   digest: Type.Optional(Digest),
   // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
   bytes: Type.Unknown(),
@@ -304,7 +304,7 @@ export function packResponse(record: ResponseRecord): StoredResponse {
 }
 
 /**
- * LMDB has no checksums, so a record is compared with its digest: a turned bit, or the record of another key,
+ * LMDB has no checksums, so a record is compared with its digest: a flipped bit, or another key's record,
  * must reach no caller. A record of a format before `digestSince` may have no digest; a record of that format
  * or later without a digest is damaged. The bytes are a copy in a buffer of their own.
  */

@@ -100,7 +100,7 @@ export class SharedTotals implements SpendingTotals {
   readonly #uncovered = new Map<AccountIndex, bigint>();
   /** Reversals: charges that were taken back, as positive amounts, until the reversal is on disk. */
   readonly #reversed = new Map<AccountIndex, bigint>();
-  /** This gateway's days as of the last `recordOf`; `recordWritten` moves them to #dayNumbers and #dayCalls. */
+  /** This gateway's days as of the last `recordOf`; `recordWritten` moves them to both arrays above. */
   readonly #daysInCommit = new Map<AccountIndex, Day>();
 
   /**

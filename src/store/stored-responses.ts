@@ -74,7 +74,7 @@ export class StoredResponses implements FlushedResponses {
     const waiting = this.#waiting.get(nameOfResponse(key));
     const record = waiting === undefined ? this.#options.store.answers.find(key) : waiting.record;
     const { clock, keepHours } = this.#options;
-    // A wall clock that is ahead hides responses here, but removes none: see RetentionCalendar.
+    // A wall clock that is ahead hides responses here, but removes none: `#bounds` believes it after an hour.
     if (record === undefined || record.endedMs <= clock.wallMs() - keepHours * HOUR_MS) return undefined;
     return { record, isUnwritten: waiting !== undefined };
   }

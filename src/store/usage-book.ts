@@ -45,8 +45,8 @@ export class UsageBook {
   protected readonly hours = new Map<number, Map<number, GrowingUsage>>();
   /** Rows that are not on disk as they are here. After a failed flush they stay. */
   readonly #changed = new Set<GrowingUsage>();
-  /** Hour of the call that was looked up last. The latest hour may be that of a clock that was ahead. */
-  #hour = 0;
+  /** Hour of the record that `rowOf` got last. The latest hour may be that of a clock that was ahead. */
+  #lastHour = 0;
   readonly #modelIdOf: (modelIndex: number) => string;
 
   constructor(store: UsageStore, modelIdOf: (modelIndex: number) => string) {
@@ -57,7 +57,7 @@ export class UsageBook {
   /** Returns the row that the call belongs to, and changes no total. Throws what the store throws. */
   rowOf(record: JournalRecord): GrowingUsage {
     const hour = hourOf(record.endedMs);
-    this.#hour = hour;
+    this.#lastHour = hour;
     let rows = this.hours.get(hour);
     if (rows === undefined) {
       rows = new Map();
@@ -124,7 +124,7 @@ export class UsageBook {
   recordCommitted(): void {
     this.#changed.clear();
     for (const [hour, rows] of this.hours) {
-      if (hour !== this.#hour || rows.size > USAGE_ROWS_HOT_MAX) this.hours.delete(hour);
+      if (hour !== this.#lastHour || rows.size > USAGE_ROWS_HOT_MAX) this.hours.delete(hour);
     }
   }
 
@@ -132,7 +132,7 @@ export class UsageBook {
     return this.store.findUsage(key) ?? NO_USAGE;
   }
 
-  /** The new value of a count. `amount` is negative in a reversal. */
+  /** Adds to a count. `amount` is negative in a reversal. */
   protected sumWith(before: number, amount: number): number {
     return clamped(before + amount, 0);
   }
@@ -203,19 +203,19 @@ function clamped(total: number, least: number): number {
 }
 
 /** Estimated calls and tokens of `part` may be negative, so their sums stop at 0. */
-function sumOf(before: UsageTotals, part: UsageTotals): UsageTotals {
+function sumOf(stored: UsageTotals, part: UsageTotals): UsageTotals {
   return {
-    calls: before.calls + part.calls,
-    failedCalls: before.failedCalls + part.failedCalls,
-    estimatedCalls: clamped(before.estimatedCalls + part.estimatedCalls, 0),
-    fallbackCalls: before.fallbackCalls + part.fallbackCalls,
-    promptTokens: clamped(before.promptTokens + part.promptTokens, 0),
-    cachedTokens: clamped(before.cachedTokens + part.cachedTokens, 0),
-    cacheWriteTokens: clamped(before.cacheWriteTokens + part.cacheWriteTokens, 0),
-    cacheWrite1hTokens: clamped(before.cacheWrite1hTokens + part.cacheWrite1hTokens, 0),
-    completionTokens: clamped(before.completionTokens + part.completionTokens, 0),
-    reasoningTokens: clamped(before.reasoningTokens + part.reasoningTokens, 0),
-    cost: asPicoUnits(before.cost + part.cost),
-    uncovered: uncoveredAfter(before.uncovered, part.uncovered),
+    calls: stored.calls + part.calls,
+    failedCalls: stored.failedCalls + part.failedCalls,
+    estimatedCalls: clamped(stored.estimatedCalls + part.estimatedCalls, 0),
+    fallbackCalls: stored.fallbackCalls + part.fallbackCalls,
+    promptTokens: clamped(stored.promptTokens + part.promptTokens, 0),
+    cachedTokens: clamped(stored.cachedTokens + part.cachedTokens, 0),
+    cacheWriteTokens: clamped(stored.cacheWriteTokens + part.cacheWriteTokens, 0),
+    cacheWrite1hTokens: clamped(stored.cacheWrite1hTokens + part.cacheWrite1hTokens, 0),
+    completionTokens: clamped(stored.completionTokens + part.completionTokens, 0),
+    reasoningTokens: clamped(stored.reasoningTokens + part.reasoningTokens, 0),
+    cost: asPicoUnits(stored.cost + part.cost),
+    uncovered: uncoveredAfter(stored.uncovered, part.uncovered),
   };
 }
