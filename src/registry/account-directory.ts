@@ -1,6 +1,6 @@
 /**
- * Account directory: names, plans, groups and status of all accounts, in memory, for searches. It spares a
- * search from reading every record: 100,000 accounts take some milliseconds instead of half a second. About
+ * Account directory: names, plans, groups and status of all accounts, in memory, so that a search
+ * need not read every record: 100,000 accounts take some milliseconds instead of half a second. About
  * 60 bytes an account. StoreOnly and OwnBuffers (registry-context.ts), the ChangeApplier (live-buffers.ts)
  * and recovery fill the directory; accounts.ts searches it. Main thread.
  *
@@ -35,26 +35,26 @@ export class AccountDirectory {
   readonly #planIds: string[] = [];
   readonly #active: boolean[] = [];
   readonly #groupIds: (string | undefined)[] = [];
-  /** One string object for each id of a plan or group, so that equal texts do not take memory twice. */
-  readonly #texts = new Map<string, string>();
+  /** One string object for each id of a plan or group, so that equal ids do not take memory twice. */
+  readonly #ids = new Map<string, string>();
   /** How many accounts are in each group, by its id. */
-  readonly #counts = new Map<string, number>();
+  readonly #accountCounts = new Map<string, number>();
 
   /** Adds an account, or sets its plan, group and status. */
   set({ index, name, planId, active, groupId }: AccountRecord): void {
     this.#names[index] = name.toLowerCase();
-    this.#planIds[index] = this.#textOf(planId);
+    this.#planIds[index] = this.#sharedId(planId);
     this.#active[index] = active;
     const former = this.#groupIds[index];
     if (former === groupId) return;
-    if (former !== undefined) this.#counts.set(former, this.countOf(former) - 1);
-    if (groupId !== undefined) this.#counts.set(groupId, this.countOf(groupId) + 1);
-    this.#groupIds[index] = groupId === undefined ? undefined : this.#textOf(groupId);
+    if (former !== undefined) this.#accountCounts.set(former, this.countOf(former) - 1);
+    if (groupId !== undefined) this.#accountCounts.set(groupId, this.countOf(groupId) + 1);
+    this.#groupIds[index] = groupId === undefined ? undefined : this.#sharedId(groupId);
   }
 
   /** How many accounts are in the group itself, without the groups below. groups.ts shows the number. */
   countOf(groupId: string): number {
-    return this.#counts.get(groupId) ?? 0;
+    return this.#accountCounts.get(groupId) ?? 0;
   }
 
   /**
@@ -83,9 +83,9 @@ export class AccountDirectory {
     return { found, next: end < this.#names.length ? end : undefined };
   }
 
-  #textOf(text: string): string {
-    const kept = this.#texts.get(text);
-    if (kept === undefined) this.#texts.set(text, text);
-    return kept ?? text;
+  #sharedId(id: string): string {
+    const kept = this.#ids.get(id);
+    if (kept === undefined) this.#ids.set(id, id);
+    return kept ?? id;
   }
 }

@@ -14,7 +14,7 @@ import type { QuotaCount, QuotaCounts, QuotaUse } from './quota-use.js';
 const MINUTE_MS = 60_000;
 
 /**
- * What all processes were granted of an account and, as far as is known, neither have used nor hold. It
+ * What all processes were granted of an account and, as far as is known, have neither used nor held. It
  * includes what other hosts have used since their last report, and what their calls hold of call slots and
  * money.
  */
@@ -129,8 +129,8 @@ export function sharedStatement(
   if (use === undefined) return flushed;
   const { credited } = flushed.record;
   const { spent, leased } = use;
-  const unheld = credited - spent - use.held;
-  const available = asPicoUnits(unheld < 0n ? 0n : unheld);
+  const unused = credited - spent - use.held;
+  const available = asPicoUnits(unused < 0n ? 0n : unused);
   const isToday = use.dayNumber === dayNumberOf(nowMs);
   return {
     ...flushed,

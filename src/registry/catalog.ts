@@ -29,8 +29,8 @@ export interface PartPrices {
 /** The prices of all tokens of a call, with the dearest of the prompt and of the completion. */
 interface PriceSet extends PartPrices {
   /**
-   * In a long price: the dearest of this set and of the sets before, so a longer prompt is never held at
-   * less.
+   * In a long price: the dearest of this set and of the sets for shorter prompts, so that the hold of a
+   * longer prompt is never less.
    */
   readonly inputPicoUnitsMax: PicoUnits;
   readonly outputPicoUnitsMax: PicoUnits;
@@ -207,7 +207,7 @@ function pricesFor(price: TokenPrice, promptTokens: number): PriceSet {
   const { long } = price;
   if (long === undefined) return price;
   let prices: PriceSet = price;
-  for (const set of long) if (promptTokens > set.aboveTokens) prices = set;
+  for (const longPrice of long) if (promptTokens > longPrice.aboveTokens) prices = longPrice;
   return prices;
 }
 
@@ -264,17 +264,17 @@ export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
   const merged = mergeById(current.models, next.models);
   const indexById = new Map(merged.map(({ id }, index) => [id, index]));
   // Each model of `next` is in `merged`.
-  const indexAfter = (index: number): number => indexById.get(next.models[index]!.id)!;
+  const mergedIndexOf = (index: number): number => indexById.get(next.models[index]!.id)!;
   // A retired model comes from `current`, so its fallbacks have the right indices already.
   const models = merged.map((model) =>
     isListed(model) && model.fallbacks.length > 0
-      ? { ...model, fallbacks: model.fallbacks.map(indexAfter) }
+      ? { ...model, fallbacks: model.fallbacks.map(mergedIndexOf) }
       : model,
   );
   const plans = next.plans.map((plan) => {
     const modelLimits = plan.modelLimits && models.map((): QuotaLimits | undefined => undefined);
-    plan.modelLimits?.forEach((limits, index) => (modelLimits![indexAfter(index)] = limits));
-    return { ...plan, modelLimits, modelIndices: plan.modelIndices.map(indexAfter).sort((a, b) => a - b) };
+    plan.modelLimits?.forEach((limits, index) => (modelLimits![mergedIndexOf(index)] = limits));
+    return { ...plan, modelLimits, modelIndices: plan.modelIndices.map(mergedIndexOf).sort((a, b) => a - b) };
   });
   return { models, plans: mergeById(current.plans, plans) };
 }
@@ -291,7 +291,7 @@ export function retireMissingPlans(current: Catalog, next: Catalog): Catalog {
   return { models: current.models, plans };
 }
 
-/** Merges entries as `mergeCatalogs` says. gateway/reload.ts merges routes by it too. */
+/** Merges entries as `mergeCatalogs` says. gateway/reload.ts calls it for routes. */
 export function mergeById<Item extends Entry>(current: readonly Item[], next: readonly Item[]): Item[] {
   const nextById = new Map(next.map((entry) => [entry.id, entry]));
   const merged = current.map((entry): Item => nextById.get(entry.id) ?? { ...entry, retired: true });

@@ -1,10 +1,10 @@
 /**
  * Credits and debits: lines of an account's journal, and the money in the ledger. registry.ts makes the
  * object for the admin interface and the commands. Main thread of a gateway process, or a command. (The
- * journal of calls is something else.)
+ * ring called journal is something else.)
  *
  * Must hold: a debit is taken from the ledger before it is on disk, and given back only if it is not on disk;
- * a credit is on disk before the ledger has it. Otherwise a call spends money that is gone. A request
+ * a credit is on disk before the ledger has it. Otherwise a call spends money that is taken. A request
  * repeated with its idempotency key changes nothing. Tests: test/unit/registry/registry-money.test.ts,
  * test/unit/registry/credits-once.test.ts.
  */
@@ -77,7 +77,7 @@ export class Credits {
     const assertFirst = (): void => {
       const earlier = store.findCreditRequest(index, idempotencyKey);
       if (earlier === undefined) return;
-      if (earlier.amount !== amount || earlier.note !== note) throw otherContent(idempotencyKey);
+      if (earlier.amount !== amount || earlier.note !== note) throw usedWithOtherContent(idempotencyKey);
       earlierResponse = earlier.response;
       throw new Replayed();
     };
@@ -119,10 +119,10 @@ export class Credits {
     const { store, live } = this.#context;
     const put = (): AccountStatement => {
       const record = this.#put(transfer, hooks);
-      const before = this.#accounts.statementOf(record);
+      const former = this.#accounts.statementOf(record);
       // Computed by the law of the balance, because the ledger gets the money only after the disk.
-      const available = asPicoUnits(record.credited - before.held - before.spent);
-      const statement = { ...before, available };
+      const available = asPicoUnits(record.credited - former.held - former.spent);
+      const statement = { ...former, available };
       hooks.after(statement);
       return statement;
     };
@@ -209,7 +209,7 @@ export class Credits {
 /** Rolls back the transaction of a repeated request; never leaves `addOnce`. */
 class Replayed extends Error {}
 
-function otherContent(idempotencyKey: string): ProxyError {
+function usedWithOtherContent(idempotencyKey: string): ProxyError {
   return invalid(
     `idempotency_key ${JSON.stringify(idempotencyKey)} was given before with another amount or note: ` +
       'repeat the same request, or give a new key',

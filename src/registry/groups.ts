@@ -87,7 +87,7 @@ export class Groups {
     const ordered: GroupRecord[] = [];
     const visited = new Set<string>();
     const add = (records: readonly GroupRecord[]): void => {
-      for (const record of records.toSorted((left, right) => (left.name < right.name ? -1 : 1))) {
+      for (const record of records.toSorted((group, other) => (group.name < other.name ? -1 : 1))) {
         // A damaged row may make a cycle, so each group is visited once.
         if (visited.has(record.id)) continue;
         visited.add(record.id);
@@ -127,12 +127,12 @@ export class Groups {
     const remove = (): GroupRecord => {
       const record = this.recordOf(idOrName);
       const { id, name } = record;
-      const members = store.groups.hasAccounts(id)
+      const membersText = store.groups.hasAccounts(id)
         ? 'accounts: put them in another group, or in none'
         : store.groups.childrenOf(id).length > 0
           ? 'other groups: delete those first'
           : undefined;
-      if (members !== undefined) throw conflict(`in the group ${id} (${name}) there are ${members}`);
+      if (membersText !== undefined) throw conflict(`in the group ${id} (${name}) there are ${membersText}`);
       store.groups.remove(record, recordMomentMs(clock));
       return record;
     };

@@ -86,19 +86,19 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
 }
 
 /**
- * Joins what is used `now` with what the key inherited `before`, which no process counts until the key is
- * first used. Of each count the result has that of the later period, or the greater one if the periods are
+ * Joins what is used `now` with what the key has `inherited`, which no process counts until the key is first
+ * used. Of each count the result has that of the later period, or the greater one if the periods are
  * the same.
  */
-export function laterUse(now: InheritedUse, before: InheritedUse | undefined): InheritedUse {
-  if (before === undefined) return now;
-  const takenMs = asWallMs(Math.max(now.takenMs, before.takenMs));
-  const isWeighing = (use: InheritedUse): boolean => takenMs - use.takenMs < WINDOW_MS;
-  const quotas = laterQuotas(now.quotas, before.quotas);
+export function laterUse(now: InheritedUse, inherited: InheritedUse | undefined): InheritedUse {
+  if (inherited === undefined) return now;
+  const takenMs = asWallMs(Math.max(now.takenMs, inherited.takenMs));
+  const weighs = (use: InheritedUse): boolean => takenMs - use.takenMs < WINDOW_MS;
+  const quotas = laterQuotas(now.quotas, inherited.quotas);
   return {
-    minuteUsed: Math.max(isWeighing(now) ? now.minuteUsed : 0, isWeighing(before) ? before.minuteUsed : 0),
-    dayNumber: Math.max(now.dayNumber, before.dayNumber),
-    dayCalls: countOfLater(now.dayNumber, now.dayCalls, before.dayNumber, before.dayCalls),
+    minuteUsed: Math.max(weighs(now) ? now.minuteUsed : 0, weighs(inherited) ? inherited.minuteUsed : 0),
+    dayNumber: Math.max(now.dayNumber, inherited.dayNumber),
+    dayCalls: countOfLater(now.dayNumber, now.dayCalls, inherited.dayNumber, inherited.dayCalls),
     takenMs,
     ...(quotas === undefined ? {} : { quotas }),
   };
@@ -107,23 +107,23 @@ export function laterUse(now: InheritedUse, before: InheritedUse | undefined): I
 /** Of each quota the count of the later period; of the minute's tokens the count of `now` alone. */
 function laterQuotas(
   now: SettledQuotas | undefined,
-  before: SettledQuotas | undefined,
+  inherited: SettledQuotas | undefined,
 ): SettledQuotas | undefined {
-  if (before === undefined) return now;
-  if (now === undefined) return { ...before, minuteTokens: 0 };
-  const ofDay = (quota: 'tokensPerDay' | 'spendPerDay'): number =>
-    countOfLater(now.dayNumber, now[quota], before.dayNumber, before[quota]);
-  const ofMonth = (quota: 'callsPerMonth' | 'tokensPerMonth' | 'spendPerMonth'): number =>
-    countOfLater(now.monthNumber, now[quota], before.monthNumber, before[quota]);
+  if (inherited === undefined) return now;
+  if (now === undefined) return { ...inherited, minuteTokens: 0 };
+  const dayCountOf = (quota: 'tokensPerDay' | 'spendPerDay'): number =>
+    countOfLater(now.dayNumber, now[quota], inherited.dayNumber, inherited[quota]);
+  const monthCountOf = (quota: 'callsPerMonth' | 'tokensPerMonth' | 'spendPerMonth'): number =>
+    countOfLater(now.monthNumber, now[quota], inherited.monthNumber, inherited[quota]);
   return {
-    dayNumber: Math.max(now.dayNumber, before.dayNumber),
-    monthNumber: Math.max(now.monthNumber, before.monthNumber),
+    dayNumber: Math.max(now.dayNumber, inherited.dayNumber),
+    monthNumber: Math.max(now.monthNumber, inherited.monthNumber),
     minuteTokens: now.minuteTokens,
-    tokensPerDay: ofDay('tokensPerDay'),
-    callsPerMonth: ofMonth('callsPerMonth'),
-    tokensPerMonth: ofMonth('tokensPerMonth'),
-    spendPerDay: ofDay('spendPerDay'),
-    spendPerMonth: ofMonth('spendPerMonth'),
+    tokensPerDay: dayCountOf('tokensPerDay'),
+    callsPerMonth: monthCountOf('callsPerMonth'),
+    tokensPerMonth: monthCountOf('tokensPerMonth'),
+    spendPerDay: dayCountOf('spendPerDay'),
+    spendPerMonth: monthCountOf('spendPerMonth'),
   };
 }
 
@@ -152,7 +152,7 @@ export function expiryOf(
   if (expiresSeconds !== undefined && expiresInSeconds !== undefined) {
     throw invalid('expires and expires_in exclude each other: give one of them');
   }
-  const expiry = expiresInSeconds === undefined ? expiresSeconds : afterSeconds(nowMs, expiresInSeconds);
+  const expiry = expiresInSeconds === undefined ? expiresSeconds : secondsLater(nowMs, expiresInSeconds);
   if (expiry === undefined) return undefined;
   const nowSeconds = Math.floor(nowMs / MS_PER_SECOND);
   if (expiry > nowSeconds && expiry <= KEY_EXPIRES_SECONDS_MAX) return expiry;
@@ -171,7 +171,7 @@ function momentText(seconds: number): string {
 
 /** Returns the Unix seconds at which a key that is rotated now expires: now, or after the grace period. */
 export function endOfGrace(nowMs: WallMs, graceSeconds: number): number {
-  return graceSeconds === 0 ? Math.floor(nowMs / MS_PER_SECOND) : afterSeconds(nowMs, graceSeconds);
+  return graceSeconds === 0 ? Math.floor(nowMs / MS_PER_SECOND) : secondsLater(nowMs, graceSeconds);
 }
 
 /** Throws `conflict` or `invalid_parameters` if the key cannot be rotated. */
@@ -187,6 +187,6 @@ export function assertRotatable(record: KeyRecord, nowMs: WallMs): void {
 }
 
 /** Unix seconds, rounded up, so that a key lives at least so long. */
-function afterSeconds(nowMs: WallMs, seconds: number): number {
+function secondsLater(nowMs: WallMs, seconds: number): number {
   return ceilDiv(nowMs, MS_PER_SECOND) + seconds;
 }

@@ -16,14 +16,14 @@
  *
  *                 field     written by any thread
  *       44    32  used      Unix seconds of the last use, 0 for none; written about once a second, so
- *                           that threads do not fight for the cache line of a busy key
+ *                           that threads seldom write to the cache line of a busy key
  *
  * The home of a key is the position that the first word of its digest gives. A search begins there, goes on
  * from position to position, and ends at an empty entry. No stronger hash is needed: digests are SHA-256 and
  * keys are made here, so nobody can choose where keys collide.
  *
- * A removal closes its gap: an entry behind the gap moves into the gap, unless the home of its key lies
- * behind the gap too. No entry stays marked as removed. So the search for an unknown key stays short, however
+ * A removal closes its gap: an entry after the gap moves into the gap, unless the home of its key lies
+ * after the gap too. No entry stays marked as removed. So the search for an unknown key stays short, however
  * many keys have come and gone.
  *
  * The order of writes: an entry is published after its record is whole. To move a key, the main thread writes
@@ -255,7 +255,7 @@ export class KeyTable {
       const entry = Atomics.load(this.#entries, position);
       if (entry === ENTRY_EMPTY) break;
       const home = Atomics.load(this.#records, (entry - ENTRY_FIRST_KEY) * RECORD_WORDS);
-      // `home` is not masked yet; the masked difference is the same. A key whose home lies behind the gap
+      // `home` is not masked yet; the masked difference is the same. A key whose home lies after the gap
       // stays: no search for the key passes the gap, so in the gap nobody would find the key.
       if (((position - home) & this.#positionMask) < ((position - gap) & this.#positionMask)) continue;
       Atomics.store(this.#entries, gap, entry);

@@ -69,10 +69,10 @@ const NO_PLAIN_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
  * successor. Stores from before this rule may have several keys of one name, which go on working.
  */
 function assertUnique(name: string, namesakes: readonly KeyRecord[]): void {
-  const other = namesakes.find(({ replacedById }) => replacedById === undefined);
-  if (other === undefined) return;
+  const current = namesakes.find(({ replacedById }) => replacedById === undefined);
+  if (current === undefined) return;
   throw invalid(
-    `name must be unique in the account, and ${other.id} is named ${name} already: rotate it, delete it, or take another name`,
+    `name must be unique in the account, and ${current.id} is named ${name} already: rotate it, delete it, or take another name`,
   );
 }
 
@@ -234,7 +234,7 @@ export class Keys {
     return { record, accountName: account.name, key };
   }
 
-  /** Whether the disk has a key that `put` has written. Asked if the commit threw. */
+  /** Whether the disk has a key that `put` has written. Called if the commit threw. */
   isOnDisk({ record }: Pick<CreatedKey, 'record'>): boolean {
     return this.#context.store.keys.find(record.id) !== undefined;
   }
@@ -285,7 +285,7 @@ export class Keys {
       if (record !== undefined) return record;
     } else {
       // A rotated key gives its name to its successor, and stays until it is deleted. No bound ends the
-      // search before a second current key is found, because then the operator must choose.
+      // search before a second current key is found: with two of them the operator must choose.
       const current: KeyRecord[] = [];
       const replaced: KeyRecord[] = [];
       const namesakes =
@@ -300,7 +300,7 @@ export class Keys {
       if (second !== undefined) throw invalid(`several keys are named ${idOrName}: give the id of one`);
       if (first !== undefined) return first;
     }
-    const where = account === undefined ? '' : ` in the account ${account}`;
-    throw notFound(`there is no key ${idOrName}${where}: see the list of keys`);
+    const inAccount = account === undefined ? '' : ` in the account ${account}`;
+    throw notFound(`there is no key ${idOrName}${inAccount}: see the list of keys`);
   }
 }

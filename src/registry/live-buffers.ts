@@ -258,7 +258,7 @@ export async function reopenPlanless(
     const { items, next } = store.listAccounts(from, PAGE_ITEMS);
     for (const record of items) {
       if (live.ledger.planIndexOf(record.index) !== NO_PLAN_INDEX) continue;
-      // `catalog` is called anew, because another reload may come between two pages.
+      // `catalog` is called again, because another reload may come between two pages.
       if (findPlanIndex(catalog(), record.planId) === undefined) continue;
       applyAccount(record, live, catalog(), store);
       reopened++;
@@ -290,7 +290,7 @@ interface ChangeApplierOptions {
 export class ChangeApplier {
   readonly #options: ChangeApplierOptions;
   /** The kinds of records of which a slot was too high: each is logged once. */
-  readonly #logged = new Set<string>();
+  readonly #loggedKinds = new Set<string>();
 
   constructor(options: ChangeApplierOptions) {
     this.#options = options;
@@ -331,14 +331,14 @@ export class ChangeApplier {
   }
 
   /** Whether the slot `index` is in the buffers. Another host may have larger limits, and so higher slots. */
-  #fits(index: number, slotsMax: number, what: 'accounts' | 'groups' | 'keys'): boolean {
+  #fits(index: number, slotsMax: number, kind: 'accounts' | 'groups' | 'keys'): boolean {
     if (index < slotsMax) return true;
-    if (this.#logged.has(what)) return false;
-    this.#logged.add(what);
+    if (this.#loggedKinds.has(kind)) return false;
+    this.#loggedKinds.add(kind);
     this.#options.log.error(
-      `the registry has more ${what} than limits.${what} of this gateway allows: those beyond are refused here; ` +
+      `the registry has more ${kind} than limits.${kind} of this gateway allows: those beyond are refused here; ` +
         `raise it to at least ${index + 1} and restart`,
-      { [what]: slotsMax },
+      { [kind]: slotsMax },
     );
     return false;
   }

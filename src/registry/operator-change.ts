@@ -151,8 +151,8 @@ export interface ChangeStore {
    */
   page(filter: ChangeFilter, before: number | undefined, limit: number): ChangePage;
   /**
-   * Reads the whole chain, in slices of some 10 ms. A million rows take some seconds. If `left` is aborted,
-   * because the client has gone, it ends after the slice and rejects.
+   * Reads the whole chain, in slices of some 10 ms. A million rows take some seconds. If `clientLeft` is
+   * aborted, it ends after the slice and rejects.
    */
-  verify(left?: AbortSignal): Promise<ChainReport>;
+  verify(clientLeft?: AbortSignal): Promise<ChainReport>;
 }

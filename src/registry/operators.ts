@@ -78,8 +78,8 @@ export class Operators {
   readonly #context: RegistryContext;
   /** By id, in Unix seconds: the last uses in this process that are not in the store yet. */
   readonly #unwrittenUses = new Map<string, number>();
-  /** When the last try to write uses was, by the monotonic clock. The first use is written at once. */
-  #usesPutMs = -Infinity;
+  /** When writing uses was last tried, by the monotonic clock. The first use is written at once. */
+  #usesTriedMs = -Infinity;
 
   constructor(context: RegistryContext) {
     this.#context = context;
@@ -112,7 +112,7 @@ export class Operators {
     const records = this.#context.store.operators.all();
     const uses = this.#uses();
     return records
-      .sort((left, right) => (left.name < right.name ? -1 : 1))
+      .sort((record, other) => (record.name < other.name ? -1 : 1))
       .map((record) => this.#statementOf(record, uses));
   }
 
@@ -200,8 +200,8 @@ export class Operators {
   #recordUse(id: string, seconds: number): void {
     const { store, clock } = this.#context;
     this.#unwrittenUses.set(id, seconds);
-    if (clock.monotonicMs() - this.#usesPutMs < USES_PERIOD_MS) return;
-    this.#usesPutMs = clock.monotonicMs();
+    if (clock.monotonicMs() - this.#usesTriedMs < USES_PERIOD_MS) return;
+    this.#usesTriedMs = clock.monotonicMs();
     try {
       store.commit(() => store.operators.putLastUses(this.#uses()));
       this.#unwrittenUses.clear();
@@ -248,8 +248,8 @@ function assertNewName(name: string, operators: readonly OperatorRecord[]): void
         `none of ${OTHER_ACTORS.join(', ')}, nor an id or a token`,
     );
   }
-  const other = operators.find((record) => record.name === name);
-  if (other !== undefined) throw invalid(`name must be unique, and ${other.id} is named ${name} already`);
+  const owner = operators.find((record) => record.name === name);
+  if (owner !== undefined) throw invalid(`name must be unique, and ${owner.id} is named ${name} already`);
   if (operators.length >= OPERATORS_MAX) {
     throw invalid(`there are ${OPERATORS_MAX} operators, as many as there may be: delete one`);
   }

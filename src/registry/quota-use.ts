@@ -67,7 +67,7 @@ export function settledOfRecord(record: QuotaUseRecord): SettledQuotas {
   return { minuteTokens, ...days, monthNumber, callsPerMonth, tokensPerMonth, spendPerMonth };
 }
 
-/** `flushed` brought up to now: without the requests of a minute that is over. `quotasIn` checks the day. */
+/** `flushed`, but without the requests of a minute that is over. `quotasIn` checks the day. */
 export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): PlainCounts {
   if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
   const { minuteUsed, dayNumber, dayCalls, takenMs } = flushed;
@@ -96,12 +96,12 @@ export function quotasIn(
   const byName = new Map(Array.from(uses, (use) => [use.quota, use]));
   const today = dayNumberOf(nowMs);
   const dayCalls = counts.dayNumber === today ? counts.dayCalls : 0;
-  const add = (quota: QuotaName, used: number, held = 0, resetsMs?: WallMs): void => {
+  const setUse = (quota: QuotaName, used: number, held = 0, resetsMs?: WallMs): void => {
     byName.set(quota, { quota, used: BigInt(used), held: BigInt(held), resetsMs });
   };
-  add('requests_per_minute', counts.minuteUsed);
-  add('calls_per_day', dayCalls, 0, endOfDay(today));
-  if (counts.callsInFlight !== undefined) add('calls_in_flight', 0, counts.callsInFlight);
+  setUse('requests_per_minute', counts.minuteUsed);
+  setUse('calls_per_day', dayCalls, 0, endOfDay(today));
+  if (counts.callsInFlight !== undefined) setUse('calls_in_flight', 0, counts.callsInFlight);
   return QUOTA_NAMES.flatMap((quota) => {
     const limit = limits[QUOTA_FIELDS[quota]];
     const { used = 0n, held = 0n, resetsMs } = byName.get(quota) ?? {};
@@ -123,17 +123,17 @@ export function flushedUses(
   const isToday = record?.dayNumber === day.number;
   const isThisMonth = record?.monthNumber === month.number;
   const isThisMinute = record !== undefined && nowMs - record.takenMs < MINUTE_MS;
-  const use = (quota: QuotaName, used: number | undefined, isCurrent: boolean, resetsMs?: WallMs) => {
+  const useOf = (quota: QuotaName, used: number | undefined, isCurrent: boolean, resetsMs?: WallMs) => {
     const factor = QUOTA_KINDS[quota].unit === 'money' ? PICO_PER_NANO : 1n;
     return { quota, used: isCurrent ? BigInt(used ?? 0) * factor : 0n, held: 0n, resetsMs };
   };
   return [
-    use('tokens_per_minute', record?.minuteTokens, isThisMinute),
-    use('tokens_per_day', record?.tokensPerDay, isToday, day.endMs),
-    use('calls_per_month', record?.callsPerMonth, isThisMonth, month.endMs),
-    use('tokens_per_month', record?.tokensPerMonth, isThisMonth, month.endMs),
-    use('spend_per_day', record?.spendPerDay, isToday, day.endMs),
-    use('spend_per_month', record?.spendPerMonth, isThisMonth, month.endMs),
+    useOf('tokens_per_minute', record?.minuteTokens, isThisMinute),
+    useOf('tokens_per_day', record?.tokensPerDay, isToday, day.endMs),
+    useOf('calls_per_month', record?.callsPerMonth, isThisMonth, month.endMs),
+    useOf('tokens_per_month', record?.tokensPerMonth, isThisMonth, month.endMs),
+    useOf('spend_per_day', record?.spendPerDay, isToday, day.endMs),
+    useOf('spend_per_month', record?.spendPerMonth, isThisMonth, month.endMs),
   ];
 }
 

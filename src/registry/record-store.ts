@@ -139,7 +139,7 @@ export interface OperatorStore {
 
 /**
  * Runs `work` in one transaction, and calls `apply` with the result of `work` when the transaction is on
- * disk. A commit that threw may be on disk all the same, and memory would be behind the disk until a restart.
+ * disk. A commit that threw may be on disk all the same: memory would be older than the disk until a restart.
  * So after a throw `onDisk` reads what the disk has of the result, undefined if nothing, and `apply` gets
  * that. `onDisk` may return a record as it was before `work`, because to apply it changes nothing. Throws
  * what `commit` and `work` throw, also after `apply`.
@@ -150,13 +150,13 @@ export function commitAndApply<Made>(
   onDisk: (made: Made) => Made | undefined,
   apply: (made: Made) => void,
 ): Made {
-  // `made` is absent if `work` threw: then the transaction was undone.
-  const done: { made?: Made } = {};
+  // What `work` returned before its commit. Absent if `work` threw: then the transaction was undone.
+  const undecided: { made?: Made } = {};
   let made: Made;
   try {
-    made = store.commit(() => (done.made = work()));
+    made = store.commit(() => (undecided.made = work()));
   } catch (error) {
-    const written = done.made === undefined ? undefined : readAgain(store, onDisk, done.made);
+    const written = undecided.made === undefined ? undefined : readAgain(store, onDisk, undecided.made);
     if (written !== undefined) apply(written);
     throw error;
   }
@@ -173,7 +173,7 @@ export function ifReadable<Row>(read: () => Row | undefined): Row | undefined {
   }
 }
 
-/** Undefined also if the store cannot be read: then memory stays behind the disk until a restart. */
+/** Undefined also if the store cannot be read: then memory stays older than the disk until a restart. */
 function readAgain<Made>(
   store: Pick<RecordStore, 'refresh'>,
   onDisk: (made: Made) => Made | undefined,

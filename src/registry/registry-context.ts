@@ -13,7 +13,7 @@
  * Main thread of a gateway process, or a command.
  *
  * Must hold: a change is committed to the store before the live state has it, so that no thread acts on what
- * a crash takes back. The one exception is a debit: the ledger gives the money up first, and gets it back if
+ * a crash takes back. The one exception is a debit: it is taken from the ledger first, and given back if
  * the transaction fails (credits.ts). Tests: test/unit/registry/registry.test.ts,
  * test/unit/registry/registry-money.test.ts.
  *
@@ -102,7 +102,7 @@ function hasRoom({ keys, groups }: Ledger, { kind, index, limits }: CountedScope
   return groups.hasRoom(index as GroupIndex, limits);
 }
 
-/** Throws `invalid_parameters` if the ledger has no room to count the quotas of that key or group. */
+/** Throws `invalid_parameters` if the ledger has no room: a free quota record for that key or group. */
 export function assertRoom(live: Pick<StoreOnly, 'hasRoom'>, scope: CountedScope): void {
   if (live.hasRoom(scope)) return;
   throw invalid(
@@ -322,9 +322,9 @@ export class OwnBuffers extends StoreOnly {
 export class SharedUses extends StoreOnly {
   override readonly inheritsByRecord = true;
   readonly #ledger: Ledger | undefined;
-  /** What `show` was given, and the ids that its work looked for in vain; undefined outside of `show`. */
-  #known: KnownUses | undefined;
-  #missed: Set<string> | undefined;
+  /** What `show` was given, and the ids that its work did not find there; undefined outside of `show`. */
+  #knownUses: KnownUses | undefined;
+  #missedIds: Set<string> | undefined;
 
   /** `ledger` counts the calls of this process; limits that it cannot count are rejected. */
   constructor(store: RecordStore, directory: AccountDirectory, timezone?: string, ledger?: Ledger) {
@@ -341,13 +341,13 @@ export class SharedUses extends StoreOnly {
     work: () => Result,
   ): { readonly result: Result; readonly missed: ReadonlySet<string> } {
     const missed = new Set<string>();
-    this.#known = known;
-    this.#missed = missed;
+    this.#knownUses = known;
+    this.#missedIds = missed;
     try {
       return { result: work(), missed };
     } finally {
-      this.#known = undefined;
-      this.#missed = undefined;
+      this.#knownUses = undefined;
+      this.#missedIds = undefined;
     }
   }
 
@@ -393,8 +393,8 @@ export class SharedUses extends StoreOnly {
 
   /** The use of the scope with this id; if it is missing, `show` returns the id in `missed`. */
   #find(id: string): AccountUse | undefined {
-    const use = this.#known?.get(id);
-    if (use === undefined) this.#missed?.add(id);
+    const use = this.#knownUses?.get(id);
+    if (use === undefined) this.#missedIds?.add(id);
     return use;
   }
 }

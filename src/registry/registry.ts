@@ -164,10 +164,10 @@ export class Registry {
       const firstSlot = this.#store.freeAccountIndex();
       const keySlots = keys.takeSlots(items.reduce((count, item) => count + item.keys.length, 0)).values();
       return items.map((item, index) => {
-        const itemPath = `accounts[${index}]`;
-        const record = namingItem(itemPath, () => accounts.put(item, asAccountIndex(firstSlot + index)));
+        const itemName = `accounts[${index}]`;
+        const record = namingItem(itemName, () => accounts.put(item, asAccountIndex(firstSlot + index)));
         const created = item.keys.map((key, keyIndex) =>
-          namingItem(`${itemPath}.keys[${keyIndex}]`, () => keys.put(record, key, keySlots.next().value)),
+          namingItem(`${itemName}.keys[${keyIndex}]`, () => keys.put(record, key, keySlots.next().value)),
         );
         return { record, created };
       });
@@ -182,12 +182,12 @@ export class Registry {
    * Reports the usage on disk, which is one flush behind a running gateway. Each row is as it was when its
    * page was read. The usage of a deleted key is found by the key's id only. Other work of the main thread
    * runs between the pages. Rejects with `invalid_parameters`, `not_found` and, if LONG_REPORTS_WAITING_MAX
-   * long reports wait already, `overloaded`. If `left` is aborted, because the client has gone, the report
+   * long reports wait already, `overloaded`. If the client leaves, `clientLeft` is aborted: the report then
    * ends after the page that it reads, and rejects.
    */
   async reportUsage(
     { account, key, model, by, fromHour, toHour }: UsageRequest,
-    left?: AbortSignal,
+    clientLeft?: AbortSignal,
   ): Promise<UsageLine[]> {
     const keyRecord =
       key === undefined
@@ -199,13 +199,13 @@ export class Registry {
     const report = new UsageReport({ keyId: keyRecord?.id ?? key, modelId: model, by });
     const hours = { fromHour, toHour };
     let from: UsageCursor | undefined = { slot: slot ?? 0, hour: 0 };
-    let endTurn: (() => void) | undefined;
+    let endLongReport: (() => void) | undefined;
     try {
       for (let pages = 0; from !== undefined; pages++) {
-        throwIfLeft(left);
-        if (pages === SHORT_REPORT_PAGES) endTurn = await this.#longReportTurn(left);
+        throwIfLeft(clientLeft);
+        if (pages === SHORT_REPORT_PAGES) endLongReport = await this.#waitForLongReports(clientLeft);
         const page: UsageRowsPage = this.#rowsPage(hours, from, REPORT_PAGE_ROWS, {
-          only: slot,
+          onlySlot: slot,
           splitsHours: true,
         });
         report.add(page.rows);
@@ -214,15 +214,15 @@ export class Registry {
       }
       return report.lines();
     } finally {
-      endTurn?.();
+      endLongReport?.();
     }
   }
 
   /**
-   * Resolves when no other long report runs. Call the result at the report's end. Rejects if `left` is
+   * Resolves when no other long report runs. Call the result at the report's end. Rejects if `clientLeft` is
    * aborted.
    */
-  async #longReportTurn(left: AbortSignal | undefined): Promise<() => void> {
+  async #waitForLongReports(clientLeft: AbortSignal | undefined): Promise<() => void> {
     if (this.#longReports > LONG_REPORTS_WAITING_MAX) {
       const message = `${LONG_REPORTS_WAITING_MAX} long reports of usage wait already: try again.`;
       throw new ProxyError('overloaded', 'gateway', message, REPORT_RETRY_SECONDS);
@@ -231,15 +231,15 @@ export class Registry {
     const formerEnd = this.#longReportEnd;
     let resolveEnd = (): void => undefined;
     this.#longReportEnd = new Promise((resolve) => (resolveEnd = resolve));
-    const endTurn = (): void => {
+    const endLongReport = (): void => {
       this.#longReports -= 1;
       // If this report ends while it waits, the next report still waits for the report that runs.
       void formerEnd.then(resolveEnd);
     };
-    await (left === undefined ? formerEnd : Promise.race([formerEnd, once(left, 'abort')]));
-    if (left?.aborted === true) endTurn();
-    throwIfLeft(left);
-    return endTurn;
+    await (clientLeft === undefined ? formerEnd : Promise.race([formerEnd, once(clientLeft, 'abort')]));
+    if (clientLeft?.aborted === true) endLongReport();
+    throwIfLeft(clientLeft);
+    return endLongReport;
   }
 
   /**
@@ -252,20 +252,20 @@ export class Registry {
   }
 
   /**
-   * Rows of the account in slot `only`, or of all accounts. With `splitsHours` a page may end within an hour.
+   * Rows of the account in slot `onlySlot`, or of all accounts. With `splitsHours` a page may end in an hour.
    */
   #rowsPage(
     { fromHour, toHour }: UsageHours,
     from: UsageCursor,
     limit: number,
     {
-      only,
+      onlySlot,
       splitsHours = false,
-    }: { readonly only?: AccountIndex | undefined; readonly splitsHours?: boolean },
+    }: { readonly onlySlot?: AccountIndex | undefined; readonly splitsHours?: boolean },
   ): UsageRowsPage {
     const store = this.#store;
     const rows: UsageRow[] = [];
-    const endSlot = only === undefined ? store.freeAccountIndex() : only + 1;
+    const endSlot = onlySlot === undefined ? store.freeAccountIndex() : onlySlot + 1;
     const pageEnd = Math.min(endSlot, from.slot + ACCOUNTS_READ_MAX);
     for (let slot = from.slot; slot < pageEnd; slot++) {
       const account = asAccountIndex(slot);
@@ -330,13 +330,13 @@ export class Registry {
   }
 }
 
-/** Runs `work`. If it throws a rejection, puts `itemPath` before the message. */
-function namingItem<Result>(itemPath: string, work: () => Result): Result {
+/** Runs `work`. If it throws a rejection, puts `itemName` before the message. */
+function namingItem<Result>(itemName: string, work: () => Result): Result {
   try {
     return work();
   } catch (error) {
     if (!(error instanceof ProxyError)) throw error;
-    throw new ProxyError(error.code, error.source, `${itemPath}: ${error.message}`);
+    throw new ProxyError(error.code, error.source, `${itemName}: ${error.message}`);
   }
 }
 

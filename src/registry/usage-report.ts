@@ -146,7 +146,7 @@ export class UsageReport {
 
   /** Ordered by name, as texts are. */
   lines(): UsageLine[] {
-    return [...this.#lines.values()].sort((left, right) => (left.name < right.name ? -1 : 1));
+    return [...this.#lines.values()].sort((line, other) => (line.name < other.name ? -1 : 1));
   }
 }
 

@@ -86,7 +86,7 @@ export class AuditRun {
     this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
 
-  /** Adds a difference unless `is` equals `shouldBe`. */
+  /** Adds a difference unless `is` equals `shouldBe`. Amounts are bigints, in pico-units. */
   expect(subject: AuditSubject, what: string, is: Compared, shouldBe: Compared): void {
     if (is !== shouldBe) this.differs(subject, what, is, shouldBe);
   }
