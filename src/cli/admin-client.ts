@@ -58,12 +58,12 @@ export interface ClientOptions {
 }
 
 /**
- * Opens a client, calls `use` with it and closes it. Rejects with CommandError or Misuse, with ConfigError or
- * StoreError if the settings or the store cannot be read, and with what `use` throws.
+ * Opens a client, runs `work` with it and closes it. Rejects with CommandError or Misuse, with ConfigError or
+ * StoreError if the settings or the store cannot be read, and with what `work` throws.
  */
 export async function withAdminClient(
   options: DataOptions,
-  use: (client: AdminClient) => Promise<void>,
+  work: (client: AdminClient) => Promise<void>,
   clientOptions: ClientOptions = {},
 ): Promise<void> {
   const adminUrl = adminUrlOf(options);
@@ -72,7 +72,7 @@ export async function withAdminClient(
       ? await openNearest(await settingsOf(options), clientOptions)
       : await openHttpClient(options.data, adminUrl, clientOptions.timeoutMs);
   try {
-    await use(client);
+    await work(client);
   } finally {
     await client.close();
   }
@@ -84,18 +84,18 @@ export async function withAdminClient(
  */
 export async function withGateway(
   options: DataOptions,
-  use: (client: AdminClient) => Promise<void>,
+  work: (client: AdminClient) => Promise<void>,
 ): Promise<void> {
   const adminUrl = adminUrlOf(options);
   if (adminUrl !== undefined) {
-    await use(await openHttpClient(options.data, adminUrl));
+    await work(await openHttpClient(options.data, adminUrl));
     return;
   }
   const settings = await settingsOf(options);
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const address = await findGateway(settings.data);
   if (address === undefined) throw new CommandError(`No gateway serves from ${settings.data}.`);
-  await use(await openHttpClient(settings.data, adminOrigin(address)));
+  await work(await openHttpClient(settings.data, adminOrigin(address)));
 }
 
 /**
@@ -141,7 +141,7 @@ async function openNearest(
   const { openStoreExchange } = await import('./store-client.js');
   const startMs = performance.now();
   // Since when a gateway in another container has held the store; undefined if none does. A gateway that ends
-  // seems to be in another container for a moment, because its process is gone before its hold.
+  // seems to be in another container for a moment, because its process ends before its store hold.
   let unseenSinceMs: number | undefined;
   for (;;) {
     const address = await findGateway(settings.data);
@@ -191,7 +191,7 @@ export async function listAll<Item>(
   return items;
 }
 
-/** Adds the parameters to a path that may have a query. */
+/** Adds the parameters to a path, which may have a query already. */
 export function withQuery(path: string, parameters: URLSearchParams): string {
   const query = parameters.toString();
   if (query === '') return path;
@@ -207,7 +207,7 @@ export function queryOf(parameters: Readonly<Record<string, string | undefined>>
   return query;
 }
 
-/** The response to a change comes when the change is on disk, which takes a second if the disk is busy. */
+/** The response to a change comes after its fsync, which takes a second if the disk is busy. */
 const CALL_TIMEOUT_MS = 30_000;
 
 /**
@@ -222,9 +222,9 @@ export async function openHttpClient(
   const { findAdminToken, tokenPath } = await import('../admin/token.js');
   const token = findAdminToken(dataPath, process.env);
   if (token === undefined) {
-    const missing = dataPath === undefined ? 'known' : `in ${tokenPath(dataPath)}`;
+    const tokenPlace = dataPath === undefined ? 'known' : `in ${tokenPath(dataPath)}`;
     throw new CommandError(
-      `A gateway runs, but its token is not ${missing}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
+      `A gateway runs, but its token is not ${tokenPlace}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
     );
   }
   const request = async (method: string, path: string, body: string) => {
@@ -253,7 +253,7 @@ export async function openHttpClient(
   return clientOf({ exchange, close: () => Promise.resolve() });
 }
 
-/** The reason is in the cause of fetch's error. */
+/** The message if there was no response. The reason is in the cause of fetch's error. */
 function noResponseText(origin: string, error: unknown): string {
   const reason = error instanceof Error ? (error.cause ?? error) : error;
   return (

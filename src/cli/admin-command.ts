@@ -53,25 +53,25 @@ type CallArguments = Parameters<AdminClient['call']>;
  */
 export function showView(
   options: DataOptions,
-  call: CallArguments,
+  request: CallArguments,
   print: Print,
   clientOptions?: ClientOptions,
 ): Promise<void> {
-  return withAdminClient(options, (client) => callAndPrint(client, options, call, print), clientOptions);
+  return withAdminClient(options, (client) => callAndPrint(client, options, request, print), clientOptions);
 }
 
 /** As `showView`, for a command that needs a running gateway. Rejects as `withGateway` does. */
-export function showViewOfGateway(options: DataOptions, call: CallArguments, print: Print): Promise<void> {
-  return withGateway(options, (client) => callAndPrint(client, options, call, print));
+export function showViewOfGateway(options: DataOptions, request: CallArguments, print: Print): Promise<void> {
+  return withGateway(options, (client) => callAndPrint(client, options, request, print));
 }
 
 async function callAndPrint(
   client: AdminClient,
   { json }: DataOptions,
-  call: CallArguments,
+  request: CallArguments,
   print: Print,
 ): Promise<void> {
-  const view = await client.call(...call);
+  const view = await client.call(...request);
   if (json === true) printJson(view);
   else await print(view as never);
 }

@@ -254,7 +254,7 @@ function timelineOf(call: CallView): (readonly [ms: number, event: string])[] {
     events.push([startMs + ms, `${endText}, ${status}, after ${ms.toFixed(1)} ms${reason}`]);
   });
   if (call.first_token_ms !== null) events.push([call.first_token_ms, 'first token']);
-  events.sort(([leftMs], [rightMs]) => leftMs - rightMs);
+  events.sort(([ms], [otherMs]) => ms - otherMs);
   // After the sort, so that the end is last whatever the times are.
   events.push([call.duration_ms, `ended, ${outcomeText(call)}`]);
   return events;
@@ -276,19 +276,19 @@ function quotasText({ quotas }: CallView): string {
 }
 
 function outcomeText({ status, code }: CallView): string {
-  return [status ?? 'no status: the caller left', code].filter((part) => part !== null).join(' ');
+  return [status ?? 'no status: the caller left', code].filter((text) => text !== null).join(' ');
 }
 
 function usageText(call: CallView): string {
   if (call.prompt_tokens === null) return '-';
-  const parts = [
+  const tokenUses = [
     [call.cached_tokens, 'cached'],
     [call.cache_write_tokens, 'written to the cache'],
     [call.reasoning_tokens, 'reasoning'],
   ] as const;
-  const texts = parts.flatMap(([tokens, use]) => ((tokens ?? 0) > 0 ? [`${tokens} ${use}`] : []));
-  const partsText = texts.length === 0 ? '' : ` (of them ${texts.join(', ')})`;
-  return `${call.prompt_tokens} prompt, ${call.completion_tokens} completion${partsText}`;
+  const texts = tokenUses.flatMap(([tokens, use]) => ((tokens ?? 0) > 0 ? [`${tokens} ${use}`] : []));
+  const detail = texts.length === 0 ? '' : ` (of them ${texts.join(', ')})`;
+  return `${call.prompt_tokens} prompt, ${call.completion_tokens} completion${detail}`;
 }
 
 function tokensText({ prompt_tokens: prompt, completion_tokens: completion }: CallView): string {
@@ -310,7 +310,7 @@ function endedText(time: string): string {
   return time.replace('T', ' ');
 }
 
-/** The columns of CSV, in their order, which is public: each member of a call but its lists. */
+/** The columns of CSV, in their order, which is public: each field of a call but its lists. */
 export const CALL_CELLS = [
   'time',
   'request_id',

@@ -30,9 +30,9 @@ function addList<View>(
   items: string,
   columns: readonly Column<View>[],
 ): void {
-  const group = program.command(command).description(`List the ${items}.`);
+  const parent = program.command(command).description(`List the ${items}.`);
   addAdminCommand(
-    group,
+    parent,
     'list',
     `List the ${items}, as the settings in force have them.`,
     `${command} list`,
@@ -87,7 +87,7 @@ const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), cut: true },
 ];
 
-/** Input and output of each long price; `--json` prints its other parts. */
+/** Input and output of each long price; `--json` prints its other prices. */
 function longPricesText({ price: { long } }: ModelView): string {
   const texts = long.map(({ above, input, output }) => `${input} / ${output} above ${amountText(above)}`);
   return texts.join(', ') || '–';

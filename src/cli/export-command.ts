@@ -4,8 +4,8 @@
  *
  * Must hold: if the gateway fails halfway, the output is cut off and the exit code is not 0
  * (test/e2e/export.test.ts); in a folder without a store nothing is written
- * (test/unit/cli/store-client.test.ts). A new member of CallView or UsageRowView that is to be exported is
- * added to its list of columns, and to KINDS if it is no text.
+ * (test/unit/cli/store-client.test.ts). A new field of CallView or UsageRowView that is to be exported is
+ * added to its list of columns, and to COLUMN_KINDS if it is no text.
  */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
@@ -53,11 +53,11 @@ export function addExportCommand(program: Command): void {
         'export calls --day 2025-01-31 --format parquet > calls.parquet',
       ),
     )
-    .action(async (kind: 'calls' | 'usage', options: ExportOptions) => {
+    .action(async (rowKind: 'calls' | 'usage', options: ExportOptions) => {
       const { day, format } = options;
       if (format === 'parquet' && process.stdout.isTTY)
         throw new Misuse('A Parquet file is no text for a terminal: redirect it, such as > calls.parquet.');
-      const write = kind === 'calls' ? exportCalls : exportUsage;
+      const write = rowKind === 'calls' ? exportCalls : exportUsage;
       const query = queryOf({ from: day, to: day });
       // `rejected`, because a day in a wrong folder would look like a day without calls.
       await withAdminClient(options, (client) => write(client, query, format), { withoutBooks: 'rejected' });
@@ -79,8 +79,8 @@ async function exportCalls(client: AdminClient, query: URLSearchParams, format: 
 }
 
 async function exportUsage(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
-  const cells = (row: UsageRowView): CsvCell[] => ROW_CELLS.map((name) => row[name]);
-  const output = await outputOf(format, ROW_CELLS, cells);
+  const usageCells = (row: UsageRowView): CsvCell[] => USAGE_CELLS.map((name) => row[name]);
+  const output = await outputOf(format, USAGE_CELLS, usageCells);
   let cursor: string | null = null;
   do {
     const pageQuery = queryOf({ limit: String(PAGE_ROWS), cursor: cursor ?? undefined });
@@ -93,7 +93,7 @@ async function exportUsage(client: AdminClient, query: URLSearchParams, format: 
 }
 
 /**
- * Takes rows page by page. `write` resolves when the reader of the output can take more, so memory holds few
+ * Takes rows page by page. `write` resolves when the reader of the output can take more, so memory has few
  * pages. If a page fails, `end` is not called, and no program reads a Parquet file without its end.
  */
 interface Output<Row> {
@@ -103,7 +103,7 @@ interface Output<Row> {
 
 /**
  * `names` are the titles of the CSV's columns, and `cells` returns a row's values in the same order. `lists`
- * are members that CSV leaves out. Lines of JSON have each row as it came.
+ * are fields that CSV leaves out. Lines of JSON have each row as it came.
  */
 async function outputOf<Row extends object>(
   format: Format,
@@ -114,7 +114,7 @@ async function outputOf<Row extends object>(
   if (format === 'parquet') {
     // Imported only if needed, so that other commands start fast.
     const { ParquetFile } = await import('./parquet.js');
-    const kinds = [...names, ...lists].map((name) => [name, KINDS[name] ?? 'text'] as const);
+    const kinds = [...names, ...lists].map((name) => [name, COLUMN_KINDS[name] ?? 'text'] as const);
     const file = new ParquetFile<Row>(process.stdout, Object.fromEntries(kinds));
     return { write: (rows) => file.write(rows), end: () => file.end() };
   }
@@ -133,13 +133,13 @@ async function outputOf<Row extends object>(
   };
 }
 
-/** Members of a call that are lists. CALL_CELLS of call-commands.ts has all others. */
+/** Fields of a call that are lists. CALL_CELLS of call-commands.ts has all others. */
 const CALL_LISTS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
 
 /**
  * The types of Parquet columns, of calls and of usage. A column that is not named here is text.
  */
-const KINDS: Readonly<Record<string, ParquetKind>> = {
+const COLUMN_KINDS: Readonly<Record<string, ParquetKind>> = {
   time: 'time',
   hour: 'time',
   stream: 'boolean',
@@ -165,7 +165,7 @@ const KINDS: Readonly<Record<string, ParquetKind>> = {
 };
 
 /** The columns of usage. Their names and order are public: a new column comes last. */
-const ROW_CELLS = [
+const USAGE_CELLS = [
   'hour',
   'account',
   'account_name',

@@ -62,8 +62,8 @@ export const ADMIN_URL_RULE = 'Want an address such as http://10.0.0.5:8081.';
 export function adminOriginOf(text: string): string | undefined {
   if (!URL.canParse(text)) return undefined;
   const { protocol, username, password, pathname, search, hash, origin } = new URL(text);
-  const isPlain = username + password + search + hash === '' && pathname === '/';
-  return isPlain && (protocol === 'http:' || protocol === 'https:') ? origin : undefined;
+  const hasNothingElse = username + password + search + hash === '' && pathname === '/';
+  return hasNothingElse && (protocol === 'http:' || protocol === 'https:') ? origin : undefined;
 }
 
 /** Rejects an empty argument, which a shell passes for a variable that is not set. */

@@ -59,21 +59,21 @@ function valueOf(kind: ParquetKind, value: unknown): Value {
 }
 
 /**
- * Writes rows, which are objects with the names of the columns as members. Await each `write` before the next
+ * Writes rows, which are objects with the names of the columns as fields. Await each `write` before the next
  * call; call `end` last, once.
  */
 export class ParquetFile<Row extends object> {
   readonly #output: Writable;
   readonly #bytes = new ByteWriter();
   readonly #writer: ParquetWriter;
-  readonly #columns: readonly { readonly name: string; readonly kind: ParquetKind; data: Value[] }[];
+  readonly #columns: readonly { readonly name: string; readonly kind: ParquetKind; values: Value[] }[];
   /** Characters of the texts in `#columns`. */
   #chars = 0;
 
   /** `kinds`: the columns by name, in their order. */
   constructor(output: Writable, kinds: Readonly<Record<string, ParquetKind>>) {
     this.#output = output;
-    this.#columns = Object.entries(kinds).map(([name, kind]) => ({ name, kind, data: [] }));
+    this.#columns = Object.entries(kinds).map(([name, kind]) => ({ name, kind, values: [] }));
     this.#writer = new ParquetWriter({
       writer: this.#bytes,
       schema: [
@@ -88,13 +88,13 @@ export class ParquetFile<Row extends object> {
     });
   }
 
-  /** Takes rows. If they fill a row group, writes the group and waits for the reader of the output. */
+  /** Takes rows. Writes each row group that is full, and waits for the reader of the output. */
   async write(rows: readonly Row[]): Promise<void> {
     for (const row of rows) {
-      for (const { name, kind, data } of this.#columns) {
+      for (const { name, kind, values } of this.#columns) {
         const value = valueOf(kind, (row as Readonly<Record<string, unknown>>)[name]);
         if (typeof value === 'string') this.#chars += value.length;
-        data.push(value);
+        values.push(value);
       }
       if (this.#rowCount >= GROUP_ROWS_MAX || this.#chars >= GROUP_CHARS_MAX) await this.#writeGroup();
     }
@@ -109,16 +109,16 @@ export class ParquetFile<Row extends object> {
 
   /** Rows that wait for their row group. */
   get #rowCount(): number {
-    return this.#columns[0]!.data.length;
+    return this.#columns[0]!.values.length;
   }
 
   async #writeGroup(): Promise<void> {
     await this.#writer.write({
       // No index of pages, because the indexes of all groups would stay in memory until the end.
-      columnData: this.#columns.map(({ name, data }) => ({ name, data, offsetIndex: false })),
+      columnData: this.#columns.map(({ name, values }) => ({ name, data: values, offsetIndex: false })),
       rowGroupSize: this.#rowCount,
     });
-    for (const column of this.#columns) column.data = [];
+    for (const column of this.#columns) column.values = [];
     this.#chars = 0;
     await this.#send();
   }

@@ -27,22 +27,22 @@ const MEANINGS: Readonly<Record<QuotaName, string>> = {
   spend_per_month: 'money in a month, such as 250.00',
 };
 
-/** Adds an option for each quota. With `change` the value may also be `none`. */
-export function addLimitOptions(command: Command, use: 'set' | 'change'): Command {
+/** Adds an option for each quota. For `change` the value may also be `none`. */
+export function addLimitOptions(command: Command, purpose: 'set' | 'change'): Command {
   for (const name of QUOTA_NAMES) {
     const isMoney = QUOTA_KINDS[name].unit === 'money';
     const parse = isMoney ? parseAmount : wholeNumber;
     command.option(
       `--${name.replaceAll('_', '-')} <${isMoney ? 'amount' : 'n'}>`,
-      use === 'change' ? `${MEANINGS[name]}; none: no limit` : MEANINGS[name],
-      (text: string) => (use === 'change' && text === NONE ? NONE : parse(text)),
+      purpose === 'change' ? `${MEANINGS[name]}; none: no limit` : MEANINGS[name],
+      (text: string) => (purpose === 'change' && text === NONE ? NONE : parse(text)),
     );
   }
   return command;
 }
 
 function parseAmount(text: string): string {
-  // The gateway checks the amount. Twelve decimals are a pico-unit.
+  // The admin interface checks the amount. Twelve decimals are a pico-unit.
   if (/^\d{1,12}(\.\d{1,12})?$/.test(text)) return text;
   throw new InvalidArgumentError('An amount such as 10.00 is wanted.');
 }
@@ -97,13 +97,13 @@ function lineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
 /** The quotas as fields of `printFields` (output.ts). */
 export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
   return quotaLines(quotas).map(({ quota, used, held, leased, resets }) => {
-    const parts = [
+    const texts = [
       used,
       held && `${held} held`,
       leased && `${leased} leased in advance`,
       resets && `resets ${resets}`,
     ];
-    return [quota, parts.filter(Boolean).join(', ')];
+    return [quota, texts.filter(Boolean).join(', ')];
   });
 }
 

@@ -4,10 +4,10 @@
  * program.ts calls `unloadableStore` when a command has failed, because commands load lmdb only when they
  * open the store.
  *
- * To support another Node, change NODE_MIN, NODE_OF_ABI, the sentences below, which name releases, systems
+ * To support another Node, change NODE_MIN, NODE_OF_ABI, the messages below, which name releases, systems
  * and the glibc of Node 20 in words, `engines` in package.json, the README and the test.
  *
- * Must hold: this file imports only modules of Node, so that its sentence is printed before a dependency
+ * Must hold: this file imports only modules of Node, so that its message is printed before a dependency
  * fails with a stack trace (test/unit/cli/runtime-support.test.ts).
  */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';

@@ -4,7 +4,7 @@
  * status-text.ts makes the text. Process of a command. Pure.
  *
  * Must hold: each field that StatusView makes optional may be missing, because the gateway may have another
- * version; counters that begin anew give no rates (test/unit/cli/status-stats.test.ts).
+ * version; counters that a restart has set to 0 give no rates (test/unit/cli/status-stats.test.ts).
  */
 import type { GroupView } from '../admin/views.js';
 import type {
@@ -16,7 +16,7 @@ import type {
   UpstreamStatus,
 } from '../telemetry/status-document.js';
 
-/** Members of the document that are objects or lists, whose own members may be missing too. */
+/** Fields of the document that are objects or lists, whose own fields may be missing too. */
 type Nested = 'limits' | 'tokens' | 'sharing' | 'store' | 'upstreams' | 'credentials' | 'threads';
 
 /** The status document of any version. A histogram, or the use of a quota, is complete or missing. */
@@ -82,8 +82,8 @@ export function statsOf(former: StatusSample | undefined, latest: StatusSample):
   const rate = (read: (view: StatusView) => number | undefined): Rate => {
     const total = read(status);
     const formerTotal = comparable === undefined ? undefined : read(comparable.status);
-    const isKnown = total !== undefined && formerTotal !== undefined && seconds > 0;
-    return { total, perSecond: isKnown ? Math.max(total - formerTotal, 0) / seconds : undefined };
+    const hasBoth = total !== undefined && formerTotal !== undefined && seconds > 0;
+    return { total, perSecond: hasBoth ? Math.max(total - formerTotal, 0) / seconds : undefined };
   };
   const percentiles = (read: (view: StatusView) => HistogramView | undefined): Percentiles =>
     percentilesOf(comparable === undefined ? undefined : read(comparable.status), read(status));
@@ -98,7 +98,7 @@ export function statsOf(former: StatusSample | undefined, latest: StatusSample):
     overhead: percentiles((view) => view.overhead_ms),
     outcomes: Object.entries(status.outcomes ?? {})
       .filter(([, count]) => count > 0)
-      .sort(([, left], [, right]) => right - left)
+      .sort(([, count], [, otherCount]) => otherCount - count)
       .map(([code]) => ({ code, ...rate(({ outcomes }) => outcomes?.[code]) })),
   };
 }

@@ -6,7 +6,7 @@
  * Must hold (test/unit/cli/status-text.test.ts):
  *
  * - Each field that StatusView makes optional may be missing, because the gateway may have another version.
- *   UNKNOWN stands for a missing field. A part that is only printed if it has something to say is left out.
+ *   UNKNOWN stands for a missing field. A section that is only printed if it has rows is left out.
  * - No line is wider than the terminal.
  * - No text of the document controls the terminal: table.ts and `headOf` make it visible.
  *
@@ -67,7 +67,7 @@ function secondsText(ms: number): string {
 /** Such as `3d 04:05:06`. */
 export function uptimeText(seconds: number | undefined): string {
   if (seconds === undefined) return UNKNOWN;
-  const twoDigits = (part: number): string => String(Math.floor(part)).padStart(2, '0');
+  const twoDigits = (count: number): string => String(Math.floor(count)).padStart(2, '0');
   const days = Math.floor(seconds / 86_400);
   const clock = [(seconds % 86_400) / 3_600, (seconds % 3_600) / 60, seconds % 60].map(twoDigits).join(':');
   return days > 0 ? `${days}d ${clock}` : clock;
@@ -103,7 +103,7 @@ export function statusText(status: StatusView, stats: StatusStats, width: number
 function headOf(status: StatusView): string[] {
   const { ready, store } = status;
   const limitCalls = status.limits?.calls_in_flight;
-  const ofLimit = limitCalls === undefined ? '' : ` of ${countText(limitCalls)}`;
+  const ofLimitText = limitCalls === undefined ? '' : ` of ${countText(limitCalls)}`;
   const state = ready === undefined ? UNKNOWN : ready ? 'ready' : 'not ready';
   const lines = [
     [
@@ -114,7 +114,7 @@ function headOf(status: StatusView): string[] {
       `process ${status.pid ?? UNKNOWN}`,
     ].join('  '),
     [
-      `in flight ${countText(status.calls_in_flight)}${ofLimit}`,
+      `in flight ${countText(status.calls_in_flight)}${ofLimitText}`,
       `listeners ${status.listeners ?? UNKNOWN}`,
       `workers ${status.workers ?? UNKNOWN}`,
       `books ${store?.ok === undefined ? UNKNOWN : store.ok ? 'ok' : 'not written'}`,
@@ -128,7 +128,7 @@ function headOf(status: StatusView): string[] {
 
 const OTHER_VERSION = `${UNKNOWN}: the gateway has another version, which does not tell`;
 
-/** A line for each part of sharing that does not work, or is not known to work. */
+/** A line for shared limits, and one for shared accounts and keys, unless they are known to work. */
 function sharingOf({ sharing }: StatusView): string[] {
   // Versions that could not share lack the field.
   if (sharing === undefined || sharing === null) return [];
@@ -267,10 +267,10 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
         // Amounts of money are texts. The use of a quota is complete or missing (StatusView).
         percent: percentOf(Number(used) + Number(held), Number(limit)),
       }));
-      const fullest = uses.toSorted((left, right) => right.percent - left.percent)[0];
+      const fullest = uses.toSorted((use, other) => other.percent - use.percent)[0];
       return fullest === undefined ? [] : [{ ...fullest, accounts, name: path?.join(' / ') ?? UNKNOWN }];
     })
-    .toSorted((left, right) => right.percent - left.percent)
+    .toSorted((group, other) => other.percent - group.percent)
     .slice(0, GROUPS_SHOWN);
   if (rows.length === 0) return [];
   return tableLines<(typeof rows)[number]>(

@@ -16,7 +16,7 @@ import type { Column } from './table.js';
 
 /**
  * What lines can be grouped by: the same names as USAGE_GROUPS of registry/usage-report.ts, which would load
- * the registry. A line has the member of the name that was chosen.
+ * the registry. A line has the field of the name that was chosen.
  */
 const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const;
 
