@@ -101,13 +101,13 @@ async function askToFlush(dataPath: string, origin: string): Promise<string | un
 }
 
 /** `decimalOf` of core/money.ts, which this file loads only when it audits. */
-type Decimal = (amount: bigint) => string;
+type DecimalOf = (amount: bigint) => string;
 
 /**
  * The JSON of the report. Its names are public: `location` is called `place`. The sum of holds is
  * missing, because holds are not on disk; `available` still contains them.
  */
-function viewOf(report: AuditReport, decimal: Decimal): object {
+function viewOf(report: AuditReport, decimalOf: DecimalOf): object {
   return {
     ok: report.differencesCount === 0,
     path: report.path,
@@ -115,10 +115,10 @@ function viewOf(report: AuditReport, decimal: Decimal): object {
     accounts: report.accounts,
     keys: report.keys,
     groups: report.groups,
-    credited: decimal(report.credited),
-    available: decimal(report.available),
-    spent: decimal(report.spent),
-    uncovered: decimal(report.uncovered),
+    credited: decimalOf(report.credited),
+    available: decimalOf(report.available),
+    spent: decimalOf(report.spent),
+    uncovered: decimalOf(report.uncovered),
     differences: report.differences.map(({ account, location, what, is, shouldBe }) => ({
       account,
       place: location,
@@ -130,16 +130,16 @@ function viewOf(report: AuditReport, decimal: Decimal): object {
   };
 }
 
-async function printReport(report: AuditReport, decimal: Decimal): Promise<void> {
+async function printReport(report: AuditReport, decimalOf: DecimalOf): Promise<void> {
   await printFields([
     ['books', `${report.path}, format ${report.format}`],
     ['accounts', String(report.accounts)],
     ['keys', String(report.keys)],
     ['groups', String(report.groups)],
-    ['credited', decimal(report.credited)],
-    ['available', decimal(report.available)],
-    ['spent', decimal(report.spent)],
-    ['uncovered', decimal(report.uncovered)],
+    ['credited', decimalOf(report.credited)],
+    ['available', decimalOf(report.available)],
+    ['spent', decimalOf(report.spent)],
+    ['uncovered', decimalOf(report.uncovered)],
   ]);
   if (report.differencesCount === 0) {
     printLine('The books balance.');

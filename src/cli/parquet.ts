@@ -12,7 +12,7 @@ import type { SchemaElement } from 'hyparquet-writer';
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
 import { amountOf } from '../core/money.js';
 
-/** The type of a column. `json`: lists as JSON text, because their members differ from row to row. */
+/** The type of a column. `json`: lists as JSON text, because their items differ from row to row. */
 export type ParquetKind = 'text' | 'time' | 'integer' | 'float' | 'boolean' | 'money' | 'json';
 
 /** Some 40 MB of a busy day's calls. Readers want row groups of tens of thousands of rows. */

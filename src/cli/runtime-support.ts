@@ -156,9 +156,9 @@ function glibcNamedIn(path: string): string | undefined {
   return newest;
 }
 
-/** Returns whether `version` comes before `other`, by their first two numbers. */
-function isOlder(version: string, other: string): boolean {
+/** Returns whether `version` comes before `otherVersion`, by their first two numbers. */
+function isOlder(version: string, otherVersion: string): boolean {
   const [major = 0, minor = 0] = version.split('.').map(Number);
-  const [otherMajor = 0, otherMinor = 0] = other.split('.').map(Number);
+  const [otherMajor = 0, otherMinor = 0] = otherVersion.split('.').map(Number);
   return major < otherMajor || (major === otherMajor && minor < otherMinor);
 }

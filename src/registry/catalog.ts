@@ -26,10 +26,10 @@ export interface PartPrices {
   readonly reasoningPicoUnits: PicoUnits;
 }
 
-/** The prices of all tokens of a call, with the dearest of the prompt and of the completion. */
+/** The prices of all tokens of a call, with the highest of the prompt and of the completion. */
 interface PriceSet extends PartPrices {
   /**
-   * In a long price: the dearest of this set and of the sets for shorter prompts, so that the hold of a
+   * In a long price: the highest of this set and of the sets for shorter prompts, so that the hold of a
    * longer prompt is never less.
    */
   readonly inputPicoUnitsMax: PicoUnits;
@@ -64,16 +64,16 @@ export function tokenPriceOf(
   },
 ): TokenPrice {
   const base = priceSetOf(prices);
-  let shorter = base;
+  let shorterPrice = base;
   const long = prices.long?.map((given): LongPrice => {
     const priceSet = priceSetOf(given);
     const longPrice = {
       ...priceSet,
       aboveTokens: given.aboveTokens,
-      inputPicoUnitsMax: dearestOf(priceSet.inputPicoUnitsMax, shorter.inputPicoUnitsMax),
-      outputPicoUnitsMax: dearestOf(priceSet.outputPicoUnitsMax, shorter.outputPicoUnitsMax),
+      inputPicoUnitsMax: highestOf(priceSet.inputPicoUnitsMax, shorterPrice.inputPicoUnitsMax),
+      outputPicoUnitsMax: highestOf(priceSet.outputPicoUnitsMax, shorterPrice.outputPicoUnitsMax),
     };
-    shorter = longPrice;
+    shorterPrice = longPrice;
     return longPrice;
   });
   return {
@@ -102,13 +102,13 @@ function priceSetOf(prices: GivenPrices): PriceSet {
     cacheWrite1hPicoUnits: cacheWrite1h,
     outputPicoUnits: output,
     reasoningPicoUnits: reasoning,
-    inputPicoUnitsMax: dearestOf(input, cached, cacheWrite, cacheWrite1h),
-    outputPicoUnitsMax: dearestOf(output, reasoning),
+    inputPicoUnitsMax: highestOf(input, cached, cacheWrite, cacheWrite1h),
+    outputPicoUnitsMax: highestOf(output, reasoning),
   };
 }
 
-function dearestOf(first: PicoUnits, ...others: readonly PicoUnits[]): PicoUnits {
-  return others.reduce((dearest, price) => (price > dearest ? price : dearest), first);
+function highestOf(first: PicoUnits, ...others: readonly PicoUnits[]): PicoUnits {
+  return others.reduce((highest, price) => (price > highest ? price : highest), first);
 }
 
 export interface ModelEntry {

@@ -1,7 +1,7 @@
 /**
  * Credits and debits: lines of an account's journal, and the money in the ledger. registry.ts makes the
- * object for the admin interface and the commands. Main thread of a gateway process, or a command. (The
- * ring called journal is something else.)
+ * object for the admin interface and the commands. Main thread of a gateway process, or a command. (The ring
+ * of a listener, the journal of calls, is something else.)
  *
  * Must hold: a debit is taken from the ledger before it is on disk, and given back only if it is not on disk;
  * a credit is on disk before the ledger has it. Otherwise a call spends money that is taken. A request

@@ -156,8 +156,8 @@ export class KeyTable {
 
   /** Whether the key is expired by `nowSeconds`, Unix seconds. Any thread. */
   isExpired(key: KeyIndex, nowSeconds: number): boolean {
-    const expires = Atomics.load(this.#records, key * RECORD_WORDS + EXPIRES) >>> 0;
-    return expires !== NEVER && expires <= nowSeconds;
+    const expiresSeconds = Atomics.load(this.#records, key * RECORD_WORDS + EXPIRES) >>> 0;
+    return expiresSeconds !== NEVER && expiresSeconds <= nowSeconds;
   }
 
   /**
@@ -165,16 +165,16 @@ export class KeyTable {
    * Two threads that record a use at once may both get true. Any thread.
    */
   recordUse(key: KeyIndex, nowSeconds: number): boolean {
-    const used = key * RECORD_WORDS + USED;
-    if (Atomics.load(this.#records, used) >>> 0 === nowSeconds) return false;
-    Atomics.store(this.#records, used, nowSeconds);
+    const usedWord = key * RECORD_WORDS + USED;
+    if (Atomics.load(this.#records, usedWord) >>> 0 === nowSeconds) return false;
+    Atomics.store(this.#records, usedWord, nowSeconds);
     return true;
   }
 
   /** Returns Unix seconds, or undefined if the key was never used. Any thread. */
   lastUsedSecondsOf(key: KeyIndex): number | undefined {
-    const used = Atomics.load(this.#records, key * RECORD_WORDS + USED) >>> 0;
-    return used === NEVER ? undefined : used;
+    const usedSeconds = Atomics.load(this.#records, key * RECORD_WORDS + USED) >>> 0;
+    return usedSeconds === NEVER ? undefined : usedSeconds;
   }
 
   /** Whether a key has this index. Any thread. */

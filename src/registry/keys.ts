@@ -139,8 +139,8 @@ export class Keys {
       const former = this.recordOf(idOrName);
       assertRotatable(former, nowMs);
       const account = this.#accounts.recordOf(former.accountId);
-      const used = isLimited(former) ? live.countsOf(former, nowMs) : undefined;
-      const inherited = live.inheritsByRecord ? used : undefined;
+      const counts = isLimited(former) ? live.countsOf(former, nowMs) : undefined;
+      const inherited = live.inheritsByRecord ? counts : undefined;
       const created = this.#make(account, former, this.takeSlots(1)[0]!, inherited);
       const replaced = {
         ...former,
@@ -149,9 +149,9 @@ export class Keys {
         replacedById: created.record.id,
       };
       store.keys.put(replaced);
-      const use = used && { ...used, lastUsedSeconds: undefined };
+      const use = counts && { ...counts, lastUsedSeconds: undefined };
       const scope: UsedScope = { kind: 'key', index: created.record.index };
-      const quotaUse = used?.quotas && { ...NO_PLAIN_COUNTS, ...used.quotas, takenMs: used.takenMs };
+      const quotaUse = counts?.quotas && { ...NO_PLAIN_COUNTS, ...counts.quotas, takenMs: counts.takenMs };
       if (use !== undefined) store.keys.putUse(created.record.index, use);
       if (quotaUse !== undefined) store.quotaUses.put(scope, quotaUse);
       return { created, replaced, use, scope, quotaUse };

@@ -3,7 +3,7 @@
  * before and after. The rows are chained by hash (store/operator-changes.ts), which shows if a row was
  * altered, removed or inserted. The registry, the store and the admin interface use the row. Main thread.
  *
- * Must hold: HASHED_CHANGE keeps its members and their order, since the hashes of all rows on disk are made
+ * Must hold: HASHED_CHANGE keeps its fields and their order, because the hashes of all rows on disk are made
  * of them. Test: test/unit/store/operator-changes.test.ts (the hash is that of the hash before and the JSON
  * of the row).
  */
@@ -54,7 +54,7 @@ const ChangeTarget = Type.Object(
   CLOSED,
 );
 
-/** The members that are hashed, as JSON without spaces and in this order. */
+/** The fields that are hashed, as JSON without spaces and in this order. */
 export const HASHED_CHANGE = {
   number: Type.Integer({ minimum: 1, description: 'from 1, without gaps' }),
   at_ms: Type.Integer({ description: 'Unix milliseconds' }),

@@ -379,8 +379,8 @@ export class SharedUses extends StoreOnly {
     const minuteUsed = Number(use.minute.used) + elsewhereOf('requests_per_minute');
     const dayCalls = use.dayCalls + elsewhereOf('calls_per_day');
     const { dayNumber } = use;
-    const hasOthers = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
-    const quotas = hasOthers ? { quotas: inheritedQuotasOf(use.quotas, this.calendar, nowMs) } : {};
+    const hasSettled = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
+    const quotas = hasSettled ? { quotas: inheritedQuotasOf(use.quotas, this.calendar, nowMs) } : {};
     return laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs, ...quotas }, record.inherited);
   }
 

@@ -143,12 +143,12 @@ export class AuditRun {
       table: Name,
       key: TableKeys[Name] & (number | string),
       id: unknown,
-      what: 'slot' | 'name',
+      field: 'slot' | 'name',
     ): void => {
       const record = typeof id === 'string' ? recordOf(id) : undefined;
       const subject = this.subjectAt(table, key, accountOf(record));
-      const found = what === 'slot' ? record?.index : record?.name;
-      this.expect(subject, `the ${what} of ${kind} ${idIn(id)}`, found, key);
+      const found = field === 'slot' ? record?.index : record?.name;
+      this.expect(subject, `the ${field} of ${kind} ${idIn(id)}`, found, key);
     };
     for (const { key, value } of snapshot.rows(`${kind}_slots`)) follow(`${kind}_slots`, key, value, 'slot');
     if (kind !== 'key') {

@@ -73,7 +73,7 @@ export interface FlushedResponses {
   recordWritten(changes: ResponseChanges): void;
   /**
    * Call when the transaction failed, and once it is known not to be on disk all the same. Responses are
-   * long and the disk may have room for the charges alone, so the next flush writes them without their
+   * long and the disk may have space for the charges alone, so the next flush writes them without their
    * bodies.
    */
   recordFailed(): void;

@@ -335,7 +335,7 @@ export function readResponse(
 /** Stored responses of earlier formats stay valid, and are gone after `idempotency.keep_hours`. */
 const RESPONSE_DIGEST_SINCE = 5;
 
-/** Digests are on disk, so the order and form of what is hashed must not change. */
+/** Digests are on disk, so the order and encoding of what is hashed must not change. */
 function digestOfResponse(record: ResponseRecord): string {
   const { account, key, bodyDigest, endedMs, stream, fallback = null, bytes } = record;
   const fields = [account, key, bodyDigest, endedMs, stream, fallback, bytes === undefined];

@@ -50,7 +50,7 @@ const Position = Type.Object({
 });
 export const isPosition = schemaCheck('Position', Position);
 
-/** A copy's state in the log of changes. Two copies at the same position have the same rows. */
+/** Where a copy is in the log of changes. Two copies at the same position have the same rows. */
 export type RegistryPosition = Readonly<Static<typeof Position>>;
 
 /** A row as hosts send it to each other, as JSON. */
@@ -71,7 +71,7 @@ const unlessRemoved =
     value === null ? undefined : read(value, location);
 
 /**
- * Tables whose rows are written as they come, if the check does not throw. `#byName` has all of them, which
+ * Tables whose rows are written as they come, if the check does not throw. `#tablesByName` has all, which
  * the `!` in `take` relies on. Rows of free slots consist of their keys alone.
  */
 const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
@@ -83,7 +83,7 @@ const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
   operator_changes: unlessRemoved(readChange),
 };
 
-/** The tables whose rows can be deleted. `take` must accept null for each, and `#byName` have each. */
+/** The tables whose rows can be deleted. `take` must accept null for each, and `#tablesByName` have each. */
 const DELETABLE: readonly RecordedTable[] = [
   'groups',
   'group_slots_free',
@@ -103,12 +103,12 @@ interface CopiedRows {
 export class RegistryCopy {
   readonly #tables: Tables;
   /** In the order in which `take` can write the rows: groups before the accounts in them. */
-  readonly #byName: Readonly<Partial<Record<RecordedTable, Table<Key>>>>;
+  readonly #tablesByName: Readonly<Partial<Record<RecordedTable, Table<Key>>>>;
   readonly #store: CopiedRows;
 
   constructor(tables: Tables, store: CopiedRows) {
     this.#tables = tables;
-    this.#byName = {
+    this.#tablesByName = {
       groups: tables.groups,
       group_slots_free: tables.groupSlotsFree,
       accounts: tables.accounts,
@@ -165,8 +165,8 @@ export class RegistryCopy {
   }
 
   /**
-   * Of rows without a position: true if they are an unfinished copy of the shared registry, false if they
-   * are a registry of this host alone.
+   * Says what rows without a position are: true for an unfinished copy of the shared registry, false for a
+   * registry of this host alone.
    */
   isPartial(): boolean {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
@@ -191,8 +191,8 @@ export class RegistryCopy {
     const check = CHECKS[table];
     if (check !== undefined) {
       check(value, location);
-      if (value === null) this.#byName[table]!.removeSync(key as Key);
-      else this.#byName[table]!.putSync(key as Key, value);
+      if (value === null) this.#tablesByName[table]!.removeSync(key as Key);
+      else this.#tablesByName[table]!.putSync(key as Key, value);
     } else if (table === 'accounts') {
       this.#store.putAccount(readAccount(value, location));
     } else if (table === 'groups') {
@@ -221,7 +221,7 @@ export class RegistryCopy {
       const value: unknown = this.#tables.meta.get(name);
       if (value !== undefined) yield this.#readable({ table: 'meta', key: name, value });
     }
-    for (const [name, table] of Object.entries(this.#byName)) {
+    for (const [name, table] of Object.entries(this.#tablesByName)) {
       for (const { key, value } of table.getRange())
         yield this.#readable({ table: name as RecordedTable, key: key as RegistryRow['key'], value });
     }
@@ -233,15 +233,15 @@ export class RegistryCopy {
   }
 
   /**
-   * Removes each row of the DELETABLE tables whose name (`deletableRow`) is not in `rows`: it was deleted
+   * Removes each row of the DELETABLE tables whose name (`deletableRow`) is not in `rowNames`: it was deleted
    * since the version that this copy had. Call inside the transaction that sets the position.
    */
-  retain(rows: ReadonlySet<string>): void {
+  retain(rowNames: ReadonlySet<string>): void {
     for (const table of DELETABLE) {
-      for (const key of Array.from(this.#byName[table]!.getKeys()) as RegistryRow['key'][]) {
+      for (const key of Array.from(this.#tablesByName[table]!.getKeys()) as RegistryRow['key'][]) {
         const row = { table, key, value: null };
         // Not undefined, because the table is DELETABLE.
-        if (!rows.has(deletableRow(row)!)) this.take(row);
+        if (!rowNames.has(deletableRow(row)!)) this.take(row);
       }
     }
   }

@@ -50,7 +50,7 @@ interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'ans
   readonly bytesName: string;
   /** The first format whose rows must have a digest (readResponse). */
   readonly digestSince?: number;
-  /** Undefined if responses are not told apart by their models. */
+  /** Ages by model; undefined if the bytes of single models have no bounds. */
   readonly modelAges?: Tables['cachedModelAges'];
 }
 

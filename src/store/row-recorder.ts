@@ -52,14 +52,14 @@ export class RowRecorder {
    * `record` around this one gets these rows too, even if `work` throws.
    */
   record<Result>(work: () => Result): { readonly result: Result; readonly rows: readonly WrittenRow[] } {
-    const outer = this.#rows;
+    const outerRows = this.#rows;
     const rows: WrittenRow[] = [];
     this.#rows = rows;
     try {
       return { result: work(), rows };
     } finally {
-      this.#rows = outer;
-      if (outer !== undefined) for (const row of rows) outer.push(row);
+      this.#rows = outerRows;
+      if (outerRows !== undefined) for (const row of rows) outerRows.push(row);
     }
   }
 

@@ -190,8 +190,8 @@ export interface RowAccess {
 export function takeHold(row: RowAccess, { kind, group }: StoreUser): boolean {
   const stored = row.get();
   const ownerRow = isOwnerRow(stored) ? stored : undefined;
-  const others = othersOf(ownerRow);
-  const [visibleHolder] = others;
+  const otherMembers = otherMembersOf(ownerRow);
+  const [visibleHolder] = otherMembers;
   // A group is of one supervisor, so its members are in one PID namespace.
   if (ownerRow !== undefined && (group === undefined || ownerRow.group !== group)) {
     if (visibleHolder !== undefined)
@@ -201,7 +201,7 @@ export function takeHold(row: RowAccess, { kind, group }: StoreUser): boolean {
   }
   const isJoined = ownerRow !== undefined && visibleHolder !== undefined;
   const origin = isJoined ? ownerRow : { host: hostname(), sinceMs: new SystemClock().wallMs() };
-  row.put(rowOf({ kind, group }, origin, [ownIdentity(), ...others]));
+  row.put(rowOf({ kind, group }, origin, [ownIdentity(), ...otherMembers]));
   return visibleHolder === undefined;
 }
 
@@ -209,9 +209,9 @@ export function takeHold(row: RowAccess, { kind, group }: StoreUser): boolean {
 export function giveHoldBack(row: RowAccess): void {
   const ownerRow = row.get();
   if (!isOwnerRow(ownerRow) || !membersOf(ownerRow).includes(ownIdentity())) return;
-  const others = othersOf(ownerRow);
-  if (others.length === 0) row.remove();
-  else row.put(rowOf(ownerRow, ownerRow, others));
+  const otherMembers = otherMembersOf(ownerRow);
+  if (otherMembers.length === 0) row.remove();
+  else row.put(rowOf(ownerRow, ownerRow, otherMembers));
 }
 
 /** `host` and `sinceMs` are those of the process that took the hold first. */
@@ -229,7 +229,7 @@ function rowOf(
 }
 
 /** Other processes that have the hold, run, and are in the PID namespace of this process. */
-function othersOf(ownerRow: OwnerRow | undefined): string[] {
+function otherMembersOf(ownerRow: OwnerRow | undefined): string[] {
   if (ownerRow === undefined) return [];
   const ownId = ownIdentity();
   return membersOf(ownerRow).filter((identity) => identity !== ownId && isRunning(identity));

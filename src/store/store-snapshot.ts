@@ -47,9 +47,9 @@ const TABLES = [
 
 export type TableName = (typeof TABLES)[number];
 
-/** The name of a table's member in Tables: of `key_slots` it is `keySlots`. */
-type CamelCase<Name extends string> = Name extends `${infer Head}_${infer Rest}`
-  ? `${Head}${Capitalize<CamelCase<Rest>>}`
+/** The name of a table's field in Tables: of `key_slots` it is `keySlots`. */
+type CamelCase<Name extends string> = Name extends `${infer FirstWord}_${infer OtherWords}`
+  ? `${FirstWord}${Capitalize<CamelCase<OtherWords>>}`
   : Name;
 type KeyOf<Name> = Name extends keyof Tables
   ? Tables[Name] extends Table<infer TableKey>

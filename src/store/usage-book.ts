@@ -143,8 +143,8 @@ export class UsageBook {
 }
 
 /**
- * Rows in memory are this gateway's part since its last flush. The row on disk is read in the transaction
- * that writes it. A negative part takes back what an earlier flush has written.
+ * A row in memory is a _part_: what this gateway has counted since its last flush. The row on disk is read in
+ * the transaction that writes it. A negative part takes back what an earlier flush has written.
  */
 export class SharedUsageBook extends UsageBook {
   override rows(): Iterable<UsageRecord> {
