@@ -13,9 +13,9 @@ import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addConfigOption, exampleText, nonEmpty } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 
-/** Of `import-litellm`: the printed settings lack models of the file. */
+/** The exit code of `import-litellm` if the printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
-/** Of `check`: the settings have an error, or an upstream does not serve. */
+/** The exit code of `check` if the settings have an error, or an upstream does not serve. */
 const EXIT_WRONG = 1;
 
 function addImportCommand(config: Command): void {

@@ -136,10 +136,10 @@ export function addHealthCommand(program: Command): void {
 /** Rejects with CommandError if the gateway takes no calls. */
 async function checkHealth(options: Pick<DataOptions, 'config' | 'data'>): Promise<void> {
   const { adminOrigin, readGatewayFile } = await import('../admin/gateway-file.js');
-  const data = await dataPathOf(options);
-  const address = readGatewayFile(data);
+  const dataPath = await dataPathOf(options);
+  const address = readGatewayFile(dataPath);
   if (address === undefined)
-    throw new CommandError(`No gateway serves from ${data}: there is no gateway.json.`);
+    throw new CommandError(`No gateway serves from ${dataPath}: there is no gateway.json.`);
   const url = `${adminOrigin(address)}/readyz`;
   const status = await fetch(url, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS), redirect: 'error' }).then(
     (response) => response.status,
@@ -152,8 +152,8 @@ async function checkHealth(options: Pick<DataOptions, 'config' | 'data'>): Promi
 
 /** Reads the settings, which takes 0.2 s of CPU, only if nothing else names the data directory. */
 async function dataPathOf({ config, data }: Pick<DataOptions, 'config' | 'data'>): Promise<string> {
-  const given = data ?? process.env.TOLLGATE_DATA;
-  if (given !== undefined && given !== '') return given;
+  const dataPath = data ?? process.env.TOLLGATE_DATA;
+  if (dataPath !== undefined && dataPath !== '') return dataPath;
   const { loadSettings } = await import('../config/load.js');
   return loadSettings({ config, secrets: false }).settings.data;
 }

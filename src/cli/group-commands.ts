@@ -144,7 +144,7 @@ const LIST_COLUMNS: readonly Column<GroupRow>[] = [
 ];
 const TREE_COLUMNS: readonly Column<GroupRow>[] = [NAME_COLUMN, ...USE_COLUMNS];
 
-/** For a group without quotas. */
+/** The texts of a group without quotas. */
 const NO_QUOTA: QuotaLine = { quota: 'none', used: '', held: '', leased: '', resets: '' };
 
 /** `textBelow`: what stands under the name, in the rows after the first. */

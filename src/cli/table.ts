@@ -38,22 +38,22 @@ export function tableText<Row>(
   rows: readonly Row[],
   widthMax = Infinity,
 ): TableText {
-  const lines = [
+  const textRows = [
     columns.map(({ title }) => title),
     ...rows.map((row) => columns.map(({ text }) => visible(text(row)))),
   ];
   const fullWidths = columns.map((_, index) =>
-    lines.reduce((widest, line) => Math.max(widest, widthOf(line[index]!)), 0),
+    textRows.reduce((widest, texts) => Math.max(widest, widthOf(texts[index]!)), 0),
   );
   const widths = shrunkWidths(columns, fullWidths, widthMax);
   return {
-    lines: lines.map((line) => {
-      const cells = line.map((cell, index) => {
+    lines: textRows.map((texts) => {
+      const padded = texts.map((text, index) => {
         const width = widths[index]!;
-        return pad(cutTo(cell, width), width, columns[index]!.align);
+        return pad(cutTo(text, width), width, columns[index]!.align);
       });
       // A terminal would wrap a longer line, and the columns would no longer be aligned. So its end is cut.
-      return cutTo(cells.join(GAP).trimEnd(), widthMax);
+      return cutTo(padded.join(GAP).trimEnd(), widthMax);
     }),
     narrowed: totalOf(fullWidths) > widthMax,
   };
@@ -68,13 +68,13 @@ function shrunkWidths<Row>(
   const widths = [...fullWidths];
   for (let excess = totalOf(widths) - widthMax; excess > 0; excess--) {
     // The index of the widest column that can shrink; -1 if none can.
-    let widest = -1;
+    let widestIndex = -1;
     columns.forEach(({ cut }, index) => {
       const width = widths[index]!;
-      if (cut === true && width > CUT_CELLS_MIN && width > (widths[widest] ?? 0)) widest = index;
+      if (cut === true && width > CUT_CELLS_MIN && width > (widths[widestIndex] ?? 0)) widestIndex = index;
     });
-    if (widest === -1) break;
-    widths[widest]! -= 1;
+    if (widestIndex === -1) break;
+    widths[widestIndex]! -= 1;
   }
   return widths;
 }

@@ -156,7 +156,7 @@ export interface PlanEntry {
   readonly callsPerDay: number;
   /** The most output tokens that a call may ask for; undefined if only the model's own limit counts. */
   readonly outputTokensMax: number | undefined;
-  /** For one account: the lower of the plan's limit and the gateway's. */
+  /** Calls of one account: the lower of the plan's limit and the gateway's. */
   readonly callsInFlightMax: number;
   /** The lower of the plan's limit and the gateway's. */
   readonly bodyBytesMax: number;

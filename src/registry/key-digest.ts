@@ -9,10 +9,10 @@
 import { hash, randomBytes } from 'node:crypto';
 import { invariant } from '../core/errors.js';
 
-/** Drawn from the system at once, for some hundred ids and keys, because each draw takes 3.5 µs. */
+/** Bytes of a block, which the system makes at once for some hundred ids and keys, in 3.5 µs. */
 const BLOCK_BYTES = 4_096;
 
-/** The bytes of the last draw that nobody has taken yet. */
+/** The bytes of the last block that nobody has taken yet. */
 let block = Buffer.alloc(0);
 
 /** Returns `count` random bytes, at most BLOCK_BYTES, that no other caller gets. Main thread. */

@@ -104,7 +104,7 @@ export function laterUse(now: InheritedUse, inherited: InheritedUse | undefined)
   };
 }
 
-/** Of each quota the count of the later period; of the minute's tokens the count of `now` alone. */
+/** Each quota gets the count of the later period; the minute's tokens are those of `now` alone. */
 function laterQuotas(
   now: SettledQuotas | undefined,
   inherited: SettledQuotas | undefined,
@@ -135,7 +135,7 @@ function countOfLater(period: number, count: number, otherPeriod: number, otherC
 
 const MS_PER_SECOND = 1_000;
 
-/** For keys and operators' tokens. They expire at whole seconds, because the key table stores seconds. */
+/** Whether a key or an operator's token has expired: at a whole second, as the key table stores it. */
 export function isExpired({ expiresSeconds }: Pick<KeyRecord, 'expiresSeconds'>, nowMs: WallMs): boolean {
   return expiresSeconds !== undefined && expiresSeconds <= Math.floor(nowMs / MS_PER_SECOND);
 }

@@ -61,7 +61,7 @@ export interface RotatedKey extends CreatedKey {
   readonly replaced: KeyStatement;
 }
 
-/** In a key's row of quota use. The key's row of key use has the counts of its minute and day. */
+/** A key's row of quota use has no counts of its minute and day: its row of key use has these. */
 const NO_PLAIN_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
 
 /**

@@ -210,7 +210,7 @@ export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   if (expiresSeconds !== undefined) keyTable.setExpiry(index, expiresSeconds);
 }
 
-/** Of a key without limits of its own, whose calls are not counted. */
+/** The counts of a key without limits of its own: its calls are not counted. */
 const NO_COUNTS: ScopeCounts = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
 
 /** Undefined if the key is not in the table, or has no limits and was never used. */
@@ -304,7 +304,7 @@ export class ChangeApplier {
     else if (record === undefined && index < groupsMax) removeGroup(index, live);
   }
 
-  /** Does nothing if no account has the slot. 15 µs. */
+  /** Does nothing if no account has the slot. Takes 15 µs. */
   applyAccount(index: AccountIndex): void {
     const { store, live, directory, catalog, accountsMax } = this.#options;
     const id = store.findAccountId(index);
@@ -314,7 +314,7 @@ export class ChangeApplier {
     directory.set(record);
   }
 
-  /** The slot may have a new key, a changed key, or no key any more. 15 µs. */
+  /** The slot may have a new key, a changed key, or no key any more. Takes 15 µs. */
   applyKey(index: KeyIndex): void {
     const { store, live, keysMax } = this.#options;
     const { keyTable } = live;

@@ -65,7 +65,7 @@ export function isOperatorToken(text: string): boolean {
   return OPERATOR_TOKEN.test(text);
 }
 
-/** Of the form of OPERATOR_TOKEN. No random byte is used twice (key-digest.ts). */
+/** Returns a token that matches OPERATOR_TOKEN. No random byte is used twice (key-digest.ts). */
 function newToken(): string {
   return `tgop_${takeRandomBytes(TOKEN_BYTES).toString('base64url')}`;
 }
@@ -172,7 +172,7 @@ export class Operators {
 
   /**
    * The operator whose token has that digest; undefined if there is none, or it is disabled or expired. A
-   * lookup that finds an operator counts as a use. 5 µs.
+   * lookup that finds an operator counts as a use. Takes 5 µs.
    */
   identityOf(digest: string): Operator | undefined {
     const record = this.#context.store.operators.find(digest);

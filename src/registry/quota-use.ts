@@ -39,7 +39,7 @@ export interface QuotaCount {
   readonly leasedElsewhere: bigint;
 }
 
-/** Of the quotas that the coordinator was ever asked for. */
+/** Counts of the quotas that the coordinator was ever asked for. */
 export type QuotaCounts = ReadonlyMap<QuotaName, QuotaCount>;
 
 /** A scope with quotas, as the registry names it. */

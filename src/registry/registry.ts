@@ -44,7 +44,7 @@ export interface UsageRequest extends UsageHours {
   readonly model: string | undefined;
 }
 
-/** Undefined if the name is not known: see `namesOf`. */
+/** A name is undefined if it is not known; `namesOf` says when. */
 export interface UsageNames {
   readonly account: string | undefined;
   readonly key: string | undefined;
@@ -89,7 +89,7 @@ interface CreatedAccount {
 
 interface MadeAccount {
   readonly record: AccountRecord;
-  readonly created: readonly CreatedKey[];
+  readonly createdKeys: readonly CreatedKey[];
 }
 
 const DEMO_NAME = 'demo';
@@ -166,15 +166,15 @@ export class Registry {
       return items.map((item, index) => {
         const itemName = `accounts[${index}]`;
         const record = namingItem(itemName, () => accounts.put(item, asAccountIndex(firstSlot + index)));
-        const created = item.keys.map((key, keyIndex) =>
+        const createdKeys = item.keys.map((key, keyIndex) =>
           namingItem(`${itemName}.keys[${keyIndex}]`, () => keys.put(record, key, keySlots.next().value)),
         );
-        return { record, created };
+        return { record, createdKeys };
       });
     };
-    return this.#make(put).map(({ record, created }) => ({
+    return this.#make(put).map(({ record, createdKeys }) => ({
       statement: accounts.statementOf(record),
-      keys: created,
+      keys: createdKeys,
     }));
   }
 
@@ -308,9 +308,9 @@ export class Registry {
     }
     const [made] = this.#make(() => {
       const record = this.accounts.put({ name: DEMO_NAME, planId: DEMO_PLAN, credit: DEMO_CREDIT });
-      return [{ record, created: [this.keys.put(record, { name: DEMO_NAME })] }];
+      return [{ record, createdKeys: [this.keys.put(record, { name: DEMO_NAME })] }];
     });
-    return { accountId: made?.record.id, key: made?.created[0]?.key };
+    return { accountId: made?.record.id, key: made?.createdKeys[0]?.key };
   }
 
   /** Puts accounts with their keys in one transaction, and then into the live state. */
@@ -321,9 +321,9 @@ export class Registry {
       put,
       (made) => made.filter(({ record }) => this.#store.findAccount(record.id) !== undefined),
       (made) => {
-        for (const { record, created } of made) {
+        for (const { record, createdKeys } of made) {
           accounts.open(record);
-          for (const key of created) keys.insert(key.record);
+          for (const key of createdKeys) keys.insert(key.record);
         }
       },
     );

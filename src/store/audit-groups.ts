@@ -52,7 +52,7 @@ function auditGroup(
     run.differs(subject, `the group in the list of ${parentId}`, undefined, id);
 }
 
-/** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, because groups may form a circle. */
+/** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, because groups may form a cycle. */
 function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>): number {
   let depth = 1;
   for (let group: GroupRecord | undefined = record; depth <= GROUP_DEPTH_MAX; depth++) {
@@ -65,13 +65,13 @@ function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>):
 /** Checks that each row of `group_members` names an account or a group that is in the row's group. */
 function auditMembers(run: AuditRun, groups: ReadonlyMap<string, GroupRecord>): void {
   const { snapshot } = run;
-  const byIndex = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
+  const groupBySlot = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
   for (const { key } of snapshot.rows('group_members')) {
     const [groupId, kind, slot] = key;
     const subject = run.subjectAt('group_members', key);
     const id = kind === MEMBER_ACCOUNT ? run.accountIdOf(slot) : undefined;
     const account = id === undefined ? undefined : run.peek(readAccount, 'accounts', id);
-    const found = kind === MEMBER_ACCOUNT ? account?.groupId : byIndex.get(slot)?.parentId;
+    const found = kind === MEMBER_ACCOUNT ? account?.groupId : groupBySlot.get(slot)?.parentId;
     run.expect(subject, `the group of this ${kind === MEMBER_ACCOUNT ? 'account' : 'group'}`, found, groupId);
   }
 }

@@ -24,7 +24,7 @@ type Stored = Readonly<Record<string, unknown>>;
 type Fields = Readonly<Record<string, FieldValue>>;
 
 interface RecordType {
-  /** As `target.type` of a change names it. */
+  /** The name in `target.type` of a change. */
   readonly type: string;
   /** Casts instead of checking: the store has packed the row. */
   readonly fields: (stored: Stored, nameOfGroup: (id: string) => string) => Fields;

@@ -142,7 +142,7 @@ export interface FlushState {
   readonly unflushedAccounts: number;
 }
 
-/** For the metrics. */
+/** How busy the flush is, for the metrics. */
 interface FlushLoad {
   readonly flush: FlushSnapshot;
   /** How full each listener's journal is, 0 to 1, by the listener's index. */

@@ -65,7 +65,7 @@ export class NoticeRows {
     this.#tables = tables;
   }
 
-  /** Whether operators were told of no threshold as high as the mark's in its period. Some µs. */
+  /** Whether operators were told of no threshold as high as the mark's in its period. Takes some µs. */
   isNew({ scopeId, quota, period, percent }: NoticeMark): boolean {
     const stored = this.#tables.notices.get(['told', scopeId, quota]);
     if (!isToldRow(stored)) return true;

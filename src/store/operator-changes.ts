@@ -45,7 +45,7 @@ const ROWS_MAX = 1_000_000;
 const PAGE_ROWS_MAX = 3_000;
 /** Rows that a verification reads in one turn of the event loop: some 10 ms. */
 const SLICE_ROWS = 1_000;
-/** Above the number of every row. */
+/** Higher than the number of any row. */
 const AFTER_ALL_ROWS = Number.MAX_SAFE_INTEGER;
 /** Problems that a report lists. More problems than this have one cause. */
 const PROBLEMS_MAX = 20;
@@ -138,7 +138,7 @@ export class OperatorChanges implements ChangeStore {
     if (note !== undefined) this.#appendRow(this.#current, note);
   }
 
-  /** In the caller's transaction: appends a row to the chain, and removes rows beyond `#rowsMax`. */
+  /** Appends a row to the chain, and removes rows beyond `#rowsMax`. Call in a transaction. */
   #appendRow(current: CurrentChange, note: ChangeNote): void {
     const { operatorChanges, meta } = this.#tables;
     const { actor, action, atMs } = current.cause;

@@ -30,7 +30,7 @@ type StoredOperator = Static<typeof StoredOperator>;
 
 const isOperator = schemaCheck('StoredOperator', StoredOperator);
 
-/** In `meta`: id → Unix seconds of the last use on this host. */
+/** The row of `meta` with the last use of each operator on this host: id → Unix seconds. */
 const OPERATOR_USES = 'operator_uses';
 const isUses = schemaCheck('OperatorUses', Type.Record(Type.String(), Count));
 
@@ -73,7 +73,7 @@ export class OperatorRows implements OperatorStore {
     this.#tables.operators.removeSync(digest);
   }
 
-  /** By operator id: Unix seconds of the last use on this host. */
+  /** Returns the Unix seconds of each last use on this host, by operator id. */
   lastUses(): Map<string, number> {
     const stored = this.#tables.meta.get(OPERATOR_USES);
     // A damaged row counts as none, because last uses are only shown to operators.

@@ -29,7 +29,7 @@ import type { Log } from '../telemetry/log.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
 import { unlessDamaged } from './record-codec.js';
 
-/** Of a scope whose requests a minute and calls a day are in other rows: those of accounts and keys. */
+/** For accounts and keys, whose requests a minute and calls a day are in other rows. */
 const NO_COUNTS = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
 
 export class QuotaUses {
@@ -126,7 +126,7 @@ export class QuotaUses {
   }
 }
 
-/** Of a group or rule whose only quotas are requests a minute and calls a day. */
+/** For a group or rule whose only quotas are requests a minute and calls a day. */
 const NOTHING_SETTLED = {
   minuteTokens: 0,
   dayNumber: 0,

@@ -34,7 +34,7 @@ export interface ResponseBounds {
   readonly expiredMs: number;
   /** Bound of the bytes of all responses together. */
   readonly bytesMax: number;
-  /** Of the response cache: bounds of the bytes of single models, by model id. */
+  /** The response cache alone: bounds of the bytes of single models, by model id. */
   readonly modelBytesMax?: ReadonlyMap<string, number>;
 }
 
@@ -91,7 +91,7 @@ export class ResponseTable {
     return readResponse(stored, key, locationOf(this.#tables, name, rowKey), digestSince);
   }
 
-  /** When the oldest response ended; undefined if there is none. Some µs. */
+  /** When the oldest response ended; undefined if there is none. Takes some µs. */
   oldestMs(): number | undefined {
     return this.#oldestAge()?.[0];
   }
@@ -157,8 +157,8 @@ export class ResponseTable {
   }
 
   /**
-   * At most `limit` keys after `after`, or from the first on, in the order of the table. Some µs, and 1 µs a
-   * key.
+   * At most `limit` keys after `after`, or from the first on, in the order of the table. Takes some µs,
+   * and 1 µs a key.
    */
   keys(after: ResponseKey | undefined, limit: number): ResponseKey[] {
     const { answers } = this.#tables;

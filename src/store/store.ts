@@ -114,7 +114,7 @@ export class Store implements RecordStore {
     }
   }
 
-  /** Free bytes of the file's disk for this user. Some µs. */
+  /** Free bytes of the file's disk for this user. Takes some µs. */
   freeBytes(): number {
     const { bavail, bsize } = statfsSync(this.path);
     return bavail * bsize;
@@ -272,7 +272,7 @@ export class Store implements RecordStore {
     return steppedMs(this.#tables, current);
   }
 
-  /** For a gateway that shares the store (flush-mark.ts). Costs an fsync. */
+  /** A gateway that shares the store calls it once, at its start (flush-mark.ts). Costs an fsync. */
   newFlushMark(slot: number, life: string): FlushMark {
     return new FlushMark(this.#tables, slot, life);
   }

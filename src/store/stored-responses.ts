@@ -58,7 +58,7 @@ export interface FoundResponse {
 
 export class StoredResponses implements FlushedResponses {
   readonly #options: StoredResponsesOptions;
-  /** By nameOfResponse: the newest response, or removal, of each key. */
+  /** The newest response, or removal, of each key, by the name that `nameOfResponse` makes. */
   readonly #waiting = new Map<string, WaitingResponse>();
   readonly #calendar: RetentionCalendar;
   /** Bytes of the bodies in `#waiting`. */
