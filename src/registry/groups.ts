@@ -169,7 +169,7 @@ export class Groups {
     throw notFound(`${prefix}there is no group ${idOrName}${this.#nearestHint(idOrName)}`);
   }
 
-  /** The end of the message about a wrong name. Compares the first NAMES_COMPARED_MAX groups only. */
+  /** Returns the end of the message about a wrong name. Compares the first NAMES_COMPARED_MAX groups only. */
   #nearestHint(name: string): string {
     const names = this.#context.store.groups.list(0, NAMES_COMPARED_MAX).items.map((group) => group.name);
     const nearest = nearestName(name, names, (candidate) => candidate);

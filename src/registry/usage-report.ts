@@ -113,7 +113,7 @@ const LINES_MAX = 100_000;
 /** Sums rows, which come in any order. */
 export class UsageReport {
   readonly #selection: UsageSelection;
-  /** By name. */
+  /** The lines by their names. */
   readonly #lines = new Map<string, GrowingLine>();
 
   constructor(selection: UsageSelection) {

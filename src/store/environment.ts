@@ -129,9 +129,8 @@ export class Environment {
 /**
  * Creates an LMDB file without rows at `path`, unless there is a file. It is made under another name and then
  * linked to `path`. So a crash leaves no file at `path` or a whole file, and of two processes that create it
- * at once the later keeps the file of the first. The temporary name is new each time: a start that a power
- * cut ended may have left a file of that name that is no LMDB file, and processes in containers have the same
- * number.
+ * at once the later keeps the file of the first. The temporary name is random, because a power
+ * cut may have left a broken file of an earlier name, and processes in containers may have the same number.
  */
 export function makeEnvironmentFile(path: string, options: Readonly<RootDatabaseOptions>): void {
   if (existsSync(path)) return;

@@ -33,7 +33,7 @@ const waitingRange = (): { start: Key; end: Key } => ({
   end: ['waits', Number.MAX_SAFE_INTEGER, AFTER_ALL_IDS],
 });
 
-/** What identifies a notice of a scope, whether or not operators were told. */
+/** What identifies a notice of a scope, whether or not operators were told. (No mark of a node.) */
 export interface NoticeMark {
   readonly scopeId: string;
   /** A quota's name, or `balance`. */
@@ -102,7 +102,7 @@ export class NoticeRows {
     return webhooks;
   }
 
-  /** Removes a webhook that was delivered or given up. Costs a disk flush. */
+  /** Removes a webhook that was delivered or given up. Costs an fsync. */
   remove({ reportedMs, id }: WaitingWebhook): void {
     const { environment, notices } = this.#tables;
     environment.write(() => void notices.removeSync(['waits', reportedMs, id]));

@@ -44,7 +44,7 @@ const LONGEST_MONTH_MS = 32 * 24 * 3_600_000;
 
 const NOTHING = asPicoUnits(0n);
 /**
- * Of keys, and below of accounts, if processes share the limits: the coordinator grants what is left.
+ * Counts of keys, below of accounts, if processes share the limits: the coordinator grants what is left.
  */
 const NO_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
 const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };

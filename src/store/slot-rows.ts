@@ -102,9 +102,9 @@ export class SlotRows<SlotRecord, Index extends number> {
     clear: (slot: number) => void,
   ): number[] {
     const slots: number[] = [];
-    const rested = freeSlots.getKeys({ end: [restedMs, 0] }).filter(([, slot]) => slot < slotsMax);
+    const restedKeys = freeSlots.getKeys({ end: [restedMs, 0] }).filter(([, slot]) => slot < slotsMax);
     // Copied, because a range must not change while it is iterated.
-    for (const freeKey of Array.from(rested.slice(0, count))) {
+    for (const freeKey of Array.from(restedKeys.slice(0, count))) {
       const [, slot] = freeKey;
       freeSlots.removeSync(freeKey);
       clear(slot);

@@ -17,7 +17,7 @@ import type { Store } from './store.js';
  */
 const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 
-/** Responses that may wait, with or without bytes. If so many wait, `keep` keeps none. */
+/** Responses that may wait, with or without bytes. If so many wait, `keep` returns false. */
 const WAITING_MAX = 100_000;
 
 /** Free bytes that a commit needs besides those of the responses, for the pages that it copies. */
@@ -36,9 +36,9 @@ export interface StoredResponsesOptions {
   readonly keepHours: number;
   /** Bound of the bytes of all responses on disk. */
   readonly storeBytesMax: number;
-  /** Whether the flush has taken the record out of its journal. */
+  /** Whether the flush has taken the record of the charge out of its journal. */
   readonly isDrained: (charge: ChargePosition) => boolean;
-  /** Whether the listener has appended the record to its journal. */
+  /** Whether the listener has appended the record of the charge to its journal. */
   readonly isCharged: (charge: ChargePosition) => boolean;
   readonly clock: Clock;
 }
@@ -61,7 +61,7 @@ export class StoredResponses implements FlushedResponses {
   /** The newest response, or removal, of each key, by the name that `nameOfResponse` makes. */
   readonly #waiting = new Map<string, WaitingResponse>();
   readonly #calendar: RetentionCalendar;
-  /** Bytes of the bodies in `#waiting`. */
+  /** Bytes of the responses in `#waiting`. */
   #waitingBytes = 0;
 
   constructor(options: StoredResponsesOptions) {
