@@ -1,12 +1,11 @@
 /**
  * The identity of a process: its pid, its start time and the boot it runs in, as Linux's `/proc` shows them,
- * because a pid alone is reused. The hold on the store, leases and idempotency locks are rows that name the
+ * because a pid alone is reused. The store hold, leases and idempotency locks are rows that name the
  * identity of their process, and are void once that has ended. Main thread, or a command.
  *
  * `/proc` shows the processes of its own PID namespace alone, so a process of another container counts as
- * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. Whoever has the hold meets
- * none: all gateways that use the data directory with it are of one supervisor, and every other row is of an
- * earlier holder.
+ * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. Under the store hold, each
+ * row is of a process of this supervisor, or of one that has ended.
  *
  * Must hold: an identity begins with the pid and a space, because `isRunning` and store-hold.ts read the pid
  * from it (test/unit/store/store-hold.test.ts).
@@ -21,16 +20,21 @@ const NO_SUCH_PROCESS: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESR
  * zombie. Throws what reading `/proc` throws otherwise, such as EMFILE.
  */
 export function identityOf(pid: number): string | undefined {
+  const startTicks = startTicksOf(pid);
+  // Not in the `try` of `startTicksOf`: without the boot's id nobody knows that the process has ended.
+  return startTicks === undefined ? undefined : `${pid} ${startTicks} ${readBootId()}`;
+}
+
+/** Undefined if no such process runs, or it is a zombie. */
+function startTicksOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
     // `42 (name) S 1 …`: the last bracket ends the name, which may contain brackets and blanks. After it come
     // the state and, START_FIELD fields on, the start in ticks.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     const [state] = fields;
-    const startTicks = fields[START_FIELD];
     // Z, X: a zombie, a dead process.
-    if (startTicks === undefined || state === 'Z' || state === 'X') return undefined;
-    return `${pid} ${startTicks} ${readBootId()}`;
+    return state === 'Z' || state === 'X' ? undefined : fields[START_FIELD];
   } catch (error) {
     // Any other error, such as EMFILE, does not say whether the process runs.
     if (NO_SUCH_PROCESS.has((error as NodeJS.ErrnoException).code)) return undefined;
