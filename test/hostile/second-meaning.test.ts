@@ -47,7 +47,11 @@ type Judge = (bodies: readonly Uint8Array[]) => Promise<Answer[]>;
  * Throws a TypeError for what is no text, which a request may have where the gateway has no rule: typed
  * decoders refuse it.
  */
-const hex = (text: string): string => Buffer.from(text, 'utf8').toString('hex');
+const hex = (text: unknown): string => {
+  // `Buffer.from` would take an array for bytes.
+  if (typeof text !== 'string') throw new TypeError('no text');
+  return Buffer.from(text, 'utf8').toString('hex');
+};
 
 // ---- the decoders
 
