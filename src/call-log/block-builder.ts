@@ -43,11 +43,11 @@ import {
   type CallRecord,
 } from '../telemetry/call-record.js';
 
-/** More than one call's variable part takes, which call-record.ts and QUOTAS_MAX bound to some 10 KiB. */
+/** More than a call's variable part can have: call-record.ts and QUOTAS_MAX bound it to some 10 KiB. */
 const CALL_BYTES_MAX = 64 * 1024;
 const QUOTAS_MAX = 64;
-/** Leaves positions below NONE (16 bits) for the names of one more call: at most 9 + 3 × 8 + 3 × 64. */
-const NAMES_MAX = 60_000;
+/** A block with so many names is full. Below NONE (16 bits) are enough positions for one more call. */
+const NAMES_FULL = 60_000;
 
 /**
  * Kinds of names. BlockNames remembers the last name of each kind, because the next call mostly has the same.
@@ -70,18 +70,17 @@ const KIND = {
 } as const;
 const FIRST_QUOTAS = 8;
 
-/** The texts of plain calls' quotas: first all scopes, then, from FIRST_QUOTA_NAME on, all names. */
+/** The texts in plain calls' quotas: first all scopes, then, from FIRST_QUOTA_NAME on, all quotas' names. */
 const QUOTA_TEXTS = [...QUOTA_SCOPES, ...QUOTA_NAMES];
 const FIRST_QUOTA_NAME = QUOTA_SCOPES.length;
-const ACCOUNT = QUOTA_SCOPES.indexOf('account');
-const KEY = QUOTA_SCOPES.indexOf('key');
-const MODEL = QUOTA_SCOPES.indexOf('model');
+const ACCOUNT_SCOPE = QUOTA_SCOPES.indexOf('account');
+const KEY_SCOPE = QUOTA_SCOPES.indexOf('key');
+const MODEL_SCOPE = QUOTA_SCOPES.indexOf('model');
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
 const PICO_IN_NANO = Number(PICO_PER_NANO);
 const TWO_32 = 2 ** 32;
 const HTTP_OK = 200;
 
-/** Adds calls to one block at a time. `take` returns the block and begins the next one. */
 export class BlockBuilder {
   readonly #fixed = new ArrayBuffer(BLOCK_BYTES + FIXED_BYTES);
   readonly #floats = new Float64Array(this.#fixed);
@@ -104,8 +103,8 @@ export class BlockBuilder {
   readonly #sources: SlotPositions;
   readonly #routes: SlotPositions;
   readonly #groups: SlotPositions;
-  /** By index in QUOTA_TEXTS: the text's position among the names plus 1, or 0 if not looked up yet. */
-  readonly #quotaTextPositions = new Int32Array(QUOTA_TEXTS.length);
+  /** By index in QUOTA_TEXTS: what `#quotaTextNumber` returns, or 0 if the block lacks the text yet. */
+  readonly #quotaTextNumbers = new Int32Array(QUOTA_TEXTS.length);
 
   /** `names` looks up the names of plain calls. Without `names`, `addPlain` throws. */
   constructor(names?: SlotNames) {
@@ -128,16 +127,16 @@ export class BlockBuilder {
     return this.#count;
   }
 
-  /** Whether `take` must come before the next call. The last call may make a block longer than 64 KiB. */
+  /** Whether `take` must come before the next call. The last call may make the block exceed BLOCK_BYTES. */
   get isFull(): boolean {
     const bytes = this.#count * FIXED_BYTES + this.#variableBytes + this.#names.bytes;
-    return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
+    return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_FULL;
   }
 
-  /** To be called when slots may have new names; `take` does, because positions are those of one block. */
+  /** To be called when slots may have new names. `take` calls it: positions are those of one block. */
   forgetSlots(): void {
     for (const cache of this.#slotCaches) cache.clear();
-    this.#quotaTextPositions.fill(0);
+    this.#quotaTextNumbers.fill(0);
   }
 
   /** Adds a call. The block must not be full, for `addPlain` too: neither checks whether there is space. */
@@ -182,7 +181,7 @@ export class BlockBuilder {
     this.#putDetails(call);
   }
 
-  /** As `add`, for a plain call from the listener of that index. Reads the ring and makes no CallRecord. */
+  /** Adds a plain call of the listener of that index. Reads the call ring itself and makes no CallRecord. */
   addPlain(call: PlainCall, listener: number): void {
     const { ints, floats, amounts, first64 } = call;
     const first32 = first64 << 1;
@@ -231,7 +230,7 @@ export class BlockBuilder {
     this.#variableBytes = this.#putPlainQuotas(call, account, at);
   }
 
-  /** Writes the quotas at `start`; returns the offset after them. `account`: position of the account's id. */
+  /** Writes the quotas at `start`. `account`: position of the account's id. Returns the offset after them. */
   #putPlainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
@@ -252,11 +251,11 @@ export class BlockBuilder {
       const scope = scopeIndexOf(code);
       const name = nameIndexOf(code);
       const owner =
-        scope === ACCOUNT
+        scope === ACCOUNT_SCOPE
           ? account
-          : scope === KEY
+          : scope === KEY_SCOPE
             ? this.#keys.of(ints[first32 + ring.PLAIN_KEY]!)
-            : scope === MODEL
+            : scope === MODEL_SCOPE
               ? this.#models.of(ints[first32 + ring.PLAIN_MODEL]!)
               : this.#groups.of(ints[(quota64 << 1) + 1]!);
       at = this.#putQuota(at, scope, owner, FIRST_QUOTA_NAME + name);
@@ -268,13 +267,13 @@ export class BlockBuilder {
   /** `scope`, `name`: indexes in QUOTA_TEXTS. `owner`: position of an id. Returns the offset after them. */
   #putQuota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
-    const at = putNumber(bytes, start, this.#quotaText(scope));
-    return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaText(name));
+    const at = putNumber(bytes, start, this.#quotaTextNumber(scope));
+    return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaTextNumber(name));
   }
 
-  /** Returns the position in the block's names, plus one, of the text of that index in QUOTA_TEXTS. */
-  #quotaText(index: number): number {
-    return (this.#quotaTextPositions[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
+  /** Returns what stands in the block for that text of QUOTA_TEXTS: its position in the names plus one. */
+  #quotaTextNumber(index: number): number {
+    return (this.#quotaTextNumbers[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
   }
 
   /** Writes what is left of a quota; returns the offset after that. Nano-units become pico-units. */
@@ -295,6 +294,7 @@ export class BlockBuilder {
     bytes.set(namesText, namesAt);
     const head = new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4);
     head.set([MAGIC, bytes.length, 0, this.#count, this.#variableBytes, namesText.length]);
+    // Set last, because the CRC-32 (word 2) covers all that follows it.
     head[2] = crc32(bytes.subarray(12));
     this.#names.clear();
     this.forgetSlots();

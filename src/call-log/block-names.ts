@@ -29,7 +29,7 @@ export class BlockNames {
     return this.#positions.size;
   }
 
-  /** About how many bytes the names take in the block. */
+  /** How many bytes the names take in the block; fewer than they do if names are not ASCII. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -82,7 +82,7 @@ export interface SlotNames {
 
 /** How many slots are cached, a power of two. A block has some 500 calls, mostly of fewer accounts. */
 const CACHED_SLOTS = 1_024;
-/** Marks an unused entry of the cache. */
+/** Marks an unused entry of the cache. The position of a slot -1 is looked up each time. */
 const NO_SLOT = -1;
 
 /**

@@ -22,14 +22,14 @@
  *       48    32  variable  offset of the call's variable part from the first one of the block
  *       52    32  queuedMs
  *
- * The variable part has numbers of 7 bits a byte, the lowest bits first; times are microseconds. "Or none"
- * is 0 for none, else the value plus one; a status is 0 for none, else the status itself. A name is its
- * position in the block's names, or none. A text is its length in bytes, or none, and then its bytes. A list
- * is its length and then its items.
+ * The variable part has numbers of 7 bits a byte, the lowest bits first. Times are microseconds. A value "or
+ * none" is written as 0 for none, else as the value plus one; but a status is written as it is, 0 for none. A
+ * name is its position in the block's names, or none. A text is its length in bytes, or none, and then its
+ * bytes. A list is its length and then its items.
  *
  *     duration; time to the first token, or none; time to admission, or none
  *     tokens    if the call has a source: prompt, cached, cache writes of both kinds, completion, reasoning
- *     attempts  a list: upstream, model, status, code (names but for the status), start, duration, error text
+ *     attempts  a list: upstream and model (names), status, code (a name), start, duration, error text
  *     quotas    a list: scope, id and quota (names), 1 and an amount of 64 bits, or 0 and a number
  *     error     a text
  *
@@ -111,11 +111,12 @@ export class Block {
   readonly count: number;
   /** Length of the whole block. */
   readonly bytes: number;
-  /** `floats` and `shorts` span all bytes that were read, not the block alone: see `at64`. */
+  /** `floats` and `shorts` span all bytes that were read, not the block alone: `at64` gives the indexes. */
   readonly floats: Float64Array;
   readonly shorts: Uint16Array;
   readonly #data: Buffer;
-  readonly #at: number;
+  /** Offset of the block in `#data`. */
+  readonly #start: number;
   readonly #variableAt: number;
   readonly #namesAt: number;
   readonly #namesBytes: number;
@@ -125,7 +126,7 @@ export class Block {
   private constructor(data: Buffer, at: number, words: Uint32Array) {
     const at32 = at >> 2;
     this.#data = data;
-    this.#at = at;
+    this.#start = at;
     this.bytes = words[at32 + 1]!;
     this.count = words[at32 + 3]!;
     this.floats = new Float64Array(data.buffer, data.byteOffset, data.length >> 3);
@@ -185,7 +186,7 @@ export class Block {
 
   /** Returns the index of the call's first word in `floats`. Times 4 it is the index in `shorts`. */
   at64(call: number): number {
-    return (this.#at + HEAD_BYTES + call * FIXED_BYTES) >> 3;
+    return (this.#start + HEAD_BYTES + call * FIXED_BYTES) >> 3;
   }
 
   /** Decodes the whole call. `!`: a prefix and a route are in every call, and `answered` with a source. */
@@ -199,10 +200,10 @@ export class Block {
     const account = nameOf('account');
     const source = nameOf('source');
     const at = this.#variableAt + this.#data.readUInt32LE(at64 * 8 + VARIABLE * 4);
-    const read = new VariableReader(this.#data, at, names);
-    const durationMs = read.time();
-    const firstTokenMs = read.timeOrNone();
-    const admittedMs = read.timeOrNone();
+    const reader = new VariableReader(this.#data, at, names);
+    const durationMs = reader.time();
+    const firstTokenMs = reader.timeOrNone();
+    const admittedMs = reader.timeOrNone();
     return {
       endedMs: asWallMs(this.floats[at64]!),
       requestPrefix: nameOf('prefix')!,
@@ -221,12 +222,12 @@ export class Block {
         source === null
           ? undefined
           : {
-              promptTokens: read.number(),
-              cachedTokens: read.number(),
-              cacheWriteTokens: read.number(),
-              cacheWrite1hTokens: read.number(),
-              completionTokens: read.number(),
-              reasoningTokens: read.number(),
+              promptTokens: reader.number(),
+              cachedTokens: reader.number(),
+              cacheWriteTokens: reader.number(),
+              cacheWrite1hTokens: reader.number(),
+              completionTokens: reader.number(),
+              reasoningTokens: reader.number(),
               answeredModel: nameOf('answered')!,
               source,
               charged: asPicoUnits(this.#data.readBigInt64LE((at64 + CHARGED) * 8)),
@@ -235,9 +236,9 @@ export class Block {
       firstTokenMs,
       durationMs,
       queuedMs: this.#data.readUInt32LE(at64 * 8 + QUEUED_MS * 4),
-      attempts: isPlain ? [read.plainAttempt(nameOf('upstream'), nameOf('answered'))] : read.attempts(),
-      quotas: isPlain ? read.plainQuotas(account) : read.quotas(),
-      error: isPlain ? null : read.text(),
+      attempts: isPlain ? [reader.plainAttempt(nameOf('upstream'), nameOf('answered'))] : reader.attempts(),
+      quotas: isPlain ? reader.plainQuotas(account) : reader.quotas(),
+      error: isPlain ? null : reader.text(),
     };
   }
 
@@ -247,7 +248,7 @@ export class Block {
   }
 }
 
-/** Reads a call's variable part from offset `at` on. Each method reads the next field. */
+/** Reads a call's variable part from offset `at` on. Each method reads the next fields. */
 class VariableReader {
   readonly #data: Buffer;
   readonly #names: readonly string[];
@@ -343,7 +344,7 @@ class VariableReader {
   }
 }
 
-/** What four bytes of 7 bits hold is below this. */
+/** Four bytes of 7 bits hold numbers below this. */
 const TWO_28 = 2 ** 28;
 
 /**

@@ -20,7 +20,6 @@ import {
   statusKeys,
 } from './segment-index.js';
 
-/** A set of accounts. */
 interface AccountSet {
   /** All ids of the set; undefined if they are too many to look up each in the indexes. */
   readonly ids: readonly string[] | undefined;
@@ -52,8 +51,10 @@ export interface CallFilter {
 const FAILED_CLASS = 4;
 /** A status below this is the first digit of a class. */
 const STATUS_MIN = 10;
+/** Stands for the position of a name that the filter does not have. */
+const NOT_FILTERED = -1;
 
-/** Returns the filter keys (segment-index.ts) of a status, or of a class; none for 0, which no call has. */
+/** Returns the filter keys (segment-index.ts) of a status, or of a class; none if the filter has neither. */
 function keysOfStatus(status: number | undefined): string[] {
   if (status === undefined || status === 0) return [];
   const filterKeys = statusKeys(status < STATUS_MIN ? status * 100 : status);
@@ -61,19 +62,19 @@ function keysOfStatus(status: number | undefined): string[] {
   return status < STATUS_MIN ? filterKeys.slice(1) : filterKeys;
 }
 
-/** The index cannot be asked for one of several codes. But a call with any code has failed. */
+/** The filter key of the codes. Several codes have FAILED_KEY, because each call with a code has failed. */
 const keyOfCodes = (code: string): string => (code.includes(',') ? FAILED_KEY : code.trim());
 
-/** Returns the hashes of how a call failed, as far as the filter tells; an empty list if it does not. */
-function failuresOf({ code, status = 0, failed }: CallFilter): number[] {
+/** Returns the hashes of the failures (codes, statuses) that the filter names; an empty list if none. */
+function failureHashesOf({ code, status = 0, failed }: CallFilter): number[] {
   const keys = [...(code === undefined ? [] : [keyOfCodes(code)]), ...(failed === true ? [FAILED_KEY] : [])];
   const isFailed = status >= FAILED_STATUS || (status >= FAILED_CLASS && status < STATUS_MIN);
   return [...keys, ...(isFailed ? keysOfStatus(status) : [])].map(hashOf);
 }
 
 /**
- * Returns a test of extents that is false if no call of the extent can pass. The test asks the Bloom filter
- * of the extent for single filter keys, and for pairs of a caller (account or key) and a failure.
+ * Returns a test of extents that is false if no call of the extent can pass. The test asks the extent's Bloom
+ * filter for single filter keys, and for pairs: an account or key together with a failure.
  */
 export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
   const { account, key, model, upstream, code, status, failed } = filter;
@@ -81,7 +82,7 @@ export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
     (name) => name !== undefined,
   );
   const hashes = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
-  const failures = failuresOf(filter);
+  const failures = failureHashesOf(filter);
   const pairsOf = (caller: number): number[] => failures.map((failure) => pairHash(caller, failure));
   const pairs = [account, key].flatMap((caller) => (caller === undefined ? [] : pairsOf(hashOf(caller))));
   const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ hashes: [id], pairs: pairsOf(id) }));
@@ -96,35 +97,41 @@ export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
 export function testOf(filter: CallFilter, block: Block): ((call: number) => boolean) | undefined {
   const { account, key, model, upstream, code, status, failed, fromMs = -Infinity, toMs = Infinity } = filter;
   const { floats, shorts } = block;
-  // Positions among the block's names. -1: the filter has no such name. Undefined: the block lacks the name.
+  // Positions among the block's names. Undefined: the block lacks a name of the filter.
   const positions = [account, key, model, upstream].map((name) =>
-    name === undefined ? -1 : block.positionOf(name),
+    name === undefined ? NOT_FILTERED : block.positionOf(name),
   );
   if (positions.includes(undefined)) return undefined;
-  const [accountAt, keyAt, modelAt, upstreamAt] = positions as [number, number, number, number];
-  const codesAt = code?.split(',').flatMap((each) => block.positionOf(each.trim()) ?? []);
-  if (codesAt?.length === 0) return undefined;
+  const [accountPosition, keyPosition, modelPosition, upstreamPosition] = positions as [
+    number,
+    number,
+    number,
+    number,
+  ];
+  const codePositions = code?.split(',').flatMap((each) => block.positionOf(each.trim()) ?? []);
+  if (codePositions?.length === 0) return undefined;
   const isOfAccounts = filter.accounts && accountTestOf(filter.accounts, block);
   return (call) => {
     const at64 = block.at64(call);
     const at16 = at64 * 4;
     const endedMs = floats[at64]!;
     if (endedMs < fromMs || endedMs >= toMs) return false;
-    if (accountAt >= 0 && shorts[at16 + NAMED.account] !== accountAt) return false;
+    if (accountPosition !== NOT_FILTERED && shorts[at16 + NAMED.account] !== accountPosition) return false;
     if (isOfAccounts?.(at16) === false) return false;
-    if (keyAt >= 0 && shorts[at16 + NAMED.key] !== keyAt) return false;
-    if (codesAt?.includes(shorts[at16 + NAMED.code]!) === false) return false;
+    if (keyPosition !== NOT_FILTERED && shorts[at16 + NAMED.key] !== keyPosition) return false;
+    if (codePositions?.includes(shorts[at16 + NAMED.code]!) === false) return false;
     if (failed !== undefined && (shorts[at16 + NAMED.code] !== NONE) !== failed) return false;
     if (status !== undefined) {
       const callStatus = shorts[at16 + STATUS]!;
       if (callStatus !== status && (status >= STATUS_MIN || Math.floor(callStatus / 100) !== status))
         return false;
     }
-    if (modelAt >= 0 && shorts[at16 + NAMED.model] !== modelAt && shorts[at16 + NAMED.answered] !== modelAt) {
-      return false;
-    }
-    if (upstreamAt < 0 || shorts[at16 + NAMED.upstream] === upstreamAt) return true;
-    // `upstream` is that of the last attempt; a plain call has no other one. Decoding comes last: it is slow.
+    const isOfModel =
+      shorts[at16 + NAMED.model] === modelPosition || shorts[at16 + NAMED.answered] === modelPosition;
+    if (modelPosition !== NOT_FILTERED && !isOfModel) return false;
+    if (upstreamPosition === NOT_FILTERED || shorts[at16 + NAMED.upstream] === upstreamPosition) return true;
+    // NAMED.upstream is the upstream of the last attempt, and a plain call has no other attempt. The attempts
+    // of other calls are decoded last, because decoding is slow.
     if ((block.flags(call) & (ATTEMPTS | PLAIN)) !== ATTEMPTS) return false;
     return block.call(call).attempts.some((attempt) => attempt.upstream === upstream);
   };
@@ -132,6 +139,7 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
 
 /** Returns a test of calls by the index of their first word in `shorts`. Looks up each account once. */
 function accountTestOf({ has }: AccountSet, { names, shorts }: Block): (at16: number) => boolean {
+  /** By the account's position among the names; undefined until the account was looked up. */
   const isInSet: (boolean | undefined)[] = [];
   return (at16) => {
     const position = shorts[at16 + NAMED.account]!;
@@ -139,7 +147,7 @@ function accountTestOf({ has }: AccountSet, { names, shorts }: Block): (at16: nu
   };
 }
 
-/** How many segments a cursor names: enough for one of each process and some that killed ones have left. */
+/** How many segments a cursor names: one of each process, and some that killed processes have left. */
 const CURSOR_SEGMENTS_MAX = 100;
 
 /**
@@ -156,7 +164,7 @@ export interface SortKey {
   readonly call: number;
 }
 
-/** Compares two calls for `sort`; below 0 if `left` ended later. */
+/** Compares two calls for `sort`: below 0 if `left` comes first, because it ended later. */
 export function newestFirst(left: SortKey, right: SortKey): number {
   return (
     right.endedMs - left.endedMs ||
@@ -187,7 +195,7 @@ export function cursorAfter({ endedMs, segment, at, call }: SortKey): string {
   return `${endedMs}_${segment}_${at}_${call}`;
 }
 
-/** Reads a cursor of `cursorAfter`; undefined for other text. */
+/** Reads a cursor of `cursorAfter`; undefined for other text. 16 digits: no exact number has more. */
 export function sortKeyOf(cursor: string): SortKey | undefined {
   if (!/^\d{1,16}(\.\d{1,6})?(_\d{1,16}){3}$/.test(cursor)) return undefined;
   const [endedMs, segment, at, call] = cursor.split('_').map(Number);
@@ -219,7 +227,10 @@ export function newestCursorOf(
   });
 }
 
-/** Reads a cursor of `newerCursorOf` or `newestCursorOf`; undefined for other text. */
+/**
+ * Reads a cursor of `newerCursorOf` or `newestCursorOf`; undefined for other text. 7 digits of base 36 are
+ * enough for the 10 decimal digits of a segment's number (segment-files.ts).
+ */
 export function readPositionsOf(cursor: string): ReadPositions | undefined {
   if (!/^[0-9a-z]{1,7}(_[0-9a-z]{1,7}\.[0-9a-z]{1,7}\.[0-9a-z]{1,7})*$/.test(cursor)) return undefined;
   const [lastDigits, ...positions] = cursor.split('_');

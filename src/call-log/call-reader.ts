@@ -28,7 +28,7 @@ import { type Extent, mayHaveCall } from './segment-index.js';
 import type { ExtentAt } from './segment-summary.js';
 import { type BlockAt, Segment } from './segment.js';
 
-/** The memory for indexes that stay between searches: enough for some 2 GiB of calls. */
+/** How many bytes the indexes may take that stay in memory between searches: those of some 2 GiB of calls. */
 const INDEX_BYTES_MAX = 48 * 1024 * 1024;
 /** After this time a search returns what it has found. Making the page's text takes up to 30 ms more. */
 const SEARCH_MS = 70;
@@ -57,7 +57,7 @@ export class CallReader {
     this.#growingSegment = written;
   }
 
-  /** Optional: reads the summaries, so that the first search need not. */
+  /** Optional, at the start: reads the summaries of all segments, so that the first search need not. */
   async begin(): Promise<void> {
     await this.#begunSegments();
   }
@@ -106,13 +106,13 @@ export class CallReader {
     const calls: CallRecord[] = [];
     const segments = await this.#begunSegments();
     let extentsLeft = NEWER_EXTENTS_MAX;
-    // The number of the newest segment that was read in part or whole, now or before.
+    // The number of the newest segment of which this method has read a part, now or before.
     let lastRead = positions.lastNumber;
     for (const segment of segments) {
       const isNew = segment.number > positions.lastNumber;
-      const from = positions.segments.get(segment.number) ?? (isNew ? START : undefined);
-      if (from === undefined) continue;
-      let position = from;
+      const startPosition = positions.segments.get(segment.number) ?? (isNew ? START : undefined);
+      if (startPosition === undefined) continue;
+      let position = startPosition;
       for (const extent of await this.#extentsOf(segment)) {
         if (extent.at + extent.bytes <= position.at) continue;
         if (calls.length >= limit || extentsLeft === 0) break;
@@ -124,19 +124,19 @@ export class CallReader {
       positions.segments.set(segment.number, position);
       if (position.at > 0 || position.call > 0) lastRead = Math.max(lastRead, segment.number);
     }
-    // Not named any more: segments that are removed, or that have ended and were read whole.
+    // The next cursor does not name segments that were removed, or that have ended and were read whole.
     for (const [number, { at }] of positions.segments) {
       const segment = this.#segments.get(number);
       if (segment === undefined || (!segment.isGrowing && at >= segment.end))
         positions.segments.delete(number);
     }
-    // Segments above `lastRead` stay new. They are not named, because a cursor names a bounded number.
+    // Segments above `lastRead` are still new for the next cursor, which names a bounded number of segments.
     positions.lastNumber = lastRead;
     for (const number of positions.segments.keys()) if (number > lastRead) positions.segments.delete(number);
     return { calls, next: null, searchedToMs: null, newest: newerCursorOf(positions) };
   }
 
-  /** Lists the files. Returns all segments, oldest first, after `begin` of each. */
+  /** Lists the files. Returns a Segment of each, oldest first, whose `begin` has resolved. */
   async #begunSegments(): Promise<Segment[]> {
     const segments = new Map<number, Segment>();
     for (const { number, path } of segmentFiles(this.#folder, 'calls')) {

@@ -10,8 +10,8 @@
  *
  * Must hold:
  * - Secrets in a text are masked before the text is on disk.
- * - Index entries are in the order of their offsets and leave out no call, because the reader takes the next
- *   entry's offset for the end of a call.
+ * - Index entries are in the order of their offsets and leave out no call, because `findByIndex` takes the
+ *   next entry's offset for the end of a call.
  * - A change of the layout needs another CONTENTS_START, because files of earlier versions are read.
  *
  * segment-writer.ts keeps the bounds of bytes and hours.
@@ -36,9 +36,9 @@ import { SegmentWriter, type WrittenBlock, type WrittenIndex } from './segment-w
 const CONTENTS_START = Buffer.from('tgconts1');
 const INDEX_MAGIC = 0x58434754;
 const ENTRY_BYTES = 8;
-/** The count of entries and INDEX_MAGIC, the last bytes of a segment with an index. */
+/** Length of the tail, the last bytes of a segment with an index: the count of entries and INDEX_MAGIC. */
 const TAIL_BYTES = 8;
-/** A batch that has this size is written at once: a block has at most this and the bytes of one `append`. */
+/** A batch is written as soon as it has so many bytes, so a block exceeds them by at most one `append`. */
 export const CONTENTS_BATCH_BYTES = 256 * 1024;
 
 interface ContentsWriterOptions {
@@ -55,7 +55,7 @@ export class ContentsWriter {
   readonly #segments: SegmentWriter<WrittenBlock>;
   readonly #mask: SecretMask;
   readonly #clock: Clock;
-  /** What was appended and not written. CONTENTS_BATCH_BYTES bounds it. */
+  /** The bytes that were appended and are not written. CONTENTS_BATCH_BYTES bounds the batch. */
   #batch: Uint8Array[] = [];
   #batchBytes = 0;
   /** How many calls have contents in the batch. */
@@ -87,8 +87,9 @@ export class ContentsWriter {
   }
 
   /**
-   * Appends whole contents of calls, one after the other. Overwrites secrets in `bytes`, and keeps `bytes`
-   * until it is written: the caller must not use it again. Never throws if the disk fails.
+   * Appends contents of calls, one after the other, which must be whole: no secret is masked after contents
+   * that are cut. Overwrites secrets in `bytes`, and keeps `bytes` until they are written: the caller must
+   * not use them again. Never throws if the disk fails.
    */
   append(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -115,7 +116,7 @@ export class ContentsWriter {
     this.#segments.close();
   }
 
-  /** Returns the batch as a block and begins another; undefined if it is empty. */
+  /** Returns the batch as a block and begins another batch; undefined if the batch is empty. */
   #take(): WrittenBlock | undefined {
     if (this.#batchCount === 0) return undefined;
     const block = { data: Buffer.concat(this.#batch, this.#batchBytes), count: this.#batchCount };
@@ -127,18 +128,18 @@ export class ContentsWriter {
 }
 
 class ContentsIndex implements WrittenIndex<WrittenBlock> {
-  readonly #entries: (readonly [hash: number, at: number])[] = [];
+  readonly #entries: { readonly hash: number; readonly at: number }[] = [];
 
   add(at: number, { data }: WrittenBlock): void {
     for (const offset of offsetsOf(data, 0))
-      this.#entries.push([hashOf(requestIdAt(data, offset)), at + offset]);
+      this.#entries.push({ hash: hashOf(requestIdAt(data, offset)), at: at + offset });
   }
 
   toBytes(): Buffer {
     const bytes = Buffer.alloc(this.#entries.length * ENTRY_BYTES + TAIL_BYTES);
-    this.#entries.forEach(([hash, at], entry) => {
-      bytes.writeInt32LE(hash, entry * ENTRY_BYTES);
-      bytes.writeUInt32LE(at, entry * ENTRY_BYTES + 4);
+    this.#entries.forEach(({ hash, at }, position) => {
+      bytes.writeInt32LE(hash, position * ENTRY_BYTES);
+      bytes.writeUInt32LE(at, position * ENTRY_BYTES + 4);
     });
     bytes.writeUInt32LE(this.#entries.length, bytes.length - TAIL_BYTES);
     bytes.writeUInt32LE(INDEX_MAGIC, bytes.length - TAIL_BYTES + 4);
@@ -164,7 +165,7 @@ export class ContentsReader {
   }
 }
 
-/** Returns the contents of that call if the segment at `path` has them. Throws if the file cannot be read. */
+/** Returns the contents of that call; undefined if the segment lacks them. Throws if it cannot be read. */
 async function findIn(path: string, requestId: string): Promise<CallContents | undefined> {
   let file;
   try {
@@ -196,7 +197,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
   }
 }
 
-/** Resolves with fewer bytes if the file ends before. */
+/** Reads `bytes` bytes from offset `at` on; resolves with fewer if the file ends earlier. */
 type ReadBytes = (at: number, bytes: number) => Promise<Buffer>;
 
 async function findByIndex(
@@ -212,7 +213,7 @@ async function findByIndex(
     const at = index.readUInt32LE(entry + 4);
     const end = entry + ENTRY_BYTES < index.length ? index.readUInt32LE(entry + ENTRY_BYTES + 4) : indexAt;
     const data = await read(at, end - at);
-    // Another request id may have the same hash.
+    // Another request id may have the same hash, and a damaged index another offset.
     if (contentsBytesAt(data, 0) !== undefined && requestIdAt(data, 0) === requestId)
       return contentsAt(data, 0);
   }

@@ -23,7 +23,10 @@ import {
 import type { Extent } from './segment-index.js';
 import type { BlockAt, Segment } from './segment.js';
 
-/** How many extents (some 64 KiB each) a batch has at most. The first has one, each next twice as many. */
+/**
+ * How many extents (some 64 KiB each) a batch has at most. The first batch has one extent: enough for most
+ * pages without a filter. Each further batch has twice as many as the one before.
+ */
 const BATCH_EXTENTS_MAX = 32;
 /** As BATCH_EXTENTS_MAX, if accounts must be looked up: thousands of lookups at once delay other work. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
@@ -64,7 +67,7 @@ interface PageSearchOptions {
   readonly filter: CallFilter;
   /** The most calls of the page. */
   readonly limit: number;
-  /** Where the page before ended: this page has only calls after it. Undefined for the first page. */
+  /** The last call of the page before: this page has only older calls. Undefined for the first page. */
   readonly before: SortKey | undefined;
   /** When the search must end, by `performance.now()`. */
   readonly endMs: number;
@@ -153,7 +156,7 @@ export class PageSearch {
     const matches: (SortKey & BlockAt)[] = [];
     const ranges = rangesOf(batch);
     for (let isFirst = true; ranges.length > 0 && (isFirst || !this.#isTimeOver); isFirst = false) {
-      const reads = rangesToRead(ranges).map(async ({ segment, extents }) => ({
+      const reads = takeRanges(ranges).map(async ({ segment, extents }) => ({
         segment,
         blocks: await segment.blocks(extents),
       }));
@@ -194,7 +197,7 @@ export class PageSearch {
     // Found calls up to `unreadMs` are left for the next page, because newer calls may be unread.
     const listed = found.filter(({ endedMs }) => endedMs > unreadMs).slice(0, limit);
     const isFull = listed.length === limit;
-    // In the order of `newestFirst` this sort key comes before all calls that ended at `unreadMs`.
+    // `newestFirst` puts this key before all calls that ended at `unreadMs`: its segment is greater.
     const nextKey = { endedMs: unreadMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
     return {
       calls: listed.map(({ record }) => record),
@@ -225,8 +228,8 @@ function lastMsOf({ extents }: Range): number {
   return extents.reduce((last, { lastMs }) => Math.max(last, lastMs), -Infinity);
 }
 
-/** Removes and returns the first ranges, as many as are read between two checks of the time. */
-function rangesToRead(ranges: Range[]): Range[] {
+/** Takes out the first ranges, as many as are read between two checks of the time. */
+function takeRanges(ranges: Range[]): Range[] {
   let count = 0;
   for (let extents = 0; count < ranges.length && count < RANGES_AT_ONCE; count++) {
     extents += ranges[count]!.extents.length;

@@ -55,11 +55,12 @@ interface Needle {
 export class SecretMask {
   readonly #secrets: () => readonly string[];
   /** The monotonic time at which each former secret is dropped. */
-  readonly #former = new Map<string, number>();
-  /** What `#secrets` returned last. */
-  #current: readonly string[] = [];
-  /** By the first two bytes of needles, as one number: the position in `#lists`; 0 is the empty list. */
-  readonly #listsByStart = new Uint16Array(0x1_0000);
+  readonly #formerSecrets = new Map<string, number>();
+  /** What `#secrets` returned when it was called last. */
+  #currentSecrets: readonly string[] = [];
+  /** For two bytes, as one number: which of `#lists` has the needles that begin with them; 0 if none do. */
+  readonly #listIndexes = new Uint16Array(0x1_0000);
+  /** Needles that begin with the same two bytes. The list of index 0 is empty. */
   #lists: Needle[][] = [];
 
   /** `secrets` returns the present secrets, in an order that changes only with them. */
@@ -71,16 +72,16 @@ export class SecretMask {
   /** To be called before each batch, with monotonic time: takes over secrets that have changed. */
   renew(nowMs: number): void {
     const current = this.#secrets();
-    const before = this.#current;
-    const isSame = (secret: string, index: number): boolean => secret === before[index];
-    if (current.length === before.length && current.every(isSame)) return;
-    for (const secret of before) this.#former.set(secret, nowMs + FORMER_MS);
-    for (const secret of current) this.#former.delete(secret);
+    const previous = this.#currentSecrets;
+    const isSame = (secret: string, index: number): boolean => secret === previous[index];
+    if (current.length === previous.length && current.every(isSame)) return;
+    for (const secret of previous) this.#formerSecrets.set(secret, nowMs + FORMER_MS);
+    for (const secret of current) this.#formerSecrets.delete(secret);
     // A map keeps the order in which entries were added, so the oldest come first.
-    for (const [secret, endMs] of this.#former)
-      if (endMs <= nowMs || this.#former.size > FORMER_MAX) this.#former.delete(secret);
-    this.#current = current;
-    this.#build([...current, ...this.#former.keys()]);
+    for (const [secret, endMs] of this.#formerSecrets)
+      if (endMs <= nowMs || this.#formerSecrets.size > FORMER_MAX) this.#formerSecrets.delete(secret);
+    this.#currentSecrets = current;
+    this.#build([...current, ...this.#formerSecrets.keys()]);
   }
 
   /**
@@ -88,18 +89,18 @@ export class SecretMask {
    * MB with 10 secrets, and 40 ms with 1,000.
    */
   hide(data: Buffer, from: number, to: number): void {
-    const listsByStart = this.#listsByStart;
+    const listIndexes = this.#listIndexes;
     // The range of the matches that are not overwritten yet.
     let start = from;
     let end = from;
     for (let at = from; at + 1 < to; at++) {
-      const list = listsByStart[data[at]! | (data[at + 1]! << 8)]!;
-      if (list === 0) continue;
-      for (const { bytes, matchEnd, shownBytes } of this.#lists[list]!) {
+      const listIndex = listIndexes[data[at]! | (data[at + 1]! << 8)]!;
+      if (listIndex === 0) continue;
+      for (const { bytes, matchEnd, shownBytes } of this.#lists[listIndex]!) {
         if (data[at + 2] !== bytes[2] || (bytes.length > 3 && data[at + 3] !== bytes[3])) continue;
         const foundEnd = matchEnd(data, at, to, from);
         if (foundEnd === undefined || foundEnd <= end) continue;
-        // A match is overwritten later, because another secret may begin within it.
+        // A match is overwritten only when the next one begins after it, because secrets may overlap.
         if (at + shownBytes > end) {
           data.fill(STAR, start, end);
           start = at + shownBytes;
@@ -119,15 +120,15 @@ export class SecretMask {
 
   /** Makes the needles of secrets and tokens. A Set, because most forms of most secrets are equal. */
   #build(secrets: readonly string[]): void {
-    this.#listsByStart.fill(0);
+    this.#listIndexes.fill(0);
     this.#lists = [[]];
     const forms = new Set(secrets.flatMap(formsOf));
     const needles = [...TOKEN_PREFIXES.flatMap(tokenNeedles), ...[...forms].map(formNeedle)];
     for (const needle of needles) {
       const firstBytes = needle.bytes.readUInt16LE(0);
-      const list = this.#listsByStart[firstBytes]!;
-      if (list === 0) this.#listsByStart[firstBytes] = this.#lists.push([needle]) - 1;
-      else this.#lists[list]!.push(needle);
+      const listIndex = this.#listIndexes[firstBytes]!;
+      if (listIndex === 0) this.#listIndexes[firstBytes] = this.#lists.push([needle]) - 1;
+      else this.#lists[listIndex]!.push(needle);
     }
   }
 }
@@ -143,8 +144,8 @@ function formsOf(secret: string): string[] {
     text,
     text.replace(/%../g, (escape) => escape.toLowerCase()),
   ]);
-  const base64 = ALIGNMENTS.flatMap((_, before) => {
-    const text = base64Within(bytes, before);
+  const base64 = ALIGNMENTS.flatMap((_, bytesBefore) => {
+    const text = base64Within(bytes, bytesBefore);
     return [text, text.replaceAll('+', '-').replaceAll('/', '_')];
   });
   return [secret, ...encoded, ...base64].flatMap((text) => {
@@ -157,10 +158,10 @@ function formsOf(secret: string): string[] {
 
 const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 
-/** Returns the base64 characters that depend only on these bytes, if `before` other bytes precede them. */
-function base64Within(bytes: Buffer, before: number): string {
-  const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
-  return text.slice(ALIGNMENTS[before], Math.floor(((before + bytes.length) * 8) / BITS_OF_BASE64));
+/** Returns the base64 characters that depend only on `bytes`, before which their group has `bytesBefore`. */
+function base64Within(bytes: Buffer, bytesBefore: number): string {
+  const text = Buffer.concat([Buffer.alloc(bytesBefore), bytes]).toString('base64');
+  return text.slice(ALIGNMENTS[bytesBefore], Math.floor(((bytesBefore + bytes.length) * 8) / BITS_OF_BASE64));
 }
 
 /** Returns the needle for one form: all of it, or its first bytes if the text ends or is cut there. */
@@ -184,23 +185,23 @@ function tokenNeedles(prefix: string): Needle[] {
   const plain: Needle = {
     bytes: Buffer.from(prefix),
     matchEnd: (text, at, to) => {
-      const length = tokenChars(text.toString('latin1', at, Math.min(to, at + chars)), prefix);
+      const length = tokenCharsIn(text.toString('latin1', at, Math.min(to, at + chars)), prefix);
       const end = at + length;
       return length === chars || (length >= charsMin && isCutAt(text, end, to)) ? end : undefined;
     },
     shownBytes: prefix.length,
   };
-  const encoded = ALIGNMENTS.map((skipped, before): Needle => {
-    const bytes = Buffer.from(base64Within(Buffer.from(prefix), before));
-    const base64Chars = Math.floor(((before + chars) * 8) / BITS_OF_BASE64);
+  const encoded = ALIGNMENTS.map((skippedChars, bytesBefore): Needle => {
+    const bytes = Buffer.from(base64Within(Buffer.from(prefix), bytesBefore));
+    const base64Chars = Math.floor(((bytesBefore + chars) * 8) / BITS_OF_BASE64);
     const matchEnd = (text: Buffer, at: number, to: number, from: number): number | undefined => {
-      const start = at - skipped;
+      const start = at - skippedChars;
       if (start < from || text.compare(bytes, 0, bytes.length, at, Math.min(to, at + bytes.length)) !== 0)
         return undefined;
       // One character more, because the token's last byte may end in the next character.
       const [run] = BASE64_RUN.exec(text.toString('latin1', start, Math.min(to, start + base64Chars + 1)))!;
-      const decoded = Buffer.from(run, 'base64').toString('latin1', before);
-      const length = tokenChars(decoded.slice(0, chars), prefix);
+      const decoded = Buffer.from(run, 'base64').toString('latin1', bytesBefore);
+      const length = tokenCharsIn(decoded.slice(0, chars), prefix);
       const isCut = length === decoded.length && isCutAt(text, start + run.length, to);
       if (length !== chars && (length < charsMin || !isCut)) return undefined;
       return Math.min(start + run.length, start + base64Chars);
@@ -210,13 +211,13 @@ function tokenNeedles(prefix: string): Needle[] {
   return [plain, ...encoded];
 }
 
-/** Returns the length of the token, whole or cut, at the start of `text`; 0 if there is none. */
-function tokenChars(text: string, prefix: string): number {
+/** Returns how many characters of a token, whole or cut, `text` begins with; 0 if it begins with none. */
+function tokenCharsIn(text: string, prefix: string): number {
   if (!text.startsWith(prefix)) return 0;
   return prefix.length + TOKEN_RUN.exec(text.slice(prefix.length))![0].length;
 }
 
-/** Whether the text, which ends at `to`, ends or was cut at `at`: then a secret may end there too early. */
+/** Whether the text ends at `at` (`to` is its end) or was cut there, so that a secret may be incomplete. */
 function isCutAt(text: Buffer, at: number, to: number): boolean {
   const ellipsisEnd = at + ELLIPSIS.length;
   return (

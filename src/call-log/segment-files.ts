@@ -22,9 +22,9 @@ export const REMOVE_PERIOD_MS = 300_000;
 const SEGMENT_BYTES_MAX = 16 * 1024 * 1024;
 /** The bytes of each process make at least so many segments, so that removing one loses a small part. */
 const SEGMENTS_MIN = 8;
-/** By this factor a segment may grow beyond `segmentBytesOf`: its index takes 3 to 6 %. */
+/** A segment may be longer than `segmentBytesOf` by this factor, because its index takes 3 to 6 %. */
 const INDEX_FACTOR = 1.08;
-/** `keepHours` is so many times the age at which a segment ends. */
+/** A segment ends at this part of `keepHours`: a 24th. */
 const AGES_KEPT = 24;
 const HOUR_MS = 3_600_000;
 
@@ -63,21 +63,21 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
 
 /**
  * Creates an empty file with the next number, which only its owner may read. The number is greater than that
- * of any file and than `after`: the greatest number that the caller knows, or 0. The file of that number may
- * be gone, but readers and cursors know the number.
+ * of any file and than `lastNumber`: the greatest number that the caller knows, or 0. The file of that number
+ * may be gone, but readers and cursors know the number.
  *
- * If `after` is 0 and there is no file, files of an earlier run may have been removed. The number is then the
- * second after `nowMs` (Unix time). The removed files had smaller numbers, because on average less than one
- * segment is begun in a second. Throws if the file cannot be created.
+ * If `lastNumber` is 0 and there is no file, files of an earlier run may have been removed. The number is
+ * then one more than the Unix time `nowMs` in seconds. The removed files had smaller numbers, because on
+ * average less than one segment is begun in a second. Throws if the file cannot be created.
  */
 export function createSegment(
   folder: string,
   kind: SegmentKind,
-  after: number,
+  lastNumber: number,
   nowMs: number,
 ): SegmentFile & { readonly file: number } {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const greatest = Math.max(lastNumberOf(segmentFiles(folder, kind)), after);
+  const greatest = Math.max(lastNumberOf(segmentFiles(folder, kind)), lastNumber);
   const last = greatest === 0 ? Math.floor(nowMs / 1_000) : greatest;
   for (let number = last + 1; ; number++) {
     try {
@@ -100,7 +100,7 @@ export function segmentBytesOf({ keepBytes, processes }: CallRetention): number 
   return Math.min(SEGMENT_BYTES_MAX, Math.floor(keepBytes / SEGMENTS_MIN / processes));
 }
 
-/** Returns the age at which a process begins a new segment. Calls may be removed earlier by this age. */
+/** Returns the age at which a segment ends. Its last calls are removed up to this time too early. */
 export function segmentAgeMsOf({ keepHours }: CallRetention): number {
   return (keepHours * HOUR_MS) / AGES_KEPT;
 }

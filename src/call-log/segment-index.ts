@@ -85,7 +85,7 @@ const EXTENT_BYTES = 40;
 const INDEX_AT = 0;
 const TAIL_MAGIC = 4;
 const WORD_MAX = 2 ** 32 - 1;
-/** The bit of `hasPairs` in the word of the count, which no earlier version reads. */
+/** The bit of `hasPairs` in the word of the count. Earlier versions do not read that word. */
 const PAIRS_BIT = 2 ** 31;
 /** The most pairs of an extent. An extent with more gets none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;
@@ -95,8 +95,8 @@ export const TAIL_BYTES = 8;
 /** For each filter key: how many bits the filter has, and how many of these are set or tested. */
 const BITS_A_KEY = 16;
 const PROBES = 7;
-/** For how many filter keys of the open extent there is space at first. */
-const KEYS_FIRST = 4_096;
+/** For how many hashes of the open extent there is space at first. */
+const HASHES_FIRST = 4_096;
 /** What an extent's object takes in memory, roughly. */
 const OBJECT_BYTES = 100;
 /** The filter key of failed calls. No name begins with `=`. */
@@ -109,12 +109,12 @@ export class SegmentIndex {
   readonly extents: Extent[] = [];
   /** The extent that the next block is added to; undefined if that block begins another. */
   #open: OpenExtent | undefined;
-  /** The filter keys of the open extent, some of them twice. */
-  #keys = new Int32Array(KEYS_FIRST);
-  #keyCount = 0;
+  /** The hashes of the open extent's filter keys, some of them twice. */
+  #hashes = new Int32Array(HASHES_FIRST);
+  #hashCount = 0;
   /** The statuses of the block that is being added. */
   readonly #statuses = new Set<number>();
-  /** The pairs of the open extent. */
+  /** The hashes of the open extent's pairs. */
   readonly #pairs = new Set<number>();
   readonly #summary = new SegmentSummary();
 
@@ -131,7 +131,7 @@ export class SegmentIndex {
     const open = (this.#open ??= this.#begin(at));
     const { floats, shorts, count, names } = block;
     const hashes = names.map(hashOf);
-    for (const hash of hashes) this.#addKey(hash);
+    for (const hash of hashes) this.#addHash(hash);
     this.#statuses.clear();
     this.#summary.begin(names, open.at, at + block.bytes);
     let hasFailed = false;
@@ -147,18 +147,19 @@ export class SegmentIndex {
       if (request > open.lastRequest) open.lastRequest = request;
       const prefixPosition = shorts[at16 + NAMED.prefix]!;
       this.#summary.add(prefixPosition, request, endedMs);
-      this.#addKey(requestHash(hashes[prefixPosition]!, request));
+      this.#addHash(requestHash(hashes[prefixPosition]!, request));
       const status = shorts[at16 + STATUS]!;
       if (status !== lastStatus) this.#statuses.add(status);
       lastStatus = status;
       const code = shorts[at16 + NAMED.code]!;
       if (code !== NONE) hasFailed = true;
+      // A call with neither has not failed, so it has no pairs.
       if (code === NONE && status < FAILED_STATUS) continue;
       this.#addPairs(hashes[shorts[at16 + NAMED.account]!], hashes[code], status);
       this.#addPairs(hashes[shorts[at16 + NAMED.key]!], hashes[code], status);
     }
-    if (hasFailed) this.#addKey(hashOf(FAILED_KEY));
-    for (const status of this.#statuses) for (const key of statusKeys(status)) this.#addKey(hashOf(key));
+    if (hasFailed) this.#addHash(hashOf(FAILED_KEY));
+    for (const status of this.#statuses) for (const key of statusKeys(status)) this.#addHash(hashOf(key));
     open.bytes = at + block.bytes - open.at;
     open.count += count;
     if (open.bytes >= BLOCK_BYTES) this.seal();
@@ -168,10 +169,10 @@ export class SegmentIndex {
   seal(): void {
     if (this.#open === undefined) return;
     this.#open.hasPairs = this.#pairs.size <= PAIRS_MAX;
-    if (this.#open.hasPairs) for (const pair of this.#pairs) this.#addKey(pair);
+    if (this.#open.hasPairs) for (const pair of this.#pairs) this.#addHash(pair);
     this.#pairs.clear();
-    this.#open.filter = filterOf(this.#keys.subarray(0, this.#keyCount));
-    this.#keyCount = 0;
+    this.#open.filter = filterOf(this.#hashes.subarray(0, this.#hashCount));
+    this.#hashCount = 0;
     this.#open = undefined;
   }
 
@@ -211,7 +212,7 @@ export class SegmentIndex {
 
   /**
    * Adds the pairs of a failed call. `caller` (account or key) and `code` are hashes of names; undefined if
-   * the call has none. Stops above PAIRS_MAX, because `seal` then leaves out all pairs.
+   * the call has no such name. Stops above PAIRS_MAX, because `seal` then leaves out all pairs.
    */
   #addPairs(caller: number | undefined, code: number | undefined, status: number): void {
     if (caller === undefined || this.#pairs.size > PAIRS_MAX) return;
@@ -219,13 +220,13 @@ export class SegmentIndex {
     for (const hash of statusHashes(status)) this.#pairs.add(pairHash(caller, hash));
   }
 
-  #addKey(key: number): void {
-    if (this.#keyCount === this.#keys.length) {
-      const keys = new Int32Array(this.#keyCount * 2);
-      keys.set(this.#keys);
-      this.#keys = keys;
+  #addHash(hash: number): void {
+    if (this.#hashCount === this.#hashes.length) {
+      const longer = new Int32Array(this.#hashCount * 2);
+      longer.set(this.#hashes);
+      this.#hashes = longer;
     }
-    this.#keys[this.#keyCount++] = key;
+    this.#hashes[this.#hashCount++] = hash;
   }
 
   #begin(at: number): OpenExtent {
@@ -262,7 +263,6 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
   if (bytes.readUInt32LE(CHECKSUM) !== crc32(bytes.subarray(HEAD_BYTES, bytes.length - TAIL_BYTES)))
     return undefined;
   const count = bytes.readUInt32LE(EXTENTS);
-  // 0 was written by an earlier version.
   const invertedCount = bytes.readInt32LE(INVERTED_EXTENTS);
   if (invertedCount !== 0 && invertedCount !== ~count) return undefined;
   let offset = HEAD_BYTES;
@@ -298,8 +298,8 @@ export function mayHaveRequest({ firstRequest, lastRequest }: Extent, request: n
 }
 
 /**
- * Returns whether the extent may have all these filter keys; true if the extent is open. Tests the same bits
- * as `filterOf` sets: a change of one loop needs a change of the other, and another MAGIC.
+ * Returns whether the extent may have all filter keys with these hashes; true if the extent is open. Tests
+ * the bits that `filterOf` sets: a change of one loop needs a change of the other, and another MAGIC.
  */
 export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean {
   if (filter === undefined) return true;
@@ -315,13 +315,13 @@ export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean 
 }
 
 /**
- * Returns a Bloom filter of these filter keys. Sets PROBES bits for each key: the first at the hash, each
- * next bit a step further, scaled to the length of the filter.
+ * Returns a Bloom filter of the filter keys with these hashes. Sets PROBES bits for each hash: the first at
+ * the hash, each next bit a step further, scaled to the length of the filter.
  */
-function filterOf(keys: Int32Array): Int32Array {
-  const filter = new Int32Array(Math.ceil((keys.length * BITS_A_KEY) / 32) + 1);
+function filterOf(hashes: Int32Array): Int32Array {
+  const filter = new Int32Array(Math.ceil((hashes.length * BITS_A_KEY) / 32) + 1);
   const scale = scaleOf(filter);
-  for (const hash of keys) {
+  for (const hash of hashes) {
     const step = stepOf(hash);
     for (let probe = 0, at = hash; probe < PROBES; probe++, at = (at + step) | 0) {
       const bit = ((at >>> 0) * scale) | 0;
@@ -345,21 +345,21 @@ function statusHashes(status: number): readonly number[] {
   return hashes;
 }
 
-/** Returns the filter key of a text: FNV-1a over its characters, then mixed. */
+/** Returns the hash of a filter key that is a text: FNV-1a over its characters, then mixed. */
 export function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
   return mixed(hash);
 }
 
-/** Returns the filter key of a request id, from the hash of its prefix and its request number. */
+/** Returns the hash of a request id as a filter key, from the hash of its prefix and its request number. */
 export function requestHash(prefixHash: number, request: number): number {
   return mixed(prefixHash ^ Math.imul(request | 0, 0x9e3779b1));
 }
 
 /**
- * Returns the filter key of a pair. `caller`: the hash of an account or key; `failure`: that of a code, a
- * status, a class or FAILED_KEY.
+ * Returns the hash of a pair as a filter key. `caller`: the hash of an account or key; `failure`: that of a
+ * code, a status, a class or FAILED_KEY.
  */
 export function pairHash(caller: number, failure: number): number {
   return mixed(caller ^ Math.imul(failure, 0x85ebca77));
@@ -375,7 +375,7 @@ function mixed(value: number): number {
 
 const FAILED_HASH = hashOf(FAILED_KEY);
 
-/** Returns the step between the probes of a filter key. The step is odd, so it is never 0. */
+/** Returns the step between the probes of a hash. The step is odd, so it is never 0. */
 function stepOf(hash: number): number {
   return Math.imul(hash, 0x9e3779b1) | 1;
 }

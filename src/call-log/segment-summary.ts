@@ -50,6 +50,7 @@ export interface ExtentAt {
  * extent. 0 bytes: the request numbers are of the whole segment, because the extents are not known.
  */
 const EXTENT_NUMBERS = 4;
+const AT = 0;
 const BYTES = 1;
 const FIRST_REQUEST = 2;
 const LAST_REQUEST = 3;
@@ -59,8 +60,8 @@ export class SegmentSummary {
   firstMs = Infinity;
   lastMs = -Infinity;
   /**
-   * By the prefix of a listener's run: EXTENT_NUMBERS for each extent. Undefined if the summary was read
-   * without runs: then the segment may have calls of any run. `!` is safe in a summary that is being filled.
+   * By the prefix of a listener's run: its numbers, EXTENT_NUMBERS for each extent. Undefined if the summary
+   * was read without runs: then the segment may have calls of any run. `!` is safe while a summary is filled.
    */
   #runs: Map<string, number[]> | undefined = new Map();
   /** The names of the block that is being added, the offset of its extent, and the offset of its end. */
@@ -69,8 +70,8 @@ export class SegmentSummary {
   #blockEnd = 0;
   /** The position of the last call's prefix among the names (-1: no call yet). */
   #prefixPosition = -1;
-  /** The numbers of the last call's run: EXTENT_NUMBERS for each extent so far. */
-  #run: number[] = [];
+  /** The numbers of the last call's run: EXTENT_NUMBERS of them for each extent so far. */
+  #runNumbers: number[] = [];
 
   /** To be called before the calls of a block, with its names. Both offsets are in the segment. */
   begin(names: readonly string[], extentAt: number, blockEnd: number): void {
@@ -83,10 +84,10 @@ export class SegmentSummary {
   /** Adds a call of the block. `prefixPosition`: the position of its prefix among the names. */
   add(prefixPosition: number, request: number, endedMs: number): void {
     if (prefixPosition !== this.#prefixPosition) this.#selectRun(prefixPosition, request);
-    const run = this.#run;
-    const start = run.length - EXTENT_NUMBERS;
-    if (request < run[start + FIRST_REQUEST]!) run[start + FIRST_REQUEST] = request;
-    if (request > run[start + LAST_REQUEST]!) run[start + LAST_REQUEST] = request;
+    const numbers = this.#runNumbers;
+    const start = numbers.length - EXTENT_NUMBERS;
+    if (request < numbers[start + FIRST_REQUEST]!) numbers[start + FIRST_REQUEST] = request;
+    if (request > numbers[start + LAST_REQUEST]!) numbers[start + LAST_REQUEST] = request;
     if (endedMs < this.firstMs) this.firstMs = endedMs;
     if (endedMs > this.lastMs) this.lastMs = endedMs;
   }
@@ -97,12 +98,12 @@ export class SegmentSummary {
    */
   extentsWith(prefix: string, request: number): ExtentAt[] | undefined {
     if (this.#runs === undefined) return undefined;
-    const run = this.#runs.get(prefix) ?? [];
+    const numbers = this.#runs.get(prefix) ?? [];
     const extents: ExtentAt[] = [];
-    for (let start = 0; start < run.length; start += EXTENT_NUMBERS) {
-      if (request < run[start + FIRST_REQUEST]! || request > run[start + LAST_REQUEST]!) continue;
-      if (run[start + BYTES] === 0) return undefined;
-      extents.push({ at: run[start]!, bytes: run[start + BYTES]! });
+    for (let start = 0; start < numbers.length; start += EXTENT_NUMBERS) {
+      if (request < numbers[start + FIRST_REQUEST]! || request > numbers[start + LAST_REQUEST]!) continue;
+      if (numbers[start + BYTES] === 0) return undefined;
+      extents.push({ at: numbers[start + AT]!, bytes: numbers[start + BYTES]! });
     }
     return extents;
   }
@@ -142,7 +143,7 @@ export class SegmentSummary {
     const summary = new SegmentSummary();
     summary.firstMs = firstMs;
     summary.lastMs = lastMs;
-    // The calls of a run without extents are somewhere in the segment.
+    // A run without extents is given one with 0 bytes: its calls are somewhere in the segment.
     summary.#runs =
       runs === null
         ? undefined
@@ -153,11 +154,11 @@ export class SegmentSummary {
   /** Makes the run of that prefix the current one, and adds numbers of this extent if the run lacks them. */
   #selectRun(prefixPosition: number, request: number): void {
     const prefix = this.#names[prefixPosition]!;
-    let run = this.#runs!.get(prefix);
-    if (run === undefined) this.#runs!.set(prefix, (run = []));
-    if (run.at(-EXTENT_NUMBERS) !== this.#extentAt) run.push(this.#extentAt, 0, request, request);
-    run[run.length - EXTENT_NUMBERS + BYTES] = this.#blockEnd - this.#extentAt;
-    this.#run = run;
+    let numbers = this.#runs!.get(prefix);
+    if (numbers === undefined) this.#runs!.set(prefix, (numbers = []));
+    if (numbers.at(-EXTENT_NUMBERS) !== this.#extentAt) numbers.push(this.#extentAt, 0, request, request);
+    numbers[numbers.length - EXTENT_NUMBERS + BYTES] = this.#blockEnd - this.#extentAt;
+    this.#runNumbers = numbers;
     this.#prefixPosition = prefixPosition;
   }
 }

@@ -73,7 +73,7 @@ interface OpenSegment<B extends WrittenBlock> {
 export class SegmentWriter<B extends WrittenBlock> {
   readonly #options: SegmentWriterOptions<B>;
   /** Blocks that are not written yet, oldest first. */
-  readonly #waiting: B[] = [];
+  readonly #waitingBlocks: B[] = [];
   readonly #removeTimer: NodeJS.Timeout;
   readonly #calendar: RetentionCalendar;
   #retention: CallRetention;
@@ -128,14 +128,14 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#flushTimer = undefined;
     const block = this.#options.take();
     if (block !== undefined) {
-      this.#waiting.push(block);
+      this.#waitingBlocks.push(block);
       this.#waitingBytes += block.data.length;
     }
     try {
-      while (this.#waiting.length > 0) {
-        // Removed only after the write, so that a block whose write throws is tried again.
-        this.#write(this.#waiting[0]!);
-        this.#removeOldest();
+      while (this.#waitingBlocks.length > 0) {
+        // Taken out only after the write, so that a block whose write throws is tried again.
+        this.#write(this.#waitingBlocks[0]!);
+        this.#takeOldestBlock();
       }
     } catch (error) {
       this.#fail(error);
@@ -151,14 +151,14 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#endSegment();
   }
 
-  /** Removes the oldest waiting block and returns it. There must be one. */
-  #removeOldest(): B {
-    const block = this.#waiting.shift()!;
+  /** Takes out the oldest waiting block. There must be one. */
+  #takeOldestBlock(): B {
+    const block = this.#waitingBlocks.shift()!;
     this.#waitingBytes -= block.data.length;
     return block;
   }
 
-  /** Throws if the block cannot be written. */
+  /** Writes the block to the open segment, or to a new one. Throws if the block cannot be written. */
   #write(block: B): void {
     // No links: the file was removed, by an operator or by another process that kept the bound of bytes.
     if (this.#segment !== undefined && fstatSync(this.#segment.file).nlink === 0) this.#closeFile();
@@ -172,7 +172,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   /** Removes old segments first, so that the new one fits within the bound of bytes. */
   #beginSegment(): OpenSegment<B> {
     const { folder, kind, start, newIndex, clock } = this.#options;
-    this.#removeOld();
+    this.#removeOldSegments();
     const { file, number, path } = createSegment(folder, kind, this.#lastNumber, clock.wallMs());
     try {
       writeWhole(file, start, 0);
@@ -211,13 +211,13 @@ export class SegmentWriter<B extends WrittenBlock> {
   #enforceRetention(): void {
     if (this.#segment !== undefined && this.#isOld(this.#segment)) this.#endSegment();
     try {
-      this.#removeOld();
+      this.#removeOldSegments();
     } catch (error) {
       this.#logFailure(error);
     }
   }
 
-  #removeOld(): void {
+  #removeOldSegments(): void {
     const { folder, kind } = this.#options;
     const last = removeOldSegments(folder, kind, this.#retention, this.#calendar.nowMs());
     this.#lastNumber = Math.max(this.#lastNumber, last);
@@ -225,7 +225,7 @@ export class SegmentWriter<B extends WrittenBlock> {
 
   /** Drops the oldest blocks beyond the bound, starts the timer of the next try, and logs the failure. */
   #fail(error: unknown): void {
-    while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#removeOldest().count;
+    while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#takeOldestBlock().count;
     this.flushLater();
     this.#logFailure(error);
   }

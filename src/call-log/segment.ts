@@ -54,11 +54,14 @@ export class Segment {
    * ended the segment.
    */
   #extents: Extent[] | undefined;
-  /** Built by this object, or by the writer in this thread: while the segment grows or has no sound index. */
-  #growing: SegmentIndex | undefined;
+  /**
+   * The index that this object, or the writer in this thread, has built from the blocks; undefined once the
+   * segment has a sound index on disk.
+   */
+  #builtIndex: SegmentIndex | undefined;
   /** The read of the extents that runs; undefined if none does. */
-  #reading: Promise<void> | undefined;
-  /** Undefined until one was read: a segment that grows, or of an earlier version, has none. */
+  #runningRead: Promise<void> | undefined;
+  /** Undefined until a summary was read. A segment that grows, or of an earlier version, has no summary. */
   #summary: SegmentSummary | undefined;
   /** The length of the file when its extents were read last. */
   #size = 0;
@@ -70,10 +73,10 @@ export class Segment {
   #indexAt = 0;
   /** Always a multiple of 8, at which the next block begins: SEGMENT_START has 8 bytes. */
   #end = SEGMENT_START.length;
-  #indexBytes = 0;
+  #extentsBytes = 0;
   /** Returns the state of a writer in this thread that appends to this segment; undefined without one. */
   readonly #writerState: () => GrowingSegment | undefined;
-  /** Whether `#writerState` returned a state when it was asked last. */
+  /** Whether `#writerState` last returned a state: then `#builtIndex` is the writer's. */
   #hadWriter = false;
   /**
    * When the first and the last call ended, by the wall clock; `begin` and `extents` set both. While `lastMs`
@@ -94,7 +97,7 @@ export class Segment {
    * because it looks as if its writer still appended.
    */
   get isGrowing(): boolean {
-    return this.#growing !== undefined;
+    return this.#builtIndex !== undefined;
   }
 
   /**
@@ -107,7 +110,7 @@ export class Segment {
 
   /** How many bytes the extents take in memory. */
   get indexBytes(): number {
-    return this.#extents === undefined ? 0 : this.#indexBytes;
+    return this.#extents === undefined ? 0 : this.#extentsBytes;
   }
 
   /** Frees the extents, unless they were built here from the blocks. */
@@ -136,7 +139,7 @@ export class Segment {
   async extents(): Promise<readonly Extent[]> {
     // Searches at the same time share one read.
     if (!this.#takeFromWriter() && (this.#extents === undefined || this.isGrowing)) {
-      await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
+      await (this.#runningRead ??= this.#read().finally(() => (this.#runningRead = undefined)));
     }
     // The last extent of a growing segment changes, so callers get copies. `!`: `#read` has set the extents.
     return this.isGrowing ? this.#extents!.map((extent) => ({ ...extent })) : this.#extents!;
@@ -173,7 +176,7 @@ export class Segment {
     const state = this.#writerState();
     if (state === undefined && !this.#hadWriter) return false;
     this.#hadWriter = state !== undefined;
-    this.#growing = state?.index;
+    this.#builtIndex = state?.index;
     this.#end = state?.bytes ?? SEGMENT_START.length;
     if (state === undefined) {
       // The writer has ended the segment, so its index is on disk now, and `begin` reads its summary.
@@ -234,19 +237,19 @@ export class Segment {
       if (this.isGrowing && size === this.#size) return this.#extents!;
       const indexed = await this.#readIndex(file, size);
       if (indexed === undefined) {
-        const index = (this.#growing ??= new SegmentIndex());
+        const index = (this.#builtIndex ??= new SegmentIndex());
         while (await this.#readBlocks(file, size, index));
       }
       // Set after the reads: if one of them fails, the next `#read` continues at `#end`.
       this.#size = size;
-      return indexed ?? this.#growing!.extents;
+      return indexed ?? this.#builtIndex!.extents;
     });
     this.#setExtents(extents);
   }
 
   #setExtents(extents: Extent[]): void {
     this.#extents = extents;
-    this.#indexBytes = SegmentIndex.bytesOf(extents);
+    this.#extentsBytes = SegmentIndex.bytesOf(extents);
     this.firstMs = extents.reduce((first, extent) => Math.min(first, extent.firstMs), Infinity);
     this.lastMs = extents.reduce((last, extent) => Math.max(last, extent.lastMs), -Infinity);
   }
@@ -260,7 +263,7 @@ export class Segment {
     const extents = extentsOf(bytes);
     if (extents === undefined) return undefined;
     this.#summary ??= SegmentSummary.of(bytes.subarray(0, -TAIL_BYTES));
-    this.#growing = undefined;
+    this.#builtIndex = undefined;
     this.#end = at;
     return extents;
   }
@@ -279,10 +282,10 @@ export class Segment {
     return true;
   }
 
-  /** Returns `absent` if the file was removed: a writer may remove the oldest files at any time. */
-  async #withFile<T>(absent: T, use: (file: number, size: number) => Promise<T>): Promise<T> {
+  /** Returns `resultIfGone` if the file was removed: writers may remove the oldest files at any time. */
+  async #withFile<T>(resultIfGone: T, use: (file: number, size: number) => Promise<T>): Promise<T> {
     const file = this.#open();
-    if (file === undefined) return absent;
+    if (file === undefined) return resultIfGone;
     try {
       return await use(file, fstatSync(file).size);
     } finally {
