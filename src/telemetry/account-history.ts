@@ -69,16 +69,13 @@ export function addStats<Account>(
   account: Account,
   stats: Readonly<AccountStats>,
 ): void {
-  let sum = sums.get(account);
-  if (sum === undefined) {
-    sum = noStats();
-    sums.set(account, sum);
-  }
-  sum.calls += stats.calls;
-  sum.prompt += stats.prompt;
-  sum.cached += stats.cached;
-  sum.completion += stats.completion;
-  sum.costPicoUnits += stats.costPicoUnits;
+  let accountSums = sums.get(account);
+  if (accountSums === undefined) sums.set(account, (accountSums = noStats()));
+  accountSums.calls += stats.calls;
+  accountSums.prompt += stats.prompt;
+  accountSums.cached += stats.cached;
+  accountSums.completion += stats.completion;
+  accountSums.costPicoUnits += stats.costPicoUnits;
 }
 
 /**
@@ -90,11 +87,11 @@ export function busiestOf<Account>(
   sums: ReadonlyMap<Account, AccountStats>,
 ): (readonly [Account, AccountStats])[] {
   const busiest: (readonly [Account, AccountStats])[] = [];
-  for (const accountSum of sums) {
-    const { calls } = accountSum[1];
+  for (const entry of sums) {
+    const { calls } = entry[1];
     if (busiest.length === ACCOUNTS_OF_SPAN_MAX && calls <= busiest.at(-1)![1].calls) continue;
     const position = busiest.findIndex(([, ranked]) => ranked.calls < calls);
-    busiest.splice(position === -1 ? busiest.length : position, 0, accountSum);
+    busiest.splice(position === -1 ? busiest.length : position, 0, entry);
     if (busiest.length > ACCOUNTS_OF_SPAN_MAX) busiest.pop();
   }
   return busiest;
@@ -140,7 +137,7 @@ class AccountRing extends SpanRing<AccountSpan> {
 
   /** A process repeats its report of a span until it has a later span. The last report counts. */
   addReport(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
-    // Drops complete spans of a clock that was far ahead. `complete` drops its reports.
+    // Drops the complete spans of a clock that was far ahead. `complete` drops the reports of such a clock.
     this.dropAhead(nowSeconds);
     // A span is not new if it is complete already, if it is too old for the ring, or if it is in the future.
     if (!this.isNew(start, nowSeconds)) return;

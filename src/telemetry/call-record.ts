@@ -40,7 +40,7 @@ import type { QuotaName, QuotaScope } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 
-/** How many attempts a record has at most. Of a call with more, it has the first ones and the last. */
+/** How many attempts a record has at most. If a call has more, its record has the first ones and the last. */
 export const CALL_ATTEMPTS_MAX = 8;
 /** How many characters of the error message are kept. */
 export const CALL_ERROR_CHARS_MAX = 300;
@@ -132,7 +132,6 @@ export interface CallSink {
   append(call: CallRecord): void;
 }
 
-/** The JSON of `callJson`, parsed. */
 export interface CallView {
   readonly time: string;
   readonly request_id: string;
@@ -227,6 +226,7 @@ function attemptJson({ upstream, model, status, code, startMs, durationMs, error
 
 function quotaJson({ scope, id, quota, left }: QuotaLeft): string {
   const amount = typeof left === 'bigint' ? `"${decimalOf(left)}"` : left;
+  // Ids of accounts and keys need no escapes; the names of models and groups may.
   const name = scope === 'model' || scope === 'group' ? jsonName(id) : quoted(id);
   return `{"scope":"${scope}","id":${name},"quota":"${quota}","left":${amount}}`;
 }

@@ -31,7 +31,7 @@
  *      116    32  cacheWrite   tokens, as the two that follow: always less than 2^31
  *      120    32  cacheWrite1h
  *      124    32  reasoning
- *      128    32  minute       requests of the minute left at admission; NOTHING if they are among `quotas`
+ *      128    32  minute       requests of the minute left at admission; NOTHING if one of `quotas` has them
  *      132    32  inFlight     calls in flight left at admission; NOTHING if no quota is known
  *      136    32  perDay       calls of the day left at admission
  *      140    32  attempts     how many attempts follow
@@ -165,11 +165,11 @@ export const PLAIN_PER_DAY = 27;
 export const PLAIN_MINUTE = 28;
 export const PLAIN_QUOTAS = 29;
 
-/** Words of `dropped`. DROPPED: records for the call log that were dropped because the ring was full. */
+/** Words of `dropped`: first the records for the call log that were dropped because the ring was full. */
 export const DROPPED = 0;
 /** Rejected calls that were not stored because there were too many within a second. */
 export const UNSTORED = 1;
-/** As DROPPED, of records for the access log alone: the call log and exports would not have got them. */
+/** Records for the access log alone that were dropped likewise: the call log and exports do not lack them. */
 export const DROPPED_LOG_ONLY = 2;
 const DROPPED_WORDS = 3;
 

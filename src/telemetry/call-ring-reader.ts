@@ -57,11 +57,10 @@ export class CallRingReader {
   }
 
   /**
-   * Visits all records that have been appended, oldest first. If `visitPlain` is given, it gets each plain
-   * call as a PlainCall and `visit` gets the others: to make an object of a record takes most of the time.
-   * Only the call log wants plain calls, so `visitPlain` gets no Wanted. Memory is given back between
-   * records, so that the listener can go on writing. `giveBack` includes the record at `at`, so its fields
-   * are read before. If a visit throws, its record counts as read.
+   * Visits all records that have been appended, oldest first. If `visitPlain` is given, it gets the plain
+   * calls as PlainCall, because making an object of a record takes most of the time. Only the call log wants
+   * plain calls, so `visitPlain` gets no Wanted. Memory is given back between records, so that the listener
+   * can go on writing. If a visit throws, its record counts as read.
    */
   drain(visit: (record: EndedCall, logs: Wanted) => void, visitPlain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
@@ -77,8 +76,8 @@ export class CallRingReader {
       const record = isPlain ? this.#plainAt(at) : this.#recordAt(at);
       const flagsWord = isPlain ? layout.PLAIN_FLAGS : layout.FLAGS;
       const flags = this.#ring.ints[((at + FIELDS_AT) >> 2) + flagsWord]!;
-      // `record` is a copy, so its memory is given back before the visit. The memory of a PlainCall, above,
-      // stays until its visit is over.
+      // `giveBack` includes the record at `at`, so its fields are read before. `record` is a copy, so the
+      // visit comes after. The memory of a PlainCall, above, stays until its visit is over.
       this.#ring.giveBack();
       visit(record, { log: (flags & layout.LOGGED) !== 0, store: (flags & layout.STORED) !== 0 });
     });
@@ -117,8 +116,8 @@ export class CallRingReader {
   /**
    * A copy of the plain call at `at`. Its times are 32-bit microseconds, but for `endedMs` and `queuedMs`,
    * and its tokens are 32-bit integers. A call is plain only if it went well at its only attempt, so outcome,
-   * status, code and errors are not in the record. In the flags the door has one byte, and the source has all
-   * bits above it.
+   * status, code and errors are not in the record. In the flags the door has one byte, and the source has the
+   * bits above that byte.
    */
   #plainAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
@@ -234,13 +233,13 @@ export class CallRingReader {
     const first32 = (at + FIELDS_AT) >> 2;
     const inFlight = ints[first32 + layout.IN_FLIGHT]!;
     if (inFlight === layout.NOTHING) return undefined;
-    const othersAt = at + layout.RECORD_BYTES + ints[first32 + layout.ATTEMPTS]! * layout.ATTEMPT_BYTES;
+    const firstQuotaAt = at + layout.RECORD_BYTES + ints[first32 + layout.ATTEMPTS]! * layout.ATTEMPT_BYTES;
     return {
       minute: valueOf(ints[first32 + layout.MINUTE]!),
       inFlight,
       perDay: ints[first32 + layout.PER_DAY]!,
       balance: floats[((at + FIELDS_AT) >> 3) + layout.BALANCE]!,
-      others: this.#othersAt(othersAt, ints[first32 + layout.QUOTAS]!),
+      others: this.#othersAt(firstQuotaAt, ints[first32 + layout.QUOTAS]!),
     };
   }
 
@@ -295,11 +294,12 @@ function cacheOf(flags: number): 'hit' | 'miss' | undefined {
   return (flags & layout.CACHE_HIT) !== 0 ? 'hit' : (flags & layout.CACHE_MISS) !== 0 ? 'miss' : undefined;
 }
 
-/** Both functions return undefined for NOTHING. */
+/** Returns the milliseconds; undefined for NOTHING. */
 function msOf(micros: number): number | undefined {
   return micros === layout.NOTHING ? undefined : micros / MICROS_PER_MS;
 }
 
+/** Returns the word; undefined for NOTHING. */
 function valueOf(word: number): number | undefined {
   return word === layout.NOTHING ? undefined : word;
 }

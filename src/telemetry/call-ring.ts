@@ -38,9 +38,9 @@ export class CallRingWriter {
   readonly #ring: SpscWriter;
   readonly #dropped: Int32Array;
   readonly #logSwitch: LogSwitch;
-  /** The sum of `samplePercent` over the successful calls since the last one that was logged: 100 log one. */
-  #percent = 0;
-  /** The second, by the monotonic clock, of the next two counts. */
+  /** `samplePercent` is added at each successful call. When the sum reaches 100, the call is logged. */
+  #percentSum = 0;
+  /** The second, by the monotonic clock, whose rejected calls the next two fields count. */
   #second = 0;
   /** Calls of callers without a valid key, stored or not. */
   #unknownCount = 0;
@@ -66,9 +66,9 @@ export class CallRingWriter {
   isLogged(outcome: Outcome): boolean {
     if (!this.#logSwitch.access) return false;
     if (outcome !== 'ok') return true;
-    this.#percent += this.#logSwitch.samplePercent;
-    if (this.#percent < 100) return false;
-    this.#percent -= 100;
+    this.#percentSum += this.#logSwitch.samplePercent;
+    if (this.#percentSum < 100) return false;
+    this.#percentSum -= 100;
     return true;
   }
 
@@ -76,16 +76,16 @@ export class CallRingWriter {
    * Returns whether the call log gets a call that ends at `nowMs`, monotonic. Counts, so it is called once a
    * call. `unknown`: the call was rejected, and its caller is not known.
    */
-  isStored(status: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
+  isStored(admission: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
     if (!this.#logSwitch.store) return false;
-    if (status === 'admitted') return true;
+    if (admission === 'admitted') return true;
     const second = Math.floor(nowMs / MS_PER_SECOND);
     if (second !== this.#second) {
       this.#second = second;
       this.#unknownCount = this.#rejectedCount = 0;
     }
     const isStored =
-      status === 'unknown'
+      admission === 'unknown'
         ? this.#unknownCount++ < UNKNOWN_STORED_MAX
         : this.#rejectedCount++ < REJECTED_STORED_MAX;
     if (!isStored) Atomics.add(this.#dropped, layout.UNSTORED, 1);
@@ -93,9 +93,9 @@ export class CallRingWriter {
   }
 
   /**
-   * Begins the record of a plain call (call-ring-layout.ts). Writes `others`, the numbers of the
-   * other quotas (QuotasLeft in core/quotas.ts), and how many quotas they are. Returns where the record's
-   * fields begin, in 64-bit words. If the ring is full, counts the call as dropped and returns -1.
+   * Begins the record of a plain call (call-ring-layout.ts). Writes the number of the other quotas, and
+   * `others`, which describes them (QuotasLeft in core/quotas.ts). Returns where the record's fields begin,
+   * in 64-bit words. If the ring is full, counts the call as dropped and returns -1.
    *
    * request/chat-exchange.ts then writes all other fields to `ints`, `floats` and `amounts`, and calls
    * `publish`. The caller gives no object, because most calls are plain and an object would cost more than

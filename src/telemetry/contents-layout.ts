@@ -8,7 +8,7 @@
  * - The table stays, because files of earlier versions are read.
  * - `bytes in all` of contents is 32 plus the bytes of its three texts, or a reader takes the contents for
  *   cut (test/unit/call-log/contents-writer.test.ts).
- * - What is taken of a budget is given back once.
+ * - What is taken of a budget is given back once (no test).
  *
  *     byte  bits  field
  *        0    32  bytes in all
@@ -80,7 +80,7 @@ export function packContents({ requestId, endedMs, request, response }: CallCont
 export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   if (at + CONTENTS_HEAD_BYTES > data.length) return undefined;
   const bytes = data.readUInt32LE(at);
-  const end = textBoundsAt(data, at)[2];
+  const [, , end] = textBoundsAt(data, at);
   return at + bytes === end && end <= data.length ? bytes : undefined;
 }
 
@@ -150,7 +150,7 @@ export class ContentsBudget {
     Atomics.sub(this.#words, TAKEN, bytes);
   }
 
-  /** To be called when the listener has died and its messages were read, before its successor begins. */
+  /** gateway-logs.ts calls it when the listener has ended, before its successor takes of the budget. */
   giveBackAll(): void {
     Atomics.store(this.#words, TAKEN, 0);
   }

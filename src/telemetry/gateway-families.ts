@@ -197,7 +197,7 @@ function memberSamples(label: string, counts: object): Sample[] {
   }));
 }
 
-/** Has samples only if spans are exported. The members of ExportCounts (span-outbox.ts) are the states. */
+/** This family has samples only if spans are exported. Its states are the members of ExportCounts. */
 const SPANS_FAMILY: MetricFamily = {
   name: 'tollgate_spans_total',
   type: 'counter',
@@ -206,7 +206,7 @@ const SPANS_FAMILY: MetricFamily = {
   collect: ({ spans }) => memberSamples('state', spans() ?? {}),
 };
 
-/** Has samples only if log records are exported. The states are as in SPANS_FAMILY. */
+/** This family has samples only if log records are exported. Its states are those of SPANS_FAMILY. */
 const LOG_RECORDS_FAMILY: MetricFamily = {
   name: 'tollgate_log_records_total',
   type: 'counter',

@@ -10,7 +10,7 @@
  * Must hold:
  * - Writers and readers of one histogram use the same bounds, because buckets are added by their position
  *   (test/unit/telemetry/histogram.test.ts).
- * - `observe` and `addValue` choose the same bucket, so that all histograms count alike.
+ * - `observe` and `addValue` choose the same bucket, so that all histograms count alike (no test).
  */
 import type { Clock } from '../core/clock.js';
 
@@ -83,7 +83,7 @@ export class FlushMeter {
   readonly #clock: Clock;
   readonly #durations = emptyHistogram(FLUSH_BOUNDS_MS);
   #errors = 0;
-  /** When the last flush that wrote everything began; before the first, when this object was made. */
+  /** When the last flush that wrote everything began. Before the first flush: when this object was made. */
   #completeFlushBeganMs: number;
 
   constructor(clock: Clock) {

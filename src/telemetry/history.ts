@@ -52,9 +52,9 @@ export interface Span {
   readonly start: number;
 }
 
-export interface SpanOfRing<Held extends Span> {
+export interface SpanOfRing<OneSpan extends Span> {
   readonly ring: RingName;
-  readonly span: Held;
+  readonly span: OneSpan;
 }
 
 /**
@@ -69,10 +69,10 @@ export function isAhead(start: number, nowSeconds: number): boolean {
 }
 
 /** Ended spans of one ring, oldest first. A time in which no gateway ran has no spans. */
-export class SpanRing<Held extends Span> {
+export class SpanRing<OneSpan extends Span> {
   readonly name: RingName;
   readonly shape: RingShape;
-  readonly spans: Held[] = [];
+  readonly spans: OneSpan[] = [];
 
   constructor(name: RingName) {
     this.name = name;
@@ -96,14 +96,14 @@ export class SpanRing<Held extends Span> {
   }
 
   /** Adds a span, which must be later than the last one, because readers need the order. Drops the oldest. */
-  push(span: Held): void {
+  push(span: OneSpan): void {
     this.spans.push(span);
     if (this.spans.length > this.shape.spans) this.spans.shift();
   }
 }
 
 /** One ring of each length. History (below) and AccountHistory (account-history.ts) extend it. */
-export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
+export abstract class Rings<OneSpan extends Span, Ring extends SpanRing<OneSpan>> {
   readonly #rings: ReadonlyMap<RingName, Ring>;
 
   constructor(ringOf: (name: RingName) => Ring) {
@@ -114,7 +114,7 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
    * Adds spans that an earlier run of the gateway has stored, oldest first. Drops those that are too old or
    * out of order.
    */
-  restore(ring: RingName, spans: readonly Held[], nowSeconds: number): void {
+  restore(ring: RingName, spans: readonly OneSpan[], nowSeconds: number): void {
     const target = this.ring(ring);
     for (const span of spans) if (target.isNew(span.start, nowSeconds)) target.push(span);
   }
@@ -125,7 +125,7 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
   }
 
   /** Returns the spans that `spansOf` gives for each ring. */
-  protected each(spansOf: (ring: Ring) => readonly Held[]): SpanOfRing<Held>[] {
+  protected each(spansOf: (ring: Ring) => readonly OneSpan[]): SpanOfRing<OneSpan>[] {
     return [...this.#rings.values()].flatMap((ring) =>
       spansOf(ring).map((span) => ({ ring: ring.name, span })),
     );
@@ -176,13 +176,13 @@ export class History extends Rings<HistorySpan, StatusRing> {
    * Adds the status of now; called every HISTORY_PERIOD_SECONDS. Returns the spans that ended since the last
    * call, each once. Takes 0.1 ms, or 0.2 ms with twenty models.
    */
-  add(stats: StatusStats, nowSeconds: number): EndedSpan[] {
-    return this.each((ring) => ring.add(stats, nowSeconds));
+  add(status: StatusStats, nowSeconds: number): EndedSpan[] {
+    return this.each((ring) => ring.add(status, nowSeconds));
   }
 
   /** Returns the running spans as far as they have come, for the disk. Changes nothing. */
-  running(stats: StatusStats, nowSeconds: number): EndedSpan[] {
-    return this.each((ring) => ring.running(stats, nowSeconds));
+  running(status: StatusStats, nowSeconds: number): EndedSpan[] {
+    return this.each((ring) => ring.running(status, nowSeconds));
   }
 
   spans(ring: RingName): readonly HistorySpan[] {
@@ -200,7 +200,7 @@ const READ_LATE_SECONDS_MAX = 1;
 interface SpanBegin {
   readonly start: number;
   readonly atSeconds: number;
-  readonly stats: StatusStats;
+  readonly status: StatusStats;
 }
 
 class StatusRing extends SpanRing<HistorySpan> {
@@ -212,13 +212,13 @@ class StatusRing extends SpanRing<HistorySpan> {
   #earlier: HistorySpan | undefined;
 
   /** Returns the running span if this status ends it, else an empty list. */
-  add(stats: StatusStats, nowSeconds: number): HistorySpan[] {
+  add(status: StatusStats, nowSeconds: number): HistorySpan[] {
     this.dropAhead(nowSeconds);
     const start = nowSeconds - (nowSeconds % this.shape.seconds);
     const begin = this.#begin;
-    this.#inFlightMax = Math.max(this.#inFlightMax, stats.calls_in_flight);
+    this.#inFlightMax = Math.max(this.#inFlightMax, status.calls_in_flight);
     if (begin?.start === start) return [];
-    this.#begin = { start, atSeconds: nowSeconds, stats };
+    this.#begin = { start, atSeconds: nowSeconds, status };
     if (begin === undefined) {
       // The first status of this run. If an earlier run has stored the running span, that span is taken
       // out of the ring, and is added to the span that this run will push.
@@ -230,8 +230,8 @@ class StatusRing extends SpanRing<HistorySpan> {
     this.#earlier = undefined;
     // If the clock was set back, the calls since `begin` belong to no span.
     if (begin.start > start) return [];
-    const span = this.#spanOf(begin, earlier, stats, nowSeconds);
-    this.#inFlightMax = stats.calls_in_flight;
+    const span = this.#spanOf(begin, earlier, status, nowSeconds);
+    this.#inFlightMax = status.calls_in_flight;
     // The ring has a span of this time already: an earlier run recorded it, or the clock was set back since.
     if (!this.isLater(span.start)) return [];
     this.push(span);
@@ -239,21 +239,21 @@ class StatusRing extends SpanRing<HistorySpan> {
   }
 
   /** Returns the running span; an empty list if it has just begun, or if the ring has a later span. */
-  running(stats: StatusStats, nowSeconds: number): HistorySpan[] {
+  running(status: StatusStats, nowSeconds: number): HistorySpan[] {
     const begin = this.#begin;
     if (begin === undefined || begin.atSeconds >= nowSeconds || !this.isLater(begin.start)) return [];
-    return [this.#spanOf(begin, this.#earlier, stats, nowSeconds)];
+    return [this.#spanOf(begin, this.#earlier, status, nowSeconds)];
   }
 
   #spanOf(
-    { start, atSeconds, stats: before }: SpanBegin,
+    { start, atSeconds, status: before }: SpanBegin,
     earlier: HistorySpan | undefined,
-    stats: StatusStats,
+    status: StatusStats,
     nowSeconds: number,
   ): HistorySpan {
     const seconds = nowSeconds - atSeconds + (earlier?.seconds ?? 0);
     const isWhole = Math.abs(seconds - this.shape.seconds) <= READ_LATE_SECONDS_MAX;
-    const growth = growthOf(before, stats);
+    const growth = growthOf(before, status);
     return {
       start,
       in_flight: Math.max(this.#inFlightMax, earlier?.in_flight ?? 0),
@@ -273,7 +273,7 @@ function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
   const models = after.models
     .map((model) => ({ model, calls: grownBy(callsOf(modelsBefore.get(model.id)), callsOf(model)) }))
     .filter(({ calls }) => calls > 0)
-    .sort((model, other) => other.calls - model.calls)
+    .sort((first, second) => second.calls - first.calls)
     .slice(0, MODELS_MAX)
     .map(({ model }) => [model.id, callGrowthOf(modelsBefore.get(model.id), model)] as const);
   return withoutUndefined<StatusGrowth>({
@@ -288,7 +288,7 @@ function sumOf(first: StatusGrowth, second: StatusGrowth): StatusGrowth {
   const ids = new Set([...Object.keys(first.models ?? {}), ...Object.keys(second.models ?? {})]);
   const models = [...ids]
     .map((id) => [id, callSumOf(first.models?.[id] ?? {}, second.models?.[id] ?? {})] as const)
-    .sort(([, growth], [, other]) => callsOf(other) - callsOf(growth))
+    .sort(([, model], [, nextModel]) => callsOf(nextModel) - callsOf(model))
     .slice(0, MODELS_MAX);
   return withoutUndefined<StatusGrowth>({
     ...callSumOf(first, second),

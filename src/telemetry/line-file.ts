@@ -27,7 +27,7 @@ import {
 import type { Log } from './log.js';
 
 /** How many bytes of waiting lines are kept after a failure: some 130,000 lines of 250 bytes. */
-const PENDING_BYTES_MAX = 32 * 1024 * 1024;
+const WAITING_BYTES_MAX = 32 * 1024 * 1024;
 const NEWLINE = 0x0a;
 
 export interface LineFileOptions {
@@ -50,8 +50,8 @@ export class LineFile {
   #file: number | undefined;
   #fileBytes = 0;
   /** Lines that wait, oldest first. A chunk has the lines of one `append`, each with its newline. */
-  #pending: Buffer[] = [];
-  #pendingBytes = 0;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
   /** Why the last write failed; undefined after a write that succeeded. */
   #failure: string | undefined;
   #droppedLines = 0;
@@ -78,14 +78,14 @@ export class LineFile {
     if (lines.length > 0) {
       // One buffer for all lines: a buffer for each line costs more than the write.
       const chunk = Buffer.from(`${lines.join('\n')}\n`);
-      this.#pending.push(chunk);
-      this.#pendingBytes += chunk.length;
+      this.#waiting.push(chunk);
+      this.#waitingBytes += chunk.length;
     }
-    if (this.#pending.length === 0) return;
+    if (this.#waiting.length === 0) return;
     const { name, path, log } = this.#options;
     try {
       this.#reopen();
-      while (this.#pending.length > 0) this.#writeBatch();
+      while (this.#waiting.length > 0) this.#writeBatch();
       if (this.#failure !== undefined) log.warn(`the ${name} is written again`, { path });
       this.#failure = undefined;
     } catch (error) {
@@ -102,7 +102,7 @@ export class LineFile {
 
   /** Writes as many lines of the oldest chunk as fit the file; rotates if none fits and the file has some. */
   #writeBatch(): void {
-    const [chunk] = this.#pending as [Buffer];
+    const [chunk] = this.#waiting as [Buffer];
     const bytes = wholeLineBytes(chunk, this.#options.rotateBytes - this.#fileBytes);
     if (bytes === 0 && this.#fileBytes > 0) {
       this.#rotate();
@@ -115,10 +115,10 @@ export class LineFile {
 
   /** Removes the first `bytes` of the oldest chunk. */
   #shift(bytes: number): void {
-    const [chunk] = this.#pending as [Buffer];
-    if (bytes < chunk.length) this.#pending[0] = chunk.subarray(bytes);
-    else this.#pending.shift();
-    this.#pendingBytes -= bytes;
+    const [chunk] = this.#waiting as [Buffer];
+    if (bytes < chunk.length) this.#waiting[0] = chunk.subarray(bytes);
+    else this.#waiting.shift();
+    this.#waitingBytes -= bytes;
   }
 
   #write(bytes: Buffer): void {
@@ -167,8 +167,9 @@ export class LineFile {
     const { path, keep } = this.#options;
     this.#closeFile();
     // Also removes the files that an earlier, higher `keep` has left. Their numbers have no gap.
-    for (let age = keep; isThere(`${path}.${age}`); age++) rmSync(`${path}.${age}`);
-    for (let age = keep - 1; age >= 1; age--) renameIfThere(`${path}.${age}`, `${path}.${age + 1}`);
+    for (let number = keep; isThere(`${path}.${number}`); number++) rmSync(`${path}.${number}`);
+    for (let number = keep - 1; number >= 1; number--)
+      renameIfThere(`${path}.${number}`, `${path}.${number + 1}`);
     renameIfThere(path, `${path}.1`);
     this.#openFile();
   }
@@ -180,7 +181,7 @@ export class LineFile {
 
   /** Logs the first of several failures in a row, and drops the lines beyond the bound. */
   #fail(error: unknown): void {
-    const { name, path, log, pendingBytesMax = PENDING_BYTES_MAX } = this.#options;
+    const { name, path, log, pendingBytesMax = WAITING_BYTES_MAX } = this.#options;
     const reason = error instanceof Error ? error.message : String(error);
     if (this.#failure === undefined)
       log.warn(`the ${name} cannot be written; its lines wait, charges are not affected`, {
@@ -194,8 +195,8 @@ export class LineFile {
   /** Drops the oldest waiting lines beyond `bytesMax`, and logs how many. */
   #dropBeyond(bytesMax: number): void {
     let dropped = 0;
-    while (this.#pendingBytes > bytesMax) {
-      this.#shift(firstLineBytes(this.#pending[0]!));
+    while (this.#waitingBytes > bytesMax) {
+      this.#shift(firstLineBytes(this.#waiting[0]!));
       dropped += 1;
     }
     if (dropped === 0) return;

@@ -77,7 +77,7 @@ export class LogSwitch {
     return LOG_LEVELS.indexOf(level) <= Atomics.load(this.#words, RANK);
   }
 
-  // The next three are read for each call, so they are read without Atomics.load (13 ns). A plain read is
+  // Each call reads the next three words, so they are read without Atomics.load (13 ns). A plain read is
   // safe, because a 32-bit word is never read in halves. A change may be seen a moment later.
 
   get access(): boolean {
@@ -164,7 +164,7 @@ function openLogger(thread: string): Logger {
   const originJson = `"thread":${JSON.stringify(thread)},"pid":${process.pid}`;
   const logger: Logger = (level, message, fields) => {
     const time = new Date().toISOString();
-    // Without the braces, and without fields that are undefined.
+    // `slice` removes the braces, and JSON.stringify leaves out the fields that are undefined.
     const fieldsJson = JSON.stringify(shortened(fields)).slice(1, -1);
     const line = `{"level":"${level}","time":"${time}",${originJson}${fieldsJson && `,${fieldsJson}`},"message":${JSON.stringify(message)}}\n`;
     output.write(Buffer.from(format(line)));

@@ -37,10 +37,7 @@ import {
  * runtime interrupts its threads by it (runtime/signal_unix.go, sigPreempt).
  */
 const SIGNAL = 'SIGURG';
-/**
- * An idle main thread adds 1 to its counter THREAD_MEASUREMENTS once a second, so it is never taken for
- * stuck.
- */
+/** Longer than a second, in which also an idle main thread adds 1 to its counter THREAD_MEASUREMENTS. */
 const STUCK_MS = 2_500;
 
 /**
@@ -54,8 +51,9 @@ export function takeInterrupts(): void {
 export class MainWatch {
   readonly #words: Float64Array;
   readonly #interrupt: () => void;
-  /** The counter's last value, and when this watch first read it or last sent the signal. */
+  /** The counter's last value; -1 before it was read. */
   #measurements = -1;
+  /** When this watch first read that value, or last sent the signal. */
   #sinceMs = 0;
 
   /**

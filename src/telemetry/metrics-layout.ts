@@ -209,7 +209,10 @@ const MODEL_DOORS_WORDS = wholeLines((DOOR_NAMES.length - 1) * DOOR_WORDS);
 
 export const LISTENER_STRIPE_WORDS = OTHER_DOORS + MODEL_SLOTS * MODEL_DOORS_WORDS;
 
-/** Words of an upstream's block in a worker's stripe. Two words are of now, the others only grow. */
+/**
+ * Words of an upstream's block in a worker's stripe. IN_FLIGHT, BREAKER and WAITING are of now, FAILED_AT and
+ * FAILED_KIND of the last failure. The others only grow.
+ */
 export const UPSTREAM_ATTEMPTS = 0;
 /** Attempts that followed a failed attempt of the same call, here or on another upstream. */
 export const UPSTREAM_RETRIES = 1;

@@ -41,7 +41,7 @@ export function addEnded(first: MetricsSnapshot, second: MetricsSnapshot): Metri
   const byName = new Map([...first, ...second].map((family) => [family.name, family]));
   return [...byName.values()].map((family) => ({
     ...family,
-    samples: combine(
+    samples: mergeSamples(
       [first, second].flatMap((snapshot) => samplesOf(snapshot, family.name)),
       sum,
     ),
@@ -69,12 +69,12 @@ export function mergeFamily(
         })),
       );
     case 'max':
-      return combine(
+      return mergeSamples(
         members.flatMap(({ families }) => samplesOf(families, name)),
         Math.max,
       );
     default:
-      return combine(
+      return mergeSamples(
         [...members.map(({ families }) => families), ended].flatMap((families) => samplesOf(families, name)),
         sum,
       );
@@ -89,7 +89,10 @@ function samplesOf(families: MetricsSnapshot, name: string): readonly Sample[] {
 }
 
 /** Merges samples of the same name and labels into one. */
-function combine(samples: readonly Sample[], merge: (first: number, second: number) => number): Sample[] {
+function mergeSamples(
+  samples: readonly Sample[],
+  mergeValues: (first: number, second: number) => number,
+): Sample[] {
   const merged = new Map<string, Sample>();
   for (const { value, labels: unsharedLabels, sharedLabels, metricName } of samples) {
     const labels = { ...unsharedLabels, ...sharedLabels };
@@ -98,7 +101,7 @@ function combine(samples: readonly Sample[], merge: (first: number, second: numb
     const key = JSON.stringify([metricName, ...sortedLabels]);
     const earlier = merged.get(key);
     merged.set(key, {
-      value: earlier === undefined ? value : merge(earlier.value, value),
+      value: earlier === undefined ? value : mergeValues(earlier.value, value),
       labels,
       ...(metricName === undefined ? {} : { metricName }),
     });

@@ -118,9 +118,9 @@ export interface MetricsSource {
   readonly sharing: () => SharingSnapshot | undefined;
   /** Bytes of cached responses on disk. */
   readonly cacheStoredBytes: () => number;
-  /** The groups that are nearest to a limit: so many as the provider of the function chooses. */
+  /** The groups that are nearest to a limit, at most GROUPS_SHOWN_MAX (gateway/gateway-metrics.ts). */
   readonly groupQuotas: () => readonly GroupQuotaSample[];
-  /** Empty if account labels are off. As many accounts as the provider of the function chooses. */
+  /** Empty if account labels are off. At most ACCOUNT_LABELS_MAX accounts (gateway/gateway-metrics.ts). */
   readonly accounts: () => readonly AccountSample[];
 }
 
@@ -230,9 +230,9 @@ export class UpstreamNames {
    * upstreams of one name, the second is named `name#2` and so on. When all slots are taken, further
    * upstreams share the last.
    */
-  assign(settings: readonly UpstreamSetting[]): readonly NamedUpstream[] {
+  assign(upstreams: readonly UpstreamSetting[]): readonly NamedUpstream[] {
     const timesNamed = new Map<string, number>();
-    this.#current = settings.map((setting) => {
+    this.#current = upstreams.map((setting) => {
       const modelAndName = `${setting.model} ${setting.name}`;
       const count = (timesNamed.get(modelAndName) ?? 0) + 1;
       timesNamed.set(modelAndName, count);
@@ -254,10 +254,10 @@ export class UpstreamNames {
     return this.#known;
   }
 
-  /** Returns the slot of a model and name; gives the next one if they have none yet. */
+  /** Returns the slot of a model and name. If they have none yet, gives them the next free slot. */
   #slotOf(modelAndName: string): number {
-    const given = this.#slots.get(modelAndName);
-    if (given !== undefined) return given;
+    const existingSlot = this.#slots.get(modelAndName);
+    if (existingSlot !== undefined) return existingSlot;
     const slot = this.#slots.size;
     if (slot >= UPSTREAM_SLOTS_MAX) return UPSTREAM_SLOTS_MAX - 1;
     this.#slots.set(modelAndName, slot);

@@ -47,6 +47,7 @@ export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): Re
     name: isCall ? `POST ${DOOR_PATHS[record.door]}` : `${operationOf(record.door)} ${record.model}`,
     kind: isCall ? SpanKind.SERVER : SpanKind.CLIENT,
     spanContext: () => context,
+    // The parent of a call's span is a span of the caller's process, so it is remote.
     ...(parentSpanId === null
       ? {}
       : { parentSpanContext: { ...contextOf(record, parentSpanId), isRemote: isCall } }),
@@ -71,7 +72,7 @@ export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): Re
   };
 }
 
-/** The SDK's exporter calls only `serialize` of a trace state, so the other methods do nothing. */
+/** The SDK's exporter calls only `serialize` of a trace state, so the stub's other methods do nothing. */
 function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): SpanContext {
   const context = { traceId, spanId, traceFlags: flags };
   if (traceState === '') return context;
@@ -79,7 +80,7 @@ function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): 
   return { ...context, traceState: stub };
 }
 
-/** Whether the span is marked as an error: no call that ended with 4xx is, but a stream that broke is. */
+/** Whether the span is marked as an error: not if a call ended with 4xx, but also if a stream broke. */
 function hasFailed(record: SpanRecord): boolean {
   if (record.kind !== SPAN_OF_CALL) return record.error !== null && record.error !== 'cancelled';
   if (record.outcome === 'ok' || record.outcome === 'client_gone') return false;
@@ -158,8 +159,8 @@ function serverAttributes(origin: string): Attributes {
 function serverAttributesOf(origin: string): Attributes {
   const { hostname, port, protocol } = new URL(origin);
   if (hostname === '') return { 'server.address': protocol.slice(0, -1) };
-  const number = port === '' ? DEFAULT_PORTS[protocol] : Number(port);
-  return { 'server.address': hostname, ...(number === undefined ? {} : { 'server.port': number }) };
+  const portNumber = port === '' ? DEFAULT_PORTS[protocol] : Number(port);
+  return { 'server.address': hostname, ...(portNumber === undefined ? {} : { 'server.port': portNumber }) };
 }
 
 /** Returns seconds and nanoseconds. `ms` is Unix time, or a duration of 0 or more. */

@@ -33,9 +33,9 @@ import {
 } from './metrics-source.js';
 
 /** Names the slot OTHER_MODEL. No model of the settings has this id, because ids have no spaces. */
-const OTHER_NAME: ModelName = { id: 'unknown model', ownedBy: '', serves: [] };
+const UNKNOWN_MODEL: ModelName = { id: 'unknown model', ownedBy: '', serves: [] };
 /** Names the slot NO_MODEL by an empty label. */
-const NO_NAME: ModelName = { id: '', ownedBy: '', serves: [] };
+const WITHOUT_MODEL: ModelName = { id: '', ownedBy: '', serves: [] };
 
 const GEN_AI_LABELS = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'];
 
@@ -51,7 +51,7 @@ function modelsOf(source: MetricsSource): NamedModel[] {
 
 /** As `modelsOf`, with the two slots of calls whose model is none of the catalogue. */
 function allModelsOf(source: MetricsSource): NamedModel[] {
-  return [{ ...NO_NAME, slot: NO_MODEL }, { ...OTHER_NAME, slot: OTHER_MODEL }, ...modelsOf(source)];
+  return [{ ...WITHOUT_MODEL, slot: NO_MODEL }, { ...UNKNOWN_MODEL, slot: OTHER_MODEL }, ...modelsOf(source)];
 }
 
 function readModels(source: MetricsSource, models: readonly NamedModel[]): [NamedModel, ModelSnapshot][] {

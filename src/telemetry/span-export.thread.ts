@@ -9,6 +9,7 @@
  * - What the senders took of a budget is given back here once (span-outbox.ts).
  * - `close` drains the sources before it waits for ids, and waits for ids before it closes the exports: each
  *   step gives items to the next.
+ * - An exception ends the thread. gateway/traces.ts logs the exception and starts no other thread.
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import {
@@ -19,6 +20,7 @@ import {
 } from '@opentelemetry/resources';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import type { AccountIndex } from '../core/units.js';
 import { LogSwitch, openLog } from './log.js';
 import type { CallView } from './call-record.js';
 import { otelLogRecordOf } from './otel-log-record.js';
@@ -52,7 +54,7 @@ const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
   .merge(detectResources({ detectors: [envDetector] }));
 new ThreadHealth(metrics, stripe);
-/** The open ports of listeners and workers (sources). A port closes when its thread has ended. */
+/** The sources: the open ports of listeners and workers. A port closes when its thread has ended. */
 const sources = new Set<MessagePort>();
 // Called after ten seconds at the earliest, so `accountIds` is defined by then.
 setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
@@ -66,7 +68,7 @@ const accountIds: AccountIds = new AccountIds(
       resource,
       version,
       offsetMs: clock.wallMs() - clock.monotonicMs(),
-      accountIdOf: (account: Parameters<AccountIds['idOf']>[0]) => accountIds.idOf(account),
+      accountIdOf: (account: AccountIndex) => accountIds.idOf(account),
     };
     for (const record of records) spanExport?.offer(otelSpanOf(record, environment));
   },

@@ -75,7 +75,7 @@ class CountedExporter<Item> implements Exporter<Item> {
   #reportedAtMs = -Infinity;
   /** How many batches the exporter has neither sent yet nor reported as failed. */
   #openBatches = 0;
-  /** Resolves the promise of `finish`. */
+  /** Resolves the promise of `allEnded`. */
   #onNoneOpen: () => void = () => undefined;
   /** How many items have left the processor's queue since the start. BatchedExport reads it. */
   handedOver = 0;
@@ -100,8 +100,8 @@ class CountedExporter<Item> implements Exporter<Item> {
     });
   }
 
-  /** Resolves when each batch that was given to `export` was sent or has failed. Called once, by `close`. */
-  async finish(): Promise<void> {
+  /** Resolves when each batch that was given to `export` was sent or has failed. `close` calls it once. */
+  async allEnded(): Promise<void> {
     if (this.#openBatches > 0) await new Promise<void>((resolve) => (this.#onNoneOpen = resolve));
   }
 
@@ -109,7 +109,7 @@ class CountedExporter<Item> implements Exporter<Item> {
     return this.#exporter.shutdown();
   }
 
-  /** The processor calls it. The exporters have no queue to flush, because each batch is a request. */
+  /** The processor calls `forceFlush`. The exporters have no queue, because each batch is a request. */
   forceFlush(): Promise<void> {
     return Promise.resolve();
   }
@@ -178,7 +178,7 @@ class BatchedExport<Item> {
     await this.#processor.shutdown().catch(() => undefined);
     // `shutdown` of the processor of spans does not wait for a batch that was sent before, and if one batch
     // fails, not for the others.
-    await this.#exporter.finish();
+    await this.#exporter.allEnded();
   }
 }
 

@@ -55,8 +55,8 @@ export interface EventLoop {
   nowMs(): number;
   /** Share of the time since the last `activeShare` in which the loop did not wait for events, 0 to 1. */
   activeShare(): number;
-  /** Calls `act` after `delayMs`; returns a function that cancels that. Does not keep the thread alive. */
-  later(delayMs: number, act: () => void): () => void;
+  /** Calls `act` after `waitMs`; returns a function that cancels the call. Does not keep the thread alive. */
+  later(waitMs: number, act: () => void): () => void;
 }
 
 function ownEventLoop(): EventLoop {
@@ -68,8 +68,8 @@ function ownEventLoop(): EventLoop {
       lastRead = performance.eventLoopUtilization();
       return performance.eventLoopUtilization(lastRead, before).utilization;
     },
-    later: (delayMs, act) => {
-      const timer = setTimeout(act, delayMs).unref();
+    later: (waitMs, act) => {
+      const timer = setTimeout(act, waitMs).unref();
       return () => clearTimeout(timer);
     },
   };
@@ -172,15 +172,12 @@ export function giveBackCounterStripe(buffers: MetricsBuffers, threadId: number)
     (candidate) => Atomics.load(holderOf(buffers, candidate), 0) === threadId,
   );
   if (stripe === undefined) return;
-  // The holder's word comes last, because another thread may write the stripe from then on.
+  // The holder's word is cleared last, because another thread may write to the stripe from then on.
   openStripe(buffers.threads, stripe, THREAD_STRIPE_WORDS).fill(0, 0, THREAD_HOLDER);
   Atomics.store(holderOf(buffers, stripe), 0, NO_HOLDER);
 }
 
-/**
- * The indexes of the last COUNTER_THREADS_MAX stripes, which `threadNames` of metrics-layout.ts gives
- * counters.
- */
+/** The indexes of counter threads' stripes, the last ones in `threadNames` of metrics-layout.ts. */
 function counterStripes({ threads }: MetricsBuffers): number[] {
   return [...openStripes(threads, THREAD_STRIPE_WORDS).keys()].slice(-COUNTER_THREADS_MAX);
 }

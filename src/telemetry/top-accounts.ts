@@ -102,11 +102,12 @@ export class TopAccounts {
   }
 
   /**
-   * As `read`, but adds the running spans. To be called once, as the gateway ends: a second call
-   * would add the finer sums to the coarser ones again.
+   * Returns the ended spans as `read` does, and the running spans. To be called once, as the gateway ends: a
+   * second call would add the finer sums to the coarser ones again.
    */
   readLast(): AccountReport {
     const { source, spans } = this.read();
+    // From the finest on, so that each coarser span gets the sums of all finer ones.
     this.#spans.slice(0, -1).forEach(({ sums }, index) => addSums(sums, this.#spans[index + 1]!.sums));
     return { source, spans: [...spans, ...this.#reported((span) => this.#snapshotOf(span))] };
   }

@@ -161,6 +161,7 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     type: 'gauge',
     help: 'When a credential that the gateway renews expires, in Unix time; 0 if there is none now, so that calls of its upstreams fail. Without a sample if its source does not say. credential is its source: google, aws or entra, and the file or profile.',
     labels: CREDENTIAL_LABELS,
+    // Each process renews its credentials itself.
     across: 'each',
     collect: ({ credentials }) =>
       credentials().flatMap(({ name, ok, expires_at: expiresSeconds }) =>
