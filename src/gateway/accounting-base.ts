@@ -4,9 +4,10 @@
  * (AccountingParts) for a gateway that is alone, shared-accounting.ts for a gateway that shares.
  * main.ts calls `openStore`. Main thread of a gateway process.
  *
- * Must hold: files of leases are cleared only while no other process has the store; the file of this boot of
- * the machine stays if limits are shared within the host. There is no unit test: see test/e2e/books.test.ts
- * for a gateway that is alone, test/e2e/processes-limits.test.ts for one that shares.
+ * Must hold: lease files are cleared only while no other process has the store. The lease file of this boot
+ * of the machine stays if only the processes of this host share limits, so that used quotas stay used. There
+ * is no unit test: see test/e2e/books.test.ts for a gateway that is alone, test/e2e/processes-limits.test.ts
+ * for one that shares.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Settings } from '../config/schema.js';
@@ -135,12 +136,12 @@ export interface Sharing {
  */
 export function openStore(settings: Settings, group: GroupPosition | undefined): Store {
   return Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
-    // Hosts that share count at their server. Rows from before would be taken for present use, so none stay.
+    // Hosts that share limits count at their server. An earlier lease file would be taken for present use.
     clearLeaseFiles(settings.data, group !== undefined && settings.sharing === undefined),
   );
 }
 
-/** Creates empty buffers, which `recover` fills. */
+/** Creates the buffers, empty: `recover` (store/recovery.ts) fills them. */
 export function openBase(options: AccountingOptions): AccountingBase {
   const { settings, store, live, group, requestPrefixOf, log } = options;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;

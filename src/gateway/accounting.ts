@@ -58,15 +58,13 @@ function openAlone(options: AccountingOptions): AccountingParts {
   const quotaUses = new QuotaUses(ledger, clock, base.live.modelIdOf);
   const flush = new LedgerFlush({ ...flushOptionsOf(base, locks), totals, usage, keyUses, quotaUses });
   const flushRequests = new FlushRequests(() => flush.run());
-  const live = new OwnBuffers(store, tables, directory);
-  const registry = new Registry({ store, catalog, clock, ...capacity, live });
+  const ownBuffers = new OwnBuffers(store, tables, directory);
+  const registry = new Registry({ store, catalog, clock, ...capacity, live: ownBuffers });
   const service = ownRegistryService(registry, changeLogger(base.log));
   return { base, registry, service, locks, flush, flushRequests, sharing: NOT_SHARED };
 }
 
-/**
- * Recovers the accounting from the store. Throws `StoreError` if the store cannot be trusted.
- */
+/** Recovers the accounting from the store. Throws `StoreError` if the store cannot be trusted. */
 export function openAccounting(options: AccountingOptions): Accounting {
   const { group } = options;
   return new Accounting(group === undefined ? openAlone(options) : openShared(options, group));
@@ -121,7 +119,7 @@ export class Accounting {
     this.flush.drainEnded(listenerIndex);
     this.locks.detach(listenerIndex);
     this.cache.detach(listenerIndex);
-    // As listeners.ts chooses the slots (`#fixedOf`).
+    // listeners.ts chooses the same slots (`#fixedOf`).
     const first = asCallSlot(listenerIndex * slotsPerListener);
     const released = ledger.releaseSlots(first, slotsPerListener);
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });

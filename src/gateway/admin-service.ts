@@ -123,11 +123,11 @@ export interface AdminServiceOptions {
 export class AdminService {
   readonly #options: AdminServiceOptions;
   readonly token: string;
-  /** All that were opened. A server that has stopped keeps its connections until their next response. */
+  /** All servers since the start. One that has stopped keeps its connections until their next response. */
   readonly #servers: AdminServer[] = [];
   #recorder: HistoryRecorder | undefined;
   /** Whether `follow` was the last order: another gateway has the interface. */
-  #follows = false;
+  #isFollowing = false;
   /**
    * Counts the orders: calls of `lead`, `follow` and `close`. Work that waits, to open the port or to write
    * the address, remembers the count. It is dropped if the count has grown, because it would undo the later
@@ -143,16 +143,16 @@ export class AdminService {
   }
 
   /**
-   * Opens the interface and resolves with its port; rejects if the port cannot be bound. With `probes`, first
-   * checks by `findPort` that nobody listens there. If another order comes meanwhile, nothing stays open, but
-   * the method resolves with a port all the same.
+   * Opens the interface and resolves with its port; rejects if the port cannot be bound. With `checksPort`,
+   * first checks by `findPort` that nobody listens there. If another order comes meanwhile, nothing stays
+   * open, but the method resolves with a port all the same.
    */
-  async open(probes: boolean): Promise<number> {
+  async open(checksPort: boolean): Promise<number> {
     const { settings, accounting, stats, log } = this.#options;
     const { host, port } = settings.admin;
     const order = this.#orders;
     const isCurrent = (): boolean => !this.#isClosed && order === this.#orders;
-    const foundPort = probes ? await findPort(host, port, 'admin') : undefined;
+    const foundPort = checksPort ? await findPort(host, port, 'admin') : undefined;
     try {
       if (!isCurrent()) return foundPort?.port ?? port;
       const clock = new SystemClock();
@@ -214,7 +214,7 @@ export class AdminService {
       flushBooks: () => accounting.flushRequests.flushAll(),
       flushCalls: () => logs.flushCalls(),
       // A gateway that follows is about to end, but its process group serves.
-      readiness: () => this.#follows || state.ready,
+      readiness: () => this.#isFollowing || state.ready,
       status: () => stats.status(),
       metrics: (format) => stats.page(format),
       live: recorder,
@@ -232,7 +232,7 @@ export class AdminService {
     };
   }
 
-  // What an operator does at all gateways: done here, sent to the other gateways, and recorded in the log.
+  // The next three methods do here what an operator wants of all gateways, send it to the others, and log it.
   #changeLog(change: LogChange): LogView {
     const { logs, supervisor, log } = this.#options;
     const view = logs.change(change);
@@ -265,11 +265,12 @@ export class AdminService {
    */
   async lead(): Promise<boolean> {
     let hasFailed = false;
-    this.#follows = false;
+    this.#isFollowing = false;
     const order = ++this.#orders;
     const isCurrent = (): boolean => !this.#isClosed && order === this.#orders;
     for (let pauseMs = TRY_PAUSE_MS_MIN; isCurrent(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
       try {
+        // Without a check of the port, because the other gateway listens there too.
         await this.open(false);
         if (!isCurrent()) return false;
         this.#options.log.info('gateway has the admin interface');
@@ -289,19 +290,19 @@ export class AdminService {
    * and then connects to the other gateway.
    */
   follow(): void {
-    this.#follows = true;
+    this.#isFollowing = true;
     this.#orders += 1;
     this.#stop();
   }
 
-  /** The next `open` makes another recorder, which reads what other gateways have recorded by then. */
+  /** Stops servers and recorder. The next `open` makes a recorder that reads what others have recorded. */
   #stop(): void {
     for (const server of this.#servers) server.stop();
     this.#recorder?.close();
     this.#recorder = undefined;
   }
 
-  /** Closes all connections, too. */
+  /** Closes all connections too, and removes the address. To be called once, as the gateway ends. */
   close(): void {
     this.#isClosed = true;
     this.#orders += 1;

@@ -68,10 +68,9 @@ export class CacheService {
   /** Responses that are not on disk yet, by their names. */
   readonly #unwritten = new Map<string, ResponseRecord>();
   #unwrittenBytes = 0;
-  /**
-   * When all responses were cleared, and by a model's id when its responses were. Older ones are not served.
-   */
+  /** When all responses were cleared. Responses that ended before are not served. */
   #clearedMs = -Infinity;
+  /** When the responses of a model were cleared, by its id. */
   readonly #clearedModels = new Map<string, number>();
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
@@ -80,7 +79,7 @@ export class CacheService {
   /** When the last removal of expired responses began; monotonic. */
   #sweptMs: number;
   #isClosed = false;
-  /** Which of reading and writing fail now, each logged once. A good read does not end a failure to write. */
+  /** Whether reads fail now, and whether writes do: each is logged once, until the same succeeds. */
   readonly #failing = new Set<StoreAccess>();
 
   constructor(options: CacheServiceOptions) {
@@ -189,7 +188,7 @@ export class CacheService {
 
   /**
    * Replies with a response, or lets the question wait for another listener's call. Otherwise the listener
-   * leads; also if its own call is in work, which it has forgotten then, by a `clear`.
+   * leads. It leads also if a call of its own is in work, which it has forgotten at a `clear`.
    */
   #reply(index: number, port: MessagePort, { id, ask: key }: Question<ResponseKey>): void {
     const response = this.#find(key);
@@ -270,13 +269,13 @@ export class CacheService {
   }
 
   /**
-   * Ends a call in work: listeners that wait for it make calls of their own. With `index`, only if that
-   * listener makes the call.
+   * Ends a call in work, so that the listeners that wait for it make calls of their own. With `ofListener`,
+   * only if that listener makes the call.
    */
-  #endCall(key: ResponseKey, index?: number): void {
+  #endCall(key: ResponseKey, ofListener?: number): void {
     const name = nameOfResponse(key);
     const inWork = this.#inWork.get(name);
-    if (inWork === undefined || (index !== undefined && inWork.listener !== index)) return;
+    if (inWork === undefined || (ofListener !== undefined && inWork.listener !== ofListener)) return;
     this.#inWork.delete(name);
     for (const { port, id } of inWork.waiting) send(port, id, { state: 'alone' });
   }

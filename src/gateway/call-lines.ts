@@ -61,13 +61,13 @@ const NO_QUOTAS: readonly QuotaLeft[] = [];
 /** The outcomes of the usage log that have a `source`. All other outcomes are error codes. */
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
 
-/** What the usage log looks names up by. */
+/** Looks up the names in lines of the usage log. */
 export interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
   readonly modelIdOf: (modelIndex: number) => string;
 }
 
-/** What the records of calls look names up by. */
+/** Looks up the names in the records of calls. */
 export interface CallRecordNames extends CallNames {
   /** Returns what the request ids of the listener of that index begin with. */
   readonly requestPrefixOf: (listener: number) => string;
@@ -147,22 +147,22 @@ export class IdNames {
 }
 
 /** Returns the record of a call of the listener of that index. An id or upstream that is unknown is null. */
-export function callRecordOf(names: CallRecordNames, listener: number, record: EndedCall): CallRecord {
-  const { account, key, model, upstream, outcome, usage, attempts } = record;
+export function callRecordOf(names: CallRecordNames, listener: number, endedCall: EndedCall): CallRecord {
+  const { account, key, model, upstream, outcome, usage, attempts } = endedCall;
   const { ids, modelIdOf } = names;
   const accountId = account === undefined ? null : ids.accountIdOf(account);
   return {
     requestPrefix: names.requestPrefixOf(listener),
-    request: record.request,
-    endedMs: record.endedMs,
-    route: DOOR_PATHS[DOOR_NAMES[record.door]!],
+    request: endedCall.request,
+    endedMs: endedCall.endedMs,
+    route: DOOR_PATHS[DOOR_NAMES[endedCall.door]!],
     account: accountId,
     key: key === undefined ? null : ids.keyIdOf(key),
     model: model === undefined ? null : modelIdOf(model),
     upstream: upstream === undefined ? null : (names.upstreamNameOf(upstream) ?? null),
-    stream: record.stream,
-    cache: record.cache ?? null,
-    status: httpStatusOf(record),
+    stream: endedCall.stream,
+    cache: endedCall.cache ?? null,
+    status: httpStatusOf(endedCall),
     code: outcome === 'ok' ? null : outcome,
     // Each member is named, because V8 makes an object slowly if it is spread and a member is replaced.
     usage: usage && {
@@ -176,16 +176,17 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
       source: USAGE_SOURCES[usage.source]!,
       charged: usage.charged,
     },
-    firstTokenMs: record.firstTokenMs,
-    durationMs: record.durationMs,
-    queuedMs: record.queuedMs,
-    admittedMs: record.admittedMs,
-    error: maskedOrNull(record.error),
+    firstTokenMs: endedCall.firstTokenMs,
+    durationMs: endedCall.durationMs,
+    queuedMs: endedCall.queuedMs,
+    admittedMs: endedCall.admittedMs,
+    error: maskedOrNull(endedCall.error),
     attempts:
       attempts.length === 1
         ? [attemptOf(names, attempts[0]!)]
         : attempts.map((attempt) => attemptOf(names, attempt)),
-    quotas: record.quotas === undefined ? NO_QUOTAS : quotasOf(names, accountId, record, record.quotas),
+    quotas:
+      endedCall.quotas === undefined ? NO_QUOTAS : quotasOf(names, accountId, endedCall, endedCall.quotas),
   };
 }
 

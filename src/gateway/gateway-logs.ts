@@ -89,9 +89,9 @@ export class GatewayLogs {
   #accessLogSettings: Settings['access_log'] | undefined;
   #accessLog: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Records that were dropped since the last log line about dropped records, and since the start. */
+  /** Dropped records: since the last log line about them, and since the start. */
   #droppedUnlogged = 0;
-  #droppedInAll = 0;
+  #droppedSinceStart = 0;
   /** Rejected calls that were too many to be stored, since the start. */
   #unstoredRejections = 0;
   #loggedMs = -Infinity;
@@ -147,7 +147,7 @@ export class GatewayLogs {
             });
     }
     this.#accessLogSettings = accessLog;
-    // Even if the logs are off: a call that has read the switch before may still append a record.
+    // Also if the logs are off, because a call that has read the switch before may still append a record.
     this.#drainLater(false);
   }
 
@@ -187,11 +187,11 @@ export class GatewayLogs {
     this.#names.ids.forgetOld();
     this.#calls.forgetSlots();
     let lines: string[] = [];
-    const write = (): void => {
+    const writeLines = (): void => {
       this.#accessLog?.append(lines);
       lines = [];
     };
-    const appendPlain = (listener: number) => (call: PlainCall) => {
+    const plainVisitorOf = (listener: number) => (call: PlainCall) => {
       hasCalls = true;
       if (this.#keepsCalls) this.#calls.appendPlain(call, listener);
     };
@@ -205,21 +205,21 @@ export class GatewayLogs {
           if (wanted.store) this.#outbox?.append(call);
           if (!wanted.log) return;
           lines.push(accessLine(call, listener));
-          if (lines.length >= LINES_AT_ONCE) write();
+          if (lines.length >= LINES_AT_ONCE) writeLines();
         },
         // Exported records need names now, so plain calls come as whole records then.
-        this.#outbox !== undefined ? undefined : appendPlain(listener),
+        this.#outbox !== undefined ? undefined : plainVisitorOf(listener),
       );
-      const dropped = reader.takeDropped();
-      const droppedInAll = dropped + reader.takeDroppedLogOnly();
-      this.#droppedUnlogged += droppedInAll;
-      this.#droppedInAll += droppedInAll;
+      const droppedStored = reader.takeDropped();
+      const dropped = droppedStored + reader.takeDroppedLogOnly();
+      this.#droppedUnlogged += dropped;
+      this.#droppedSinceStart += dropped;
       const unstored = reader.takeUnstored();
       if (this.#keepsCalls) this.#unstoredRejections += unstored;
       // Records that the access log alone wanted are not exported, so exports do not lack them.
-      if (dropped + unstored > 0) this.#outbox?.countDropped(dropped + unstored);
+      if (droppedStored + unstored > 0) this.#outbox?.countDropped(droppedStored + unstored);
     });
-    if (lines.length > 0) write();
+    if (lines.length > 0) writeLines();
     this.#outbox?.flush();
     if (this.#droppedUnlogged > 0) this.#logDropped();
     return hasCalls;
@@ -248,11 +248,11 @@ export class GatewayLogs {
     this.#contentsBudgets[listener]!.giveBackAll();
   }
 
-  /** How many calls the logs lack since the start: a ring was full, the disk failed, or too many rejected. */
+  /** How many calls the logs lack: a ring was full, the disk failed, or too many calls were rejected. */
   get dropped(): DroppedCalls {
     const contents = this.#contentsBudgets.reduce((total, { dropped }) => total + dropped, 0);
     return {
-      records: this.#droppedInAll + this.#calls.dropped,
+      records: this.#droppedSinceStart + this.#calls.dropped,
       contents: contents + this.#contents.dropped,
       rejected: this.#unstoredRejections,
     };
@@ -261,7 +261,7 @@ export class GatewayLogs {
   /** To be called when the listeners have ended, which leave their last calls in the rings. */
   close(): void {
     clearTimeout(this.#timer);
-    // So that `drain` logs now what was dropped since the last log line about dropped records.
+    // So that `drain` logs now how many records were dropped, however soon after the last such line.
     this.#loggedMs = -Infinity;
     this.drain();
     this.#accessLog?.close();
@@ -292,18 +292,18 @@ class StandardErrorLines {
   append(lines: readonly string[]): void {
     let piece = '';
     let lineCount = 0;
-    const write = (): void => {
+    const writePiece = (): void => {
       if (lineCount > 0) standardError().write(Buffer.from(piece), lineCount);
       piece = '';
       lineCount = 0;
     };
     for (const line of lines) {
       const formatted = this.#format === undefined ? `${line}\n` : this.#format(`${line}\n`);
-      if (Buffer.byteLength(piece) + Buffer.byteLength(formatted) > WHOLE_BYTES_MAX) write();
+      if (Buffer.byteLength(piece) + Buffer.byteLength(formatted) > WHOLE_BYTES_MAX) writePiece();
       piece += formatted;
       lineCount += 1;
     }
-    write();
+    writePiece();
   }
 
   close(): void {

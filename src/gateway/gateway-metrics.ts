@@ -37,7 +37,7 @@ import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamErrors } from '../telemetry/upstream-errors.js';
 
 /**
- * Accounts with labels of their own, if `metrics.account_labels` is set; the oldest come first. The three
+ * How many accounts have labels of their own, the oldest first, if `metrics.account_labels` is set. The three
  * samples of so many accounts take some 10 ms a scrape.
  */
 const ACCOUNT_LABELS_MAX = 1_000;
@@ -89,9 +89,7 @@ export class GatewayMetrics {
     this.#health = new ThreadHealth(this.buffers, MAIN_THREAD);
   }
 
-  // The order of the stripes is that of `threadNames` (telemetry/metrics-layout.ts): main, listeners,
-  // workers, traces.
-  /** The stripe of that listener. */
+  /** The stripe of that listener. The order of stripes is that of `threadNames` (metrics-layout.ts). */
   threadOfListener(index: number): number {
     return 1 + index;
   }
@@ -174,9 +172,9 @@ function accountSamples(registry: Registry, balances: Balances | undefined): Acc
   }
 }
 
-/** Groups with series of their own: one for each quota, so at most nine. */
+/** How many groups have series of their own: one for each quota, so at most nine. */
 export const GROUPS_SHOWN_MAX = 100;
-/** Groups, and accounts, that are read without a pause: some milliseconds. */
+/** How many groups, and accounts, are read in one turn of the event loop: for some milliseconds. */
 const GROUPS_A_PAGE = 500;
 const ACCOUNTS_A_PAGE = 500;
 const FRESH_MS_MAX = 10_000;
@@ -231,7 +229,7 @@ abstract class CachedValue<Value> {
   async #read(): Promise<void> {
     try {
       const value = await this.read();
-      // Turned off meanwhile: the value stays `#offValue`.
+      // If `turnOff` was called meanwhile, the value stays `#offValue`.
       if (!this.#isOn) return;
       this.#value = value;
       this.#readMs = this.#monotonicMs();

@@ -66,7 +66,8 @@ export class Gateway {
   #endDrain: () => void = () => undefined;
   #isClosing = false;
   /** The secrets of the settings, cached while `routes` is the same array. Each reload makes a new array. */
-  #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
+  #declaredSecrets:
+    { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
   /** Recovers the accounting; throws what `openAccounting` throws. `start` starts the threads. */
   constructor(options: GatewayOptions) {
@@ -186,9 +187,9 @@ export class Gateway {
   /** Returns the texts to mask in stored contents of calls: the secrets that the gateway has now. */
   #secrets(): string[] {
     const { settings, routes } = this.#live;
-    if (this.#declared?.routes !== routes) {
+    if (this.#declaredSecrets?.routes !== routes) {
       const declared = secretsIn(settingsDeclaration, settings);
-      this.#declared = {
+      this.#declaredSecrets = {
         routes,
         secrets: [
           ...routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
@@ -201,7 +202,12 @@ export class Gateway {
     const renewed = this.#credentials.current.flatMap(({ credential }) =>
       credential === undefined ? [] : secretsOfCredential(credential),
     );
-    return [this.#admin.token, process.env.AZURE_CLIENT_SECRET ?? '', ...this.#declared.secrets, ...renewed];
+    return [
+      this.#admin.token,
+      process.env.AZURE_CLIENT_SECRET ?? '',
+      ...this.#declaredSecrets.secrets,
+      ...renewed,
+    ];
   }
 
   /** Starts the threads and opens the ports. If it rejects, as for a port that is taken, call `close`. */
@@ -219,7 +225,7 @@ export class Gateway {
     this.#state.port = port;
 
     // Threads take this flag as they start, so all threads that face the network run without code from
-    // strings. Not earlier: this thread had to load lmdb's `ordered-binary`, which needs such code.
+    // strings. The flag is set only now, because lmdb's `ordered-binary`, loaded before, needs such code.
     setFlagsFromString('--disallow-code-generation-from-strings');
     this.#state.traces = tracesOf(process.env, {
       accountIdOf: (account) => this.#accounting.base.idNames.accountIdOf(account),

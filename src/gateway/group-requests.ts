@@ -38,7 +38,7 @@ export class GroupCommit {
     this.#onCommit = onCommit;
   }
 
-  /** Commits at the end of this event-loop turn. */
+  /** Commits at the end of this event-loop turn, which the first listener that asks schedules. */
   ask(listenerIndex: number): void {
     this.#waitingListeners.add(listenerIndex);
     if (this.#waitingListeners.size > 1) return;

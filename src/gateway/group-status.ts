@@ -107,7 +107,7 @@ export function statusDocument(
     // While one process is ready, the group serves, because all share the port.
     ready: members.some(({ ready }) => ready),
     uptime_seconds: own.uptime_seconds,
-    limits: { ...own.limits, calls_in_flight: total(members, ({ limits }) => limits.calls_in_flight) },
+    limits: { ...own.limits, calls_in_flight: totalOf(members, ({ limits }) => limits.calls_in_flight) },
     // The sums over all models name every outcome. A single model names only those that occurred.
     models: sums.models.map((model) => ({ ...withMoney(model), outcomes: withoutZeros(model.outcomes) })),
     // An upstream that only an ended process had is not in the settings any more.
@@ -157,7 +157,7 @@ export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessS
     listeners: add(({ listeners }) => listeners),
     workers: add(({ workers }) => workers),
     calls_in_flight: add(({ calls_in_flight: calls }) => calls),
-    refusals: addRecords(first.refusals, second.refusals),
+    refusals: addCounts(first.refusals, second.refusals),
     overhead_ms: addHistograms(first.overhead_ms, second.overhead_ms),
     models: addByKey(first.models, second.models, ({ id }) => id, addModel),
     upstreams: addByKey(first.upstreams, second.upstreams, upstreamKeyOf, addUpstream),
@@ -180,12 +180,12 @@ function withoutZeros(counts: Readonly<Record<string, number>>): Record<string, 
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0));
 }
 
-function total(members: readonly ProcessStatus[], countOf: (status: ProcessStatus) => number): number {
+function totalOf(members: readonly ProcessStatus[], countOf: (status: ProcessStatus) => number): number {
   return members.reduce((sum, status) => sum + countOf(status), 0);
 }
 
-/** Adds by name. Either may lack a name. */
-function addRecords<Name extends string>(
+/** Adds counts by name. Either record may lack a name. */
+function addCounts<Name extends string>(
   first: Readonly<Record<Name, number>>,
   second: Readonly<Record<Name, number>>,
 ): Record<Name, number> {
@@ -224,8 +224,8 @@ function addModel(first: ModelStatus, second: ModelStatus): ModelStatus {
 
 function addCalls(first: CallsStatus, second: CallsStatus): CallsStatus {
   return {
-    outcomes: addRecords(first.outcomes, second.outcomes),
-    tokens: addRecords(first.tokens, second.tokens),
+    outcomes: addCounts(first.outcomes, second.outcomes),
+    tokens: addCounts(first.tokens, second.tokens),
     cost_pico_units: first.cost_pico_units + second.cost_pico_units,
     duration_ms: addHistograms(first.duration_ms, second.duration_ms),
     first_token_ms: addHistograms(first.first_token_ms, second.first_token_ms),

@@ -40,7 +40,7 @@ export class HistoryRecorder implements LiveSource {
   readonly accounts = new AccountHistory();
   readonly #options: HistoryRecorderOptions;
   readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
-  readonly #stop: () => void;
+  readonly #stopTimer: () => void;
   #isReading = false;
   #isClosed = false;
 
@@ -51,7 +51,7 @@ export class HistoryRecorder implements LiveSource {
       this.history.restore(ring, options.rows.read(ring), this.#nowSeconds());
       this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
     }
-    this.#stop = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
+    this.#stopTimer = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
   }
 
   /**
@@ -66,7 +66,7 @@ export class HistoryRecorder implements LiveSource {
   /** Idempotent. A read that has begun is not recorded. */
   close(): void {
     this.#isClosed = true;
-    this.#stop();
+    this.#stopTimer();
   }
 
   /** Does nothing if the previous read is not done. */

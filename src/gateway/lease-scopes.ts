@@ -53,6 +53,7 @@ export class LeaseScopes {
     this.#options = options;
   }
 
+  // Both functions are properties, so that shared-accounting.ts can hand them to the lease manager.
   /** Returns undefined if the scope has been deleted. */
   readonly addressOf = ({ kind, index }: LeaseScope): ScopeAddress | undefined => {
     const { leases, ledger, idOf } = this.#options;
@@ -89,6 +90,7 @@ export class LeaseScopes {
     return groups;
   };
 
+  /** `scopeId`: undefined for a deleted scope. `minute`: the leases of the requests of a minute. */
   #makeAddress(
     scope: Scope,
     scopeId: string | undefined,

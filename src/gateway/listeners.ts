@@ -122,7 +122,7 @@ export class Listeners implements WorkerClients {
 
   // pools.ts calls these two when a worker has started, and when it has ended.
   attachWorker(workerIndex: number): void {
-    for (const [index, { thread }] of this.#listeners) this.#attach(thread, index, workerIndex);
+    for (const [index, { thread }] of this.#listeners) this.#connectWorker(thread, index, workerIndex);
   }
 
   detachWorker(workerIndex: number): void {
@@ -171,6 +171,7 @@ export class Listeners implements WorkerClients {
   #sendDrain(message: ToListener, timeoutMs: number): Promise<boolean> {
     const allDrained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll(message);
+    // No listener replies if all were drained before, or if none is left.
     this.#recordDrained();
     return Promise.race([allDrained, delay(timeoutMs, false, { ref: false })]);
   }
@@ -216,7 +217,7 @@ export class Listeners implements WorkerClients {
    */
   async #start(fixed: FixedInit, isSuccessor: boolean): Promise<void> {
     const { workers } = this.#options;
-    const { init, ports } = this.#connect(fixed);
+    const { init, ports } = this.#connectServices(fixed);
     const worker = workers.startIn(fixed.index);
     const entry =
       worker === undefined
@@ -237,7 +238,7 @@ export class Listeners implements WorkerClients {
     const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     const listener: Listener = { thread, replies, isDrained: false };
     this.#listeners.set(fixed.index, listener);
-    for (const workerIndex of workers.indices) this.#attach(thread, fixed.index, workerIndex);
+    for (const workerIndex of workers.indices) this.#connectWorker(thread, fixed.index, workerIndex);
 
     await new Promise<void>((resolve, reject) => {
       thread.once('exit', () => {
@@ -259,7 +260,10 @@ export class Listeners implements WorkerClients {
    * Connects a new thread with the services that it asks, each by a MessageChannel. Returns the thread's
    * `workerData`, and the ports in it, which must be transferred.
    */
-  #connect(fixed: FixedInit): { readonly init: ListenerInit; readonly ports: readonly MessagePort[] } {
+  #connectServices(fixed: FixedInit): {
+    readonly init: ListenerInit;
+    readonly ports: readonly MessagePort[];
+  } {
     const { accounting, counter, requestIds, state } = this.#options;
     const parser = new MessageChannel();
     counter.serve(parser.port1);
@@ -308,7 +312,7 @@ export class Listeners implements WorkerClients {
   }
 
   /** Gives a listener a new channel to a worker. */
-  #attach(thread: Worker, listenerIndex: number, workerIndex: number): void {
+  #connectWorker(thread: Worker, listenerIndex: number, workerIndex: number): void {
     const channel = this.#options.workers.connect(workerIndex, listenerIndex);
     thread.postMessage({ kind: 'worker', index: workerIndex, channel } satisfies ToListener, [channel.port]);
   }
@@ -317,10 +321,10 @@ export class Listeners implements WorkerClients {
    * Frees what the listener had, and starts a successor unless the gateway drains or listeners die too often.
    */
   #onExit(fixed: FixedInit, isReplacedOnExit: boolean): void {
-    // The listener's successor starts with the new settings.
+    // Counts as applied, because the listener's successor starts with the new settings.
     this.#listeners.get(fixed.index)?.replies.replyToAll(true);
     this.#listeners.delete(fixed.index);
-    // Before the successor uses the same ring and the same call slots.
+    // All four come before the successor uses the same ring and the same call slots.
     this.#options.logs.drain();
     this.#options.logs.onListenerEnd(fixed.index);
     this.#options.workers.onListenerEnd(fixed.index);

@@ -31,7 +31,7 @@ import { SupervisorLink } from './supervisor-link.js';
 
 const logSwitch = createLogSwitch();
 const log = openLog('gateway', new LogSwitch(logSwitch));
-/** Undefined until it is made: a start may wait for the store. */
+/** Undefined until `start` has made the gateway: it may wait for the store before. */
 let gateway: Gateway | undefined;
 /** Resolves when the start is over, well or not. Messages that need a started gateway wait for it. */
 let started: Promise<void> = Promise.resolve();
@@ -89,8 +89,8 @@ function storeHeldError(held: StoreHeld): Error {
 }
 
 /**
- * The settings of this gateway, with its own log files. A supervisor of another version may not send all
- * settings, so defaults are added.
+ * Returns the settings of this gateway, with its own log files. A supervisor of another version may not send
+ * all settings, so defaults are added.
  */
 function ownSettings(sent: Settings): Settings {
   return withOwnLogs(withDefaults(settingsDeclaration, sent) as Settings, slot);
@@ -151,7 +151,7 @@ async function lead(): Promise<void> {
 }
 
 async function read({ id, what: kind, accounts }: ReadGateway): Promise<void> {
-  // A gateway that is still starting has no snapshot, and the supervisor must not wait for one.
+  // Empty if the gateway is still starting or fails: the supervisor must not wait for a snapshot.
   let snapshot: Snapshot = {};
   try {
     snapshot = (await gateway?.read(kind, accounts)) ?? {};
@@ -161,7 +161,7 @@ async function read({ id, what: kind, accounts }: ReadGateway): Promise<void> {
   await send({ kind: 'reading', id, reading: snapshot });
 }
 
-/** Ends the process after the drain. A second call can only shorten the wait. */
+/** Ends the process after the drain. A second call begins no other drain, but may shorten the wait. */
 async function drain(replaced: boolean): Promise<void> {
   if (isEnding) {
     if (!replaced) gateway?.hurry();

@@ -50,7 +50,7 @@ export class Notifications {
       changed,
       read: async (accounts, keys) => {
         const accountIds = idsOf(accounts, (index) => idNames.accountIdOf(index));
-        // A key without quotas has nothing to report, because a balance is its account's.
+        // A key without quotas has nothing to report, because balances belong to accounts.
         const keysWithQuotas = keys.filter((index) => hasQuotas(ledger.keys.limitsOf(index)));
         const keyIds = idsOf(keysWithQuotas, (index) => idNames.keyIdOf(index));
         return accounting.service.read((registry) => usesOf(registry, accountIds, keyIds));

@@ -82,7 +82,7 @@ interface WorkerControl {
   close(): void;
 }
 
-/** Without threads of their own (`workers: 0`), `start` does nothing and `startIn` makes the workers. */
+/** With `workers: 0`, `start` does nothing, and `startIn` makes the worker of each listener. */
 export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;
@@ -220,7 +220,7 @@ export class UpstreamWorkers {
   #release(index: number): void {
     const control = this.#controls.get(index);
     if (control === undefined) return;
-    // The worker's successor starts with the new routes.
+    // Counts as applied, because the worker's successor starts with the new routes.
     control.replies.replyToAll(true);
     control.close();
     this.#controls.delete(index);

@@ -72,15 +72,14 @@ const SERVICE_WORDS: Readonly<Record<Service, ServiceWords>> = {
   moderations: { path: pathOf('moderations'), response: 'moderation', list: 'results', api: 'moderations' },
   rerank: { path: pathOf('rerank'), response: 'list of ranks', list: 'results', api: 'reranks' },
 };
-/** Services whose responses report tokens. */
-const WITH_USAGE: readonly Service[] = ['chat', 'completions', 'embeddings'];
+const SERVICES_WITH_USAGE: readonly Service[] = ['chat', 'completions', 'embeddings'];
 
 /** How many characters of an upstream's message are shown. */
 const MESSAGE_CHARS_MAX = 200;
 /** For errors that have no code for this, such as "The model `x` does not exist". */
 const UNKNOWN_MODEL_MESSAGE =
   /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
-// Found in the error codes of Node's TLS.
+/** Error codes of Node's TLS match these. */
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
 
@@ -125,7 +124,7 @@ function successOf(
   json: Readonly<Record<string, unknown>>,
 ): ProbeDiagnosis {
   const hasUsage = isRecord(json.usage) && typeof json.usage.prompt_tokens === 'number';
-  const usageReported = hasUsage || WITH_USAGE.includes(service) ? hasUsage : null;
+  const usageReported = hasUsage || SERVICES_WITH_USAGE.includes(service) ? hasUsage : null;
   return {
     ok: true,
     result: `status ${status}`,
@@ -204,7 +203,7 @@ function adviceOfError({ origin }: UpstreamTarget, code: string): string {
 
 /** Returns an upstream's text in one line, cut, and with the credentials removed that it repeats. */
 function safeText(target: UpstreamTarget, text: string): string {
-  // Far more than is shown, because white space shrinks below; bounded, because a body may be long.
+  // Cuts to ten times what is shown: white space shrinks below, and a body may be long.
   const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * MESSAGE_CHARS_MAX));
   if (cleaned === undefined) return '(words that repeat the key are not shown)';
   const line = cleaned.replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ').trim();

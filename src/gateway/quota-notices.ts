@@ -1,6 +1,6 @@
 /**
- * Finds the notices: a quota of a day or a month is nearly used up, or a balance is low. Each is reported by
- * a line in the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it).
+ * Finds notices: a quota of a day or a month is nearly used up, or a balance is low. Each notice is reported
+ * by a line in the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it).
  * notifications.ts owns a QuotaNotices, on the main thread of each gateway process; store/flush.ts fills the
  * ChangedScopes.
  *
@@ -68,7 +68,7 @@ export class ChangedScopes {
     addUpTo(CHANGED_SCOPES_MAX, this.#keys, keys);
   }
 
-  /** Takes out at most `max` accounts and `max` keys, the oldest first. `nowMs` and `atMs` are monotonic. */
+  /** Takes out at most `max` accounts and keys each, the oldest first. `nowMs` and each `atMs` are monotonic. */
   take(max: number, nowMs: number): ScopeLists {
     while (this.#later[0] !== undefined && this.#later[0].atMs <= nowMs) {
       const { accounts, keys } = this.#later.shift()!.scopes;
@@ -126,9 +126,9 @@ export interface ScopeUse {
 
 interface Notice extends NoticeMark {
   readonly scope: ScopeUse;
-  /** Undefined for a low balance: then `scope.balance` and `lowBalance` are set, else `use.resetsMs` is. */
+  /** The use of the quota, with `resetsMs`. Undefined for a low balance: then the scope has a `balance`. */
   readonly use: QuotaUse | undefined;
-  /** The bound of the settings, of which the webhook's id is made too. */
+  /** For a low balance: the bound of the settings. The webhook's id is made of it too. */
   readonly lowBalance: PicoUnits | undefined;
 }
 
@@ -147,8 +147,8 @@ export function noticesOf(
     const { quota, used, limit, resetsMs } = use;
     const { per } = QUOTA_KINDS[quota];
     if ((per !== 'day' && per !== 'month') || resetsMs === undefined) continue;
-    const passed = thresholds.filter((threshold) => used * 100n >= limit * BigInt(threshold));
-    const percent = Math.max(0, ...passed);
+    const passedThresholds = thresholds.filter((threshold) => used * 100n >= limit * BigInt(threshold));
+    const percent = Math.max(0, ...passedThresholds);
     if (percent === 0) continue;
     const period = new Date(resetsMs).toISOString();
     const mark = { scopeId: scope.id, quota, period, percent, endsMs: resetsMs };
@@ -219,8 +219,7 @@ export class QuotaNotices {
     this.#isChecking = true;
     try {
       const scopes = await read(accounts, keys);
-      // All hosts together may have passed a threshold, which no host knows before the others report their
-      // use.
+      // The hosts together may have passed a threshold. No host knows that until the others report their use.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
         changed.addLater(scopesToCheck, clock.monotonicMs() + REPORT_WAIT_MS);
       await this.#report(scopes);

@@ -2,8 +2,8 @@
  * The settings that a gateway runs with, and how a reload replaces them while it serves. gateway.ts calls it,
  * on the main thread of a gateway process.
  *
- *     check → close plans that go to accounts → workers get the new routes → listeners get the new catalogue
- *           → accounts may be put on new plans
+ *     check → no account may be put on removed plans → workers get the new routes → listeners get the new
+ *           catalogue → accounts may be put on new plans
  *
  * In this order no listener sends a call that a worker does not know, and no account is on a plan that a
  * listener does not know. Calls in flight keep the plan, the model and the price of their admission.
@@ -40,7 +40,7 @@ export interface ReloadContext {
   readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly store: RecordStore;
-  /** Both resolve with the indices of the threads that are stuck: they have not applied it in time. */
+  /** This and the next function resolve with the indices of stuck threads, which did not apply it in time. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
   readonly log: Log;
@@ -107,9 +107,10 @@ export class LiveSettings {
    * the supervisor gets no reply in time, it takes a reload back by another reload, which has to be the last.
    */
   replace(next: Settings, context: ReloadContext): Promise<string[]> {
-    const replaced = this.#replacing.then(() => this.#replace(next, context));
-    this.#replacing = replaced.catch(() => undefined);
-    return replaced;
+    const problems = this.#replacing.then(() => this.#replace(next, context));
+    // A reload that fails does not keep the next one from running. The caller gets the failure.
+    this.#replacing = problems.catch(() => undefined);
+    return problems;
   }
 
   async #replace(next: Settings, context: ReloadContext): Promise<string[]> {

@@ -254,11 +254,11 @@ function targetOf(
     name: nameOf(url),
     slot,
     origin: isEcho ? 'echo:' : url.origin,
-    // For a provider without OpenAI's paths the base path, to which the provider's code appends.
+    // A provider without OpenAI's paths gets the base path, to which the provider's code appends.
     path: pathOf(url, provider, upstream.model ?? model.id, 'chat') ?? basePathOf(url),
     key: upstream.key,
     headers: upstream.headers,
-    // Undefined if the upstream knows the model by its id, which admission puts in place of an alias.
+    // Undefined if the upstream knows the model by its id: admission has put the id in place of an alias.
     model: upstream.model === model.id ? undefined : upstream.model,
     weight: upstream.weight,
     priority: upstream.priority,

@@ -173,7 +173,7 @@ export class Stats {
     });
   }
 
-  /** The snapshot of this gateway alone, which has that kind: `metrics`, `accounts` or `status`. */
+  /** Returns the snapshot of this gateway alone. `kind`: `metrics`, `accounts` or `status`. */
   async read(kind: SnapshotKind): Promise<Snapshot> {
     const { metrics, accounting } = this.#options;
     if (kind === 'metrics') return { metrics: await metrics.read() };
@@ -329,7 +329,7 @@ function statusOf(inputs: StatusInputs, metrics: GatewayMetrics): ProcessStatus 
 
 /**
  * Counts the calls of all doors by outcome. A response that failed after its first byte is counted in
- * `broken` and not in `outcomes`, so the sum counts each call once.
+ * `broken` and not in `outcomes`, so the sum counts each call once. `!`: both have each of OUTCOMES.
  */
 function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   const count = (outcome: Outcome): number =>

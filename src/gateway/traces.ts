@@ -41,9 +41,7 @@ interface TracesOptions {
   readonly log: Log;
 }
 
-/**
- * Starts the export. Returns undefined if nothing is exported. Throws if an endpoint is no HTTP address.
- */
+/** Starts the export. Returns undefined if nothing is exported. Throws if an endpoint is no HTTP address. */
 export function tracesOf(
   env: NodeJS.ProcessEnv,
   options: Omit<TracesOptions, 'env' | 'exported'>,
@@ -147,7 +145,7 @@ export class Traces {
     return outlet && { sampling: this.#spans!.sampling, outlet };
   }
 
-  /** Returns the outlet of a new upstream worker, to be transferred as that of a listener. */
+  /** Returns a new outlet, whose port must be transferred; undefined if no spans are exported. */
   newOutlet(): SpanOutlet | undefined {
     if (this.#spans === undefined) return undefined;
     const { port1: sourcePort, port2: port } = new MessageChannel();
@@ -172,8 +170,8 @@ export class Traces {
   }
 
   /**
-   * To be called when listeners and workers have ended. Waits CLOSE_WAIT_MS_MAX at most for the last export;
-   * always so long if the thread has failed before, because its `exit` event is over.
+   * To be called when listeners and workers have ended. Waits CLOSE_WAIT_MS_MAX at most for the last export.
+   * If the thread has failed before, waits all this time, because the thread emits no further `exit`.
    */
   async close(): Promise<void> {
     if (this.#isClosing) return;

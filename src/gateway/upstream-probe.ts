@@ -74,10 +74,12 @@ export async function probeUpstreams(
   settings: Settings,
   model: string | undefined,
 ): Promise<ProbeView[] | undefined> {
-  const id = settings.models.find(({ id, aliases }) => id === model || aliases.includes(model ?? ''))?.id;
-  if (model !== undefined && id === undefined) return undefined;
+  const modelId = settings.models.find(
+    ({ id, aliases }) => id === model || aliases.includes(model ?? ''),
+  )?.id;
+  if (model !== undefined && modelId === undefined) return undefined;
   const positions = new CredentialPositions();
-  const jobs = jobsOf(settings, id, positions);
+  const jobs = jobsOf(settings, modelId, positions);
   const clock = new SystemClock();
   const http = new Http1Client({ clock, version: packageVersion() });
   const credentials = new ProbeCredentials(positions);

@@ -52,7 +52,7 @@ export class WebhookOutbox {
   readonly #options: WebhookOutboxOptions;
   /** Tells ages by a clock that an error of the wall clock for some minutes does not mislead. */
   readonly #calendar: RetentionCalendar;
-  /** Cuts the running attempt when the outbox is closed. */
+  /** Aborted by `close`, to cut the running attempt. `open` replaces an aborted one. */
   #stop = new AbortController();
   /** How often this process has failed to send each webhook, by its id. */
   readonly #failuresById = new Map<string, number>();
