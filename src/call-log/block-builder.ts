@@ -122,7 +122,6 @@ export class BlockBuilder {
     this.#slotCaches = [...caches, this.#prefixes, this.#sources, this.#routes];
   }
 
-  /** How many calls the block has. */
   get count(): number {
     return this.#count;
   }

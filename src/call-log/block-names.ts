@@ -24,7 +24,6 @@ export class BlockNames {
     this.#lastPositions = new Int32Array(kinds);
   }
 
-  /** How many names the block has. */
   get size(): number {
     return this.#positions.size;
   }

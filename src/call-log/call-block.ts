@@ -60,9 +60,7 @@ export const SEGMENT_START = Buffer.from('tgcalls1');
 export const MAGIC = 0x32434754;
 /** `TGC1` of earlier versions, whose blocks differ only in that they have no plain calls. */
 const FORMER_MAGIC = 0x31434754;
-/** Length of the head of a block. */
 export const HEAD_BYTES = 24;
-/** Length of a call's fixed part. */
 export const FIXED_BYTES = 56;
 /** A block is written when it has this many bytes, or a second after its first call. */
 export const BLOCK_BYTES = 64 * 1024;

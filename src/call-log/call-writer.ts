@@ -70,7 +70,6 @@ export class CallWriter implements CallSink {
     this.#segments.apply(retention);
   }
 
-  /** Adds the call to the block of the next flush. */
   append(call: CallRecord): void {
     // Full blocks are written at once, because BlockBuilder has no space for one more call.
     if (this.#builder.isFull) this.flush();

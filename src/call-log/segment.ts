@@ -228,10 +228,7 @@ export class Segment {
     return summary;
   }
 
-  /**
-   * Reads the extents of the index; without one, makes them of the blocks that were added since the last
-   * read.
-   */
+  /** Reads the extents of the index. Without an index, makes them of the blocks since the last read. */
   async #read(): Promise<void> {
     const extents = await this.#withFile([], async (file, size) => {
       if (this.isGrowing && size === this.#size) return this.#extents!;
@@ -304,10 +301,7 @@ export class Segment {
   }
 }
 
-/**
- * One buffer of SCRATCH_BYTES for all segments, or none: before the first use and while `extentsWith` uses
- * it.
- */
+/** One buffer of SCRATCH_BYTES for all segments. None at first, and while `extentsWith` uses it. */
 const scratch: Buffer[] = [];
 
 /**

@@ -110,9 +110,7 @@ export interface Sharing {
   start(): Promise<void>;
   /** Replies to a listener that waits for leases; undefined if no call needs a lease. */
   readonly serveLeases: ((port: MessagePort) => void) | undefined;
-  /**
-   * Applies the changes that others have made. Returns the number of the newest change that is applied here.
-   */
+  /** Applies the changes of others. Returns the number of the newest change that is applied here. */
   followChanges(): number;
   /** Returns what calls of this gateway use of these accounts now. `accounts` are ids. */
   callsUses(accounts: readonly string[]): CallsUse[];

@@ -94,10 +94,7 @@ export class Accounting {
     this.sharing = sharing;
   }
 
-  /**
-   * Flushes every `intervalMs` from now on, and calls `onFlushed` after each flush, until this method is
-   * called again.
-   */
+  /** Flushes every `intervalMs` and then calls `onFlushed`, until this method is called again. */
   flushEach(intervalMs: number, onFlushed: () => void): void {
     clearTimeout(this.#flushTimer);
     this.#flushTimer = setTimeout(() => {

@@ -280,9 +280,7 @@ export class CacheService {
     for (const { port, id } of inWork.waiting) send(port, id, { state: 'alone' });
   }
 
-  /**
-   * Writes `kept` and removes `forgotten` in one transaction; neither if the store fails, which is logged.
-   */
+  /** Writes `kept` and removes `forgotten` in one transaction; neither if the store fails. */
   #writeChanges(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
     const { store } = this.#options;
     const changes = { kept, forgotten, bounds: this.#bounds };

@@ -234,8 +234,7 @@ abstract class CachedValue<Value> {
       this.#value = value;
       this.#readMs = this.#monotonicMs();
     } catch {
-      // A row is damaged, a group was deleted meanwhile, or the server of sharing is away. The next scrape
-      // reads again.
+      // A row is damaged, a group was deleted, or the server of sharing is away. The next scrape reads again.
     }
   }
 

@@ -32,8 +32,7 @@ interface HistoryRecorderOptions {
 
 /**
  * Reads the status each HISTORY_PERIOD_SECONDS, adds it to the history in memory and on disk, and passes it
- * to the watchers of the live feed. If the status cannot be read, the history lacks this period, and an error
- * is logged.
+ * to the live feed. If the status cannot be read, the history lacks this period, and an error is logged.
  */
 export class HistoryRecorder implements LiveSource {
   readonly history = new History();

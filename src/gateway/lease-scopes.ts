@@ -1,7 +1,6 @@
 /**
  * Finds where the leases of a scope (account, key, group, rule for a model, upstream) lie in shared memory
- * and which limits the scope has. shared-accounting.ts creates a LeaseScopes for the lease manager, on the
- * main thread.
+ * and which limits the scope has. shared-accounting.ts makes it for the lease manager, on the main thread.
  *
  * Must hold: `limits` of an address reads the limits each time it is called, because a reload or an operator
  * may change them later (test/e2e/shared-limits.test.ts, test/e2e/shared-quotas.test.ts,

@@ -317,9 +317,7 @@ export class Listeners implements WorkerClients {
     thread.postMessage({ kind: 'worker', index: workerIndex, channel } satisfies ToListener, [channel.port]);
   }
 
-  /**
-   * Frees what the listener had, and starts a successor unless the gateway drains or listeners die too often.
-   */
+  /** Frees what the listener had. Starts a successor unless the gateway drains or too many listeners die. */
   #onExit(fixed: FixedInit, isReplacedOnExit: boolean): void {
     // Counts as applied, because the listener's successor starts with the new settings.
     this.#listeners.get(fixed.index)?.replies.replyToAll(true);

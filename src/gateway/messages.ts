@@ -206,9 +206,7 @@ interface GatewayReloaded {
   readonly kind: 'reloaded';
   /** The id of `reload`. */
   readonly id: number;
-  /**
-   * Why the settings were not applied, or with `check` could not be applied; empty if there is no problem.
-   */
+  /** Why the settings were not applied, or with `check` could not be; empty if there is no problem. */
   readonly problems: readonly string[];
 }
 
@@ -267,9 +265,7 @@ export interface ProcessStatus extends CallsStatus, RunStatus {
   readonly models: readonly ModelStatus[];
 }
 
-/**
- * The snapshots that a gateway can be asked for, by kind. The gateway with the admin interface asks for them.
- */
+/** The snapshots for which the gateway with the admin interface asks, by kind. */
 interface Snapshots {
   readonly metrics: MetricsSnapshot;
   readonly status: ProcessStatus;
@@ -296,10 +292,7 @@ export type Snapshot = Partial<Snapshots>;
 
 /** The snapshots of all processes of a supervisor. */
 export interface GroupSnapshot {
-  /**
-   * The running processes. One that did not reply has its latest snapshot, but none of GROUP_REQUESTS or
-   * `calls`.
-   */
+  /** The running processes. One without a reply has its latest snapshot, but no GROUP_REQUESTS or `calls`. */
   readonly members: readonly { readonly slot: number; readonly reading: Snapshot }[];
   /** The counters of the processes that have ended; empty if there are none. */
   readonly ended: Snapshot;

@@ -26,10 +26,7 @@ import type { CounterPool } from './counter-pool.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 
-/**
- * The pause before a dead worker is replaced. Without a pause, workers that die at their start take a whole
- * core.
- */
+/** The pause before a dead worker is replaced: workers that die at their start would take a whole core. */
 const WORKER_PAUSE_MS = 100;
 
 /** How long `close` waits for workers to abort their calls and close their sockets. */
@@ -132,10 +129,7 @@ export class UpstreamWorkers {
     if (this.#options.workers === 0) this.#release(listenerIndex);
   }
 
-  /**
-   * The indices of the workers that every listener is to be connected with. A worker's successor has its
-   * index.
-   */
+  /** The indices of the workers that every listener must be connected with. A successor keeps the index. */
   get indices(): number[] {
     return this.#options.workers === 0 ? [] : [...this.#controls.keys()];
   }

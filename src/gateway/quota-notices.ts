@@ -25,9 +25,7 @@ import type { QuotaUse } from '../registry/quota-use.js';
 import type { NoticeMark, NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
 
-/**
- * How many accounts, and how many keys, may wait for a check: some 10 MB. Others are added by a later flush.
- */
+/** How many accounts, and keys, may wait for a check: some 10 MB. A later flush adds the others. */
 const CHANGED_SCOPES_MAX = 100_000;
 /** How many accounts, and how many keys, one check reads: some 10 ms on the main thread. */
 const CHECKED_SCOPES_MAX = 200;
@@ -40,17 +38,12 @@ const LOG_LINES_MAX = 100;
  * a low balance is a new notice with another claim.
  */
 const BALANCE_CLAIM_MS = 31 * 86_400_000;
-/**
- * How much longer than its day or month a claim lasts, so that hosts whose clocks differ do not both claim.
- */
+/** How much longer than its day or month a claim lasts, because the clocks of hosts differ. */
 const CLAIM_OVERLAP_MS = 3_600_000;
 /** How long other hosts may take to report their use, because an idle lease is reported after 16 s. */
 const REPORT_WAIT_MS = 20_000;
 
-/**
- * Accounts and keys that flushes have written and no check has read. Adds none while `isWatched` returns
- * false.
- */
+/** Accounts and keys that flushes have written and no check has read; none while `isWatched` is false. */
 export class ChangedScopes {
   readonly #isWatched: () => boolean;
   readonly #accounts = new Set<AccountIndex>();
@@ -68,7 +61,7 @@ export class ChangedScopes {
     addUpTo(CHANGED_SCOPES_MAX, this.#keys, keys);
   }
 
-  /** Takes out at most `max` accounts and keys each, the oldest first. `nowMs` and each `atMs` are monotonic. */
+  /** Takes out at most `max` accounts and keys each, the oldest first. `nowMs` and `atMs` are monotonic. */
   take(max: number, nowMs: number): ScopeLists {
     while (this.#later[0] !== undefined && this.#later[0].atMs <= nowMs) {
       const { accounts, keys } = this.#later.shift()!.scopes;

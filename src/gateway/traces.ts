@@ -209,9 +209,7 @@ export class CallOutbox implements CallSink {
     if (this.#budget.take(1)) this.#lines.push(callJson(call));
   }
 
-  /**
-   * Counts calls that were lost before `append`: a ring was full, or rejected calls were too many to store.
-   */
+  /** Counts calls that were lost before `append`: a ring was full, or too many calls were rejected. */
   countDropped(calls: number): void {
     this.#budget.countDropped(calls);
   }

@@ -57,9 +57,7 @@ const REQUESTS: Readonly<Record<Service, (limitName: string) => object>> = {
   moderations: () => ({ input: 'OK' }),
   rerank: () => ({ query: 'OK', documents: ['OK'] }),
 };
-/**
- * If the body of a 400 has this name, the model may want it in place of `max_tokens`: `probe` calls again.
- */
+/** If the body of a 400 has this name, the model may want it for `max_tokens`: `probe` calls again. */
 const OTHER_LIMIT = 'max_completion_tokens';
 /** The advice if only the second call was accepted. */
 const NAME_THE_LIMIT =

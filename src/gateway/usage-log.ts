@@ -16,9 +16,7 @@ import { usageLine, type CallNames } from './call-lines.js';
 /** Lines that wait for the end of a flush: about 5 MB, from a fraction of a second of the busiest gateway. */
 const USAGE_LINES_WAITING_MAX = 20_000;
 
-/**
- * store/flush.ts calls `note` for each record, and `handOver` after each transaction (UsageLogLines there).
- */
+/** store/flush.ts calls `note` for each record, and `handOver` after each transaction. */
 export class UsageLog {
   readonly #names: CallNames;
   readonly #file: Pick<LineFile, 'append' | 'close'>;

@@ -3,8 +3,7 @@
  * notifications.ts owns one outbox, on the main thread of each gateway process. Only the outbox of the
  * primary, the process with the admin interface, is open.
  *
- * The webhook that failed least often is tried next. So a receiver that rejects one webhook still gets the
- * others.
+ * The webhook that failed least often is tried next, so a receiver that rejects one still gets the others.
  *
  *     the attempt                     the webhook               the next attempt
  *     succeeds (status 2xx)           leaves the store          at once

@@ -120,10 +120,7 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
     return this.each((ring) => ring.complete(nowSeconds));
   }
 
-  /**
-   * Returns the complete spans of the time that the ring covers, oldest first. Spans without calls are left
-   * out.
-   */
+  /** Returns the complete spans of the ring's time, oldest first. A span without calls is left out. */
   spans(ring: RingName, nowSeconds: number): readonly AccountSpan[] {
     const { shape, spans } = this.ring(ring);
     const oldestSeconds = nowSeconds - REPORTING_SECONDS - shape.seconds * shape.spans;

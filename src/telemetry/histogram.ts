@@ -91,10 +91,7 @@ export class FlushMeter {
     this.#completeFlushBeganMs = clock.monotonicMs();
   }
 
-  /**
-   * Runs `flush` and returns what it returns: whether everything was written. A flush that throws is not
-   * counted.
-   */
+  /** Runs `flush` and returns its result: whether everything was written. A throwing flush is not counted. */
   measure(flush: () => boolean): boolean {
     const beganMs = this.#clock.monotonicMs();
     const isComplete = flush();

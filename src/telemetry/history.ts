@@ -190,10 +190,7 @@ export class History extends Rings<HistorySpan, StatusRing> {
   }
 }
 
-/**
- * The status is read every two seconds, some milliseconds late, so a whole span may seem a second longer or
- * shorter.
- */
+/** The status is read some milliseconds late, so a whole span may seem a second longer or shorter. */
 const READ_LATE_SECONDS_MAX = 1;
 
 /** The status with which a span began. The status was read at `atSeconds`: at `start` or later. */

@@ -68,8 +68,7 @@ export class MainWatch {
 
   /**
    * Sends the signal if the main thread's counter has stood still for STUCK_MS, and again every STUCK_MS: a
-   * thread that is stuck and one that is busy look the same from here. `nowMs` is this thread's monotonic
-   * time.
+   * stuck thread and a busy one look the same from here. `nowMs` is this thread's monotonic time.
    */
   check(nowMs: number): void {
     const measurements = this.#words[THREAD_MEASUREMENTS]!;

@@ -45,10 +45,7 @@ import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
 import { histogramWords } from './histogram.js';
 import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 
-/**
- * Outcome of a request: `ok`, an error code, or `client_gone` if the client left before its response was
- * whole.
- */
+/** Outcome of a request: `ok`, an error code, or `client_gone` if the client left before the last byte. */
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;
 export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
 
@@ -223,10 +220,7 @@ export const UPSTREAM_BREAKER = 3;
 export const UPSTREAM_FAILURES = 4;
 /** Reports of usage that were not believed, one word for each of DISBELIEF_REASONS. */
 export const UPSTREAM_DISBELIEVED = UPSTREAM_FAILURES + FAILURE_KINDS.length;
-/**
- * The last failure: its time in Unix milliseconds and its index in FAILURE_KINDS. The time is 0 before the
- * first failure.
- */
+/** The last failure: its time in Unix milliseconds (0: there was none) and its index in FAILURE_KINDS. */
 export const UPSTREAM_FAILED_AT = UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length;
 export const UPSTREAM_FAILED_KIND = UPSTREAM_FAILED_AT + 1;
 /** Calls that wait now for the limits of their upstreams. Each is counted at one of its upstreams. */

@@ -136,10 +136,7 @@ export class ListenerMetrics {
 /** Paths by position in DOOR_NAMES. */
 const DOOR_ROUTES = DOOR_NAMES.map((name) => DOOR_PATHS[name]);
 
-/**
- * `slot`: the number that the main thread gave the upstream of one model (UpstreamNames in
- * metrics-source.ts).
- */
+/** `slot`: the number that UpstreamNames (metrics-source.ts) gave the upstream of one model. */
 export class UpstreamMetrics {
   readonly #words: Float64Array;
 

@@ -125,7 +125,6 @@ export class SpanOutbox {
     port.unref();
   }
 
-  /** Adds the span to the batch. */
   push(span: SpanRecord): void {
     this.#spans.push(span);
     if (this.#spans.length >= BATCH_SPANS) this.flush();

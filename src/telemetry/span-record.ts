@@ -14,8 +14,7 @@ import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { MetricsBuffers } from './metrics-layout.js';
 
-// Kinds of spans: numbers, because a small number is one byte of a packed record, and a name would be a
-// dozen.
+// Kinds of spans: small numbers, because each is one byte of a packed record.
 export const SPAN_OF_CALL = 0;
 export const SPAN_OF_ATTEMPT = 1;
 
@@ -58,10 +57,7 @@ export interface CallSpanRecord {
   readonly provider: string | null;
   /** False if the call was not admitted. */
   readonly stream: boolean;
-  /**
-   * Null if the call was not charged. Spans of attempts have no tokens: a sum over all spans would count them
-   * twice.
-   */
+  /** Null if the call was not charged. Spans of attempts have none, so that sums count no token twice. */
   readonly tokens: SpanTokens | null;
   /** Null if `tokens` is null. */
   readonly costPicoUnits: bigint | null;
