@@ -104,16 +104,17 @@ export class CacheService {
   }
 
   /** Connects a new listener. */
-  attach(index: number, port: MessagePort): void {
-    this.#ports.set(index, port);
-    port.on('message', (message: ListenerMessage) => this.#onMessage(index, port, message));
+  attach(listenerIndex: number, port: MessagePort): void {
+    this.#ports.set(listenerIndex, port);
+    port.on('message', (message: ListenerMessage) => this.#onMessage(listenerIndex, port, message));
   }
 
   /** To be called when the listener has died: the listeners that waited for its calls make the calls. */
-  detach(index: number): void {
-    this.#ports.get(index)?.close();
-    this.#ports.delete(index);
-    for (const { key, listener } of [...this.#inWork.values()]) if (listener === index) this.#endCall(key);
+  detach(listenerIndex: number): void {
+    this.#ports.get(listenerIndex)?.close();
+    this.#ports.delete(listenerIndex);
+    for (const { key, listener } of [...this.#inWork.values()])
+      if (listener === listenerIndex) this.#endCall(key);
   }
 
   /** Bytes on disk; 0 if the store cannot be read. For the metrics. */
@@ -179,25 +180,25 @@ export class CacheService {
     }
   }
 
-  #onMessage(index: number, port: MessagePort, message: ListenerMessage): void {
-    if ('ask' in message) this.#reply(index, port, message);
-    else if ('withdrawn' in message) this.#withdraw(index, port, message.id);
-    else if (message.kind === 'abandon') this.#endCall(message.key, index);
-    else this.#keep(index, message.key, message.response);
+  #onMessage(listenerIndex: number, port: MessagePort, message: ListenerMessage): void {
+    if ('ask' in message) this.#reply(listenerIndex, port, message);
+    else if ('withdrawn' in message) this.#withdraw(listenerIndex, port, message.id);
+    else if (message.kind === 'abandon') this.#endCall(message.key, listenerIndex);
+    else this.#keep(listenerIndex, message.key, message.response);
   }
 
   /**
    * Replies with a response, or lets the question wait for another listener's call. Otherwise the listener
    * leads. It leads also if a call of its own is in work, which it has forgotten at a `clear`.
    */
-  #reply(index: number, port: MessagePort, { id, ask: key }: Question<ResponseKey>): void {
+  #reply(listenerIndex: number, port: MessagePort, { id, ask: key }: Question<ResponseKey>): void {
     const response = this.#find(key);
     const name = nameOfResponse(key);
     const inWork = this.#inWork.get(name);
     if (response !== undefined) send(port, id, { state: 'found', response });
-    else if (inWork !== undefined && inWork.listener !== index) inWork.waiting.push({ port, id });
+    else if (inWork !== undefined && inWork.listener !== listenerIndex) inWork.waiting.push({ port, id });
     else {
-      this.#inWork.set(name, { key, listener: index, id, waiting: inWork?.waiting ?? [] });
+      this.#inWork.set(name, { key, listener: listenerIndex, id, waiting: inWork?.waiting ?? [] });
       send(port, id, { state: 'lead' });
     }
   }
@@ -206,9 +207,9 @@ export class CacheService {
    * A listener withdraws a question that has waited too long. If the reply `lead` was sent before, nobody
    * leads, and the call is no longer in work.
    */
-  #withdraw(index: number, port: MessagePort, id: number): void {
+  #withdraw(listenerIndex: number, port: MessagePort, id: number): void {
     for (const { key, listener, id: leaderId, waiting } of this.#inWork.values()) {
-      if (listener === index && leaderId === id) {
+      if (listener === listenerIndex && leaderId === id) {
         this.#endCall(key);
         return;
       }
@@ -248,12 +249,12 @@ export class CacheService {
   }
 
   /** Keeps the response of a listener's call for the disk, and sends it to the listeners that wait for it. */
-  #keep(index: number, key: ResponseKey, response: CachedResponse): void {
+  #keep(listenerIndex: number, key: ResponseKey, response: CachedResponse): void {
     const { stream, endedMs, bytes } = response;
     const name = nameOfResponse(key);
     this.#dropUnwritten(name);
     if (endedMs <= this.#clearedMsOf(key)) {
-      this.#endCall(key, index);
+      this.#endCall(key, listenerIndex);
       return;
     }
     if (this.#unwrittenBytes + bytes.length + CACHED_ROW_BYTES <= UNWRITTEN_BYTES_MAX) {
@@ -263,7 +264,7 @@ export class CacheService {
       this.#unwrittenBytes += bytes.length + CACHED_ROW_BYTES;
     }
     const inWork = this.#inWork.get(name);
-    if (inWork?.listener !== index) return;
+    if (inWork?.listener !== listenerIndex) return;
     this.#inWork.delete(name);
     for (const { port, id } of inWork.waiting) send(port, id, { state: 'found', response });
   }

@@ -88,12 +88,13 @@ export class GatewayLogs {
   #keepsCalls = false;
   #accessLogSettings: Settings['access_log'] | undefined;
   #accessLog: Pick<LineFile, 'append' | 'close'> | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #drainTimer: NodeJS.Timeout | undefined;
   /** Dropped records: since the last log line about them, and since the start. */
   #droppedUnlogged = 0;
   #droppedSinceStart = 0;
   /** Rejected calls that were too many to be stored, since the start. */
   #unstoredRejections = 0;
+  /** When dropped records were last logged; monotonic. */
   #loggedMs = -Infinity;
 
   constructor(options: GatewayLogsOptions) {
@@ -103,18 +104,21 @@ export class GatewayLogs {
     this.#names = options.names;
     this.#upstreamErrors = options.upstreamErrors;
     const { settings, clock, log } = options;
-    const folder = join(settings.data, CALLS_FOLDER);
-    const slotNames = slotNamesOf(options.names);
-    const dataPath = settings.data;
     this.#contentsBudgets = options.contentsBudgets.map((budget) => new ContentsBudget(budget));
     this.#contents = new ContentsWriter({
-      dataPath,
+      dataPath: settings.data,
       retention: contentsRetentionOf(settings),
       secrets: options.secrets,
       clock,
       log,
     });
-    this.#calls = new CallWriter({ folder, retention: retentionOf(settings), names: slotNames, clock, log });
+    this.#calls = new CallWriter({
+      folder: join(settings.data, CALLS_FOLDER),
+      retention: retentionOf(settings),
+      names: slotNamesOf(options.names),
+      clock,
+      log,
+    });
     // `apply` drains before there is an access log: no listener runs yet, so the rings are empty.
     this.apply(settings);
   }
@@ -159,9 +163,9 @@ export class GatewayLogs {
 
   /** Drains after the period, again and again. `isBusy`: the last drain found calls. */
   #drainLater(isBusy: boolean): void {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#drainTimer);
     const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
-    this.#timer = setTimeout(() => {
+    this.#drainTimer = setTimeout(() => {
       const hasCalls = this.drain();
       // A call may have waited a second for this drain, and must not wait another second for the disk.
       if (hasCalls && !isBusy) this.#calls.flush();
@@ -184,6 +188,7 @@ export class GatewayLogs {
    */
   drain(): boolean {
     let hasCalls = false;
+    // A slot may be another account's, key's or group's than at the last drain.
     this.#names.ids.forgetOld();
     this.#calls.forgetSlots();
     let lines: string[] = [];
@@ -197,9 +202,9 @@ export class GatewayLogs {
     };
     this.#readers.forEach((reader, listener) => {
       reader.drain(
-        (record, wanted) => {
+        (endedCall, wanted) => {
           hasCalls = true;
-          const call = callRecordOf(this.#names, listener, record);
+          const call = callRecordOf(this.#names, listener, endedCall);
           this.#upstreamErrors.append(call);
           if (wanted.store && this.#keepsCalls) this.#calls.append(call);
           if (wanted.store) this.#outbox?.append(call);
@@ -260,7 +265,7 @@ export class GatewayLogs {
 
   /** To be called when the listeners have ended, which leave their last calls in the rings. */
   close(): void {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#drainTimer);
     // So that `drain` logs now how many records were dropped, however soon after the last such line.
     this.#loggedMs = -Infinity;
     this.drain();

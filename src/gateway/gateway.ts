@@ -66,8 +66,7 @@ export class Gateway {
   #endDrain: () => void = () => undefined;
   #isClosing = false;
   /** The secrets of the settings, cached while `routes` is the same array. Each reload makes a new array. */
-  #declaredSecrets:
-    { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
+  #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
   /** Recovers the accounting; throws what `openAccounting` throws. `start` starts the threads. */
   constructor(options: GatewayOptions) {
@@ -187,9 +186,9 @@ export class Gateway {
   /** Returns the texts to mask in stored contents of calls: the secrets that the gateway has now. */
   #secrets(): string[] {
     const { settings, routes } = this.#live;
-    if (this.#declaredSecrets?.routes !== routes) {
+    if (this.#declared?.routes !== routes) {
       const declared = secretsIn(settingsDeclaration, settings);
-      this.#declaredSecrets = {
+      this.#declared = {
         routes,
         secrets: [
           ...routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
@@ -202,12 +201,7 @@ export class Gateway {
     const renewed = this.#credentials.current.flatMap(({ credential }) =>
       credential === undefined ? [] : secretsOfCredential(credential),
     );
-    return [
-      this.#admin.token,
-      process.env.AZURE_CLIENT_SECRET ?? '',
-      ...this.#declaredSecrets.secrets,
-      ...renewed,
-    ];
+    return [this.#admin.token, process.env.AZURE_CLIENT_SECRET ?? '', ...this.#declared.secrets, ...renewed];
   }
 
   /** Starts the threads and opens the ports. If it rejects, as for a port that is taken, call `close`. */

@@ -78,7 +78,7 @@ interface CallInProgress {
 interface LockQuestion {
   readonly port: MessagePort;
   readonly listener: ListenerPort;
-  readonly index: number;
+  readonly listenerIndex: number;
   readonly question: Question;
 }
 
@@ -126,11 +126,11 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /** Connects a new listener. */
-  attach(index: number, port: MessagePort): void {
+  attach(listenerIndex: number, port: MessagePort): void {
     const listener = { port, replayingBytes: 0 };
-    this.#listeners.set(index, listener);
+    this.#listeners.set(listenerIndex, listener);
     port.on('message', (message: ListenerMessage) => {
-      this.#onMessage(index, listener, message);
+      this.#onMessage(listenerIndex, listener, message);
       // The other ports are read before a lock is decided on. A message without a reply does not need that.
       if (this.#questions.length > 0) this.#readPorts();
     });
@@ -140,16 +140,16 @@ export class IdempotencyService implements FlushedResponses {
    * To be called when the listener has died, before its successor starts: calls that are not charged by then
    * are never charged. Releases the locks of its calls.
    */
-  detach(index: number): void {
-    const listener = this.#listeners.get(index);
+  detach(listenerIndex: number): void {
+    const listener = this.#listeners.get(listenerIndex);
     if (listener === undefined) return;
     this.#readPorts();
-    this.#listeners.delete(index);
+    this.#listeners.delete(listenerIndex);
     this.#replayingBytes -= listener.replayingBytes;
     listener.port.close();
-    const endedKeys = this.#responses.dropUncharged(index);
+    const endedKeys = this.#responses.dropUncharged(listenerIndex);
     for (const [name, call] of this.#inProgress) {
-      if (call.listener !== index) continue;
+      if (call.listener !== listenerIndex) continue;
       this.#inProgress.delete(name);
       endedKeys.push(call.lock);
     }
@@ -200,11 +200,11 @@ export class IdempotencyService implements FlushedResponses {
 
   /** Reads all ports to their ends, then decides on the lock requests among the messages, in their order. */
   #readPorts(): void {
-    for (const [index, listener] of this.#listeners) {
+    for (const [listenerIndex, listener] of this.#listeners) {
       for (;;) {
         const received = receiveMessageOnPort(listener.port) as { message: ListenerMessage } | undefined;
         if (received === undefined) break;
-        this.#onMessage(index, listener, received.message);
+        this.#onMessage(listenerIndex, listener, received.message);
       }
     }
     const questions = this.#questions;
@@ -213,9 +213,9 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /** Carries a message out, or adds a lock request to `#questions`, on which `#readPorts` decides. */
-  #onMessage(index: number, listener: ListenerPort, message: ListenerMessage): void {
+  #onMessage(listenerIndex: number, listener: ListenerPort, message: ListenerMessage): void {
     if ('ask' in message) {
-      this.#questions.push({ index, listener, port: listener.port, question: message });
+      this.#questions.push({ listenerIndex, listener, port: listener.port, question: message });
       return;
     }
     switch (message.kind) {
@@ -225,7 +225,7 @@ export class IdempotencyService implements FlushedResponses {
         const endedMs = asWallMs(Math.floor(this.#clock.wallMs()));
         const isStored = this.#responses.keep(
           { ...lock, endedMs, stream, fallback, bytes },
-          { listener: index, position },
+          { listener: listenerIndex, position },
         );
         if (!isStored) this.#releaseShared([lock]);
         return;
@@ -235,7 +235,7 @@ export class IdempotencyService implements FlushedResponses {
         this.#releaseShared([message.lock]);
         return;
       case 'forget':
-        this.#responses.forget(message.lock, { listener: index, position: message.position });
+        this.#responses.forget(message.lock, { listener: listenerIndex, position: message.position });
         return;
       case 'replayed':
         this.#countReplay(listener, -message.bytes);
@@ -243,10 +243,10 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /** Replies in any case: a listener waits for the reply without a bound of its own. */
-  #reply({ index, listener, port, question: { id, ask } }: LockQuestion): void {
+  #reply({ listenerIndex, listener, port, question: { id, ask } }: LockQuestion): void {
     let reply: AskReply;
     try {
-      reply = { id, ok: true, result: this.#decideLock(index, listener, ask as LockRequest) };
+      reply = { id, ok: true, result: this.#decideLock(listenerIndex, listener, ask as LockRequest) };
     } catch (error) {
       this.#log.error('a stored response cannot be read', { error: String(error) });
       reply = { id, ok: false, rejection: UNREADABLE };
@@ -259,7 +259,7 @@ export class IdempotencyService implements FlushedResponses {
    * Decides on a lock: calls in progress here come first, then stored responses, then locks of other
    * processes. Throws if the store cannot be read.
    */
-  #decideLock(index: number, listener: ListenerPort, lock: LockRequest): LockReply {
+  #decideLock(listenerIndex: number, listener: ListenerPort, lock: LockRequest): LockReply {
     const name = nameOfResponse(lock);
     const call = this.#inProgress.get(name);
     if (call !== undefined) return stateInProgress(call.lock.bodyDigest, lock);
@@ -281,7 +281,7 @@ export class IdempotencyService implements FlushedResponses {
       if (stored !== undefined) this.#releaseShared([lock]);
     }
     if (stored === undefined) {
-      this.#inProgress.set(name, { lock, listener: index });
+      this.#inProgress.set(name, { lock, listener: listenerIndex });
       return { state: 'new' };
     }
     const { bodyDigest, stream, fallback, bytes } = stored.record;

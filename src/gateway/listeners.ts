@@ -215,10 +215,10 @@ export class Listeners implements WorkerClients {
    * before, the first start rejects, and that of a successor resolves, because the successor is replaced in
    * turn. The main thread's ends of its message ports close when its thread ends.
    */
-  async #start(fixed: FixedInit, isSuccessor: boolean): Promise<void> {
+  async #start(fixedInit: FixedInit, isSuccessor: boolean): Promise<void> {
     const { workers } = this.#options;
-    const { init, ports } = this.#connectServices(fixed);
-    const worker = workers.startIn(fixed.index);
+    const { init, ports } = this.#connectServices(fixedInit);
+    const worker = workers.startIn(fixedInit.index);
     const entry =
       worker === undefined
         ? new URL('../request/listener.thread.js', import.meta.url)
@@ -226,32 +226,32 @@ export class Listeners implements WorkerClients {
     const thread = new Worker(entry, {
       workerData: { ...init, upstreamTask: worker?.task } satisfies ListenerWithWorkerInit,
       transferList: [...ports, ...(worker?.transferList ?? [])],
-      name: `listener-${fixed.index}`,
+      name: `listener-${fixedInit.index}`,
       resourceLimits: threadMemory(),
     });
     thread.on('error', (error) =>
-      this.#options.log.error('listener failed', { listener: fixed.index, error: error.stack }),
+      this.#options.log.error('listener failed', { listener: fixedInit.index, error: error.stack }),
     );
     // Whether a successor takes the listener's place if it dies. A first start that fails ends the gateway.
     let isReplacedOnExit = isSuccessor;
-    thread.on('exit', () => this.#onExit(fixed, isReplacedOnExit));
+    thread.on('exit', () => this.#onExit(fixedInit, isReplacedOnExit));
     const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     const listener: Listener = { thread, replies, isDrained: false };
-    this.#listeners.set(fixed.index, listener);
-    for (const workerIndex of workers.indices) this.#connectWorker(thread, fixed.index, workerIndex);
+    this.#listeners.set(fixedInit.index, listener);
+    for (const workerIndex of workers.indices) this.#connectWorker(thread, fixedInit.index, workerIndex);
 
     await new Promise<void>((resolve, reject) => {
       thread.once('exit', () => {
         if (isSuccessor) resolve();
-        else reject(new Error(`Listener ${fixed.index} ended while it started`));
+        else reject(new Error(`Listener ${fixedInit.index} ended while it started`));
       });
       thread.on('message', (message: FromListener) => {
         if (message.kind === 'listening') {
           isReplacedOnExit = true;
           resolve();
         } else if (message.kind === 'listen_failed')
-          reject(new Error(`Listener ${fixed.index} cannot listen on ${fixed.host}:${this.#port}`));
-        else this.#onMessage(fixed.index, listener, message);
+          reject(new Error(`Listener ${fixedInit.index} cannot listen on ${fixedInit.host}:${this.#port}`));
+        else this.#onMessage(fixedInit.index, listener, message);
       });
     });
   }
@@ -260,7 +260,7 @@ export class Listeners implements WorkerClients {
    * Connects a new thread with the services that it asks, each by a MessageChannel. Returns the thread's
    * `workerData`, and the ports in it, which must be transferred.
    */
-  #connectServices(fixed: FixedInit): {
+  #connectServices(fixedInit: FixedInit): {
     readonly init: ListenerInit;
     readonly ports: readonly MessagePort[];
   } {
@@ -268,23 +268,23 @@ export class Listeners implements WorkerClients {
     const parser = new MessageChannel();
     counter.serve(parser.port1);
     const locks = new MessageChannel();
-    accounting.locks.attach(fixed.index, locks.port1);
+    accounting.locks.attach(fixedInit.index, locks.port1);
     const cache = new MessageChannel();
-    accounting.cache.attach(fixed.index, cache.port1);
+    accounting.cache.attach(fixedInit.index, cache.port1);
     const { serveLeases } = accounting.sharing;
     // Undefined if limits are not shared.
     const leases = serveLeases && new MessageChannel();
     if (leases !== undefined) serveLeases?.(leases.port1);
     const tracing = state.traces?.newListenerTracing();
     const init: ListenerInit = {
-      ...fixed,
+      ...fixedInit,
       settings: this.#settings,
       port: this.#port,
       parserPort: parser.port2,
       lockPort: locks.port2,
       cachePort: cache.port2,
       leasePort: leases?.port2,
-      requestPrefix: requestIds.newPrefix(fixed.index),
+      requestPrefix: requestIds.newPrefix(fixedInit.index),
       tracing,
     };
     const ports = [parser.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port];
@@ -318,15 +318,15 @@ export class Listeners implements WorkerClients {
   }
 
   /** Frees what the listener had. Starts a successor unless the gateway drains or too many listeners die. */
-  #onExit(fixed: FixedInit, isReplacedOnExit: boolean): void {
+  #onExit(fixedInit: FixedInit, isReplacedOnExit: boolean): void {
     // Counts as applied, because the listener's successor starts with the new settings.
-    this.#listeners.get(fixed.index)?.replies.replyToAll(true);
-    this.#listeners.delete(fixed.index);
+    this.#listeners.get(fixedInit.index)?.replies.replyToAll(true);
+    this.#listeners.delete(fixedInit.index);
     // All four come before the successor uses the same ring and the same call slots.
     this.#options.logs.drain();
-    this.#options.logs.onListenerEnd(fixed.index);
-    this.#options.workers.onListenerEnd(fixed.index);
-    this.#options.accounting.releaseListener(fixed.index);
+    this.#options.logs.onListenerEnd(fixedInit.index);
+    this.#options.workers.onListenerEnd(fixedInit.index);
+    this.#options.accounting.releaseListener(fixedInit.index);
     if (this.#isDraining) {
       this.#recordDrained();
       return;
@@ -338,16 +338,16 @@ export class Listeners implements WorkerClients {
       this.#options.onHopeless(`listeners died ${this.#deathTimesMs.length} times within a minute`);
       return;
     }
-    this.#options.log.warn('listener is being replaced', { listener: fixed.index });
+    this.#options.log.warn('listener is being replaced', { listener: fixedInit.index });
     // A gateway that stops needs no successor.
     const giveUp = (reason: string): void => {
       if (!this.#isDraining) this.#options.onHopeless(reason);
     };
     const lateTimer = setTimeout(
-      () => giveUp(`listener ${fixed.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
+      () => giveUp(`listener ${fixedInit.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
       SUCCESSOR_MS_MAX,
     ).unref();
-    this.#start(fixed, true)
+    this.#start(fixedInit, true)
       .catch((error: unknown) => giveUp(String(error)))
       .finally(() => clearTimeout(lateTimer));
   }

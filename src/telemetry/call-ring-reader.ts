@@ -62,7 +62,7 @@ export class CallRingReader {
    * plain calls, so `visitPlain` gets no Wanted. Memory is given back between records, so that the listener
    * can go on writing. If a visit throws, its record counts as read.
    */
-  drain(visit: (record: EndedCall, logs: Wanted) => void, visitPlain?: (call: PlainCall) => void): void {
+  drain(visit: (record: EndedCall, wanted: Wanted) => void, visitPlain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
     if (bytes === 0) return;
     this.#ring.read(bytes, (at) => {

@@ -58,7 +58,7 @@ function readModels(source: MetricsSource, models: readonly NamedModel[]): [Name
   return models.map((model) => [model, source.reader.model(model.slot)]);
 }
 
-/** Returns the label `status`. `isBroken`: the response had begun, with 200, before the call failed. */
+/** Returns the label `status`. */
 function statusOf(route: Route, outcome: Outcome, isBroken: boolean): string {
   if (outcome === 'ok' || isBroken) return '200';
   if (outcome === 'client_gone') return 'none';
@@ -77,15 +77,16 @@ const SHOWN_AT_ZERO: Outcome = 'internal_error';
 const hasCounted = (outcomes: ReadonlyMap<Outcome, number>): boolean =>
   [...outcomes.values()].some((count) => count > 0);
 
-/** `isUsed`: whether the model has had a call by the route, broken or not. If not, there are no samples. */
-function requestSamples(
-  route: Route,
-  outcomes: ReadonlyMap<Outcome, number>,
-  isBroken: boolean,
-  model: string,
-  isUsed: boolean,
-): Sample[] {
-  if (!isUsed) return [];
+interface CountedRequests {
+  readonly route: Route;
+  /** The model's id; empty if the requests have none. */
+  readonly model: string;
+  readonly outcomes: ReadonlyMap<Outcome, number>;
+  /** Whether the responses had begun, with 200, before the calls failed. */
+  readonly isBroken: boolean;
+}
+
+function requestSamples({ route, model, outcomes, isBroken }: CountedRequests): Sample[] {
   return [...outcomes]
     .filter(([outcome, count]) => count > 0 || outcome === SHOWN_AT_ZERO)
     .map(([outcome, value]) => ({
@@ -141,16 +142,19 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     collect: (source) => [
       ...readModels(source, allModelsOf(source)).flatMap(([{ id }, { doors }]) =>
         doors.flatMap(({ door, outcomes, broken }) => {
-          const isUsed = hasCounted(outcomes) || hasCounted(broken);
+          // A model that no call has come for has no samples.
+          if (!hasCounted(outcomes) && !hasCounted(broken)) return [];
+          const requests = { route: DOOR_PATHS[door], model: id };
           return [
-            ...requestSamples(DOOR_PATHS[door], outcomes, false, id, isUsed),
-            ...requestSamples(DOOR_PATHS[door], broken, true, id, isUsed),
+            ...requestSamples({ ...requests, outcomes, isBroken: false }),
+            ...requestSamples({ ...requests, outcomes: broken, isBroken: true }),
           ];
         }),
       ),
       ...OTHER_ROUTES.flatMap((route: OtherRoute) => {
         const outcomes = source.reader.route(route);
-        return requestSamples(route, outcomes, false, '', hasCounted(outcomes));
+        if (!hasCounted(outcomes)) return [];
+        return requestSamples({ route, model: '', outcomes, isBroken: false });
       }),
     ],
   },
