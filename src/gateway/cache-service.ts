@@ -34,7 +34,7 @@ import type { Log } from '../telemetry/log.js';
 
 /** Bytes that may wait for the disk, whose commit takes some 50 ms. Beyond them responses are not stored. */
 const UNWRITTEN_BYTES_MAX = 16 * 1024 * 1024;
-/** Free bytes that a disk needs beside the responses, for the pages that a commit copies. */
+/** Free bytes that a disk needs besides those of responses, for the pages that a commit copies. */
 const FREE_BYTES_MIN = 1024 * 1024;
 /** How many keys are read in one event-loop turn when the responses of one model are removed: some ms. */
 const CLEARED_KEYS_A_TURN = 1_000;

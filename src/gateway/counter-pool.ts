@@ -191,9 +191,9 @@ export class CounterPool {
 }
 
 /**
- * Returns how many bytes a waiting job takes beside the memory budget of bodies. A body to parse is in that
- * budget. So is a body to translate, although it is a copy: its translation takes its place, so a call never
- * has more than two copies, as with a short body.
+ * Returns how many bytes a waiting job takes besides those in the memory budget of bodies. A body to parse is
+ * in that budget. A body to translate is in it too, although it is a copy: its translation replaces it, so a
+ * call never has more than two copies, as with a short body.
  */
 function queuedBytesOf(task: CounterTask): number {
   if (task.kind !== 'count') return 0;

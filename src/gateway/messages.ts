@@ -14,7 +14,7 @@
  *                            reload   apply these settings; with `check`, only say whether that is possible
  *                            outcome  reply to `ask_reload`
  *                            in_force the settings that operators are shown, after a reload
- *                            lead     open the admin interface, beside the gateway that has it
+ *                            lead     open the admin interface too, which another gateway has
  *                            follow   another gateway has the admin interface: no new connections
  *                            read     send a snapshot
  *                            readings reply to `ask_readings`

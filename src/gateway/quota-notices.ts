@@ -256,7 +256,8 @@ export class QuotaNotices {
         log.warn('a balance is low', { scope: kind, id, name, balance: decimalOf(scope.balance!.left) });
       else {
         const { quota, resetsMs } = use;
-        const [used, limit] = [textOf(use, use.used), textOf(use, use.limit)];
+        const used = textOf(use, use.used);
+        const limit = textOf(use, use.limit);
         const resets = new Date(resetsMs!).toISOString();
         const message = percent === 100 ? 'a quota is used up' : `${percent} % of a quota is used`;
         log.warn(message, { scope: kind, id, name, quota, used, limit, resets });

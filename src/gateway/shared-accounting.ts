@@ -123,7 +123,7 @@ interface SharedAccountingOptions extends AccountingBase {
   readonly uses: SharedUses;
 }
 
-/** The parts that a gateway which shares has beside those of AccountingBase. */
+/** What a gateway that shares has in addition to AccountingBase. */
 class SharedAccounting implements Sharing {
   readonly service: RegistryService;
   readonly uncoveredCharges: UncoveredCharges;
@@ -136,6 +136,7 @@ class SharedAccounting implements Sharing {
   readonly #leaseFile: LeaseFile;
   readonly #slot: number;
 
+  /** Callbacks name parts that are made further below. None is called before the constructor is done. */
   constructor(options: SharedAccountingOptions) {
     const { settings, live, store, ledger, keyTable, directory, registry, uses, leaseFile, log } = options;
     const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
@@ -170,7 +171,7 @@ class SharedAccounting implements Sharing {
       store,
       live: { ledger, keyTable, groupNames: options.groupNames },
       directory,
-      // Not the catalogue of `live`, which during a reload has plans before the listeners have them.
+      // The registry's, because during a reload the catalogue of `live` has plans before the listeners do.
       catalog: () => registry.catalog,
       ...capacity,
       log,

@@ -245,7 +245,7 @@ export class Stats {
   }
 }
 
-/** What `statusOf` needs beside the metrics. */
+/** What `statusOf` needs besides the metrics. */
 interface StatusInputs {
   /** The slot of this process in its process group; 0 without a group. */
   readonly slot: number;

@@ -54,8 +54,11 @@ function allModelsOf(source: MetricsSource): NamedModel[] {
   return [{ ...WITHOUT_MODEL, slot: NO_MODEL }, { ...UNKNOWN_MODEL, slot: OTHER_MODEL }, ...modelsOf(source)];
 }
 
-function readModels(source: MetricsSource, models: readonly NamedModel[]): [NamedModel, ModelSnapshot][] {
-  return models.map((model) => [model, source.reader.model(model.slot)]);
+function readModels(
+  source: MetricsSource,
+  models: readonly NamedModel[],
+): { readonly model: NamedModel; readonly snapshot: ModelSnapshot }[] {
+  return models.map((model) => ({ model, snapshot: source.reader.model(model.slot) }));
 }
 
 /** Returns the label `status`. */
@@ -112,7 +115,7 @@ function modelHistogram(
   extraLabels: Readonly<Record<string, string>>,
   scale?: (value: number) => number,
 ): Sample[] {
-  return readModels(source, modelsOf(source)).flatMap(([model, snapshot]) => {
+  return readModels(source, modelsOf(source)).flatMap(({ model, snapshot }) => {
     const histogram = histogramOf(snapshot);
     if (countOf(histogram) === 0) return [];
     const labels = {
@@ -140,8 +143,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     help: 'Requests that have ended, by route, status sent, outcome and model. code: ok, client_gone or the code of the error; status is 200 where a stream had begun before it failed, none where the client left. model is empty where a request was refused before its model was known, or had its answer from an earlier one by its Idempotency-Key.',
     labels: ['route', 'status', 'code', 'model'],
     collect: (source) => [
-      ...readModels(source, allModelsOf(source)).flatMap(([{ id }, { doors }]) =>
-        doors.flatMap(({ door, outcomes, broken }) => {
+      ...readModels(source, allModelsOf(source)).flatMap(({ model: { id }, snapshot }) =>
+        snapshot.doors.flatMap(({ door, outcomes, broken }) => {
           // A model that no call has come for has no samples.
           if (!hasCounted(outcomes) && !hasCounted(broken)) return [];
           const requests = { route: DOOR_PATHS[door], model: id };
@@ -261,9 +264,9 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     help: 'Charged calls that were answered by a fallback, not by the model that they named. role: named, by the model that they named; answered, by the one that answered, under which their tokens and cost are counted too.',
     labels: ['model', 'role'],
     collect: (source) =>
-      readModels(source, modelsOf(source)).flatMap(([{ id }, { fallenBack, stoodIn }]) => [
-        ...sampleUnlessZero(fallenBack, { model: id, role: 'named' }),
-        ...sampleUnlessZero(stoodIn, { model: id, role: 'answered' }),
+      readModels(source, modelsOf(source)).flatMap(({ model: { id }, snapshot }) => [
+        ...sampleUnlessZero(snapshot.fallenBack, { model: id, role: 'named' }),
+        ...sampleUnlessZero(snapshot.stoodIn, { model: id, role: 'answered' }),
       ]),
   },
   {
@@ -272,9 +275,9 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     help: 'Calls of models with a response cache, by whichever door. result: hit, whose response was there, and miss, which were sent upstream. Calls with cache-control: no-store or an Idempotency-Key are not counted.',
     labels: ['model', 'result'],
     collect: (source) =>
-      readModels(source, modelsOf(source)).flatMap(([{ id }, { cacheHits, cacheMisses }]) => [
-        ...sampleUnlessZero(cacheHits, { model: id, result: 'hit' }),
-        ...sampleUnlessZero(cacheMisses, { model: id, result: 'miss' }),
+      readModels(source, modelsOf(source)).flatMap(({ model: { id }, snapshot }) => [
+        ...sampleUnlessZero(snapshot.cacheHits, { model: id, result: 'hit' }),
+        ...sampleUnlessZero(snapshot.cacheMisses, { model: id, result: 'miss' }),
       ]),
   },
   {
@@ -330,6 +333,6 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
  */
 function chargedSamples(source: MetricsSource, valueOf: (snapshot: ModelSnapshot) => number): Sample[] {
   return readModels(source, modelsOf(source))
-    .filter(([, { inputTokens }]) => countOf(inputTokens) > 0)
-    .map(([{ id }, snapshot]) => ({ value: valueOf(snapshot), labels: { model: id } }));
+    .filter(({ snapshot }) => countOf(snapshot.inputTokens) > 0)
+    .map(({ model, snapshot }) => ({ value: valueOf(snapshot), labels: { model: model.id } }));
 }
