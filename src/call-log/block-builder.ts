@@ -14,8 +14,10 @@ import {
   CACHE_HIT,
   CACHE_MISS,
   CHARGED,
+  CHECKED_AT,
   FIXED_BYTES,
   FLAGS,
+  HEAD,
   HEAD_BYTES,
   MAGIC,
   NAMED,
@@ -292,9 +294,9 @@ export class BlockBuilder {
     bytes.set(this.#variable.subarray(0, this.#variableBytes), HEAD_BYTES + fixedBytes);
     bytes.set(namesText, namesAt);
     const head = new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4);
+    // In the order of HEAD. The CRC-32 is set last, because it covers the words after it.
     head.set([MAGIC, bytes.length, 0, this.#count, this.#variableBytes, namesText.length]);
-    // Set last, because the CRC-32 (word 2) covers all that follows it.
-    head[2] = crc32(bytes.subarray(12));
+    head[HEAD.crc32] = crc32(bytes.subarray(CHECKED_AT));
     this.#names.clear();
     this.forgetSlots();
     this.#count = this.#variableBytes = 0;

@@ -54,13 +54,17 @@ import { crc32 } from 'node:zlib';
 import { asPicoUnits, asWallMs } from '../core/units.js';
 import type { CallAttempt, CallRecord, QuotaLeft } from '../telemetry/call-record.js';
 
-/** The first bytes of a segment. Their number is a multiple of 8, because the first block follows. */
+/** The first bytes of a segment: a multiple of 8, because the first block follows. */
 export const SEGMENT_START = Buffer.from('tgcalls1');
 /** The bytes `TGC2`. */
 export const MAGIC = 0x32434754;
 /** `TGC1` of earlier versions, whose blocks differ only in that they have no plain calls. */
 const FORMER_MAGIC = 0x31434754;
 export const HEAD_BYTES = 24;
+/** Words of a block's head. */
+export const HEAD = { magic: 0, bytes: 1, crc32: 2, count: 3, variableBytes: 4, namesBytes: 5 } as const;
+/** The CRC-32 covers the bytes from here to the end of the block. */
+export const CHECKED_AT = 12;
 export const FIXED_BYTES = 56;
 /** A block is written when it has this many bytes, or a second after its first call. */
 export const BLOCK_BYTES = 64 * 1024;
@@ -125,13 +129,13 @@ export class Block {
     const at32 = at >> 2;
     this.#data = data;
     this.#start = at;
-    this.bytes = words[at32 + 1]!;
-    this.count = words[at32 + 3]!;
+    this.bytes = words[at32 + HEAD.bytes]!;
+    this.count = words[at32 + HEAD.count]!;
     this.floats = new Float64Array(data.buffer, data.byteOffset, data.length >> 3);
     this.shorts = new Uint16Array(data.buffer, data.byteOffset, data.length >> 1);
     this.#variableAt = at + HEAD_BYTES + this.count * FIXED_BYTES;
-    this.#namesAt = this.#variableAt + words[at32 + 4]!;
-    this.#namesBytes = words[at32 + 5]!;
+    this.#namesAt = this.#variableAt + words[at32 + HEAD.variableBytes]!;
+    this.#namesBytes = words[at32 + HEAD.namesBytes]!;
   }
 
   /**
@@ -142,12 +146,12 @@ export class Block {
     if (at + HEAD_BYTES > data.length) return undefined;
     const words = new Uint32Array(data.buffer, data.byteOffset, data.length >> 2);
     const at32 = at >> 2;
-    const bytes = words[at32 + 1]!;
-    const magic = words[at32];
+    const bytes = words[at32 + HEAD.bytes]!;
+    const magic = words[at32 + HEAD.magic];
     if (magic !== MAGIC && magic !== FORMER_MAGIC) return undefined;
     if (bytes < HEAD_BYTES || bytes % 8 !== 0) return undefined;
     if (bytes > BLOCK_BYTES_MAX || at + bytes > data.length) return undefined;
-    if (crc32(data.subarray(at + 12, at + bytes)) !== words[at32 + 2]) return undefined;
+    if (crc32(data.subarray(at + CHECKED_AT, at + bytes)) !== words[at32 + HEAD.crc32]) return undefined;
     return new Block(data, at, words);
   }
 

@@ -188,7 +188,7 @@ export class GatewayLogs {
    */
   drain(): boolean {
     let hasCalls = false;
-    // A slot may be another account's, key's or group's than at the last drain.
+    // A slot may have another name than at the last drain.
     this.#names.ids.forgetOld();
     this.#calls.forgetSlots();
     let lines: string[] = [];
