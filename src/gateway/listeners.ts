@@ -171,7 +171,7 @@ export class Listeners implements WorkerClients {
   #sendDrain(message: ToListener, timeoutMs: number): Promise<boolean> {
     const allDrained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll(message);
-    // No listener replies if all were drained before, or if none is left.
+    // All listeners may be drained already, or have ended.
     this.#recordDrained();
     return Promise.race([allDrained, delay(timeoutMs, false, { ref: false })]);
   }

@@ -136,7 +136,7 @@ class SharedAccounting implements Sharing {
   readonly #leaseFile: LeaseFile;
   readonly #slot: number;
 
-  /** Callbacks name parts that are made further below. None is called before the constructor is done. */
+  /** Some callbacks name parts that are made further below. They are called only after the constructor. */
   constructor(options: SharedAccountingOptions) {
     const { settings, live, store, ledger, keyTable, directory, registry, uses, leaseFile, log } = options;
     const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;

@@ -56,8 +56,6 @@ const resource = defaultResource()
 new ThreadHealth(metrics, stripe);
 /** The sources: the open ports of listeners and workers. A port closes when its thread has ended. */
 const sources = new Set<MessagePort>();
-// Called after ten seconds at the earliest, so `accountIds` is defined by then.
-setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
 
 const accountIds: AccountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
@@ -73,6 +71,7 @@ const accountIds: AccountIds = new AccountIds(
     for (const record of records) spanExport?.offer(otelSpanOf(record, environment));
   },
 );
+setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
 
 /** Reads the spans of one listener or worker until its port closes. */
 function addSource(port: MessagePort): void {

@@ -98,7 +98,7 @@ export class TopAccounts {
       }
       span.start = start;
     });
-    return { source: this.#source, spans: this.#reported(({ ended }) => ended) };
+    return { source: this.#source, spans: this.#spansOfRings(({ ended }) => ended) };
   }
 
   /**
@@ -109,11 +109,11 @@ export class TopAccounts {
     const { source, spans } = this.read();
     // From the finest on, so that each coarser span gets the sums of all finer ones.
     this.#spans.slice(0, -1).forEach(({ sums }, index) => addSums(sums, this.#spans[index + 1]!.sums));
-    return { source, spans: [...spans, ...this.#reported((span) => this.#snapshotOf(span))] };
+    return { source, spans: [...spans, ...this.#spansOfRings((span) => this.#snapshotOf(span))] };
   }
 
-  /** Returns the span that `spanOf` gives for each length; leaves out lengths with undefined. */
-  #reported(spanOf: (running: RunningSpan) => AccountSpan | undefined): AccountSpanOfRing[] {
+  /** Returns the span that `spanOf` gives for each ring; leaves out rings for which it is undefined. */
+  #spansOfRings(spanOf: (running: RunningSpan) => AccountSpan | undefined): AccountSpanOfRing[] {
     return this.#spans.flatMap((running) => {
       const span = spanOf(running);
       return span === undefined ? [] : [{ ring: running.ring, span }];
