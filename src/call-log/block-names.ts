@@ -57,7 +57,7 @@ export class BlockNames {
     return position;
   }
 
-  /** As `positionOf`, but quicker if the name is the last one of its kind, as most are. */
+  /** Returns what `positionOf` does, but quicker if the last name of this kind was the same, as mostly. */
   positionOfKind(name: string | null, kind: number): number {
     if (name === null) return NONE;
     if (this.#lastNames[kind] === name) return this.#lastPositions[kind]!;

@@ -78,8 +78,8 @@ export const REQUEST = 1;
 export const CHARGED = 2;
 
 /**
- * Words of 16 bits, from byte 24: names of the CallRecord. `prefix` is its `requestPrefix`; `answered` and
- * `source` are those of its `usage`: the model that answered, and where the tokens come from.
+ * Words of 16 bits, from byte 24: names of the CallRecord. `prefix` is its `requestPrefix`. `answered` and
+ * `source` are in its `usage`: the model that answered, and where the tokens come from.
  */
 export const NAMED = {
   prefix: 12,

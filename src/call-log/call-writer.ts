@@ -85,7 +85,7 @@ export class CallWriter implements CallSink {
     this.#builder.forgetSlots();
   }
 
-  /** As `append`, for a plain call of the listener of that index. */
+  /** Appends a plain call of the listener of that index. */
   appendPlain(call: PlainCall, listener: number): void {
     if (this.#builder.isFull) this.flush();
     this.#builder.addPlain(call, listener);

@@ -89,7 +89,7 @@ const WORD_MAX = 2 ** 32 - 1;
 const PAIRS_BIT = 2 ** 31;
 /** The most pairs of an extent. An extent with more gets none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;
-/** Statuses from here on are those of calls that failed. */
+/** A call with this status or a higher one has failed. */
 export const FAILED_STATUS = 400;
 export const TAIL_BYTES = 8;
 /** For each filter key: how many bits the filter has, and how many of these are set or tested. */

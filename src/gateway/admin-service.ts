@@ -130,7 +130,7 @@ export class AdminService {
   #isFollowing = false;
   /**
    * Counts the orders: calls of `lead`, `follow` and `close`. Work that waits, to open the port or to write
-   * the address, remembers the count. It is dropped if the count has grown, because it would undo the later
+   * the address, remembers the count. If the count has grown, the work is dropped, or it would undo the later
    * order.
    */
   #orders = 0;

@@ -235,7 +235,7 @@ export class CacheService {
 
   /**
    * Returns when responses of that key were cleared last; -Infinity if never. A clock that was ahead may have
-   * given a time in the future. It is set to just before now, or no new response would be served.
+   * given a time in the future. Such a time becomes just before now, or no new response would be served.
    */
   #clearedMsOf(key: ResponseKey): number {
     const nowMs = this.#options.clock.wallMs();

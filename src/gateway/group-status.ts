@@ -4,8 +4,8 @@
  * thread, supervisor/group-snapshots.ts `addStatus` and `endedStatus` in the supervisor process. Pure.
  *
  * Must hold: the sums include the last counters of ended processes, so that no sum falls. A new count of
- * ProcessStatus is added up in `addStatus`; otherwise operators see that of one process. The names in the
- * document are public.
+ * ProcessStatus is added up in `addStatus`; otherwise operators see the count of one process. The names
+ * in the document are public.
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
@@ -146,8 +146,8 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
 }
 
 /**
- * Adds the counters of two processes; their histograms have the same bounds. What has no sum is that of
- * `first`, as is the store's last error if both have one: the times of these errors are not known.
+ * Adds the counters of two processes; their histograms have the same bounds. Values without a
+ * sum are those of `first`. So is the store's last error, because the times of the errors are not known.
  */
 export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessStatus {
   const add = (countOf: (status: ProcessStatus) => number): number => countOf(first) + countOf(second);

@@ -212,8 +212,8 @@ export class Listeners implements WorkerClients {
 
   /**
    * Resolves when the listener listens, and rejects if the port cannot be opened. If the listener dies
-   * before, the first start rejects, and that of a successor resolves, because the successor is replaced in
-   * turn. The main thread's ends of its message ports close when its thread ends.
+   * before, the first start rejects. The start of a successor resolves, because another replaces it in turn.
+   * The main thread's ends of its message ports close when its thread ends.
    */
   async #start(fixedInit: FixedInit, isSuccessor: boolean): Promise<void> {
     const { workers } = this.#options;

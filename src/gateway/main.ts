@@ -31,7 +31,7 @@ import { SupervisorLink } from './supervisor-link.js';
 
 const logSwitch = createLogSwitch();
 const log = openLog('gateway', new LogSwitch(logSwitch));
-/** Undefined until `start` has made the gateway: it may wait for the store before. */
+/** Undefined until `start` has made the gateway, which may have to wait for the store. */
 let gateway: Gateway | undefined;
 /** Resolves when the start is over, well or not. Messages that need a started gateway wait for it. */
 let started: Promise<void> = Promise.resolve();
@@ -52,7 +52,7 @@ let slot = 0;
 
 /**
  * How long the first start waits for a command that holds the store. A command that makes a change holds the
- * store until the change is on disk, for seconds on a busy disk; one that reads, for as long as it prints.
+ * store until the change is on disk, for seconds on a busy disk. A command that reads holds it as it prints.
  */
 const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;

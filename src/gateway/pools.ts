@@ -117,7 +117,7 @@ export class UpstreamWorkers {
   }
 
   /**
-   * Makes the worker that runs in a listener's thread; it has the listener's index. Undefined if workers have
+   * Makes the worker that runs in a listener's thread, with the listener's index. Undefined if workers have
    * threads of their own.
    */
   startIn(listenerIndex: number): WorkerStart | undefined {

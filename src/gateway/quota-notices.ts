@@ -34,8 +34,8 @@ const MERGED_WITHIN_MS = 1_000;
 /** How many notices one check logs one by one. A further line says how many others there are. */
 const LOG_LINES_MAX = 100;
 /**
- * How long the server of sharing keeps the claim of a low balance. It may be long, because after each credit
- * a low balance is a new notice with another claim.
+ * How long the server of sharing keeps the claim of a low balance. The time may be long, because after each
+ * credit a low balance is a new notice with another claim.
  */
 const BALANCE_CLAIM_MS = 31 * 86_400_000;
 /** How much longer than its day or month a claim lasts, because the clocks of hosts differ. */

@@ -90,9 +90,8 @@ export function catalogOf(settings: Settings): Catalog {
 /**
  * Returns undefined if the model's responses are not cached. `revision` changes with all that may change a
  * response, and cached responses of another revision are removed. The revision also changes with timeouts and
- * weights of upstreams, which change no response: that only costs some hits. It leaves out the fallbacks,
- * whose responses are not cached, and `pass_members`, by which admission rejects calls before the cache is
- * asked.
+ * weights of upstreams, which change no response: their change only costs some hits. Fallbacks are left out,
+ * because their responses are not cached, and `pass_members`, which admission checks before the cache.
  */
 function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | undefined {
   const ttlMs = 1_000 * (model.cache?.ttl_seconds ?? cache.ttl_seconds);
@@ -240,7 +239,7 @@ function nameOf(url: URL): string {
   return url.protocol === 'echo:' ? 'echo' : url.host;
 }
 
-/** Returns the upstream as workers call it. `slot` is that of its counters in the metrics. */
+/** Returns the upstream as workers call it. `slot`: where the metrics count the upstream. */
 function targetOf(
   upstream: UpstreamSettings,
   model: ModelSettings,
@@ -319,7 +318,7 @@ function basePathOf(url: URL): string {
   return url.pathname.replace(/\/$/, '');
 }
 
-/** Returns undefined if the provider is `openai`. `credential` is the position of one that expires. */
+/** Returns undefined if the provider is `openai`. `credential`: position of a credential that expires. */
 function providerOf(
   upstream: UpstreamSettings,
   model: ModelSettings,

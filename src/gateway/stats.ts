@@ -201,9 +201,9 @@ export class Stats {
   }
 
   /**
-   * Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended: also
-   * those of spans of the history that still run. Resolves when the snapshot has left this process, or after
-   * LAST_SNAPSHOT_WAIT_MS_MAX (supervisor-link.ts).
+   * Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended. The
+   * counters of running spans of the history are in it too. Resolves when the snapshot has left this process,
+   * or after LAST_SNAPSHOT_WAIT_MS_MAX (supervisor-link.ts).
    */
   async reportLast(): Promise<void> {
     if (this.#processGroup === undefined) return;

@@ -37,8 +37,8 @@ const CLOSE_TIMEOUT_MS = 5_000;
 
 interface PoolOptions {
   /**
-   * The module whose default export runs a task. It is CommonJS: Piscina loads other modules by code from
-   * strings, which is disabled.
+   * The module whose default export runs a task. The module is CommonJS, because Piscina loads other modules
+   * by code from strings, which is disabled.
    */
   readonly entry: URL;
   readonly threadsMin: number;

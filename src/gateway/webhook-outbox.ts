@@ -12,8 +12,8 @@
  *     is cut by `close`               waits                     by the next outbox to open
  *
  * The pause doubles with each failure in a row, from a second to five minutes, less a random amount of up to
- * a half. It is never shorter than the receiver's Retry-After. A webhook that is a day old is given up:
- * it leaves the store, and its body is logged. A clock that is ahead for some minutes makes no webhook old.
+ * a half, but is never shorter than the receiver's Retry-After. A webhook that is a day old is given up: the
+ * webhook leaves the store and is logged. A clock that is ahead for some minutes makes no webhook old.
  *
  * A webhook may be sent twice, with the same id: if the process dies after the receiver's response and before
  * the webhook has left the store, and while the admin interface passes from one process to another.

@@ -79,9 +79,9 @@ export function addStats<Account>(
 }
 
 /**
- * Returns the accounts with most calls, at most ACCOUNTS_OF_SPAN_MAX, the busiest first. Of two accounts with
- * the same number of calls the first is the one that was added first. Keeps only the busiest in order: most
- * of the 20,000 accounts that a span counts are not among them, and need not be sorted.
+ * Returns the accounts with most calls, at most ACCOUNTS_OF_SPAN_MAX, the busiest first. Accounts with the
+ * same number of calls stay in the order in which they were added. Sorts only the busiest, because most of
+ * the 20,000 accounts that a span counts are not among the busiest.
  */
 export function busiestOf<Account>(
   sums: ReadonlyMap<Account, AccountStats>,

@@ -118,7 +118,7 @@ function labelsText(labels: Readonly<Record<string, string>>): string {
   return text;
 }
 
-/** As `escaped`, and escapes quotes: for values of labels, and in OpenMetrics also for the help. */
+/** Escapes quotes too: in values of labels, and in OpenMetrics also in the help. */
 function withQuotesEscaped(text: string): string {
   return escaped(text).replace(/"/g, '\\"');
 }

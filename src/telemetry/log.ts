@@ -105,7 +105,7 @@ export class LogSwitch {
   }
 }
 
-/** Other fields than level, time, thread, pid, message. An undefined one is left out, a long text is cut. */
+/** Fields besides level, time, thread, pid, message. Undefined fields are left out, long texts are cut. */
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
 
 export interface Log {
@@ -114,7 +114,7 @@ export interface Log {
   info(message: string, fields?: LogFields): void;
   /**
    * Writes what an operator did, at every level that is set: an operator who may set the level must not be
-   * able to hide changes by it. `level` is the level in the line, by default `info`.
+   * able to hide changes so. `level` is the level in the line, by default `info`.
    */
   record(message: string, fields?: LogFields, level?: LogLevel): void;
 }
@@ -130,7 +130,7 @@ type Logger = (level: LogLevel, message: string, fields: LogFields) => void;
 
 /**
  * Returns a log whose lines name `thread`, such as `listener-0`, and the process. The levels that
- * `logSwitch` allows are written, by default all; it may change at any time. The log never throws and never
+ * `logSwitch` allows are written, by default all. They may change at any time. The log never throws and never
  * waits (standard-error.ts).
  */
 export function createLog(thread: string, logSwitch = new LogSwitch(createLogSwitch())): Log {

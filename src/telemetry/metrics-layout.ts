@@ -28,7 +28,7 @@
  *
  * Must hold:
  * - No two counters share a word, whether in one block or in two. Each constant below is the first word after
- *   those of the constant before.
+ *   the words of the constant before.
  * - Only one thread writes a stripe, but for the exception above
  *   (test/unit/telemetry/thread-health.counter-stripe.test.ts).
  * - The names in the lists below stay: they are labels of metrics and members of the admin interface.
@@ -187,7 +187,7 @@ export const MODEL_CACHE_MISSES = MODEL_CACHE_HITS + 1;
 export const MODEL_COST = MODEL_CACHE_MISSES + 1;
 export const MODEL_COST_REST = MODEL_COST + 1;
 export const COST_PART = 1_000_000n;
-/** The sum of uncovered charges, in two words likewise. */
+/** The sum of uncovered charges, in two words as MODEL_COST. */
 export const MODEL_UNCOVERED = MODEL_COST_REST + 1;
 export const MODEL_UNCOVERED_REST = MODEL_UNCOVERED + 1;
 /** Histograms: of the tokens of a call, then of times in milliseconds. */

@@ -18,8 +18,8 @@ const mapKeyOf = (model: string, upstream: string): string => `${model} ${upstre
 
 export class UpstreamErrors implements CallSink {
   /**
-   * By model and upstream, newest first. Upstreams that the settings no longer name stay, so the map must be
-   * bounded: it has as many upstreams as the metrics tell apart (UPSTREAM_SLOTS_MAX).
+   * By model and upstream, newest first. Upstreams that the settings no longer name stay, so `append`
+   * bounds the map: to as many upstreams as the metrics tell apart (UPSTREAM_SLOTS_MAX).
    */
   readonly #errors = new Map<string, readonly UpstreamError[]>();
 
@@ -50,8 +50,8 @@ export class UpstreamErrors implements CallSink {
 }
 
 /**
- * Returns the newest of two lists, newest first, at most ERRORS_KEPT; of one second, those of `first` first.
- * gateway/group-status.ts merges the lists of two processes with it.
+ * Returns the newest errors of two lists, newest first, at most ERRORS_KEPT. Of errors of the same second,
+ * those of `first` come first. gateway/group-status.ts merges the lists of two processes with it.
  */
 export function newestErrors(
   first: readonly UpstreamError[],
