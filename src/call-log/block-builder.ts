@@ -345,7 +345,7 @@ export class BlockBuilder {
       return at + 8;
     }
     if (!Number.isSafeInteger(amount)) return this.#putNanos(at, Math.floor(amount / PICO_IN_NANO));
-    // No BigInt, because it would be allocated, and no %, because for floats that calls a C function.
+    // A BigInt would be allocated, and % would call a C function for floats.
     const high = Math.floor(amount / TWO_32);
     this.#view.setUint32(at, amount - high * TWO_32, true);
     this.#view.setUint32(at + 4, high, true);

@@ -28,7 +28,7 @@ import type { BlockAt, Segment } from './segment.js';
  * pages without a filter. Each further batch has twice as many as the one before.
  */
 const BATCH_EXTENTS_MAX = 32;
-/** As BATCH_EXTENTS_MAX, if accounts must be looked up: thousands of lookups at once delay other work. */
+/** The same if accounts must be looked up: fewer, because thousands of lookups at once delay other work. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
 /** Extents that follow each other are read as one range. The thread pool reads several ranges at once. */
 const RANGE_EXTENTS_MAX = 8;
@@ -39,7 +39,7 @@ export interface CallPage {
   readonly calls: readonly CallRecord[];
   /** The cursor that continues with older calls; null if there are none. */
   readonly next: string | null;
-  /** Only calls that ended later than this were searched; null if all were, or if the page is full. */
+  /** Only calls that ended after this time were searched; null if all were, or if the page is full. */
   readonly searchedToMs: number | null;
   /** The cursor with which `after` returns the calls that are written later than this page. */
   readonly newest: string;

@@ -160,7 +160,7 @@ export class SegmentWriter<B extends WrittenBlock> {
 
   /** Writes the block to the open segment, or to a new one. Throws if the block cannot be written. */
   #write(block: B): void {
-    // No links: the file was removed, by an operator or by another process that kept the bound of bytes.
+    // A file without a link was removed, by an operator or by another process for the bound of bytes.
     if (this.#segment !== undefined && fstatSync(this.#segment.file).nlink === 0) this.#closeFile();
     const segment = (this.#segment ??= this.#beginSegment());
     writeWhole(segment.file, block.data, segment.bytes);

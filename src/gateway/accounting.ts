@@ -31,7 +31,7 @@ import { CacheService } from './cache-service.js';
 import type { IdempotencyService } from './idempotency-service.js';
 import { openShared } from './shared-accounting.js';
 
-/** For a gateway that shares with nobody: each member does nothing or is empty. */
+/** The Sharing of a gateway that shares with nobody: each member does nothing or is empty. */
 const NOT_SHARED: Sharing = {
   start: () => Promise.resolve(),
   serveLeases: undefined,

@@ -270,7 +270,7 @@ export class AdminService {
     const isCurrent = (): boolean => !this.#isClosed && order === this.#orders;
     for (let pauseMs = TRY_PAUSE_MS_MIN; isCurrent(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
       try {
-        // Without a check of the port, because the other gateway listens there too.
+        // The port is not checked, because the other gateway listens there too.
         await this.open(false);
         if (!isCurrent()) return false;
         this.#options.log.info('gateway has the admin interface');

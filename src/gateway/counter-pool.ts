@@ -52,7 +52,7 @@ interface Job {
 interface CounterPoolOptions {
   readonly metrics: MetricsBuffers;
   readonly log: Log;
-  /** For tests: the module of the threads, and the time after which a turn counts as stuck. */
+  /** Tests set the module of the threads, and the time after which a turn counts as stuck. */
   readonly entry?: URL;
   readonly stuckMs?: number;
 }

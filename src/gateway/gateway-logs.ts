@@ -151,7 +151,7 @@ export class GatewayLogs {
             });
     }
     this.#accessLogSettings = accessLog;
-    // Also if the logs are off, because a call that has read the switch before may still append a record.
+    // Drains also if the logs are off: a call that has read the switch before may still append a record.
     this.#drainLater(false);
   }
 

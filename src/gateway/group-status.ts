@@ -198,7 +198,7 @@ function addHistograms({ bounds, counts }: HistogramView, second: HistogramView)
   return { bounds, counts: counts.map((count, bucket) => count + (second.counts[bucket] ?? 0)) };
 }
 
-/** From the best to the worst. */
+/** The states of breakers, from the best to the worst. */
 const SEVERITY: readonly BreakerState[] = ['closed', 'half_open', 'open'];
 
 const upstreamKeyOf = ({ model, name }: UpstreamStatus): string => `${model} ${name}`;

@@ -177,7 +177,7 @@ async function drain(replaced: boolean): Promise<void> {
   }
 }
 
-/** For an end that the supervisor has not asked for: if `close` hangs, nobody else ends the process. */
+/** Called if the supervisor has not asked for the end: if `close` hangs, nobody else ends the process. */
 function exitWithin(waitMsMax: number, exitCode: number): void {
   setTimeout(() => {
     log.error('gateway did not end in time', { waited_ms: waitMsMax });

@@ -145,7 +145,7 @@ function usesOf(registry: Registry, accountIds: readonly string[], keyIds: reado
 
 function accountUseOf({ record, available, held, quotas }: AccountStatement): ScopeUse {
   const { id, name, credited } = record;
-  // With `held`, because what calls hold is not spent yet, and `left` must only fall until the next credit.
+  // `held` is included, because it is not spent yet, and `left` must only fall until the next credit.
   const balance = { left: asPicoUnits(available + held), credited };
   return { kind: 'account', id, name, quotas, balance };
 }

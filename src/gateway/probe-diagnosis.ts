@@ -76,7 +76,7 @@ const SERVICES_WITH_USAGE: readonly Service[] = ['chat', 'completions', 'embeddi
 
 /** How many characters of an upstream's message are shown. */
 const MESSAGE_CHARS_MAX = 200;
-/** For errors that have no code for this, such as "The model `x` does not exist". */
+/** Matches messages of errors without such a code, as in "The model `x` does not exist". */
 const UNKNOWN_MODEL_MESSAGE =
   /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
 /** Error codes of Node's TLS match these. */

@@ -71,7 +71,7 @@ export function openShared(options: AccountingOptions, group: GroupPosition): Ac
   );
   // Read before the buffers are filled, so that a change that arrives meanwhile is not missed.
   const appliedTo = store.shared.feed.newest();
-  // Without totals, because balances are leased from the coordinator.
+  // `recover` gets no totals, because balances are leased from the coordinator.
   recover({ store, ...tables, totals: undefined, directory, catalog, ...capacity, clock, log });
   const locks = idempotencyServiceOf(base, new SharedLocks(leaseFile));
   const flush = new LedgerFlush({

@@ -190,7 +190,7 @@ export class CallRingReader {
     const flags = ints[first32 + layout.FLAGS]!;
     return {
       request: floats[first64 + layout.REQUEST]!,
-      // No mask: only a plain call has its source above the door.
+      // The door needs no mask, because only a plain call has its source above the door.
       door: flags >> layout.DOOR_SHIFT,
       endedMs: asWallMs(floats[first64 + layout.ENDED_MS]!),
       outcome: OUTCOMES[ints[first32 + layout.OUTCOME]!]!,

@@ -66,7 +66,7 @@ export function countOf({ counts }: HistogramSnapshot): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** From a transaction of a few rows on a fast disk to one that blocks the main thread for seconds. */
+/** These bounds reach from a transaction of a few rows to one that blocks the main thread for seconds. */
 export const FLUSH_BOUNDS_MS = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 
 export interface FlushSnapshot {

@@ -62,7 +62,7 @@ export interface WebhookCounts {
   readonly dropped: number;
 }
 
-/** From the time of a transaction in the host's own file to the longest wait for a server of sharing. */
+/** These bounds reach from a transaction in the host's own file to the longest wait for a server. */
 export const EXCHANGE_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
 export interface SharingSnapshot {

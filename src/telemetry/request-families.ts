@@ -67,7 +67,7 @@ function statusOf(route: Route, outcome: Outcome, isBroken: boolean): string {
   if (outcome === 'client_gone') return 'none';
   const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === route);
   if (door !== undefined) return String(statusByDoor(door, outcome));
-  // Of OTHER_ROUTES, those with a model have it in the path, so an unknown model is a 404.
+  // A route of OTHER_ROUTES that has a model has it in its path, so an unknown model is a 404.
   return outcome === 'model_not_found' ? '404' : String(ERROR_KINDS[outcome].status);
 }
 

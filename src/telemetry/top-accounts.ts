@@ -107,7 +107,7 @@ export class TopAccounts {
    */
   readLast(): AccountReport {
     const { source, spans } = this.read();
-    // From the finest on, so that each coarser span gets the sums of all finer ones.
+    // The loop begins with the finest, so that each coarser span gets the sums of all finer spans.
     this.#spans.slice(0, -1).forEach(({ sums }, index) => addSums(sums, this.#spans[index + 1]!.sums));
     return { source, spans: [...spans, ...this.#spansOfRings((span) => this.#snapshotOf(span))] };
   }
