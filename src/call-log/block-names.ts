@@ -57,7 +57,7 @@ export class BlockNames {
     return position;
   }
 
-  /** Returns what `positionOf` does, but quicker if the last name of this kind was the same, as mostly. */
+  /** Returns what `positionOf` does, and more quickly if the last name of this kind was the same. */
   positionOfKind(name: string | null, kind: number): number {
     if (name === null) return NONE;
     if (this.#lastNames[kind] === name) return this.#lastPositions[kind]!;

@@ -54,7 +54,7 @@ import { crc32 } from 'node:zlib';
 import { asPicoUnits, asWallMs } from '../core/units.js';
 import type { CallAttempt, CallRecord, QuotaLeft } from '../telemetry/call-record.js';
 
-/** The first bytes of a segment: a multiple of 8, because the first block follows. */
+/** The first bytes of a segment. They are 8, because blocks begin at multiples of 8. */
 export const SEGMENT_START = Buffer.from('tgcalls1');
 /** The bytes `TGC2`. */
 export const MAGIC = 0x32434754;

@@ -67,7 +67,7 @@ interface PageSearchOptions {
   readonly filter: CallFilter;
   /** The most calls of the page. */
   readonly limit: number;
-  /** The last call of the page before: this page has only older calls. Undefined for the first page. */
+  /** Where the page before ended: this page has only calls after this key. Undefined for the first page. */
   readonly before: SortKey | undefined;
   /** When the search must end, by `performance.now()`. */
   readonly endMs: number;
