@@ -249,18 +249,18 @@ export class BlockBuilder {
     at = putNumber(bytes, at, others);
     for (let quota64 = others64; quota64 < others64 + 2 * others; quota64 += 2) {
       const code = ints[quota64 << 1]!;
-      const scope = scopeIndexOf(code);
-      const name = nameIndexOf(code);
+      const scopeIndex = scopeIndexOf(code);
+      const nameIndex = nameIndexOf(code);
       const owner =
-        scope === ACCOUNT_SCOPE
+        scopeIndex === ACCOUNT_SCOPE
           ? account
-          : scope === KEY_SCOPE
+          : scopeIndex === KEY_SCOPE
             ? this.#keys.of(ints[first32 + ring.PLAIN_KEY]!)
-            : scope === MODEL_SCOPE
+            : scopeIndex === MODEL_SCOPE
               ? this.#models.of(ints[first32 + ring.PLAIN_MODEL]!)
               : this.#groups.of(ints[(quota64 << 1) + 1]!);
-      at = this.#putQuota(at, scope, owner, FIRST_QUOTA_NAME + name);
-      at = this.#putLeft(at, floats[quota64 + 1]!, IS_MONEY[name]!);
+      at = this.#putQuota(at, scopeIndex, owner, FIRST_QUOTA_NAME + nameIndex);
+      at = this.#putLeft(at, floats[quota64 + 1]!, IS_MONEY[nameIndex]!);
     }
     return at;
   }

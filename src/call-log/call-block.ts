@@ -179,9 +179,9 @@ export class Block {
 
   /** Returns the position of the name; undefined, mostly without parsing names, if the block lacks it. */
   positionOf(name: string): number | undefined {
-    const text = JSON.stringify(name);
-    const names = this.#data.subarray(this.#namesAt, this.#namesAt + this.#namesBytes);
-    if (this.#names === undefined && !names.includes(text)) return undefined;
+    const nameJson = JSON.stringify(name);
+    const namesJson = this.#data.subarray(this.#namesAt, this.#namesAt + this.#namesBytes);
+    if (this.#names === undefined && !namesJson.includes(nameJson)) return undefined;
     const position = this.names.indexOf(name);
     return position === -1 ? undefined : position;
   }

@@ -143,10 +143,10 @@ export class CallReader {
       segments.set(number, this.#segments.get(number) ?? this.#segmentOf(number, path));
     }
     this.#segments = segments;
-    const all = [...segments.values()];
-    for (let index = 0; index < all.length; index += OPEN_FILES_MAX)
-      await Promise.all(all.slice(index, index + OPEN_FILES_MAX).map((segment) => segment.begin()));
-    return all;
+    const listed = [...segments.values()];
+    for (let index = 0; index < listed.length; index += OPEN_FILES_MAX)
+      await Promise.all(listed.slice(index, index + OPEN_FILES_MAX).map((segment) => segment.begin()));
+    return listed;
   }
 
   #segmentOf(number: number, path: string): Segment {
@@ -160,7 +160,7 @@ export class CallReader {
   async #extentsOf(segment: Segment): Promise<readonly Extent[]> {
     const extents = await segment.extents();
     let bytes = 0;
-    for (const each of this.#segments.values()) bytes += each.indexBytes;
+    for (const listed of this.#segments.values()) bytes += listed.indexBytes;
     for (const oldest of this.#segments.values()) {
       if (bytes <= INDEX_BYTES_MAX) break;
       bytes -= oldest.indexBytes;
@@ -206,7 +206,7 @@ function appendNewer(
   calls: CallRecord[],
   limit: number,
 ): Position {
-  let next = position;
+  let nextPosition = position;
   for (const { at, block } of blocks) {
     if (at < position.at) continue;
     const passes = testOf(filter, block);
@@ -214,7 +214,7 @@ function appendNewer(
       if (calls.length >= limit) return { at, call };
       if (passes?.(call) === true) calls.push(block.call(call));
     }
-    next = { at: at + block.bytes, call: 0 };
+    nextPosition = { at: at + block.bytes, call: 0 };
   }
-  return next;
+  return nextPosition;
 }

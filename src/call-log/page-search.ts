@@ -96,7 +96,7 @@ export class PageSearch {
   /** Extents to be read, newest first. */
   readonly #candidates: Candidate[] = [];
   /** Newest first, at most `limit` calls and one more, which tells whether there is another page. */
-  #found: FoundCall[] = [];
+  #foundCalls: FoundCall[] = [];
 
   constructor(options: PageSearchOptions) {
     this.#options = options;
@@ -148,8 +148,8 @@ export class PageSearch {
   }
 
   /**
-   * Reads at least one range of the batch, newest first, and adds the calls that pass to `#found`. Extents
-   * that are not read because the time is over become candidates again.
+   * Reads at least one range of the batch, newest first, and adds the calls that pass to `#foundCalls`.
+   * Extents that are not read because the time is over become candidates again.
    */
   async #read(batch: readonly Candidate[]): Promise<void> {
     const { filter, before, limit } = this.#options;
@@ -172,7 +172,7 @@ export class PageSearch {
       .map(({ endedMs, segment, at, call, block }) => {
         return { endedMs, segment, at, call, record: block.call(call) };
       });
-    this.#found = [...this.#found, ...found].sort(newestFirst).slice(0, limit + 1);
+    this.#foundCalls = [...this.#foundCalls, ...found].sort(newestFirst).slice(0, limit + 1);
     const unread = ranges.flatMap(({ segment, extents }) => extents.map((extent) => ({ segment, extent })));
     this.#candidates.unshift(...unread.sort(newestExtentFirst));
   }
@@ -180,7 +180,7 @@ export class PageSearch {
   /** Returns the page if it is full, all is read, or the time is over; else undefined. */
   #page(): CallPage | undefined {
     const { limit } = this.#options;
-    const found = this.#found;
+    const found = this.#foundCalls;
     const newest = this.#newest;
     // When the newest call that was not read may have ended; -Infinity if all were read.
     const unreadMs = Math.max(
@@ -230,12 +230,12 @@ function lastMsOf({ extents }: Range): number {
 
 /** Takes out the first ranges, as many as are read between two checks of the time. */
 function takeRanges(ranges: Range[]): Range[] {
-  let count = 0;
-  for (let extents = 0; count < ranges.length && count < RANGES_AT_ONCE; count++) {
-    extents += ranges[count]!.extents.length;
-    if (count > 0 && extents > EXTENTS_AT_ONCE) break;
+  let rangeCount = 0;
+  for (let extentCount = 0; rangeCount < ranges.length && rangeCount < RANGES_AT_ONCE; rangeCount++) {
+    extentCount += ranges[rangeCount]!.extents.length;
+    if (rangeCount > 0 && extentCount > EXTENTS_AT_ONCE) break;
   }
-  return ranges.splice(0, count);
+  return ranges.splice(0, rangeCount);
 }
 
 /** Returns the block's calls that pass the filter and come after `before` in the order of `newestFirst`. */

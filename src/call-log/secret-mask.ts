@@ -91,24 +91,24 @@ export class SecretMask {
   hide(data: Buffer, from: number, to: number): void {
     const listIndexes = this.#listIndexes;
     // The range of the matches that are not overwritten yet.
-    let start = from;
-    let end = from;
+    let pendingStart = from;
+    let pendingEnd = from;
     for (let at = from; at + 1 < to; at++) {
       const listIndex = listIndexes[data[at]! | (data[at + 1]! << 8)]!;
       if (listIndex === 0) continue;
       for (const { bytes, matchEnd, shownBytes } of this.#lists[listIndex]!) {
         if (data[at + 2] !== bytes[2] || (bytes.length > 3 && data[at + 3] !== bytes[3])) continue;
         const foundEnd = matchEnd(data, at, to, from);
-        if (foundEnd === undefined || foundEnd <= end) continue;
+        if (foundEnd === undefined || foundEnd <= pendingEnd) continue;
         // A match is overwritten only when the next one begins after it, because secrets may overlap.
-        if (at + shownBytes > end) {
-          data.fill(STAR, start, end);
-          start = at + shownBytes;
+        if (at + shownBytes > pendingEnd) {
+          data.fill(STAR, pendingStart, pendingEnd);
+          pendingStart = at + shownBytes;
         }
-        end = foundEnd;
+        pendingEnd = foundEnd;
       }
     }
-    data.fill(STAR, start, end);
+    data.fill(STAR, pendingStart, pendingEnd);
   }
 
   /** Returns a short text with its secrets overwritten as `hide` does. */

@@ -108,7 +108,7 @@ export class SegmentIndex {
   /** Oldest first. The last one may still be open. */
   readonly extents: Extent[] = [];
   /** The extent that the next block is added to; undefined if that block begins another. */
-  #open: OpenExtent | undefined;
+  #openExtent: OpenExtent | undefined;
   /** The hashes of the open extent's filter keys, some of them twice. */
   #hashes = new Int32Array(HASHES_FIRST);
   #hashCount = 0;
@@ -128,12 +128,12 @@ export class SegmentIndex {
    * in the file; each block has a call. An extent also spans damaged bytes between two of its blocks.
    */
   add(at: number, block: Block): void {
-    const open = (this.#open ??= this.#begin(at));
+    const extent = (this.#openExtent ??= this.#begin(at));
     const { floats, shorts, count, names } = block;
     const hashes = names.map(hashOf);
     for (const hash of hashes) this.#addHash(hash);
     this.#statuses.clear();
-    this.#summary.begin(names, open.at, at + block.bytes);
+    this.#summary.begin(names, extent.at, at + block.bytes);
     let hasFailed = false;
     let lastStatus = -1;
     for (let call = 0; call < count; call++) {
@@ -141,10 +141,10 @@ export class SegmentIndex {
       const at16 = at64 * 4;
       const endedMs = floats[at64]!;
       const request = floats[at64 + REQUEST]!;
-      if (endedMs < open.firstMs) open.firstMs = endedMs;
-      if (endedMs > open.lastMs) open.lastMs = endedMs;
-      if (request < open.firstRequest) open.firstRequest = request;
-      if (request > open.lastRequest) open.lastRequest = request;
+      if (endedMs < extent.firstMs) extent.firstMs = endedMs;
+      if (endedMs > extent.lastMs) extent.lastMs = endedMs;
+      if (request < extent.firstRequest) extent.firstRequest = request;
+      if (request > extent.lastRequest) extent.lastRequest = request;
       const prefixPosition = shorts[at16 + NAMED.prefix]!;
       this.#summary.add(prefixPosition, request, endedMs);
       this.#addHash(requestHash(hashes[prefixPosition]!, request));
@@ -160,20 +160,20 @@ export class SegmentIndex {
     }
     if (hasFailed) this.#addHash(hashOf(FAILED_KEY));
     for (const status of this.#statuses) for (const key of statusKeys(status)) this.#addHash(hashOf(key));
-    open.bytes = at + block.bytes - open.at;
-    open.count += count;
-    if (open.bytes >= BLOCK_BYTES) this.seal();
+    extent.bytes = at + block.bytes - extent.at;
+    extent.count += count;
+    if (extent.bytes >= BLOCK_BYTES) this.seal();
   }
 
   /** Ends the open extent and makes its filter. Further blocks are in another extent. */
   seal(): void {
-    if (this.#open === undefined) return;
-    this.#open.hasPairs = this.#pairs.size <= PAIRS_MAX;
-    if (this.#open.hasPairs) for (const pair of this.#pairs) this.#addHash(pair);
+    if (this.#openExtent === undefined) return;
+    this.#openExtent.hasPairs = this.#pairs.size <= PAIRS_MAX;
+    if (this.#openExtent.hasPairs) for (const pair of this.#pairs) this.#addHash(pair);
     this.#pairs.clear();
-    this.#open.filter = filterOf(this.#hashes.subarray(0, this.#hashCount));
+    this.#openExtent.filter = filterOf(this.#hashes.subarray(0, this.#hashCount));
     this.#hashCount = 0;
-    this.#open = undefined;
+    this.#openExtent = undefined;
   }
 
   /**

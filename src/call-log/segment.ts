@@ -193,7 +193,7 @@ export class Segment {
    * or 1 ms if the disk must be read. The thread pool would take 0.06 ms, and sometimes 1 to 4 ms.
    */
   blocksAt({ at, bytes }: ExtentAt): BlockAt[] {
-    const file = this.#open();
+    const file = this.#openFile();
     if (file === undefined) return [];
     try {
       const buffer = Buffer.allocUnsafeSlow(bytes);
@@ -281,7 +281,7 @@ export class Segment {
 
   /** Returns `resultIfGone` if the file was removed: writers may remove the oldest files at any time. */
   async #withFile<T>(resultIfGone: T, use: (file: number, size: number) => Promise<T>): Promise<T> {
-    const file = this.#open();
+    const file = this.#openFile();
     if (file === undefined) return resultIfGone;
     try {
       return await use(file, fstatSync(file).size);
@@ -291,7 +291,7 @@ export class Segment {
   }
 
   /** Returns undefined if the file was removed. Throws other errors. */
-  #open(): number | undefined {
+  #openFile(): number | undefined {
     try {
       return openSync(this.path, 'r');
     } catch (error) {

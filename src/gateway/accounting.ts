@@ -117,10 +117,10 @@ export class Accounting {
     this.locks.detach(listenerIndex);
     this.cache.detach(listenerIndex);
     // listeners.ts chooses the same slots (`#fixedOf`).
-    const first = asCallSlot(listenerIndex * slotsPerListener);
-    const released = ledger.releaseSlots(first, slotsPerListener);
+    const firstSlot = asCallSlot(listenerIndex * slotsPerListener);
+    const released = ledger.releaseSlots(firstSlot, slotsPerListener);
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });
-    const halfSettled = ledger.freeClaimedSlots(first, slotsPerListener);
+    const halfSettled = ledger.freeClaimedSlots(firstSlot, slotsPerListener);
     if (halfSettled > 0)
       log.error(
         'calls were cut while they were settled; what they held may stay held until the gateway is restarted',

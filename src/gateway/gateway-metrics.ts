@@ -304,13 +304,13 @@ export class SharedBalances extends CachedValue<Balances> {
     // If the coordinator cannot be asked, statements have no `leased`. Then the last known balance stays,
     // which is nearer the truth than the store's.
     const balances = new Map(this.value);
-    let next: number | undefined = 0;
-    for (let count = 0; next !== undefined && count < ACCOUNT_LABELS_MAX; count += ACCOUNTS_A_PAGE) {
-      const pageStart: number = next;
+    let nextStart: number | undefined = 0;
+    for (let count = 0; nextStart !== undefined && count < ACCOUNT_LABELS_MAX; count += ACCOUNTS_A_PAGE) {
+      const pageStart: number = nextStart;
       const page = await this.#service.read(({ accounts }) => accounts.list(pageStart, ACCOUNTS_A_PAGE));
       for (const { record, available, leased } of page.items)
         if (leased !== undefined) balances.set(record.id, available);
-      next = page.next;
+      nextStart = page.next;
     }
     return balances;
   }

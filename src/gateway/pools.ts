@@ -121,7 +121,7 @@ export class UpstreamWorkers {
    * threads of their own.
    */
   startIn(listenerIndex: number): WorkerStart | undefined {
-    return this.#options.workers === 0 ? this.#open(listenerIndex) : undefined;
+    return this.#options.workers === 0 ? this.#openWorker(listenerIndex) : undefined;
   }
 
   /** To be called when a listener's thread has ended, and the worker in it with the thread. */
@@ -223,7 +223,7 @@ export class UpstreamWorkers {
 
   /** Runs the worker's task. Resolves with the reason when it has ended. */
   async #run(index: number, pool: Piscina): Promise<string> {
-    const { task, transferList } = this.#open(index);
+    const { task, transferList } = this.#openWorker(index);
     try {
       await pool.run(task, { transferList });
       return 'the task returned';
@@ -233,7 +233,7 @@ export class UpstreamWorkers {
   }
 
   /** Makes a worker's task, and the ports through which the main thread reaches it. */
-  #open(index: number): WorkerStart {
+  #openWorker(index: number): WorkerStart {
     const controlChannel = new MessageChannel();
     const counterChannel = new MessageChannel();
     this.#options.counter.serve(counterChannel.port1);

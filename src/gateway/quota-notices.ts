@@ -72,13 +72,14 @@ export class ChangedScopes {
 
   /** Adds the scopes again at `atMs`, which must not be before an earlier `atMs`. */
   addLater(scopes: ScopeLists, atMs: number): void {
-    const last = this.#later.at(-1);
-    if (last === undefined || last.atMs + MERGED_WITHIN_MS < atMs) this.#later.push({ atMs, scopes });
+    const lastEntry = this.#later.at(-1);
+    if (lastEntry === undefined || lastEntry.atMs + MERGED_WITHIN_MS < atMs)
+      this.#later.push({ atMs, scopes });
     else {
       this.#later.pop();
-      const accounts = new Set([...last.scopes.accounts, ...scopes.accounts]);
-      const keys = new Set([...last.scopes.keys, ...scopes.keys]);
-      this.#later.push({ atMs: last.atMs, scopes: { accounts: [...accounts], keys: [...keys] } });
+      const accounts = new Set([...lastEntry.scopes.accounts, ...scopes.accounts]);
+      const keys = new Set([...lastEntry.scopes.keys, ...scopes.keys]);
+      this.#later.push({ atMs: lastEntry.atMs, scopes: { accounts: [...accounts], keys: [...keys] } });
     }
   }
 }

@@ -116,8 +116,8 @@ export class ProcessGroupStats {
     if (all === undefined)
       throw new ProxyError('overloaded', 'gateway', SUPERVISOR_LATE, SUPERVISOR_RETRY_SECONDS);
     if (all.members.some((member) => member.slot === slot && member.reading[kind] !== undefined)) return all;
-    const others = all.members.filter((member) => member.slot !== slot);
-    return { ...all, members: [...others, { slot, reading: await read(kind) }] };
+    const otherMembers = all.members.filter((member) => member.slot !== slot);
+    return { ...all, members: [...otherMembers, { slot, reading: await read(kind) }] };
   }
 }
 

@@ -96,7 +96,7 @@ export class WebhookOutbox {
     try {
       this.#sweep(nowMs);
       while (this.#mayTry()) {
-        const next = this.#next();
+        const next = this.#nextWebhook();
         if (next === undefined) break;
         await this.#attempt(next, nowMs);
       }
@@ -115,7 +115,7 @@ export class WebhookOutbox {
   }
 
   /** Returns the webhook that has failed least often here, of several the oldest; undefined if none waits. */
-  #next(): WaitingWebhook | undefined {
+  #nextWebhook(): WaitingWebhook | undefined {
     // Oldest first.
     const waiting = this.#options.rows.waiting();
     const waitingIds = new Set(waiting.map(({ id }) => id));

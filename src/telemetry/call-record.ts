@@ -227,8 +227,8 @@ function attemptJson({ upstream, model, status, code, startMs, durationMs, error
 function quotaJson({ scope, id, quota, left }: QuotaLeft): string {
   const amount = typeof left === 'bigint' ? `"${decimalOf(left)}"` : left;
   // Ids of accounts and keys need no escapes; the names of models and groups may.
-  const name = scope === 'model' || scope === 'group' ? jsonName(id) : quoted(id);
-  return `{"scope":"${scope}","id":${name},"quota":"${quota}","left":${amount}}`;
+  const idJson = scope === 'model' || scope === 'group' ? jsonName(id) : quoted(id);
+  return `{"scope":"${scope}","id":${idJson},"quota":"${quota}","left":${amount}}`;
 }
 
 /** Returns the members for a call's tokens and charge, with the same names as in NO_CHARGE. */

@@ -219,6 +219,6 @@ export class CallRingWriter {
 
 function flagsOf({ stream, begun, cache, door }: EndedCall, { log, store }: Wanted): number {
   const cacheFlag = cache === undefined ? 0 : cache === 'hit' ? layout.CACHE_HIT : layout.CACHE_MISS;
-  const result = cacheFlag | (log ? layout.LOGGED : 0) | (store ? layout.STORED : 0);
-  return result | (stream ? layout.STREAM : 0) | (begun ? layout.BEGUN : 0) | (door << layout.DOOR_SHIFT);
+  const logFlags = cacheFlag | (log ? layout.LOGGED : 0) | (store ? layout.STORED : 0);
+  return logFlags | (stream ? layout.STREAM : 0) | (begun ? layout.BEGUN : 0) | (door << layout.DOOR_SHIFT);
 }

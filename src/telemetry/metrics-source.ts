@@ -222,8 +222,8 @@ export class UpstreamNames {
   /** By model and name. No slot is ever removed; UPSTREAM_SLOTS_MAX bounds them. */
   readonly #slots = new Map<string, number>();
   /** By slot, upstreams that are no longer in the settings among them. */
-  readonly #known: NamedUpstream[] = [];
-  #current: readonly NamedUpstream[] = [];
+  readonly #knownUpstreams: NamedUpstream[] = [];
+  #currentUpstreams: readonly NamedUpstream[] = [];
 
   /**
    * Returns all upstreams of new settings with their slots, in the order given. If a model has several
@@ -232,26 +232,26 @@ export class UpstreamNames {
    */
   assign(upstreams: readonly UpstreamSetting[]): readonly NamedUpstream[] {
     const timesNamed = new Map<string, number>();
-    this.#current = upstreams.map((setting) => {
+    this.#currentUpstreams = upstreams.map((setting) => {
       const modelAndName = `${setting.model} ${setting.name}`;
       const count = (timesNamed.get(modelAndName) ?? 0) + 1;
       timesNamed.set(modelAndName, count);
       const name = count === 1 ? setting.name : `${setting.name}#${count}`;
       const upstream = { ...setting, name, slot: this.#slotOf(`${setting.model} ${name}`) };
-      this.#known[upstream.slot] = upstream;
+      this.#knownUpstreams[upstream.slot] = upstream;
       return upstream;
     });
-    return this.#current;
+    return this.#currentUpstreams;
   }
 
   /** Upstreams of the present settings. */
   get current(): readonly NamedUpstream[] {
-    return this.#current;
+    return this.#currentUpstreams;
   }
 
   /** Upstreams of all settings since the start. */
   get known(): readonly NamedUpstream[] {
-    return this.#known;
+    return this.#knownUpstreams;
   }
 
   /** Returns the slot of a model and name. If they have none yet, gives them the next free slot. */
