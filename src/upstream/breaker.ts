@@ -8,19 +8,20 @@
  *                             └──(it fails: twice the cooldown)┘
  *
  * A breaker opens after `failuresMax` failures in a row, or after `failuresMax` failures within two periods
- * (PERIOD_MS) if they are half or more of the calls in them. `waitMs` assumes that other upstreams serve
- * calls meanwhile. If there is no other upstream, `loneWaitMs` is shorter.
+ * (PERIOD_MS) if half or more of the calls of these periods failed. `waitMs` assumes that other upstreams
+ * serve calls meanwhile. If there is no other upstream, target-choice.ts asks for `loneWaitMs`.
  *
  * If all of these failures were calls of one account, the breaker opens for that account only, because the
  * account's requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of
  * other accounts go on and are counted from 0. If the first of these calls to end fails, the breaker opens
  * for all accounts. If that call goes well, `failuresMax` failures are needed again.
  *
- * Must hold: one call at a time probes. Outcomes of calls that began in an earlier state change nothing.
+ * Must hold: one call at a time probes. The outcome of a call that began in an earlier state changes
+ * nothing.
  */
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 
-/** Calls are counted in periods. The current period counts, and the former one. */
+/** Calls are counted by period. The breaker looks at the current period and the previous one together. */
 const PERIOD_MS = 5_000;
 /** The first cooldown: an upstream that restarts its process is back by then. */
 const COOLDOWN_MS_MIN = 2_000;
@@ -34,8 +35,9 @@ const LONE_COOLDOWN_MS_MAX = 5_000;
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
 /**
- * Identifies the state in which a call began. 0 or more: the breaker was closed, or the call is the probe.
- * Negative: the breaker was open, but not for the account of the call.
+ * The number of the state in which a call began (`#stateNumber`), by which the breaker ignores outdated
+ * outcomes. The number is negative if the breaker was open, but not for the account of the call. It is 0 or
+ * more if the breaker was closed, or if the call is the probe.
  */
 export type BreakerPass = number;
 
@@ -46,7 +48,7 @@ type Accounts = AccountIndex | 'several' | undefined;
 interface Period {
   calls: number;
   failures: number;
-  /** Whose calls these failures were. */
+  /** Whose calls failed in the period. */
   failedOf: Accounts;
 }
 
@@ -60,23 +62,27 @@ function accountsOfBoth(first: Accounts, second: Accounts): Accounts {
 export class Breaker {
   readonly #failuresMax: number;
   readonly #onChange: (change: BreakerChange, cooldownMs: number) => void;
-  #failuresInARow = 0;
-  #failedInARowOf: Accounts;
+  #failuresInRow = 0;
+  #failedInRowOf: Accounts;
   #currentPeriod = newPeriod();
-  #formerPeriod = newPeriod();
-  /** The accounts for which the breaker is open: `several` is all. */
+  #previousPeriod = newPeriod();
+  /** For whom the breaker is open: one account, or with `several` all accounts. Undefined while closed. */
   #openFor: Accounts;
   #periodEndMs = 0;
-  /** 0 while closed. */
+  /** The present cooldown; 0 while closed. */
   #cooldownMs = 0;
   /** While open: from when on a call may probe. */
   #probeAtMs = 0;
-  /** When the breaker opened, or when its last probe began. */
-  #openedAtMs = 0;
-  /** Counts state changes and probes, so it is above 0 while the breaker is open. */
-  #pass: BreakerPass = 0;
+  /** When the breaker opened, or when its last probe began: `loneWaitMs` counts from then. */
+  #openSinceMs = 0;
+  /**
+   * Counts state changes and probes. So it is above 0 while open, and its sign can tell more: BreakerPass.
+   */
+  #stateNumber: BreakerPass = 0;
 
-  /** With `failuresMax` 0 the breaker never opens. `onChange` must neither throw nor call the breaker. */
+  /**
+   * With `failuresMax` 0 the breaker never opens. `onChange` must not throw, and must not call the breaker.
+   */
   constructor(failuresMax: number, onChange: (change: BreakerChange, cooldownMs: number) => void) {
     this.#failuresMax = failuresMax;
     this.#onChange = onChange;
@@ -95,7 +101,7 @@ export class Breaker {
   /** As `waitMs`, if no other upstream is left: at most LONE_COOLDOWN_MS_MAX. */
   loneWaitMs(nowMs: MonotonicMs, account: AccountIndex): number {
     if (!this.#isOpenFor(account)) return 0;
-    return Math.max(0, Math.min(this.#probeAtMs, this.#openedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);
+    return Math.max(0, Math.min(this.#probeAtMs, this.#openSinceMs + LONE_COOLDOWN_MS_MAX) - nowMs);
   }
 
   /** Closes the breaker at an operator's order. Outcomes of running calls are then ignored. */
@@ -104,106 +110,107 @@ export class Breaker {
   }
 
   /**
-   * A call begins for which `waitMs` or `loneWaitMs` is 0. If the breaker is open for its account, the call
-   * is the probe. If the probe gets no response, another call probes after a cooldown. The caller hands the
-   * result to `answered` if a response begins, and then to exactly one of `succeeded`, `failed` and `ended`.
+   * A call begins for which `waitMs` or `loneWaitMs` is 0. If the breaker is open for the call's account,
+   * the call is the probe. If the probe gets no response, another call probes after a cooldown. The caller
+   * hands the result to `answered` if a response begins, and then to exactly one of `succeeded`, `failed`,
+   * `ended`.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
-    if (this.isOpen && !this.#isOpenFor(account)) return -this.#pass;
+    if (this.isOpen && !this.#isOpenFor(account)) return -this.#stateNumber;
     if (this.isOpen) {
-      this.#pass++;
-      this.#openedAtMs = nowMs;
+      this.#stateNumber++;
+      this.#openSinceMs = nowMs;
       this.#probeAtMs = nowMs + this.#cooldownMs;
     }
-    return this.#pass;
+    return this.#stateNumber;
   }
 
   /**
    * A good response has begun. If the call is the probe, the breaker closes now: a stream may take minutes.
    */
   answered(pass: BreakerPass): void {
-    if (pass === this.#pass && this.isOpen) this.#close();
+    if (pass === this.#stateNumber && this.isOpen) this.#close();
   }
 
   /** The call ended well. */
   succeeded(pass: BreakerPass, nowMs: MonotonicMs): void {
-    if (pass !== this.#pass && pass !== -this.#pass) return;
-    if (this.isOpen && pass === this.#pass) this.#close();
+    if (pass !== this.#stateNumber && pass !== -this.#stateNumber) return;
+    if (this.isOpen && pass === this.#stateNumber) this.#close();
     else this.#count(nowMs, undefined);
   }
 
   /** The call of that account failed, by a fault of the upstream. */
   failed(pass: BreakerPass, nowMs: MonotonicMs, account: AccountIndex): void {
-    if ((pass !== this.#pass && pass !== -this.#pass) || this.#failuresMax === 0) return;
-    if (this.isOpen && pass === this.#pass) {
+    if ((pass !== this.#stateNumber && pass !== -this.#stateNumber) || this.#failuresMax === 0) return;
+    if (this.isOpen && pass === this.#stateNumber) {
       this.#open(nowMs, Math.min(COOLDOWN_MS_MAX, 2 * this.#cooldownMs), 'reopened');
       return;
     }
     this.#count(nowMs, account);
-    const calls = this.#currentPeriod.calls + this.#formerPeriod.calls;
-    const failures = this.#currentPeriod.failures + this.#formerPeriod.failures;
+    const calls = this.#currentPeriod.calls + this.#previousPeriod.calls;
+    const failures = this.#currentPeriod.failures + this.#previousPeriod.failures;
     const isTooMany = failures >= this.#failuresMax && 2 * failures >= calls;
-    if (!isTooMany && this.#failuresInARow < this.#failuresMax) return;
+    if (!isTooMany && this.#failuresInRow < this.#failuresMax) return;
     const failedOf = isTooMany
-      ? accountsOfBoth(this.#currentPeriod.failedOf, this.#formerPeriod.failedOf)
-      : this.#failedInARowOf;
+      ? accountsOfBoth(this.#currentPeriod.failedOf, this.#previousPeriod.failedOf)
+      : this.#failedInRowOf;
     this.#openFor = accountsOfBoth(this.#openFor, failedOf);
     this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
-    // If the breaker is open for one account, the next failure, of any other account, opens it for all.
+    // One failure is now enough: if the breaker is open for one account, the next one opens it for all.
     this.#clearCounts(this.#failuresMax - 1);
   }
 
   /** The call ended and says nothing about the upstream. If it was the probe, the next call probes. */
   ended(pass: BreakerPass, nowMs: MonotonicMs): void {
-    if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
+    if (pass === this.#stateNumber && this.isOpen) this.#probeAtMs = nowMs;
   }
 
-  /** Whether calls of that account must wait. Compare `isOpen`, which is of any account. */
+  /** Whether calls of that account must wait. `isOpen` tells whether calls of any account must. */
   #isOpenFor(account: AccountIndex): boolean {
     return this.isOpen && (this.#openFor === 'several' || this.#openFor === account);
   }
 
   #open(nowMs: MonotonicMs, cooldownMs: number, change: BreakerChange): void {
     this.#cooldownMs = cooldownMs;
-    this.#openedAtMs = nowMs;
+    this.#openSinceMs = nowMs;
     this.#probeAtMs = nowMs + cooldownMs;
-    this.#pass++;
+    this.#stateNumber++;
     this.#onChange(change, cooldownMs);
   }
 
   #close(): void {
     this.#cooldownMs = 0;
-    this.#pass++;
+    this.#stateNumber++;
     this.#openFor = undefined;
     this.#clearCounts(0);
     this.#onChange('closed', 0);
   }
 
-  /** Forgets both periods. `failuresInARow` is how many failures already count in a row. */
-  #clearCounts(failuresInARow: number): void {
-    this.#failuresInARow = failuresInARow;
-    this.#failedInARowOf = undefined;
+  /** Forgets both periods. `failuresInRow`: how many failures in a row count from now on. */
+  #clearCounts(failuresInRow: number): void {
+    this.#failuresInRow = failuresInRow;
+    this.#failedInRowOf = undefined;
     this.#currentPeriod = newPeriod();
-    this.#formerPeriod = newPeriod();
+    this.#previousPeriod = newPeriod();
   }
 
-  /** `failedOf`: the account of the call if it failed, else undefined. */
+  /** Counts a call that has ended. `failedOf`: the account of the call if it failed, else undefined. */
   #count(nowMs: MonotonicMs, failedOf: AccountIndex | undefined): void {
     if (nowMs >= this.#periodEndMs) {
-      const isNext = nowMs < this.#periodEndMs + PERIOD_MS;
-      this.#formerPeriod = isNext ? this.#currentPeriod : newPeriod();
+      const isAdjacent = nowMs < this.#periodEndMs + PERIOD_MS;
+      this.#previousPeriod = isAdjacent ? this.#currentPeriod : newPeriod();
       this.#currentPeriod = newPeriod();
       this.#periodEndMs = nowMs + PERIOD_MS;
     }
     this.#currentPeriod.calls++;
     if (failedOf === undefined) {
-      this.#failuresInARow = 0;
-      this.#failedInARowOf = undefined;
+      this.#failuresInRow = 0;
+      this.#failedInRowOf = undefined;
       return;
     }
     this.#currentPeriod.failures++;
     this.#currentPeriod.failedOf = accountsOfBoth(this.#currentPeriod.failedOf, failedOf);
-    this.#failuresInARow++;
-    this.#failedInARowOf = accountsOfBoth(this.#failedInARowOf, failedOf);
+    this.#failuresInRow++;
+    this.#failedInRowOf = accountsOfBoth(this.#failedInRowOf, failedOf);
   }
 }

@@ -1,10 +1,11 @@
 /**
- * The built-in echo model as an HTTP client, so that a gateway without a provider can respond.
- * session-shared.ts gives it to sessions in place of Http1Client for upstreams with the origin ECHO_ORIGIN.
- * Upstream worker.
+ * The built-in echo model as an HTTP client, so that a gateway without a provider can respond. The model
+ * responds with the text of the last user message. `prompt_tokens` counts the texts of all messages,
+ * `completion_tokens` the response. session-shared.ts gives the client to sessions in place of Http1Client,
+ * for upstreams with the origin ECHO_ORIGIN. Upstream worker.
  *
- * Must hold: the model runs in the event loop of the worker, so its work in a turn is bounded, and it does no
- * work while it is paused (test/unit/upstream/echo-client.test.ts).
+ * Must hold: the model runs in the event loop of the worker, so its work in a turn is bounded
+ * (BATCH_EVENTS_MAX), and a paused call does no work (test/unit/upstream/echo-client.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -13,25 +14,25 @@ import { sseEvent } from '../protocol/sse.js';
 import type { AttemptClient, UpstreamTarget } from './target.js';
 
 /**
- * The echo model responds with the text of the last user message. A token is up to 16 blanks followed by up
- * to 32 other characters, so about a word. The bounds keep tokens of any text short. `prompt_tokens` counts
- * the texts of all messages, `completion_tokens` the response; messages have no overhead.
+ * A token of the echo model, about a word: up to 16 blanks, then up to 32 other characters. The bounds keep
+ * the tokens of any text short.
  */
 const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;
 
-/** A chunk of the completion has a few words, as from real models. */
+/** How many tokens a chunk of a stream has: a few words, as from real models. */
 const CHUNK_TOKENS = 4;
 
 interface EchoRequest {
   readonly model: string;
   readonly stream: boolean;
+  /** Of the last user message. */
   readonly text: string;
   readonly promptTokens: number;
   /** Infinity if the request sets no bound. */
   readonly outputTokensMax: number;
 }
 
-/** The fields of a body that the echo model uses; undefined if the body is no chat-completion request. */
+/** What the echo model reads of a body; undefined if the body is no chat completion. */
 function echoRequestOf(body: string): EchoRequest | undefined {
   const request = parsedJson(body);
   if (!isRecord(request) || typeof request.model !== 'string' || !Array.isArray(request.messages))
@@ -64,7 +65,7 @@ function countEchoTokens(text: string): number {
   return count;
 }
 
-/** One response, produced event by event. `id` and `createdSeconds` are fields of the response. */
+/** One response, made event by event. `id` and `createdSeconds` (since 1970) are members of the response. */
 class EchoResponse {
   readonly #request: EchoRequest;
   readonly #id: string;
@@ -85,14 +86,14 @@ class EchoResponse {
   }
 
   /**
-   * The next event of the stream, of which the last has `[DONE]` after it, or the JSON text of the whole
-   * response. Undefined after the last.
+   * The next event of a stream, or the JSON text of a response that is not streamed. Undefined after the
+   * last one. The last event of a stream comes with its usage and `[DONE]`.
    */
-  next(): string | undefined {
+  nextEvent(): string | undefined {
     switch (this.#state) {
       case 'begin':
         this.#state = this.isStream ? 'content' : 'ended';
-        return this.isStream ? this.#chunk({ role: 'assistant', content: '' }, null) : this.#whole();
+        return this.isStream ? this.#chunk({ role: 'assistant', content: '' }, null) : this.#wholeResponse();
       case 'content': {
         const content = this.#nextText(CHUNK_TOKENS);
         if (content !== '') return this.#chunk({ content }, null);
@@ -102,16 +103,16 @@ class EchoResponse {
           choices: [],
           usage: this.#usage(),
         });
-        return this.#chunk({}, this.#finishReason()) + sseEvent(usage) + sseEvent('[DONE]');
+        return this.#chunk({}, this.#takeFinishReason()) + sseEvent(usage) + sseEvent('[DONE]');
       }
       case 'ended':
         return undefined;
     }
   }
 
-  #whole(): string {
+  #wholeResponse(): string {
     const message = { role: 'assistant', content: this.#nextText(Infinity) };
-    const choice = { index: 0, message, logprobs: null, finish_reason: this.#finishReason() };
+    const choice = { index: 0, message, logprobs: null, finish_reason: this.#takeFinishReason() };
     return JSON.stringify({ ...this.#head('chat.completion'), choices: [choice], usage: this.#usage() });
   }
 
@@ -127,8 +128,8 @@ class EchoResponse {
     return content;
   }
 
-  /** To be called after the last text, because it takes a token. */
-  #finishReason(): 'stop' | 'length' {
+  /** Call once, after the last text: to learn whether text is left, the method takes a token. */
+  #takeFinishReason(): 'stop' | 'length' {
     const isAtBound = this.#completionTokens >= this.#request.outputTokensMax;
     return isAtBound && this.#tokens.next().done !== true ? 'length' : 'stop';
   }
@@ -155,7 +156,7 @@ class EchoResponse {
   }
 }
 
-/** Events that a call makes in one event-loop turn: about 8 KB in 50 µs. Then other calls go on. */
+/** How many events a call makes in one event-loop turn: about 8 KB in 50 µs. Then other calls go on. */
 const BATCH_EVENTS_MAX = 32;
 
 export class EchoClient implements AttemptClient {
@@ -182,8 +183,9 @@ export class EchoClient implements AttemptClient {
 
 /** Calls its handler from `setImmediate` alone, so never before `EchoClient.start` has returned. */
 class EchoCall implements HttpCall {
+  /** As if a request had been sent, so that a call whose client leaves is charged as any other. */
   readonly sent = true;
-  /** The echo model does not fail if its caller reads slowly. */
+  /** False: the echo model does not fail if its client reads slowly. */
   readonly isHeldUp = false;
   readonly #response: EchoResponse | undefined;
   readonly #handler: HttpHandler;
@@ -217,43 +219,43 @@ class EchoCall implements HttpCall {
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
-      if (this.#mayGoOn()) this.#turn();
+      if (this.#maySend()) this.#sendBatch();
     });
   }
 
-  #turn(): void {
-    if (!this.#hasStarted) this.#start();
-    // Each callback may pause or abort.
-    if (!this.#mayGoOn()) return;
-    const bytes = this.#next();
+  #sendBatch(): void {
+    if (!this.#hasStarted) this.#sendHead();
+    // Each method of the handler may pause or abort the call.
+    if (!this.#maySend()) return;
+    const bytes = this.#nextBatch();
     if (bytes === undefined) {
-      this.abort();
+      this.#isOver = true;
       this.#handler.onEnd();
       return;
     }
     this.#handler.onData(bytes);
-    if (this.#mayGoOn()) this.#schedule();
+    if (this.#maySend()) this.#schedule();
   }
 
-  #start(): void {
+  #sendHead(): void {
     this.#hasStarted = true;
     const type = this.#response?.isStream === true ? 'text/event-stream' : 'application/json';
     const status = this.#response === undefined ? 400 : 200;
     this.#handler.onStart(status, (name) => (name === 'content-type' ? type : undefined));
   }
 
-  /** The bytes of one turn; undefined at the end. */
-  #next(): Uint8Array | undefined {
+  /** The bytes of one event-loop turn; undefined at the end of the response. */
+  #nextBatch(): Uint8Array | undefined {
     const events: string[] = [];
     while (events.length < BATCH_EVENTS_MAX) {
-      const event = this.#response?.next();
+      const event = this.#response?.nextEvent();
       if (event === undefined) break;
       events.push(event);
     }
     return events.length === 0 ? undefined : Buffer.from(events.join(''));
   }
 
-  #mayGoOn(): boolean {
+  #maySend(): boolean {
     return !this.#isPaused && !this.#isOver;
   }
 }

@@ -5,11 +5,11 @@
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
  * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models says the
- * same. A name without a version, such as that of a new family, counts as the newest model, and so does a
- * version that is newer than the table.
+ * same. An unknown name without a version counts as the newest model, and so does a version that is newer
+ * than the table.
  *
- * Must hold: BY_VERSION is sorted, the newest first. Nobody changes a ModelTraits, because the cache gives
- * one object to all calls (test/unit/providers/anthropic/models.test.ts).
+ * Must hold: TRAITS_BY_VERSION is sorted, the newest first. Nobody changes a ModelTraits, because the cache
+ * gives one object to all calls (test/unit/providers/anthropic/models.test.ts).
  */
 
 export interface ModelTraits {
@@ -60,6 +60,7 @@ const NO_EFFORTS: readonly string[] = [];
 const EFFORTS_TO_MAX = ['low', 'medium', 'high', 'max'];
 const EFFORTS = ['low', 'medium', 'high', 'xhigh', 'max'];
 
+/** The models before 3.7, which do not think. Each set below has the version that brought its changes. */
 const BEFORE_THINKING: ModelTraits = {
   thinking: 'none',
   thinkingOff: 'absent',
@@ -90,20 +91,23 @@ export const versionOf = (major: number, minor: number): number => major * 100 +
 const V4_7 = versionOf(4, 7);
 const V5 = versionOf(5, 0);
 
-/** Traits by the first version that has them, the newest first. */
-const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
-  [versionOf(5, 1), SINCE_5_1],
-  [V5, SINCE_5],
-  [versionOf(4, 8), SINCE_4_8],
-  [V4_7, SINCE_4_7],
-  [versionOf(4, 6), SINCE_4_6],
-  [versionOf(4, 5), SINCE_4_5],
-  [versionOf(4, 1), SINCE_4_1],
-  [versionOf(3, 7), SINCE_3_7],
-  [0, BEFORE_THINKING],
+/** `since`: the first version with these traits. The newest is first; the last is for all older versions. */
+const TRAITS_BY_VERSION: readonly { readonly since: number; readonly traits: ModelTraits }[] = [
+  { since: versionOf(5, 1), traits: SINCE_5_1 },
+  { since: V5, traits: SINCE_5 },
+  { since: versionOf(4, 8), traits: SINCE_4_8 },
+  { since: V4_7, traits: SINCE_4_7 },
+  { since: versionOf(4, 6), traits: SINCE_4_6 },
+  { since: versionOf(4, 5), traits: SINCE_4_5 },
+  { since: versionOf(4, 1), traits: SINCE_4_1 },
+  { since: versionOf(3, 7), traits: SINCE_3_7 },
+  { since: 0, traits: BEFORE_THINKING },
 ];
 
-/** In which traits a model differs from others of its version, as the guides say; none before 4.7 does. */
+/**
+ * The traits in which a family differs from the others of its version, as the guides say. No family differs
+ * before 4.7. `version > V5` means 5.1 or later.
+ */
 function familyTraits(family: string, version: number): Partial<ModelTraits> {
   if (family === 'mythos' || family === 'fable') return { thinkingOff: undefined };
   if (family === 'sonnet' && version > V5) return { thinkingOff: 'between_tools' };
@@ -115,9 +119,9 @@ function familyTraits(family: string, version: number): Partial<ModelTraits> {
  * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`, and also
  * `claude-instant-1.2`. A number of more than two digits is a date.
  */
-const NAME = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
+const NAME_PATTERN = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
 /** `claude-3-7-sonnet-20250219`, `claude-3-haiku`, `claude-2.1`, `claude-v2`, `claude-instant-v1`. */
-const OLD_NAME = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
+const OLD_NAME_PATTERN = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
 
 const traitsByModel = new Map<string, ModelTraits>();
 /** A full cache is cleared. Most settings name fewer models, but each reload may name others. */
@@ -134,20 +138,21 @@ export function traitsOf(model: string, onVertex: boolean): ModelTraits {
     traits = traitsByName(model);
     traitsByModel.set(model, traits);
   }
-  // All models of version 4.5 have this one object: `traitsByName` makes others only from 4.7 on.
+  // The comparison of objects works, because `traitsByName` makes new objects only from 4.7 on.
   return onVertex && traits === SINCE_4_5 ? SINCE_4_1 : traits;
 }
 
 function traitsByName(model: string): ModelTraits {
-  // The only current name without a version.
+  // The only current model whose name has no version: its traits are those of 4.7, but it always thinks.
   if (model.includes('claude-mythos-preview')) return { ...SINCE_4_7, thinkingOff: undefined };
-  const name = NAME.exec(model);
+  const name = NAME_PATTERN.exec(model);
   if (name === null) {
-    const oldName = OLD_NAME.exec(model);
+    const oldName = OLD_NAME_PATTERN.exec(model);
     if (oldName === null) return SINCE_5_1;
     return oldName[1] === '7' ? SINCE_3_7 : BEFORE_THINKING;
   }
   const version = versionOf(Number(name[2]), Number(name[3] ?? 0));
-  const traits = BY_VERSION.find(([since]) => version >= since)![1]; // The last entry begins at 0.
+  // `!`: the last entry begins at 0, so every version finds an entry.
+  const { traits } = TRAITS_BY_VERSION.find(({ since }) => version >= since)!;
   return version < V4_7 ? traits : { ...traits, ...familyTraits(name[1]!, version) };
 }

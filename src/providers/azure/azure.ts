@@ -8,24 +8,26 @@
  * learn.microsoft.com/azure/ai-foundry/openai/reference; the v1 interface: …/openai/latest), read in November
  * 2026.
  *
- * Must hold: a call has at most one of the two headers, and its path is the one that Azure documents for the
- * version (test/unit/providers/azure/azure.test.ts, test/e2e/providers-azure.test.ts).
+ * Must hold: a call has `api-key` or `authorization`, never both, and its path is the one that Azure
+ * documents for the version (test/unit/providers/azure/azure.test.ts, test/e2e/providers-azure.test.ts).
  */
 import type { Credential } from '../provider.js';
 
-/** Queries by version, for versions whose path names no deployment because the body's `model` does. */
+/**
+ * The versions of Azure's v1 interface, each with its query. Their path names no deployment; `model` does.
+ */
 const V1_QUERIES: ReadonlyMap<string, string> = new Map([
   ['v1', ''],
   ['preview', '?api-version=preview'],
 ]);
 
 /**
- * A base path at Cloudflare's AI Gateway, `/v1/ACCOUNT/GATEWAY/azure-openai/RESOURCE`, which has the
- * deployment right after the resource, and knows no version without a deployment
- * (developers.cloudflare.com/ai-gateway, page "Azure OpenAI", read 2026-11). Another proxy may have
- * `/azure-openai/NAME` in its path, so the whole path counts.
+ * The base path of an upstream at Cloudflare's AI Gateway: `/v1/ACCOUNT/GATEWAY/azure-openai/RESOURCE`. The
+ * deployment comes right after RESOURCE, without `/openai/deployments`. Cloudflare has no v1 interface
+ * (developers.cloudflare.com/ai-gateway, page "Azure OpenAI", read 2026-11). The pattern matches whole paths
+ * alone, because another proxy may have `/azure-openai/NAME` in its path.
  */
-const CLOUDFLARE = /^\/v1\/[^/]+\/[^/]+\/azure-openai\/[^/]+$/;
+const CLOUDFLARE_BASE_PATH = /^\/v1\/[^/]+\/[^/]+\/azure-openai\/[^/]+$/;
 
 /**
  * Returns path and query of a call. `basePath`: the path of the upstream's `url`, without a slash at its end.
@@ -41,16 +43,15 @@ export function azurePath(
 ): string {
   const v1Query = V1_QUERIES.get(apiVersion);
   if (v1Query !== undefined) return `${basePath}/openai/v1${operation}${v1Query}`;
-  const name = encodeURIComponent(deployment);
-  const deployments = CLOUDFLARE.test(basePath) ? basePath : `${basePath}/openai/deployments`;
-  return `${deployments}/${name}${operation}?api-version=${apiVersion}`;
+  const deploymentsPath = CLOUDFLARE_BASE_PATH.test(basePath) ? basePath : `${basePath}/openai/deployments`;
+  return `${deploymentsPath}/${encodeURIComponent(deployment)}${operation}?api-version=${apiVersion}`;
 }
 
 /**
- * Returns the headers that authorise a call, each as its name and then its value. `key` is the key of the
- * settings, `bearer` a token of Microsoft Entra that the gateway renews. Empty without a credential: then the
- * headers that the settings give the upstream authorise the call. No upstream on Azure has the third kind,
- * `aws`.
+ * Returns the header that authorises a call: its name, then its value. `key` is the key of the settings,
+ * `bearer` a token of Microsoft Entra that the gateway renews. The list is empty without a credential: then
+ * the headers in the upstream's settings authorise the call. The kind `aws` does not come here
+ * (`credentialSpecOf` in credentials/credential-spec.ts).
  */
 export function azureHeaders(credential: Credential | undefined): readonly string[] {
   if (credential?.kind === 'key') return ['api-key', credential.key];

@@ -8,7 +8,7 @@
  *
  * Must hold: the signature is byte for byte that of the AWS SDK, or AWS answers 403
  * (test/unit/providers/bedrock/signature.test.ts compares both). Signing is synchronous, because a Signer
- * reuses its buffers.
+ * reuses its buffers. No two threads share a signer or a key: each thread loads this file for itself.
  */
 import { createHmac, hash } from 'node:crypto';
 import type { Credential } from '../provider.js';
@@ -25,11 +25,11 @@ const OUTER_FILL = 0x5c;
 const BLOCK_BYTES = 64;
 const DIGEST_BYTES = 32;
 const DIGEST_CHARS = 64;
-/** Stands for the hash of the body in a canonical request. No header has this character. */
-const BODY_HASH = '\0';
+/** Stands for the hash of the body in a canonical request. A header can never have this character. */
+const BODY_HASH_PLACEHOLDER = '\0';
 
-/** What requests have in common that differ only in their bodies. */
-interface SignedForm {
+/** A request without its body: what a Signer signs again and again. */
+interface SignedRequest {
   readonly method: string;
   /**
    * The path as it is sent, without a query. The signature encodes the path once more, as all services but S3
@@ -47,10 +47,11 @@ interface SignedForm {
 }
 
 /**
- * The signers of the current second, by host and path. There are few: one for each model and kind of call.
+ * The signers of the current second (Unix time), by host and path, and its `x-amz-date`. There are few
+ * signers: one for each model and kind of call.
  */
-let currentSecond = { second: -1, date: '', signers: new Map<string, Signer>() };
-/** The signer of the last call, which most calls need again. Undefined at the start of a second. */
+let signersOfSecond = { unixSeconds: -1, date: '', signers: new Map<string, Signer>() };
+/** The signer of the last call, which the next call mostly needs too. Undefined at the start of a second. */
 let lastSigner: Signer | undefined;
 
 /**
@@ -65,12 +66,12 @@ export function signatureHeaders(
   region: string,
   nowMs: number,
 ): string[] {
-  const second = Math.floor(nowMs / 1_000);
-  if (currentSecond.second !== second) {
-    currentSecond = { second, date: amzDateOf(nowMs), signers: new Map() };
+  const unixSeconds = Math.floor(nowMs / 1_000);
+  if (signersOfSecond.unixSeconds !== unixSeconds) {
+    signersOfSecond = { unixSeconds, date: amzDateOf(nowMs), signers: new Map() };
     lastSigner = undefined;
   }
-  const { date } = currentSecond;
+  const { date } = signersOfSecond;
   const { sessionToken } = credential;
   if (lastSigner?.isFor(path, host, credential, region) !== true)
     lastSigner = signerOf(path, host, credential, region);
@@ -80,23 +81,26 @@ export function signatureHeaders(
   return addedHeaders;
 }
 
-/** Returns a signer of the current second, which is made if there is none for this path and credential. */
+/**
+ * Returns a signer of the current second; makes one if there is none. If the credential was renewed, or two
+ * upstreams have one path, the new signer replaces the one of the other credential or region.
+ */
 function signerOf(path: string, host: string, credential: AwsCredential, region: string): Signer {
-  const { date, signers } = currentSecond;
+  const { date, signers } = signersOfSecond;
   const { sessionToken } = credential;
-  const name = host + path;
-  let signer = signers.get(name);
+  const address = host + path;
+  let signer = signers.get(address);
   if (signer?.isFor(path, host, credential, region) !== true) {
-    // In alphabetical order, as SignedForm wants.
+    // The order is alphabetical, as SignedRequest requires.
     const headers: Record<string, string> = {
       'content-type': 'application/json',
       host,
-      'x-amz-content-sha256': BODY_HASH,
+      'x-amz-content-sha256': BODY_HASH_PLACEHOLDER,
       'x-amz-date': date,
     };
     if (sessionToken !== undefined) headers['x-amz-security-token'] = sessionToken;
     signer = new Signer({ method: 'POST', path, headers, credential, region, service: 'bedrock' });
-    signers.set(name, signer);
+    signers.set(address, signer);
   }
   return signer;
 }
@@ -122,15 +126,15 @@ export function uriEncode(text: string): string {
 }
 
 /**
- * Signs the requests of one form. Exported for tests with AWS's vectors.
+ * Signs requests that differ in their bodies alone. Exported for tests with AWS's vectors.
  *
  * HMAC-SHA256 (RFC 2104) is hash(outer block, hash(inner block, text)). Node's Hmac takes 1.9 µs and leaves a
  * native object to the garbage collector; this takes 1 µs.
  */
 export class Signer {
-  readonly form: SignedForm;
-  /** The canonical request, cut at each BODY_HASH. */
-  readonly #request: readonly string[];
+  readonly #request: SignedRequest;
+  /** The canonical request, cut at each BODY_HASH_PLACEHOLDER. */
+  readonly #canonicalParts: readonly string[];
   /** The value of `authorization` up to the signature. */
   readonly #authorizationStart: string;
   /** Inner block and text. The text ends with the hash of the canonical request, written for each call. */
@@ -138,15 +142,16 @@ export class Signer {
   /** Outer block and inner hash, written for each call. */
   readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, OUTER_FILL);
 
-  constructor(form: SignedForm) {
-    const { method, path, headers, credential, region, service } = form;
-    this.form = form;
+  constructor(request: SignedRequest) {
+    const { method, path, headers, credential, region, service } = request;
+    this.#request = request;
     const names = Object.keys(headers);
     const signedHeaders = names.join(';');
     // The empty line stands for the query, of which there is none.
-    let request = `${method}\n${canonicalUriOf(path)}\n\n`;
-    for (const name of names) request += `${name}:${headers[name]!}\n`;
-    this.#request = `${request}\n${signedHeaders}\n${BODY_HASH}`.split(BODY_HASH);
+    let canonical = `${method}\n${canonicalUriOf(path)}\n\n`;
+    for (const name of names) canonical += `${name}:${headers[name]!}\n`;
+    canonical += `\n${signedHeaders}\n${BODY_HASH_PLACEHOLDER}`;
+    this.#canonicalParts = canonical.split(BODY_HASH_PLACEHOLDER);
     const date = headers['x-amz-date']!;
     const credentialScope = `${date.slice(0, 8)}/${region}/${service}/aws4_request`;
     this.#authorizationStart =
@@ -161,16 +166,19 @@ export class Signer {
     });
   }
 
-  /** Whether the signer signs such a request. Credentials are compared as objects, which is fast. */
+  /**
+   * Whether the signer is made for requests with these four. Credentials are compared as objects, which is
+   * fast.
+   */
   isFor(path: string, host: string, credential: AwsCredential, region: string): boolean {
-    const { form } = this;
-    const isSame = form.path === path && form.headers.host === host;
-    return isSame && form.credential === credential && form.region === region;
+    const request = this.#request;
+    const isSameAddress = request.path === path && request.headers.host === host;
+    return isSameAddress && request.credential === credential && request.region === region;
   }
 
   /** The value of `authorization`, at the time of the header `x-amz-date`. */
   authorizationOf(bodyHash: string): string {
-    const requestHash = hash('sha256', this.#request.join(bodyHash));
+    const requestHash = hash('sha256', this.#canonicalParts.join(bodyHash));
     this.#inner.write(requestHash, this.#inner.length - DIGEST_CHARS, 'latin1');
     this.#outer.write(hash('sha256', this.#inner, 'binary'), BLOCK_BYTES, 'latin1');
     return this.#authorizationStart + hash('sha256', this.#outer);
@@ -178,16 +186,16 @@ export class Signer {
 }
 
 /**
- * The signing key of each credential object, for its last scope: day, region and service. Each credential has
- * one scope a day, so one key for each is enough. Credential objects are never changed in place.
+ * The signing key of each credential object, for its last credential scope (day, region and service). A
+ * credential has one scope a day, so one key is enough. A renewed credential is a new object.
  */
-const keys = new WeakMap<AwsCredential, { readonly scope: string; readonly key: Buffer }>();
+const signingKeys = new WeakMap<AwsCredential, { readonly credentialScope: string; readonly key: Buffer }>();
 
-function keyOf(credential: AwsCredential, scope: string): Buffer {
-  const cached = keys.get(credential);
-  if (cached?.scope === scope) return cached.key;
+function keyOf(credential: AwsCredential, credentialScope: string): Buffer {
+  const cached = signingKeys.get(credential);
+  if (cached?.credentialScope === credentialScope) return cached.key;
   let key = Buffer.from(`AWS4${credential.secretAccessKey}`);
-  for (const part of scope.split('/')) key = createHmac('sha256', key).update(part).digest();
-  keys.set(credential, { scope, key });
+  for (const part of credentialScope.split('/')) key = createHmac('sha256', key).update(part).digest();
+  signingKeys.set(credential, { credentialScope, key });
   return key;
 }

@@ -24,30 +24,33 @@ import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response
 import { responseToolOf } from './tools.js';
 
 /**
- * The fast path: nearly all payloads match, and copying their text costs a quarter of parsing them. Payloads
- * with other escapes, or beyond ASCII, are parsed. `p` is padding, which hides the length of the text.
- * Sticky, so `lastIndex` is set before each use.
+ * The fast path: nearly all payloads match, and copying their text costs a quarter of parsing them. A
+ * payload with another escape, or with a character beyond ASCII, is parsed. `p` is Bedrock's padding, which
+ * hides the length of the text. The expression is sticky, so `lastIndex` is set before each use.
  */
 const TEXT_DELTA =
   /\{"contentBlockIndex":\d+,"delta":\{"text":"((?:[ !#-[\]-~]|\\["\\/bfnrt])*)"\}(?:,"p":"\w*")?\}/y;
 
-const NO_BYTES = Buffer.alloc(0);
-
 /** Longer payloads are parsed, because the stack of the regular expression grows with each character. */
 const TEXT_DELTA_BYTES_MAX = 4096;
+const NO_BYTES = Buffer.alloc(0);
 
 /**
- * Which tool the open block calls. `tool`: a tool of the caller; `content`: the tool of `response_format`
- * (tools.ts), whose input is the content of the response; `none`: no tool, or no block is open.
+ * Which tool the open block calls. `callers`: a tool of the caller; `response`: the tool of
+ * `response_format` (tools.ts), whose input is the content of the response; `none`: no tool, or one that
+ * Bedrock itself runs.
  */
-type OpenTool = 'tool' | 'content' | 'none';
+type OpenToolCall = 'callers' | 'response' | 'none';
 
 export class ConverseStream implements ProviderStream {
   readonly #writer: ChunkWriter;
   readonly #frames = new FrameReader((headers, bytes, start, end) =>
     this.#readMessage(headers, bytes, start, end),
   );
-  /** The buffer that was decoded last, and its Latin-1 text: most messages of one `push` share a buffer. */
+  /**
+   * The buffer that was decoded last, because most messages of one `push` share a buffer; and its Latin-1
+   * text, in which each character has the position of its byte.
+   */
   #decodedBytes: Buffer = NO_BYTES;
   #latin1 = '';
   /** The tool whose input is the content; undefined if there is none. */
@@ -57,15 +60,15 @@ export class ConverseStream implements ProviderStream {
   #hasRole = false;
   /** Tool calls so far that the client sees: without calls of `#responseTool` and of Bedrock's own tools. */
   #toolCount = 0;
-  #openTool: OpenTool = 'none';
-  /** Whether the open tool has got some of its input. */
-  #hasInput = false;
+  #openToolCall: OpenToolCall = 'none';
+  /** Whether some input of the open tool call has come. */
+  #hasToolInput = false;
   /** Signature of the open thinking block, so far. */
   #signature = '';
   /** `additionalModelResponseFields` of messageStop: Claude's own usage, with the reasoning tokens. */
   #modelFields: unknown;
   /** Whether messageStop has come. */
-  #hasStopped = false;
+  #hasMessageStopped = false;
 
   constructor(call: UnsignedCall) {
     const created = Math.floor(call.nowMs / 1000);
@@ -76,13 +79,14 @@ export class ConverseStream implements ProviderStream {
   push(bytes: Uint8Array): string {
     this.#chunks = '';
     this.#frames.push(bytes);
+    // Frees the memory. The bytes of the next `push` may be in another buffer anyway.
     this.#decodedBytes = NO_BYTES;
     this.#latin1 = '';
     return this.#chunks;
   }
 
   end(): string {
-    if (!this.#hasStopped || !this.#frames.isBetweenMessages) {
+    if (!this.#hasMessageStopped || !this.#frames.isBetweenMessages) {
       throw ProviderError.invalid('the stream ended before the message did');
     }
     return this.#writer.done();
@@ -102,7 +106,7 @@ export class ConverseStream implements ProviderStream {
     this.#readEvent(eventType, eventOf(headers, bytes.toString('utf8', start, end)));
   }
 
-  /** The text of a payload that matches, as the inside of a JSON string (with escapes); else undefined. */
+  /** The text of a payload that matches TEXT_DELTA, as the inside of a JSON string; undefined for another. */
   #escapedTextIn(bytes: Buffer, start: number, end: number): string | undefined {
     if (this.#decodedBytes !== bytes) {
       this.#decodedBytes = bytes;
@@ -110,6 +114,7 @@ export class ConverseStream implements ProviderStream {
     }
     TEXT_DELTA.lastIndex = start;
     const match = TEXT_DELTA.exec(this.#latin1);
+    // The match must end with the payload. Without a match `lastIndex` is 0.
     return TEXT_DELTA.lastIndex === end ? match?.[1] : undefined;
   }
 
@@ -125,7 +130,7 @@ export class ConverseStream implements ProviderStream {
         this.#stopBlock();
         break;
       case 'messageStop':
-        this.#hasStopped = true;
+        this.#hasMessageStopped = true;
         this.#modelFields = event.additionalModelResponseFields;
         this.#write(this.#writer.finish(finishOf(event.stopReason, this.#toolCount > 0)));
         break;
@@ -140,8 +145,8 @@ export class ConverseStream implements ProviderStream {
   }
 
   #startBlock({ toolUse, reasoningContent }: Record<string, unknown>): void {
-    this.#openTool = 'none';
-    this.#hasInput = false;
+    this.#openToolCall = 'none';
+    this.#hasToolInput = false;
     // The reference has no such member, but Bedrock has sent redacted thinking of Claude in it.
     if (isRecord(reasoningContent)) this.#readReasoning(reasoningContent);
     // Bedrock itself runs a `server_tool_use`, so the caller does not see the call.
@@ -151,10 +156,10 @@ export class ConverseStream implements ProviderStream {
       throw ProviderError.invalid('a tool call has no name or id');
     }
     if (name === this.#responseTool) {
-      this.#openTool = 'content';
+      this.#openToolCall = 'response';
       return;
     }
-    this.#openTool = 'tool';
+    this.#openToolCall = 'callers';
     this.#write(this.#writer.toolStart(this.#toolCount, toolUseId, name));
     this.#toolCount += 1;
   }
@@ -167,11 +172,14 @@ export class ConverseStream implements ProviderStream {
     } else if (isRecord(reasoningContent)) this.#readReasoning(reasoningContent);
   }
 
-  /** Writes some of a tool's input: as arguments, as content, or not at all for a tool that Bedrock runs. */
+  /**
+   * Writes a part of a tool's input: as arguments, as content, or not at all for a tool that Bedrock runs.
+   */
   #writeInput(json: string): void {
-    this.#hasInput ||= json !== '';
-    if (this.#openTool === 'content') this.#write(this.#writer.text(json));
-    else if (this.#openTool === 'tool') this.#write(this.#writer.toolArguments(this.#toolCount - 1, json));
+    this.#hasToolInput ||= json !== '';
+    if (this.#openToolCall === 'response') this.#write(this.#writer.text(json));
+    else if (this.#openToolCall === 'callers')
+      this.#write(this.#writer.toolArguments(this.#toolCount - 1, json));
   }
 
   #readReasoning({ text, signature, redactedContent }: Record<string, unknown>): void {
@@ -185,9 +193,9 @@ export class ConverseStream implements ProviderStream {
   }
 
   #stopBlock(): void {
-    // The call of a tool without parameters has no input, or ''. OpenAI's clients want an object.
-    if (this.#openTool !== 'none' && !this.#hasInput) this.#writeInput('{}');
-    this.#openTool = 'none';
+    // A call of a tool without parameters has no input, or ''. OpenAI's clients expect a JSON object.
+    if (this.#openToolCall !== 'none' && !this.#hasToolInput) this.#writeInput('{}');
+    this.#openToolCall = 'none';
     if (this.#signature === '') return;
     this.#writeThinkingBlock({ type: 'thinking', thinking: '', signature: this.#signature });
     this.#signature = '';
