@@ -14,9 +14,9 @@ import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call' | 'content_filter';
 
 /**
- * Tokens of a call as the provider bills them. Parts are within their whole: cached and written tokens within
- * `promptTokens`, reasoning within `completionTokens`. The reader of a provider whose counts exclude each
- * other adds them up first.
+ * Tokens of a call as the provider bills them. `promptTokens` includes cached tokens and tokens written to
+ * the cache; `completionTokens` includes reasoning. If a provider reports these apart, its reader adds them
+ * up.
  */
 export interface ProviderUsage {
   /** The whole prompt: uncached tokens, those read from the cache, and those written to it. */
@@ -37,9 +37,9 @@ export interface ProviderUsage {
 }
 
 /**
- * The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the charge. For the doors
- * upstream/door-call.ts makes it of a usage that was read. Parts that are 0 or undefined are left out, except
- * the usual ones.
+ * The member `usage` of a chat completion, which upstream/usage-shapes.ts reads for the charge.
+ * upstream/door-call.ts makes it again from the usage that is billed, for the translators of the doors.
+ * Parts that are 0 or undefined are left out, except the usual ones.
  */
 export function usageMember(usage: TokenCounts & Partial<ProviderUsage>): Record<string, unknown> {
   // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
@@ -113,7 +113,7 @@ export function textCompletionOf(
   return withUsage(text, model, ONE_CHOICE, usage);
 }
 
-/** The `choices` in `members` of a completion of one text: nobody reads more than that there is a choice. */
+/** `members.choices` of a completion of one text: the reader only looks whether there is a choice. */
 const ONE_CHOICE: readonly unknown[] = Object.freeze([Object.freeze({ index: 0 })]);
 
 function headOf(id: string, created: number, model: string): string {
@@ -123,7 +123,7 @@ function headOf(id: string, created: number, model: string): string {
   );
 }
 
-/** Closes the list of choices and the object. `text` is all before. */
+/** Adds the end of the list of choices, the usage and the end of the object to `text`. */
 function withUsage(
   text: string,
   model: string,
@@ -175,6 +175,7 @@ const AFTER_PIECE = '"},"logprobs":null,"finish_reason":null}]}\n\n';
  * was reported, and `done`. `index`: of the choice.
  */
 export class ChunkWriter {
+  /** The start of each chunk, up to the list of choices. */
   readonly #head: string;
   /** The chunk up to its text, cached for `#member` and `#index`, which mostly stay the same. */
   #pieceStart = '';
@@ -223,14 +224,15 @@ export class ChunkWriter {
     return this.#pieceStart + escapedText + AFTER_PIECE;
   }
 
-  /** The chunk that begins a tool call. `tool`: its position in the message, here and in `toolArguments`. */
-  toolStart(tool: number, id: string, name: string): string {
-    const call = { index: tool, id, type: 'function', function: { name, arguments: '' } };
+  /** The chunk that begins a tool call. `toolIndex`: position of the call in the message. */
+  toolStart(toolIndex: number, id: string, name: string): string {
+    const call = { index: toolIndex, id, type: 'function', function: { name, arguments: '' } };
     return this.delta(`{"tool_calls":[${JSON.stringify(call)}]}`);
   }
 
-  toolArguments(tool: number, json: string): string {
-    return this.delta(`{"tool_calls":[{"index":${tool},"function":{"arguments":${JSON.stringify(json)}}}]}`);
+  toolArguments(toolIndex: number, json: string): string {
+    const text = JSON.stringify(json);
+    return this.delta(`{"tool_calls":[{"index":${toolIndex},"function":{"arguments":${text}}}]}`);
   }
 
   finish(reason: FinishReason, index = 0): string {

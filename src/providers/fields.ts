@@ -1,6 +1,6 @@
 /**
- * Reads the members of a chat completion for a provider, and refuses each member that nobody read. A member
- * that the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
+ * Gives a provider the members of a chat completion, and refuses each member that nobody took. A member that
+ * the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
  * `drop_unsupported`. Each provider's `write` makes one Fields for each call, and so does
  * doors/responses/to-chat.ts. Upstream worker, or counter thread if the body is large.
  *
@@ -15,8 +15,8 @@ import { BODY_NESTING_MAX } from '../core/limits.js';
 import { FieldError } from './provider.js';
 
 /**
- * Members that the gateway itself reads (the first three), or that do not change the text of the response:
- * any provider may leave them out.
+ * Members that any provider may leave out: the gateway itself reads `model`, `stream` and `stream_options`,
+ * and the others do not change the text of the response.
  */
 const HARMLESS: ReadonlySet<string> = new Set([
   'model',
@@ -33,9 +33,9 @@ const HARMLESS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The arguments of a tool call as an object, which providers want in place of the JSON text `args`, at
- * `path`. Some models send an empty text for a tool without parameters. Only exactJsonText may write the
- * object, because its long integers are no numbers. Throws a FieldError.
+ * The arguments of a tool call as an object, as providers want them. `args`: OpenAI's JSON text, at `path`.
+ * Some models send an empty text for a tool without parameters. Only exactJsonText may write the object,
+ * because exactJson marks its long integers. Throws a FieldError.
  */
 export function argumentsOf(args: unknown, path: string): Record<string, unknown> {
   if (args === undefined || args === null || args === '') return {};
@@ -54,8 +54,8 @@ export function stringIn(holder: Members, name: string, path: string): string {
 }
 
 /**
- * Each method that reads a member counts it as taken, and returns undefined if the member is absent or null.
- * The methods with the name of a type throw a FieldError for a value of another type.
+ * `take`, and each method with the name of a type, takes a member and returns its value: undefined if the
+ * member is absent or null. The methods with the name of a type throw a FieldError for another type.
  */
 export class Fields {
   readonly #body: Members;
@@ -63,14 +63,14 @@ export class Fields {
   readonly #dropUnsupported: boolean;
   readonly #taken = new Set<string>();
 
-  /** `provider`: its name in messages. */
+  /** `provider`: the provider's name in messages of errors. */
   constructor(body: Members, provider: string, dropUnsupported: boolean) {
     this.#body = body;
     this.#provider = provider;
     this.#dropUnsupported = dropUnsupported;
   }
 
-  /** The member of that name, whatever its type; undefined if it is absent or null. */
+  /** Takes a member of any type. */
   take(name: string): unknown {
     const value = this.#body[name] ?? undefined;
     if (value !== undefined) this.#taken.add(name);

@@ -31,13 +31,13 @@ import {
 import { ERROR_BODY_BYTES_MAX, TranslatedCall } from './translated-call.js';
 
 interface ProviderTarget extends HttpTarget {
-  /** The upstream's name of the model; undefined if it is that of the body. */
+  /** The upstream's name of the model; undefined if that is the model's name in the body. */
   readonly model: string | undefined;
   /** Undefined for an upstream that speaks OpenAI's protocol: its calls go to the HTTP client as they are. */
   readonly provider: ProviderSettings | undefined;
 }
 
-/** `ProviderCall.body` of a passed call: providers do not read it. */
+/** `ProviderCall.body` of a passed call, whose members nobody parses. */
 const NO_MEMBERS: Members = Object.freeze({});
 
 const NO_CREDENTIAL: HttpFault = {
@@ -73,7 +73,7 @@ export class ProviderClient {
    * Sends the call, as HttpClient.start does (http1/client.ts). `body` is a JSON object with `model` and, if
    * a stream is asked for, `stream`: a chat completion, or with `passed` a request in the provider's own
    * protocol. A translated chat completion gets the target's model; any other body goes out with its own
-   * model. `path` is used for Azure alone: other providers make the path.
+   * model. `moreHeaders`: those of the trace. `path` is used for Azure alone: other providers make the path.
    */
   start(
     target: ProviderTarget,
@@ -93,6 +93,7 @@ export class ProviderClient {
     if (provider === undefined)
       return this.#startAzure(target, settings, credential, body, requestId, handler, moreHeaders, path);
     const nowMs = this.#clock.wallMs();
+    // The model of a passed call is in its bytes.
     const call =
       passed === undefined
         ? callOf(settings, credential, target.model, body, requestId, nowMs)
@@ -102,7 +103,7 @@ export class ProviderClient {
       let request: PassedRequest;
       if (passed === undefined) request = requestOf(provider, call);
       else {
-        invariant(provider.passed !== undefined, 'bytes pass to providers that speak the protocol');
+        invariant(provider.passed !== undefined, 'a passed call goes to a provider that speaks a door');
         request = provider.passed(call, body, passed);
         translated.setPassedRequest(request);
       }
@@ -129,7 +130,7 @@ export class ProviderClient {
     const { provider: settings } = target;
     invariant(settings !== undefined, 'the upstream has a provider of its own');
     const provider = this.#providers[settings.name];
-    invariant(provider !== undefined, 'another thread writes only what a provider translates');
+    invariant(provider !== undefined, 'a counter thread writes requests to providers in the table');
     const credential = this.#credentialOf(target);
     if (credential === undefined && settings.credential !== undefined)
       return new NoCall(handler, NO_CREDENTIAL);
@@ -156,9 +157,16 @@ export class ProviderClient {
     const headers = [...moreHeaders, ...azureHeaders(credential)];
     if (credential === undefined || credentialPosition === undefined)
       return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
-    const watched = new WatchedHandler(handler, this.#credentials, credentialPosition, credential);
-    const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watched, headers, path);
-    watched.setHttpCall(httpCall);
+    const watchedHandler = new WatchedHandler(handler, this.#credentials, credentialPosition, credential);
+    const httpCall = this.#http.start(
+      this.#withoutKey(target),
+      body,
+      requestId,
+      watchedHandler,
+      headers,
+      path,
+    );
+    watchedHandler.setHttpCall(httpCall);
     return httpCall;
   }
 
@@ -231,11 +239,11 @@ function callOf(
 export class NoCall implements HttpCall {
   readonly sent = false;
   readonly isHeldUp = false;
-  #aborted = false;
+  #isAborted = false;
 
   constructor(handler: HttpHandler, fault: HttpFault) {
     queueMicrotask(() => {
-      if (!this.#aborted) handler.onError(fault);
+      if (!this.#isAborted) handler.onError(fault);
     });
   }
 
@@ -248,14 +256,14 @@ export class NoCall implements HttpCall {
   }
 
   abort(): void {
-    this.#aborted = true;
+    this.#isAborted = true;
   }
 }
 
 /**
- * Wraps the handler of a call that passes untranslated, but with a credential that the gateway renews (Azure
- * with a token of Entra). Reports a credential that the provider rejects, and removes the credential from the
- * body of an error. Exported for its test.
+ * Wraps the handler of a call to Azure with a token of Entra. Nobody translates the response of such a call,
+ * but the gateway renews its credential. Reports a credential that Azure rejects, and removes the credential
+ * from the body of an error. Exported for its test.
  *
  * Must hold: the body of an error is buffered, and reaches the handler in one piece after the credential was
  * removed from it (test/unit/providers/provider-client.watched-handler.test.ts).
@@ -269,7 +277,7 @@ export class WatchedHandler implements HttpHandler {
   #chunks: Uint8Array[] | undefined;
   #bytes = 0;
   #httpCall: HttpCall | undefined;
-  /** The body of an error was too long, so the call was aborted, and the handler has got its end. */
+  /** Set if the body of an error was too long: the call was aborted, and the handler has got its `onEnd`. */
   #isOver = false;
 
   constructor(handler: HttpHandler, credentials: Credentials, position: number, credential: Credential) {

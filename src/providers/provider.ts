@@ -4,7 +4,7 @@
  * calls it; each folder beside this file but azure/ and credentials/ implements it. Upstream worker; `write`
  * alone also runs in counter threads, for large bodies.
  *
- * Must hold: a provider does no I/O (the client owns connections, time limits and credentials). Nothing that
+ * Must hold: a provider does no I/O: connections, time limits and credentials are not its own. Nothing that
  * a provider caches of one call changes another call. The bytes that it keeps of a stream are bounded
  * (test/unit/providers/long-events.test.ts).
  */
@@ -30,7 +30,7 @@ export interface ProviderSettings {
   readonly project: string;
   /** The setting `drop_unsupported`: members that the provider lacks are left out, instead of a 400. */
   readonly dropUnsupported: boolean;
-  /** `max_output_tokens` of the model, for providers that require a bound. */
+  /** `max_output_tokens` of the model, sent if the caller sets no bound and the provider requires one. */
   readonly outputTokensMax: number;
   /** Position among the credentials that expire; undefined if the upstream has a key, or needs none. */
   readonly credential: number | undefined;
@@ -54,7 +54,7 @@ export type Credential =
 export interface Credentials {
   /** The present credential of that position (credential-spec.ts); undefined if there is none now. */
   credentialAt(position: number): Credential | undefined;
-  /** Call if the provider rejects the credential: then the keeper (credential-keeper.ts) gets a new one. */
+  /** Call if the provider rejects the credential: then credential-keeper.ts renews the credential early. */
   rejected(position: number, credential: Credential): void;
   /** Returns a provider's text without traces of the credential. */
   cleaned(credential: Credential, text: string): string;
@@ -86,18 +86,18 @@ export interface ProviderCall extends UnsignedCall {
 export interface PassedCall {
   readonly door: DoorName;
   readonly stream: boolean;
-  /** The header `anthropic-beta` of the client; mostly empty. `settings.betas` are beside it. */
+  /** The caller's header `anthropic-beta`; mostly empty. The betas of `settings.betas` are sent too. */
   readonly betas: string;
 }
 
-/** The translated request of a call, without headers. */
+/** What `Provider.write` returns: the translated request, still without headers. */
 export interface WrittenRequest {
   /** The path with the base path of the settings, and the query if there is one. */
   readonly path: string;
   readonly body: string;
 }
 
-/** A request whose headers are not made yet. As WrittenRequest, but the body may be bytes. */
+/** What `Provider.headers` gets: a WrittenRequest, whose body a counter thread may have turned into bytes. */
 export interface UnsignedRequest {
   readonly path: string;
   readonly body: string | Uint8Array;
@@ -105,7 +105,7 @@ export interface UnsignedRequest {
   readonly bodyHash?: string | undefined;
 }
 
-/** The HTTP request to the provider. */
+/** What is sent: the written request with its headers. */
 export interface ProviderRequest extends WrittenRequest {
   /** Name, value, name, value: authorisation, versions. `content-type` is JSON unless it is here. */
   readonly headers: readonly string[];
@@ -119,11 +119,11 @@ export interface ProviderFailure {
   /**
    * The status that OpenAI's API would send. 400: the request is wrong; 401 to 403: the operator's
    * credentials or account are wrong; 404: no such model; 413: too large; 429: a limit is reached; 503:
-   * overloaded; mostly 500 for anything else. Two are the gateway's own. 501: the model cannot count tokens;
-   * 502: `ProviderError.invalid`.
+   * overloaded; mostly 500 for anything else. OpenAI's API does not send two of them. 501: the model cannot
+   * count tokens; 502: the response is invalid (`ProviderError.invalid`).
    */
   readonly status: number;
-  /** Callers see the message if the status is 400 or 413. Secrets in it are removed later, by upstream/. */
+  /** Callers see the message if the status is 400 or 413. upstream/ removes secrets from the message. */
   readonly message: string;
   /** OpenAI's error code, if there is one: `context_length_exceeded`, `model_not_found`. */
   readonly code?: string | undefined;
@@ -180,8 +180,8 @@ export interface ProviderStream {
    */
   readonly heldBytes?: number;
   /**
-   * The usage that the provider has reported so far, for a stream that is left or breaks off. The counts of
-   * the completion may be missing. Read once a call. Undefined if nothing was reported.
+   * The usage that the provider has reported so far; undefined if none. It is read if the client leaves or
+   * the stream breaks off, at most once a call. It may lack the tokens of the completion.
    */
   readonly usageSoFar?: ProviderUsage | undefined;
   /**
@@ -192,7 +192,7 @@ export interface ProviderStream {
 }
 
 /**
- * The request of a passed call. Its body is the caller's, but for members that the provider has elsewhere.
+ * The request of a passed call. Its body is the caller's, but for members that the provider wants elsewhere.
  */
 export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly body: string | Uint8Array;
@@ -211,8 +211,8 @@ export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
 export interface Provider {
   /**
    * Makes the request of a passed call. Undefined if the provider speaks no door's protocol. `body`: the
-   * caller's, with the provider's name of the model. `call.body` is empty. A successful response passes
-   * unread, unless the request says otherwise; errors are read by `readError`.
+   * caller's, with the provider's name of the model. `call.body` and `call.model` are empty. A successful
+   * response passes unread, unless the request has `stream` or `readResponse`; `readError` reads errors.
    */
   readonly passed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
   /** Translates the request. Throws a FieldError. Pure and without a credential: any thread may call it. */

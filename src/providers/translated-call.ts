@@ -34,8 +34,8 @@ import {
 
 /** Only so many bytes of an error's body are read. */
 export const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** The status of `ProviderError.invalid` (provider.ts). */
-const INVALID = 502;
+/** As in `ProviderError.invalid` (provider.ts): tells an invalid response from an error that was reported. */
+const INVALID_STATUS = 502;
 
 const NO_HEADER: HeaderLookup = () => undefined;
 
@@ -59,10 +59,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #header = NO_HEADER;
   #chunks: Uint8Array[] = [];
   #bufferedBytes = 0;
-  /** How many bytes of the stream's longest event count against the memory budget. */
-  #eventBytes = 0;
+  /** How many bytes of the stream's longest event are counted against the memory budget. */
+  #countedEventBytes = 0;
   /** The handler's onStart was called. */
   #hasStarted = false;
+  /** Kept until `setHttpCall`, because `pause` may come before. */
   #isPaused = false;
   #isOver = false;
 
@@ -72,6 +73,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#credentials = credentials;
     this.#handler = handler;
   }
+
+  // The members of HttpCall (http1/http-client.ts), for the owner of the handler.
 
   get sent(): boolean {
     return this.#httpCall?.sent ?? false;
@@ -119,7 +122,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   /**
    * Call in place of `setHttpCall` if the request could not be translated. The handler gets the error in a
-   * microtask, after ProviderClient.start has returned.
+   * microtask, after ProviderClient.start has returned. upstream/error-mapping.ts repeats both codes.
    */
   failUnwritten(error: unknown): void {
     const fault: HttpFault =
@@ -128,6 +131,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
         : { code: 'REQUEST_UNWRITTEN', message: textOf(error), repeatable: false };
     queueMicrotask(() => this.onError(fault));
   }
+
+  // The members of HttpHandler, which the HTTP client calls.
 
   onStart(status: number, header: HeaderLookup): void {
     if (this.#isOver) return;
@@ -194,20 +199,20 @@ export class TranslatedCall implements HttpCall, HttpHandler {
         message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`,
         repeatable: false,
       });
-    // If the memory budget is used up, the handler itself ends the call.
+    // `hold` counts bytes against the memory budget. If the budget is used up, the handler ends the call.
     else if (this.#handler.hold?.(chunk.length) !== false) this.#chunks.push(chunk);
   }
 
   /**
-   * Translates a chunk. The longest event stays counted against the memory budget until the call ends: after
-   * it was relayed, it may wait for a client that reads slowly.
+   * Translates a chunk. The longest event stays counted against the memory budget until the call ends,
+   * because a relayed event may wait for a client that reads slowly.
    */
   #push(stream: ProviderStream, chunk: Uint8Array): void {
     const text = stream.push(chunk);
     const { heldBytes = 0 } = stream;
-    const uncountedBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
+    const uncountedBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#countedEventBytes : 0;
     if (uncountedBytes > 0) {
-      this.#eventBytes = heldBytes;
+      this.#countedEventBytes = heldBytes;
       if (this.#handler.hold?.(uncountedBytes) === false) return;
     }
     this.#relay(text);
@@ -262,7 +267,10 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler.onEnd();
   }
 
-  /** A bug of a reader counts as an error of the provider, so that it ends this call only. */
+  /**
+   * An exception of `readError` is a bug. It counts as an error of the provider, so that it ends this call
+   * only.
+   */
   #failureIn(body: string): ProviderFailure {
     try {
       return this.#provider.readError(this.#status, this.#header, body);
@@ -283,8 +291,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   /**
-   * Removes a renewed credential from the text, which is first cut to what a caller may get: to clean 64 KB
-   * takes 0.3 s. upstream/ removes the key of the settings.
+   * Removes a renewed credential from the text. Cuts the text first to what a caller may get, because to
+   * clean 64 KB takes 0.3 s. A key of the settings is removed by upstream/error-mapping.ts.
    */
   #cleaned(message: string): string {
     const { credential } = this.#call;
@@ -292,13 +300,13 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     return this.#credentials.cleaned(credential, message.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   }
 
-  /** Runs `work`. An exception that is a bug of a translator counts as an invalid response of this call. */
+  /** Runs `work`. If it throws, ends the call: a bug of a translator counts as an invalid response. */
   #translate(work: () => void): void {
     try {
       work();
     } catch (error) {
       const isReported = error instanceof ProviderError;
-      this.#failByProvider(isReported ? error.failure : { status: INVALID, message: textOf(error) });
+      this.#failByProvider(isReported ? error.failure : { status: INVALID_STATUS, message: textOf(error) });
     }
   }
 
@@ -306,7 +314,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #failByProvider({ status, message, retryAfterSeconds }: ProviderFailure): void {
     const reported = { status, retryAfterSeconds };
     this.#fail(
-      status === INVALID
+      status === INVALID_STATUS
         ? { code: 'RESPONSE_INVALID', message, repeatable: false }
         : { code: 'ERROR_IN_RESPONSE', message: `status ${status}`, repeatable: false, reported },
     );
@@ -337,8 +345,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   /**
-   * Whether the call is over by now. TypeScript takes `#isOver` for false after it was checked once, although
-   * a handler method in between may have aborted the call.
+   * Whether the call is over by now. A handler method may have aborted the call since `#isOver` was last
+   * checked, which TypeScript does not see.
    */
   #isOverNow(): boolean {
     return this.#isOver;

@@ -12,8 +12,9 @@
  * Must hold: a credential has one renewal at a time. `revision` rises with every change while the settings
  * name the credential, so that a rejection of an older credential is ignored. Records with secrets go to
  * upstream workers alone, never to listeners or logs
- * (test/unit/providers/credentials/credential-keeper.test.ts). Workers accept each record as it comes: after
- * a credential was dropped and wanted again, revisions start from 0 again (upstream/credential-table.ts).
+ * (test/unit/providers/credentials/credential-keeper.test.ts). Workers accept each record as it comes,
+ * because revisions start from 0 again if reloads drop a credential and name it again
+ * (upstream/credential-table.ts).
  */
 import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -151,7 +152,7 @@ export class CredentialKeeper {
     this.#random = options.random ?? Math.random;
   }
 
-  /** The records of all credentials that there are, for a worker that starts. */
+  /** The records of all credentials that calls can use now, for a worker that starts. */
   get current(): CredentialRecord[] {
     return [...this.#entries.values()].filter(({ issued }) => issued !== undefined).map(recordOf);
   }
@@ -171,10 +172,10 @@ export class CredentialKeeper {
   }
 
   /**
-   * Gets the credentials at these positions that are missing, and renews them from now on. Resolves when all
-   * are there, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`. Never rejects.
-   * gateway.ts calls `want` at start, and at each reload before workers get the new routes; then `retain`.
-   * `close` ends a `want` that waits; later calls of `want` do nothing.
+   * Gets the missing credentials of these positions, and from now on renews all of these positions. Resolves
+   * when all have a credential, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`.
+   * Never rejects. gateway.ts calls `want` at start, and at each reload before workers get the new routes;
+   * then `retain`. `close` ends a `want` that waits; later calls of `want` do nothing.
    */
   async want(positions: readonly number[], waitMs: number): Promise<void> {
     if (this.#stop.signal.aborted) return;
@@ -194,10 +195,10 @@ export class CredentialKeeper {
     // `close` drops all entries, so `missing` must not be asked after it.
     while (this.#entries.size > 0) {
       const waiting = missing();
-      const leftMs = endMs - this.#options.clock.monotonicMs();
-      if (waiting.length === 0 || leftMs <= 0) return;
+      const remainingMs = endMs - this.#options.clock.monotonicMs();
+      if (waiting.length === 0 || remainingMs <= 0) return;
       await Promise.race([
-        delay(Math.min(leftMs, CHECK_PERIOD_MS)),
+        delay(Math.min(remainingMs, CHECK_PERIOD_MS)),
         ...waiting.flatMap(({ renewal }) => renewal ?? []),
       ]);
     }
@@ -237,7 +238,7 @@ export class CredentialKeeper {
         send([{ ...recordOf(entry), credential: undefined }]);
         continue;
       }
-      // Without a failure a renewal comes first, which replaces the credential or fails.
+      // Before the first failure a renewal is due, which replaces the expired credential or fails.
       if (entry.failuresInRow > 0) this.#dropIfExpired(entry);
       if (entry.renewal !== undefined || entry.dropMs !== Infinity) continue;
       const isDue = this.#isReached(entry.due);
@@ -330,7 +331,7 @@ export class CredentialKeeper {
     if (entry.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: entry.name });
     entry.failuresInRow = 0;
     entry.error = undefined;
-    // No new revision for the same credential: metadata servers return one token until it nearly expires.
+    // The same credential gets no new revision: metadata servers return one token until it nearly expires.
     if (isDeepStrictEqual(entry.issued?.credential, issued.credential)) return;
     entry.issued = issued;
     entry.revision += 1;
@@ -342,11 +343,11 @@ export class CredentialKeeper {
     entry.due = this.#deadlineIn(pauseMsOf(entry.failuresInRow, retryAfterMs, this.#random()));
     entry.failures += 1;
     entry.failuresInRow += 1;
-    const isNew = entry.error !== message;
+    const isNewError = entry.error !== message;
     entry.error = message;
     const fields = { credential: entry.name, error: message, advice };
     // An expiry is logged with the reason of the failure, so the failure gets no line of its own.
-    if (this.#dropIfExpired(entry, fields) || !isNew) return;
+    if (this.#dropIfExpired(entry, fields) || !isNewError) return;
     if (entry.issued === undefined)
       this.#options.log.error('a credential could not be had; calls of its upstreams fail', fields);
     else this.#options.log.warn('a credential could not be renewed; the old one serves meanwhile', fields);

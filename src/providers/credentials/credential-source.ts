@@ -30,7 +30,7 @@ export interface IssuedCredential {
  */
 export type CredentialSource = (signal: AbortSignal) => Promise<IssuedCredential>;
 
-/** Why no credential could be got, in words for an operator, without secrets. */
+/** Why there is no new credential, in words for an operator, without secrets. */
 export class CredentialError extends Error {
   /** What the operator should do. */
   readonly advice: string;
@@ -60,7 +60,7 @@ export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.e
   return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
 }
 
-/** Text that a header can have. Servers of Node refuse headers above 16 KiB. */
+/** A text that fits into a header. Servers of Node refuse headers above 16 KiB. */
 const SENDABLE = /^[!-~]{1,16384}$/;
 
 /**
@@ -89,8 +89,8 @@ export async function callWithin<Result>(
 
 /**
  * Gets a credential that can be sent in headers. Rejects as the source does, after `msMax`, and when `stop`
- * is aborted (then nobody reads the error, which speaks of a time limit). The clouds' packages cannot be
- * cancelled, so a request of theirs may go on; the signal is for sources that make requests themselves.
+ * is aborted. In the last case nobody reads the error, which speaks of a time limit. A request of a cloud's
+ * package cannot be cancelled and may go on; the signal is for sources that make requests themselves.
  */
 export async function credentialWithin(
   source: CredentialSource,

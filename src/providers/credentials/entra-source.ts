@@ -39,7 +39,7 @@ const METADATA_MS_MAX = 3_000;
 /** Bound of a token response, and of what the Azure CLI prints. A longer text is no JSON once it is cut. */
 const BODY_CHARS_MAX = 64 * 1024;
 
-/** A source of tokens for `scope`, by the environment `env`. */
+/** A source of tokens for `scope` (OAuth's word: what the token allows), by the environment `env`. */
 export function entraSource(
   { scope }: CredentialSpec & { kind: 'entra' },
   env: NodeJS.ProcessEnv,
@@ -87,6 +87,7 @@ async function credentialOf(
     });
     return credentialFrom(await fetch(url, { method: 'POST', body, signal, redirect: 'error' }));
   }
+  // Metadata servers and the Azure CLI ask for the resource: the scope without its end.
   return managedIdentityCredential(scope.replace(/\/\.default$/, ''), client, env, signal);
 }
 
@@ -130,9 +131,9 @@ async function assertionOf(
   return `${text}.${signature.toString('base64url')}`;
 }
 
-/** `address`, or `otherwise` if `address` is empty or undefined; without slashes at the end. */
-function baseOf(address: string | undefined, otherwise: string): string {
-  return (address === undefined || address === '' ? otherwise : address).replace(/(?<!\/)\/+$/, '');
+/** `address`, or `defaultAddress` if `address` is empty or undefined; without slashes at the end. */
+function baseOf(address: string | undefined, defaultAddress: string): string {
+  return (address === undefined || address === '' ? defaultAddress : address).replace(/(?<!\/)\/+$/, '');
 }
 
 /**
@@ -160,11 +161,12 @@ async function managedIdentityCredential(
   let response: Response;
   try {
     const url = `${host}/metadata/identity/oauth2/token?api-version=2018-02-01&${query}`;
-    response = await callWithin(METADATA_MS_MAX, signal, (signal) =>
-      fetch(url, { headers: { metadata: 'true' }, signal, redirect: 'error' }),
+    response = await callWithin(METADATA_MS_MAX, signal, (metadataSignal) =>
+      fetch(url, { headers: { metadata: 'true' }, signal: metadataSignal, redirect: 'error' }),
     );
   } catch (error) {
-    // The whole renewal is late or stopped. Otherwise no metadata server has responded.
+    // If `signal` is aborted, the renewal is late or the keeper closed. Else no metadata server has
+    // responded.
     if (signal.aborted) throw error;
     return cliCredential(resource, signal);
   }
@@ -229,9 +231,11 @@ function credentialOfMembers(members: unknown): IssuedCredential {
       'the token server answered without a token',
       'see that AZURE_AUTHORITY_HOST is right',
     );
-  const inSeconds = Number(members.expires_in ?? NaN);
-  const onSeconds = Number(members.expires_on ?? NaN);
-  const expiresMs = Number.isFinite(inSeconds) ? CLOCK.wallMs() + inSeconds * 1_000 : onSeconds * 1_000;
+  const secondsFromNow = Number(members.expires_in ?? NaN);
+  const unixSeconds = Number(members.expires_on ?? NaN);
+  const expiresMs = Number.isFinite(secondsFromNow)
+    ? CLOCK.wallMs() + secondsFromNow * 1_000
+    : unixSeconds * 1_000;
   return {
     credential: { kind: 'bearer', token },
     expiresMs: Number.isFinite(expiresMs) ? expiresMs : undefined,

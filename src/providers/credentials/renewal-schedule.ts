@@ -12,8 +12,8 @@
  * than 10 s after the credential came.
  *
  * The life is the time to the expiry that the source claims (`believedMsOf`). An expiry in the next 24 hours
- * is believed; a later expiry counts as 24 hours. Without an expiry, or with an expiry in the past, the life
- * is unknown: the credential serves until another comes, because only the provider knows whether it is good.
+ * is believed; a later expiry counts as 24 hours. If the source claims none, or one in the past, the life is
+ * unknown: the credential serves until another comes, because only the provider knows whether it is good.
  *
  * After a failure the keeper waits for a pause (`pauseMsOf`) instead. The pause doubles with each failure in
  * a row, from 1 s to 30 s, less a random part of up to a half. The pause is never shorter than the
@@ -26,9 +26,9 @@ const MINUTE_MS = 60_000;
 const LIFE_MS_MAX = 24 * 60 * MINUTE_MS;
 /** A credential whose life is unknown is renewed after this time. */
 const UNKNOWN_LIFE_MS = 5 * MINUTE_MS;
-/** How long before its expiry a credential is renewed: at least this, and this share of its life. */
-const LEAD_MS_MIN = 5 * MINUTE_MS;
+/** A credential is renewed this share of its life before it expires, but at least LEAD_MS_MIN before. */
 const LEAD_SHARE = 0.2;
+const LEAD_MS_MIN = 5 * MINUTE_MS;
 /** Jitter, so that the processes of a host do not all renew at once. */
 const JITTER_SHARE = 0.05;
 /** The least time to a renewal, however short a life the source reports. */

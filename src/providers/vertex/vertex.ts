@@ -48,14 +48,13 @@ const BETAS = new RegExp(
     '\\d{4}-\\d\\d-\\d\\d$',
 );
 /**
- * The start of a beta feature of BETAS that Vertex refuses beside COUNTING_MODEL (anthropics/claude-code
- * 12429).
+ * The start of the one beta of BETAS that Vertex refuses for COUNTING_MODEL (anthropics/claude-code 12429).
  */
-const NOT_FOR_COUNTS = 'web-search-';
+const BETA_NOT_FOR_COUNTS = 'web-search-';
 /** The name of a tuned model, which is an endpoint of the project. */
 const ENDPOINT = /^\d+$/;
 
-/** By the name of the model: a tuned model and any other model speak Gemini's protocol. */
+/** Decides by the name of the model. Any other model, also a tuned one, speaks Gemini's protocol. */
 function isClaude({ model }: UnsignedCall): boolean {
   return CLAUDE.test(model);
 }
@@ -103,7 +102,10 @@ export const VERTEX: Provider = {
   passed: passClaude,
 };
 
-/** A passed Messages request: the model moves from the body to the path, unless tokens are counted. */
+/**
+ * A passed request of a Messages door. The model moves from the body to the path. If tokens are counted, the
+ * path names COUNTING_MODEL, and the model goes back into the body, which cloudBodyOf has left without it.
+ */
 function passClaude(
   call: ProviderCall,
   body: string | Uint8Array,
@@ -112,13 +114,13 @@ function passClaude(
   const countsTokens = door === 'count_tokens';
   const callersBetas = betasOf(
     betas,
-    (name) => BETAS.test(name) && !(countsTokens && name.startsWith(NOT_FOR_COUNTS)),
+    (name) => BETAS.test(name) && !(countsTokens && name.startsWith(BETA_NOT_FOR_COUNTS)),
   );
-  const claude = cloudBodyOf(body, CLAUDE_VERSION, call.settings.betas, callersBetas);
-  const model = countsTokens ? COUNTING_MODEL : claude.model;
+  const written = cloudBodyOf(body, CLAUDE_VERSION, call.settings.betas, callersBetas);
+  const model = countsTokens ? COUNTING_MODEL : written.model;
   return {
     path: pathTo({ ...call, model }, 'anthropic', stream ? ':streamRawPredict' : ':rawPredict'),
     headers: authorization(call),
-    body: countsTokens ? `{"model":${JSON.stringify(claude.model)},${claude.body.slice(1)}` : claude.body,
+    body: countsTokens ? `{"model":${JSON.stringify(written.model)},${written.body.slice(1)}` : written.body,
   };
 }
