@@ -36,7 +36,7 @@ export const BEDROCK: Provider = {
   write(call) {
     const { settings, model, stream } = call;
     const paths = pathsOf(model, settings.basePath);
-    return { path: stream ? paths.stream : paths.whole, body: bodyOf(call) };
+    return { path: stream ? paths.converseStream : paths.converse, body: bodyOf(call) };
   },
   headers: authorization,
   signsBody: true,
@@ -57,18 +57,19 @@ export const BEDROCK: Provider = {
 };
 
 /**
- * The paths of the model that was called last. So a run of calls to one model has one string, which
+ * The paths of the model that this thread called last. So a run of calls to one model has one string, which
  * signature.ts compares fast with the path of the call before.
  */
-let lastPaths = { basePath: '', model: '', prefix: '', whole: '', stream: '' };
+let cachedPaths = { basePath: '', model: '', prefix: '', converse: '', converseStream: '' };
 
 /** The paths of a model. Its name becomes one segment, with colons and slashes of an ARN encoded. */
-function pathsOf(model: string, basePath: string): typeof lastPaths {
-  if (lastPaths.model !== model || lastPaths.basePath !== basePath) {
+function pathsOf(model: string, basePath: string): typeof cachedPaths {
+  if (cachedPaths.model !== model || cachedPaths.basePath !== basePath) {
     const prefix = `${basePath}/model/${uriEncode(model)}/`;
-    lastPaths = { basePath, model, prefix, whole: `${prefix}converse`, stream: `${prefix}converse-stream` };
+    const converse = `${prefix}converse`;
+    cachedPaths = { basePath, model, prefix, converse, converseStream: `${prefix}converse-stream` };
   }
-  return lastPaths;
+  return cachedPaths;
 }
 
 /** The headers that authorise a call: a signature of AWS, a key of Bedrock, or none. */
@@ -97,9 +98,9 @@ function authorization(
 }
 
 /** The version of Anthropic's protocol on Bedrock, which the body must name. */
-const VERSION = 'bedrock-2023-05-31';
-/** Beta features that Bedrock has. */
-const BETAS =
+const CLAUDE_VERSION = 'bedrock-2023-05-31';
+/** Matches the name of a beta feature that Claude on Bedrock has. */
+const KNOWN_BETA =
   /^(?:compact|computer-use|context-1m|context-management|dev-full-thinking|effort|fine-grained-tool-streaming|interleaved-thinking|output-128k|token-efficient-tools|tool-examples|tool-search-tool)-\d{4}-\d\d-\d\d$/;
 
 type Operation = 'invoke' | 'invoke-with-response-stream' | 'count-tokens';
@@ -111,24 +112,24 @@ interface ClaudeRequest {
 }
 
 /**
- * The request to Bedrock for a call of the Messages door. Exported for its test, as `readCount`,
- * ClaudeStream.
+ * The request to Bedrock for a call of the Messages door or of its `count_tokens`. Exported for its test, as
+ * `readCount` and ClaudeStream are.
  */
 export function claudeRequest(
   { settings }: UnsignedCall,
   body: string | Uint8Array,
   { door, stream, betas }: PassedCall,
 ): ClaudeRequest {
-  const callersBetas = betasOf(betas, (name) => BETAS.test(name));
+  const callersBetas = betasOf(betas, (name) => KNOWN_BETA.test(name));
   if (door !== 'count_tokens') {
     const operation = stream ? 'invoke-with-response-stream' : 'invoke';
-    return { operation, ...cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream') };
+    return { operation, ...cloudBodyOf(body, CLAUDE_VERSION, settings.betas, callersBetas, 'stream') };
   }
   // CountTokens wants the body of InvokeModel, in which max_tokens is required.
   const added = ['max_tokens', outputTokensMin] as const;
-  const invoked = cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream', added);
-  const countRequest = { input: { invokeModel: { body: Buffer.from(invoked.body).toString('base64') } } };
-  return { model: invoked.model, operation: 'count-tokens', body: JSON.stringify(countRequest) };
+  const counted = cloudBodyOf(body, CLAUDE_VERSION, settings.betas, callersBetas, 'stream', added);
+  const countRequest = { input: { invokeModel: { body: Buffer.from(counted.body).toString('base64') } } };
+  return { model: counted.model, operation: 'count-tokens', body: JSON.stringify(countRequest) };
 }
 
 /**
@@ -150,8 +151,8 @@ export function readCount(body: Buffer): string {
   return JSON.stringify({ input_tokens: tokens });
 }
 
-/** A fast path to the type of an event: Anthropic writes the type first in nearly all events. */
-const TYPE = /^\{"type":"(\w+)"/;
+/** A fast path: Anthropic writes the type first in nearly all events. */
+const EVENT_TYPE = /^\{"type":"(\w+)"/;
 
 /** Takes Anthropic's events out of Amazon's messages, and writes them as server-sent events. */
 export class ClaudeStream implements ProviderStream {
@@ -159,7 +160,7 @@ export class ClaudeStream implements ProviderStream {
   #events = '';
   readonly #frames = new FrameReader((headers, bytes, start, end) => {
     const event = eventOf(headers, bytes.toString('utf8', start, end));
-    // Messages without bytes, from later versions, are ignored.
+    // A message without `bytes` is of a later version of Bedrock, and is ignored.
     if (typeof event.bytes === 'string') this.#events += sseOf(Buffer.from(event.bytes, 'base64').toString());
   });
 
@@ -170,7 +171,7 @@ export class ClaudeStream implements ProviderStream {
   }
 
   /**
-   * Checks Amazon's framing only. upstream/passed-stream-reader.ts checks that Anthropic's message is whole.
+   * Checks that Amazon's last message is whole. upstream/passed-stream-reader.ts checks Anthropic's events.
    */
   end(): string {
     if (!this.#frames.isBetweenMessages) throw ProviderError.invalid('the stream ended inside of a message');
@@ -182,7 +183,7 @@ export class ClaudeStream implements ProviderStream {
  * The event with its type, as Anthropic's own stream has it. Throws a ProviderError if `json` has no type.
  */
 function sseOf(json: string): string {
-  let type = TYPE.exec(json)?.[1];
+  let type = EVENT_TYPE.exec(json)?.[1];
   let data = json;
   if (type === undefined || json.includes('\n')) {
     const event = parsedJson(json);

@@ -17,8 +17,8 @@ import { type ModelFacts, V4_5 } from './models.js';
 export type Block = Members;
 
 /**
- * Converse's formats, by the subtype of a data URL's media type or by the end of a name in S3. `formats` are
- * those whose subtype or end is the format itself.
+ * Converse's formats, by the subtype of a data URL or by the file extension of an S3 object. `formats` are
+ * those whose subtype and extension is the format itself; `otherNames` has the format of each other name.
  */
 function formatsBy(formats: readonly string[], otherNames: Readonly<Record<string, string>>) {
   return new Map([...formats.map((format) => [format, format] as const), ...Object.entries(otherNames)]);
@@ -45,7 +45,7 @@ const DOCUMENT_FORMATS = formatsBy(['pdf', 'csv', 'doc', 'docx', 'xls', 'xlsx', 
 /** Captures the subtype, which alone decides the format: `data:application/png` passes as an image too. */
 const DATA_URL = /^data:[\w.+-]+\/([\w.+-]+)(?:;[^,;]*)*;base64,/i;
 const S3_URL = /^s3:\/\/[^/]+\/.+/;
-/** The name of a document whose file has no name. */
+/** The name of a document whose file has no name that Converse allows. */
 const DEFAULT_NAME = 'document';
 /** Converse allows 200 characters. The number that makes a name differ needs some of them. */
 const NAME_CHARS_MAX = 100;
@@ -53,9 +53,9 @@ const NAME_CHARS_MAX = 100;
 /** Writes the contents of one request's messages. */
 export class ContentWriter {
   readonly #facts: ModelFacts;
-  /** Names of the documents so far: Converse wants them to differ. */
-  readonly #documents = new Set<string>();
-  /** By a file's own name, the number that the last document of that name got. */
+  /** Names of the request's documents so far, which must differ. */
+  readonly #documentNames = new Set<string>();
+  /** By a file's own name: the number that the last document of that name got. */
   readonly #numbers = new Map<string, number>();
 
   constructor(facts: ModelFacts) {
@@ -63,10 +63,10 @@ export class ContentWriter {
   }
 
   /**
-   * The blocks of a content. `path`: of the content, for a FieldError. Blank texts are left out, because
-   * Converse refuses them. The `cache_control` of a blank text becomes a cache point after the block before
-   * the text. If no block is before the text, or a cache point is, the cache point is made only with
-   * `cachesBlank`.
+   * The blocks of a content, each with its cache point. `path`: of the content, for a FieldError. A blank
+   * text becomes no block, because Converse refuses it. Its cache point then follows the block before it,
+   * and is left out if no block or another cache point is before it. With `cachesBlank` no cache point is
+   * left out.
    */
   blocks(content: unknown, path: string, cachesBlank = false): Block[] {
     if (content === undefined || content === null) return [];
@@ -78,8 +78,8 @@ export class ContentWriter {
       if (!isRecord(part)) throw new FieldError(partPath, 'must be an object');
       blocks.push(...this.#blocksOfPart(part, partPath));
       const lastBlock = blocks.at(-1);
-      const hasBlock = lastBlock !== undefined && !('cachePoint' in lastBlock);
-      if (cachesBlank || hasBlock) blocks.push(...this.cachePoint(part));
+      const followsBlock = lastBlock !== undefined && !('cachePoint' in lastBlock);
+      if (cachesBlank || followsBlock) blocks.push(...this.cachePoint(part));
     });
     return blocks;
   }
@@ -91,9 +91,8 @@ export class ContentWriter {
   cachePoint(holder: Members): Block[] {
     const { cache_control: control } = holder;
     if (!isRecord(control) || !this.#facts.allowsCachePoints) return [];
-    // Without `ttl` a cache point lasts five minutes. Models other than Claude from 4.5 refuse the member,
-    // and `version` is 0 if the model is not Claude. A model hidden by its ARN (models.ts) gets the member,
-    // and Bedrock decides.
+    // Without `ttl` a cache point lasts five minutes. Only Claude from 4.5 on accepts the member (`version`
+    // is 0 for other models). A model that its ARN hides (models.ts) gets the member, and Bedrock decides.
     const mayLastHour = this.#facts.family === 'hidden' || this.#facts.version >= V4_5;
     return [{ cachePoint: { type: 'default', ...(control.ttl === '1h' && mayLastHour && { ttl: '1h' }) } }];
   }
@@ -144,15 +143,15 @@ export class ContentWriter {
       .replace(/\s+/g, ' ')
       .trim()
       .slice(0, NAME_CHARS_MAX)
-      // The cut may end in a space. With the space before a number that makes two, which Converse refuses.
+      // The cut may leave a space at the end. A number then adds a second one, which Converse refuses.
       .trimEnd();
     const base = allowed === '' ? DEFAULT_NAME : allowed;
-    // Starts at the last number of this name, so that many files of one name cost no search each.
+    // The search starts at the last number of this name, or many files of one name would take long.
     let number = this.#numbers.get(base) ?? 1;
     let name = number === 1 ? base : `${base} ${number}`;
-    while (this.#documents.has(name)) name = `${base} ${++number}`;
+    while (this.#documentNames.has(name)) name = `${base} ${++number}`;
     this.#numbers.set(base, number);
-    this.#documents.add(name);
+    this.#documentNames.add(name);
     return name;
   }
 }

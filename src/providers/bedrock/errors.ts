@@ -1,6 +1,6 @@
 /**
- * Translates errors of Bedrock, in a response or a stream, into a ProviderFailure: a status and message as
- * OpenAI's API would give them. bedrock.ts calls `readError`, frames.ts `failureOf`. Pure; upstream worker.
+ * Translates errors of Bedrock, in a response or a stream, into a ProviderFailure (provider.ts). bedrock.ts
+ * calls `readError`, frames.ts `failureOf`. Pure; upstream worker.
  *
  * Must hold: no message has an ARN, account or key id of the operator (`withoutNames`), because callers read
  * messages (test/unit/providers/bedrock/errors.test.ts).
@@ -11,7 +11,9 @@
 import { isRecord, type Members, parsedJson } from '../../core/json.js';
 import type { HeaderLookup, ProviderFailure } from '../provider.js';
 
-/** Status by the exception's name in lower case: in streams the names begin with a small letter. */
+/**
+ * ProviderFailure.status by the exception's name in lower case: in streams names begin with a small letter.
+ */
 const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
   ['validationexception', 400],
   ['serializationexception', 400],
@@ -42,9 +44,7 @@ const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
   ['internalfailure', 500],
 ]);
 
-/**
- * A prompt that is too long is a ValidationException. Only its text says so, and each model has its own text.
- */
+/** Texts of a ValidationException for a prompt that is too long. Each model has a text of its own. */
 const TOO_LONG =
   /(?:input|prompt) is too long|too many (?:input )?tokens|maximum context|context (?:length|window|limit)|tokens exceed|exceed.{0,40}(?:maximum|limit).{0,40}tokens/i;
 /** Texts of a ValidationException that the settings of the upstream cause, and not the request. */
@@ -58,21 +58,22 @@ const CANNOT_COUNT = /support counting tokens/i;
  * response had a status of success.
  */
 export function failureOf(name: string, message: string, status = 500): ProviderFailure {
-  const lower = name.toLowerCase();
-  const statusByName = STATUSES.get(lower) ?? STATUSES.get(`${lower}exception`) ?? status;
-  const cleaned = withoutNames(message === '' ? `Bedrock answered with status ${status}` : message);
+  const lowerName = name.toLowerCase();
+  // In some errors the name lacks its end `Exception`.
+  const statusByName = STATUSES.get(lowerName) ?? STATUSES.get(`${lowerName}exception`) ?? status;
+  const publicMessage = withoutNames(message === '' ? `Bedrock answered with status ${status}` : message);
   if (statusByName === 400 && NO_SUCH_MODEL.test(message)) {
-    return { status: 404, message: cleaned, code: 'model_not_found' };
+    return { status: 404, message: publicMessage, code: 'model_not_found' };
   }
   // With 501 upstream/count-session.ts does not reject the request, but counts the tokens itself.
-  if (statusByName === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: cleaned };
+  if (statusByName === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: publicMessage };
   if (statusByName === 400 && TOO_LONG.test(message)) {
-    return { status: 400, message: cleaned, code: 'context_length_exceeded' };
+    return { status: 400, message: publicMessage, code: 'context_length_exceeded' };
   }
-  if (statusByName === 404) return { status: 404, message: cleaned, code: 'model_not_found' };
+  if (statusByName === 404) return { status: 404, message: publicMessage, code: 'model_not_found' };
   // ProviderFailure (provider.ts) lists the statuses that have a meaning.
   const isListed = [400, 401, 403, 413, 429].includes(statusByName) || statusByName >= 500;
-  return { status: isListed ? statusByName : 500, message: cleaned };
+  return { status: isListed ? statusByName : 500, message: publicMessage };
 }
 
 /** Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. Never throws. */

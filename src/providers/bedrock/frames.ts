@@ -34,7 +34,7 @@ const VALUE_BYTES = [0, 0, 1, 2, 4, 8, 0, 0, 8, 16];
 const BYTES = 6;
 const STRING = 7;
 /**
- * Longer spans go to zlib's crc32. For shorter spans a call into native code costs more than the loop here.
+ * Spans that are longer go to zlib's crc32. For others a call of native code costs more than `crcOf`'s loop.
  */
 const NATIVE_BYTES_MIN = 512;
 /**
@@ -76,8 +76,8 @@ export class FrameReader {
   }
 
   /**
-   * Calls `visit` for each message that is whole with `chunk`, in order. Throws a ProviderError, and whatever
-   * `visit` throws; the reader is of no use then. `chunk` is not referred to later.
+   * Calls `visit` for each message that `chunk` completes, in order. Throws a ProviderError, or what `visit`
+   * throws; afterwards the reader must not be used. The reader keeps no reference to `chunk`.
    */
   push(chunk: Uint8Array): void {
     const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);

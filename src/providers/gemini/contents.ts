@@ -4,8 +4,8 @@
  *
  * Follows https://ai.google.dev/api/caching#Content, https://ai.google.dev/gemini-api/docs/function-calling
  * and https://ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11. A turn is an element of
- * `contents`. A signature (`thoughtSignature`) is what Gemini adds to a part to find its own thoughts again.
- * What differs from a chat completion:
+ * `contents`. A call is a function call. A signature (`thoughtSignature`) is what Gemini adds to a part to
+ * find its own thoughts again. What differs from a chat completion:
  *
  *     system, developer     one instruction outside of the turns, wherever the messages are
  *     consecutive messages  are one turn; function results are a turn of their own
@@ -54,8 +54,8 @@ class ConversationWriter {
   readonly #turns: Turn[] = [];
   /** Names of functions by the ids of their calls. */
   readonly #functionNames = new Map<unknown, string>();
-  /** Whether the last turn has function results, which no other parts may join. */
-  #lastHasResults = false;
+  /** Whether the last turn has function results, which must not share a turn with other parts. */
+  #lastTurnHasResults = false;
 
   constructor(isGemini3: boolean) {
     this.#isGemini3 = isGemini3;
@@ -63,21 +63,21 @@ class ConversationWriter {
 
   add(message: unknown, path: string): void {
     if (!isRecord(message)) throw new FieldError(path, 'must be an object');
-    const content = `${path}.content`;
+    const contentPath = `${path}.content`;
     switch (message.role) {
       case 'system':
       case 'developer':
-        this.#system.push(...textParts(message.content, content));
+        this.#system.push(...textParts(message.content, contentPath));
         return;
       case 'user':
-        this.#addParts('user', false, partsOf(message.content, content));
+        this.#addParts('user', partsOf(message.content, contentPath));
         return;
       case 'assistant':
-        this.#addParts('model', false, this.#assistantParts(message, path));
+        this.#addParts('model', this.#assistantParts(message, path));
         return;
       case 'tool':
       case 'function':
-        this.#addParts('user', true, this.#resultParts(message, path));
+        this.#addParts('user', this.#resultParts(message, path), true);
         return;
       default:
         throw new FieldError(`${path}.role`, 'must be system, developer, user, assistant or tool');
@@ -94,13 +94,13 @@ class ConversationWriter {
     return { system: [], contents: [{ role: 'user', parts: this.#system }] };
   }
 
-  /** Adds parts to the last turn, or to a new turn. Adds nothing for a message without parts. */
-  #addParts(role: Role, hasResults: boolean, parts: readonly Part[]): void {
+  /** Adds parts to the last turn, or to a new turn. `hasResults`: the parts are of a function result. */
+  #addParts(role: Role, parts: readonly Part[], hasResults = false): void {
     if (parts.length === 0) return;
     const lastTurn = this.#turns.at(-1);
-    if (lastTurn?.role === role && this.#lastHasResults === hasResults) lastTurn.parts.push(...parts);
+    if (lastTurn?.role === role && this.#lastTurnHasResults === hasResults) lastTurn.parts.push(...parts);
     else this.#turns.push({ role, parts: [...parts] });
-    this.#lastHasResults = hasResults;
+    this.#lastTurnHasResults = hasResults;
   }
 
   /** Parts of an assistant message, without thoughts: Gemini wants their signatures back, not their text. */
@@ -162,8 +162,8 @@ class ConversationWriter {
     const parts = partsOf(content, `${path}.content`);
     const text = parts.map((part) => (typeof part.text === 'string' ? part.text : '')).join('');
     const media = parts.filter((part) => part.text === undefined);
-    // Undefined if the text is no JSON. A value that is nested too deeply for JSON.stringify goes as text
-    // too.
+    // Gemini wants an object. A text that is none, or too deep for JSON.stringify, goes in `result` as it
+    // is.
     const value = text.startsWith('{') ? exactJson(text) : undefined;
     const functionResponse = {
       ...(this.#isGemini3 && typeof id === 'string' && { id }),

@@ -18,9 +18,7 @@
 import { isRecord, type Members, parsedJson } from '../../core/json.js';
 import { type HeaderLookup, ProviderError, type ProviderFailure } from '../provider.js';
 
-/**
- * Messages with status 400 about the operator's key, about the operator's account, and about a long prompt.
- */
+/** Messages of a 400 about the operator's key, the operator's account, and a prompt that is too long. */
 const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i;
 const OPERATORS_ACCOUNT =
   /user location is not supported|enable billing|billing account|has not been used in project/i;
@@ -57,7 +55,7 @@ function errorIn(body: unknown): Members | undefined {
   return isRecord(body) && isRecord(body.error) ? body.error : undefined;
 }
 
-/** `error`: undefined if the body has none. `status`: of the response, or the error's own code. */
+/** `error`: undefined if the body has none. `status`: Google's, of the response or in the error's `code`. */
 function failureOf(error: Members | undefined, status: number): ProviderFailure {
   const text = typeof error?.message === 'string' ? error.message : '';
   const message = text === '' ? 'the provider gave no reason' : cleaned(text);
@@ -70,8 +68,11 @@ function failureOf(error: Members | undefined, status: number): ProviderFailure 
   };
 }
 
-/** The status as ProviderFailure lists it. `name`: the error's member `status`. */
-function statusOf(status: number, name: unknown, text: string, details: readonly unknown[]): number {
+/**
+ * The status as ProviderFailure (provider.ts) lists it. `status`: Google's. `statusName`: the error's member
+ * `status`, such as RESOURCE_EXHAUSTED.
+ */
+function statusOf(status: number, statusName: unknown, text: string, details: readonly unknown[]): number {
   switch (status) {
     case 400: {
       if (
@@ -80,7 +81,7 @@ function statusOf(status: number, name: unknown, text: string, details: readonly
       )
         return 401;
       // Any other `FAILED_PRECONDITION` is the caller's, such as cached content that is gone.
-      return OPERATORS_ACCOUNT.test(text) ? 403 : name === 'RESOURCE_EXHAUSTED' ? 429 : 400;
+      return OPERATORS_ACCOUNT.test(text) ? 403 : statusName === 'RESOURCE_EXHAUSTED' ? 429 : 400;
     }
     case 401:
     case 403:
@@ -101,7 +102,7 @@ function codeOf(status: number, text: string): string | undefined {
   return status === 400 && TOO_LONG.test(text) ? 'context_length_exceeded' : undefined;
 }
 
-/** The delay of a `google.rpc.RetryInfo`, a text as `34.4s`, in whole seconds; undefined without one. */
+/** The delay of a `google.rpc.RetryInfo` (`34.4s`) in whole seconds, rounded up; undefined without one. */
 function retryDelayIn(details: readonly unknown[]): number | undefined {
   for (const detail of details) {
     const delay = isRecord(detail) ? detail.retryDelay : undefined;

@@ -3,7 +3,7 @@
  * `mediaPart`. Pure; upstream worker, or counter thread if the body is large. Follows
  * https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11.
  *
- * Must hold: the gateway fetches no URL, because a caller could make it read the internal network
+ * Must hold: the gateway itself fetches no URL, because a caller could make it read the internal network
  * (test/unit/providers/gemini/contents.test.ts).
  */
 import { isRecord } from '../../core/json.js';
@@ -12,7 +12,7 @@ import { FieldError } from '../provider.js';
 /** An element of `parts`: a text, media, a call of a function or its result. */
 export type Part = Record<string, unknown>;
 
-/** Extensions of files that are the second half of their MIME types. */
+/** File extensions that are the subtype of their MIME type, by the type before the slash. */
 const EXTENSIONS = {
   image: ['png', 'jpeg', 'webp', 'heic', 'heif', 'gif', 'bmp'],
   audio: ['mp3', 'wav', 'aiff', 'aac', 'ogg', 'flac', 'm4a'],
@@ -23,7 +23,9 @@ const EXTENSIONS = {
 /** MIME types by the extension of a file. Google wants a MIME type for each file that it fetches. */
 const MIME_TYPES: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
-    Object.entries(EXTENSIONS).flatMap(([kind, names]) => names.map((name) => [name, `${kind}/${name}`])),
+    Object.entries(EXTENSIONS).flatMap(([topLevelType, names]) =>
+      names.map((name) => [name, `${topLevelType}/${name}`]),
+    ),
   ),
   jpg: 'image/jpeg',
   flv: 'video/x-flv',
@@ -31,13 +33,13 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
   txt: 'text/plain',
 };
 
-/** URLs for which Google wants no MIME type. URLs of YouTube's other host names need a `format`. */
-const TYPED_URL =
+/** URLs for which Google wants no MIME type. A URL of another host name of YouTube needs a `format`. */
+const URL_WITHOUT_MIME_TYPE =
   /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
 /**
  * The extension of a file's name or URL. A bare host such as `https://x.mov` matches, but names no file.
  */
-const EXTENSION = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
+const EXTENSION_PATTERN = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
 const MIME_TYPE = /^[\w.+-]+\/[\w.+-]+$/;
 const AUDIO_FORMAT = /^[\w.+-]+$/;
 
@@ -67,10 +69,10 @@ function urlPart(value: unknown, path: string): Part {
   return partOfUrl(url, isRecord(value) ? value.format : undefined, path);
 }
 
-/** `format`: a MIME type, as the caller gave it; any other value is ignored. */
+/** `format`: the MIME type that the caller gave; a value that is none is ignored. */
 function partOfUrl(url: string, format: unknown, path: string): Part {
   if (url.startsWith('data:')) return { inlineData: inlineData(url, path) };
-  if (TYPED_URL.test(url)) {
+  if (URL_WITHOUT_MIME_TYPE.test(url)) {
     const mimeType = mimeTypeOf(url, format);
     return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: url } };
   }
@@ -91,7 +93,7 @@ function partOfUrl(url: string, format: unknown, path: string): Part {
 /** The MIME type by `format`, else by the extension of a URL or file name; undefined if neither tells one. */
 function mimeTypeOf(url: string, format: unknown): string | undefined {
   if (typeof format === 'string' && MIME_TYPE.test(format)) return format;
-  const extension = EXTENSION.exec(url)?.[1]?.toLowerCase();
+  const extension = EXTENSION_PATTERN.exec(url)?.[1]?.toLowerCase();
   return extension === undefined ? undefined : MIME_TYPES[extension];
 }
 
@@ -117,7 +119,7 @@ function filePart(value: unknown, path: string): Part {
   if (typeof id === 'string') return partOfUrl(id, format, `${path}.file_id`);
   if (typeof data !== 'string') throw new FieldError(path, 'must have file_data or file_id');
   if (data.startsWith('data:')) return { inlineData: inlineData(data, `${path}.file_data`) };
-  // A PDF is the usual kind of file.
+  // A file without a known type is most likely a PDF.
   const mimeType = mimeTypeOf(typeof filename === 'string' ? filename : '', format) ?? 'application/pdf';
   return { inlineData: { mimeType, data } };
 }

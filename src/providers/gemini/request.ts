@@ -87,7 +87,7 @@ function generationConfigOf(fields: Fields, model: string, google: GoogleMembers
   const setMember = (name: string, value: unknown): void => {
     if (value !== undefined) config[name] = value;
   };
-  // Taken even if another member replaces one of them below: `fields.finish` refuses what nobody took.
+  // These are taken even if another member decides below: `fields.finish` refuses what nobody took.
   const maxTokens = fields.integer('max_tokens');
   const choices = fields.integer('n');
   const hasLogprobs = fields.boolean('logprobs') === true;
@@ -227,17 +227,15 @@ function nameIn(tool: unknown, path: string): string {
 const GEMINI_3 = /(?:^|\/)gemini-(?:[3-9]|[1-9]\d|(?:pro|flash|flash-lite)-latest)/;
 const PRO = /-pro\b/;
 
-/**
- * Whether the model is of generation 3 or later, by its name; false for tuned models, whose names say
- * nothing.
- */
+/** Whether the model's name says generation 3 or later. Names of tuned models say nothing: false. */
 function isGemini3(model: string): boolean {
   return GEMINI_3.test(model);
 }
 
-// By `reasoning_effort`, as the table of https://ai.google.dev/gemini-api/docs/openai#thinking has it, read
-// 2026-11. Gemini 3 takes a level, and its Pro has no `minimal`; former models take a budget in tokens, and
-// their Pro always thinks. LiteLLM has other budgets for `minimal`; test/judges/differences.ts lists that.
+// What Gemini gets for each `reasoning_effort`, by the table of
+// https://ai.google.dev/gemini-api/docs/openai#thinking, read 2026-11. Gemini 3 has levels, and its Pro has
+// no `minimal`. Earlier models have budgets in tokens, and their Pro always thinks. LiteLLM has another
+// budget for `minimal`: test/judges/differences.ts lists the difference.
 const LEVELS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     minimal: 'MINIMAL',
@@ -254,7 +252,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map(
 const PRO_BUDGET_MIN = 128;
 const PRO_BUDGET_MAX = 32_768;
 
-/** By members of `extra_body.google.thinking_config`: their names in `thinkingConfig`. */
+/** Gemini's names of the members of `extra_body.google.thinking_config`. */
 const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     thinking_budget: 'thinkingBudget',
@@ -285,7 +283,7 @@ function thinkingConfigOf(
   if (thinking.type === 'disabled') return configOfEffort(fields, 'none', model, 'thinking.type');
   if (thinking.type !== 'enabled' && thinking.type !== 'adaptive')
     throw new FieldError('thinking.type', 'must be enabled, adaptive or disabled');
-  // Null means not given, as everywhere.
+  // Null means that the caller gave no budget.
   const budget = thinking.budget_tokens ?? undefined;
   if (budget !== undefined && !Number.isSafeInteger(budget))
     throw new FieldError('thinking.budget_tokens', 'must be an integer');
@@ -297,6 +295,7 @@ function configOfEffort(fields: Fields, effort: string, model: string, path: str
   const isPro = PRO.test(model);
   const isGeneration3 = isGemini3(model);
   if (effort === 'none') {
+    // What the caller wrote, for the message of an error.
     const callersValue = path === 'thinking.type' ? 'disabled' : effort;
     if (isPro) fields.unsupported(path, `cannot be ${callersValue}: this model always thinks`);
     if (isGeneration3) return { thinkingLevel: isPro ? 'LOW' : 'MINIMAL', includeThoughts: false };

@@ -1,6 +1,7 @@
 /**
- * Translates a response of Gemini's `generateContent` into a chat completion; and reads the parts of a
- * response, for stream.ts too. gemini.ts and vertex/vertex.ts call `readResponse`. Pure; upstream worker.
+ * Translates a response of Gemini's `generateContent` into a chat completion. gemini.ts and vertex/vertex.ts
+ * call `readResponse`; stream.ts uses the functions that read parts, usage and finish reasons. Pure;
+ * upstream worker.
  *
  * Follows https://ai.google.dev/api/generate-content#GenerateContentResponse (v1beta), read 2026-11. Images
  * become `message.images`, as OpenRouter and LiteLLM have them; sound becomes `message.audio`; thoughts
@@ -67,9 +68,7 @@ export function partsOf({ content }: Record<string, unknown>): readonly unknown[
   return isRecord(content) && Array.isArray(content.parts) ? content.parts : [];
 }
 
-/**
- * Finish reasons by Google's. A reason that is not here becomes `tool_calls` if there are calls, else `stop`.
- */
+/** OpenAI's finish reasons by Google's. `finishOf` says what any other reason of Google becomes. */
 const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map(
   Object.entries<FinishReason>({
     MAX_TOKENS: 'length',
@@ -90,7 +89,7 @@ const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map(
   }),
 );
 
-/** The finish reason. `hasCalls`: the candidate calls functions. */
+/** The finish reason. `hasCalls`: the candidate calls functions, which Google's reasons do not tell. */
 export function finishOf(finishReason: unknown, hasCalls: boolean): FinishReason {
   return FINISH_REASONS.get(finishReason) ?? (hasCalls ? 'tool_calls' : 'stop');
 }
@@ -103,21 +102,24 @@ export function signatureMember(part: Record<string, unknown>): { extra_content?
 }
 
 /**
- * A tool call, without its `index`. `number`: how many calls the candidate had before. Models before Gemini 3
- * give no ids, so an id is made up, which is unique by request, candidate and number. `candidate`: its index.
+ * A tool call, without its `index`. Models before Gemini 3 give no ids, so an id is made up of the request's
+ * id, the index of the candidate, and the number of calls that the candidate had before (`callNumber`).
  */
 export function toolCallOf(
   functionCall: Record<string, unknown>,
   part: Record<string, unknown>,
   call: UnsignedCall,
-  candidate: number,
-  number: number,
+  candidateIndex: number,
+  callNumber: number,
 ): object {
   const { id, name, args } = functionCall;
   if (typeof name !== 'string') throw ProviderError.invalid('a function call without a name');
   return {
     // At most 40 characters, which is OpenAI's bound.
-    id: typeof id === 'string' && id !== '' ? id : `call_${call.requestId.slice(-24)}_${candidate}_${number}`,
+    id:
+      typeof id === 'string' && id !== ''
+        ? id
+        : `call_${call.requestId.slice(-24)}_${candidateIndex}_${callNumber}`,
     type: 'function',
     function: { name, arguments: exactJsonText(args ?? {}) },
     ...signatureMember(part),
@@ -199,9 +201,8 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
   };
 }
 
-/** The id of a candidate's sound. `candidate`: its index. */
-export function audioIdOf(call: UnsignedCall, candidate: number): string {
-  return `audio_${call.requestId}_${candidate}`;
+export function audioIdOf(call: UnsignedCall, candidateIndex: number): string {
+  return `audio_${call.requestId}_${candidateIndex}`;
 }
 
 /** `logprobs` of a choice; undefined if the candidate has none. */
@@ -226,9 +227,9 @@ function tokenOf(value: unknown): object {
 }
 
 /**
- * The tokens that Google bills; undefined if the response has no usage. Google counts thoughts beside the
- * candidates, and results of its own tools beside the prompt, so both are added. If the total shows that the
- * candidates include the thoughts (LiteLLM has seen that in 2025), thoughts are not added again.
+ * The tokens that Google bills; undefined if the response has no usage. Google counts thoughts apart from
+ * the candidates, and results of its own tools apart from the prompt, so both are added. If the total shows
+ * that the candidates include the thoughts (LiteLLM has seen that in 2025), thoughts are not added again.
  */
 export function usageOf({ usageMetadata: usage }: Record<string, unknown>): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;

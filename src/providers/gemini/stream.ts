@@ -7,10 +7,11 @@
  * 2026-11. Each event is a response with the new parts; a function call is whole in one part. Usage is in
  * each event, and the last one counts. No event marks the end: the stream ends with the body.
  *
- * Must hold: memory is bounded. It has the event that is not whole yet, the learnt form and one event of that
- * form, the last usage, and counters for each candidate (test/unit/providers/gemini/stream.test.ts,
- * test/unit/providers/long-events.test.ts). An event that TextForm, below, reads without a parse means what
- * the parsed event would mean (test/unit/providers/gemini/stream.text-form.test.ts).
+ * Must hold: memory is bounded. A stream keeps the event that is not whole yet, the learnt form and one
+ * event of that form, the last usage, and counters for each candidate
+ * (test/unit/providers/gemini/stream.test.ts, test/unit/providers/long-events.test.ts). An event that
+ * TextForm, below, reads without a parse means what the parsed event would mean
+ * (test/unit/providers/gemini/stream.text-form.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
@@ -37,12 +38,12 @@ import {
 } from './response.js';
 
 interface CandidateState {
-  /** Numbers of function calls and of images so far. */
+  /** How many function calls and images have come. */
   calls: number;
   images: number;
   /** Undefined until a finish reason comes. */
   finish: FinishReason | undefined;
-  /** Whether the chunk with the finish reason was written, and no part has come since. */
+  /** Whether the chunk with the finish reason was written. False again if a part comes after all. */
   isClosed: boolean;
 }
 
@@ -57,8 +58,8 @@ export class GeminiStream implements ProviderStream {
   /** Undefined before the first event. */
   #writer: ChunkWriter | undefined;
   /** Whether the first chunk has the usage so far. */
-  readonly #reportsEarly: boolean;
-  /** Candidate and member of the delta for events of the learnt form. */
+  readonly #reportsUsageEarly: boolean;
+  /** The candidate's index and the delta's member for events of the learnt form. */
   #formIndex = 0;
   #formMember: TextMember = 'content';
   /** The last usage that was parsed. */
@@ -72,7 +73,7 @@ export class GeminiStream implements ProviderStream {
   constructor(call: UnsignedCall) {
     this.#call = call;
     const { stream_options: options } = call.body;
-    this.#reportsEarly = isRecord(options) && options.continuous_usage_stats === true;
+    this.#reportsUsageEarly = isRecord(options) && options.continuous_usage_stats === true;
   }
 
   get heldBytes(): number {
@@ -132,7 +133,7 @@ export class GeminiStream implements ProviderStream {
     const [part] = parts;
     if (parts.length !== 1 || !isRecord(part) || typeof part.text !== 'string') return;
     const { finishReason, logprobsResult, index = 0 } = candidate;
-    // Further events could differ in these members.
+    // Such a member may differ in the next event, so a form with one is not learnt.
     if ((finishReason ?? logprobsResult ?? part.thoughtSignature) !== undefined) return;
     if (!this.#textForm.learn(data)) return;
     this.#formIndex = index as number;
@@ -190,7 +191,7 @@ export class GeminiStream implements ProviderStream {
         throw ProviderError.invalid('the index of a candidate');
       state = { calls: 0, images: 0, finish: undefined, isClosed: false };
       this.#candidates.set(index, state);
-      chunks = writer.role(index, this.#reportsEarly ? this.#reportedUsage : undefined);
+      chunks = writer.role(index, this.#reportsUsageEarly ? this.#reportedUsage : undefined);
     }
     const logprobs = logprobsOf(candidate);
     let partChunks = logprobs === undefined ? '' : writer.delta('{}', index, JSON.stringify(logprobs));
@@ -267,7 +268,7 @@ export class TextForm {
   #literalBefore: string | undefined;
   /** The literals after the text, between the digits of the counts. */
   #literalsAfter: readonly string[] = [];
-  /** Forms learnt since an event last had the learnt form. */
+  /** How many forms were learnt since an event last had the learnt form. */
   #unusedForms = 0;
 
   /**
@@ -284,10 +285,10 @@ export class TextForm {
     this.#unusedForms++;
     this.#literalBefore = event.slice(0, start);
     // `split` puts the captured group into every second element; the group belongs to the literal before it.
-    const split = event.slice(end).split(COUNT);
+    const pieces = event.slice(end).split(COUNT);
     const literals: string[] = [];
-    for (let index = 0; index < split.length; index += 2)
-      literals.push(split[index]! + (split[index + 1] ?? ''));
+    for (let index = 0; index < pieces.length; index += 2)
+      literals.push(pieces[index]! + (pieces[index + 1] ?? ''));
     this.#literalsAfter = literals;
     return true;
   }
