@@ -7,8 +7,8 @@
  * "Claude on Amazon Bedrock", 2026-11.
  *
  * Must hold: `headersOf` compares all that headers are made of before it reuses them
- * (test/unit/providers/anthropic/request.test.ts). In a cloud's body all members but OWN_MEMBERS stay byte
- * for byte as the caller wrote them (test/unit/providers/bedrock/bedrock.claude.test.ts).
+ * (test/unit/providers/anthropic/request.test.ts). In a cloud's body all members but REMOVED_MEMBERS stay
+ * byte for byte as the caller wrote them (test/unit/providers/bedrock/bedrock.claude.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';
@@ -44,16 +44,18 @@ export const ANTHROPIC: Provider = {
  */
 const LAST_HEADERS = new WeakMap<ProviderSettings, LastHeaders>();
 
+/** Headers, and what they were made of besides the settings. */
 interface LastHeaders {
+  /** The value of `anthropic-beta`; empty without the header. */
   readonly betas: string;
   readonly kind: string | undefined;
   readonly secret: string | undefined;
   readonly headers: readonly string[];
 }
 
-/** The headers of a call, the same list as for the last call if nothing has changed. `names`: of betas. */
-function headersOf({ settings, credential }: ProviderCall, names: readonly string[]): readonly string[] {
-  const betas = names.length === 0 ? '' : names.join(',');
+/** The headers of a call: the same list as for the upstream's last call, if nothing has changed. */
+function headersOf({ settings, credential }: ProviderCall, betaNames: readonly string[]): readonly string[] {
+  const betas = betaNames.length === 0 ? '' : betaNames.join(',');
   const kind = credential?.kind;
   let secret: string | undefined;
   if (credential?.kind === 'key') secret = credential.key;
@@ -76,8 +78,8 @@ function mergedBetas(settingsBetas: readonly string[], callersHeader: string): r
   return [...new Set([...settingsBetas, ...names.filter((name) => name !== '')])];
 }
 
-/** Members that cloudBodyOf takes out. Clouds refuse `model`; the other two are written again. */
-const OWN_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
+/** Members that cloudBodyOf removes. Clouds refuse `model`; the other two are written again. */
+const REMOVED_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 interface CloudBody {
   readonly model: string;
@@ -87,30 +89,31 @@ interface CloudBody {
 /**
  * The body of a passed call in the form of a cloud: bedrock.ts and vertex.ts call this. `body` is a valid
  * request: the door has checked it. `version`: the cloud's own, for `anthropic_version`. `betas`: names of
- * the settings. `callersBetas`: the caller's `anthropic-beta` header. `removed`: a further member to take
- * out. `added`: a member to add unless the body has it, and the function that makes its JSON text of the
- * other members, each as `"name":value`.
+ * the settings. `callersBetas`: the caller's `anthropic-beta` header, as `betasOf` returned it.
+ * `alsoRemoved`: one more member to remove. `added`: a member to add unless the body has it, and the
+ * function that makes its JSON text from the other members, each as `"name":value`.
  */
 export function cloudBodyOf(
   body: string | Uint8Array,
   version: string,
   betas: readonly string[],
   callersBetas: string,
-  removed?: string,
+  alsoRemoved?: string,
   added?: readonly [name: string, jsonOf: (otherMembers: readonly string[]) => string],
 ): CloudBody {
-  const { model, otherMembers, names } = membersOf(body, removed);
+  const { model, otherMembers, names } = membersOf(body, alsoRemoved);
   const allBetas = mergedBetas(betas, callersBetas);
-  const first = [`"anthropic_version":${JSON.stringify(version)}`];
-  if (allBetas.length > 0) first.push(`"anthropic_beta":${JSON.stringify(allBetas)}`);
-  if (added !== undefined && !names.includes(added[0])) first.push(`"${added[0]}":${added[1](otherMembers)}`);
+  const firstMembers = [`"anthropic_version":${JSON.stringify(version)}`];
+  if (allBetas.length > 0) firstMembers.push(`"anthropic_beta":${JSON.stringify(allBetas)}`);
+  if (added !== undefined && !names.includes(added[0]))
+    firstMembers.push(`"${added[0]}":${added[1](otherMembers)}`);
   return { model, body: `{${[...first, ...otherMembers].join(',')}}` };
 }
 
 /**
- * The names in the caller's `anthropic-beta` header that a cloud has, again as such a header. Bedrock and
- * Vertex refuse the whole request for any other name, and coding agents send names that only Anthropic's own
- * service has. Operators add newer names with the setting `betas`.
+ * The caller's `anthropic-beta` header without the names that a cloud lacks. Bedrock and Vertex refuse the
+ * whole request for such a name, and coding agents send names that only Anthropic's own service has.
+ * Operators add newer names with the setting `betas`.
  */
 export function betasOf(callersHeader: string, isKnown: (name: string) => boolean): string {
   return callersHeader
@@ -122,7 +125,7 @@ export function betasOf(callersHeader: string, isKnown: (name: string) => boolea
 /** The value of `model`, the texts `"name":value` of the other members, and their names. */
 function membersOf(
   body: string | Uint8Array,
-  removed: string | undefined,
+  alsoRemoved: string | undefined,
 ): { model: string; otherMembers: string[]; names: string[] } {
   const reader = new JsonReader(typeof body === 'string' ? Buffer.from(body) : body);
   let model = '';
@@ -138,7 +141,7 @@ function membersOf(
     const valueStart = reader.at;
     reader.skipValue();
     if (name === 'model') model = reader.decoded(valueStart, reader.at);
-    if (name === removed || (OWN_MEMBERS as readonly string[]).includes(name)) continue;
+    if (name === alsoRemoved || (REMOVED_MEMBERS as readonly string[]).includes(name)) continue;
     names.push(name);
     otherMembers.push(reader.bytes.toString('utf8', start, reader.at));
   } while (reader.moreMembers());

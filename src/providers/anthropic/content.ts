@@ -15,7 +15,7 @@ import { FieldError } from '../provider.js';
 
 export type Block = Record<string, unknown>;
 
-/** What decides, beside the content itself, on the blocks of a content. */
+/** What the blocks depend on besides the content itself. */
 export interface ContentRules {
   readonly fields: Fields;
   /** Anthropic fetches images and files by their URLs; Claude on other platforms does not. */
@@ -51,7 +51,7 @@ export function withCacheControl(block: Block, holder: Members, path: string): B
   return block;
 }
 
-/** Whether Anthropic accepts the text: it refuses blank ones. */
+/** Whether Anthropic accepts the text: Anthropic refuses blank texts. */
 export function hasText(text: string): boolean {
   return /\S/.test(text);
 }
@@ -93,7 +93,8 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
 }
 
 /**
- * An image or document block. `title`: of a document. `path`: of the URL; its end tells a file from an image.
+ * An image or document block. `title`: of a document. `path`: of the URL; if it ends with `file_data`, the
+ * part is a file.
  */
 function mediaOf(url: string, title: string | undefined, path: string, rules: ContentRules): Block {
   const titleMember = title === undefined ? {} : { title };
@@ -124,7 +125,7 @@ function mediaOf(url: string, title: string | undefined, path: string, rules: Co
       ...titleMember,
     };
   }
-  // Formats that Claude cannot read are left to Anthropic to reject.
+  // Anthropic itself rejects image formats that Claude cannot read.
   if (type.startsWith('image/'))
     return {
       type: 'image',

@@ -15,8 +15,8 @@
  *                          one turn
  *
  * Must hold: thinking blocks go back unchanged, or Anthropic refuses the request for a wrong signature
- * (test/unit/providers/anthropic/conversation.test.ts). The constructor has read all messages, so the getters
- * may be read in any order.
+ * (test/unit/providers/anthropic/conversation.test.ts). The constructor reads all messages, and nothing
+ * changes afterwards, so request.ts may read the members in any order.
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { argumentsOf, stringIn } from '../fields.js';
@@ -44,10 +44,13 @@ export class Conversation {
   readonly #turns: Turn[] = [];
   readonly #rules: ContentRules;
   readonly #allowsSystemTurns: boolean;
-  /** System texts after an assistant turn, which go after the next user turn (`#turn`). */
+  /** System texts after an assistant turn, which go after the next user turn (`#turnFor`). */
   #pendingSystem: Block[] = [];
-  /** Made-up id of the last `function_call`, which has no id of its own. */
-  #functionId = '';
+  /**
+   * The id that stands for the last `function_call`, which has none: the next `function` message is its
+   * result.
+   */
+  #functionCallId = '';
 
   /**
    * `allowsSystemTurns`: the model accepts system turns in `messages`. The door has checked that `messages`
@@ -83,8 +86,8 @@ export class Conversation {
   }
 
   /**
-   * Whether the last turn has tool results, and the assistant turn that called the tools has no thinking
-   * block. Models that think with a budget refuse to think then, so request.ts leaves thinking off.
+   * Whether the last turn has tool results, and the assistant turn that called the tools does not begin with
+   * thinking. Models that think with a budget then refuse to think, so request.ts leaves thinking off.
    */
   get continuesWithoutThinking(): boolean {
     const lastTurn = this.#turns.at(-1)!;
@@ -108,13 +111,13 @@ export class Conversation {
         this.#addResult(message, path, toolIdOf(stringIn(message, 'tool_call_id', path)));
         break;
       case 'function':
-        this.#addResult(message, path, this.#functionId);
+        this.#addResult(message, path, this.#functionCallId);
         break;
       default: {
         const blocks = this.#blocksOf(message, path);
         if (blocks.length === 0)
           throw new FieldError(`${path}.content`, 'must not be empty: Claude refuses that');
-        this.#turn('user').blocks.push(...blocks);
+        this.#turnFor('user').blocks.push(...blocks);
       }
     }
   }
@@ -122,7 +125,7 @@ export class Conversation {
   #addSystem(blocks: Block[]): void {
     const lastTurn = this.#turns.at(-1);
     if (lastTurn === undefined) this.system.push(...blocks);
-    else if (!this.#allowsSystemTurns) this.#turn('user').blocks.push(...blocks.map(asReminder));
+    else if (!this.#allowsSystemTurns) this.#turnFor('user').blocks.push(...blocks.map(asReminder));
     else if (lastTurn.role === 'user') lastTurn.system.push(...blocks);
     else this.#pendingSystem.push(...blocks);
   }
@@ -140,19 +143,19 @@ export class Conversation {
       for (let position = 0; position < calls.length; position++)
         blocks.push(toolUseOf(calls[position], `${path}.tool_calls[${position}]`));
     if (isRecord(call)) {
-      this.#functionId = `function_call_${index}`;
-      blocks.push(functionUseOf(call, this.#functionId, `${path}.function_call`));
+      this.#functionCallId = `function_call_${index}`;
+      blocks.push(functionUseOf(call, this.#functionCallId, `${path}.function_call`));
     }
     if (blocks.length === 0) return;
     this.#copyCacheControl(blocks, message, path);
-    this.#turn('assistant').blocks.push(...blocks);
+    this.#turnFor('assistant').blocks.push(...blocks);
   }
 
   #addResult(message: Members, path: string, id: string): void {
     const content = blocksOf(message.content, path, this.#rules);
     const result: Block = { type: 'tool_result', tool_use_id: id };
     if (content.length > 0) result.content = contentOf(content);
-    this.#turn('user').results.push(withCacheControl(result, message, path));
+    this.#turnFor('user').results.push(withCacheControl(result, message, path));
   }
 
   #blocksOf(message: Members, path: string): Block[] {
@@ -167,8 +170,8 @@ export class Conversation {
     if (lastBlock !== undefined) withCacheControl(lastBlock, message, path);
   }
 
-  /** The turn to which the next message of that role goes: the last turn, or a new turn. */
-  #turn(role: Turn['role']): Turn {
+  /** The turn to which the next message of that role goes: the last turn, or a new turn, which is added. */
+  #turnFor(role: Turn['role']): Turn {
     if (this.#pendingSystem.length > 0 && role === 'user') {
       const turn = turnOf('user', []);
       turn.system.push(...this.#pendingSystem);

@@ -1,7 +1,7 @@
 /**
- * Translates errors of Anthropic's API, in a response or a stream, into a ProviderFailure: a status and
- * message as OpenAI's API would give them. anthropic.ts and vertex/vertex.ts call `readAnthropicError`;
- * response.ts and stream.ts call `failureOf`. Pure; upstream worker.
+ * Translates errors of Anthropic's API, in a response or a stream, into a ProviderFailure (provider.ts).
+ * anthropic.ts and vertex/vertex.ts call `readAnthropicError`; response.ts and stream.ts call `failureOf`.
+ * Pure; upstream worker.
  *
  * Must hold: no message has an id of the operator's account at Anthropic (OPERATOR_IDS), because callers read
  * messages (test/unit/providers/anthropic/errors.test.ts).
@@ -19,8 +19,8 @@ import type { HeaderLookup, ProviderFailure } from '../provider.js';
 /** Anthropic's own status, which OpenAI's API does not have. */
 const OVERLOADED = 529;
 
-/** What a caller gets for each type. OpenAI's API has neither 504 nor 529. */
-const STATUS_OF: ReadonlyMap<unknown, number> = new Map([
+/** ProviderFailure.status for each type of error. OpenAI's API has neither 504 nor 529. */
+const STATUS_BY_TYPE: ReadonlyMap<unknown, number> = new Map([
   ['invalid_request_error', 400],
   ['authentication_error', 401],
   ['billing_error', 402],
@@ -63,7 +63,7 @@ export function failureOf(error: unknown, status: number): ProviderFailure {
   const { type, message: text, details } = error;
   const reason = [text, type].find((value) => typeof value === 'string') ?? 'the provider gave no reason';
   const message = reason.replace(OPERATOR_IDS, '…');
-  const typedStatus = STATUS_OF.get(type) ?? status;
+  const typedStatus = STATUS_BY_TYPE.get(type) ?? status;
   if (typedStatus === 400) {
     const code = isRecord(details) ? details.error_code : undefined;
     if (OPERATOR_ACCOUNT.test(message) || OPERATOR_ACCOUNT_CODES.has(code)) return { status: 402, message };
@@ -78,6 +78,7 @@ export function failureOf(error: unknown, status: number): ProviderFailure {
 /** OpenAI's status for a status of Anthropic's whose body has no known type. */
 function statusOf(status: number): number {
   if (status === OVERLOADED) return 503;
+  // OpenAI's API has no 422: a wrong request is a 400.
   if (status === 422) return 400;
   return status === 503 || (status >= 400 && status < 500) ? status : 500;
 }

@@ -47,14 +47,14 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   );
   const maxTokens =
     fields.integer('max_completion_tokens') ?? fields.integer('max_tokens') ?? settings.outputTokensMax;
-  // Taken even if max_completion_tokens was given, or `finish` would refuse it as unknown.
+  // `max_tokens` is taken even if the newer member is given, or `finish` would refuse `max_tokens`.
   fields.take('max_tokens');
   const toolMembers = toolMembersOf(fields, traits, body);
   const thinking = thinkingOf(fields, traits, maxTokens, conversation);
   const request: Record<string, unknown> = { max_tokens: maxTokens, messages: conversation.messages };
   if (conversation.system.length > 0) request.system = contentOf(conversation.system);
   if (stream) request.stream = true;
-  addTools(request, toolMembers, fields, traits, isThinking(thinking.thinking));
+  addTools(request, toolMembers, fields, traits, asksToThink(thinking.thinking));
   if (thinking.thinking !== undefined) request.thinking = thinking.thinking;
   const { format } = toolMembers;
   if (thinking.effort !== undefined || format !== undefined)
@@ -64,7 +64,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
     };
   const allowsSampling =
     traits.allowsSampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
-  addSampling(request, fields, allowsSampling, traits.hasOneSampler, isThinking(thinking.thinking));
+  addSampling(request, fields, allowsSampling, traits.hasOneSampler, asksToThink(thinking.thinking));
   addStop(request, fields);
   const cacheControl = fields.record('cache_control');
   if (cacheControl !== undefined) request.cache_control = cacheControl;
@@ -86,7 +86,8 @@ function addTools(
   if (tools.length === 0) return;
   request.tools = tools;
   if (choice === undefined) return;
-  // Page "Thinking": while a model thinks with a budget, only the choices auto and none are allowed.
+  // Page "Thinking": while a model thinks with a budget, only the choices auto and none are allowed. If
+  // `unsupported` returns, the request goes without a choice, which means `auto`.
   if (willThink && traits.thinking !== 'adaptive' && choice.type !== 'auto' && choice.type !== 'none') {
     fields.unsupported(
       isFormatByTool ? 'response_format' : 'tool_choice',
@@ -103,8 +104,8 @@ interface Thinking {
   readonly effort?: string;
 }
 
-/** Whether a request with this member makes the model think. */
-function isThinking(thinking: Record<string, unknown> | undefined): boolean {
+/** Whether a request with this member `thinking` makes the model think. */
+function asksToThink(thinking: Record<string, unknown> | undefined): boolean {
   return thinking?.type === 'enabled' || thinking?.type === 'adaptive';
 }
 
@@ -137,7 +138,7 @@ function thinkingOf(
     return {};
   }
   if (traits.thinking !== 'budget')
-    // `!`: a model with adaptive thinking has efforts. Without `display` the newer models return no text of
+    // `!`: a model with adaptive thinking has efforts. `display`: without it newer models return no text of
     // their thinking.
     return {
       thinking: { type: 'adaptive', display: 'summarized' },
@@ -159,7 +160,8 @@ function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking
 }
 
 /**
- * The model's effort for `effort`: the next lower one if the model lacks it. Undefined if it has no efforts.
+ * The model's effort for `effort`: a lower effort if the model lacks this one; undefined if it has no
+ * efforts.
  */
 function effortOf(effort: string, { efforts }: ModelTraits): string | undefined {
   if (efforts.includes(effort)) return effort;

@@ -1,7 +1,8 @@
 /**
- * Translates a response of Anthropic's Messages API that is not streamed into a chat completion; and reads
- * usage and stop reason, for stream.ts too. anthropic.ts calls `readMessage`, and so does vertex/vertex.ts
- * for Claude models. upstream/usage-shapes.ts uses MessageUsage. Pure; upstream worker.
+ * Translates a response of Anthropic's Messages API that is not streamed into a chat completion.
+ * anthropic.ts calls `readMessage`, and so does vertex/vertex.ts for Claude models. stream.ts uses the
+ * functions that read usage and stop reason; upstream/usage-shapes.ts uses MessageUsage. Pure; upstream
+ * worker.
  *
  * Follows platform.claude.com, pages "Messages", "Stop reasons" and "Prompt caching", 2026-11.
  * Blocks of other types, which only tools that Anthropic runs produce, and citations, which no request asks
@@ -9,7 +10,8 @@
  *
  * Must hold: `promptTokens` includes tokens read from and written to the cache. Anthropic's `input_tokens`
  * excludes them, and the charge is computed from the sum (test/unit/providers/anthropic/response.test.ts).
- * doors/messages/message-stream.ts writes the inverse: a change of MessageUsage needs one there.
+ * doors/messages/message-stream.ts writes such usage from `promptTokens`: a change of MessageUsage needs a
+ * change there.
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -24,7 +26,7 @@ interface ToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-const FINISH_OF: ReadonlyMap<unknown, FinishReason> = new Map([
+const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
   ['end_turn', 'stop'],
   ['stop_sequence', 'stop'],
   // Comes only with a tool that Anthropic runs, which no request has.
@@ -35,10 +37,10 @@ const FINISH_OF: ReadonlyMap<unknown, FinishReason> = new Map([
   ['refusal', 'content_filter'],
 ]);
 
-/** `stop`: the member `stop_reason`. `hasCalls`: whether the response calls tools of the caller. */
+/** `stop`: the member `stop_reason`. `hasCalls`: the response calls tools of the caller. */
 export function finishOf(stop: unknown, hasCalls: boolean): FinishReason {
-  const finish = FINISH_OF.get(stop) ?? 'stop';
-  // Without such calls only the response's tool was called, whose arguments are the content.
+  const finish = FINISH_REASONS.get(stop) ?? 'stop';
+  // If no tool of the caller is called, `tool_use` is a call of the response tool, which is the content.
   return finish === 'tool_calls' && !hasCalls ? 'stop' : finish;
 }
 
@@ -58,7 +60,8 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   const { content, reasoning, thinkingBlocks, calls } = readBlocks(message.content, responseToolOf(call));
   const refusal = refusalOf(message.stop_details);
   const finish = finishOf(message.stop_reason, calls.length > 0);
-  const legacy = calls.length > 0 && callsFunctions(call);
+  // The caller used `functions`, so it gets the older member `function_call`.
+  const isFunctionCall = calls.length > 0 && callsFunctions(call);
   return completionOf({
     id: idOf(message.id, call),
     created: Math.floor(call.nowMs / 1_000),
@@ -72,9 +75,11 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
           refusal: refusal ?? null,
           ...(reasoning !== undefined && { reasoning_content: reasoning }),
           ...(thinkingBlocks.length > 0 && { thinking_blocks: thinkingBlocks }),
-          ...(legacy ? { function_call: calls[0]!.function } : calls.length > 0 && { tool_calls: calls }),
+          ...(isFunctionCall
+            ? { function_call: calls[0]!.function }
+            : calls.length > 0 && { tool_calls: calls }),
         },
-        finish: legacy && finish === 'tool_calls' ? 'function_call' : finish,
+        finish: isFunctionCall && finish === 'tool_calls' ? 'function_call' : finish,
       },
     ],
     usage: new MessageUsage().with(message.usage).usage,
@@ -95,29 +100,29 @@ interface ReadContent {
  * one. Throws a ProviderError.
  */
 function readBlocks(blocks: readonly unknown[], responseTool: string | undefined): ReadContent {
-  const read: ReadContent = { content: undefined, reasoning: undefined, thinkingBlocks: [], calls: [] };
+  const result: ReadContent = { content: undefined, reasoning: undefined, thinkingBlocks: [], calls: [] };
   for (const block of blocks) {
     if (!isRecord(block)) throw ProviderError.invalid('a block is no object');
     switch (block.type) {
       case 'text':
-        read.content = (read.content ?? '') + textOf(block.text);
+        result.content = (result.content ?? '') + textOf(block.text);
         break;
       case 'thinking': {
         const { thinking, signature } = block;
-        read.reasoning = (read.reasoning ?? '') + textOf(thinking);
-        read.thinkingBlocks.push({ type: 'thinking', thinking, signature });
+        result.reasoning = (result.reasoning ?? '') + textOf(thinking);
+        result.thinkingBlocks.push({ type: 'thinking', thinking, signature });
         break;
       }
       case 'redacted_thinking':
-        read.thinkingBlocks.push({ type: 'redacted_thinking', data: block.data });
+        result.thinkingBlocks.push({ type: 'redacted_thinking', data: block.data });
         break;
       case 'tool_use': {
         const input = exactJsonText(block.input ?? {});
         const name = textOf(block.name);
-        if (name === responseTool) read.content = (read.content ?? '') + input;
+        if (name === responseTool) result.content = (result.content ?? '') + input;
         else {
           const calledFunction = { name, arguments: input };
-          read.calls.push({ id: textOf(block.id), type: 'function', function: calledFunction });
+          result.calls.push({ id: textOf(block.id), type: 'function', function: calledFunction });
         }
         break;
       }
@@ -125,7 +130,7 @@ function readBlocks(blocks: readonly unknown[], responseTool: string | undefined
       default:
     }
   }
-  return read;
+  return result;
 }
 
 /** The value itself if it is a string. Throws a ProviderError for any other value. */

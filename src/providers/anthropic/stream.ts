@@ -27,17 +27,17 @@ import { finishOf, idOf, MessageUsage, promptReportOf, refusalOf, textOf } from 
 import { responseToolOf, callsFunctions } from './tools.js';
 
 /**
- * `content`: a call of the response tool (tools.ts), whose arguments are the content; `tool`: a call of a
- * caller's tool; `other`: a text or a thought, or no block is open.
+ * `response_tool`: a call of the response tool (tools.ts), whose arguments are the content; `callers_tool`:
+ * a call of a caller's tool; `other`: a text or a thought, or no block is open.
  */
-type BlockKind = 'content' | 'tool' | 'other';
+type BlockKind = 'response_tool' | 'callers_tool' | 'other';
 
 /**
- * The fast path: nearly every event of a stream has this form, padding included. The text is the inside of a
- * JSON string and is copied without decoding. Any other event is parsed. Sticky, so `lastIndex` is
- * set before each use.
+ * The fast path: nearly every event of a stream has this form, padding included. Its text is the inside of a
+ * JSON string, and is copied without decoding. Any other event is parsed. The expression is sticky, so
+ * `lastIndex` is set before each use.
  */
-const PIECE =
+const PLAIN_DELTA =
   /event: content_block_delta\ndata: \{"type": ?"content_block_delta", ?"index": ?\d+, ?"delta": ?\{"type": ?"(text|thinking|input_json)_delta", ?"(?:text|thinking|partial_json)": ?"([^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})[^"\\\0-\x1f]*)*)" *\} *\}\n\n/y;
 
 export class MessageStream implements ProviderStream {
@@ -59,11 +59,11 @@ export class MessageStream implements ProviderStream {
   /** Whether the open tool call has got some arguments. */
   #hasArguments = false;
   /** Position of the open tool call among the calls; -1 before the first. */
-  #toolIndex = -1;
+  #callIndex = -1;
   /** Undefined before the stop reason has come. */
   #finishReason: FinishReason | undefined;
-  /** The last chunks were returned; later events are ignored. */
-  #isOver = false;
+  /** The last chunks were returned, so later events are ignored. */
+  #hasEnded = false;
 
   constructor(call: UnsignedCall) {
     this.#call = call;
@@ -84,7 +84,7 @@ export class MessageStream implements ProviderStream {
   end(): string {
     const lastEvent = this.#splitter.end();
     const text = lastEvent.length === 0 ? '' : this.#translate(lastEvent);
-    if (this.#isOver) return text;
+    if (this.#hasEnded) return text;
     if (this.#finishReason === undefined) throw ProviderError.invalid('the stream ended before its end');
     return text + this.#lastChunks();
   }
@@ -92,20 +92,21 @@ export class MessageStream implements ProviderStream {
   /** Returns the chunks for whole events. */
   #translate(events: Buffer): string {
     const text = events.toString();
-    const isPlain = !text.includes('\r');
+    // The fast path knows LF alone, and needs the writer, which exists once the role was written.
+    const hasNoCr = !text.includes('\r');
     let chunks = '';
-    for (let position = 0; position < text.length && !this.#isOver;) {
-      PIECE.lastIndex = position;
-      const piece = isPlain && this.#hasRole ? PIECE.exec(text) : null;
+    for (let position = 0; position < text.length && !this.#hasEnded;) {
+      PLAIN_DELTA.lastIndex = position;
+      const piece = hasNoCr && this.#hasRole ? PLAIN_DELTA.exec(text) : null;
       if (piece !== null) {
         chunks += this.#pieceChunk(piece[1]!, piece[2]!);
-        position = PIECE.lastIndex;
+        position = PLAIN_DELTA.lastIndex;
         continue;
       }
-      const blankLine = isPlain ? text.indexOf('\n\n', position) : -1;
+      const blankLine = hasNoCr ? text.indexOf('\n\n', position) : -1;
       const end = blankLine < 0 ? text.length : blankLine + 2;
       forEachEvent(Buffer.from(text.slice(position, end)), (_start, _end, data) => {
-        if (data !== undefined && data !== '' && !this.#isOver) chunks += this.#chunksOfEvent(data);
+        if (data !== undefined && data !== '' && !this.#hasEnded) chunks += this.#chunksOfEvent(data);
       });
       position = end;
     }
@@ -183,11 +184,11 @@ export class MessageStream implements ProviderStream {
   }
 
   #startToolBlock(writer: ChunkWriter, id: string, name: string): string {
-    this.#blockKind = 'content';
+    this.#blockKind = 'response_tool';
     if (name === this.#responseTool) return '';
-    this.#blockKind = 'tool';
-    this.#toolIndex++;
-    if (!this.#callsFunctions) return writer.toolStart(this.#toolIndex, id, name);
+    this.#blockKind = 'callers_tool';
+    this.#callIndex++;
+    if (!this.#callsFunctions) return writer.toolStart(this.#callIndex, id, name);
     return writer.delta(JSON.stringify({ function_call: { name, arguments: '' } }));
   }
 
@@ -221,9 +222,9 @@ export class MessageStream implements ProviderStream {
     if (type === 'thinking') return writer.piece('reasoning_content', text);
     if (text === '' || this.#blockKind === 'other') return '';
     this.#hasArguments = true;
-    if (this.#blockKind === 'content') return writer.piece('content', text);
+    if (this.#blockKind === 'response_tool') return writer.piece('content', text);
     if (this.#callsFunctions) return writer.delta(`{"function_call":{"arguments":"${text}"}}`);
-    return writer.delta(`{"tool_calls":[{"index":${this.#toolIndex},"function":{"arguments":"${text}"}}]}`);
+    return writer.delta(`{"tool_calls":[{"index":${this.#callIndex},"function":{"arguments":"${text}"}}]}`);
   }
 
   #chunksOfMessageDelta({ delta, usage }: Record<string, unknown>): string {
@@ -231,7 +232,7 @@ export class MessageStream implements ProviderStream {
     this.#isUsageWhole ||= isRecord(usage);
     if (!isRecord(delta) || typeof delta.stop_reason !== 'string') return '';
     const writer = this.#openWriter();
-    const finish = finishOf(delta.stop_reason, this.#toolIndex >= 0);
+    const finish = finishOf(delta.stop_reason, this.#callIndex >= 0);
     this.#finishReason = this.#callsFunctions && finish === 'tool_calls' ? 'function_call' : finish;
     const refusal = refusalOf(delta.stop_details);
     return (
@@ -244,7 +245,7 @@ export class MessageStream implements ProviderStream {
   /** The last chunks: usage, if that of the completion was reported, and [DONE]. */
   #lastChunks(): string {
     if (this.#finishReason === undefined) throw ProviderError.invalid('the stream ended before its end');
-    this.#isOver = true;
+    this.#hasEnded = true;
     const { usage } = this.#usage;
     const writer = this.#openWriter();
     return (usage === undefined || !this.#isUsageWhole ? '' : writer.usage(usage)) + writer.done();

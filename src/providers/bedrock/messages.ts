@@ -25,7 +25,7 @@ interface Turn {
   readonly content: readonly Block[];
 }
 
-/** A turn while its messages are read. */
+/** A turn while further messages may join it. */
 interface OpenTurn {
   readonly role: Turn['role'];
   /** Tool results and their cache points, which go before the other blocks. */
@@ -71,7 +71,7 @@ class ConversationWriter {
   readonly #turns: OpenTurn[] = [];
   readonly #calledTools = new Set<string>();
   #usesTools = false;
-  /** As in Conversation, if the last message so far is the last of all. */
+  /** The value for Conversation if no further message came. */
   #continuesWithoutThinking = false;
 
   constructor(facts: ModelFacts) {
@@ -100,7 +100,7 @@ class ConversationWriter {
       case 'tool': {
         this.#usesTools = true;
         const results = toolResultOf(message, path, this.#content);
-        this.#turn('user').results.push(...results, ...this.#content.cachePoint(message));
+        this.#turnFor('user').results.push(...results, ...this.#content.cachePoint(message));
         break;
       }
       default:
@@ -151,11 +151,11 @@ class ConversationWriter {
   }
 
   #addBlocks(role: Turn['role'], blocks: readonly Block[]): void {
-    if (blocks.length > 0) this.#turn(role).blocks.push(...blocks);
+    if (blocks.length > 0) this.#turnFor(role).blocks.push(...blocks);
   }
 
-  /** The last turn if it has that role, else a new turn. */
-  #turn(role: Turn['role']): OpenTurn {
+  /** The last turn if it has that role, else a new turn, which is added. */
+  #turnFor(role: Turn['role']): OpenTurn {
     let turn = this.#turns.at(-1);
     if (turn?.role !== role) this.#turns.push((turn = { role, results: [], blocks: [] }));
     return turn;
@@ -172,9 +172,9 @@ function asReminder(block: Block): Block {
 }
 
 /**
- * The blocks of an assistant message's reasoning: only reasoning that the provider has signed or encrypted,
- * because Claude refuses any other, and DeepSeek refuses all. Clients that join a stream member by member
- * have blocks without text, and the text in `reasoning_content`.
+ * The blocks of an assistant message's reasoning: only what the provider has signed or encrypted, because
+ * Claude refuses other reasoning, and DeepSeek refuses all. A client that joins a stream member by member
+ * has blocks without text, and all of the text in `reasoning_content`.
  */
 function reasoningOf({
   thinking_blocks: callersBlocks,
@@ -197,8 +197,8 @@ function reasoningOf({
   }
   if (hasText || typeof joinedText !== 'string' || joinedText === '' || signatures.length === 0)
     return blocks;
-  // With several blocks nobody knows which part of the text belongs to which. Earlier turns need no
-  // reasoning.
+  // With several blocks nobody knows which part of the text is of which block. Then no reasoning goes back:
+  // earlier turns need none.
   if (signatures.length > 1) return [];
   return blocks.map((block) =>
     isRecord(block.reasoningContent) && 'reasoningText' in block.reasoningContent

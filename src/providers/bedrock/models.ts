@@ -46,11 +46,11 @@ export interface ModelFacts {
 
 /** Converse's greatest temperature; OpenAI's is 2. */
 export const TEMPERATURE_MAX = 1;
-/** Claude's default of temperature and top_p. */
+/** Claude's default of temperature and of top_p. */
 export const CLAUDE_DEFAULT = 1;
 
-/** Families with cache points, besides Claude. */
-const CACHING: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
+/** Claude is not here: its models accept cache points from V3_5 on. */
+const FAMILIES_WITH_CACHE_POINTS: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
 /** `claude-opus-4-6`, `claude-3-7-sonnet`, `claude-v2`. A number of more digits is a date, and no version. */
 const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d{1,2})(?!\d))?(?!\d)/;
 const V3_5 = versionOf(3, 5);
@@ -85,7 +85,7 @@ function factsByName(model: string): ModelFacts {
     claude,
     version,
     obeysSchemas: claude?.obeysSchemas ?? !WITHOUT_SCHEMAS.test(model),
-    allowsCachePoints: CACHING.has(family) || (claude !== undefined && version >= V3_5),
+    allowsCachePoints: FAMILIES_WITH_CACHE_POINTS.has(family) || (claude !== undefined && version >= V3_5),
   };
 }
 
@@ -120,15 +120,15 @@ export interface Reasoning {
   readonly output: Members;
 }
 
-/** For a model that has low, medium and high: the nearest of these for each other effort. */
+/** For models that know low, medium and high alone: the nearest of these by any other effort. */
 const THREE_EFFORTS: ReadonlyMap<string, string> = new Map<string, string>([
   ['minimal', 'low'],
   ['xhigh', 'high'],
   ['max', 'high'],
 ]);
 /** The `thinking.type` of a request that makes Claude think. */
-const THINKING: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
-const OFF: Reasoning = { isOn: false, modelFields: {}, output: {} };
+const THINKING_TYPES: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
+const NO_REASONING: Reasoning = { isOn: false, modelFields: {}, output: {} };
 
 /**
  * The members for `reasoning_effort` and `thinking` of the caller. `maxTokens`: of the request; undefined
@@ -149,26 +149,27 @@ export function reasoningOf(
   if (thinking !== undefined) {
     if (facts.claude !== undefined || facts.family === 'hidden') {
       const output = effort === undefined || effort === 'none' ? {} : effortOf(effort, facts);
-      return { isOn: THINKING.has(type), modelFields: { thinking }, output };
+      return { isOn: THINKING_TYPES.has(type), modelFields: { thinking }, output };
     }
-    // Other models have efforts alone. Without an effort they do what `adaptive` asks for.
+    // Models other than Claude have no `thinking`, only efforts. `adaptive` asks for what they do without
+    // one.
     if (type === 'disabled' && effort === undefined)
       return reasoningOfOthers('none', fields, facts, 'thinking.type');
     if (type !== 'disabled' && type !== 'adaptive')
       fields.unsupported('thinking', 'is not supported by this model');
   }
-  if (effort === undefined) return OFF;
+  if (effort === undefined) return NO_REASONING;
   if (facts.claude === undefined) return reasoningOfOthers(effort, fields, facts, 'reasoning_effort');
   if (effort === 'none') return withoutThinking(fields, facts.claude);
   switch (facts.claude.thinking) {
     case 'none':
       fields.unsupported('reasoning_effort', 'is not supported by this model');
-      return OFF;
+      return NO_REASONING;
     case 'budget': {
       // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Claude would refuse
       // thinking.
       const budget = Math.min(BUDGETS.get(effort)!, (maxTokens ?? Infinity) - 1);
-      if (budget < BUDGET_TOKENS_MIN || continuesWithoutThinking) return OFF;
+      if (budget < BUDGET_TOKENS_MIN || continuesWithoutThinking) return NO_REASONING;
       return {
         isOn: true,
         modelFields: { thinking: { type: 'enabled', budget_tokens: budget } },
@@ -186,10 +187,10 @@ export function reasoningOf(
 
 /** The members that make Claude think as little as it can. */
 function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasoning {
-  if (thinkingOff === 'absent') return OFF;
-  if (thinkingOff !== undefined) return { ...OFF, modelFields: { thinking: { type: thinkingOff } } };
+  if (thinkingOff === 'absent') return NO_REASONING;
+  if (thinkingOff !== undefined) return { ...NO_REASONING, modelFields: { thinking: { type: thinkingOff } } };
   fields.unsupported('reasoning_effort', 'cannot be none: this model always thinks');
-  return { ...OFF, output: { effort: 'low' } };
+  return { ...NO_REASONING, output: { effort: 'low' } };
 }
 
 /**
@@ -197,34 +198,36 @@ function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasonin
  * FieldError. `reasoningOf` has checked `effort`.
  */
 function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, path: string): Reasoning {
-  const isOff = effort === 'none';
-  const nearest = THREE_EFFORTS.get(effort) ?? effort;
+  const isNone = effort === 'none';
+  const nearestEffort = THREE_EFFORTS.get(effort) ?? effort;
   switch (facts.family) {
     case 'nova-2': {
-      const config = isOff ? { type: 'disabled' } : { type: 'enabled', maxReasoningEffort: nearest };
-      return { ...OFF, modelFields: { reasoningConfig: config } };
+      const config = isNone ? { type: 'disabled' } : { type: 'enabled', maxReasoningEffort: nearestEffort };
+      return { ...NO_REASONING, modelFields: { reasoningConfig: config } };
     }
     case 'gpt':
-      return { ...OFF, modelFields: { reasoning: { effort } } };
+      return { ...NO_REASONING, modelFields: { reasoning: { effort } } };
     case 'gpt-oss':
     case 'deepseek':
-      if (!isOff) return { ...OFF, modelFields: { reasoning_effort: nearest } };
+      if (!isNone) return { ...NO_REASONING, modelFields: { reasoning_effort: nearestEffort } };
       break;
     case 'hidden':
-      if (!isOff) return { ...OFF, output: effortOf(effort, facts) };
+      if (!isNone) return { ...NO_REASONING, output: effortOf(effort, facts) };
       break;
     case 'deepseek-r1':
       break;
+    // A model that cannot reason does what `none` asks for.
     default:
-      if (isOff) return OFF;
+      if (isNone) return NO_REASONING;
   }
   const callersValue = path === 'reasoning_effort' ? effort : 'disabled';
   fields.unsupported(path, `cannot be ${callersValue} for this model`);
-  return OFF;
+  return NO_REASONING;
 }
 
 /**
- * `outputConfig.effort` for `effort`: the next lower effort if the model lacks it. No member if it has none.
+ * The member `effort` of `outputConfig`: a lower effort if the model lacks this one; none if it has no
+ * efforts.
  */
 function effortOf(effort: string, { claude }: ModelFacts): Record<string, unknown> {
   if (claude?.efforts.length === 0) return {};

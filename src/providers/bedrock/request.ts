@@ -25,9 +25,9 @@ import { responseFormOf, toolsOf } from './tools.js';
 const CONVERSE_MEMBERS = ['guardrailConfig', 'performanceConfig', 'promptVariables'] as const;
 
 const SERVICE_TIERS: ReadonlySet<unknown> = new Set(['default', 'flex', 'priority', 'reserved']);
-/** What Converse accepts as a name or value in `requestMetadata`, and how many entries. */
-const METADATA = /^[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}$/;
-const METADATA_MAX = 16;
+/** The names and values that Converse accepts in `requestMetadata`, and how many entries. */
+const METADATA_TEXT = /^[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}$/;
+const METADATA_ENTRIES_MAX = 16;
 
 /** The JSON text of the request. Throws a FieldError. */
 export function bodyOf(call: UnsignedCall): string {
@@ -70,12 +70,13 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   if (SERVICE_TIERS.has(tier)) body.serviceTier = { type: tier };
   const metadata = metadataOf(fields.take('metadata'));
   if (metadata !== undefined) body.requestMetadata = metadata;
-  // `conversationOf` has read it from the body.
+  // Taken, because `conversationOf` has read the member from the body, not from `fields`.
   fields.take('cache_control');
   rejectOthers(fields);
   return exactJsonText(body);
 }
 
+/** Members of `inferenceConfig`, without those of Sampling. */
 interface Inference {
   maxTokens?: number;
   stopSequences?: string[];
@@ -83,7 +84,7 @@ interface Inference {
 
 function inferenceOf(fields: Fields): Inference {
   const inference: Inference = {};
-  // Taken even if `max_completion_tokens` was given, or `fields.finish` would refuse it.
+  // `max_tokens` is taken even if the newer member is given, or `fields.finish` would refuse `max_tokens`.
   const oldMaxTokens = fields.integer('max_tokens');
   const maxTokens = fields.integer('max_completion_tokens') ?? oldMaxTokens;
   if (maxTokens !== undefined) inference.maxTokens = maxTokens;
@@ -116,7 +117,7 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, willThink: b
   let modelFields = {};
   const allowsSampling = claude?.allowsSampling !== false;
   const reason = allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
-  // Claude's default is not sent: a Claude that allows no sampling refuses even the default.
+  // Claude's default value is not sent: a Claude model that allows no sampling refuses even the default.
   const isWorthSending = (value: number | undefined): value is number =>
     value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
   const temperature = fields.number('temperature');
@@ -156,8 +157,10 @@ function betasOf(betas: readonly string[], { family, claude }: ModelFacts): Reco
 function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
   if (!isRecord(metadata)) return undefined;
   const entries = Object.entries(metadata)
-    .filter(([name, value]) => METADATA.test(name) && typeof value === 'string' && METADATA.test(value))
-    .slice(0, METADATA_MAX);
+    .filter(
+      ([name, value]) => METADATA_TEXT.test(name) && typeof value === 'string' && METADATA_TEXT.test(value),
+    )
+    .slice(0, METADATA_ENTRIES_MAX);
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
@@ -190,9 +193,9 @@ const FAST_PATH_MEMBERS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * A fast path: the JSON text for the usual chat completion of texts of system, user and assistant, and a few
- * numbers. Undefined if `anyBodyOf` must write the text, which makes objects first and takes five times as
- * long, or must reject the request. Exported for its test.
+ * A fast path: the JSON text for a usual chat completion, which has texts of system, user and assistant, and
+ * a few numbers. Undefined for any other: `anyBodyOf` then writes the text, in five times the time, or
+ * rejects the request. Exported for its test.
  */
 export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts): string | undefined {
   for (const name in body) if (!FAST_PATH_MEMBERS.has(name)) return undefined;

@@ -1,6 +1,6 @@
 /**
- * Translates a response of Converse into a chat completion; and reads stop reasons, usage and thinking, for
- * stream.ts too. bedrock.ts calls `readResponse`. Pure; upstream worker.
+ * Translates a response of Converse into a chat completion. bedrock.ts calls `readResponse`; stream.ts uses
+ * the functions that read stop reasons, usage and thinking. Pure; upstream worker.
  *
  * Follows Amazon Bedrock API Reference, "Converse" (response syntax) and "TokenUsage", 2026-11.
  *
@@ -61,7 +61,7 @@ export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | u
   }
   const claudeUsage = isRecord(modelFields) ? modelFields.usage : undefined;
   const details = isRecord(claudeUsage) ? claudeUsage.output_tokens_details : undefined;
-  // Spreading an object of zeros would take longer than all else here.
+  // Each member is written out: spreading an object of zeros would take longer than all else here.
   return {
     promptTokens: countOf(usage.inputTokens) + cached + cacheWrite,
     cachedTokens: cached,
@@ -106,10 +106,10 @@ const TEXT_RESPONSE = new RegExp(
     String.raw`"content":\[\{"text":"(${STRING_INSIDE})"\}\](?:,"role":"assistant")?\}\},` +
     String.raw`"stopReason":"(\w+)","usage":(\{${COUNT}(?:,${COUNT})*\})(?:,${METRICS})?\}$`,
 );
-/** A longer text with many escapes would take much memory to match. */
+/** A longer response is parsed, because many escapes would take much memory to match. */
 const MATCHED_CHARS_MAX = 16 * 1024;
 
-/** The fast path: undefined if the response has another form. Exported for its test, as `anyResponse`. */
+/** The fast path; undefined if TEXT_RESPONSE does not match. Exported for its test, as `anyResponse` is. */
 export function textResponse(json: string, call: UnsignedCall): CompletionText | undefined {
   const match = json.length <= MATCHED_CHARS_MAX ? TEXT_RESPONSE.exec(json) : null;
   if (match === null) return undefined;
@@ -130,18 +130,18 @@ export function anyResponse(json: string, call: UnsignedCall): CompletionText {
   const message = isRecord(output) ? output.message : undefined;
   const content = isRecord(message) ? message.content : undefined;
   if (!isRecord(response) || !Array.isArray(content)) throw ProviderError.invalid('no message');
-  const parsed = messageOf(content, responseToolOf(call));
+  const translated = messageOf(content, responseToolOf(call));
   const { stopReason, usage, additionalModelResponseFields } = response;
   return completionOf({
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(call.nowMs / 1000),
     model: publicName(call.model),
-    choices: [{ index: 0, message: parsed.message, finish: finishOf(stopReason, parsed.hasCalls) }],
+    choices: [{ index: 0, message: translated.message, finish: finishOf(stopReason, translated.hasCalls) }],
     usage: usageOf(usage, additionalModelResponseFields),
   });
 }
 
-interface ReadMessage {
+interface TranslatedMessage {
   readonly message: Record<string, unknown>;
   readonly hasCalls: boolean;
 }
@@ -150,7 +150,7 @@ interface ReadMessage {
  * The message of a chat completion. `responseTool`: the tool whose input is the content; undefined without
  * one.
  */
-function messageOf(content: readonly unknown[], responseTool: string | undefined): ReadMessage {
+function messageOf(content: readonly unknown[], responseTool: string | undefined): TranslatedMessage {
   let text: string | undefined;
   let reasoning: string | undefined;
   const thinking: ThinkingBlock[] = [];

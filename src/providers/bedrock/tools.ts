@@ -13,7 +13,7 @@
  *                                  the tools declared
  *
  * `Fields.unsupported` throws, unless the upstream has `drop_unsupported`: then it returns, and the code
- * after it goes on without the field.
+ * after it leaves the member out.
  *
  * Follows Amazon Bedrock API Reference, "ToolConfiguration", "OutputConfig"; Amazon Bedrock User Guide, "Get
  * validated JSON results from models", 2026-11.
@@ -37,7 +37,9 @@ import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts, V4_5, V4_7 } from './models.js';
 
-/** How `response_format` is written: natively (`output` and `closed`), or as a tool (`tool`). */
+/**
+ * How `response_format` is written: as Converse's own member (`output` and `closed`), or as a tool (`tool`).
+ */
 export interface ResponseForm {
   /** Members of `outputConfig`. */
   readonly output?: Block;
@@ -65,7 +67,7 @@ export function responseFormOf(
     throw new FieldError('response_format.json_schema.schema', 'must be an object');
   }
   const { schema, name, description, strict } = namedSchema;
-  // Anthropic's bounds are those of Claude alone.
+  // `formatSchema` checks Anthropic's bounds too, which only Claude has.
   const schemaOf = facts.claude === undefined ? closedSchema : formatSchema;
   const closed = facts.obeysSchemas ? schemaOf(schema, strict === true) : undefined;
   if (closed === undefined) return responseTool(body, description ?? 'Gives the answer.', schema);
@@ -116,17 +118,19 @@ export function toolsOf(
     const names = [...calledTools].filter((name) => name !== form?.tool?.name);
     tools.push(...names.map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
   }
+  // Before `closeStrictTools`, because it removes tools that then count no more.
   let choice = choiceOf(fields, tools, usesTools);
   closeStrictTools(tools, form?.closed);
   const isForced = choice !== undefined && !('auto' in choice);
   const { claude } = facts;
-  const cannotForce = claude && (!claude.canForceTools || (willThink && claude.thinking !== 'adaptive'));
-  if (isForced && cannotForce === true) {
+  const cannotForce =
+    claude !== undefined && (!claude.canForceTools || (willThink && claude.thinking !== 'adaptive'));
+  if (isForced && cannotForce) {
     fields.unsupported('tool_choice', 'cannot force a call of this model, or while it thinks');
     choice = { auto: {} };
   }
   if (form?.tool !== undefined) {
-    if (cannotForce === true) {
+    if (cannotForce) {
       fields.unsupported(
         'response_format',
         'must be json_schema with closed objects, and not too complex, for this model, or while it thinks',
@@ -151,7 +155,7 @@ function singleCallOf(fields: Fields, { family, version }: ModelFacts, choice: B
     fields.unsupported('parallel_tool_calls', 'cannot be false for this model');
     return {};
   }
-  // Bedrock wants the type once: here, or in toolConfig.
+  // Bedrock wants the type of the choice once: here, or in `toolConfig.toolChoice`.
   return { tool_choice: { ...(choice === undefined && { type: 'auto' }), disable_parallel_tool_use: true } };
 }
 
