@@ -24,8 +24,8 @@ import type { ProviderName } from '../core/provider-names.js';
 import type { RouteTable } from './route-table.js';
 import type { UpstreamTarget } from './target.js';
 
-/** `gen_ai.provider.name`, whose values OpenTelemetry's conventions list. */
-const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
+/** Values of `gen_ai.provider.name`, as OpenTelemetry's conventions list them. */
+const OTEL_PROVIDER_NAMES: Readonly<Record<ProviderName, string>> = {
   openai: 'openai',
   azure: 'azure.ai.openai',
   anthropic: 'anthropic',
@@ -40,7 +40,7 @@ interface AttemptBegin {
   readonly target: UpstreamTarget;
   /** The model's id in the catalogue. */
   readonly modelId: string;
-  /** One of SPAN_NAMES, or who owns the model by the settings. */
+  /** One of OTEL_PROVIDER_NAMES, or who owns the model by the settings. */
   readonly provider: string;
   /** Attempts of the call before this one. */
   readonly earlierAttempts: number;
@@ -78,7 +78,8 @@ export function newAttemptSpan(
   const parent = isSampledText(parentText) ? parseTraceParent(parentText) : undefined;
   if (parent === undefined) return undefined;
   const { id: modelId, ownedBy } = routes.routeOf(request.modelIndex);
-  const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];
+  const provider = target.provider === undefined ? ownedBy : OTEL_PROVIDER_NAMES[target.provider.name];
+  // `attempts` counts this attempt too.
   const earlierAttempts = attempts - 1;
   const begin = { request, target, modelId, provider, earlierAttempts, nowMs: clock.monotonicMs() };
   return new AttemptSpan(begin, parent, traceState, spans);
@@ -103,7 +104,7 @@ export class AttemptSpan {
     this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), traceState]);
   }
 
-  /** The client gets the first byte of the response. Called once. */
+  /** Call once, when the client gets the first byte of the response. */
   firstByte(nowMs: number): void {
     this.#firstByteMs = nowMs;
   }

@@ -1,6 +1,7 @@
 /**
- * One attempt of a call on one upstream, by one HttpCall (a request to the upstream). Looks at the status and
- * gives the body to a reader, which writes to the session. chat-session.ts makes Attempts. Upstream worker.
+ * One attempt of a call on one upstream, by one HttpCall (a request to the upstream). The attempt looks at
+ * the status, and gives the body to a reader, which writes to the session. chat-session.ts makes Attempts.
+ * Upstream worker.
  *
  * Must hold: the session gets exactly one complete, reject or cut, and nothing after it. The attempt releases
  * its TakenTarget on every path, and a failure that is not the upstream's does not count against its breaker.
@@ -66,9 +67,11 @@ export interface AttemptOwner extends ResponseSink {
 }
 
 /**
- * `rejected`: the reason is read. `drained`: the outcome is known, and `abort` leads there from any state.
+ * `waiting`: no status has come. `reading`: a reader gets the body. `rejected`: the body is kept for its
+ * reason. `drained`: the outcome is known, and what still comes is dropped. `abort` leads there from any
+ * state.
  */
-type State = 'unanswered' | 'reading' | 'rejected' | 'drained';
+type State = 'waiting' | 'reading' | 'rejected' | 'drained';
 
 export class Attempt implements HttpHandler, ResponseOutcome {
   readonly meter = new UsageMeter();
@@ -80,7 +83,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   readonly #call: HttpCall;
   /** Undefined if the call came by the door of chat completions. */
   readonly #door: DoorAttempt | undefined;
-  #state: State = 'unanswered';
+  #state: State = 'waiting';
   #reader: ResponseBodyReader | undefined;
   #status = 0;
   /** The client has a part of the response. */
@@ -148,7 +151,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     return this.#reader?.usageSoFar ?? this.#call.usageSoFar;
   }
 
-  /** The upstream rejects the request, and charges nothing. Its reason may not have come whole yet. */
+  /** The upstream rejects the request, and charges nothing. Its reason may still be on the way. */
   get isRejected(): boolean {
     return this.#state === 'rejected' || this.#call.isRefused === true;
   }
@@ -169,8 +172,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#call.abort();
   }
 
-  // The HTTP client calls the next five. An exception in them is a bug of the gateway, so it goes to the
-  // session: the HTTP client would count it as a failure of the upstream.
+  // The HTTP client calls the next five methods. An exception in one is a bug of the gateway, so the
+  // exception goes to the session: the HTTP client would count it as a failure of the upstream.
 
   onStart(status: number, header: (name: string) => string | undefined): void {
     try {
@@ -238,7 +241,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.complete(lastBytes);
   }
 
-  /** Gives the response up, and closes its connection. */
+  /** Gives the response up, and closes its connection. The outcome comes first: `abort` then adds nothing. */
   reject(failure: AttemptFailure): void {
     if (this.#state === 'drained') return;
     const { isHeldUp } = this.#call;
@@ -254,7 +257,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   #start(status: number, header: (name: string) => string | undefined): void {
-    invariant(this.#state === 'unanswered', 'an answer starts once');
+    invariant(this.#state === 'waiting', 'a response starts once');
     this.#status = status;
     const meaning = meaningOf(status);
     if (meaning === 'rejected') {
@@ -284,7 +287,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   /** Bytes that no reader gets: the reason of a rejection, or what still comes of a body. */
   #onUnread(chunk: Uint8Array): void {
-    invariant(this.#state !== 'unanswered', 'data follows a status');
+    invariant(this.#state !== 'waiting', 'data follows a status');
     this.#unreadBytes += chunk.length;
     if (this.#state === 'rejected') this.#unreadChunks.push(chunk);
     if (this.#unreadBytes <= UNREAD_BYTES_MAX) return;
@@ -316,7 +319,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     else this.taken.releaseFailed(failure);
   }
 
-  /** Ends a stream whose failure is not the upstream's. */
+  /** Ends a stream that has begun and whose failure is not the upstream's. */
   #cut(failure: AttemptFailure, isHeldUp: boolean): void {
     this.#endSpan(failure.kind);
     this.taken.release();

@@ -1,7 +1,8 @@
 /**
  * The model that serves a call now: the model that the caller named, then its fallbacks, each if the model
  * before has failed and the client has no byte. CallModels has the request as that model's upstreams get it,
- * and the attempts on them. chat-session.ts makes a CallModels for each session. Upstream worker.
+ * and the plan of the attempts on these upstreams. chat-session.ts makes a CallModels for each session.
+ * Upstream worker.
  *
  * Must hold: if all models fail, the caller gets the error of the model that it named, because it knows no
  * other. A bound of the output is lowered for a fallback, because its provider would reject a higher bound.
@@ -23,14 +24,14 @@ export class CallModels {
   readonly #clock: Clock;
   /** Why the model that the caller named failed; undefined until it has. */
   #error: ErrorRecord | undefined = undefined;
-  /** Time and attempts of the models before the current one. */
+  /** Milliseconds and attempts that the models before the current one took. */
   #earlierMs = 0;
   #earlierAttempts = 0;
   /** The request as the model's upstreams get it. */
   request: UpstreamRequest;
   /** The attempts on the model's upstreams. */
   plan: RetryPlan;
-  /** 0 for the model that the caller named, else the position of a fallback, from 1. */
+  /** 0 while the caller's model serves, else the position of the fallback, from 1. */
   number = 0;
 
   constructor(original: UpstreamRequest, routes: RouteTable, clock: Clock) {
@@ -108,20 +109,20 @@ function requestTo(
   const { maxTokens, maxCompletionTokens }: FallbackModels = original.fallbacks!;
   const { body, largeBody, modelStart, modelEnd } = original;
   // `bodyEnd` is needed only where a bound is added, which does not happen here.
-  const named = withModelId(
+  const renamed = withModelId(
     { body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens, bodyEnd: 0 },
     id,
   );
   const isBounded = maxTokens.end > 0 || maxCompletionTokens.end > 0;
   const isLowered = isBounded && original.outputTokensMax > outputTokensMax;
-  const sent = isLowered ? withOutputTokensMax(named, outputTokensMax) : named;
+  const bounded = isLowered ? withOutputTokensMax(renamed, outputTokensMax) : renamed;
   return {
     ...original,
     modelIndex,
-    body: sent.body,
-    largeBody: sent.largeBody,
-    modelStart: sent.modelStart,
-    modelEnd: sent.modelEnd,
+    body: bounded.body,
+    largeBody: bounded.largeBody,
+    modelStart: bounded.modelStart,
+    modelEnd: bounded.modelEnd,
     outputTokensMax: isLowered ? outputTokensMax : original.outputTokensMax,
   };
 }

@@ -27,22 +27,22 @@ interface UsageDeps {
   readonly errors: ErrorLog;
 }
 
-/** The usage of a call that asks for a count of tokens, which is free. */
+/** The usage of a call that only asks for a count of tokens: such a call is free. */
 export const NO_USAGE = usageOfWhole(0, 0, 'reported');
 
-/** A body without a prompt: a count of it is 0. */
+/** A body without a prompt, whose count is 0. */
 const NO_PROMPT = '{}';
 
-/** Returns a promise if tokens must be counted. The promise rejects only for a bug. */
+/** The usage; a promise if tokens must be counted first. The promise rejects only for a bug. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
-  // Before all else, because `reportSoFar` may give the meter the report that is read below.
+  // First, because `reportSoFar` may give the meter the report that `disbeliefIn` and this function read.
   meter.reportSoFar(attempt);
   const route = deps.routes.routeOf(request.modelIndex);
   const { tokenizer } = route;
-  const doubt = doubtAbout(attempt, request, route, deps);
-  const reported = doubt === undefined ? meter.reported : undefined;
+  const disbelief = disbeliefIn(attempt, request, route, deps);
+  const reported = disbelief === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
   // An old report has the tokens of the prompt already, so only the response is counted.
   const countRequest =
@@ -56,7 +56,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
         )
       : meter.countRequest(tokenizer, NO_PROMPT);
   return countOrEstimate(deps.count, countRequest, request.account, deps.errors).then((counted) => {
-    const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, route);
+    const usage = disbelief === undefined ? counted : withinHold(counted, disbelief, request, route);
     return reported === undefined ? usage : withLargerCompletion(reported, usage);
   });
 }
@@ -65,22 +65,22 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
  * Why the upstream's report is not believed; also counts and logs this. Undefined if the report is believed
  * or there is none.
  */
-function doubtAbout(
+function disbeliefIn(
   { meter, taken: { target } }: Attempt,
   request: UpstreamRequest,
   route: ModelRoute,
   { metrics, errors }: UsageDeps,
 ): DisbeliefReason | undefined {
   const { reported } = meter;
-  const doubt =
+  const disbelief =
     reported === undefined
       ? meter.reportError
       : doubtOf(reported, request, route, () => !meter.isReportOfPrompt && meter.hasText());
-  if (doubt === undefined) return undefined;
-  metrics.countDisbelieved(target.slot, doubt);
-  const cause = reported === undefined ? doubt : `${doubt}: ${JSON.stringify(reported)}`;
+  if (disbelief === undefined) return undefined;
+  metrics.countDisbelieved(target.slot, disbelief);
+  const cause = reported === undefined ? disbelief : `${disbelief}: ${JSON.stringify(reported)}`;
   errors.write('warn', target.name, 'an upstream reported usage that cannot be, it was counted here', cause);
-  return doubt;
+  return disbelief;
 }
 
 /**

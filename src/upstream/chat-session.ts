@@ -6,7 +6,7 @@
  * Must hold: the listener gets exactly one of end, cut and fail, last. No upstream is tried after the first
  * byte for the client, or after the client has left. A client that leaves pays for what was relayed, or for
  * all that has come if its upstream may finish. It pays nothing if no request was sent, or if the upstream
- * rejects the request (test/unit/upstream/chat-session.test.ts, and -cancel, -finish, -failover.test.ts).
+ * rejects the request (test/unit/upstream/chat-session*.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
@@ -67,7 +67,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #attempt: Attempt | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
   /** Set at the first wait for upstreams that are at their limits, and kept for later waits. */
-  #wait: QuotaWait | undefined;
+  #quotaWait: QuotaWait | undefined;
   /** `relay` was called, so no attempt may follow. */
   #hasRelayed = false;
   #upstreamWaitMs = 0;
@@ -79,9 +79,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #isCut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
-  #reason: string | undefined;
+  #lastReason: string | undefined;
   /** Set if the protocol of an upstream cannot express the request. Another upstream's protocol may. */
-  #unsupported: ErrorRecord | undefined;
+  #unsupportedError: ErrorRecord | undefined;
   /** From `complete` on: the bytes of the response that were not sent yet. */
   #unsent: Uint8Array = EMPTY;
   #usage: Usage | undefined;
@@ -95,14 +95,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   start(): this {
     try {
-      this.#try();
+      this.#tryNext();
     } catch (error) {
       this.crash(error);
     }
     return this;
   }
 
-  // The channel calls the next two, and `crash` if they throw.
+  // The channel calls the next two methods, and `crash` if one throws.
   onCredit(): void {
     if (this.#state === 'calling') this.#attempt?.resume();
     else if (this.#state === 'delivering') this.#deliver();
@@ -132,7 +132,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#fail(CLIENT_GONE);
   }
 
-  /** Returns whether the attempt goes on without its client; false at a second cancel. */
+  /** Returns whether the attempt goes on without its client. At a second cancel it does not. */
   #letFinish(attempt: Attempt, atOnce: boolean): boolean {
     this.#leftCall?.end('cut');
     if (this.#leftCall !== undefined) return false;
@@ -159,8 +159,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /**
    * A `callerError` ends the call if it is the gateway's own (`ours`), else the model's attempts. After any
-   * other failure another attempt follows, if it may. If not, the model has failed: with the last reason that
-   * an upstream gave, else with `#unsupported`, else because all upstreams cool down.
+   * other failure another attempt follows, if it may. If not, the model has failed: with the last reason
+   * that an upstream gave, else with `#unsupportedError`, else because all upstreams cool down.
    */
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
@@ -177,7 +177,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind, this.#shared.clock.wallMs());
     if (failure.callerError !== undefined) {
       if (!failure.ours) {
-        this.#giveUp(failure.callerError, failure.contextLength ? 'context_length' : undefined);
+        this.#failModel(failure.callerError, failure.contextLength ? 'context_length' : undefined);
         return;
       }
       const text = 'a call ended at a bound of the gateway: room, descriptors, or length of a response';
@@ -186,26 +186,26 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       return;
     }
     this.#retryAfterSeconds = shorterWait(this.#retryAfterSeconds, failure.retryAfterSeconds);
-    this.#unsupported ??= failure.unsupported;
-    if (failure.unsupported === undefined) this.#reason = failure.reason;
+    this.#unsupportedError ??= failure.unsupported;
+    if (failure.unsupported === undefined) this.#lastReason = failure.reason;
     const { plan } = this.#models;
-    const isLast = this.#hasRelayed || this.#isCancelled;
-    const pauseMs = isLast ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
-    const goesOn = pauseMs !== undefined || (!isLast && this.#models.hasNext('unavailable'));
+    const mustStop = this.#hasRelayed || this.#isCancelled;
+    const pauseMs = mustStop ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
+    const goesOn = pauseMs !== undefined || (!mustStop && this.#models.hasNext('unavailable'));
     if (failure.unsupported === undefined)
       this.#shared.errors.writeFailure(attempt.taken.target, failure, goesOn);
-    if (pauseMs !== undefined) this.#tryAfter(pauseMs);
-    else if (this.#reason !== undefined)
-      this.#giveUp(unavailableError(this.#reason, this.#retryAfterSeconds), 'unavailable');
-    else if (plan.hasTriedAll) this.#giveUp(this.#unsupported!, undefined);
+    if (pauseMs !== undefined) this.#tryNextAfter(pauseMs);
+    else if (this.#lastReason !== undefined)
+      this.#failModel(unavailableError(this.#lastReason, this.#retryAfterSeconds), 'unavailable');
+    else if (plan.hasTriedAll) this.#failModel(this.#unsupportedError!, undefined);
     else this.#failCoolingDown();
   }
 
   /** The model has failed. A fallback gets the call if its client is there and has no byte. */
-  #giveUp(error: ErrorRecord, fallbackReason: FallbackReason | undefined): void {
-    const isLast = this.#hasRelayed || this.#isCancelled;
-    const callerError = isLast ? this.#models.finalError(error) : this.#models.next(error, fallbackReason);
-    if (callerError === undefined) this.#tryAfter(0);
+  #failModel(error: ErrorRecord, fallbackReason: FallbackReason | undefined): void {
+    const mustStop = this.#hasRelayed || this.#isCancelled;
+    const callerError = mustStop ? this.#models.finalError(error) : this.#models.next(error, fallbackReason);
+    if (callerError === undefined) this.#tryNextAfter(0);
     else this.#fail(callerError);
   }
 
@@ -244,7 +244,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#downstream.tried({ upstream, fallback, startMs, durationMs, status, code, error });
   }
 
-  #tryAfter(pauseMs: number): void {
+  #tryNextAfter(pauseMs: number): void {
     const retry = (): void => {
       if (this.#state === 'calling') this.start();
     };
@@ -253,19 +253,19 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#retryTimer = setTimeout(retry, pauseMs);
   }
 
-  /** `isQueued`: the quota queue calls, so `#wait` is set. Then false means that the call goes on waiting. */
-  #try(isQueued = false): boolean {
+  /** `isQueued`: the quota queue calls, so `#quotaWait` is set. Then false means that the call still waits. */
+  #tryNext(isQueued = false): boolean {
     const { request, plan, number: fallback } = this.#models;
     const taken = plan.take(isQueued);
-    if (taken === undefined) return this.#notTaken(isQueued);
-    if (isQueued) this.#wait!.ended();
+    if (taken === undefined) return this.#onNoneTaken(isQueued);
+    if (isQueued) this.#quotaWait!.ended();
     this.#downstream.recordUpstream(taken.target.slot, fallback, plan.attemptStartMs);
     try {
       const client = clientOf(this.#shared, taken.target);
       const span = newAttemptSpan(this.#shared, this.#models, taken.target);
       this.#attempt = new Attempt(client, taken, request, span, this.#shared, this);
     } catch (error) {
-      // A TakenTarget needs both: the outcome, for the breaker, and how many tokens were used: none.
+      // A TakenTarget needs both: an outcome, for its breaker, and the number of used tokens, which is 0.
       taken.release();
       taken.settle(0);
       throw error;
@@ -273,17 +273,17 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return true;
   }
 
-  /** No upstream can be taken: the call waits, or the model has failed. Returns the result of `#try`. */
-  #notTaken(isQueued: boolean): boolean {
+  /** No upstream can be taken: the call waits, or the model has failed. Returns the result of `#tryNext`. */
+  #onNoneTaken(isQueued: boolean): boolean {
     const noRoom = this.#models.plan.noRoom();
     if (noRoom !== undefined) {
       if (!isQueued) this.#queue(noRoom);
       return false;
     }
-    if (isQueued) this.#wait!.ended();
+    if (isQueued) this.#quotaWait!.ended();
     const { tokensBeyond } = this.#models.plan;
     if (tokensBeyond === undefined) this.#failCoolingDown();
-    else this.#giveUp(beyondQuotaError(this.#models.plan.tokens, tokensBeyond), 'unavailable');
+    else this.#failModel(beyondQuotaError(this.#models.plan.tokens, tokensBeyond), 'unavailable');
     return true;
   }
 
@@ -294,27 +294,27 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #queue(noRoom: NoRoom): void {
     const { quotas, clock, metrics } = this.#shared;
     const { account } = this.#models.request;
-    this.#wait ??= new QuotaWait(quotas.queue, clock, metrics, {
+    this.#quotaWait ??= new QuotaWait(quotas.queue, clock, metrics, {
       account,
       bytes: bodyBytesOf(this.#models.request),
       waitsFor: () => this.#models.plan.limits().map(({ scope }) => scope),
-      tryNow: () => this.#try(true),
+      tryNow: () => this.#tryNext(true),
       giveUp: () => this.#failNoRoom(),
       crash: (error) => this.crash(error),
       recordQueued: (ms) => this.#downstream.recordQueued(ms),
       isAsking: () => this.#models.plan.limits().some((limits) => quotas.isAsking(limits)),
     });
-    this.#wait.begin(noRoom);
+    this.#quotaWait.begin(noRoom);
   }
 
   #failNoRoom(): void {
     const noRoom = this.#models.plan.noRoom();
     const seconds = Math.max(1, Math.ceil((noRoom?.freeInMs ?? 0) / 1_000));
     const error =
-      this.#reason === undefined
+      this.#lastReason === undefined
         ? noRoomError(noRoom?.quota, seconds, noRoom?.isLate)
-        : unavailableError(this.#reason, shorterWait(this.#retryAfterSeconds, seconds));
-    this.#giveUp(error, 'unavailable');
+        : unavailableError(this.#lastReason, shorterWait(this.#retryAfterSeconds, seconds));
+    this.#failModel(error, 'unavailable');
   }
 
   /** All upstreams cool down. The model fails at once, so that calls do not pile up. */
@@ -324,7 +324,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { id } = routes.routeOf(this.#models.request.modelIndex);
     errors.writeCoolingDown(id, reason, this.#models.hasNext('unavailable'));
     const seconds = shorterWait(this.#retryAfterSeconds, Math.max(1, Math.ceil(waitMs / 1_000)));
-    this.#giveUp(unavailableError(this.#reason ?? reason, seconds), 'unavailable');
+    this.#failModel(unavailableError(this.#lastReason ?? reason, seconds), 'unavailable');
   }
 
   /**
@@ -353,10 +353,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   #onUsage(usage: Usage, lastBytes: LastBytes): void {
     if (!this.#isCancelled && !this.#isCut) {
-      const last = typeof lastBytes === 'function' ? lastBytes(usage) : lastBytes;
-      invariant(this.#hasRelayed || last instanceof Uint8Array, 'only a response that has begun is cut');
-      if (last instanceof Uint8Array) this.#unsent = last;
-      else this.#recordCut(last, false);
+      const result = typeof lastBytes === 'function' ? lastBytes(usage) : lastBytes;
+      invariant(this.#hasRelayed || result instanceof Uint8Array, 'only a response that has begun is cut');
+      if (result instanceof Uint8Array) this.#unsent = result;
+      else this.#recordCut(result, false);
     }
     const isUnread = this.#isCancelled || this.#isCut;
     this.#attempt?.taken.settle(usage.promptTokens + usage.completionTokens);
@@ -394,7 +394,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.budget.clear();
     clearTimeout(this.#retryTimer);
     this.#leftCall?.end('cut');
-    this.#wait?.leave();
+    this.#quotaWait?.leave();
     this.#downstream.fail(error);
   }
 }

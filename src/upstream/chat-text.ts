@@ -45,15 +45,15 @@ export function responseTexts(text: string): string[] {
   const texts: string[] = [];
   const response = parsedJson(text);
   for (const [, choice] of choicesOf(response)) {
-    collectChoice(choice, choice.message ?? choice.delta, (_key, text) => texts.push(text));
+    visitChoice(choice, choice.message ?? choice.delta, (_key, text) => texts.push(text));
   }
   if (isRecord(response) && Array.isArray(response.output))
     for (const item of (response.output as unknown[]).filter(isRecord))
-      collectItem(item, (_key, text) => texts.push(text));
+      visitItem(item, (_key, text) => texts.push(text));
   return texts;
 }
 
-function collectItem(item: Record<string, unknown>, visit: Visit): void {
+function visitItem(item: Record<string, unknown>, visit: Visit): void {
   for (const name of ITEM_FIELDS) visitText(name, item[name], visit);
 }
 
@@ -89,11 +89,11 @@ export function addStreamTexts(
       else pieceList.push(text);
     };
     for (const [index, choice] of choicesOf(event)) {
-      collectChoice(choice, choice.delta ?? choice.message, (key, text) => add(`${index}/${key}`, text));
+      visitChoice(choice, choice.delta ?? choice.message, (key, text) => add(`${index}/${key}`, text));
     }
-    if (isRecord(event)) collectResponsesEvent(event, add, items);
+    if (isRecord(event)) visitResponsesEvent(event, add, items);
   });
-  // Joined first, because V8 would keep 50 bytes for each piece that is appended alone.
+  // The pieces are joined first, because V8 would keep 50 bytes for each piece that is appended alone.
   for (const [path, pieceList] of pieces) texts.set(path, (texts.get(path) ?? '') + pieceList.join(''));
   return { chars, bytes };
 }
@@ -124,6 +124,7 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
     .map((choice, position) => [String(typeof choice.index === 'number' ? choice.index : position), choice]);
 }
 
+/** Gets a text, or a piece of one. Pieces of one text of a stream have the same `key`. */
 type Visit = (key: string, text: string) => void;
 
 /**
@@ -153,7 +154,7 @@ class CountedItems {
 }
 
 /** An event of the Responses API: a delta, the name of a call that begins, or items that are done. */
-function collectResponsesEvent(
+function visitResponsesEvent(
   { type, item_id: id, delta, item, response }: Record<string, unknown>,
   visit: Visit,
   items: CountedItems,
@@ -171,7 +172,7 @@ function collectResponsesEvent(
     const itemId = idIn(doneItem.id);
     // The name came as the item began, by `response.output_item.added`.
     if (items.isNew(itemId))
-      collectItem({ ...doneItem, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
+      visitItem({ ...doneItem, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
   }
 }
 
@@ -179,16 +180,13 @@ function idIn(id: unknown): string {
   return typeof id === 'string' ? id : '';
 }
 
-/**
- * Calls `visit` for each text of a choice, whose message or delta is `message`. Pieces of one text have the
- * same `key`.
- */
-function collectChoice(choice: Record<string, unknown>, message: unknown, visit: Visit): void {
+/** Calls `visit` for each text of a choice, whose message or delta is `message`. */
+function visitChoice(choice: Record<string, unknown>, message: unknown, visit: Visit): void {
   if (isRecord(message)) collectWritten(message, visit);
   visitText('text', choice.text, visit);
 }
 
-/** As collectChoice, for a message or a delta alone. */
+/** As visitChoice, for a message or a delta alone. */
 export function collectWritten(message: Record<string, unknown>, visit: Visit): void {
   for (const field of TEXT_FIELDS) visitText(field, message[field], visit);
   visitThoughts(message, visit);
@@ -204,7 +202,6 @@ export function collectWritten(message: Record<string, unknown>, visit: Visit): 
 }
 
 function visitText(key: string, value: unknown, visit: Visit): void {
-  // First, because most members are absent.
   if (value === undefined || value === null) return;
   const text = textsIn(value).join('');
   if (text !== '') visit(key, text);
@@ -251,9 +248,9 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
  * Transcript for each attempt. Upstream worker.
  *
  * The latest events are kept as they came, which costs no time. When they reach TRANSCRIPT_EVENTS_BYTES_MAX,
- * only their text is kept, because an event is about 280 bytes around a word of 5. So a shorter stream that
- * ends with a report is never parsed for its transcript; a longer stream costs about 2 µs an event. Beyond
- * TRANSCRIPT_CHARS_MAX nothing more is kept, and token-count.ts scales its count up.
+ * only their texts are kept, because an event is about 280 bytes around a word of 5. So a shorter stream
+ * that ends with a report is never parsed for its transcript; a longer stream costs about 2 µs an event.
+ * Beyond TRANSCRIPT_CHARS_MAX nothing more is kept, and token-count.ts scales its count up.
  */
 export class Transcript {
   readonly #texts: StreamTexts = new Map();

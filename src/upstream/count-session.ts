@@ -24,7 +24,7 @@ import { countOrEstimate, type CountTokens } from './token-count.js';
 import { UsageMeter } from './usage-meter.js';
 
 /** Errors after which the gateway counts by itself. All other errors go to the caller. */
-const UPSTREAM_ERRORS: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
+const ERRORS_OF_UPSTREAMS: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
 
 interface CountDeps {
   readonly routes: RouteTable;
@@ -33,7 +33,7 @@ interface CountDeps {
   readonly clock: Clock;
 }
 
-/** `startChat` starts a session that calls the upstreams. */
+/** `startChat` starts the session that calls upstreams (createStartSession of chat-session.ts). */
 export function startCountSession(
   deps: CountDeps,
   request: UpstreamRequest,
@@ -43,8 +43,8 @@ export function startCountSession(
   const name = dialectAt(request.door)!.name;
   const { targets } = deps.routes.routeOf(request.modelIndex);
   const session = new CountSession(deps, request, downstream);
-  if (targets.some(({ doors }) => doors[name] !== undefined)) session.ask(startChat);
-  else session.count();
+  if (targets.some(({ doors }) => doors[name] !== undefined)) session.askUpstreams(startChat);
+  else session.countHere();
   return session;
 }
 
@@ -62,8 +62,8 @@ class CountSession implements UpstreamSession {
     this.#downstream = downstream;
   }
 
-  /** Asks the upstreams of the model, but no fallback: its tokens are others. */
-  ask(startChat: StartSession): void {
+  /** Asks the upstreams of the model, but no fallback, whose tokenizer may be another. */
+  askUpstreams(startChat: StartSession): void {
     const downstream = this.#downstream;
     this.#upstreamSession = startChat(
       { ...this.#request, fallbacks: undefined },
@@ -75,17 +75,18 @@ class CountSession implements UpstreamSession {
         end: (bytes, usage, waitMs) => downstream.end(bytes, usage, waitMs),
         cut: (usage, waitMs) => downstream.cut(usage, waitMs),
         fail: (error) => {
-          if (this.#isCancelled || !UPSTREAM_ERRORS.includes(error.code)) downstream.fail(error);
-          else this.count();
+          if (this.#isCancelled || !ERRORS_OF_UPSTREAMS.includes(error.code)) downstream.fail(error);
+          else this.countHere();
         },
       },
     );
   }
 
   /**
-   * Counts here. A megabyte takes about 0.1 s of a counter thread. Never throws: `fail` above calls it too.
+   * Counts by a counter thread, which takes about 0.1 s a megabyte. Never throws, because `fail` above calls
+   * it.
    */
-  count(): void {
+  countHere(): void {
     this.#respond().catch((error: unknown) => {
       this.#deps.errors.writeCrash(error);
       this.#downstream.fail(CRASHED);
@@ -117,7 +118,7 @@ class CountSession implements UpstreamSession {
     this.#upstreamSession?.onCredit();
   }
 
-  /** A count by a counter thread goes on, and the call ends when the count does. */
+  /** `countHere` goes on if it was called, and the call ends with its count. */
   onCancel(): void {
     this.#isCancelled = true;
     // The call is free, so the upstream need not finish.

@@ -29,7 +29,7 @@ const THIS_THREAD = 0;
 try {
   setPriority(THIS_THREAD, NICENESS);
 } catch {
-  // A sandbox may forbid this. Then all threads have the same priority.
+  // A sandbox may forbid a change of priority. Then all threads have the same.
 }
 
 const { metrics } = workerData as CounterInit;

@@ -17,8 +17,8 @@ const HIDDEN = 'the message of the provider is not shown: it repeats a credentia
 export class CredentialTable implements Credentials {
   /** By the credential's position in the settings. */
   readonly #records = new Map<number, CredentialRecord>();
-  /** By position: the last revision that a provider has rejected. */
-  readonly #rejected = new Map<number, number>();
+  /** By position: the last revision that was rejected and reported. */
+  readonly #reported = new Map<number, number>();
   /** By credential. Traces are made when a provider first reports an error of a call with the credential. */
   readonly #traces = new WeakMap<Credential, SecretTraces>();
   readonly #onRejected: (position: number, revision: number) => void;
@@ -41,8 +41,8 @@ export class CredentialTable implements Credentials {
     for (const record of records) {
       const { position, credential } = record;
       if (credential !== undefined && this.credentialAt(position) === undefined) filled.push(position);
-      // If the settings name the credential again later, its revisions begin again.
-      if (credential === undefined) this.#rejected.delete(position);
+      // The keeper may have dropped the credential: if it is named again, its revisions begin with 0 again.
+      if (credential === undefined) this.#reported.delete(position);
       this.#records.set(position, record);
     }
     return filled;
@@ -55,8 +55,8 @@ export class CredentialTable implements Credentials {
   /** A provider has rejected a call with `credential`, which may have been renewed since the call began. */
   rejected(position: number, credential: Credential): void {
     const record = this.#records.get(position);
-    if (record?.credential !== credential || this.#rejected.get(position) === record.revision) return;
-    this.#rejected.set(position, record.revision);
+    if (record?.credential !== credential || this.#reported.get(position) === record.revision) return;
+    this.#reported.set(position, record.revision);
     this.#onRejected(position, record.revision);
   }
 

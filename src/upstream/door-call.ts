@@ -22,9 +22,8 @@ import { dialectAt } from '../doors/dialects.js';
 import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
 import type { HttpFault } from '../http1/http-client.js';
 import { asBuffer, forEachEvent } from '../protocol/sse.js';
-import type { PassedCall } from '../providers/provider.js';
 import { usageMember } from '../providers/chat-writer.js';
-import { FieldError, ProviderError } from '../providers/provider.js';
+import { FieldError, type PassedCall, ProviderError } from '../providers/provider.js';
 import { garbageFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';
 import { inNamesOf } from './upstream-body.js';
 import { PassedStreamReader } from './passed-stream-reader.js';
@@ -41,8 +40,8 @@ import { reportIn, tokensOfReport } from './usage-shapes.js';
 
 export interface DoorAttempt {
   /**
-   * The translated body. Undefined if the bytes pass: then the upstream gets the body of the call, with its
-   * own name of the model. Undefined too if a counter thread translates the body: then nobody reads `body`.
+   * The translated body. Undefined if the bytes pass: then the upstream gets the body of the call, with the
+   * upstream's name of the model. Undefined too if a counter thread translates the body (`isLarge`).
    */
   readonly body: string | undefined;
   /**
@@ -50,9 +49,9 @@ export interface DoorAttempt {
    * body as the caller sent it, without the conversation. Absent if the bytes pass.
    */
   readonly onTranslated?: (members: Readonly<Record<string, unknown>>) => void;
-  /** Undefined for the path in the target's address, or if its provider makes the path. */
+  /** The path of the request; undefined for the target's own path, or if the provider makes the path. */
   readonly path: string | undefined;
-  /** Set if the bytes pass: what a provider's client has to know of the call. */
+  /** Set if the bytes pass: what ProviderClient has to know of the call. */
   readonly passed: PassedCall | undefined;
   /** The call only counts tokens, so its failure does not count against the upstream's breaker. */
   readonly isCount?: true | undefined;
@@ -107,7 +106,7 @@ class PassedAttempt implements DoorAttempt {
     const { sink, outcome, meter, budget } = owner;
     const { stream, includeUsage, choices } = this.#request;
     if (!stream) return new ResponseReader(outcome, meter, budget, this.#dialect);
-    // Streams of legacy completions have no judge: StreamReader takes their events as those of chat.
+    // Streams of legacy completions have no judge: StreamReader reads their events as those of chat.
     const judge = this.#dialect.openJudge?.();
     return judge === undefined
       ? new StreamReader(sink, outcome, meter, includeUsage, choices)
@@ -162,7 +161,7 @@ class TranslatedAttempt implements DoorAttempt {
     if (!this.#call.stream)
       return new ResponseReader(new WholeTranslation(owner, this.#translator, this.#call), meter, budget);
     const stream = new StreamTranslation(sink, outcome, this.#translator.openStream(this.#call));
-    // Always, because the event of usage in the door's protocol is made from that of the chat completion.
+    // The reader must relay the usage, whatever the caller asked for: the door's own usage is made from it.
     const includeUsage = true;
     return new StreamReader(stream, stream, meter, includeUsage, this.#choices);
   }
@@ -230,17 +229,17 @@ class WholeTranslation implements ResponseOutcome {
     try {
       translated = translatedWith(reported);
     } catch (error) {
-      // `ours` keeps the failure from the breaker, because a caller can cause it by a stop sequence that cuts
-      // the arguments of a tool. In a stream no caller can: there the arguments pass as they are.
+      // `ours` keeps the failure from the breaker: a stop sequence of the caller may have cut the arguments
+      // of a tool. In a stream that does no harm, because arguments pass as they are.
       outcome.reject({ ...failureOf(error), ours: true });
       return;
     }
     // `grow` by less than 0 gives bytes back.
     if (budget.grow(translated.length - response.length))
-      // A report that is believed is billed as this very object (call-usage.ts). Any other usage was counted,
-      // and comes later from a promise. A response that was translated once, on a deeper stack, translates
-      // again without throwing (else the session would end the call as crashed). The length of the second
-      // text differs by some digits, which the budget does not count.
+      // A report that is believed is billed as this very object (call-usage.ts). Any other usage was
+      // counted, and the response is translated again with it. The second translation does not throw,
+      // because the first one did not, on a deeper stack. Its length differs by some digits, which the
+      // budget does not count.
       outcome.complete((usage) => (usage === reported ? translated : translatedWith(usage)));
     else outcome.reject(budgetFailure());
   }
@@ -255,7 +254,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   readonly #sink: ResponseSink;
   readonly #outcome: ResponseOutcome;
   readonly #stream: DoorStream;
-  #begun = false;
+  #hasBegun = false;
   /** The stream was rejected. The reader goes on after a chunk that could not be translated, to no effect. */
   #isOver = false;
 
@@ -283,8 +282,8 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
       return;
     }
     if (doorEvents === '') return;
-    if (!this.#begun) this.#outcome.begun();
-    this.#begun = true;
+    if (!this.#hasBegun) this.#outcome.begun();
+    this.#hasBegun = true;
     this.#sink.relay(Buffer.from(doorEvents));
   }
 

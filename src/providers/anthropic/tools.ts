@@ -27,7 +27,7 @@ import { FieldError, type UnsignedCall } from '../provider.js';
 import { withCacheControl, type Block } from './content.js';
 import { traitsOf, type ModelTraits } from './models.js';
 
-/** Name of the tool that stands in for `response_format`, unless a tool of the caller has it. */
+/** Name of the tool that stands in for `response_format`, unless a tool of the caller has that name. */
 const RESPONSE_TOOL = 'json_response';
 
 /** Schemas of tools: one without parameters, and one that accepts any object. bedrock/tools.ts uses both. */
@@ -47,6 +47,7 @@ export interface ToolMembers {
 /** `body`: the one that `fields` reads. Throws a FieldError. */
 export function toolMembersOf(fields: Fields, traits: ModelTraits, body: UnsignedCall['body']): ToolMembers {
   const tools = toolsOf(fields, traits);
+  // Before `closeStrictTools`, because it removes tools that then count no more.
   const choice = choiceOf(fields, tools, traits);
   const response = responseFormOf(fields.take('response_format'), traits, body);
   closeStrictTools(tools, response?.format?.schema);
@@ -90,7 +91,7 @@ export function responseToolName({ tools, functions }: UnsignedCall['body']): st
 }
 
 /**
- * Whether the caller used `functions`, the form of `tools` until 2023. Its responses have `function_call`.
+ * Whether the caller used `functions`, the form of `tools` until 2023. Such a caller gets `function_call`.
  */
 export function callsFunctions({ body }: UnsignedCall): boolean {
   return Array.isArray(body.functions) && !Array.isArray(body.tools);
@@ -155,9 +156,10 @@ function closeStrictTools(tools: readonly Block[], format: unknown): void {
 /** The value of `tool_choice`, if needed. Removes from `tools` each tool that the choice does not allow. */
 function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
   const isLegacy = fields.take('tools') === undefined;
-  // Taken even if it does not count, or `fields.finish` would refuse it.
+  // `function_call` is taken even if the caller has `tools`, or `fields.finish` would refuse
+  // `function_call`.
   const functionCall = fields.take('function_call');
-  const name = isLegacy ? 'function_call' : 'tool_choice';
+  const path = isLegacy ? 'function_call' : 'tool_choice';
   const callersChoice = fields.take('tool_choice') ?? (isLegacy ? functionCall : undefined);
   // A message of the old interface (`functions`) can have one call only.
   const isSingle =
@@ -167,10 +169,10 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
   if (callersChoice === undefined || callersChoice === 'auto') choice = { type: 'auto' };
   else if (callersChoice === 'none') return { type: 'none' };
   else if (callersChoice === 'required') choice = { type: 'any' };
-  else if (isRecord(callersChoice)) choice = chosenOf(callersChoice, name, tools);
-  else throw new FieldError(name, 'must be auto, none, required or name a function');
+  else if (isRecord(callersChoice)) choice = choiceOfObject(callersChoice, path, tools);
+  else throw new FieldError(path, 'must be auto, none, required or name a function');
   if (!traits.canForceTools && choice.type !== 'auto') {
-    fields.unsupported(name, 'cannot force a call of this model');
+    fields.unsupported(path, 'cannot force a call of this model');
     choice = { type: 'auto' };
   }
   if (isSingle) choice.disable_parallel_tool_use = true;
@@ -178,8 +180,8 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
   return choice;
 }
 
-/** The value of `tool_choice` for an object of the caller. `path`: of that object, for a FieldError. */
-function chosenOf(
+/** As `choiceOf`, for a choice that is an object. `path`: of that object, for a FieldError. */
+function choiceOfObject(
   callersChoice: Record<string, unknown>,
   path: string,
   tools: Block[],
@@ -208,7 +210,7 @@ function nameIn(tool: Record<string, unknown>): string | undefined {
   return typeof name === 'string' ? name : undefined;
 }
 
-/** Has one of the two members. */
+/** Has one of the two members: the value of `output_config.format`, or the response tool. */
 interface ResponseForm {
   readonly format?: Record<string, unknown>;
   readonly tool?: Block & { readonly name: string };
@@ -244,7 +246,7 @@ function responseFormOf(
 }
 
 /** Values of `format` that Anthropic enforces. */
-const FORMATS: ReadonlySet<unknown> = new Set([
+const STRING_FORMATS: ReadonlySet<unknown> = new Set([
   'date-time',
   'time',
   'date',
@@ -256,10 +258,12 @@ const FORMATS: ReadonlySet<unknown> = new Set([
   'ipv6',
   'uuid',
 ]);
-/** Keywords that Anthropic enforces as they are, on any type. */
+/**
+ * Keywords of JSON Schema that stay as they are; then keywords whose value is a list, or a map, of schemas.
+ */
 const KEPT: ReadonlySet<string> = new Set(['type', 'enum', 'const', '$ref', 'title', 'required', 'default']);
-const LISTS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf']);
-const MAPS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
+const LIST_KEYWORDS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf']);
+const MAP_KEYWORDS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
 /** Deeper schemas are not rewritten, which bounds the recursion. No schema in use is so deep. */
 const DEPTH_MAX = 64;
 
@@ -273,7 +277,7 @@ const STRICT_TOOLS_MAX = 20;
 const STRICT_OPTIONAL_MAX = 24;
 const STRICT_UNIONS_MAX = 16;
 
-/** Thrown by `closedAt` for a schema outside of the subset; `closedSchema` catches it. */
+/** Thrown by `closedAtDepth` for a schema outside of the subset; `closedSchema` catches it. */
 class Inexpressible extends Error {}
 
 /**
@@ -291,7 +295,7 @@ export function closedSchema(
   strict: boolean,
 ): Record<string, unknown> | undefined {
   try {
-    return closedAt(schema, strict, 0);
+    return closedAtDepth(schema, strict, 0);
   } catch (error) {
     if (error instanceof Inexpressible) return undefined;
     throw error;
@@ -310,10 +314,8 @@ export function strictSchemas(
 ): (Record<string, unknown> | undefined)[] {
   // `false`: with `strict` an object of any members would be closed, and the tool could get no arguments.
   const closed = schemas.map((schema) => closedSchema(schema, false));
-  const isTooMuch =
-    closed.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX ||
-    isTooComplex([...closed, format]);
-  return isTooMuch ? closed.map(() => undefined) : closed;
+  const hasTooMany = closed.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX;
+  return hasTooMany || isTooComplex([...closed, format]) ? closed.map(() => undefined) : closed;
 }
 
 /**
@@ -350,23 +352,23 @@ function addCounts(schema: unknown, counts: { optional: number; unions: number }
 }
 
 /** As `closedSchema`, for a schema at any depth. Throws an Inexpressible in place of returning undefined. */
-function closedAt(schema: unknown, strict: boolean, depth: number): Record<string, unknown> {
+function closedAtDepth(schema: unknown, strict: boolean, depth: number): Record<string, unknown> {
   if (!isRecord(schema) || depth > DEPTH_MAX) throw new Inexpressible();
   const result: Record<string, unknown> = {};
   const limits: string[] = [];
   for (const name in schema) {
     const value = schema[name];
     if (KEPT.has(name)) result[name] = value;
-    else if (MAPS.has(name) && isRecord(value))
+    else if (MAP_KEYWORDS.has(name) && isRecord(value))
       result[name] = Object.fromEntries(
-        Object.entries(value).map(([key, inner]) => [key, closedAt(inner, strict, depth + 1)]),
+        Object.entries(value).map(([key, inner]) => [key, closedAtDepth(inner, strict, depth + 1)]),
       );
-    else if (LISTS.has(name) && Array.isArray(value))
+    else if (LIST_KEYWORDS.has(name) && Array.isArray(value))
       result[name === 'oneOf' ? 'anyOf' : name] = value.map((inner: unknown) =>
-        closedAt(inner, strict, depth + 1),
+        closedAtDepth(inner, strict, depth + 1),
       );
-    else if (name === 'items' && isRecord(value)) result.items = closedAt(value, strict, depth + 1);
-    else if (name === 'format' && FORMATS.has(value)) result.format = value;
+    else if (name === 'items' && isRecord(value)) result.items = closedAtDepth(value, strict, depth + 1);
+    else if (name === 'format' && STRING_FORMATS.has(value)) result.format = value;
     else if (name === 'minItems' && (value === 0 || value === 1)) result.minItems = value;
     else if (name === 'additionalProperties') {
       if (value !== false && !strict) throw new Inexpressible();
