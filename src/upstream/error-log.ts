@@ -1,6 +1,6 @@
 /**
- * Writes rate-limited log lines about upstream failures: an upstream that is down fails every call, and a
- * line for each call would fill the log. Sessions and upstream-task.ts write by it. Upstream worker.
+ * Writes rate-limited log lines about failures of upstreams: an upstream that is down fails every call, and
+ * a line for each call would fill the log. Sessions and upstream-task.ts use it. Upstream worker.
  *
  * Must hold: level, subject and message are few and fixed texts, because they are the keys of a map that
  * never shrinks. Only `cause` varies. Lines that are left out are counted, and the next line has their number

@@ -28,15 +28,15 @@ export interface AttemptFailure {
    * of the model takes it.
    */
   readonly unsupported: ErrorRecord | undefined;
-  /** What was wrong, in words for the caller, if `callerError` is not set. Without an address. */
+  /** What was wrong, in words for the caller, if `callerError` is undefined. Without an address. */
   readonly reason: string;
   /** The upstream's Retry-After. */
   readonly retryAfterSeconds: number | undefined;
-  /** Another attempt on the same upstream does no work twice. */
+  /** As HttpFault.repeatable: another attempt on the same upstream most likely does no work twice. */
   readonly repeatable: boolean;
   /** The request is longer than the model can read. */
   readonly contextLength: boolean;
-  /** Status or code and the client's message, for the log and `last_errors` in the status. */
+  /** Status, or code and message of the HTTP client, for the log and `last_errors` in the status. */
   readonly cause: string;
   /** For the metrics. `credentials`: the provider rejects the operator's key or account. */
   readonly kind: FailureKind;
@@ -103,16 +103,16 @@ export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
 /** The request could not be written, by a bug. providers/translated-call.ts repeats both codes. */
 export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
 /**
- * Codes of errors that are not the upstream's. TIMEOUT_HELD_UP is another, but only begun streams get it:
- * attempt.ts cuts these streams, and the breaker does not count that.
+ * Codes of faults that are not the upstream's. TIMEOUT_HELD_UP is not here: only a stream that has begun
+ * gets it, and attempt.ts cuts such a stream without the breaker.
  */
-const OWN_ERRORS: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, REQUEST_UNWRITTEN]);
+const OWN_CODES: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, REQUEST_UNWRITTEN]);
 
-/** Codes if the process or the system has no file descriptor left. */
-const NO_DESCRIPTOR_ERRORS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
+/** Codes of a fault if the process or the system has no file descriptor left. */
+const NO_DESCRIPTOR_CODES: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
 
-/** Reasons without an address, by the codes of src/http1 and src/providers. Other codes get a general one. */
-const ERROR_REASONS: Readonly<Record<string, string>> = {
+/** Reasons for callers by codes of faults of src/http1 and src/providers. Other codes get a general one. */
+const REASON_BY_CODE: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'it refused the connection',
   ECONNRESET: 'it closed the connection',
   EPIPE: 'it closed the connection',
@@ -162,7 +162,7 @@ export const COUNTER_BUSY: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
-/** `rejected`: the body says what is wrong with the request; see `rejectionFailure`. */
+/** `rejected`: the body says what is wrong with the request; attempt.ts then calls `rejectionFailure`. */
 type StatusMeaning = 'response' | 'rejected' | 'unavailable';
 
 export function meaningOf(status: number): StatusMeaning {
@@ -190,8 +190,8 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
   if (fault.code === 'RESPONSE_INVALID') return garbageFailure(fault.message);
   if (fault.code === 'RESPONSE_TOO_LONG') return tooLongFailure(fault.message);
-  const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
-  const hasNoDescriptor = NO_DESCRIPTOR_ERRORS.has(fault.code);
+  const reason = REASON_BY_CODE[fault.code] ?? 'the connection to it failed';
+  const hasNoDescriptor = NO_DESCRIPTOR_CODES.has(fault.code);
   if (fault.code === NOT_TRANSLATED)
     return { ...budgetFailure(), callerError: COUNTER_BUSY, cause: fault.message };
   return {
@@ -203,7 +203,7 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
     kind: hasNoDescriptor ? 'no_connection_free' : connectionFailureKind(fault.code),
-    ours: hasNoDescriptor || OWN_ERRORS.has(fault.code),
+    ours: hasNoDescriptor || OWN_CODES.has(fault.code),
   };
 }
 
@@ -238,13 +238,13 @@ function connectionFailureKind(code: string): FailureKind {
   return 'connect';
 }
 
-/** For a response that breaks the protocol. */
-export function garbageFailure(fault: string): AttemptFailure {
+/** For a response that breaks the protocol. `detail`: in what way, for the log. */
+export function garbageFailure(detail: string): AttemptFailure {
   return {
     ...UNAVAILABLE,
     reason: 'its answer was not valid',
     kind: 'invalid_answer',
-    cause: `bad answer: ${fault}`,
+    cause: `bad answer: ${detail}`,
   };
 }
 
@@ -253,16 +253,16 @@ export function garbageFailure(fault: string): AttemptFailure {
  * choices, logarithms of probabilities, a long request that the response repeats), so it is not the
  * upstream's failure.
  */
-export function tooLongFailure(fault: string): AttemptFailure {
-  return { ...garbageFailure(fault), reason: 'its answer was too long', ours: true };
+export function tooLongFailure(detail: string): AttemptFailure {
+  return { ...garbageFailure(detail), reason: 'its answer was too long', ours: true };
 }
 
 /**
  * As `tooLongFailure`, for a response without text, whose length the request alone decides. The response of
  * another upstream would be as long, and would be paid too.
  */
-export function textlessTooLongFailure(fault: string): AttemptFailure {
-  return { ...tooLongFailure(fault), callerError: TOO_LONG };
+export function textlessTooLongFailure(detail: string): AttemptFailure {
+  return { ...tooLongFailure(detail), callerError: TOO_LONG };
 }
 
 /** For a response for which the memory budget is used up: see ResponseBudget. */
@@ -296,7 +296,7 @@ export function rejectionFailure(
   const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
   const error = isPage ? undefined : errorIn(parsedJson(body));
   const { code, type }: Members = isRecord(error) ? error : {};
-  // Mistral has this code as the type.
+  // Mistral has the code of an unknown model in `type`.
   const isUnknownModel = UNKNOWN_MODEL_CODES.has(code) || UNKNOWN_MODEL_CODES.has(type);
   // The size is the caller's mistake, even if a proxy rejects it.
   if (status !== NOT_FOUND && !isUnknownModel && (!isPage || status === TOO_LARGE))
@@ -307,8 +307,8 @@ export function rejectionFailure(
     reason: SET_UP_WRONGLY,
     kind: 'status',
     cause: `status ${status}, ${isPage ? 'HTML' : isCode ? code : 'no error code'}`,
-    // If an API says what it did not find, one caller's request may be the reason. The same holds for a page
-    // with another status than 404. So neither counts against the breaker.
+    // Only a 404 without an error in its body counts against the breaker. If an API says what it did not
+    // find, one caller's request may be the reason, and also if a page has another status.
     ours: status !== NOT_FOUND || error !== undefined,
     wrongAddress: true,
   };

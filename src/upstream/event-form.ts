@@ -55,16 +55,17 @@ interface Form {
 
 export class EventForms {
   readonly #forms: Form[] = [];
-  /** Index of the form that matched or was learned last. */
-  #recent = 0;
+  /** Index of the form that matched last, or was learned since. */
+  #lastIndex = 0;
   /** How many forms were learned since one last matched. */
   #unmatchedForms = 0;
 
   /**
-   * Keeps the form of an event, given as Latin-1 with its blank line. The caller must have parsed it: it is a
-   * JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. The string should not
-   * be a slice of a larger string, which the kept literals would keep in memory. If the form is kept already,
-   * the other form is lost and nothing else. That is rare, because `endFrom` skips such events.
+   * Keeps the form of an event, given as Latin-1 with its blank line. The caller must have parsed it: it is
+   * a JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. The string should
+   * not be a slice of a larger string, which the kept literals would keep in memory. If the form is kept
+   * already, it replaces the other form, whose events are then parsed. That is rare, because `endFrom` skips
+   * events with a kept form.
    */
   learn(event: string): void {
     if (this.#unmatchedForms === UNMATCHED_FORMS_MAX || event.length > EVENT_CHARS_MAX) return;
@@ -72,8 +73,8 @@ export class EventForms {
     if (form === undefined) return;
     this.#unmatchedForms++;
     // If two forms are kept, the new form replaces the one whose last match was earlier.
-    this.#recent = this.#forms.length < FORMS_MAX ? this.#forms.length : (this.#recent + 1) % FORMS_MAX;
-    this.#forms[this.#recent] = form;
+    this.#lastIndex = this.#forms.length < FORMS_MAX ? this.#forms.length : (this.#lastIndex + 1) % FORMS_MAX;
+    this.#forms[this.#lastIndex] = form;
   }
 
   /**
@@ -94,11 +95,11 @@ export class EventForms {
   /** As endFrom, but only as far as the events have one form. The form that matched last is tried first. */
   #endOfOneForm(events: string, from: number): number {
     const forms = this.#forms;
-    for (let tried = 0; tried < forms.length; tried++) {
-      const index = (this.#recent + tried) % forms.length;
+    for (let step = 0; step < forms.length; step++) {
+      const index = (this.#lastIndex + step) % forms.length;
       const end = endOfForm(forms[index]!, events, from);
       if (end === from) continue;
-      this.#recent = index;
+      this.#lastIndex = index;
       return end;
     }
     return from;

@@ -35,8 +35,8 @@ export interface LargeDeps {
 
 type TranslatedRequest = Extract<LargeTranslated, { isWritten: true }>;
 
-/** Why a question is withdrawn: the client left, or a failure ended the attempt. Nobody gets this record. */
-const CLIENT_LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
+/** The reason for `withdraw`, which nobody reads: the client left, or a failure ended the attempt. */
+const ABORTED: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
 /**
  * Whether the body is 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts) and goes to an upstream
@@ -75,7 +75,7 @@ export function startLargeCall(
   const { providers } = deps;
   const large: LargeBody = {
     ...{ door, stream, requestId, modelStart, modelEnd },
-    // Copied, because another attempt may need it: `translate` transfers the memory.
+    // A copy, because `translate` transfers the memory, and another attempt may need the body.
     body: new Uint8Array(largeBody!),
     model: target.model,
     provider: target.provider,
@@ -95,7 +95,7 @@ export function startLargeCall(
 class LargeCall implements HttpCall {
   readonly #question: PendingQuestion<LargeTranslated>;
   readonly #handler: HttpHandler;
-  /** The HttpCall that carries the translated body; undefined until it is sent. */
+  /** The HttpCall of the translated request; undefined until the request is sent. */
   #sentCall: HttpCall | undefined;
   #isPaused = false;
   #isOver = false;
@@ -142,7 +142,7 @@ class LargeCall implements HttpCall {
 
   abort(): void {
     this.#isOver = true;
-    if (this.#sentCall === undefined) this.#question.withdraw(CLIENT_LEFT);
+    if (this.#sentCall === undefined) this.#question.withdraw(ABORTED);
     else this.#sentCall.abort();
   }
 

@@ -67,8 +67,8 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   const translator = dialectAt(door)?.translator;
   const text = asBuffer(body).toString();
   const writer = provider && PROVIDERS[provider.name];
-  // Without a provider's writer, large integers keep their digits by marks (exact-json.ts). A writer gets
-  // marks only in schemas of tools of another door (`exactMembers`), and writes them by exactJsonText.
+  // A body for OpenAI's protocol is parsed by exactJson, whose marks keep the digits of large integers. A
+  // provider (`writer`) gets marks only in the `exactMembers` of a translator, and writes by exactJsonText.
   const parseChat = writer === undefined ? exactJson : parsedJson;
   const callers = translator === undefined ? parseChat(text) : parsedBody(text, translator);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
@@ -107,12 +107,12 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   }
 }
 
-/** The caller's bytes but for the model, in memory of their own, because that memory is transferred. */
+/** The caller's bytes but for the model, in new memory, because the memory is transferred. */
 function sameBytes({ model, body: largeBody, modelStart, modelEnd }: LargeBody): Uint8Array {
   return new Uint8Array(bodyFor({ model }, { body: '', largeBody, modelStart, modelEnd }) as Uint8Array);
 }
 
-/** UTF-8 in memory of its own and not of Node's pool, because that memory is transferred. */
+/** The text's UTF-8 in new memory, not of Node's pool, because the memory is transferred. */
 function bytesOf(text: string): Uint8Array {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text));
   bytes.write(text);

@@ -1,6 +1,6 @@
 /**
- * Counts a worker's calls whose clients have left and whose upstreams may finish all the same.
- * chat-session.ts calls `begin` when a client leaves. Upstream worker.
+ * Counts a worker's left calls: those whose clients have left and whose upstreams may finish all the same.
+ * chat-session.ts calls `begin` when a client leaves, and `end` of the LeftCall. Upstream worker.
  *
  * Must hold: each LeftCall is ended, or it counts for ever. Once LEFT_CALLS_MAX count, the worker lets no
  * upstream finish (test/unit/upstream/chat-session-finish.test.ts).
@@ -14,7 +14,7 @@ import type { UpstreamTarget } from './target.js';
 export class LeftCalls {
   readonly #metrics: Pick<UpstreamMetrics, 'countLeft'>;
   #count = 0;
-  /** How many of these calls each account has. Accounts without such a call have no entry. */
+  /** How many left calls each account has. An account without one has no entry. */
   readonly #callsByAccount = new Map<AccountIndex, number>();
 
   constructor(metrics: Pick<UpstreamMetrics, 'countLeft'>) {

@@ -36,7 +36,7 @@ export class PassedStreamReader implements ResponseBodyReader {
   readonly #judge: EventJudge;
   readonly #budget: ResponseBudget;
   /**
-   * With a high bound: the last event of the Responses door repeats all other events, and much of the
+   * The bound is high, because the last event of the Responses door repeats all others and much of the
    * request.
    */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
@@ -48,10 +48,10 @@ export class PassedStreamReader implements ResponseBodyReader {
   readonly #forms = new EventForms();
   #hasRelayed = false;
   /** The event that ends the stream has come. */
-  #endCame = false;
+  #hasEndCome = false;
   /** All of the text has come, as the judge says, but not the end. */
   #isTextOver = false;
-  /** The outcome was reported: what still comes is ignored. */
+  /** `complete` or `reject` was called: what still comes is ignored. */
   #hasOutcome = false;
 
   constructor({ sink, outcome, meter, budget }: ReaderOwner, judge: EventJudge) {
@@ -63,7 +63,7 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   get isWhole(): boolean {
-    return this.#hasRelayed && (this.#endCame || this.#isTextOver);
+    return this.#hasRelayed && (this.#hasEndCome || this.#isTextOver);
   }
 
   get usageSoFar(): unknown {
@@ -82,8 +82,8 @@ export class PassedStreamReader implements ResponseBodyReader {
     if (this.#hasOutcome) return;
     const lastEvents = this.#splitter.end();
     if (lastEvents.length > 0) this.#onEvents(lastEvents);
-    if (this.#isOver()) return;
-    if (this.#endCame) this.#complete();
+    if (this.#hasOutcomeNow()) return;
+    if (this.#hasEndCome) this.#complete();
     else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
@@ -101,11 +101,11 @@ export class PassedStreamReader implements ResponseBodyReader {
 
   #onEvents(events: Buffer): void {
     const latin1 = isUtf8(events) ? events.toString('latin1') : undefined;
-    /** Where the events begin that are to be relayed together. */
+    /** Where the events begin that will be relayed together. */
     let runStart = 0;
     let start = this.#keptFormsEnd(latin1, 0);
     let event = latin1EventFrom(events, latin1, start);
-    while (event !== undefined && !this.#endCame) {
+    while (event !== undefined && !this.#hasEndCome) {
       const { end, data } = event;
       const isValid = latin1 !== undefined || isUtf8(events.subarray(start, end));
       const verdict = isValid ? this.#verdictOn(data) : { garbage: 'an event is no UTF-8' };
@@ -118,11 +118,11 @@ export class PassedStreamReader implements ResponseBodyReader {
         this.#relay(events.subarray(runStart, start));
         runStart = end;
       } else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
-      start = this.#hasEnded() ? end : this.#keptFormsEnd(latin1, end);
+      start = this.#hasEndComeNow() ? end : this.#keptFormsEnd(latin1, end);
       event = latin1EventFrom(events, latin1, start);
     }
     this.#relay(events.subarray(runStart, start));
-    if (this.#endCame && !this.#isOver()) this.#complete();
+    if (this.#hasEndCome && !this.#hasOutcomeNow()) this.#complete();
   }
 
   /** Skips events that have a kept form, which bring text alone. Returns where the next event begins. */
@@ -142,7 +142,7 @@ export class PassedStreamReader implements ResponseBodyReader {
     if (garbage !== undefined) return { garbage };
     const isReport = usage !== undefined && this.#meter.report(usage, model);
     if (isText && !isReport) this.#textCame();
-    this.#endCame = isEnd;
+    this.#hasEndCome = isEnd;
     this.#isTextOver ||= isTextOver;
     return isText && usage === undefined && model === undefined && !isEnd ? 'text' : 'relay';
   }
@@ -163,7 +163,7 @@ export class PassedStreamReader implements ResponseBodyReader {
   #complete(): void {
     this.#hasOutcome = true;
     const { lastEvent } = this.#judge;
-    this.#outcome.complete(this.#endCame || lastEvent === undefined ? NO_BYTES : Buffer.from(lastEvent));
+    this.#outcome.complete(this.#hasEndCome || lastEvent === undefined ? NO_BYTES : Buffer.from(lastEvent));
   }
 
   /** Gives the response up. If the client has all of the text, the response ends well all the same. */
@@ -176,12 +176,12 @@ export class PassedStreamReader implements ResponseBodyReader {
     this.#outcome.reject(failure);
   }
 
-  // Methods, because TypeScript does not see that a call just before may have set the field.
-  #hasEnded(): boolean {
-    return this.#endCame;
+  // Methods, because TypeScript does not see that the method called just before may have set the field.
+  #hasEndComeNow(): boolean {
+    return this.#hasEndCome;
   }
 
-  #isOver(): boolean {
+  #hasOutcomeNow(): boolean {
     return this.#hasOutcome;
   }
 }

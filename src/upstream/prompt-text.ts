@@ -28,29 +28,32 @@ export interface Prompt {
   readonly beyondText: boolean;
 }
 
-/** The members of an object that are read; `read` gets a member's index in `names`. */
-interface Form {
+/** The member names that are read of one kind of object; `read` gets a member's index in `names`. */
+interface Level {
   readonly names: readonly string[];
   readonly nameBytes: readonly Buffer[];
 }
 
-const formOf = (...names: readonly string[]): Form => ({
+const levelOf = (...names: readonly string[]): Level => ({
   names,
   nameBytes: names.map((name) => Buffer.from(name)),
 });
-const REQUEST = formOf('messages', 'tools', 'functions');
-const MESSAGE = formOf(
+const REQUEST = levelOf('messages', 'tools', 'functions');
+const MESSAGE = levelOf(
   ...['role', 'name', 'audio', 'function_call', 'tool_calls'],
   ...TEXT_FIELDS,
   ...THOUGHT_FIELDS,
 );
-const PART = formOf(...PART_FIELDS);
-const AUDIO = formOf('transcript');
-const TOOL_CALL = formOf('function', 'custom');
-const CALLED = formOf('name', 'arguments', 'input');
+const PART = levelOf(...PART_FIELDS);
+const AUDIO = levelOf('transcript');
+const TOOL_CALL = levelOf('function', 'custom');
+const CALLED = levelOf('name', 'arguments', 'input');
 
-const BLANK = 32;
-const LETTER_N = 110;
+const BLANK = 0x20;
+const MINUS = 0x2d;
+const ZERO = 0x30;
+const NINE = 0x39;
+const LETTER_N = 0x6e;
 /** Bytes that end a number. */
 const NUMBER_ENDS = new Uint8Array(256);
 for (const byte of Buffer.from(' \t\r\n,]}')) NUMBER_ENDS[byte] = 1;
@@ -169,16 +172,16 @@ class PromptReader implements Prompt {
   }
 
   /** Undefined if the value is not an object; else the results of `read` for the members of the form. */
-  #membersOf(form: Form, read: (index: number) => unknown): Record<string, unknown> | undefined {
-    const { names } = form;
+  #membersOf(level: Level, read: (index: number) => unknown): Record<string, unknown> | undefined {
+    const { names } = level;
     const members: Record<string, unknown> = {};
     for (const name of names) members[name] = undefined;
-    const isObject = this.#object(form, (index) => (members[names[index]!] = read(index)));
+    const isObject = this.#object(level, (index) => (members[names[index]!] = read(index)));
     return isObject ? members : undefined;
   }
 
   /** Returns whether the value is an object; calls `read` at the values of the members of the form. */
-  #object({ nameBytes }: Form, read: (index: number) => void): boolean {
+  #object({ nameBytes }: Level, read: (index: number) => void): boolean {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) {
       reader.skipValue();
@@ -234,16 +237,16 @@ class PromptReader implements Prompt {
     const end = reader.at;
     const text = Buffer.allocUnsafe(end - start);
     let length = 0;
-    // Where the bytes begin that are to be copied as they came, and are not in `text` yet.
-    let uncopied = start;
-    const keep = (to: number): void => {
-      length += bytes.copy(text, length, uncopied, to);
-      uncopied = to;
+    // The bytes before `copied` are in `text` already, or were left out or replaced.
+    let copied = start;
+    const copyTo = (to: number): void => {
+      length += bytes.copy(text, length, copied, to);
+      copied = to;
     };
     const replace = (from: number, to: number, by: string): void => {
-      keep(from);
+      copyTo(from);
       length += text.write(by, length);
-      uncopied = to;
+      copied = to;
     };
     for (let position = start; position < end;) {
       const byte = bytes[position]!;
@@ -253,10 +256,10 @@ class PromptReader implements Prompt {
           replace(position, reader.at, JSON.stringify(reader.decoded(position, reader.at)));
         position = reader.at;
       } else if (byte <= BLANK) {
-        keep(position);
+        copyTo(position);
         while (bytes[position]! <= BLANK) position++;
-        uncopied = position;
-      } else if ((byte >= 48 && byte <= 57) || byte === 45) {
+        copied = position;
+      } else if ((byte >= ZERO && byte <= NINE) || byte === MINUS) {
         const from = position;
         while (NUMBER_ENDS[bytes[position]!] === 0) position++;
         const original = bytes.toString('latin1', from, position);
@@ -265,7 +268,7 @@ class PromptReader implements Prompt {
         if (compact.length <= original.length && compact !== original) replace(from, position, compact);
       } else position++;
     }
-    keep(end);
+    copyTo(end);
     reader.at = end;
     return text.toString('utf8', 0, length);
   }

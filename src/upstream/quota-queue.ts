@@ -4,22 +4,22 @@
  * session's call and removes it; upstream-quotas.ts owns the queue. Upstream worker.
  *
  * Limits also get room (an upstream is below its limits again) by other threads, processes and hosts, and by
- * time alone, of which the queue learns nothing. So while calls wait, the queue looks every LOOK_MS. It also
- * serves calls when this worker gives something back.
+ * time alone, of which the queue learns nothing. So while calls wait, the queue looks every LOOK_PERIOD_MS.
+ * It also serves calls when this worker gives something back.
  *
  * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
  * (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try. Each
  * call leaves by `tryNow`, `giveUp` or `remove`. The weights bound the bytes of all bodies and the number of
  * calls (core/limits.ts). All streams of the worker stand still during a look. So besides last tries, a look
- * tries only the calls that it serves, and at most one more call for each scope, however many wait.
+ * tries only calls that it serves, and at most one more for each scope, however many calls wait.
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';
 import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '../core/limits.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 
-/** How long room that came from elsewhere may stay unnoticed. */
-const LOOK_MS = 20;
+/** So long at most the queue does not notice room that came from elsewhere. */
+const LOOK_PERIOD_MS = 20;
 
 /**
  * A call that waits (quota-wait.ts). Once `tryNow` has returned true or `giveUp` was called, the call has
@@ -117,27 +117,28 @@ export class QuotaQueue {
    */
   #serve(visitsAll: boolean): void {
     const served: (readonly [AccountIndex, WaitingCall])[] = [];
-    const blocked = new Set<UpstreamScopeIndex>();
-    let areAllBlocked = false;
+    const fullScopes = new Set<UpstreamScopeIndex>();
+    let areAllFull = false;
     for (const [account, call] of this.#calls.inTurn()) {
       const scopes = call.waitsFor();
-      if (scopes.length > 0 && scopes.every((scope) => blocked.has(scope))) continue;
+      if (scopes.length > 0 && scopes.every((scope) => fullScopes.has(scope))) continue;
       if (call.tryNow()) {
         served.push([account, call]);
         continue;
       }
-      for (const scope of scopes) blocked.add(scope);
-      areAllBlocked = !visitsAll && this.#isUsedUp(blocked);
-      if (areAllBlocked) break;
+      for (const scope of scopes) fullScopes.add(scope);
+      areAllFull = !visitsAll && this.#areAllAwaitedIn(fullScopes);
+      if (areAllFull) break;
     }
     for (const [account, call] of served) this.#calls.serve(account, call);
-    // If all calls were visited, the calls that stay wait for the blocked scopes alone.
-    if (areAllBlocked) for (const scope of blocked) this.#awaited.add(scope);
-    else this.#awaited = blocked;
+    // If all calls were visited, those that stay wait for `fullScopes` alone.
+    if (areAllFull) for (const scope of fullScopes) this.#awaited.add(scope);
+    else this.#awaited = fullScopes;
   }
 
-  #isUsedUp(blocked: ReadonlySet<UpstreamScopeIndex>): boolean {
-    for (const scope of this.#awaited) if (!blocked.has(scope)) return false;
+  /** Whether no scope that a call waits for is outside of `fullScopes`. */
+  #areAllAwaitedIn(fullScopes: ReadonlySet<UpstreamScopeIndex>): boolean {
+    for (const scope of this.#awaited) if (!fullScopes.has(scope)) return false;
     return true;
   }
 
@@ -156,7 +157,7 @@ export class QuotaQueue {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       this.look();
-    }, LOOK_MS).unref();
+    }, LOOK_PERIOD_MS).unref();
   }
 }
 

@@ -110,7 +110,7 @@ const LF = 0x0a;
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** Cannot be inside a string, where the quote would have a backslash. */
+/** The end of an object and the start of the next: in a string the quote would have a backslash. */
 const NEXT_OBJECT = Buffer.from('}{"');
 
 /**
@@ -172,9 +172,9 @@ function isLikelyText(text: Buffer): boolean {
 
 /** Whether an odd number of backslashes is before `position`. The text does not start inside an escape. */
 function isEscaped(text: Buffer, position: number): boolean {
-  let first = position;
-  while (text[first - 1] === BACKSLASH) first--;
-  return (position - first) % 2 === 1;
+  let backslashStart = position;
+  while (text[backslashStart - 1] === BACKSLASH) backslashStart--;
+  return (position - backslashStart) % 2 === 1;
 }
 
 const ASCII = /^[\0-\x7f]*$/;
@@ -187,7 +187,7 @@ function tooLong({ isTextless }: DoorRules): AttemptFailure {
 type DoorRules = Pick<Dialect, 'marker' | 'isCount' | 'isTextless' | 'faultIn'>;
 
 export class ResponseReader implements ResponseBodyReader {
-  /** The client gets nothing before `onEnd`. */
+  /** False: the client gets nothing before `onEnd`. */
   readonly isWhole = false;
   readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
@@ -232,7 +232,7 @@ export class ResponseReader implements ResponseBodyReader {
 
   onEnd(): void {
     if (this.#hasOutcome) return;
-    const response = joinedOf(this.#chunks, this.#bytes);
+    const response = joinedChunks(this.#chunks, this.#bytes);
     this.#chunks = [];
     const members = this.#members ?? membersOfResponse(response);
     const fault = members === undefined ? 'no JSON object' : this.#faultIn(members);
@@ -264,7 +264,7 @@ export class ResponseReader implements ResponseBodyReader {
 }
 
 /** Most responses come in one chunk, which is not copied. */
-function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
+function joinedChunks(chunks: readonly Uint8Array[], bytes: number): Buffer {
   return chunks.length === 1 ? asBuffer(chunks[0]!) : Buffer.concat(chunks, bytes);
 }
 
@@ -276,13 +276,16 @@ function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
  */
 export class ResponseBudgetBuffer {
   readonly #bytesMax: number;
-  readonly #bytesUncounted: number;
+  readonly #uncountedBytesMax: number;
   #heldBytes = 0;
 
-  /** Responses up to `bytesUncounted` are not counted: the bound on calls in flight bounds them. */
-  constructor(bytesMax: number, bytesUncounted: number) {
+  /**
+   * A response up to `uncountedBytesMax` is not counted, because the bound on calls in flight bounds all
+   * such.
+   */
+  constructor(bytesMax: number, uncountedBytesMax: number) {
     this.#bytesMax = bytesMax;
-    this.#bytesUncounted = bytesUncounted;
+    this.#uncountedBytesMax = uncountedBytesMax;
   }
 
   get heldBytes(): number {
@@ -301,7 +304,7 @@ export class ResponseBudgetBuffer {
   }
 
   #counted(bytes: number): number {
-    return bytes > this.#bytesUncounted ? bytes : 0;
+    return bytes > this.#uncountedBytesMax ? bytes : 0;
   }
 }
 

@@ -32,8 +32,8 @@ export class RetryPlan {
   #tokens: number | undefined;
   readonly #startMs: MonotonicMs;
   #attemptStartMs: MonotonicMs;
-  /** Indices of the targets that were tried. Empty before a repeat, so that its target is taken again. */
-  readonly #tried: number[] = [];
+  /** Indices of the targets that were tried. A repeat clears the list, so that its target is taken again. */
+  readonly #triedIndices: number[] = [];
   #attempts = 0;
   #repeats = 0;
 
@@ -52,26 +52,26 @@ export class RetryPlan {
    */
   take(isQueued = false): TakenTarget | undefined {
     const isRetry = this.#attempts > 0;
-    const taken = this.#choice.take(this.#tried, this.#account, isRetry, this.tokens, isQueued);
+    const taken = this.#choice.take(this.#triedIndices, this.#account, isRetry, this.tokens, isQueued);
     if (taken === undefined) return undefined;
     // The first attempt follows at once, so the clock is not read again.
     this.#attemptStartMs = isQueued || isRetry ? this.#clock.monotonicMs() : this.#startMs;
-    this.#tried.push(taken.index);
+    this.#triedIndices.push(taken.index);
     this.#attempts++;
     return taken;
   }
 
   /**
-   * To be called after `take` has returned undefined, or if `isAnyLeft` of the choice is false. Undefined if
-   * no upstream could serve the call even below its limits.
+   * Why the call must wait; undefined if no upstream could serve it even below its limits. To be called
+   * after `take` has returned undefined, or if `isAnyLeft` of the choice is false.
    */
   noRoom(): NoRoom | undefined {
-    return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
+    return this.#choice.noRoom(this.#triedIndices, this.#account, this.tokens);
   }
 
   /** The limits that the call waits for; none if it need not wait. Cheap, for the queue asks at each look. */
   limits(): readonly TargetQuotas[] {
-    return this.#choice.limitsOf(this.#tried, this.#account, this.tokens);
+    return this.#choice.limitsOf(this.#triedIndices, this.#account, this.tokens);
   }
 
   /** The most tokens that the call may use; 0 if no upstream limits tokens. */
@@ -97,7 +97,7 @@ export class RetryPlan {
 
   /** Whether the call has tried all upstreams of the model. */
   get hasTriedAll(): boolean {
-    return this.#tried.length >= this.#choice.targetCount;
+    return this.#triedIndices.length >= this.#choice.targetCount;
   }
 
   /** Milliseconds since the model got the call. */
@@ -116,7 +116,7 @@ export class RetryPlan {
   pauseMs(taken: TakenTarget, failure: AttemptFailure, wasSent: boolean): number | undefined {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
-    if (this.#choice.isAnyLeft(this.#tried, this.#account, this.tokens)) return 0;
+    if (this.#choice.isAnyLeft(this.#triedIndices, this.#account, this.tokens)) return 0;
     // All others cool down or are at their limits. This upstream is tried again as if it were alone.
     const pauseMs = this.#repeatAfterMs(taken, failure, wasSent, spentMs);
     if (pauseMs !== undefined) return pauseMs;
@@ -131,10 +131,10 @@ export class RetryPlan {
     wasSent: boolean,
     spentMs: number,
   ): number | undefined {
-    const hasTriedOthers = this.#tried.some((index) => index !== taken.index);
+    const hasTriedOthers = this.#triedIndices.some((index) => index !== taken.index);
     if (hasTriedOthers || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
     if (this.#repeats === REPEATS_MAX) return undefined;
-    this.#tried.length = 0;
+    this.#triedIndices.length = 0;
     this.#repeats++;
     // Sent, yet repeatable: the upstream had closed the kept connection, so a pause would gain nothing.
     if (wasSent && this.#repeats === 1) return 0;

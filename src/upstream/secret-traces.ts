@@ -36,23 +36,24 @@ export class SecretTraces {
    * Secrets that are shorter than a trace, in lower case. They are cut out only in plain text, because a
    * search for so few characters encoded or backwards would reject harmless texts.
    */
-  readonly #short: readonly string[];
-  readonly #plain: TraceSet;
+  readonly #shortSecrets: readonly string[];
+  /** Traces of the secrets as they are, in lower case. */
+  readonly #traces: TraceSet;
   /** Traces of the secrets' letters and digits alone, for texts that have separators between the letters. */
-  readonly #bare: TraceSet;
+  readonly #bareTraces: TraceSet;
 
   /** `secrets` are ASCII. */
   constructor(secrets: readonly string[]) {
     const lower = secrets.map((secret) => lowerOf(secret));
-    this.#short = lower.filter(({ length }) => length > 0 && length < TRACE_CHARS);
-    this.#plain = new TraceSet(lower);
-    this.#bare = new TraceSet(lower.map(bareOf));
+    this.#shortSecrets = lower.filter(({ length }) => length > 0 && length < TRACE_CHARS);
+    this.#traces = new TraceSet(lower);
+    this.#bareTraces = new TraceSet(lower.map(bareOf));
   }
 
   /** The text without traces; undefined if the text has a trace that cannot be cut out. */
   cleaned(text: string): string | undefined {
     const masked = this.#masked(text);
-    return this.#isIn(masked, LAYERS_MAX) ? undefined : masked;
+    return this.#hasTraceIn(masked, LAYERS_MAX) ? undefined : masked;
   }
 
   /** The text with the mask in place of each trace in plain text. */
@@ -61,7 +62,7 @@ export class SecretTraces {
     let masked = '';
     let position = 0;
     while (position < text.length) {
-      const end = this.#plain.endAt(lower, position) ?? this.#shortEndAt(lower, position);
+      const end = this.#traces.endAt(lower, position) ?? this.#shortEndAt(lower, position);
       masked += end === undefined ? text[position]! : MASK;
       position = end ?? position + 1;
     }
@@ -69,17 +70,17 @@ export class SecretTraces {
   }
 
   #shortEndAt(lower: string, position: number): number | undefined {
-    const found = this.#short.find((secret) => lower.startsWith(secret, position));
+    const found = this.#shortSecrets.find((secret) => lower.startsWith(secret, position));
     return found === undefined ? undefined : position + found.length;
   }
 
   /** Whether a trace is in the text, or in what the text decodes to. `layers`: how many decodings to try. */
-  #isIn(text: string, layers: number): boolean {
+  #hasTraceIn(text: string, layers: number): boolean {
     // NFKC turns full-width and other variants of letters into the letters.
     const lower = lowerOf(text.normalize('NFKC'));
-    if (this.#plain.isIn(lower) || this.#plain.isIn(joinedOf(lower)) || this.#bare.isIn(bareOf(lower)))
+    if (this.#traces.isIn(lower) || this.#traces.isIn(joinedOf(lower)) || this.#bareTraces.isIn(bareOf(lower)))
       return true;
-    return layers > 0 && decodingsOf(text).some((decoded) => this.#isIn(decoded, layers - 1));
+    return layers > 0 && decodingsOf(text).some((decoded) => this.#hasTraceIn(decoded, layers - 1));
   }
 }
 
@@ -164,7 +165,7 @@ function bareOf(lower: string): string {
 function decodingsOf(text: string): string[] {
   const decoded: string[] = [];
   const unescaped = text.replace(ESCAPE, (_, ...groups: (string | undefined)[]) => {
-    const [decimal] = groups.slice(4, 5);
+    const decimal = groups[4];
     const hex = groups.slice(0, 4).find((group) => group !== undefined);
     return String.fromCharCode(hex === undefined ? Number(decimal) : parseInt(hex, 16));
   });

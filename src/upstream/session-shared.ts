@@ -29,6 +29,7 @@ export interface SessionDeps {
   readonly echo: AttemptClient;
   /** The client for upstreams that do not speak OpenAI's protocol. */
   readonly providers: ProviderClient;
+  /** `count` and `translate` ask the counter pool. */
   readonly count: CountTokens;
   readonly translate: TranslateLarge;
   readonly log: Log;
@@ -61,7 +62,7 @@ export function clientOf({ echo, http, providers }: SessionShared, target: Upstr
   return target.origin === ECHO_ORIGIN ? echo : http;
 }
 
-/** Stands for the session of a call that failed before it had a session. The channel drops it at once. */
+/** Stands for the session of a call that failed before it had one. The channel drops it at once. */
 const NO_SESSION: UpstreamSession = {
   onCredit: () => undefined,
   onCancel: () => undefined,

@@ -107,7 +107,7 @@ export function cloudBodyOf(
   if (allBetas.length > 0) firstMembers.push(`"anthropic_beta":${JSON.stringify(allBetas)}`);
   if (added !== undefined && !names.includes(added[0]))
     firstMembers.push(`"${added[0]}":${added[1](otherMembers)}`);
-  return { model, body: `{${[...first, ...otherMembers].join(',')}}` };
+  return { model, body: `{${[...firstMembers, ...otherMembers].join(',')}}` };
 }
 
 /**
