@@ -54,6 +54,7 @@ export class RouteTable {
     if (positions.length === 0) return;
     for (const [index, { targets }] of this.#routes.entries())
       for (const { provider, slot } of targets)
+        // -1 is no position: the upstream has a key, or needs no credential.
         if (positions.includes(provider?.credential ?? -1)) this.#choices[index]!.reset(slot);
   }
 

@@ -78,7 +78,11 @@ export class SecretTraces {
   #hasTraceIn(text: string, layers: number): boolean {
     // NFKC turns full-width and other variants of letters into the letters.
     const lower = lowerOf(text.normalize('NFKC'));
-    if (this.#traces.isIn(lower) || this.#traces.isIn(joinedOf(lower)) || this.#bareTraces.isIn(bareOf(lower)))
+    if (
+      this.#traces.isIn(lower) ||
+      this.#traces.isIn(joinedOf(lower)) ||
+      this.#bareTraces.isIn(bareOf(lower))
+    )
       return true;
     return layers > 0 && decodingsOf(text).some((decoded) => this.#hasTraceIn(decoded, layers - 1));
   }

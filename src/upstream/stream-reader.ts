@@ -1,7 +1,7 @@
 /**
- * Reads a stream of chat completions and relays its events as they come. Comments are dropped, and the usage
- * event if the client did not ask for it, and `[DONE]`, which the session sends last, when the usage is
- * known. attempt.ts and door-call.ts make a reader for each stream. Upstream worker.
+ * Reads a stream of chat completions and relays its events as they come. Comments are dropped, and so is the
+ * usage event if the client did not ask for it. `[DONE]` is dropped too: the session sends it last, when the
+ * usage is known. attempt.ts and door-call.ts make a reader for each stream. Upstream worker.
  *
  * Must hold: only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, which was
  * parsed, or proved by EventForms. Its members are checked only as far as needed to recognise a
@@ -35,7 +35,7 @@ function hasFinishReason(choice: unknown): boolean {
   return isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '';
 }
 
-/** Whether an event brings text or calls of tools: more than a role and the reason of the end. */
+/** Whether an event brings text or calls of tools: any member of a delta but the role that is not empty. */
 function hasText(choices: readonly unknown[]): boolean {
   for (const choice of choices) {
     if (!isRecord(choice)) continue;
@@ -52,7 +52,7 @@ interface Garbage {
   readonly garbage: string;
 }
 
-/** What happens to an event. `text`: relay it; it brings text and nothing else of interest. */
+/** What happens to an event. `text`: it is relayed, and brings text and nothing else of interest. */
 type Verdict = 'relay' | 'text' | 'drop' | Garbage;
 
 export class StreamReader implements ResponseBodyReader {
@@ -64,14 +64,14 @@ export class StreamReader implements ResponseBodyReader {
   readonly #splitter = new SseSplitter();
   readonly #forms = new EventForms();
   /** An event with choices has come, so this is a chat-completion stream. */
-  #isAccepted = false;
+  #hasChoices = false;
   /** For each choice that has come, by its index: whether its last event said why the generation ended. */
   readonly #choiceEnds = new Map<unknown, boolean>();
   /** How many choices have not ended. */
   #openChoices = 0;
   /** `[DONE]` has come. */
-  #isDone = false;
-  /** The outcome was reported: what still comes is ignored. */
+  #hasDone = false;
+  /** `complete` or `reject` was called: what still comes is ignored. */
   #hasOutcome = false;
   /** An event was relayed. */
   #hasRelayed = false;
@@ -97,7 +97,7 @@ export class StreamReader implements ResponseBodyReader {
 
   /** `[DONE]` has come, or as many choices as requested have ended. */
   get #hasWholeText(): boolean {
-    return this.#isDone || (this.#haveChoicesEnded && this.#choiceEnds.size >= this.#choices);
+    return this.#hasDone || (this.#haveChoicesEnded && this.#choiceEnds.size >= this.#choices);
   }
 
   /**
@@ -119,8 +119,8 @@ export class StreamReader implements ResponseBodyReader {
     if (this.#hasOutcome) return;
     const lastEvents = this.#splitter.end();
     if (lastEvents.length > 0) this.#onEvents(lastEvents);
-    if (this.#isOver()) return;
-    if (this.#isDone || this.#haveChoicesEnded) this.#complete();
+    if (this.#hasOutcomeNow()) return;
+    if (this.#hasDone || this.#haveChoicesEnded) this.#complete();
     else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
@@ -132,11 +132,11 @@ export class StreamReader implements ResponseBodyReader {
       this.#relay(events);
       return;
     }
-    const wasDone = this.#isDone;
+    const hadDone = this.#hasDone;
     this.#judgeEach(events, latin1, formsEnd);
-    if (!this.#isDone || this.#hasOutcome) return;
+    if (!this.#hasDone || this.#hasOutcome) return;
     if (this.#meter.reported !== undefined) this.#complete();
-    else if (!wasDone) setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
+    else if (!hadDone) setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
   }
 
   /**
@@ -144,7 +144,7 @@ export class StreamReader implements ResponseBodyReader {
    * event might reopen the choice, so then events are parsed.
    */
   get #mayCompareForms(): boolean {
-    return this.#isAccepted && this.#openChoices === this.#choiceEnds.size && !this.#isDone;
+    return this.#hasChoices && this.#openChoices === this.#choiceEnds.size && !this.#hasDone;
   }
 
   /**
@@ -153,6 +153,7 @@ export class StreamReader implements ResponseBodyReader {
    */
   #judgeEach(events: Buffer, latin1: string | undefined, from: number): void {
     let runStart = 0;
+    // Relays the events from `runStart` to `end` together. The next run begins at `nextStart`.
     const relayRun = (end: number, nextStart: number): void => {
       if (end > runStart) this.#relay(events.subarray(runStart, end));
       runStart = nextStart;
@@ -173,7 +174,7 @@ export class StreamReader implements ResponseBodyReader {
         return;
       }
       // `relayRun` may have ended the attempt.
-      if (this.#isOver()) return;
+      if (this.#hasOutcomeNow()) return;
       start = end;
       if (latin1 !== undefined && this.#mayCompareForms) start = this.#forms.endFrom(latin1, start);
       if (start > end) this.#meter.textCame();
@@ -187,12 +188,12 @@ export class StreamReader implements ResponseBodyReader {
     // Comments keep a connection alive; the listener sends its own.
     if (data === undefined || data === '') return 'drop';
     if (data === SSE_DONE_DATA) {
-      if (!this.#isAccepted) return { garbage: '[DONE] before any choice' };
-      this.#isDone = true;
+      if (!this.#hasChoices) return { garbage: '[DONE] before any choice' };
+      this.#hasDone = true;
       return 'drop';
     }
     const event = parsedJson(data);
-    if (this.#isDone) {
+    if (this.#hasDone) {
       // The client has its text. Only a report is read, if none has come.
       if (isRecord(event) && this.#meter.reported === undefined)
         this.#meter.report(reportIn(event), event.model);
@@ -208,8 +209,8 @@ export class StreamReader implements ResponseBodyReader {
     const isText = choices !== undefined && hasText(choices);
     if (isText && !isReport) this.#meter.textCame();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
-    if (!this.#isAccepted && choices === undefined) return { garbage: 'an event has no choices' };
-    this.#isAccepted = true;
+    if (!this.#hasChoices && choices === undefined) return { garbage: 'an event has no choices' };
+    this.#hasChoices = true;
     const hasEnded = choices !== undefined && this.#recordEnds(choices);
     return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
   }
@@ -234,7 +235,7 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   #judgeInvalidUtf8(): Verdict {
-    return this.#isDone ? 'drop' : { garbage: 'an event is no UTF-8' };
+    return this.#hasDone ? 'drop' : { garbage: 'an event is no UTF-8' };
   }
 
   #relay(events: Buffer): void {
@@ -270,7 +271,7 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   /** A method, because TypeScript does not see that a call just before may have set `#hasOutcome`. */
-  #isOver(): boolean {
+  #hasOutcomeNow(): boolean {
     return this.#hasOutcome;
   }
 }

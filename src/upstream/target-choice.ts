@@ -22,8 +22,8 @@ import type { QuotaHold, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
  * The longest time for which an upstream is parked: its Retry-After is obeyed, and others serve the calls.
- * The Retry-After may be a day, or meant for one caller only. So if no other upstream is left, a single call
- * tries again after `parkMsMax`, and all calls follow once that call gets a response.
+ * The Retry-After may be a day, or meant for one caller only. So if no other upstream is left, one call
+ * tries again after `parkMsMax` of the upstream, and all calls follow once that call gets a response.
  */
 const PARK_MS_MAX = 60_000;
 
@@ -40,7 +40,7 @@ interface TargetState {
   parkProbeAtMs: number;
 }
 
-/** Why no upstream takes a call now, and how long until an upstream does. */
+/** Why no upstream takes a call now, and how long until one does. */
 export interface Cooldown {
   readonly waitMs: number;
   /** In words for the caller. */
@@ -57,7 +57,7 @@ export interface NoRoom {
   readonly freeInMs: number;
   /** How long a call may wait for one of the upstreams; the longest of their settings. */
   readonly queueMs: number;
-  /** The coordinator may grant more to one of the upstreams, and has not replied yet. */
+  /** The coordinator may grant more to one of the upstreams: it was not asked, or has not replied yet. */
   readonly asks: boolean;
   /** The coordinator has not replied in time whether it has more for one of the upstreams. */
   readonly isLate: boolean;
@@ -87,18 +87,19 @@ export class TargetChoice {
     this.replace(targets);
   }
 
-  /** The next `take` chooses from these, sorted as before. Upstreams that stay keep their state. */
+  /** The next `take` chooses from `targets`, sorted by priority. Upstreams that stay keep their state. */
   replace(targets: readonly UpstreamTarget[]): void {
     invariant(targets.length > 0, 'a model has an upstream');
     this.#limitsTokens = targets.some(({ quotas }) => quotas?.limits.tokensPerMinute !== undefined);
-    const former = [...this.#states];
+    const earlierStates = [...this.#states];
     this.#states = targets.map((target) => {
-      const position = former.findIndex((state) => isSameUpstream(state.target, target));
+      const position = earlierStates.findIndex((state) => isSameUpstream(state.target, target));
       if (position < 0) return this.#newState(target);
       // A list may name an upstream twice: each entry takes over a state of its own.
-      const state = former.splice(position, 1)[0]!;
+      const state = earlierStates.splice(position, 1)[0]!;
       state.target = target;
-      // Slots go by name, and the name may have belonged to another upstream of the same host before.
+      // A slot in the metrics goes by name, and another upstream of the same host may have had the name
+      // before.
       this.#deps.metrics.setBreaker(target.slot, state.breaker.isOpen ? 'open' : 'closed');
       return state;
     });
@@ -271,7 +272,7 @@ export class TargetChoice {
   }
 }
 
-/** A target that was taken for one attempt. Only the first release counts. `settle` is called besides. */
+/** A target that was taken for one attempt. Needs a release, of which the first counts, and one `settle`. */
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
@@ -283,7 +284,7 @@ export class TakenTarget {
   /** The attempt is to find out whether a parked target can be called again. */
   readonly #isParkProbe: boolean;
   readonly #hold: QuotaHold | undefined;
-  #released = false;
+  #isReleased = false;
 
   constructor(
     state: TargetState,
@@ -311,7 +312,7 @@ export class TakenTarget {
     if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
-  /** The target responded, perhaps with a rejection of the request. */
+  /** Releases a target that responded well, or rejected the request. */
   releaseGood(): void {
     if (!this.#releaseOnce()) return;
     this.#state.breaker.succeeded(this.#pass, this.#clock.monotonicMs());
@@ -342,7 +343,7 @@ export class TakenTarget {
     this.#hold?.settle(tokens);
   }
 
-  /** Obeys a Retry-After. The longest counts. */
+  /** Obeys a Retry-After. Of several the one that ends last counts. */
   #park(retryAfterMs: number, nowMs: MonotonicMs): void {
     const state = this.#state;
     const { parkMsMax } = state.target;
@@ -359,8 +360,8 @@ export class TakenTarget {
 
   /** Returns false if the target was released before. */
   #releaseOnce(): boolean {
-    if (this.#released) return false;
-    this.#released = true;
+    if (this.#isReleased) return false;
+    this.#isReleased = true;
     this.#state.inFlight--;
     this.#hold?.ended();
     this.#metrics.attemptEnded(this.target.slot);

@@ -73,7 +73,7 @@ export interface ModelRoute {
   /** The maker of the model. */
   readonly ownedBy: string;
   readonly tokenizer: Tokenizer;
-  /** The most tokens of one choice. */
+  /** The most tokens that the model can generate for one choice. */
   readonly outputTokensMax: number;
   /** As in ModelEntry (registry/catalog.ts). */
   readonly mediaPartTokens: number;
@@ -117,7 +117,7 @@ export function secretsOf({ path, key, headers, provider }: UpstreamTarget): str
     (word) => word.length >= SECRET_CHARS_MIN,
   );
   const secrets = [...(key === undefined || key === '' ? [] : [key]), ...secretsInPath(path), ...words];
-  // A short secret may be part of a long one. Cut out first, it would leave the remainder of the long one.
+  // A short secret may be part of a long one. If it were cut out first, the rest of the long one would stay.
   return secrets.sort((first, second) => second.length - first.length);
 }
 

@@ -23,7 +23,7 @@ import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
 
-/** The form of the response: events of a stream, one JSON object (`answer`), or nothing was relayed. */
+/** What was relayed: events of a stream, one JSON object (`answer`), or nothing. */
 type CompletionForm = 'stream' | 'answer' | 'none';
 
 export interface CountRequest {
@@ -69,9 +69,13 @@ export interface CountRest {
 interface CountState {
   promptTokens: number;
   completionTokens: number;
-  /** UTF-8 length of the texts in `countedTokens`. Texts that get no turn are estimated by the ratio. */
+  /**
+   * UTF-8 length and tokens of the texts counted so far. Texts that get no turn are estimated by their
+   * ratio.
+   */
   countedBytes: number;
   countedTokens: number;
+  /** Whether the usage gets the source `counted`; otherwise `estimated`. */
   isExact: boolean;
   /** The completion is scaled up by `relayedBytes / completionBytes`. */
   readonly completionBytes: number;
@@ -120,7 +124,7 @@ export class TokenCount {
   readonly #texts: readonly string[];
   readonly #promptTexts: number;
   readonly #state: CountState;
-  /** The text that is counted next, and the position in that text. */
+  /** Index of the text that is counted next, and the position in that text. */
   #textIndex = 0;
   #position = 0;
 
@@ -195,7 +199,7 @@ export class TokenCount {
       const isTextOver = end === text.length;
       if (isTextOver) this.#position = 0;
       if (performance.now() < endMs) continue;
-      // The turn is over, and the loop's own step does not run.
+      // The turn is over. The loop returns here, so its own `#textIndex++` does not run.
       if (isTextOver) this.#textIndex++;
       if (this.#textIndex === this.#texts.length) break;
       state.turns += 1;
@@ -254,7 +258,7 @@ export function countTokens(request: CountRequest): Usage {
   return usage;
 }
 
-/** Estimates without a tokenizer's table. Cheap enough for an upstream worker: a large body is not parsed. */
+/** Estimates without a tokenizer. Cheap enough for an upstream worker, because a large body is not parsed. */
 export function estimateTokens(request: CountRequest): Usage {
   const { body } = request;
   const bytes = Buffer.byteLength(body);

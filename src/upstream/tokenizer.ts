@@ -24,7 +24,7 @@ const PART_BYTES_MAX = 512;
 /** How far a part may be exceeded: a character's UTF-8 may begin in its last byte. */
 const CHARACTER_BYTES_MAX = 4;
 
-/** A bucket of the hash table without a rank. */
+/** Stands in a bucket of the hash table that has no rank. */
 const FREE = -1;
 /** The rank of bytes that are not a token. */
 const NO_RANK = 0x7fffffff;
@@ -224,7 +224,7 @@ const BYTES_PER_TOKEN = 4;
 const PIECES_PER_CLOCK_READ = 128;
 
 const CONTRACTION = "'(?:[sS]|[dD]|[mM]|[tT]|[lL][lL]|[vV][eE]|[rR][eE])";
-/** Letters that a word may begin with (FIRST), such as capitals, and letters that it may end with (LAST). */
+/** Letters that begin a word (FIRST), letters that end it (LAST), and a sign or blank before it (BEFORE). */
 const FIRST = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
 const LAST = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
 const BEFORE = String.raw`[^\r\n\p{L}\p{N}]?`;
@@ -242,7 +242,7 @@ const MANY = '{1,128}';
  * How each tokenizer cuts a text into pieces. Only the bounds of runs differ from the source:
  * https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py.
  */
-const SPLITS: Readonly<Record<Exclude<Tokenizer, 'none'>, string>> = {
+const PIECE_PATTERNS: Readonly<Record<Exclude<Tokenizer, 'none'>, string>> = {
   o200k_base: [
     `${BEFORE}${FIRST}${ANY}${LAST}${MANY}(?:${CONTRACTION})?`,
     `${BEFORE}${FIRST}${MANY}${LAST}${ANY}(?:${CONTRACTION})?`,
@@ -270,13 +270,13 @@ const counters = new Map<Tokenizer, TextCounter>();
 /** Counts texts with one tokenizer, until a deadline. A thread has one for each tokenizer that it uses. */
 export class TextCounter {
   readonly #pairs: BytePairs;
-  readonly #split: RegExp;
+  readonly #piecePattern: RegExp;
   /** The position in the text where the last `count` ended. */
   end = 0;
 
   constructor(tokenizer: Exclude<Tokenizer, 'none'>) {
     this.#pairs = new BytePairs(readFileSync(require.resolve(`gpt-tokenizer/data/${tokenizer}.tiktoken`)));
-    this.#split = new RegExp(SPLITS[tokenizer], 'gu');
+    this.#piecePattern = new RegExp(PIECE_PATTERNS[tokenizer], 'gu');
   }
 
   /**
@@ -285,12 +285,12 @@ export class TextCounter {
    * the text count as text.
    */
   count(text: string, start = 0, endMs = Infinity): number {
-    const split = this.#split;
+    const pattern = this.#piecePattern;
     let tokens = 0;
     let from = start;
-    split.lastIndex = start;
-    for (let piece = 1; split.test(text); piece++) {
-      const to = split.lastIndex;
+    pattern.lastIndex = start;
+    for (let piece = 1; pattern.test(text); piece++) {
+      const to = pattern.lastIndex;
       tokens += this.#pairs.count(text, from, to);
       from = to;
       if (piece % PIECES_PER_CLOCK_READ === 0 && performance.now() >= endMs) break;

@@ -6,7 +6,7 @@
  * Must hold: the bound of the output, on which the call's hold is based, is still sent, or a smaller bound.
  * (config/provider-settings.ts rejects settings that leave the bound out.) A body that has none of the
  * renamed members is sent byte for byte but for the model. In a body with such a member, integers keep their
- * digits. Exception: in a text of more than 1 MiB long integers may lose some, see exact-json.ts
+ * digits, except that long integers in a text of more than 1 MiB may lose some (exact-json.ts)
  * (test/unit/upstream/upstream-body.test.ts, test/e2e/member-names.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
@@ -17,7 +17,8 @@ import { asBuffer } from '../protocol/sse.js';
 /** The upstream's name of a member, by OpenAI's name; empty if the member is left out. */
 export type MemberNames = Readonly<Record<string, string>>;
 
-interface Names {
+/** What an upstream calls the model and the members. */
+interface UpstreamNames {
   /** Undefined if the upstream knows the model by its id. */
   readonly model: string | undefined;
   readonly memberNames?: MemberNames | undefined;
@@ -28,7 +29,7 @@ type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEn
 type Members = Readonly<Record<string, unknown>>;
 
 /** The body with the upstream's name of the model. */
-export function bodyFor({ model }: Names, request: Body): string | Uint8Array {
+export function bodyFor({ model }: UpstreamNames, request: Body): string | Uint8Array {
   const { largeBody } = request;
   if (model === undefined) return largeBody ?? request.body;
   if (largeBody === undefined) return withModelName(request, model);
@@ -44,7 +45,7 @@ export function bodyFor({ model }: Names, request: Body): string | Uint8Array {
  * that may have such a member (`mayHave`) does not come here: a counter thread renames its members, see
  * `isLargeTranslation` in large-call.ts.
  */
-export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
+export function chatBodyFor(names: UpstreamNames, request: Body): string | Uint8Array {
   const body = bodyFor(names, request);
   if (names.memberNames === undefined || typeof body !== 'string') return body;
   if (!mayHave(body, names.memberNames)) return body;
@@ -54,8 +55,8 @@ export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
 }
 
 /**
- * A printable ASCII character that is written by its code: a name may hide behind it. Names have only
- * letters, digits and `_.-` (config/upstream-schema.ts), for which JSON has no other escape.
+ * A printable ASCII character that is written by its code: a name may hide behind it. UpstreamNames have
+ * only letters, digits and `_.-` (config/upstream-schema.ts), for which JSON has no other escape.
  */
 const ESCAPED = /\\u00[2-7]/;
 /** The length of what ESCAPED matches. */
@@ -91,8 +92,8 @@ export function inNamesOf(names: MemberNames | undefined, chat: Members): Member
   for (const [name, upstreamName] of Object.entries(names)) {
     if (upstreamName === '' || !Object.hasOwn(chat, name)) continue;
     // `hasOwn`, because objects inherit members too, such as `constructor`.
-    const present = Object.hasOwn(renamed, upstreamName) ? renamed[upstreamName] : undefined;
-    renamed[upstreamName] = present ?? chat[name];
+    const callersValue = Object.hasOwn(renamed, upstreamName) ? renamed[upstreamName] : undefined;
+    renamed[upstreamName] = callersValue ?? chat[name];
   }
   return renamed;
 }

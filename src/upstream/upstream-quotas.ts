@@ -28,10 +28,11 @@ const ASK_AGAIN_MS = 250;
 export const ASK_MS = 1_000;
 
 /**
- * The last question about a scope. None exists before the first question, and after one that brought a grant.
+ * The last question about a scope. There is none before the first question, and after one that brought a
+ * grant.
  */
 interface Question {
-  /** When the next question may be asked, monotonic; Infinity until the reply. */
+  /** When the next question may be asked, in monotonic ms; Infinity until the reply has come. */
   readonly nextMs: number;
   /** Since when nobody knows whether the limit is reached; Infinity if the reply said that it is. */
   readonly undecidedSinceMs: number;
@@ -70,10 +71,10 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Why `take` gives nothing now, for the session, which then decides whether the call waits. `asks`: the
-   * coordinator, which was not asked or has not replied yet, may have what is missing. Otherwise the limit is
-   * used up until tokens or requests weigh no more. `isLate`: the coordinator has not said in time whether
-   * the limit is reached.
+   * Why `take` gives nothing now; the session then decides whether the call waits. `asks`: the coordinator
+   * may have what is missing, and was not asked or has not replied yet. Without `asks` the limit is used up
+   * until tokens or requests weigh no more. `isLate`: the coordinator has not said in time whether it is
+   * used up.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage & { readonly isLate: boolean } {
     const shortage = this.#counters.shortageOf(scope, limits, tokens);
@@ -116,16 +117,16 @@ export class UpstreamQuotas {
     this.#questions.set(scope, { nextMs: Infinity, undecidedSinceMs: Math.min(undecidedSinceMs, nowMs) });
     const lack = { kind: 'upstream', tokens } as const;
     void this.#leases.ask([{ kind: 'upstream', index: scope }], lack).then((reply) => {
-      // Enough for the call that asked has come. If another call takes it first, the next question needs no
-      // pause: the exchanges with the coordinator bound how many questions there are.
+      // 'try': as much as the call lacks has come. If another call takes it first, the next question needs
+      // no pause, because the exchanges with the coordinator bound how many questions there are.
       if (reply === 'try') this.#questions.delete(scope);
       else
         this.#questions.set(scope, {
           nextMs: this.#clock.monotonicMs() + ASK_AGAIN_MS,
-          // Only 'refused' is a decision. After any other reply the shortage is late at once.
+          // Only 'refused' says that the limit is used up. After any other reply `isLate` holds at once.
           undecidedSinceMs: reply === 'refused' ? Infinity : -Infinity,
         });
-      // After any reply: what came may be too little for the call that asked, and enough for another call.
+      // This follows any reply: what came may be too little for the call that asked, and enough for another.
       this.queue.roomCame();
     });
   }
@@ -140,9 +141,9 @@ export class QuotaHold {
   readonly #queue: QuotaQueue;
   readonly #quotas: TargetQuotas;
   readonly #tokens: number;
-  /** A call slot is held; false too if calls in flight have no limit. */
-  #isInFlight: boolean;
-  /** No tokens are held any more; true too if tokens have no limit. */
+  /** Whether a call slot is held. False if calls in flight have no limit. */
+  #holdsCallSlot: boolean;
+  /** Whether no tokens are held. True if tokens have no limit. */
   #isSettled: boolean;
 
   constructor(counters: UpstreamCounters, queue: QuotaQueue, quotas: TargetQuotas, tokens: number) {
@@ -151,14 +152,14 @@ export class QuotaHold {
     this.#queue = queue;
     this.#quotas = quotas;
     this.#tokens = tokens;
-    this.#isInFlight = callsInFlight !== undefined;
+    this.#holdsCallSlot = callsInFlight !== undefined;
     this.#isSettled = tokensPerMinute === undefined;
   }
 
-  /** The upstream is done with the call. Idempotent. */
+  /** Gives the call slot back, when the attempt is over. Idempotent. */
   ended(): void {
-    if (!this.#isInFlight) return;
-    this.#isInFlight = false;
+    if (!this.#holdsCallSlot) return;
+    this.#holdsCallSlot = false;
     this.#counters.giveBackCall(this.#quotas.scope);
     this.#queue.roomCame();
   }

@@ -35,9 +35,9 @@ import { addressOf } from './target.js';
 import { UpstreamQuotas } from './upstream-quotas.js';
 import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
 
-/** Goes to the log alone, because the call is billed by an estimate. */
+/** Goes to the log alone: the call is billed by an estimate. */
 const COUNT_LATE: ErrorRecord = { code: 'overloaded', message: `no count within ${COUNT_WAIT_MS_MAX} ms` };
-/** Callers do not get this: `connectionFailure` replaces it. */
+/** Callers do not get this: `connectionFailure` (error-mapping.ts) replaces it. */
 const TRANSLATION_LATE: ErrorRecord = {
   code: 'overloaded',
   message: 'a large body was not translated in time',

@@ -19,9 +19,9 @@ const MODEL_CHARS_MAX = 256;
 export class UsageMeter {
   readonly #transcript = new Transcript();
   #relayedBytes = 0;
-  #response: Buffer | undefined;
+  #wholeResponse: Buffer | undefined;
   #reported: Usage | undefined;
-  #error: ReportError | undefined;
+  #reportError: ReportError | undefined;
   #responseModel: string | undefined;
   #isReportOld = false;
   #isReportOfPrompt = false;
@@ -33,14 +33,14 @@ export class UsageMeter {
 
   /** What was wrong with the last report, if none was possible. */
   get reportError(): ReportError | undefined {
-    return this.#reported === undefined ? this.#error : undefined;
+    return this.#reported === undefined ? this.#reportError : undefined;
   }
 
   /**
    * Whether the client got any text. This parses, so it is asked only if a report says that there was none.
    */
   hasText(): boolean {
-    if (this.#response !== undefined) return responseTexts(this.#response.toString()).length > 0;
+    if (this.#wholeResponse !== undefined) return responseTexts(this.#wholeResponse.toString()).length > 0;
     const texts: StreamTexts = new Map(this.#transcript.texts);
     addStreamTexts(texts, this.#transcript.events(), 1);
     return texts.size > 0;
@@ -64,13 +64,13 @@ export class UsageMeter {
   }
 
   /**
-   * Takes a report and the `model` beside it, as Latin-1. Returns whether the report was taken; an impossible
-   * report does not replace a possible one.
+   * Keeps a report, and the `model` of the same event, as Latin-1. Returns whether the report was kept: an
+   * impossible report does not replace a possible one.
    */
-  report(value: unknown, model?: unknown): boolean {
+  report(report: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
-    const usageOrError = tokensOfReport(value);
-    if (typeof usageOrError === 'string') this.#error = usageOrError;
+    const usageOrError = tokensOfReport(report);
+    if (typeof usageOrError === 'string') this.#reportError = usageOrError;
     if (usageOrError === undefined || typeof usageOrError === 'string') return false;
     this.#reported = usageOrError;
     this.#isReportOld = false;
@@ -78,14 +78,14 @@ export class UsageMeter {
   }
 
   /**
-   * Takes the report that the upstream had sent by the time at which its stream was left or broke off.
-   * call-usage.ts calls it once, before it reads the other members. Does not read `usageSoFar` if a report
-   * came after all of the text. A prompt of 0 is no report: some upstreams send 0 until they know the tokens.
+   * Keeps what the upstream had reported when its client left or its stream broke off. call-usage.ts calls
+   * this once, before it reads the other members. `usageSoFar` is not read if a report came after all of the
+   * text. A prompt of 0 is no report: some upstreams send 0 until they know the tokens.
    */
   reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
     if (this.#reported !== undefined && !this.#isReportOld) return;
     const usageOrError = tokensOfReport(attempt.usageSoFar);
-    if (typeof usageOrError === 'string') this.#error = usageOrError;
+    if (typeof usageOrError === 'string') this.#reportError = usageOrError;
     if (usageOrError === undefined || typeof usageOrError === 'string' || usageOrError.promptTokens === 0)
       return;
     this.#reported = usageOrError;
@@ -93,7 +93,7 @@ export class UsageMeter {
     this.#isReportOfPrompt = usageOrError.completionTokens === 0;
   }
 
-  /** To be called for an event that had text and no report. */
+  /** Call for each event that had text and no report. */
   textCame(): void {
     this.#isReportOld = true;
   }
@@ -106,7 +106,7 @@ export class UsageMeter {
 
   /** The client gets this non-streamed response, which is kept. */
   relayedWhole(response: Buffer): void {
-    this.#response = response;
+    this.#wholeResponse = response;
   }
 
   /**
@@ -121,7 +121,7 @@ export class UsageMeter {
     thoughtsBack?: boolean,
   ): CountRequest {
     const prompt = { tokenizer, door, body, mediaTokens, thoughtsBack };
-    const response = this.#response;
+    const response = this.#wholeResponse;
     if (response !== undefined)
       return {
         ...prompt,

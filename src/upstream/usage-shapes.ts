@@ -5,8 +5,8 @@
  * call-usage.ts. call-models.ts asks for the most tokens of a call (`tokensMaxOf`), chat-session.ts for its
  * bytes (`bodyBytesOf`). Pure; upstream worker.
  *
- * One table for all providers, because the members of a report (its shape) tell how to read it, and not the
- * sender: compatible servers relay for each other.
+ * One table is for all providers, because the members of a report (its shape) tell how to read it. The
+ * sender does not, because compatible servers relay for each other.
  *
  *     provider       where                 what differs from OpenAI             source
  *     OpenAI, Azure  usage                 reasoning is part of completion      OpenAI API reference
@@ -77,7 +77,7 @@ const REPORTED_TOKENS_MAX = 1_000_000_000;
 /** The report in a response or an event, in whichever member; undefined if there is none. */
 export function reportIn(event: Members): unknown {
   const { usage } = event;
-  // First, because nearly all reports are here.
+  // `usage` is read first, because nearly all reports are there.
   if (isRecord(usage)) return usage;
   const { usage: usageOfGroq } = membersOf(event.x_groq);
   if (isRecord(usageOfGroq)) return usageOfGroq;
@@ -94,14 +94,17 @@ function membersOf(value: unknown): Members {
   return isRecord(value) ? value : NO_MEMBERS;
 }
 
-/** From the `meta` of a rerank by Cohere or LiteLLM. Search units are no tokens, and are not read. */
+/**
+ * A report made from the `meta` of a rerank by Cohere or LiteLLM. Search units are no tokens and are not
+ * read.
+ */
 function usageOfMeta(meta: Members): object | undefined {
   const billed = membersOf(meta.billed_units);
   const total = billed.input_tokens ?? billed.total_tokens ?? membersOf(meta.tokens).input_tokens;
   return isTokenCount(total) && total > 0 ? { total_tokens: total } : undefined;
 }
 
-/** From the `timings` of llama.cpp, which stand beside the usage, or alone if no usage was asked for. */
+/** A report made from the `timings` of llama.cpp, which come without a usage if none was asked for. */
 function usageOfTimings(timings: Members): object | undefined {
   const { prompt_n: uncached, cache_n: cached, predicted_n: completion } = timings;
   if (!isTokenCount(uncached) || !isTokenCount(completion)) return undefined;
@@ -348,7 +351,7 @@ export function tokensMaxOf(request: UpstreamRequest, model: ModelBounds): numbe
   return promptTokensHeld(request, model) + outputTokensAllowed(request, model);
 }
 
-/** A tenth more output than allowed is believed, besides REPORTED_OUTPUT_SLACK_TOKENS. */
+/** A tenth more output than allowed is believed, and REPORTED_OUTPUT_SLACK_TOKENS more. */
 const OUTPUT_SLACK_FACTOR = 1.1;
 
 /** The most output that is believed: tokenizers differ, and some count separators between messages. */
