@@ -19,25 +19,10 @@ const VERSIONS: readonly unknown[] = [OLD_VERSION, '2026-10-21'];
 
 const CACHE_CONTROL = 'cache_control';
 /** The members of each kind of object. The kind of a block is its type. */
-const MEMBERS: Readonly<Record<string, readonly string[]>> = {
+const MEMBERS_OF_KIND: Readonly<Record<string, readonly string[]>> = {
   request: [
-    'model',
-    'messages',
-    'max_tokens',
-    'system',
-    'stream',
-    'stop_sequences',
-    'temperature',
-    'top_p',
-    'top_k',
-    'tools',
-    'tool_choice',
-    'thinking',
-    'output_config',
-    'metadata',
-    'service_tier',
-    'container',
-    'inference_geo',
+    ...'model messages max_tokens system stream stop_sequences temperature top_p top_k tools'.split(' '),
+    ...'tool_choice thinking output_config metadata service_tier container inference_geo'.split(' '),
     CACHE_CONTROL,
   ],
   message: ['role', 'content'],
@@ -54,7 +39,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
   tool_result: ['type', 'tool_use_id', 'content', 'is_error', CACHE_CONTROL],
 };
 /** The types of blocks that a message of each role may have. `result` is the content of a tool's result. */
-const BLOCKS: Readonly<Record<string, readonly string[]>> = {
+const BLOCKS_OF_ROLE: Readonly<Record<string, readonly string[]>> = {
   user: ['text', 'image', 'document', 'tool_result'],
   assistant: ['text', 'thinking', 'redacted_thinking', 'tool_use'],
   system: ['text'],
@@ -70,18 +55,17 @@ const TOOL_NAME = /^[\w-]{1,128}$/;
 const TOOL_ID = /^[\w-]+$/;
 /** Blocks with `cache_control` in a request. */
 const CACHED_BLOCKS_MAX = 4;
-/**
- * Bounds of all schemas that Claude must follow, taken together: those of strict tools and of the response.
- */
+/** Bounds of all schemas together that Claude must follow: of strict tools, and of the response. */
 const STRICT_TOOLS_MAX = 20;
 const OPTIONAL_MAX = 24;
 const UNIONS_MAX = 16;
 
-/** Thrown at the first broken rule, with Anthropic's message. Caught by `anthropicProblem`. */
+/** Thrown at the first broken rule, with Anthropic's message. `anthropicProblem` catches it. */
 class Problem extends Error {}
 
-function must(isTrue: boolean, message: string): asserts isTrue {
-  if (!isTrue) throw new Problem(message);
+/** Throws a Problem with Anthropic's `message` if a rule is broken. */
+function must(isKept: boolean, message: string): asserts isKept {
+  if (!isKept) throw new Problem(message);
 }
 
 /** The blocks of a content in which `anthropicProblem` has found nothing wrong. */
@@ -111,13 +95,13 @@ function checkRequest(request: Members, version: string): void {
   checkMembers(request, 'request', '');
   must(typeof request.model === 'string', 'model: Field required');
   const { max_tokens: maxTokens, messages, system, stop_sequences: stopSequences, thinking } = request;
-  // Any integer passes, also 0 or less.
+  // The mock does not check the bounds of the number.
   must(Number.isInteger(maxTokens), 'max_tokens: Field required');
   must(Array.isArray(messages) && messages.length > 0, 'messages: at least one message is required');
   for (const name of ['temperature', 'top_p'] as const) {
     const value = request[name];
-    const isRight = value === undefined || (typeof value === 'number' && value >= 0 && value <= 1);
-    must(isRight, `${name}: range: 0..1`);
+    const isAllowed = value === undefined || (typeof value === 'number' && value >= 0 && value <= 1);
+    must(isAllowed, `${name}: range: 0..1`);
     must(value === undefined || version === OLD_VERSION, `${name}: Extra inputs are not permitted`);
   }
   must(request.top_k === undefined || version === OLD_VERSION, 'top_k: Extra inputs are not permitted');
@@ -151,16 +135,16 @@ function checkMembers(value: unknown, kind: string, path: string): asserts value
   must(isRecord(value), `${path}: Input should be a valid dictionary`);
   for (const name in value)
     must(
-      MEMBERS[kind]!.includes(name),
+      MEMBERS_OF_KIND[kind]!.includes(name),
       `${path}${path === '' ? '' : '.'}${name}: Extra inputs are not permitted`,
     );
   const cacheControl = value[CACHE_CONTROL];
   if (cacheControl === undefined) return;
-  const isRight =
+  const isAllowed =
     isRecord(cacheControl) &&
     cacheControl.type === 'ephemeral' &&
     [undefined, '5m', '1h'].includes(cacheControl.ttl as string);
-  must(isRight, `${path}.cache_control: Input should be of type ephemeral`);
+  must(isAllowed, `${path}.cache_control: Input should be of type ephemeral`);
 }
 
 function checkOutput({ output_config: output }: Members): void {
@@ -221,16 +205,19 @@ function checkTools({ tools, tool_choice: toolChoice }: Members): void {
 /** Checks the bounds of all schemas together; `checkTools` and `checkOutput` have passed. */
 function checkSchemas({ tools, output_config: output }: Members): void {
   const strict = ((tools ?? []) as readonly Members[]).filter((tool) => tool.strict === true);
-  must(strict.length <= STRICT_TOOLS_MAX, `tools: ${strict.length} strict tools, the limit is 20`);
+  must(
+    strict.length <= STRICT_TOOLS_MAX,
+    `tools: ${strict.length} strict tools, the limit is ${STRICT_TOOLS_MAX}`,
+  );
   const { format } = (output ?? {}) as Members;
   const roots = [...strict.map((tool) => tool.input_schema), isRecord(format) ? format.schema : undefined];
   const schemas = roots.flatMap(schemasIn);
-  const optional = schemas.flatMap(({ properties, required = [] }) =>
+  const optionalNames = schemas.flatMap(({ properties, required = [] }) =>
     Object.keys((properties ?? {}) as Members).filter((name) => !(required as unknown[]).includes(name)),
   );
   must(
-    optional.length <= OPTIONAL_MAX,
-    `Schemas contains too many optional parameters (${optional.length}) which exceeds the limit: ${OPTIONAL_MAX}`,
+    optionalNames.length <= OPTIONAL_MAX,
+    `Schemas contains too many optional parameters (${optionalNames.length}) which exceeds the limit: ${OPTIONAL_MAX}`,
   );
   const unions = schemas.filter(({ anyOf, type }) => anyOf !== undefined || Array.isArray(type));
   must(
@@ -257,7 +244,7 @@ function checkMessages(messages: readonly unknown[]): void {
     checkMembers(message, 'message', path);
     const { role } = message;
     must(
-      typeof role === 'string' && Object.hasOwn(BLOCKS, role) && role !== 'result',
+      typeof role === 'string' && Object.hasOwn(BLOCKS_OF_ROLE, role) && role !== 'result',
       `${path}.role: unknown`,
     );
     must(index > 0 || role === 'user', 'messages: first message must use the "user" role');
@@ -270,7 +257,7 @@ function checkMessages(messages: readonly unknown[]): void {
       );
     previousRole = role;
     checkContent(message.content, role, `${path}.content`);
-    // A system message has only texts, so there is nothing more to check.
+    // `checkContent` allows a system message only texts, so nothing more can be wrong.
     if (role === 'system') return;
     const blocks = blocksIn(message.content);
     checkResults(blocks, toolUses, path, index);
@@ -311,7 +298,7 @@ function checkResults(
   must(isFirst, `${path}: \`tool_result\` blocks must come first`);
 }
 
-/** `role`: a key of BLOCKS. */
+/** `role`: a name in BLOCKS_OF_ROLE. */
 function checkContent(content: unknown, role: string, path: string): void {
   if (typeof content === 'string') {
     must(content.trim() !== '', `${path}: text content blocks must contain non-whitespace text`);
@@ -324,7 +311,7 @@ function checkContent(content: unknown, role: string, path: string): void {
 function checkBlock(block: unknown, role: string, path: string): void {
   must(isRecord(block), `${path}: Input should be a valid dictionary`);
   const { type } = block;
-  const isKnown = typeof type === 'string' && BLOCKS[role]!.includes(type);
+  const isKnown = typeof type === 'string' && BLOCKS_OF_ROLE[role]!.includes(type);
   must(
     isKnown,
     `${path}: Input tag '${String(type)}' found using 'type' does not match any of the expected tags`,

@@ -39,7 +39,7 @@ const ERROR_TYPES: Readonly<Record<number, string>> = {
   529: 'overloaded_error',
 };
 
-const STOPS: Readonly<Record<MockCompletion['finish'], string>> = {
+const STOP_REASONS: Readonly<Record<MockCompletion['finish'], string>> = {
   stop: 'end_turn',
   length: 'max_tokens',
   tool_calls: 'tool_use',
@@ -55,7 +55,7 @@ function errorOf(status: number, message: string): MockError {
   return { status, error: errorText(status, message), moreHeaders: ['request-id', REQUEST_ID] };
 }
 
-/** Checks path, key, headers and body, in this order. */
+/** Checks path, key, headers and body, in this order. A body that passes follows mock-anthropic-rules.ts. */
 function read({ path, headers, body }: MockCall): MockRequest | MockError {
   const isCount = path === '/v1/messages/count_tokens';
   if (!isCount && path !== '/v1/messages') return errorOf(404, 'Not Found');
@@ -113,8 +113,8 @@ function requestOf(request: Members): MockRequest {
   };
 }
 
-/** `output`: the output tokens so far, for the start of a stream; if undefined, all of them. */
-function usageOf({ usage }: MockCompletion, output?: number): object | undefined {
+/** `outputSoFar`: the output tokens at the start of a stream; if undefined, all output tokens count. */
+function usageOf({ usage }: MockCompletion, outputSoFar?: number): object | undefined {
   return (
     usage && {
       input_tokens: usage.prompt - usage.cached - usage.written,
@@ -124,9 +124,9 @@ function usageOf({ usage }: MockCompletion, output?: number): object | undefined
         ephemeral_5m_input_tokens: usage.written - usage.writtenForHour,
         ephemeral_1h_input_tokens: usage.writtenForHour,
       },
-      output_tokens: output ?? usage.completion,
+      output_tokens: outputSoFar ?? usage.completion,
       output_tokens_details:
-        output === undefined && usage.reasoning > 0 ? { thinking_tokens: usage.reasoning } : null,
+        outputSoFar === undefined && usage.reasoning > 0 ? { thinking_tokens: usage.reasoning } : null,
       server_tool_use: null,
       service_tier: 'standard',
       inference_geo: null,
@@ -139,7 +139,7 @@ function usageOf({ usage }: MockCompletion, output?: number): object | undefined
 function endOf({ finish }: MockCompletion): object {
   const refused = { type: 'refusal', category: null, explanation: 'The mock was told to refuse.' };
   return {
-    stop_reason: STOPS[finish],
+    stop_reason: STOP_REASONS[finish],
     stop_sequence: null,
     stop_details: finish === 'content_filter' ? refused : null,
     container: null,
@@ -186,8 +186,9 @@ function event(type: string, moreMembers: object = {}): Uint8Array {
 
 function frames(completion: MockCompletion): Uint8Array[] {
   const { thinking, texts, tools } = completion;
-  const noStop = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
-  const message = messageOf(completion, [], noStop, usageOf(completion, 1));
+  const notEnded = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
+  // Anthropic reports 1 output token at the start of a stream.
+  const message = messageOf(completion, [], notEnded, usageOf(completion, 1));
   const events: Uint8Array[] = [event('message_start', { message })];
   /** The number of the next content block. */
   let index = 0;

@@ -16,6 +16,7 @@ export const CLAUDE_OPERATIONS = ['invoke', 'invoke-with-response-stream', 'coun
 type ClaudeOperation = (typeof CLAUDE_OPERATIONS)[number];
 
 const VERSION = 'bedrock-2023-05-31';
+/** Some betas that Bedrock has; the mock refuses all others. */
 const BETA = /^(?:computer-use|context-1m|interleaved-thinking|token-efficient-tools)-\d{4}-\d\d-\d\d$/;
 
 /** Returns what the call asks, or the message of Bedrock's error, a ValidationException. */
@@ -52,7 +53,7 @@ function readInvoked(model: string, request: Members, isCount: boolean): MockReq
   return error.message;
 }
 
-/** A whole response, or the response of CountTokens. */
+/** A response that is not streamed, or the response of CountTokens. */
 export function wholeOfClaude(completion: MockCompletion): string {
   if (completion.request.isCount === true)
     return JSON.stringify({ inputTokens: completion.request.promptTokens });

@@ -21,7 +21,7 @@ import {
 } from './mock-protocol.js';
 
 const PATH = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
-const SIGNATURE =
+const SIGNATURE_HEADER =
   /^AWS4-HMAC-SHA256 Credential=\w+\/(\d{8})\/[a-z0-9-]+\/bedrock\/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$/;
 
 /** The members of each type, separated by blanks. Types without an entry are not checked. */
@@ -55,8 +55,8 @@ function membersOf(value: unknown, type: keyof typeof MEMBERS): Readonly<Record<
   return value;
 }
 
-/** Returns the name and value of a union's only member. */
-function oneOf(value: unknown, type: keyof typeof MEMBERS): readonly [string, unknown] {
+/** Returns the only member of a union. */
+function unionMemberOf(value: unknown, type: keyof typeof MEMBERS): readonly [name: string, value: unknown] {
   const members = Object.entries(membersOf(value, type));
   if (members.length !== 1) throw new Problem(`${type} must have exactly one member`);
   return members[0]!;
@@ -67,7 +67,7 @@ function listOf(value: unknown, name: string): readonly unknown[] {
   return value;
 }
 
-function numberIn(value: unknown, name: string, min: number, max: number): void {
+function checkNumber(value: unknown, name: string, min: number, max: number): void {
   if (value === undefined) return;
   if (typeof value !== 'number' || value < min || value > max) {
     throw new Problem(`${name} must be from ${min} to ${max}`);
@@ -76,6 +76,7 @@ function numberIn(value: unknown, name: string, min: number, max: number): void 
 
 /** What was read so far of a request's messages. */
 interface Conversation {
+  /** UTF-8 length of all texts. */
   promptBytes: number;
   /** The first text of the last user message. */
   lastPrompt: string;
@@ -120,7 +121,7 @@ interface Content {
 
 /** Checks and reads the blocks of one message. */
 function readContent(content: unknown, role: 'user' | 'assistant', conversation: Conversation): Content {
-  const blocks = listOf(content, 'content').map((block) => oneOf(block, 'block'));
+  const blocks = listOf(content, 'content').map((block) => unionMemberOf(block, 'block'));
   if (blocks.length === 0) throw new Problem('The content field is empty');
   const texts: string[] = [];
   const toolUseIds: unknown[] = [];
@@ -147,9 +148,9 @@ function readContent(content: unknown, role: 'user' | 'assistant', conversation:
 function toolNamesOf(config: unknown): string[] {
   if (config === undefined) return [];
   const { tools, toolChoice } = membersOf(config, 'toolConfig');
-  if (toolChoice !== undefined) oneOf(toolChoice, 'toolChoice');
+  if (toolChoice !== undefined) unionMemberOf(toolChoice, 'toolChoice');
   return listOf(tools, 'tools').flatMap((tool) => {
-    const [kind, value] = oneOf(tool, 'tool');
+    const [kind, value] = unionMemberOf(tool, 'tool');
     if (kind !== 'toolSpec') return [];
     const { name, inputSchema } = membersOf(value, 'toolSpec');
     if (typeof name !== 'string' || !/^[a-zA-Z0-9_-]{1,64}$/.test(name)) {
@@ -171,14 +172,14 @@ function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
     usesTools: false,
   };
   for (const block of listOf(request.system ?? [], 'system')) {
-    const [kind, value] = oneOf(block, 'systemBlock');
+    const [kind, value] = unionMemberOf(block, 'systemBlock');
     if (kind === 'text') readText(value, conversation);
   }
   readMessages(listOf(request.messages, 'messages'), conversation);
   const inference = membersOf(request.inferenceConfig ?? {}, 'inferenceConfig');
-  numberIn(inference.maxTokens, 'maxTokens', 1, Infinity);
-  numberIn(inference.temperature, 'temperature', 0, 1);
-  numberIn(inference.topP, 'topP', 0, 1);
+  checkNumber(inference.maxTokens, 'maxTokens', 1, Infinity);
+  checkNumber(inference.temperature, 'temperature', 0, 1);
+  checkNumber(inference.topP, 'topP', 0, 1);
   membersOf(request.outputConfig ?? {}, 'outputConfig');
   const toolNames = toolNamesOf(request.toolConfig);
   if (conversation.usesTools && toolNames.length === 0) {
@@ -196,12 +197,12 @@ function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
 }
 
 /** What is wrong with the key or signature; undefined if nothing is. */
-function unauthorized({ authorization = '', ...headers }: MockCall['headers']): string | undefined {
+function authorizationProblem({ authorization = '', ...headers }: MockCall['headers']): string | undefined {
   if (authorization === '') return 'Missing Authentication Token';
   if (authorization.startsWith('Bearer ')) {
     return authorization.length > 'Bearer '.length ? undefined : 'Invalid API Key format';
   }
-  const [, day, names] = SIGNATURE.exec(authorization) ?? [];
+  const [, day, names] = SIGNATURE_HEADER.exec(authorization) ?? [];
   if (day === undefined || names === undefined) return 'Authorization header is malformed';
   const date = headers['x-amz-date'] ?? '';
   if (!/^\d{8}T\d{6}Z$/.test(date) || !date.startsWith(day)) return 'Date in Credential scope is wrong';
@@ -237,7 +238,7 @@ function errorOf(status: number, message: string, name = EXCEPTIONS[status]): Mo
 function read(call: MockCall): MockRequest | MockError {
   const [, model, operation] = PATH.exec(call.path) ?? [];
   if (model === undefined) return errorOf(404, 'no such operation', 'UnknownOperationException');
-  const problem = unauthorized(call.headers);
+  const problem = authorizationProblem(call.headers);
   if (problem !== undefined) return errorOf(403, problem, 'IncompleteSignatureException');
   const claudeOperation = CLAUDE_OPERATIONS.find((name) => name === operation);
   if (claudeOperation !== undefined) {
@@ -384,7 +385,8 @@ export const BEDROCK_MOCK: MockProtocol = {
     return frame({ ':exception-type': type, ':message-type': 'exception' }, { message });
   },
   broken(bytes) {
-    // One bit of the payload changes, before the checksum in the last 4 bytes, which is then wrong.
+    // Changes one bit of the payload, which ends before the 4 bytes of the checksum. The checksum is then
+    // wrong.
     const damaged = Buffer.from(bytes);
     damaged[damaged.length - 6]! ^= 1;
     return damaged;

@@ -2,8 +2,8 @@
  * The mock's response: its contents, the pieces in which it is sent, and its faults. mock-upstream.ts calls
  * `responseTo` and `errorResponse`; a MockProtocol (mock-protocol.ts) writes the contents. Pure.
  *
- * The text of a response is made of numbered words, one for each piece (`w0 xxx`, `w1 xxx`, …). So a test
- * notices loss, repetition and a wrong order: see `wordNumbers`.
+ * The text of a response is made of numbered words, one for each piece (`w0 xxx`, `w1 xxx`, …). By
+ * `wordNumbers` a test notices loss, repetition and a wrong order.
  *
  * Must hold: the same request and options give the same bytes (test/unit/mock/mock-completion.test.ts).
  */
@@ -96,7 +96,7 @@ function toolCallsOf({ toolCalls }: MockOptions, request: MockRequest): MockTool
   }));
 }
 
-/** `echoed`: as in `responseTo`. */
+/** `echoed`: the text of the response, as in `responseTo`. */
 function completionOf(
   options: MockOptions,
   request: MockRequest,

@@ -59,8 +59,8 @@ const partsOf = (content: unknown): readonly Members[] => (isRecord(content) ? r
 const countOf = (parts: readonly Members[], name: string): number =>
   parts.filter((part) => part[name] !== undefined).length;
 
-/** Google's message about members that have the right shape but a wrong value, or do not go together. */
-function meaningProblem(request: Members, model: string): string | undefined {
+/** Google's message about a wrong value, or members that exclude each other; undefined if there is none. */
+function valueProblem(request: Members, model: string): string | undefined {
   const contents = recordsIn(request.contents);
   if (contents.length === 0) return '* GenerateContentRequest.contents: contents is not specified';
   for (const [index, content] of contents.entries()) {
@@ -106,12 +106,12 @@ function configProblem({ generationConfig, toolConfig }: Members): string | unde
 }
 
 /**
- * Returns what the body asks, or Google's error. First shapes are checked, on which the other checks rely.
+ * Returns what the body asks, or Google's error. `valueProblem` relies on shapes, which are checked first.
  */
 export function readBody(body: string, model: string, stream: boolean): MockRequest | MockError {
   const request = parsedJson(body);
   if (!isRecord(request)) return errorOf(400, 'Invalid JSON payload received.');
-  const problem = shapeProblem(request, REQUEST, '') ?? meaningProblem(request, model);
+  const problem = shapeProblem(request, REQUEST, '') ?? valueProblem(request, model);
   if (problem !== undefined) return errorOf(400, problem);
   const contents = recordsIn(request.contents);
   const textsOf = (content: unknown): string[] =>
@@ -153,7 +153,7 @@ function usageMetadata(usage: MockUsage, share = 1): object {
   };
 }
 
-const FINISHES = { stop: 'STOP', tool_calls: 'STOP', length: 'MAX_TOKENS', content_filter: 'SAFETY' };
+const FINISH_REASONS = { stop: 'STOP', tool_calls: 'STOP', length: 'MAX_TOKENS', content_filter: 'SAFETY' };
 
 /** Lists of parts: each list is one event of a stream. All calls of tools are in one list. */
 function partListsOf({ thinking, texts, tools, request }: MockCompletion): object[][] {
@@ -181,7 +181,7 @@ function whole(completion: MockCompletion): string {
     else parts.push({ ...part });
   }
   return JSON.stringify({
-    candidates: [{ content: { parts, role: 'model' }, finishReason: FINISHES[finish], index: 0 }],
+    candidates: [{ content: { parts, role: 'model' }, finishReason: FINISH_REASONS[finish], index: 0 }],
     ...(usage && { usageMetadata: usageMetadata(usage) }),
     modelVersion: request.model,
     responseId: RESPONSE_ID,
@@ -202,7 +202,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
     );
   return [
     ...partLists.map((parts, index) => event(parts, (index + 1) / partLists.length)),
-    event([{ text: '' }], 1, { finishReason: FINISHES[finish] }),
+    event([{ text: '' }], 1, { finishReason: FINISH_REASONS[finish] }),
   ];
 }
 
@@ -246,8 +246,8 @@ export const GEMINI_MOCK: MockProtocol = {
 };
 
 /**
- * What a value may be. A word: a kind of value (KINDS). A list of one shape: a list of such values. A record:
- * an object with no other members, each of its shape.
+ * What a value may be. A word: a kind of value (IS_OF_KIND). A list of one shape: a list of such values. A
+ * record: an object with no other members, each of its shape.
  */
 type Shape = 'text' | 'number' | 'integer' | 'flag' | 'object' | 'any' | readonly [Shape] | RecordShape;
 interface RecordShape {
@@ -331,7 +331,7 @@ const REQUEST: RecordShape = {
   },
 };
 
-const KINDS: Readonly<Record<string, (value: unknown) => boolean>> = {
+const IS_OF_KIND: Readonly<Record<string, (value: unknown) => boolean>> = {
   text: (value) => typeof value === 'string',
   number: (value) => typeof value === 'number',
   integer: Number.isSafeInteger,
@@ -343,7 +343,7 @@ const KINDS: Readonly<Record<string, (value: unknown) => boolean>> = {
 /** Google's message about a value of another shape than the reference's; undefined if the shape is right. */
 function shapeProblem(value: unknown, shape: Shape, path: string): string | undefined {
   if (typeof shape === 'string')
-    return KINDS[shape]!(value)
+    return IS_OF_KIND[shape]!(value)
       ? undefined
       : `Invalid value at '${path}' (${shape}), ${JSON.stringify(value).slice(0, 40)}`;
   if (isList(shape)) {

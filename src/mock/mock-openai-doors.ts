@@ -20,12 +20,12 @@ import {
 
 export const OPENAI_DOOR_PATHS: readonly string[] = DOOR_KINDS.map((kind) => `/v1/${kind}`);
 
-/** Of an embedding, if the request asks for no other number. */
+/** How many numbers an embedding has, if the request does not say. */
 const DIMENSIONS = 8;
-/** Of a moderation. */
+/** What a moderation looks for. */
 const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
 
-/** `path`: what follows `/v1`. Returns undefined if the path is not that of a door of this file. */
+/** Reads a request. `path`: what follows `/v1`. Returns undefined if no door of this file has the path. */
 export function readDoorRequest(
   path: string,
   body: Readonly<Record<string, unknown>>,
@@ -139,7 +139,7 @@ const choiceOf = (index: number, text: string, finish: string | null): object =>
 
 const choicesPerPrompt = ({ body }: MockDoorRequest): number => (typeof body.n === 'number' ? body.n : 1);
 
-/** The indices of all choices. Those of the first prompt come first. */
+/** The indices of all choices of a legacy completion. Those of the first prompt come first. */
 function choicesOf(door: MockDoorRequest): number[] {
   return Array.from({ length: choicesPerPrompt(door) * door.inputs.length }, (_, index) => index);
 }

@@ -24,7 +24,10 @@ import {
 
 const ID = 'chatcmpl-mock';
 
-/** `path`: what follows the version, such as `/chat/completions`. */
+/**
+ * `path`: what follows the version, such as `/chat/completions`. Returns what is missing in place of an
+ * error.
+ */
 function readOpenAi(path: string, body: string): MockRequest | 'no path' | 'no object' {
   if (path === '/chat/completions') return readMockRequest(body) ?? 'no object';
   const parsed = parsedJson(body);
@@ -181,15 +184,12 @@ function azureError(status: number, code: string, message: string): MockError {
   return { status, error: JSON.stringify({ error: { code, message } }) };
 }
 
-/**
- * Azure's error for a wrong path, version or key, or a deployment that is missing; undefined if all are
- * right.
- */
+/** Azure's error for a wrong path, version or key, or for the deployment `missing`; undefined without one. */
 function azureRejection({ path, query, headers }: MockCall): MockError | undefined {
-  const [isPath, deployment] = AZURE_PATH.exec(path) ?? [];
+  const [matchedPath, deployment] = AZURE_PATH.exec(path) ?? [];
   const isVersion =
     deployment === undefined ? query === '' || query === 'api-version=preview' : AZURE_VERSION.test(query);
-  if (isPath === undefined || !isVersion) return azureError(404, '404', 'Resource not found');
+  if (matchedPath === undefined || !isVersion) return azureError(404, '404', 'Resource not found');
   const hasKey = Boolean(headers['api-key']) || headers.authorization?.startsWith('Bearer ') === true;
   if (!hasKey || (headers['api-key'] !== undefined && headers.authorization !== undefined))
     return azureError(

@@ -87,7 +87,7 @@ function integer<Default extends number | undefined>(
   metavar: string,
   help: string,
   defaultValue: Default,
-  [min, max]: readonly [number, number],
+  [min, max]: readonly [min: number, max: number],
 ): OptionKind<number | Default> {
   const parse = (text: string): number => {
     const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;

@@ -68,7 +68,7 @@ function read({ body }: MockCall): MockRequest | MockError {
   };
 }
 
-/** The items of the output, whole. */
+/** The finished items of the output. */
 function itemsOf({ thinking, texts, tools }: MockCompletion): Members[] {
   const content = { type: 'output_text', text: texts.join(''), annotations: [], logprobs: [] };
   return [
@@ -139,7 +139,7 @@ function responseOf(
   };
 }
 
-/** Adds an event to a stream. */
+/** Adds an event to a stream. `members`: all but `type` and `sequence_number`. */
 type Send = (type: string, members: object) => void;
 
 function sendThinking(send: Send, itemIds: object, { thinking }: MockCompletion): void {
@@ -182,12 +182,12 @@ function frames(completion: MockCompletion): Uint8Array[] {
   const items = itemsOf(completion);
   items.forEach((item, index) => {
     const itemIds = { item_id: item.id, output_index: index };
-    // An item begins with these members empty. Deltas and `output_item.done` fill them.
-    const emptyMembers: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
-    const emptyItem = Object.fromEntries(
-      Object.entries(item).map(([name, value]) => [name, emptyMembers[name] ?? value]),
+    // An item begins with these values of its members. Deltas and `output_item.done` bring the others.
+    const firstValues: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
+    const itemAtStart = Object.fromEntries(
+      Object.entries(item).map(([name, value]) => [name, firstValues[name] ?? value]),
     );
-    send('response.output_item.added', { output_index: index, item: emptyItem });
+    send('response.output_item.added', { output_index: index, item: itemAtStart });
     if (item.type === 'reasoning') sendThinking(send, itemIds, completion);
     else if (item.type === 'message') sendTexts(send, itemIds, item, completion);
     else sendArguments(send, itemIds, item, completion);

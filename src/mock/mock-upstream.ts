@@ -13,8 +13,8 @@
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
  *
- * Must hold: the key by which EncodedResponses keeps a response has every member of MockRequest that the
- * response depends on, or a test gets the response to another request. No test checks that.
+ * Must hold: the key by which EncodedResponses keeps a response has every member of MockRequest on which the
+ * response depends, or a test gets the response to another request. Nothing checks this rule.
  */
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '../core/provider-names.js';
@@ -118,7 +118,7 @@ class MockServer {
   readonly #isOpenAi: boolean;
   /** µWS's patterns of the paths to which calls are POSTed. */
   readonly paths: readonly string[];
-  /** Of the provider's protocol, and of the Responses API. */
+  /** Encoded responses of the provider's protocol, and of the Responses API. */
   readonly #encoded: EncodedResponses;
   readonly #encodedResponsesApi: EncodedResponses;
 
@@ -132,10 +132,8 @@ class MockServer {
     this.#encodedResponsesApi = new EncodedResponses(defaults, RESPONSES_MOCK);
   }
 
-  /**
-   * A call. Reads all that is needed of `request` at once, because µWS keeps it valid in this callback only.
-   */
-  chat(response: HttpResponse, request: HttpRequest): void {
+  /** Receives a call. All of `request` is read at once: µWS keeps it valid in this callback only. */
+  receive(response: HttpResponse, request: HttpRequest): void {
     const delivery = new Delivery(response, this.stats);
     const steering = request.getHeader('x-mock');
     // Headers are read only if they may be needed, because reading them costs a bench some µs. A prompt that
@@ -172,7 +170,7 @@ class MockServer {
     const protocol = isResponsesApi ? RESPONSES_MOCK : this.#protocol;
     const request = protocol.read(call);
     if ('error' in request) {
-      // Errors of the request come without pauses.
+      // An error about the request itself comes without pauses, whatever the options say.
       delivery.send(errorResponse(MOCK_DEFAULTS, request), 0, 0);
       return;
     }
@@ -211,7 +209,7 @@ export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUp
     resetMockStats(server.stats);
     sendJson(response, '200 OK', '{}');
   });
-  for (const path of server.paths) app.post(path, (response, request) => server.chat(response, request));
+  for (const path of server.paths) app.post(path, (response, request) => server.receive(response, request));
   app.any('/*', (response) => sendJson(response, '404 Not Found', NO_SUCH_PATH));
   return new Promise((resolve, reject) => {
     app.listen(settings.host, settings.port, (socket: us_listen_socket | false) => {
@@ -291,7 +289,7 @@ export class Delivery {
   #begin(response: MockResponse, chunkMs: number): void {
     this.#response.cork(() => {
       if (response.hasHead) this.#writeHead(response);
-      if (response.lengthBytes === undefined) this.#pump(response, chunkMs);
+      if (response.lengthBytes === undefined) this.#sendMore(response, chunkMs);
       else this.#sendSized(response, response.lengthBytes);
     });
   }
@@ -320,19 +318,19 @@ export class Delivery {
   }
 
   /** Sends pieces of a chunked response as far as the socket takes them. */
-  #pump(response: MockResponse, chunkMs: number): void {
+  #sendMore(response: MockResponse, chunkMs: number): void {
     while (this.#nextPiece < response.pieces.length) {
       const piece = response.pieces[this.#nextPiece]!;
       this.#nextPiece += 1;
       this.#stats.sentBytes += piece.length;
       const isTaken = this.#response.write(piece);
       if (chunkMs > 0) {
-        this.#timer = setTimeout(() => this.#response.cork(() => this.#pump(response, chunkMs)), chunkMs);
+        this.#timer = setTimeout(() => this.#response.cork(() => this.#sendMore(response, chunkMs)), chunkMs);
         return;
       }
       if (!isTaken) {
         this.#response.onWritable(() => {
-          if (!this.#isOver) this.#pump(response, chunkMs);
+          if (!this.#isOver) this.#sendMore(response, chunkMs);
           return true;
         });
         return;

@@ -43,7 +43,9 @@ function read(call: MockCall): MockRequest | MockError {
   return stream === undefined ? NO_SUCH_PATH : readBody(body, model, stream);
 }
 
-/** Vertex counts Claude's tokens at the path of a model `count-tokens`; the body then names the model. */
+/**
+ * Vertex counts Claude's tokens at the path of a model `count-tokens`; the body then names the real model.
+ */
 function readClaude({ query, body }: MockCall, model: string, method: string): MockRequest | MockError {
   const isStream = method === 'streamRawPredict';
   if ((!isStream && method !== 'rawPredict') || query !== '') return NO_SUCH_PATH;
@@ -62,7 +64,7 @@ function readClaude({ query, body }: MockCall, model: string, method: string): M
   return readClaudeElsewhere({ model, ...members }, isCount);
 }
 
-/** Whose protocol the response has, by the request's model. */
+/** The protocol of the response, by the request's model. */
 function protocolOf({ request }: MockCompletion): MockProtocol {
   return request.model.startsWith('claude-') ? ANTHROPIC_MOCK : GEMINI_MOCK;
 }
