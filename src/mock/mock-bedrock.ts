@@ -8,7 +8,7 @@
  * (test/unit/mock/mock-bedrock.test.ts).
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec';
-import { isRecord, parsedJson } from '../core/json.js';
+import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { CLAUDE_OPERATIONS, eventsOfClaude, readClaude, wholeOfClaude } from './mock-bedrock-claude.js';
 import {
   BYTES_PER_TOKEN,
@@ -47,7 +47,7 @@ const MEMBERS = {
 class Problem extends Error {}
 
 /** The members of an object; throws a Problem for any other value, and for a member that MEMBERS lacks. */
-function membersOf(value: unknown, type: keyof typeof MEMBERS): Readonly<Record<string, unknown>> {
+function membersOf(value: unknown, type: keyof typeof MEMBERS): Members {
   if (!isRecord(value)) throw new Problem(`${type} must be an object`);
   for (const name of Object.keys(value)) {
     if (!MEMBERS[type].split(' ').includes(name)) throw new Problem(`extraneous key [${name}] in ${type}`);
@@ -119,7 +119,6 @@ interface Content {
   readonly resultIds: readonly unknown[];
 }
 
-/** Checks and reads the blocks of one message. */
 function readContent(content: unknown, role: 'user' | 'assistant', conversation: Conversation): Content {
   const blocks = listOf(content, 'content').map((block) => unionMemberOf(block, 'block'));
   if (blocks.length === 0) throw new Problem('The content field is empty');

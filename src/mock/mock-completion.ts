@@ -188,7 +188,6 @@ function sizedResponse(options: MockOptions, overrides: Partial<MockResponse>, b
   return responseOf(options, { ...overrides, lengthBytes: bytes.length, pieces: [bytes] });
 }
 
-/** Returns an error as the provider sends it. */
 export function errorResponse(options: MockOptions, { status, error, moreHeaders }: MockError): MockResponse {
   return sizedResponse(options, { status, moreHeaders: moreHeaders ?? [] }, error);
 }

@@ -6,7 +6,7 @@
  * Must hold: a response follows from its inputs, so that tests can check each of them
  * (test/e2e/embeddings.test.ts).
  */
-import { isRecord } from '../core/json.js';
+import { isRecord, type Members } from '../core/json.js';
 import {
   BYTES_PER_TOKEN,
   CREATED_SECONDS,
@@ -26,10 +26,7 @@ const DIMENSIONS = 8;
 const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
 
 /** Reads a request. `path`: what follows `/v1`. Returns undefined if no door of this file has the path. */
-export function readDoorRequest(
-  path: string,
-  body: Readonly<Record<string, unknown>>,
-): MockRequest | undefined {
+export function readDoorRequest(path: string, body: Members): MockRequest | undefined {
   const kind = DOOR_KINDS.find((name) => path === `/${name}`);
   if (kind === undefined) return undefined;
   const input = kind === 'rerank' ? body.documents : kind === 'completions' ? body.prompt : body.input;

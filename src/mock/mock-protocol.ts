@@ -101,7 +101,6 @@ export interface MockCompletion {
 }
 
 export interface MockProtocol {
-  /** The content type of a stream. */
   readonly streamType: string;
   /**
    * Returns what the call asks, or the provider's error: for another path, a missing key, a wrong version, a

@@ -94,8 +94,9 @@ export function completionOf({ id, created, model, choices, usage }: Completion)
   let text = headOf(id, created, model);
   for (let position = 0; position < choices.length; position++) {
     const { index, message, finish, logprobs } = choices[position]!;
+    if (position > 0) text += ',';
     text +=
-      `${position === 0 ? '' : ','}{"index":${numberText(index)},"message":${messageText(message)},` +
+      `{"index":${Number.isFinite(index) ? index : 'null'},"message":${messageText(message)},` +
       `"logprobs":${logprobs === undefined ? 'null' : JSON.stringify(logprobs)},"finish_reason":"${finish}"}`;
   }
   return withUsage(text, model, choices, usage);
@@ -143,10 +144,6 @@ function messageText(message: Record<string, unknown>): string {
   const { role, content } = message;
   const isUsual = role === 'assistant' && typeof content === 'string' && Object.keys(message).length === 2;
   return isUsual ? `{"role":"assistant","content":${stringText(content)}}` : JSON.stringify(message);
-}
-
-function numberText(value: number): string {
-  return Number.isFinite(value) ? `${value}` : 'null';
 }
 
 /** A fast path for the usual members. `member`: what `usageMember` returned for `usage`. */

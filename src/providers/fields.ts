@@ -19,17 +19,8 @@ import { FieldError } from './provider.js';
  * and the others do not change the text of the response.
  */
 const HARMLESS: ReadonlySet<string> = new Set([
-  'model',
-  'stream',
-  'stream_options',
-  'user',
-  'safety_identifier',
-  'prompt_cache_key',
-  'prompt_cache_options',
-  'prompt_cache_retention',
-  'metadata',
-  'store',
-  'service_tier',
+  ...['model', 'stream', 'stream_options', 'user', 'safety_identifier', 'metadata', 'store', 'service_tier'],
+  ...['prompt_cache_key', 'prompt_cache_options', 'prompt_cache_retention'],
 ]);
 
 /**

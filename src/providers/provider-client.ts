@@ -157,16 +157,9 @@ export class ProviderClient {
     const headers = [...moreHeaders, ...azureHeaders(credential)];
     if (credential === undefined || credentialPosition === undefined)
       return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
-    const watchedHandler = new WatchedHandler(handler, this.#credentials, credentialPosition, credential);
-    const httpCall = this.#http.start(
-      this.#withoutKey(target),
-      body,
-      requestId,
-      watchedHandler,
-      headers,
-      path,
-    );
-    watchedHandler.setHttpCall(httpCall);
+    const watcher = new WatchedHandler(handler, this.#credentials, credentialPosition, credential);
+    const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watcher, headers, path);
+    watcher.setHttpCall(httpCall);
     return httpCall;
   }
 

@@ -15,7 +15,7 @@ import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { exactJson, exactJsonText, LONG_INTEGER } from '../core/exact-json.js';
-import { isRecord, parsedJson } from '../core/json.js';
+import { isRecord, type Members, parsedJson } from '../core/json.js';
 import type { Usage } from '../core/token-counts.js';
 import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
@@ -48,7 +48,7 @@ export interface DoorAttempt {
    * To be called when a counter thread has translated the body, before `openReader`. `members`: those of the
    * body as the caller sent it, without the conversation. Absent if the bytes pass.
    */
-  readonly onTranslated?: (members: Readonly<Record<string, unknown>>) => void;
+  readonly onTranslated?: (members: Members) => void;
   /** The path of the request; undefined for the target's own path, or if the provider makes the path. */
   readonly path: string | undefined;
   /** Set if the bytes pass: what ProviderClient has to know of the call. */
@@ -131,7 +131,7 @@ class TranslatedAttempt implements DoorAttempt {
    * The chat completion, by which `inDoorsNames` finds the caller's names. Empty for a large body: the
    * counter thread has put them into the fault, which comes without `field`.
    */
-  readonly #chat: Readonly<Record<string, unknown>>;
+  readonly #chat: Members;
 
   constructor(
     translator: Translator,
@@ -152,7 +152,7 @@ class TranslatedAttempt implements DoorAttempt {
     this.body = isLarge ? undefined : exactJsonText(inNamesOf(target.memberNames, chat));
   }
 
-  onTranslated(members: Readonly<Record<string, unknown>>): void {
+  onTranslated(members: Members): void {
     this.#call = { ...this.#call, body: members, model: modelIn(members) };
   }
 
@@ -192,7 +192,7 @@ export function readsExtras(provider: UpstreamTarget['provider']): boolean {
   return provider !== undefined && provider.name !== 'azure';
 }
 
-function modelIn({ model }: Readonly<Record<string, unknown>>): string {
+function modelIn({ model }: Members): string {
   return typeof model === 'string' ? model : '';
 }
 
@@ -333,7 +333,7 @@ function failureOf(error: unknown): AttemptFailure {
  * The parsed body, which is not large (isLargeTranslation). The door has checked in the listener that it is a
  * JSON object.
  */
-function bodyOf({ body }: UpstreamRequest, translator: Translator): Readonly<Record<string, unknown>> {
+function bodyOf({ body }: UpstreamRequest, translator: Translator): Members {
   const parsed = parsedBody(body, translator);
   invariant(isRecord(parsed), 'a body is a JSON object');
   return parsed;

@@ -62,7 +62,6 @@ export class QuotaQueue {
     this.#clock = clock;
   }
 
-  /** How many calls wait. */
   get size(): number {
     return this.#calls.size;
   }
@@ -74,7 +73,7 @@ export class QuotaQueue {
 
   /** The call waits from now on. If the queue is full, its `giveUp` may be called before this returns. */
   add(call: WaitingCall): void {
-    const dropped = this.#calls.offer(call.account, call, weightOf(call));
+    const dropped = this.#calls.offer(call.account, call, call.bytes + UPSTREAM_QUEUE_CALL_BYTES);
     for (const scope of call.waitsFor()) this.#awaited.add(scope);
     for (const droppedCall of dropped) droppedCall.giveUp();
     if (this.#calls.size > 0) this.#scheduleLook();
@@ -159,8 +158,4 @@ export class QuotaQueue {
       this.look();
     }, LOOK_PERIOD_MS).unref();
   }
-}
-
-function weightOf({ bytes }: WaitingCall): number {
-  return bytes + UPSTREAM_QUEUE_CALL_BYTES;
 }

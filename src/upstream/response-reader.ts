@@ -7,7 +7,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { invariant } from '../core/errors.js';
-import { isRecord, parsedJson } from '../core/json.js';
+import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { Usage } from '../core/token-counts.js';
 import type { Dialect } from '../doors/door.js';
@@ -195,7 +195,7 @@ export class ResponseReader implements ResponseBodyReader {
   readonly #doorRules: DoorRules;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
-  #members: Readonly<Record<string, unknown>> | undefined;
+  #members: Members | undefined;
   #hasOutcome = false;
 
   /** `doorRules`: of the dialect; those of a chat completion if left out. */
@@ -220,7 +220,7 @@ export class ResponseReader implements ResponseBodyReader {
   }
 
   /** As HttpHandler.onWhole: the body is not parsed again. */
-  onWhole(body: Buffer, members: Readonly<Record<string, unknown>>): void {
+  onWhole(body: Buffer, members: Members): void {
     this.onData(body);
     const { model } = members;
     // `model` becomes Latin-1, as the meter expects and `membersOfResponse` would return it.
@@ -241,14 +241,14 @@ export class ResponseReader implements ResponseBodyReader {
   }
 
   /** What is wrong with the response: it lacks the door's marker, or the door finds a fault. */
-  #faultIn(members: Readonly<Record<string, unknown>>): string | undefined {
+  #faultIn(members: Members): string | undefined {
     const { marker, isCount, faultIn } = this.#doorRules;
     const value = members[marker];
     const isMarked = isCount === true ? Number.isSafeInteger(value) : Array.isArray(value);
     return isMarked ? faultIn?.(members) : `no ${marker}`;
   }
 
-  #complete(response: Buffer, members: Readonly<Record<string, unknown>>): void {
+  #complete(response: Buffer, members: Members): void {
     this.#hasOutcome = true;
     this.#meter.report(reportIn(members), members.model);
     // A response without text is not kept: to look for text would parse megabytes of embeddings once more.

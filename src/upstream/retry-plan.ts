@@ -85,12 +85,10 @@ export class RetryPlan {
     return this.tokens > tokensMax ? tokensMax : undefined;
   }
 
-  /** Attempts so far. */
   get attempts(): number {
     return this.#attempts;
   }
 
-  /** When the last attempt began. */
   get attemptStartMs(): MonotonicMs {
     return this.#attemptStartMs;
   }

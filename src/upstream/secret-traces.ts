@@ -40,14 +40,14 @@ export class SecretTraces {
   /** Traces of the secrets as they are, in lower case. */
   readonly #traces: TraceSet;
   /** Traces of the secrets' letters and digits alone, for texts that have separators between the letters. */
-  readonly #bareTraces: TraceSet;
+  readonly #bare: TraceSet;
 
   /** `secrets` are ASCII. */
   constructor(secrets: readonly string[]) {
     const lower = secrets.map((secret) => lowerOf(secret));
     this.#shortSecrets = lower.filter(({ length }) => length > 0 && length < TRACE_CHARS);
     this.#traces = new TraceSet(lower);
-    this.#bareTraces = new TraceSet(lower.map(bareOf));
+    this.#bare = new TraceSet(lower.map(bareOf));
   }
 
   /** The text without traces; undefined if the text has a trace that cannot be cut out. */
@@ -78,11 +78,7 @@ export class SecretTraces {
   #hasTraceIn(text: string, layers: number): boolean {
     // NFKC turns full-width and other variants of letters into the letters.
     const lower = lowerOf(text.normalize('NFKC'));
-    if (
-      this.#traces.isIn(lower) ||
-      this.#traces.isIn(joinedOf(lower)) ||
-      this.#bareTraces.isIn(bareOf(lower))
-    )
+    if (this.#traces.isIn(lower) || this.#traces.isIn(joinedOf(lower)) || this.#bare.isIn(bareOf(lower)))
       return true;
     return layers > 0 && decodingsOf(text).some((decoded) => this.#hasTraceIn(decoded, layers - 1));
   }

@@ -47,13 +47,11 @@ function hasText(choices: readonly unknown[]): boolean {
   return false;
 }
 
-/** What is wrong with an event. */
-interface Garbage {
-  readonly garbage: string;
-}
-
-/** What happens to an event. `text`: it is relayed, and brings text and nothing else of interest. */
-type Verdict = 'relay' | 'text' | 'drop' | Garbage;
+/**
+ * What happens to an event. `text`: it is relayed, and brings text and nothing else of interest. `garbage`:
+ * what is wrong with the event, which rejects the response.
+ */
+type Verdict = 'relay' | 'text' | 'drop' | { readonly garbage: string };
 
 export class StreamReader implements ResponseBodyReader {
   readonly #sink: ResponseSink;
@@ -73,7 +71,6 @@ export class StreamReader implements ResponseBodyReader {
   #hasDone = false;
   /** `complete` or `reject` was called: what still comes is ignored. */
   #hasOutcome = false;
-  /** An event was relayed. */
   #hasRelayed = false;
 
   /** `includeUsage`: the client asked for the usage event. `choices`: how many the request asked for. */

@@ -11,6 +11,7 @@
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
+import type { Members } from '../core/json.js';
 import { withModelName } from '../protocol/chat-call.js';
 import { asBuffer } from '../protocol/sse.js';
 
@@ -26,7 +27,6 @@ interface UpstreamNames {
 
 /** `modelStart` to `modelEnd` is where the model's JSON string is: in characters, or bytes of `largeBody`. */
 type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEnd'>;
-type Members = Readonly<Record<string, unknown>>;
 
 /** The body with the upstream's name of the model. */
 export function bodyFor({ model }: UpstreamNames, request: Body): string | Uint8Array {

@@ -75,7 +75,6 @@ export class Conversation {
     if (prefill?.type === 'text') prefill.text = (prefill.text as string).trimEnd();
   }
 
-  /** The value of `messages`. */
   get messages(): readonly unknown[] {
     const messages: unknown[] = [];
     for (const { role, results, blocks, system } of this.#turns) {

@@ -181,9 +181,10 @@ function addSampling(
   hasOneSampler: boolean,
   willThink: boolean,
 ): void {
+  const reason = allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
   const temperature = fields.number('temperature');
   if (temperature !== undefined && temperature !== SAMPLING_DEFAULT) {
-    if (!allowsSampling || willThink) fields.unsupported('temperature', samplingReason(allowsSampling));
+    if (!allowsSampling || willThink) fields.unsupported('temperature', reason);
     else if (temperature > TEMPERATURE_MAX) {
       fields.unsupported('temperature', `must be at most ${TEMPERATURE_MAX} with Claude`);
       request.temperature = TEMPERATURE_MAX;
@@ -192,7 +193,7 @@ function addSampling(
   const topP = fields.number('top_p');
   if (topP !== undefined && topP !== SAMPLING_DEFAULT) {
     // While Claude thinks, top_p must be at least 0.95: Anthropic rejects others with its own message.
-    if (!allowsSampling) fields.unsupported('top_p', samplingReason(allowsSampling));
+    if (!allowsSampling) fields.unsupported('top_p', reason);
     else if (hasOneSampler && request.temperature !== undefined)
       fields.unsupported('top_p', BESIDE_TEMPERATURE);
     else request.top_p = topP;
@@ -200,11 +201,7 @@ function addSampling(
   const topK = fields.integer('top_k');
   if (topK === undefined) return;
   if (allowsSampling && !willThink) request.top_k = topK;
-  else fields.unsupported('top_k', samplingReason(allowsSampling));
-}
-
-function samplingReason(allowsSampling: boolean): string {
-  return allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
+  else fields.unsupported('top_k', reason);
 }
 
 /** Adds `stop_sequences`. OpenAI allows a single text, and Claude refuses blank ones. */

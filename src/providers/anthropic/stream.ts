@@ -89,7 +89,6 @@ export class MessageStream implements ProviderStream {
     return text + this.#lastChunks();
   }
 
-  /** Returns the chunks for whole events. */
   #translate(events: Buffer): string {
     const text = events.toString();
     // The fast path knows LF alone, and needs the writer, which exists once the role was written.
@@ -163,7 +162,6 @@ export class MessageStream implements ProviderStream {
     return writer.role();
   }
 
-  /** The chunks for a block that begins. */
   #startBlock(block: Record<string, unknown>): string {
     const writer = this.#openWriter();
     const role = this.#roleChunk(writer);

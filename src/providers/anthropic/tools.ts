@@ -246,18 +246,9 @@ function responseFormOf(
 }
 
 /** Values of `format` that Anthropic enforces. */
-const STRING_FORMATS: ReadonlySet<unknown> = new Set([
-  'date-time',
-  'time',
-  'date',
-  'duration',
-  'email',
-  'hostname',
-  'uri',
-  'ipv4',
-  'ipv6',
-  'uuid',
-]);
+const STRING_FORMATS: ReadonlySet<unknown> = new Set(
+  'date-time time date duration email hostname uri ipv4 ipv6 uuid'.split(' '),
+);
 /**
  * Keywords of JSON Schema that stay as they are; then keywords whose value is a list, or a map, of schemas.
  */

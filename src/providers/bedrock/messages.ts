@@ -121,7 +121,10 @@ class ConversationWriter {
     lastTurn.blocks.push(...this.#content.cachePoint(body));
     return {
       system: this.#system,
-      turns: turns.map(closedTurn),
+      turns: turns.map(({ role, results, blocks }) => ({
+        role,
+        content: results.length === 0 ? blocks : [...results, ...blocks],
+      })),
       calledTools: this.#calledTools,
       usesTools: this.#usesTools,
       continuesWithoutThinking: this.#continuesWithoutThinking,
@@ -160,10 +163,6 @@ class ConversationWriter {
     if (turn?.role !== role) this.#turns.push((turn = { role, results: [], blocks: [] }));
     return turn;
   }
-}
-
-function closedTurn({ role, results, blocks }: OpenTurn): Turn {
-  return { role, content: results.length === 0 ? blocks : [...results, ...blocks] };
 }
 
 function asReminder(block: Block): Block {

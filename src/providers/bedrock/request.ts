@@ -180,17 +180,9 @@ function rejectOthers(fields: Fields): void {
 }
 
 /** Members of a chat completion that the fast path (`plainBodyOf`) reads, or that change nothing. */
-const FAST_PATH_MEMBERS: ReadonlySet<string> = new Set([
-  'model',
-  'stream',
-  'stream_options',
-  'user',
-  'messages',
-  'max_tokens',
-  'max_completion_tokens',
-  'temperature',
-  'top_p',
-]);
+const FAST_PATH_MEMBERS: ReadonlySet<string> = new Set(
+  'model stream stream_options user messages max_tokens max_completion_tokens temperature top_p'.split(' '),
+);
 
 /**
  * A fast path: the JSON text for a usual chat completion, which has texts of system, user and assistant, and

@@ -40,7 +40,7 @@ const NO_BYTES = Buffer.alloc(0);
  * `response_format` (tools.ts), whose input is the content of the response; `none`: no tool, or one that
  * Bedrock itself runs.
  */
-type OpenToolCall = 'callers' | 'response' | 'none';
+type OpenCall = 'callers' | 'response' | 'none';
 
 export class ConverseStream implements ProviderStream {
   readonly #writer: ChunkWriter;
@@ -60,7 +60,7 @@ export class ConverseStream implements ProviderStream {
   #hasRole = false;
   /** Tool calls so far that the client sees: without calls of `#responseTool` and of Bedrock's own tools. */
   #toolCount = 0;
-  #openToolCall: OpenToolCall = 'none';
+  #openCall: OpenCall = 'none';
   /** Whether some input of the open tool call has come. */
   #hasToolInput = false;
   /** Signature of the open thinking block, so far. */
@@ -145,7 +145,7 @@ export class ConverseStream implements ProviderStream {
   }
 
   #startBlock({ toolUse, reasoningContent }: Record<string, unknown>): void {
-    this.#openToolCall = 'none';
+    this.#openCall = 'none';
     this.#hasToolInput = false;
     // The reference has no such member, but Bedrock has sent redacted thinking of Claude in it.
     if (isRecord(reasoningContent)) this.#readReasoning(reasoningContent);
@@ -156,10 +156,10 @@ export class ConverseStream implements ProviderStream {
       throw ProviderError.invalid('a tool call has no name or id');
     }
     if (name === this.#responseTool) {
-      this.#openToolCall = 'response';
+      this.#openCall = 'response';
       return;
     }
-    this.#openToolCall = 'callers';
+    this.#openCall = 'callers';
     this.#write(this.#writer.toolStart(this.#toolCount, toolUseId, name));
     this.#toolCount += 1;
   }
@@ -177,9 +177,8 @@ export class ConverseStream implements ProviderStream {
    */
   #writeInput(json: string): void {
     this.#hasToolInput ||= json !== '';
-    if (this.#openToolCall === 'response') this.#write(this.#writer.text(json));
-    else if (this.#openToolCall === 'callers')
-      this.#write(this.#writer.toolArguments(this.#toolCount - 1, json));
+    if (this.#openCall === 'response') this.#write(this.#writer.text(json));
+    else if (this.#openCall === 'callers') this.#write(this.#writer.toolArguments(this.#toolCount - 1, json));
   }
 
   #readReasoning({ text, signature, redactedContent }: Record<string, unknown>): void {
@@ -194,8 +193,8 @@ export class ConverseStream implements ProviderStream {
 
   #stopBlock(): void {
     // A call of a tool without parameters has no input, or ''. OpenAI's clients expect a JSON object.
-    if (this.#openToolCall !== 'none' && !this.#hasToolInput) this.#writeInput('{}');
-    this.#openToolCall = 'none';
+    if (this.#openCall !== 'none' && !this.#hasToolInput) this.#writeInput('{}');
+    this.#openCall = 'none';
     if (this.#signature === '') return;
     this.#writeThinkingBlock({ type: 'thinking', thinking: '', signature: this.#signature });
     this.#signature = '';

@@ -68,30 +68,17 @@ export function partsOf({ content }: Record<string, unknown>): readonly unknown[
   return isRecord(content) && Array.isArray(content.parts) ? content.parts : [];
 }
 
-/** OpenAI's finish reasons by Google's. `finishOf` says what any other reason of Google becomes. */
-const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map(
-  Object.entries<FinishReason>({
-    MAX_TOKENS: 'length',
-    CONTINUATION: 'length',
-    SAFETY: 'content_filter',
-    RECITATION: 'content_filter',
-    LANGUAGE: 'content_filter',
-    OTHER: 'content_filter',
-    BLOCKLIST: 'content_filter',
-    PROHIBITED_CONTENT: 'content_filter',
-    SPII: 'content_filter',
-    MODEL_ARMOR: 'content_filter',
-    IMAGE_SAFETY: 'content_filter',
-    IMAGE_PROHIBITED_CONTENT: 'content_filter',
-    IMAGE_RECITATION: 'content_filter',
-    IMAGE_OTHER: 'content_filter',
-    NO_IMAGE: 'content_filter',
-  }),
-);
+/** Google's reasons for a response that was stopped before its end, but not for its length. */
+const FILTER_REASONS: ReadonlySet<unknown> = new Set([
+  ...['SAFETY', 'RECITATION', 'LANGUAGE', 'OTHER', 'BLOCKLIST', 'PROHIBITED_CONTENT', 'SPII', 'MODEL_ARMOR'],
+  ...['IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION', 'IMAGE_OTHER', 'NO_IMAGE'],
+]);
 
-/** The finish reason. `hasCalls`: the candidate calls functions, which Google's reasons do not tell. */
+/** `finishReason`: Google's. `hasCalls`: the candidate calls functions, which Google's reasons do not tell. */
 export function finishOf(finishReason: unknown, hasCalls: boolean): FinishReason {
-  return FINISH_REASONS.get(finishReason) ?? (hasCalls ? 'tool_calls' : 'stop');
+  if (FILTER_REASONS.has(finishReason)) return 'content_filter';
+  if (finishReason === 'MAX_TOKENS' || finishReason === 'CONTINUATION') return 'length';
+  return hasCalls ? 'tool_calls' : 'stop';
 }
 
 /** The member `extra_content` with the part's signature; no member if there is none. */
