@@ -384,8 +384,7 @@ export const BEDROCK_MOCK: MockProtocol = {
     return frame({ ':exception-type': type, ':message-type': 'exception' }, { message });
   },
   broken(bytes) {
-    // Changes one bit of the payload, which ends before the 4 bytes of the checksum. The checksum is then
-    // wrong.
+    // Changes one bit of the payload, which ends before the checksum of 4 bytes. The checksum is then wrong.
     const damaged = Buffer.from(bytes);
     damaged[damaged.length - 6]! ^= 1;
     return damaged;

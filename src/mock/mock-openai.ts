@@ -24,10 +24,7 @@ import {
 
 const ID = 'chatcmpl-mock';
 
-/**
- * `path`: what follows the version, such as `/chat/completions`. Returns what is missing in place of an
- * error.
- */
+/** `path`: what follows the version (`/chat/completions`). Returns what is wrong if there is no request. */
 function readOpenAi(path: string, body: string): MockRequest | 'no path' | 'no object' {
   if (path === '/chat/completions') return readMockRequest(body) ?? 'no object';
   const parsed = parsedJson(body);

@@ -43,9 +43,7 @@ function read(call: MockCall): MockRequest | MockError {
   return stream === undefined ? NO_SUCH_PATH : readBody(body, model, stream);
 }
 
-/**
- * Vertex counts Claude's tokens at the path of a model `count-tokens`; the body then names the real model.
- */
+/** Vertex counts Claude's tokens at the path of a model `count-tokens`. The body then names the model. */
 function readClaude({ query, body }: MockCall, model: string, method: string): MockRequest | MockError {
   const isStream = method === 'streamRawPredict';
   if ((!isStream && method !== 'rawPredict') || query !== '') return NO_SUCH_PATH;

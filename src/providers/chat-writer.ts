@@ -15,8 +15,7 @@ export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call' | 
 
 /**
  * Tokens of a call as the provider bills them. `promptTokens` includes cached tokens and tokens written to
- * the cache; `completionTokens` includes reasoning. If a provider reports these apart, its reader adds them
- * up.
+ * the cache; `completionTokens` includes reasoning. If a provider reports these apart, its reader adds.
  */
 export interface ProviderUsage {
   /** The whole prompt: uncached tokens, those read from the cache, and those written to it. */

@@ -74,8 +74,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler = handler;
   }
 
-  // The members of HttpCall (http1/http-client.ts), for the owner of the handler.
-
+  // The next methods are those of HttpCall (http1/http-client.ts), for the owner of the handler.
   get sent(): boolean {
     return this.#httpCall?.sent ?? false;
   }
@@ -132,8 +131,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     queueMicrotask(() => this.onError(fault));
   }
 
-  // The members of HttpHandler, which the HTTP client calls.
-
+  // The next methods are those of HttpHandler: the HTTP client calls them.
   onStart(status: number, header: HeaderLookup): void {
     if (this.#isOver) return;
     this.#status = status;
@@ -267,10 +265,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler.onEnd();
   }
 
-  /**
-   * An exception of `readError` is a bug. It counts as an error of the provider, so that it ends this call
-   * only.
-   */
+  /** If `readError` throws, a bug, this counts as an error of the provider, and ends this call only. */
   #failureIn(body: string): ProviderFailure {
     try {
       return this.#provider.readError(this.#status, this.#header, body);

@@ -82,10 +82,7 @@ class CountSession implements UpstreamSession {
     );
   }
 
-  /**
-   * Counts by a counter thread, which takes about 0.1 s a megabyte. Never throws, because `fail` above calls
-   * it.
-   */
+  /** Counts by a counter thread: 0.1 s a megabyte. Never throws, because `fail` above calls it. */
   countHere(): void {
     this.#respond().catch((error: unknown) => {
       this.#deps.errors.writeCrash(error);

@@ -35,10 +35,7 @@ export class PassedStreamReader implements ResponseBodyReader {
   readonly #meter: UsageMeter;
   readonly #judge: EventJudge;
   readonly #budget: ResponseBudget;
-  /**
-   * The bound is high, because the last event of the Responses door repeats all others and much of the
-   * request.
-   */
+  /** The bound is high: the last event of the Responses door repeats the others and much of the request. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   /**
    * Bytes of the longest event. They count until the call's end, because a slow client may keep the event.

@@ -67,13 +67,12 @@ export interface ResponseBodyReader {
 }
 
 /**
- * Validation of a response as JSON. Truncated responses, two objects, invalid UTF-8, a byte-order mark, and
- * anything after the object are rejected.
+ * How a response is checked to be JSON. Truncated responses, two objects, invalid UTF-8, a byte-order mark,
+ * and anything after the object are rejected.
  *
- * Most responses are no longer than PARSED_BYTES_MAX. These are parsed, so what is accepted is JSON for
- * certain. Parsing a longer response would cost a fifth (8 KB) to two thirds (128 KB) of the call, nearly all
- * of it for one long text. A look at each byte, or a regular expression, costs half of that or more (8 KB:
- * parsing 8 µs, looking 7; 128 KB: 280 and 150). So longer responses are checked in part:
+ * A response of at most PARSED_BYTES_MAX, as most are, is parsed. Parsing a longer response would cost a
+ * fifth (8 KB) to two thirds (128 KB) of the call, nearly all of it for one long text. A look at each byte,
+ * or a regular expression, costs half of that or more. So a longer response is checked in part:
  *
  *     ┌─ head ─┐                                                                     ┌───── tail ─────┐
  *     {"id":…,"choices":[{"message":{"content":"a long text, sampled in four places"}}],"usage":{…}}
@@ -84,10 +83,9 @@ export interface ResponseBodyReader {
  * - by samples, in four places of the text: 16 quotes have their backslash, 64 bytes are not control
  *   characters.
  *
- * What is not JSON and passes anyway: a response of more than PARSED_BYTES_MAX that is whole at both ends and
- * has, deep in its text, a stray quote, a control character other than a line break, or an unknown escape. A
- * response that fails the partial check is parsed as a whole, so good responses are never rejected. An object
- * may have a member twice: that is JSON, and the last value is read.
+ * A response that fails this check is parsed as a whole, so good responses are never rejected. Some bad ones
+ * pass: a longer response that is whole at both ends and has, deep in its text, a stray quote, a control
+ * character other than a line break, or an unknown escape. If a member comes twice, the last value is read.
  */
 
 /** About 700 tokens. Parsing takes 2 to 5 µs, the partial check 3. */
@@ -279,10 +277,7 @@ export class ResponseBudgetBuffer {
   readonly #uncountedBytesMax: number;
   #heldBytes = 0;
 
-  /**
-   * A response up to `uncountedBytesMax` is not counted, because the bound on calls in flight bounds all
-   * such.
-   */
+  /** A response up to `uncountedBytesMax` is not counted: the bound on calls in flight bounds these. */
   constructor(bytesMax: number, uncountedBytesMax: number) {
     this.#bytesMax = bytesMax;
     this.#uncountedBytesMax = uncountedBytesMax;

@@ -98,8 +98,7 @@ export class TargetChoice {
       // A list may name an upstream twice: each entry takes over a state of its own.
       const state = earlierStates.splice(position, 1)[0]!;
       state.target = target;
-      // A slot in the metrics goes by name, and another upstream of the same host may have had the name
-      // before.
+      // A slot in the metrics goes by name, which another upstream of the same host may have had before.
       this.#deps.metrics.setBreaker(target.slot, state.breaker.isOpen ? 'open' : 'closed');
       return state;
     });

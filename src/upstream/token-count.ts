@@ -69,10 +69,7 @@ export interface CountRest {
 interface CountState {
   promptTokens: number;
   completionTokens: number;
-  /**
-   * UTF-8 length and tokens of the texts counted so far. Texts that get no turn are estimated by their
-   * ratio.
-   */
+  /** UTF-8 length and tokens of the counted texts. Texts that get no turn are estimated by their ratio. */
   countedBytes: number;
   countedTokens: number;
   /** Whether the usage gets the source `counted`; otherwise `estimated`. */

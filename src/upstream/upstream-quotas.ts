@@ -27,10 +27,7 @@ const ASK_AGAIN_MS = 250;
  */
 export const ASK_MS = 1_000;
 
-/**
- * The last question about a scope. There is none before the first question, and after one that brought a
- * grant.
- */
+/** The last question about a scope; none before the first one, and none after one that brought a grant. */
 interface Question {
   /** When the next question may be asked, in monotonic ms; Infinity until the reply has come. */
   readonly nextMs: number;

@@ -94,10 +94,7 @@ function membersOf(value: unknown): Members {
   return isRecord(value) ? value : NO_MEMBERS;
 }
 
-/**
- * A report made from the `meta` of a rerank by Cohere or LiteLLM. Search units are no tokens and are not
- * read.
- */
+/** A report made from the `meta` of a rerank by Cohere or LiteLLM. Search units are no tokens. */
 function usageOfMeta(meta: Members): object | undefined {
   const billed = membersOf(meta.billed_units);
   const total = billed.input_tokens ?? billed.total_tokens ?? membersOf(meta.tokens).input_tokens;

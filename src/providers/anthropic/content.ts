@@ -92,10 +92,7 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
   }
 }
 
-/**
- * An image or document block. `title`: of a document. `path`: of the URL; if it ends with `file_data`, the
- * part is a file.
- */
+/** An image or document block. `title`: of a document. `path`: of the URL; a file's ends with `file_data`. */
 function mediaOf(url: string, title: string | undefined, path: string, rules: ContentRules): Block {
   const titleMember = title === undefined ? {} : { title };
   const isFile = path.endsWith('file_data');

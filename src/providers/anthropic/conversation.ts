@@ -46,10 +46,7 @@ export class Conversation {
   readonly #allowsSystemTurns: boolean;
   /** System texts after an assistant turn, which go after the next user turn (`#turnFor`). */
   #pendingSystem: Block[] = [];
-  /**
-   * The id that stands for the last `function_call`, which has none: the next `function` message is its
-   * result.
-   */
+  /** The id that stands for the last `function_call`, which has none, and for the result of that call. */
   #functionCallId = '';
 
   /**

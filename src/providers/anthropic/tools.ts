@@ -156,8 +156,7 @@ function closeStrictTools(tools: readonly Block[], format: unknown): void {
 /** The value of `tool_choice`, if needed. Removes from `tools` each tool that the choice does not allow. */
 function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
   const isLegacy = fields.take('tools') === undefined;
-  // `function_call` is taken even if the caller has `tools`, or `fields.finish` would refuse
-  // `function_call`.
+  // `function_call` is taken even beside `tools`, or `fields.finish` would refuse it.
   const functionCall = fields.take('function_call');
   const path = isLegacy ? 'function_call' : 'tool_choice';
   const callersChoice = fields.take('tool_choice') ?? (isLegacy ? functionCall : undefined);

@@ -151,8 +151,7 @@ export function reasoningOf(
       const output = effort === undefined || effort === 'none' ? {} : effortOf(effort, facts);
       return { isOn: THINKING_TYPES.has(type), modelFields: { thinking }, output };
     }
-    // Models other than Claude have no `thinking`, only efforts. `adaptive` asks for what they do without
-    // one.
+    // Other models have no `thinking`, only efforts. `adaptive` asks for what they do without an effort.
     if (type === 'disabled' && effort === undefined)
       return reasoningOfOthers('none', fields, facts, 'thinking.type');
     if (type !== 'disabled' && type !== 'adaptive')
@@ -225,10 +224,7 @@ function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, pa
   return NO_REASONING;
 }
 
-/**
- * The member `effort` of `outputConfig`: a lower effort if the model lacks this one; none if it has no
- * efforts.
- */
+/** The member `effort` of `outputConfig`, as asked for or lower; no member if the model has no efforts. */
 function effortOf(effort: string, { claude }: ModelFacts): Record<string, unknown> {
   if (claude?.efforts.length === 0) return {};
   if (effort === 'minimal') return { effort: 'low' };

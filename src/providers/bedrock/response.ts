@@ -146,10 +146,7 @@ interface TranslatedMessage {
   readonly hasCalls: boolean;
 }
 
-/**
- * The message of a chat completion. `responseTool`: the tool whose input is the content; undefined without
- * one.
- */
+/** The message of a chat completion. `responseTool`: the tool whose input is the content, if there is one. */
 function messageOf(content: readonly unknown[], responseTool: string | undefined): TranslatedMessage {
   let text: string | undefined;
   let reasoning: string | undefined;

@@ -82,8 +82,7 @@ export function signatureHeaders(
 }
 
 /**
- * Returns a signer of the current second; makes one if there is none. If the credential was renewed, or two
- * upstreams have one path, the new signer replaces the one of the other credential or region.
+ * Returns a signer of the current second. Makes one, also in place of that of another credential or region.
  */
 function signerOf(path: string, host: string, credential: AwsCredential, region: string): Signer {
   const { date, signers } = signersOfSecond;
@@ -166,10 +165,7 @@ export class Signer {
     });
   }
 
-  /**
-   * Whether the signer is made for requests with these four. Credentials are compared as objects, which is
-   * fast.
-   */
+  /** Whether the signer is for these values. Credentials are compared as objects, which is fast. */
   isFor(path: string, host: string, credential: AwsCredential, region: string): boolean {
     const request = this.#request;
     const isSameAddress = request.path === path && request.headers.host === host;

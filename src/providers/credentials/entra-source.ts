@@ -165,8 +165,7 @@ async function managedIdentityCredential(
       fetch(url, { headers: { metadata: 'true' }, signal: metadataSignal, redirect: 'error' }),
     );
   } catch (error) {
-    // If `signal` is aborted, the renewal is late or the keeper closed. Else no metadata server has
-    // responded.
+    // Aborted: the renewal is late, or the keeper closed. Otherwise no metadata server has responded.
     if (signal.aborted) throw error;
     return cliCredential(resource, signal);
   }
@@ -231,11 +230,9 @@ function credentialOfMembers(members: unknown): IssuedCredential {
       'the token server answered without a token',
       'see that AZURE_AUTHORITY_HOST is right',
     );
-  const secondsFromNow = Number(members.expires_in ?? NaN);
+  const lifeSeconds = Number(members.expires_in ?? NaN);
   const unixSeconds = Number(members.expires_on ?? NaN);
-  const expiresMs = Number.isFinite(secondsFromNow)
-    ? CLOCK.wallMs() + secondsFromNow * 1_000
-    : unixSeconds * 1_000;
+  const expiresMs = Number.isFinite(lifeSeconds) ? CLOCK.wallMs() + lifeSeconds * 1_000 : unixSeconds * 1_000;
   return {
     credential: { kind: 'bearer', token },
     expiresMs: Number.isFinite(expiresMs) ? expiresMs : undefined,

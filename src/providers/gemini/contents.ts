@@ -162,8 +162,7 @@ class ConversationWriter {
     const parts = partsOf(content, `${path}.content`);
     const text = parts.map((part) => (typeof part.text === 'string' ? part.text : '')).join('');
     const media = parts.filter((part) => part.text === undefined);
-    // Gemini wants an object. A text that is none, or too deep for JSON.stringify, goes in `result` as it
-    // is.
+    // Gemini wants an object. Another text, or one too deep for JSON.stringify, goes into `result`.
     const value = text.startsWith('{') ? exactJson(text) : undefined;
     const functionResponse = {
       ...(this.#isGemini3 && typeof id === 'string' && { id }),

@@ -12,7 +12,7 @@ import { FieldError } from '../provider.js';
 /** An element of `parts`: a text, media, a call of a function or its result. */
 export type Part = Record<string, unknown>;
 
-/** File extensions that are the subtype of their MIME type, by the type before the slash. */
+/** File extensions that are the subtype of their MIME type, by the main type before the slash. */
 const EXTENSIONS = {
   image: ['png', 'jpeg', 'webp', 'heic', 'heif', 'gif', 'bmp'],
   audio: ['mp3', 'wav', 'aiff', 'aac', 'ogg', 'flac', 'm4a'],
@@ -23,8 +23,8 @@ const EXTENSIONS = {
 /** MIME types by the extension of a file. Google wants a MIME type for each file that it fetches. */
 const MIME_TYPES: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
-    Object.entries(EXTENSIONS).flatMap(([topLevelType, names]) =>
-      names.map((name) => [name, `${topLevelType}/${name}`]),
+    Object.entries(EXTENSIONS).flatMap(([mainType, names]) =>
+      names.map((name) => [name, `${mainType}/${name}`]),
     ),
   ),
   jpg: 'image/jpeg',

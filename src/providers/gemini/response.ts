@@ -23,10 +23,7 @@ import {
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { throwError } from './errors.js';
 
-/**
- * Translates the body of a 200. Throws a ProviderError if the body is no response of Gemini, or reports an
- * error.
- */
+/** Translates the body of a 200. Throws a ProviderError for an error, or what is no response of Gemini. */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString(), 'functionCall');
   if (!isRecord(response)) throw ProviderError.invalid('no JSON object');
