@@ -76,7 +76,7 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
 }
 
 /**
- * Reads a request for Claude that came to Vertex or Bedrock. These have their own path, version and
+ * Reads a request for Claude that came to Vertex or Bedrock. Both clouds have their own path, version and
  * authorisation, which the caller has checked, so the headers that Anthropic needs are filled in here.
  * `isCount`: the request only asks for the number of its tokens.
  */

@@ -25,8 +25,8 @@ export interface MockRequest {
   /** One token for every 4 bytes of the messages' texts, rounded up. */
   readonly promptTokens: number;
   /**
-   * The query string after `x-mock:` in the first line of the last user message (`steeringOf`). It is in the
-   * message, because a gateway between caller and mock passes messages on, but not the caller's headers.
+   * The query string after `x-mock:` in the first line of the last user message (`steeringOf`). The steering
+   * is in the message, because a gateway between caller and mock passes messages on, but not headers.
    */
   readonly steering: string | undefined;
   /** Names of the tools that may be called. */
@@ -60,7 +60,7 @@ export interface MockError {
   readonly moreHeaders?: readonly string[];
 }
 
-/** Tokens that the response reports. They may be absurd or negative, if the options say so. */
+/** Tokens that the response reports. The numbers may be absurd or negative, if the options say so. */
 export interface MockUsage {
   /** All of the prompt, with what was read from the cache and written to it. */
   readonly prompt: number;

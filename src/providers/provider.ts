@@ -171,7 +171,7 @@ export class FieldError extends Error {
 export interface ProviderStream {
   /**
    * Returns the events that `chunk` completes, as text of server-sent events; empty if none. Throws a
-   * ProviderError. Its memory is bounded: an event has at most SSE_EVENT_BYTES_MAX bytes, or
+   * ProviderError. The memory of a stream is bounded: an event has at most SSE_EVENT_BYTES_MAX bytes, or
    * UPSTREAM_RESPONSE_BYTES_MAX if the stream has `heldBytes`.
    */
   push(chunk: Uint8Array): string;
@@ -180,8 +180,8 @@ export interface ProviderStream {
    */
   readonly heldBytes?: number;
   /**
-   * The usage that the provider has reported so far; undefined if none. It is read if the client leaves or
-   * the stream breaks off, at most once a call. It may lack the tokens of the completion.
+   * The usage that the provider has reported so far; undefined if none. The usage is read at most once a
+   * call, if the client leaves or the stream breaks off, and may lack the tokens of the completion.
    */
   readonly usageSoFar?: ProviderUsage | undefined;
   /**
@@ -192,7 +192,7 @@ export interface ProviderStream {
 }
 
 /**
- * The request of a passed call. Its body is the caller's, but for members that the provider wants elsewhere.
+ * The request of a passed call. The body is the caller's, but for members that the provider wants elsewhere.
  */
 export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly body: string | Uint8Array;

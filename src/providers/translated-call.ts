@@ -265,7 +265,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler.onEnd();
   }
 
-  /** If `readError` throws, a bug, this counts as an error of the provider, and ends this call only. */
+  /** A bug of `readError` counts as an error of the provider, so that the bug ends this call only. */
   #failureIn(body: string): ProviderFailure {
     try {
       return this.#provider.readError(this.#status, this.#header, body);

@@ -151,7 +151,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     return this.#reader?.usageSoFar ?? this.#call.usageSoFar;
   }
 
-  /** The upstream rejects the request, and charges nothing. Its reason may still be on the way. */
+  /** The upstream rejects the request, and charges nothing. The reason may still be on the way. */
   get isRejected(): boolean {
     return this.#state === 'rejected' || this.#call.isRefused === true;
   }
@@ -220,7 +220,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
   }
 
-  // `ResponseOutcome`: the reader calls the next four.
+  // TranslatedCall calls `hold` (HttpHandler), the reader the three methods after it (ResponseOutcome).
   hold(bytes: number): boolean {
     if (this.#owner.budget.grow(bytes)) return true;
     this.reject(budgetFailure());

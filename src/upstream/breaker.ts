@@ -35,8 +35,8 @@ export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
 /**
  * The number of the state in which a call began (`#stateNumber`), by which the breaker ignores outdated
- * outcomes. The number is negative if the breaker was open, but not for the account of the call. It is 0 or
- * more if the breaker was closed, or if the call is the probe.
+ * outcomes. The number is negative if the breaker was open, but not for the account of the call. The number
+ * is 0 or more if the breaker was closed, or if the call is the probe.
  */
 export type BreakerPass = number;
 

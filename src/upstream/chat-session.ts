@@ -75,7 +75,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #isCancelled = false;
   /** Set if the client has left and the upstream may finish: what still comes goes to nobody. */
   #leftCall: LeftCall | undefined;
-  /** A bound, or a client that does not read, has cut the stream. It ends by `downstream.cut`. */
+  /** A bound, or a client that does not read, has cut the stream. The stream ends by `downstream.cut`. */
   #isCut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
@@ -165,7 +165,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
     const attempt = this.#attempt!;
-    // The client has left. It pays for what came, as if the upstream had been aborted before the failure.
+    // The client has left. What came is paid, as if the upstream had been aborted before the failure.
     if (this.#leftCall !== undefined && this.#hasRelayed) {
       this.cut(failure, false);
       return;

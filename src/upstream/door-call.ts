@@ -41,7 +41,7 @@ import { reportIn, tokensOfReport } from './usage-shapes.js';
 export interface DoorAttempt {
   /**
    * The translated body. Undefined if the bytes pass: then the upstream gets the body of the call, with the
-   * upstream's name of the model. Undefined too if a counter thread translates the body (`isLarge`).
+   * upstream's name of the model. Also undefined if a counter thread translates the body (`isLarge`).
    */
   readonly body: string | undefined;
   /**
@@ -238,8 +238,8 @@ class WholeTranslation implements ResponseOutcome {
     if (budget.grow(translated.length - response.length))
       // A report that is believed is billed as this very object (call-usage.ts). Any other usage was
       // counted, and the response is translated again with it. The second translation does not throw,
-      // because the first one did not, on a deeper stack. Its length differs by some digits, which the
-      // budget does not count.
+      // because the first one did not, on a deeper stack. The second text may be some digits longer, which
+      // the budget does not count.
       outcome.complete((usage) => (usage === reported ? translated : translatedWith(usage)));
     else outcome.reject(budgetFailure());
   }

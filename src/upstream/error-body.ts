@@ -5,7 +5,7 @@
  */
 import { isRecord } from '../core/json.js';
 
-/** Returns the error in a parsed body. That of Mistral, SGLang and older vLLM is the body itself. */
+/** Returns the error in a parsed body. Mistral, SGLang and older vLLM send the error as the body itself. */
 export function errorIn(body: unknown): unknown {
   if (!isRecord(body)) return undefined;
   return body.object === 'error' && body.error === undefined ? body : body.error;

@@ -208,8 +208,8 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
 }
 
 /**
- * For an error within a response. Its message is dropped. Its wait counts with any status, because such
- * errors name a wait only if they mean it.
+ * For an error within a response. The error's message is dropped. Its Retry-After counts with any status:
+ * such an error has one only if it is meant.
  */
 function reportedFailure(status: number, retryAfterSeconds: number | undefined): AttemptFailure {
   return {

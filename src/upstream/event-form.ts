@@ -64,8 +64,8 @@ export class EventForms {
    * Keeps the form of an event, given as Latin-1 with its blank line. The caller must have parsed it: it is
    * a JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. The string should
    * not be a slice of a larger string, which the kept literals would keep in memory. If the form is kept
-   * already, it replaces the other form, whose events are then parsed. That is rare, because `endFrom` skips
-   * events with a kept form.
+   * already, it replaces the other form, whose events are then parsed. The case is rare, because `endFrom`
+   * skips events with a kept form.
    */
   learn(event: string): void {
     if (this.#unmatchedForms === UNMATCHED_FORMS_MAX || event.length > EVENT_CHARS_MAX) return;

@@ -44,7 +44,7 @@ export interface LargeBody {
 export type LargeTranslated =
   | {
       readonly isWritten: true;
-      /** Its memory is transferred. */
+      /** The memory of the body is transferred. */
       readonly body: Uint8Array;
       /** The provider's path; undefined if the body is a chat completion, which goes to the target's path. */
       readonly path: string | undefined;
@@ -58,40 +58,41 @@ export type LargeTranslated =
   /** `isField`: the upstream's protocol cannot express a member, with whose path `message` begins. */
   | { readonly isWritten: false; readonly isField: boolean; readonly message: string };
 
-/** Members that hold a conversation. No response repeats them, so the worker does not get them. */
+/** Members that hold a conversation. The worker does not get them, because no response repeats them. */
 const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
 
 /** Never throws: a failure of any kind becomes a result, so that the counter thread goes on. */
 export function translateLarge(large: LargeBody): LargeTranslated {
-  const { door, body, model, stream, provider, memberNames, thoughtsBack, requestId, nowMs } = large;
+  const { door, body, model, stream, memberNames, thoughtsBack, requestId, nowMs } = large;
+  const { provider: settings } = large;
   const translator = dialectAt(door)?.translator;
   const text = asBuffer(body).toString();
-  const writer = provider && PROVIDERS[provider.name];
+  const provider = settings && PROVIDERS[settings.name];
   // A body for OpenAI's protocol is parsed by exactJson, whose marks keep the digits of large integers. A
-  // provider (`writer`) gets marks only in the `exactMembers` of a translator, and writes by exactJsonText.
-  const parseChat = writer === undefined ? exactJson : parsedJson;
+  // provider gets marks only in the `exactMembers` of a translator, and writes them by exactJsonText.
+  const parseChat = provider === undefined ? exactJson : parsedJson;
   const callers = translator === undefined ? parseChat(text) : parsedBody(text, translator);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   let translated = callers;
   try {
     if (translator !== undefined)
-      translated = translator.toChat(callers, readsExtras(provider), thoughtsBack);
+      translated = translator.toChat(callers, readsExtras(settings), thoughtsBack);
     const chat = { ...translated, model: model ?? callers.model };
     const common = {
       isWritten: true,
       callers: withoutConversation(callers),
       chat: withoutConversation(chat),
     } as const;
-    if (provider === undefined || writer === undefined) {
+    if (settings === undefined || provider === undefined) {
       const renamed = inNamesOf(memberNames, chat);
       const isSame = translator === undefined && renamed === chat;
       const bytes = isSame ? sameBytes(large) : bytesOf(exactJsonText(renamed));
       return { ...common, body: bytes, path: undefined, bodyHash: undefined };
     }
-    const call = { settings: provider, body: chat, stream, requestId, nowMs, model: String(chat.model) };
-    const request = writer.write(call);
+    const call = { settings, body: chat, stream, requestId, nowMs, model: String(chat.model) };
+    const request = provider.write(call);
     const bytes = bytesOf(request.body);
-    const bodyHash = writer.signsBody && hash('sha256', bytes);
+    const bodyHash = provider.signsBody && hash('sha256', bytes);
     return { ...common, body: bytes, path: request.path, bodyHash };
   } catch (error) {
     if (!(error instanceof FieldError))

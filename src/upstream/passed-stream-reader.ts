@@ -38,7 +38,8 @@ export class PassedStreamReader implements ResponseBodyReader {
   /** The bound is high: the last event of the Responses door repeats the others and much of the request. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   /**
-   * Bytes of the longest event. They count until the call's end, because a slow client may keep the event.
+   * Bytes of the longest event. These bytes count until the call's end, because a slow client may keep the
+   * event waiting.
    */
   #eventBytes = 0;
   /** Forms of events that bring text and nothing else. */

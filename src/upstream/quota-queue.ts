@@ -37,8 +37,8 @@ export interface WaitingCall {
    */
   waitsFor(): readonly UpstreamScopeIndex[];
   /**
-   * Takes an upstream, even if other calls wait for it. False if no upstream has room. This needs some 10 µs,
-   * so a look leaves out a call if earlier calls have failed for all of its scopes.
+   * Takes an upstream, even if other calls wait for it. False if no upstream has room. A try takes some 10
+   * µs, so a look leaves out a call if earlier calls have failed for all of its scopes.
    */
   tryNow(): boolean;
   /** The call's time is over, or the queue is full and other accounts have less in it. */

@@ -3,7 +3,8 @@
  * door-call.ts make a reader for each response. The interfaces of all readers are here too. Upstream worker.
  *
  * Must hold: nothing is sent before the response is whole and valid, so that another upstream may still be
- * tried. Its bytes are counted before they are kept (test/unit/upstream/response-reader.test.ts).
+ * tried. The bytes of a response are counted before they are kept
+ * (test/unit/upstream/response-reader.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { invariant } from '../core/errors.js';

@@ -115,7 +115,7 @@ export class RetryPlan {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#choice.isAnyLeft(this.#triedIndices, this.#account, this.tokens)) return 0;
-    // All others cool down or are at their limits. This upstream is tried again as if it were alone.
+    // All others cool down or are at their limits. The same upstream is tried again, as if it were alone.
     const pauseMs = this.#repeatAfterMs(taken, failure, wasSent, spentMs);
     if (pauseMs !== undefined) return pauseMs;
     // After 0 the next `take` returns undefined, and the call waits until an upstream is below its limits.

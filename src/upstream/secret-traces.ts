@@ -33,7 +33,7 @@ const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9
 /** Looks for the same secrets in many texts. */
 export class SecretTraces {
   /**
-   * Secrets that are shorter than a trace, in lower case. They are cut out only in plain text, because a
+   * Secrets that are shorter than a trace, in lower case. Such a secret is cut out only in plain text: a
    * search for so few characters encoded or backwards would reject harmless texts.
    */
   readonly #shortSecrets: readonly string[];

@@ -71,8 +71,8 @@ const NO_SESSION: UpstreamSession = {
 
 /**
  * Returns `start` as a StartSession that does not throw: a bug before the session has begun, such as a model
- * that the worker's routes do not have, fails that call, and not the worker with all of its calls. One
- * exception: if the call had ended before the bug, `fail` throws, because a call ends once.
+ * that the worker's routes do not have, fails that call, and not the worker with all of its calls. But if
+ * the call had ended before the bug, `fail` throws, because a call ends once.
  */
 export function guarded(errors: ErrorLog, start: StartSession): StartSession {
   return (request, downstream) => {

@@ -4,8 +4,8 @@
  * usage is known. attempt.ts and door-call.ts make a reader for each stream. Upstream worker.
  *
  * Must hold: only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, which was
- * parsed, or proved by EventForms. Its members are checked only as far as needed to recognise a
- * chat-completion stream, its usage, its error and its end.
+ * parsed, or proved by EventForms. The members of the object are checked only as far as needed to recognise
+ * a chat-completion stream, its usage, its error and its end.
  *
  * Must hold: whether an event is relayed depends on the event and on those before it, however the bytes were
  * cut. There is one exception: while the client has no byte, good events that come together with a bad event

@@ -51,7 +51,7 @@ export interface Cooldown {
 export interface NoRoom {
   /** The limit that the first upstream to have room again has reached. */
   readonly quota: UpstreamQuotaName | undefined;
-  /** That upstream's slot in the metrics. */
+  /** The slot of the same upstream in the metrics. */
   readonly slot: number;
   /** Milliseconds until that upstream has room, unless another call takes the room; 0: now, or not known. */
   readonly freeInMs: number;
@@ -132,7 +132,6 @@ export class TargetChoice {
     return this.#states.length;
   }
 
-  /** Calls in flight on the target of that index. */
   inFlight(index: number): number {
     return this.#states.find((state) => state.index === index)!.inFlight;
   }
@@ -252,6 +251,7 @@ export class TargetChoice {
     }
   }
 
+  /** The best target that is not in `skipped` and does not cool down. Its limits are not looked at. */
   #best(skipped: readonly number[], nowMs: MonotonicMs, account: AccountIndex): TargetState | undefined {
     let best: TargetState | undefined;
     let isAnyReady = false;

@@ -50,7 +50,7 @@ export interface CountRequest {
 /** Rejects if no count came in time or the counter thread died; then the tokens are estimated. */
 export type CountTokens = (request: CountRequest, account: AccountIndex) => Promise<Usage>;
 
-/** What is left of a count between two turns. Its buffers are transferred. */
+/** What is left of a count between two turns. The buffers are transferred. */
 export interface CountRest {
   readonly tokenizer: Tokenizer;
   /**
@@ -60,7 +60,7 @@ export interface CountRest {
   readonly chars: Uint8Array;
   /** Length of each text, in UTF-16 code units. */
   readonly lengths: Uint32Array;
-  /** How many of the texts belong to the prompt. These come first. */
+  /** How many of the texts belong to the prompt. The texts of the prompt come first. */
   readonly promptTexts: number;
   readonly state: CountState;
 }
@@ -109,7 +109,7 @@ const BASE64_MEMBER_CHARS = 192;
 const QUOTE = 0x22;
 
 /**
- * One count. Its usage has no cached and no reasoning tokens, and the source `counted`. The source is
+ * One count. The usage has no cached and no reasoning tokens, and the source `counted`. The source is
  * `estimated` if the tokenizer is `none`, if body and response are above TOKENIZER_BYTES_MAX, if part of the
  * prompt is not text (images, audio), if only a part of the response was kept, or if COUNT_TURNS_MAX turns
  * were not enough. No text makes it throw. A megabyte of prose costs about 0.1 s of CPU, of the worst text

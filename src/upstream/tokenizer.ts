@@ -4,8 +4,8 @@
  * estimateTextTokens and estimateTokensOf may be called in any thread.
  *
  * The tokenizer's regular expression cuts a text into words, blanks and signs, and BytePairs merges each
- * piece. Both are written here, because a text can keep each package that was tried busy for minutes
- * (bench/README.md).
+ * piece. The expression and the merge are written here, because each package that was tried can be kept busy
+ * for minutes by a text (bench/README.md).
  *
  * Must hold: no text costs more than about 0.4 s a megabyte, and no text makes the next one slower. Counts
  * equal those of tiktoken (test/unit/upstream/token-count.test.ts, test/unit/upstream/tiktoken.test.ts).
@@ -232,8 +232,8 @@ const BEFORE = String.raw`[^\r\n\p{L}\p{N}]?`;
 const BLANK = String.raw`\p{White_Space}`;
 const SIGN = String.raw`[^\p{White_Space}\p{L}\p{N}]`;
 /**
- * These stand for `*` and `+`. The bound limits what the expression keeps for backtracking, and so the time
- * between two reads of the clock. No word is that long; a cut costs at most one token.
+ * ANY stands for `*`, MANY for `+`. The bound limits what the expression keeps for backtracking, and so the
+ * time between two reads of the clock. No word is that long; a cut costs at most one token.
  */
 const ANY = '{0,128}';
 const MANY = '{1,128}';

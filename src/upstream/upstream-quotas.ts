@@ -123,7 +123,8 @@ export class UpstreamQuotas {
           // Only 'refused' says that the limit is used up. After any other reply `isLate` holds at once.
           undecidedSinceMs: reply === 'refused' ? Infinity : -Infinity,
         });
-      // This follows any reply: what came may be too little for the call that asked, and enough for another.
+      // The queue learns of any reply: what came may be too little for the call that asked, but enough for
+      // another.
       this.queue.roomCame();
     });
   }

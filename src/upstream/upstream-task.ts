@@ -113,7 +113,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
           routes.reset(message.model);
           return;
         case 'credentials':
-          // Calls that failed because a credential was missing have opened breakers. These close now.
+          // Closes the breakers that calls without a credential have opened.
           routes.resetCredentials(credentials.replace(message.records));
           return;
         case 'listener':

@@ -37,7 +37,8 @@ export class UsageMeter {
   }
 
   /**
-   * Whether the client got any text. This parses, so it is asked only if a report says that there was none.
+   * Whether the client got any text. The method parses, so it is called only if a report says that there was
+   * none.
    */
   hasText(): boolean {
     if (this.#wholeResponse !== undefined) return responseTexts(this.#wholeResponse.toString()).length > 0;

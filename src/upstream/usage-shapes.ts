@@ -47,8 +47,8 @@
  *     t = p + c - cached        output is c, or c + r if r > c: the total leaves out what was cached
  *     t < p + c otherwise       not believed
  *
- * Tokens read from the cache and written to it, under Anthropic's names, may be missing in p. They are added
- * to p if t is p + c + these tokens, or if they are more than p.
+ * Tokens read from the cache and written to it, under Anthropic's names, may be missing in p. These tokens
+ * are added to p if t is p + c + these tokens, or if they are more than p.
  *
  * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
  * test (test/unit/upstream/usage-shapes.test.ts, test/unit/upstream/usage-shapes.usage-bounds.test.ts).

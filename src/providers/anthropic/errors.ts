@@ -35,8 +35,7 @@ const STATUS_BY_TYPE: ReadonlyMap<unknown, number> = new Map([
 
 /**
  * Messages with status 400 that concern the operator's account at Anthropic, and not the caller's request.
- * They become 402, so that another upstream is tried and the caller is not blamed
- * (upstream/error-mapping.ts).
+ * A 402 takes the place of the 400, so that another upstream is tried (upstream/error-mapping.ts).
  */
 const OPERATOR_ACCOUNT = /credit balance|organization has been disabled|API usage limits|purchase credits/i;
 const OPERATOR_ACCOUNT_CODES: ReadonlySet<unknown> = new Set(['organization_on_hold', 'cmek_key_disabled']);

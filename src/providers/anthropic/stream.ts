@@ -33,9 +33,9 @@ import { responseToolOf, callsFunctions } from './tools.js';
 type BlockKind = 'response_tool' | 'callers_tool' | 'other';
 
 /**
- * The fast path: nearly every event of a stream has this form, padding included. Its text is the inside of a
- * JSON string, and is copied without decoding. Any other event is parsed. The expression is sticky, so
- * `lastIndex` is set before each use.
+ * The fast path: nearly every event of a stream has this form, padding included. The text in such an event
+ * is copied as it is, as the inside of a JSON string. Any other event is parsed. The expression is sticky,
+ * so `lastIndex` is set before each use.
  */
 const PLAIN_DELTA =
   /event: content_block_delta\ndata: \{"type": ?"content_block_delta", ?"index": ?\d+, ?"delta": ?\{"type": ?"(text|thinking|input_json)_delta", ?"(?:text|thinking|partial_json)": ?"([^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})[^"\\\0-\x1f]*)*)" *\} *\}\n\n/y;

@@ -13,9 +13,7 @@
  */
 import type { Credential } from '../provider.js';
 
-/**
- * The versions of Azure's v1 interface, each with its query. Their path names no deployment; `model` does.
- */
+/** The versions of Azure's v1 interface, each with its query. A path of v1 names no deployment. */
 const V1_QUERIES: ReadonlyMap<string, string> = new Map([
   ['v1', ''],
   ['preview', '?api-version=preview'],

@@ -62,7 +62,7 @@ export const BEDROCK: Provider = {
  */
 let cachedPaths = { basePath: '', model: '', prefix: '', converse: '', converseStream: '' };
 
-/** The paths of a model. Its name becomes one segment, with colons and slashes of an ARN encoded. */
+/** The paths of a model. The name becomes one segment, with colons and slashes of an ARN encoded. */
 function pathsOf(model: string, basePath: string): typeof cachedPaths {
   if (cachedPaths.model !== model || cachedPaths.basePath !== basePath) {
     const prefix = `${basePath}/model/${uriEncode(model)}/`;

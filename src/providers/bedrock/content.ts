@@ -64,9 +64,9 @@ export class ContentWriter {
 
   /**
    * The blocks of a content, each with its cache point. `path`: of the content, for a FieldError. A blank
-   * text becomes no block, because Converse refuses it. Its cache point then follows the block before it,
-   * and is left out if no block or another cache point is before it. With `cachesBlank` no cache point is
-   * left out.
+   * text becomes no block, because Converse refuses it. The cache point of a blank text follows the block
+   * before the text, and is left out if no block, or another cache point, is before. With `cachesBlank` no
+   * cache point is left out.
    */
   blocks(content: unknown, path: string, cachesBlank = false): Block[] {
     if (content === undefined || content === null) return [];
@@ -182,7 +182,7 @@ function media(kind: string, formats: ReadonlyMap<string, string>, url: string, 
   return { [kind]: { format, source } };
 }
 
-/** A block of sound. Its format passes unchecked: Bedrock itself rejects an unknown format. */
+/** A block of sound. The format passes unchecked: Bedrock itself rejects an unknown format. */
 function audio(value: unknown, path: string): Block {
   if (!isRecord(value) || typeof value.data !== 'string' || typeof value.format !== 'string') {
     throw new FieldError(path, 'must have data and format');

@@ -92,7 +92,7 @@ export class ConverseStream implements ProviderStream {
     return this.#writer.done();
   }
 
-  /** Reads a message. Its payload is `bytes[start..end)`, which is valid only until this method returns. */
+  /** Reads a message. The payload `bytes[start..end)` is valid only until this method returns. */
   #readMessage(headers: Headers, bytes: Buffer, start: number, end: number): void {
     const eventType = headers.get(':event-type');
     if (eventType === 'contentBlockDelta' && end - start <= TEXT_DELTA_BYTES_MAX) {

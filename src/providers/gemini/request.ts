@@ -87,7 +87,7 @@ function generationConfigOf(fields: Fields, model: string, google: GoogleMembers
   const setMember = (name: string, value: unknown): void => {
     if (value !== undefined) config[name] = value;
   };
-  // These are taken even if another member decides below: `fields.finish` refuses what nobody took.
+  // The members are taken even if another member decides below: `fields.finish` refuses what nobody took.
   const maxTokens = fields.integer('max_tokens');
   const choices = fields.integer('n');
   const hasLogprobs = fields.boolean('logprobs') === true;

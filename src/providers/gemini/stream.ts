@@ -65,8 +65,8 @@ export class GeminiStream implements ProviderStream {
   /** The last usage that was parsed. */
   #reportedUsage: ProviderUsage | undefined;
   /**
-   * The last event, if it had the learnt form; else undefined. Its usage is newer than `#reportedUsage`, and
-   * parsed only if needed.
+   * The last event, if it had the learnt form; else undefined. The usage in that event is newer than
+   * `#reportedUsage`, and parsed only if needed.
    */
   #lastFormEvent: string | undefined;
 
@@ -133,7 +133,7 @@ export class GeminiStream implements ProviderStream {
     const [part] = parts;
     if (parts.length !== 1 || !isRecord(part) || typeof part.text !== 'string') return;
     const { finishReason, logprobsResult, index = 0 } = candidate;
-    // Such a member may differ in the next event, so a form with one is not learnt.
+    // Each of these members may differ in the next event, so a form with one of them is not learnt.
     if ((finishReason ?? logprobsResult ?? part.thoughtSignature) !== undefined) return;
     if (!this.#textForm.learn(data)) return;
     this.#formIndex = index as number;
