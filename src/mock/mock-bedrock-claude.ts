@@ -47,9 +47,9 @@ function readInvoked(model: string, request: Members, isCount: boolean): MockReq
     return 'invalid beta flag';
   for (const name of ['model', 'stream'])
     if (name in members) return `${name}: Extra inputs are not permitted`;
-  const result = readClaudeElsewhere({ model, ...members }, isCount);
-  if (!('error' in result)) return { ...result, isNative: true };
-  const { error } = parsedJson(result.error) as { error: { message: string } };
+  const requestOrError = readClaudeElsewhere({ model, ...members }, isCount);
+  if (!('error' in requestOrError)) return { ...requestOrError, isNative: true };
+  const { error } = parsedJson(requestOrError.error) as { error: { message: string } };
   return error.message;
 }
 

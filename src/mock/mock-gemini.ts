@@ -174,10 +174,10 @@ function whole(completion: MockCompletion): string {
   // Google joins adjacent texts in a whole response.
   const parts: { text?: string; thought?: boolean }[] = [];
   for (const part of partListsOf(completion).flat() as typeof parts) {
-    const last = parts.at(-1);
+    const lastPart = parts.at(-1);
     const continuesLast =
-      part.text !== undefined && last?.text !== undefined && last.thought === part.thought;
-    if (continuesLast) last.text! += part.text!;
+      part.text !== undefined && lastPart?.text !== undefined && lastPart.thought === part.thought;
+    if (continuesLast) lastPart.text! += part.text!;
     else parts.push({ ...part });
   }
   return JSON.stringify({

@@ -155,13 +155,13 @@ export function doorFrames(completion: MockCompletion, door: MockDoorRequest): U
     request.includeUsage && completion.usage !== undefined
       ? [frame({ choices: [], ...usageOf(completion, door) })]
       : [];
-  const done = sseFrame('[DONE]');
+  const doneFrame = sseFrame('[DONE]');
   return [
     ...choicesOf(door).flatMap((index) => [
       ...texts.map((text) => frame({ choices: [choiceOf(index, text, null)] })),
       frame({ choices: [choiceOf(index, '', 'stop')] }),
     ]),
-    ...(completion.isUsageLate ? [done, ...report] : [...report, done]),
+    ...(completion.isUsageLate ? [doneFrame, ...report] : [...report, doneFrame]),
   ];
 }
 

@@ -43,7 +43,7 @@ export function readMockRequest(body: string): MockRequest | undefined {
     promptBytes += Buffer.byteLength(message.content);
     if (message.role === 'user') prompt = message.content;
   }
-  const last = messages.at(-1);
+  const lastMessage = messages.at(-1);
   const streamOptions = parsed.stream_options;
   return {
     model: typeof parsed.model === 'string' ? parsed.model : 'mock-model',
@@ -52,7 +52,7 @@ export function readMockRequest(body: string): MockRequest | undefined {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     steering: steeringOf(prompt),
     toolNames: toolNamesOf(parsed.tools),
-    endsWithToolResult: isRecord(last) && last.role === 'tool',
+    endsWithToolResult: isRecord(lastMessage) && lastMessage.role === 'tool',
   };
 }
 
@@ -150,11 +150,11 @@ function chatFrames(completion: MockCompletion): Uint8Array[] {
     ]),
   ];
   const report = request.includeUsage && usage !== undefined ? [chunk([], { usage })] : [];
-  const done = sseFrame('[DONE]');
+  const doneFrame = sseFrame('[DONE]');
   return [
     ...deltas.map((delta) => chunk([choice(delta)], nullUsage)),
     chunk([choice({}, finish)], nullUsage),
-    ...(completion.isUsageLate ? [done, ...report] : [...report, done]),
+    ...(completion.isUsageLate ? [doneFrame, ...report] : [...report, doneFrame]),
   ];
 }
 

@@ -54,7 +54,7 @@ function read({ body }: MockCall): MockRequest | MockError {
       if (item.role === 'user') prompt = text;
     }
   }
-  const last = items.at(-1);
+  const lastItem = items.at(-1);
   return {
     model: request.model,
     stream: request.stream === true,
@@ -64,7 +64,7 @@ function read({ body }: MockCall): MockRequest | MockError {
     toolNames: (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) =>
       isRecord(tool) && typeof tool.name === 'string' ? [tool.name] : [],
     ),
-    endsWithToolResult: isRecord(last) && last.type === 'function_call_output',
+    endsWithToolResult: isRecord(lastItem) && lastItem.type === 'function_call_output',
   };
 }
 

@@ -336,9 +336,9 @@ export class WatchedHandler implements HttpHandler {
  * body is shortened before it is cleaned, because to clean 64 KB of short words takes 0.3 s.
  */
 function shortened(body: string): string {
-  const value = parsedJson(body);
-  if (!isRecord(value)) return body.slice(0, UPSTREAM_MESSAGE_CHARS_MAX);
-  const { error } = value;
+  const members = parsedJson(body);
+  if (!isRecord(members)) return body.slice(0, UPSTREAM_MESSAGE_CHARS_MAX);
+  const { error } = members;
   if (!isRecord(error)) return JSON.stringify({ error: shortenedText(error) });
   const { message, type, code } = error;
   return JSON.stringify({

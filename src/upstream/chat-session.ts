@@ -345,10 +345,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #findUsage(lastBytes: LastBytes): void {
     invariant(this.#state === 'calling', 'the usage of a call is found once');
     this.#state = 'counting';
-    const found = usageOf(this.#attempt!, this.#models.request, this.#shared);
-    if (found instanceof Promise)
-      found.then((usage) => this.#onUsage(usage, lastBytes)).catch((error: unknown) => this.crash(error));
-    else this.#onUsage(found, lastBytes);
+    const usage = usageOf(this.#attempt!, this.#models.request, this.#shared);
+    if (usage instanceof Promise)
+      usage.then((counted) => this.#onUsage(counted, lastBytes)).catch((error: unknown) => this.crash(error));
+    else this.#onUsage(usage, lastBytes);
   }
 
   #onUsage(usage: Usage, lastBytes: LastBytes): void {

@@ -119,7 +119,8 @@ class EchoResponse {
   /** The next tokens of the text, at most `count`. */
   #nextText(count: number): string {
     let content = '';
-    for (let taken = 0; taken < count && this.#completionTokens < this.#request.outputTokensMax; taken++) {
+    const { outputTokensMax } = this.#request;
+    for (let index = 0; index < count && this.#completionTokens < outputTokensMax; index++) {
       const token = this.#tokens.next();
       if (token.done === true) break;
       this.#completionTokens++;

@@ -64,12 +64,12 @@ export class ErrorLog {
   write(level: 'error' | 'warn', subject: string, message: string, cause: string): void {
     const nowMs = this.#clock.monotonicMs();
     const key = `${level} ${subject} ${message}`;
-    const last = this.#lastLines.get(key);
-    if (last !== undefined && nowMs - last.writtenMs < LINE_PERIOD_MS) {
-      last.unwritten++;
+    const lastLine = this.#lastLines.get(key);
+    if (lastLine !== undefined && nowMs - lastLine.writtenMs < LINE_PERIOD_MS) {
+      lastLine.unwritten++;
       return;
     }
-    this.#log[level](message, { subject, cause, unwritten: last?.unwritten });
+    this.#log[level](message, { subject, cause, unwritten: lastLine?.unwritten });
     this.#lastLines.set(key, { writtenMs: nowMs, unwritten: 0 });
   }
 }

@@ -95,12 +95,12 @@ class PromptReader implements Prompt {
   /** Returns whether the whole body is a request, or a list of texts. */
   readRequest(): boolean {
     const reader = this.#reader;
-    const first = reader.space();
-    if (first === BRACKET) {
+    const firstByte = reader.space();
+    if (firstByte === BRACKET) {
       for (const text of textsIn(this.#parts())) this.texts.push(text);
       return this.texts.length > 0 && reader.space() === -1;
     }
-    if (first !== BRACE) return false;
+    if (firstByte !== BRACE) return false;
     const definitions: (string | undefined)[] = [];
     this.#object(REQUEST, (index) => {
       if (index === 0) this.#list(() => this.#message());
@@ -143,17 +143,17 @@ class PromptReader implements Prompt {
   /** A text, a part or a list of parts. */
   #parts(depth = PARTS_DEPTH_MAX): unknown {
     const reader = this.#reader;
-    const first = reader.bytes[reader.at];
-    if (first === QUOTE) {
+    const firstByte = reader.bytes[reader.at];
+    if (firstByte === QUOTE) {
       const start = reader.at;
       return reader.skipString()
         ? reader.decoded(start, reader.at)
         : reader.bytes.toString('utf8', start + 1, reader.at - 1);
     }
-    if (depth > 0 && first === BRACKET) return this.#list(() => this.#parts(depth - 1));
-    if (depth > 0 && first === BRACE) return this.#membersOf(PART, () => this.#parts(depth - 1));
+    if (depth > 0 && firstByte === BRACKET) return this.#list(() => this.#parts(depth - 1));
+    if (depth > 0 && firstByte === BRACE) return this.#membersOf(PART, () => this.#parts(depth - 1));
     reader.skipValue();
-    return first === LETTER_N ? undefined : false;
+    return firstByte === LETTER_N ? undefined : false;
   }
 
   /** Undefined if the value is not an array; else the results of `read` for each item. */

@@ -242,8 +242,8 @@ export class ResponseReader implements ResponseBodyReader {
   /** What is wrong with the response: it lacks the door's marker, or the door finds a fault. */
   #faultIn(members: Members): string | undefined {
     const { marker, isCount, faultIn } = this.#doorRules;
-    const value = members[marker];
-    const isMarked = isCount === true ? Number.isSafeInteger(value) : Array.isArray(value);
+    const marked = members[marker];
+    const isMarked = isCount === true ? Number.isSafeInteger(marked) : Array.isArray(marked);
     return isMarked ? faultIn?.(members) : `no ${marker}`;
   }
 

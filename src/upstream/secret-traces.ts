@@ -70,8 +70,8 @@ export class SecretTraces {
   }
 
   #shortEndAt(lower: string, position: number): number | undefined {
-    const found = this.#shortSecrets.find((secret) => lower.startsWith(secret, position));
-    return found === undefined ? undefined : position + found.length;
+    const secret = this.#shortSecrets.find((text) => lower.startsWith(text, position));
+    return secret === undefined ? undefined : position + secret.length;
   }
 
   /** Whether a trace is in the text, or in what the text decodes to. `layers`: how many decodings to try. */
@@ -112,11 +112,11 @@ class TraceSet {
   /** Where the run of traces that begins at `position` ends; undefined if none begins there. */
   endAt(text: string, position: number): number | undefined {
     if (!this.#hasAt(text, position)) return undefined;
-    let last = position;
+    let lastStart = position;
     // The next trace may begin within the last trace or right after it.
-    for (let next = position + 1; next <= last + TRACE_CHARS; next++)
-      if (this.#hasAt(text, next)) last = next;
-    return last + TRACE_CHARS;
+    for (let next = position + 1; next <= lastStart + TRACE_CHARS; next++)
+      if (this.#hasAt(text, next)) lastStart = next;
+    return lastStart + TRACE_CHARS;
   }
 
   isIn(text: string): boolean {

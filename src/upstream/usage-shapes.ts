@@ -376,7 +376,7 @@ function namesParts({ body, largeBody }: UpstreamRequest, count: number): boolea
   const text = largeBody === undefined ? body : Buffer.from(largeBody).toString('latin1');
   // The expression is global, so each `test` goes on after the part that the last one found.
   BEYOND_TEXT.lastIndex = 0;
-  for (let found = 0; found < count; found++) if (!BEYOND_TEXT.test(text)) return false;
+  for (let foundParts = 0; foundParts < count; foundParts++) if (!BEYOND_TEXT.test(text)) return false;
   return true;
 }
 

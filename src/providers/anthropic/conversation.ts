@@ -149,9 +149,9 @@ export class Conversation {
 
   #addResult(message: Members, path: string, id: string): void {
     const content = blocksOf(message.content, path, this.#rules);
-    const result: Block = { type: 'tool_result', tool_use_id: id };
-    if (content.length > 0) result.content = contentOf(content);
-    this.#turnFor('user').results.push(withCacheControl(result, message, path));
+    const toolResult: Block = { type: 'tool_result', tool_use_id: id };
+    if (content.length > 0) toolResult.content = contentOf(content);
+    this.#turnFor('user').results.push(withCacheControl(toolResult, message, path));
   }
 
   #blocksOf(message: Members, path: string): Block[] {

@@ -50,8 +50,8 @@ const OPERATOR_IDS =
  * is a date is ignored: Anthropic sends seconds. Never throws.
  */
 export function readAnthropicError(status: number, header: HeaderLookup, body: string): ProviderFailure {
-  const value = parsedJson(body);
-  const failure = failureOf(isRecord(value) ? value.error : undefined, statusOf(status));
+  const members = parsedJson(body);
+  const failure = failureOf(isRecord(members) ? members.error : undefined, statusOf(status));
   const seconds = Number(header('retry-after') ?? Number.NaN);
   return Number.isFinite(seconds) && seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
 }

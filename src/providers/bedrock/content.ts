@@ -168,17 +168,17 @@ function mediaAt(kind: string, formats: ReadonlyMap<string, string>, value: unkn
  * `path`: of the URL, for a FieldError.
  */
 function media(kind: string, formats: ReadonlyMap<string, string>, url: string, path: string): Block {
-  const data = DATA_URL.exec(url);
-  if (data === null && !S3_URL.test(url)) {
+  const dataUrl = DATA_URL.exec(url);
+  if (dataUrl === null && !S3_URL.test(url)) {
     throw new FieldError(
       path,
       'must be a data URL in base64, or an s3:// address: Bedrock fetches no others',
     );
   }
-  const subtype = data?.[1] ?? /\.([^./]*)$/.exec(url)?.[1] ?? '';
+  const subtype = dataUrl?.[1] ?? /\.([^./]*)$/.exec(url)?.[1] ?? '';
   const format = formats.get(subtype.toLowerCase());
   if (format === undefined) throw new FieldError(path, `is of a format that Bedrock takes for no ${kind}`);
-  const source = data === null ? { s3Location: { uri: url } } : { bytes: url.slice(data[0].length) };
+  const source = dataUrl === null ? { s3Location: { uri: url } } : { bytes: url.slice(dataUrl[0].length) };
   return { [kind]: { format, source } };
 }
 

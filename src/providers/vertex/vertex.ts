@@ -86,8 +86,8 @@ function write(call: UnsignedCall): WrittenRequest {
 
 /** Never throws. Errors of Claude itself have Anthropic's form, errors of the platform Google's. */
 function readErrorOfEither(status: number, header: HeaderLookup, body: string): ProviderFailure {
-  const value = parsedJson(body);
-  if (!isRecord(value) || value.type !== 'error') return readError(status, header, body);
+  const members = parsedJson(body);
+  if (!isRecord(members) || members.type !== 'error') return readError(status, header, body);
   const failure = readAnthropicError(status, header, body);
   // As in Google's own errors: the platform may name the project in an error of Claude.
   return { ...failure, message: cleaned(failure.message) };
