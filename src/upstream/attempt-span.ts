@@ -40,7 +40,7 @@ interface AttemptBegin {
   readonly target: UpstreamTarget;
   /** The model's id in the catalogue. */
   readonly modelId: string;
-  /** One of OTEL_PROVIDER_NAMES, or who owns the model by the settings. */
+  /** One of OTEL_PROVIDER_NAMES; without a provider in the settings, who owns the model. */
   readonly provider: string;
   /** Attempts of the call before this one. */
   readonly earlierAttempts: number;

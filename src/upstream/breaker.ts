@@ -16,7 +16,8 @@
  * other accounts go on and are counted from 0. If the first of these calls to end fails, the breaker opens
  * for all accounts. If that call goes well, `failuresMax` failures are needed again.
  *
- * Must hold: one call at a time probes. The outcome of a call that began in an earlier state is ignored.
+ * Must hold: one call at a time probes. The outcome of a call that began in an earlier state is ignored
+ * (test/unit/upstream/breaker.test.ts).
  */
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 

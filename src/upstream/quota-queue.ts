@@ -11,7 +11,8 @@
  * (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try. Each
  * call leaves by `tryNow`, `giveUp` or `remove`. The weights bound the bytes of all bodies and the number of
  * calls (core/limits.ts). All streams of the worker stand still during a look. So besides last tries, a look
- * tries only calls that it serves, and at most one more for each scope, however many calls wait.
+ * tries only calls that it serves, and at most one more for each scope, however many calls wait
+ * (test/unit/upstream/quota-queue.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';

@@ -16,8 +16,8 @@ import { QuotaQueue } from './quota-queue.js';
 import type { TargetQuotas } from './target.js';
 
 /**
- * The pause after a question that brought nothing. Other processes give idle leases back within 750 ms: see
- * IDLE_MS_SCARCE of sharing/lease-terms.ts.
+ * The pause after a question that brought nothing, shorter than the 750 ms within which other processes give
+ * idle leases back (IDLE_MS_SCARCE of sharing/lease-terms.ts).
  */
 const ASK_AGAIN_MS = 250;
 /**
@@ -31,7 +31,10 @@ export const ASK_MS = 1_000;
 interface Question {
   /** When the next question may be asked, in monotonic ms; Infinity until the reply has come. */
   readonly nextMs: number;
-  /** Since when nobody knows whether the limit is reached; Infinity if the reply said that it is. */
+  /**
+   * Since when nobody knows whether the limit is reached. Infinity: the reply said that it is; -Infinity:
+   * the reply decided nothing.
+   */
   readonly undecidedSinceMs: number;
 }
 

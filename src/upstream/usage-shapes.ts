@@ -191,6 +191,7 @@ function tokensOfMembers(report: Members): Usage | ReportError | undefined {
   const wholePrompt = isCacheBeside ? prompt + inCache : prompt;
   if (inCache > wholePrompt || cacheWrite1h > cacheWrite) return 'contradictory';
   if (wholePrompt > REPORTED_TOKENS_MAX) return 'malformed';
+  // `outputOf` wants a total without tokens that are counted beside the prompt.
   const output = outputOf(
     prompt,
     completion,

@@ -47,7 +47,7 @@ export interface ToolMembers {
 /** `body`: the one that `fields` reads. Throws a FieldError. */
 export function toolMembersOf(fields: Fields, traits: ModelTraits, body: UnsignedCall['body']): ToolMembers {
   const tools = toolsOf(fields, traits);
-  // Before `closeStrictTools`, because it removes tools that then count no more.
+  // This comes before `closeStrictTools`: a tool that the choice excludes must not count there.
   const choice = choiceOf(fields, tools, traits);
   const response = responseFormOf(fields.take('response_format'), traits, body);
   closeStrictTools(tools, response?.format?.schema);

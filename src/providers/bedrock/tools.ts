@@ -118,7 +118,7 @@ export function toolsOf(
     const names = [...calledTools].filter((name) => name !== form?.tool?.name);
     tools.push(...names.map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
   }
-  // Before `closeStrictTools`, because it removes tools that then count no more.
+  // This comes before `closeStrictTools`: a tool that the choice excludes must not count there.
   let choice = choiceOf(fields, tools, usesTools);
   closeStrictTools(tools, form?.closed);
   const isForced = choice !== undefined && !('auto' in choice);

@@ -126,8 +126,9 @@ interface Entry {
   error: string | undefined;
   /** A provider has rejected the present credential. */
   isRejected: boolean;
-  /** No renewal for a rejection before this, by the monotonic clock. Each such renewal doubles the pause. */
+  /** A rejection starts no renewal before this time of the monotonic clock. */
   rejectedDueMs: number;
+  /** The pause after the next renewal for a rejection. Each such renewal doubles the pause. */
   rejectedPauseMs: number;
   /** What `filesStateOf` returned as the last renewal began. */
   filesState: string;

@@ -25,7 +25,7 @@ import { contentsOf } from './contents.js';
 export function requestBody(call: UnsignedCall): string {
   const fields = new Fields(call.body, 'Gemini', call.settings.dropUnsupported);
   const google = googleMembers(fields);
-  // From generation 3 on, the contents name calls by id, and a call needs the signature of its thought.
+  // From generation 3 on, contents name calls by id, and a call needs a signature (contents.ts).
   const { system, contents } = contentsOf(fields.list('messages') ?? [], isGemini3(call.model));
   const { tools, toolConfig } = toolsOf(fields);
   const generationConfig = generationConfigOf(fields, call.model, google);
