@@ -246,8 +246,8 @@ export const GEMINI_MOCK: MockProtocol = {
 };
 
 /**
- * What a value may be. A word: a kind of value (IS_OF_KIND). A list of one shape: a list of such values. A
- * record: an object with no other members, each of its shape.
+ * What a value may be. A word is a kind of value (IS_OF_KIND). A list with one shape is a list of such
+ * values. A record is an object with no other members, each of its shape.
  */
 type Shape = 'text' | 'number' | 'integer' | 'flag' | 'object' | 'any' | readonly [Shape] | RecordShape;
 interface RecordShape {

@@ -87,6 +87,7 @@ export class ProviderClient {
     const { provider: settings } = target;
     invariant(settings !== undefined, 'the upstream has a provider of its own');
     const credential = this.#credentialOf(target);
+    // The gateway renews the upstream's credential, and has none now.
     if (credential === undefined && settings.credential !== undefined)
       return new NoCall(handler, NO_CREDENTIAL);
     const provider = this.#providers[settings.name];

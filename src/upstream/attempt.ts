@@ -241,7 +241,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.complete(lastBytes);
   }
 
-  /** Gives the response up, and closes its connection. The outcome comes first: `abort` then adds nothing. */
+  /** Gives the response up, and closes its connection. Span and target get the outcome before `abort`. */
   reject(failure: AttemptFailure): void {
     if (this.#state === 'drained') return;
     const { isHeldUp } = this.#call;

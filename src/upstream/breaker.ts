@@ -73,16 +73,12 @@ export class Breaker {
   #cooldownMs = 0;
   /** While open: from when on a call may probe. */
   #probeAtMs = 0;
-  /** When the breaker opened, or when its last probe began: `loneWaitMs` counts from then. */
-  #openSinceMs = 0;
-  /**
-   * Counts state changes and probes. So it is above 0 while open, and its sign can tell more: BreakerPass.
-   */
+  /** From when `loneWaitMs` counts: when the breaker opened, or when its last probe began. */
+  #loneWaitFromMs = 0;
+  /** Counts state changes and probes. Above 0 while open, so that its sign can tell more: BreakerPass. */
   #stateNumber: BreakerPass = 0;
 
-  /**
-   * With `failuresMax` 0 the breaker never opens. `onChange` must not throw, and must not call the breaker.
-   */
+  /** With `failuresMax` 0 the breaker never opens. `onChange` may neither throw nor call the breaker. */
   constructor(failuresMax: number, onChange: (change: BreakerChange, cooldownMs: number) => void) {
     this.#failuresMax = failuresMax;
     this.#onChange = onChange;
@@ -101,7 +97,7 @@ export class Breaker {
   /** As `waitMs`, if no other upstream is left: at most LONE_COOLDOWN_MS_MAX. */
   loneWaitMs(nowMs: MonotonicMs, account: AccountIndex): number {
     if (!this.#isOpenFor(account)) return 0;
-    return Math.max(0, Math.min(this.#probeAtMs, this.#openSinceMs + LONE_COOLDOWN_MS_MAX) - nowMs);
+    return Math.max(0, Math.min(this.#probeAtMs, this.#loneWaitFromMs + LONE_COOLDOWN_MS_MAX) - nowMs);
   }
 
   /** Closes the breaker at an operator's order. Outcomes of running calls are then ignored. */
@@ -112,14 +108,13 @@ export class Breaker {
   /**
    * A call begins for which `waitMs` or `loneWaitMs` is 0. If the breaker is open for the call's account,
    * the call is the probe. If the probe gets no response, another call probes after a cooldown. The caller
-   * hands the result to `answered` if a response begins, and then to exactly one of `succeeded`, `failed`,
-   * `ended`.
+   * hands the result to `answered` if a response begins, and then to one of `succeeded`, `failed`, `ended`.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
     if (this.isOpen && !this.#isOpenFor(account)) return -this.#stateNumber;
     if (this.isOpen) {
       this.#stateNumber++;
-      this.#openSinceMs = nowMs;
+      this.#loneWaitFromMs = nowMs;
       this.#probeAtMs = nowMs + this.#cooldownMs;
     }
     return this.#stateNumber;
@@ -172,7 +167,7 @@ export class Breaker {
 
   #open(nowMs: MonotonicMs, cooldownMs: number, change: BreakerChange): void {
     this.#cooldownMs = cooldownMs;
-    this.#openSinceMs = nowMs;
+    this.#loneWaitFromMs = nowMs;
     this.#probeAtMs = nowMs + cooldownMs;
     this.#stateNumber++;
     this.#onChange(change, cooldownMs);

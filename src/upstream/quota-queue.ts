@@ -96,7 +96,7 @@ export class QuotaQueue {
     this.#isLookDue = true;
     setImmediate(() => {
       this.#isLookDue = false;
-      this.#serve(false);
+      this.#serve('until_full');
     });
   }
 
@@ -107,15 +107,16 @@ export class QuotaQueue {
    */
   look(): void {
     this.#giveUpLate();
-    this.#serve(true);
+    this.#serve('all');
     if (this.#calls.size > 0) this.#scheduleLook();
   }
 
   /**
    * Serves, in turn, the calls that can be served. If a call cannot, later calls do not take of its scopes.
    * Served calls are removed after the loop, because `inTurn` must not go on once the queue has changed.
+   * `until_full`: stops once calls have failed for all scopes that are awaited.
    */
-  #serve(visitsAll: boolean): void {
+  #serve(visits: 'all' | 'until_full'): void {
     const served: (readonly [AccountIndex, WaitingCall])[] = [];
     const fullScopes = new Set<UpstreamScopeIndex>();
     let areAllFull = false;
@@ -127,7 +128,7 @@ export class QuotaQueue {
         continue;
       }
       for (const scope of scopes) fullScopes.add(scope);
-      areAllFull = !visitsAll && this.#areAllAwaitedIn(fullScopes);
+      areAllFull = visits === 'until_full' && this.#areAllAwaitedIn(fullScopes);
       if (areAllFull) break;
     }
     for (const [account, call] of served) this.#calls.serve(account, call);

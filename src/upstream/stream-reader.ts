@@ -224,6 +224,7 @@ export class StreamReader implements ResponseBodyReader {
       const wasEnd = this.#choiceEnds.get(index);
       hasEnded ||= isEnd;
       if (wasEnd === isEnd || (wasEnd === undefined && this.#choiceEnds.size === CHOICES_MAX)) continue;
+      // A choice that goes on after its end is open again.
       if (wasEnd === false) this.#openChoices--;
       if (!isEnd) this.#openChoices++;
       this.#choiceEnds.set(index, isEnd);

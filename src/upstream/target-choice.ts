@@ -185,6 +185,7 @@ export class TargetChoice {
    */
   noRoom(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
     const nowMs = this.#clock.monotonicMs();
+    // Visits all upstreams that do not cool down, the best first.
     let soonest: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
     let queueMs = 0;
     let asks = false;

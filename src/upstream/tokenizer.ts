@@ -50,10 +50,7 @@ class BytePairs {
   readonly #buckets: Int32Array;
   readonly #mask: number;
   readonly #tokenBytesMax: number;
-  /**
-   * The part that is being merged. The buffers are reused: `count` is synchronous, and each thread has its
-   * own.
-   */
+  /** The part that is being merged. Each call of `count` in the thread reuses these buffers. */
   readonly #part = new Uint8Array(PART_BYTES_MAX + CHARACTER_BYTES_MAX);
   /** Where the part's symbols (one or more bytes that were joined) begin, then the part's end. */
   readonly #starts = new Int32Array(this.#part.length + 1);

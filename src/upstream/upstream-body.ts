@@ -55,8 +55,8 @@ export function chatBodyFor(names: UpstreamNames, request: Body): string | Uint8
 }
 
 /**
- * A printable ASCII character that is written by its code: a name may hide behind it. UpstreamNames have
- * only letters, digits and `_.-` (config/upstream-schema.ts), for which JSON has no other escape.
+ * A printable ASCII character that is written by its code: a name may hide behind it. Names have only
+ * letters, digits and `_.-` (config/upstream-schema.ts), for which JSON has no other escape.
  */
 const ESCAPED = /\\u00[2-7]/;
 /** The length of what ESCAPED matches. */

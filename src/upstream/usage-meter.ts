@@ -36,10 +36,7 @@ export class UsageMeter {
     return this.#reported === undefined ? this.#reportError : undefined;
   }
 
-  /**
-   * Whether the client got any text. The method parses, so it is called only if a report says that there was
-   * none.
-   */
+  /** Whether the client got any text. Parses, so it is called only if a report says that there was none. */
   hasText(): boolean {
     if (this.#wholeResponse !== undefined) return responseTexts(this.#wholeResponse.toString()).length > 0;
     const texts: StreamTexts = new Map(this.#transcript.texts);

@@ -40,7 +40,7 @@ const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
 /** `stop`: the member `stop_reason`. `hasCalls`: the response calls tools of the caller. */
 export function finishOf(stop: unknown, hasCalls: boolean): FinishReason {
   const finish = FINISH_REASONS.get(stop) ?? 'stop';
-  // If no tool of the caller is called, `tool_use` is a call of the response tool, which is the content.
+  // If no tool of the caller is called, the response tool is, whose arguments are the content.
   return finish === 'tool_calls' && !hasCalls ? 'stop' : finish;
 }
 

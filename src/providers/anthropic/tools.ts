@@ -362,6 +362,7 @@ function closedAtDepth(schema: unknown, strict: boolean, depth: number): Record<
     else if (name === 'minItems' && (value === 0 || value === 1)) result.minItems = value;
     else if (name === 'additionalProperties') {
       if (value !== false && !strict) throw new Inexpressible();
+      // Any other keyword may be a limit, which the model then reads in the description.
     } else if (name !== 'description' && name !== '$schema') limits.push(`${name}: ${exactJsonText(value)}`);
   }
   if (schema.type === 'object' || isRecord(schema.properties)) {
