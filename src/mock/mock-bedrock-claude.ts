@@ -5,7 +5,7 @@
  * Follows the Amazon Bedrock User Guide, "Anthropic Claude Messages API", and the API Reference, November
  * 2026.
  *
- * Must hold: a body that Bedrock rejects is rejected, though Anthropic may accept it
+ * Must hold: a body that Bedrock refuses is refused, though Anthropic may accept it
  * (test/unit/mock/mock-bedrock-claude.test.ts).
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';

@@ -73,5 +73,6 @@ function handOver(turn: CounterTurn, buffers: readonly ArrayBufferLike[]): Count
 function beginHealth(): void {
   if (stripe !== undefined) return;
   stripe = takeCounterStripe(metrics, threadId);
+  // ThreadHealth measures from now on, by a timer of its own.
   if (stripe !== undefined) new ThreadHealth(metrics, stripe);
 }

@@ -25,7 +25,8 @@ export class LeftCalls {
    * The client of a call that is charged has left. Returns undefined if the caller must abort the upstream:
    * by the upstream's settings, because the call must end `atOnce`, or because too many calls count already.
    */
-  begin({ slot, whenClientLeaves }: UpstreamTarget, account: AccountIndex, atOnce: boolean) {
+  begin(target: UpstreamTarget, account: AccountIndex, atOnce: boolean): LeftCall | undefined {
+    const { slot, whenClientLeaves } = target;
     const accountCalls = this.#callsByAccount.get(account) ?? 0;
     const isFull = this.#count >= LEFT_CALLS_MAX || accountCalls >= LEFT_CALLS_OF_ACCOUNT_MAX;
     if (whenClientLeaves === 'abort' || atOnce || isFull) {

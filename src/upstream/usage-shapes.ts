@@ -22,7 +22,7 @@
  *     Ollama         usage                 nothing                              docs, "OpenAI compatibility"
  *     llama.cpp      usage, else timings   prompt_n is the part not cached      ggml-org/llama.cpp pull
  *                                                                                 request 15827, 2025-09
- *     OpenRouter     usage                 cost is in their currency, not read; docs, "Usage accounting"
+ *     OpenRouter     usage                 cost in its own currency, not read;  docs, "Usage accounting"
  *                                            details.cache_write_tokens
  *     LiteLLM        usage                 details.cache_creation_tokens, its   litellm/types/utils.py,
  *                                            1h part in ..._token_details         PromptTokensDetailsWrapper

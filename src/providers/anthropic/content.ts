@@ -122,7 +122,7 @@ function mediaOf(url: string, title: string | undefined, path: string, rules: Co
       ...titleMember,
     };
   }
-  // Anthropic itself rejects image formats that Claude cannot read.
+  // Anthropic itself refuses image formats that Claude cannot read.
   if (type.startsWith('image/'))
     return {
       type: 'image',

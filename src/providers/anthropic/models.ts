@@ -129,7 +129,7 @@ const CACHED_MODELS_MAX = 256;
 
 /**
  * Returns what the model accepts, from a cache. `onVertex`: there schemas begin with 4.6 (Google Cloud,
- * "Structured outputs with Anthropic Claude models", 2026-11); an older model answers 400.
+ * "Structured outputs with Anthropic Claude models", 2026-11); an older model responds with 400.
  */
 export function traitsOf(model: string, onVertex: boolean): ModelTraits {
   let traits = traitsByModel.get(model);

@@ -71,7 +71,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const user = fields.take('safety_identifier') ?? fields.take('user');
   if (typeof user === 'string' && user !== '' && user.length <= USER_ID_CHARS_MAX && !PERSONAL.test(user))
     request.metadata = { user_id: user };
-  rejectOthers(fields);
+  refuseOthers(fields);
   return request;
 }
 
@@ -189,7 +189,7 @@ function addSampling(
   }
   const topP = fields.number('top_p');
   if (topP !== undefined && topP !== SAMPLING_DEFAULT) {
-    // While Claude thinks, top_p must be at least 0.95: Anthropic rejects others with its own message.
+    // While Claude thinks, top_p must be at least 0.95: Anthropic refuses others with its own message.
     if (!allowsSampling) fields.unsupported('top_p', reason);
     else if (hasOneSampler && request.temperature !== undefined)
       fields.unsupported('top_p', BESIDE_TEMPERATURE);
@@ -219,7 +219,7 @@ function addStop(request: Record<string, unknown>, fields: Fields): void {
 /**
  * Refuses members that Claude lacks, unless their value asks for nothing; and then each member not yet taken.
  */
-function rejectOthers(fields: Fields): void {
+function refuseOthers(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 with Claude');
   for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])
     if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);

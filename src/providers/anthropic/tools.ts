@@ -258,10 +258,10 @@ const MAP_KEYWORDS: ReadonlySet<string> = new Set(['properties', '$defs', 'defin
 const DEPTH_MAX = 64;
 
 /**
- * Anthropic's bounds of a request: strict tools; and, in all their schemas and that of `output_config.format`
- * together, optional properties and places with more than one type. Anthropic answers 400 to a request beyond
- * a bound (page "Structured outputs", "Schema complexity limits"; camel-ai/camel pull request 4171, read
- * 2026-11).
+ * Anthropic's bounds of a request: strict tools; and, in all their schemas and that of
+ * `output_config.format` together, optional properties and places with more than one type. Anthropic
+ * responds with 400 to a request beyond a bound (page "Structured outputs", "Schema complexity limits";
+ * camel-ai/camel pull request 4171, read 2026-11).
  */
 const STRICT_TOOLS_MAX = 20;
 const STRICT_OPTIONAL_MAX = 24;

@@ -9,8 +9,8 @@
  * Claude Messages API" and "Monitor your token usage by counting tokens", 2026-11. request.ts, messages.ts,
  * tools.ts and models.ts translate the body.
  *
- * Must hold: path and signature are those of the AWS SDK, or AWS answers 403. The path is encoded here once,
- * as it is sent; signature.ts encodes it once more (test/unit/providers/bedrock/bedrock.test.ts).
+ * Must hold: path and signature are those of the AWS SDK, or AWS responds with 403. The path is encoded here
+ * once, as it is sent; signature.ts encodes it once more (test/unit/providers/bedrock/bedrock.test.ts).
  * Anthropic's events reach the caller byte for byte (test/unit/providers/bedrock/bedrock.claude.test.ts).
  */
 import { hash } from 'node:crypto';

@@ -182,7 +182,7 @@ function media(kind: string, formats: ReadonlyMap<string, string>, url: string, 
   return { [kind]: { format, source } };
 }
 
-/** A block of sound. The format passes unchecked: Bedrock itself rejects an unknown format. */
+/** A block of sound. The format passes unchecked: Bedrock itself refuses an unknown format. */
 function audio(value: unknown, path: string): Block {
   if (!isRecord(value) || typeof value.data !== 'string' || typeof value.format !== 'string') {
     throw new FieldError(path, 'must have data and format');

@@ -6,7 +6,7 @@
  *
  * A name is like `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN. Some ARNs
  * hide the model (application inference profiles, provisioned throughput): its family is `hidden`, and
- * Bedrock itself rejects the members that it does not accept.
+ * Bedrock itself refuses the members that it does not accept.
  *
  * Follows, as of 2026-11, Amazon Bedrock User Guide, "Get validated JSON results from models", "Prompt
  * caching", "Adaptive thinking", "Extended thinking"; for what the guide does not say the model table of

@@ -72,7 +72,7 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   if (metadata !== undefined) body.requestMetadata = metadata;
   // Taken, because `conversationOf` has read the member from the body, not from `fields`.
   fields.take('cache_control');
-  rejectOthers(fields);
+  refuseOthers(fields);
   return exactJsonText(body);
 }
 
@@ -132,7 +132,8 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, willThink: b
   }
   const topP = fields.number('top_p');
   if (isWorthSending(topP)) {
-    // While Claude thinks, top_p must be at least 0.95: Bedrock rejects a smaller value with its own message.
+    // While Claude thinks, top_p must be at least 0.95: Bedrock refuses a smaller value with its own
+    // message.
     if (!allowsSampling) fields.unsupported('top_p', reason);
     else if (claude?.hasOneSampler === true && inference.temperature !== undefined)
       fields.unsupported('top_p', BESIDE_TEMPERATURE);
@@ -168,7 +169,7 @@ function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
  * Refuses members that Bedrock lacks, unless their value asks for nothing, as many clients send; and then
  * each member not yet taken.
  */
-function rejectOthers(fields: Fields): void {
+function refuseOthers(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 for Bedrock');
   for (const name of ['presence_penalty', 'frequency_penalty', 'top_logprobs']) {
     if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);
@@ -187,7 +188,7 @@ const FAST_PATH_MEMBERS: ReadonlySet<string> = new Set(
 /**
  * A fast path: the JSON text for a usual chat completion, which has texts of system, user and assistant, and
  * a few numbers. Undefined for any other: `anyBodyOf` then writes the text, in five times the time, or
- * rejects the request. Exported for its test.
+ * refuses the request. Exported for its test.
  */
 export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts): string | undefined {
   for (const name in body) if (!FAST_PATH_MEMBERS.has(name)) return undefined;

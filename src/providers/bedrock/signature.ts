@@ -6,7 +6,7 @@
  * The file is written by hand because AWS's package takes 35 to 70 µs a call and 45 ms to load. This file
  * takes 2 µs: a Signer computes once what the requests to one path in one second have in common.
  *
- * Must hold: the signature is byte for byte that of the AWS SDK, or AWS answers 403
+ * Must hold: the signature is byte for byte that of the AWS SDK, or AWS responds with 403
  * (test/unit/providers/bedrock/signature.test.ts compares both). Signing is synchronous, because a Signer
  * reuses its buffers. No two threads share a signer or a key: each thread loads this file for itself.
  */
@@ -56,7 +56,7 @@ let lastSigner: Signer | undefined;
 
 /**
  * Returns the headers to add: name, value, name, value. `bodyHash`: SHA-256 in hexadecimal. The caller must
- * send `content-type: application/json` and this `host` as they are, or AWS answers 403.
+ * send `content-type: application/json` and this `host` as they are, or AWS responds with 403.
  */
 export function signatureHeaders(
   path: string,

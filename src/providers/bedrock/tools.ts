@@ -9,7 +9,7 @@
  *                                  tool of that schema, whose arguments become the content
  *     response_format json_object  such a tool with any object
  *     strict: true of a tool       as in anthropic/tools.ts, for Claude 4.5 and 4.6; else left out
- *     tool_choice none             no tools; rejected if messages have tool calls, since Converse then wants
+ *     tool_choice none             no tools; refused if messages have tool calls, since Converse then wants
  *                                  the tools declared
  *
  * `Fields.unsupported` throws, unless the upstream has `drop_unsupported`: then it returns, and the code

@@ -94,7 +94,7 @@ export class CredentialPositions {
   readonly #specs: CredentialSpec[] = [];
   readonly #positions = new Map<string, number>();
 
-  /** The position of the spec. Equal specs have one position. */
+  /** The position of the spec, which equal specs share. */
   positionOf(spec: CredentialSpec): number {
     const name = nameOfSpec(spec);
     let position = this.#positions.get(name);
@@ -113,13 +113,9 @@ export class CredentialPositions {
 
 /** Name of the credential in logs, status and metrics: `google:/etc/sa.json`, `aws:bills`, `entra`. */
 export function nameOfSpec(spec: CredentialSpec): string {
-  const detail =
-    spec.kind === 'google'
-      ? spec.file
-      : spec.kind === 'aws'
-        ? spec.profile
-        : spec.scope === ENTRA_SCOPE
-          ? undefined
-          : spec.scope;
+  let detail: string | undefined;
+  if (spec.kind === 'google') detail = spec.file;
+  else if (spec.kind === 'aws') detail = spec.profile;
+  else if (spec.scope !== ENTRA_SCOPE) detail = spec.scope;
   return detail === undefined ? spec.kind : `${spec.kind}:${detail}`;
 }

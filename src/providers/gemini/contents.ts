@@ -14,7 +14,7 @@
  *     signatures            Gemini 3 wants the signature of a call back, on the first call of each message
  *     name, audio           members of messages for which Gemini has no place: they are left out
  *
- * Must hold: a signature goes back unchanged with the call that it came with, or Gemini 3 answers 400
+ * Must hold: a signature goes back unchanged with the call that it came with, or Gemini 3 responds with 400
  * (test/unit/providers/gemini/contents.test.ts).
  */
 import { exactJson } from '../../core/exact-json.js';
@@ -85,7 +85,7 @@ class ConversationWriter {
   }
 
   finish(): Conversation {
-    // Google rejects a function call if no turn of the user comes before it.
+    // Google refuses a function call if no turn of the user comes before it.
     if (this.#turns[0]?.role === 'model')
       this.#turns.unshift({ role: 'user', parts: [{ text: PLACEHOLDER_USER_TEXT }] });
     // Gemini wants at least one turn, so a prompt of instructions alone becomes a user turn.

@@ -9,8 +9,8 @@
  *     {"error":{"code":429,"message":"…","status":"RESOURCE_EXHAUSTED","details":[
  *       {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}
  *
- * The HTTP status alone is not enough: Google answers 400 also for a wrong API key, and for a country or an
- * account that it does not serve. The operator must mend such faults, not the caller.
+ * The HTTP status alone is not enough: Google responds with 400 also for a wrong API key, and for a country
+ * or an account that it does not serve. The operator must mend such faults, not the caller.
  *
  * Must hold: no message names a project or account of the operator (`cleaned`), because callers read messages
  * (test/unit/providers/gemini/errors.test.ts).
