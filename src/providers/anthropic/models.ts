@@ -149,10 +149,12 @@ function traitsByName(model: string): ModelTraits {
   if (name === null) {
     const oldName = OLD_NAME_PATTERN.exec(model);
     if (oldName === null) return SINCE_5_1;
+    // Of the models with old names only 3.7 thinks.
     return oldName[1] === '7' ? SINCE_3_7 : BEFORE_THINKING;
   }
-  const version = versionOf(Number(name[2]), Number(name[3] ?? 0));
+  const [, family = '', major, minor = '0'] = name;
+  const version = versionOf(Number(major), Number(minor));
   // `!`: the last entry begins at 0, so every version finds an entry.
   const { traits } = TRAITS_BY_VERSION.find(({ since }) => version >= since)!;
-  return version < V4_7 ? traits : { ...traits, ...familyTraits(name[1]!, version) };
+  return version < V4_7 ? traits : { ...traits, ...familyTraits(family, version) };
 }
