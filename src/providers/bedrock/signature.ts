@@ -31,7 +31,7 @@ const BODY_HASH_PLACEHOLDER = '\0';
 /** A request without its body: what a Signer signs again and again. */
 interface SignedRequest {
   readonly method: string;
-  /** The path as it is sent, without a query. The Signer encodes it once more, as all services but S3 want. */
+  /** The path as it is sent, without a query. A Signer encodes it again, as all services but S3 want. */
   readonly path: string;
   /** `content-type`, `host` and all headers of `x-amz-`, by lower-case names in alphabetical order. */
   readonly headers: Readonly<Record<string, string>>;
