@@ -253,7 +253,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#retryTimer = setTimeout(retry, pauseMs);
   }
 
-  /** `isQueued`: the quota queue calls, so `#quotaWait` is set. Then false means that the call still waits. */
+  /** `isQueued`: the quota queue calls, so `#quotaWait` is set. Then false means that the call waits on. */
   #tryNext(isQueued = false): boolean {
     const { request, plan, number: fallback } = this.#models;
     const taken = plan.take(isQueued);

@@ -71,7 +71,7 @@ const FILTER_REASONS: ReadonlySet<unknown> = new Set([
   ...['IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION', 'IMAGE_OTHER', 'NO_IMAGE'],
 ]);
 
-/** `finishReason`: Google's. `hasCalls`: the candidate calls functions, which Google's reasons do not tell. */
+/** `finishReason`: Google's, which does not tell calls. `hasCalls`: the candidate calls functions. */
 export function finishOf(finishReason: unknown, hasCalls: boolean): FinishReason {
   if (FILTER_REASONS.has(finishReason)) return 'content_filter';
   if (finishReason === 'MAX_TOKENS' || finishReason === 'CONTINUATION') return 'length';
