@@ -1,8 +1,8 @@
 /**
  * Types of the messages about cached responses on the port between a listener (request/response-cache.ts) and
  * the main thread (gateway/cache-service.ts). The port is no channel of the glossary, which joins a listener
- * and a worker. The main thread has the responses on disk, and sees to single flight over all listeners of a
- * process.
+ * and a worker. The main thread has the responses on disk, and makes sure that of equal calls one is made
+ * over all listeners of a process (single flight).
  *
  *     listener → main   Question<ResponseKey>   asks for a response; the reply is a CacheReply
  *                       Withdrawal              after WAIT_MS_MAX (response-cache.ts); a question that waits

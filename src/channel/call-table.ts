@@ -20,8 +20,9 @@
  *     word 6  tried         when the upstream of word 4 got the call: units of 10 µs of the monotonic clock,
  *                           modulo 2^32; set before word 4, valid only if word 4 names an upstream
  *
- * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads. A call's window
- * is here, as in TCP, the credits that it begins with: so many bytes, and one frame, may be under way.
+ * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads. A call's
+ * _window_ is here, as in TCP, the credits that the call begins with: so many bytes, and one frame, may be
+ * under way.
  *
  * Must hold: a slot belongs to one call from `begin` by its listener until the worker's last frame for it, or
  * until that listener has died (test/unit/channel/link.test.ts). Only the sides named above write each word,
@@ -44,7 +45,7 @@ const TRIED = 6;
 const TRIED_UNITS_PER_MS = 100;
 /** A second. The clocks of two threads differ by far less, some microseconds (core/clock.ts). */
 const CLOCKS_APART_UNITS_MAX = 1_000 * TRIED_UNITS_PER_MS;
-/** The two fields of the word `upstream`. The test checks that UPSTREAM_SLOTS_MAX fits the mask. */
+/** The two fields of the word `upstream`. The unit test checks that UPSTREAM_SLOTS_MAX fits the mask. */
 const FALLBACK_SHIFT = 16;
 const UPSTREAM_MASK = 0xffff;
 
@@ -61,8 +62,8 @@ const WINDOW_BYTES_MIN = FRAME_BYTES_MAX / 2;
 export interface CallTableBuffer {
   readonly shared: SharedArrayBuffer;
   /**
-   * The most credits that a new call gets, in bytes. So much of a slow reader's response is buffered, and the
-   * one frame that may overdraw the credits.
+   * The most credits that a new call gets, in bytes. Of a slow reader's response so many bytes are buffered,
+   * and the one frame that may overdraw the credits.
    */
   readonly windowBytes: number;
 }
@@ -89,14 +90,14 @@ export class CallTable {
     this.#windowBytes = buffer.windowBytes;
   }
 
-  /** How many slots there are, over all listeners. */
+  /** How many call slots all listeners have together. */
   get slots(): number {
     return this.#words.length / WORDS_PER_CALL;
   }
 
   /**
    * Listener, first for each call: the slot belongs to the call from now on. Clears what was recorded of the
-   * call before. Its word `tried` may stay, because it means nothing without an upstream.
+   * slot's last call. The word `tried` may stay, because it means nothing without an upstream.
    */
   begin(id: CallId): void {
     const base = slotOfCall(id) * WORDS_PER_CALL;
@@ -124,11 +125,11 @@ export class CallTable {
   spend(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
     if (Atomics.sub(this.#words, base + CREDIT_BYTES, bytes) - bytes > 0) return true;
-    // If the flag was set before, an earlier frame has paused the worker, and the Credit frame is still to
-    // come: the refund that reaches RESUME_BYTES adds first, and exchanges the flag afterwards.
+    // If the word was 1 before, an earlier frame has paused the worker, and the Credit frame is still to
+    // come: the refund that reaches RESUME_BYTES adds first, and exchanges the word afterwards.
     if (Atomics.exchange(this.#words, base + WAITING, 1) === 1) return false;
-    // The listener may have refunded after the `sub` and before the exchange, when the flag was 0. Then the
-    // worker takes the flag back and continues, unless the listener is faster and sends a Credit frame.
+    // The listener may have refunded after the `sub` and before the exchange, while the word was 0. Then the
+    // worker sets it to 0 again and continues, unless the listener is faster and sends a Credit frame.
     const credit = Atomics.load(this.#words, base + CREDIT_BYTES);
     if (credit < Atomics.load(this.#words, base + RESUME_BYTES)) return false;
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
@@ -146,7 +147,7 @@ export class CallTable {
   }
 
   /**
-   * Worker: the call goes to an upstream. `upstreamSlot`: the upstream's number in the metrics. `fallback`: 0
+   * Worker: the call goes to an upstream. `upstreamSlot`: the upstream's slot in the metrics. `fallback`: 0
    * if the upstream serves the model that the call names, else the number of the fallback, from 1. `nowMs`:
    * the current time.
    */
@@ -161,8 +162,9 @@ export class CallTable {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + QUEUED_MS, Math.ceil(queuedMs));
   }
 
-  // The next three read words that were stored before the frame of the call's end, which has come. So a plain
-  // read of the 32 bits is enough, and saves the 13 ns of `Atomics.load` (Node 20).
+  // The next three methods are called once the call's last frame has come, and read words that were stored
+  // before that frame. So a plain read of the 32 bits is enough, and saves the 13 ns of `Atomics.load` (Node
+  // 20).
 
   /** Listener: how long the call waited because its upstreams were at their limits; 0 if it did not. */
   queuedMsOf(slot: CallSlot): number {
@@ -176,9 +178,9 @@ export class CallTable {
   }
 
   /**
-   * Listener: how many ms after `sinceMs` the upstream of `upstreamOf` got the call. There must be one. 0 if
-   * the threads' clocks say before `sinceMs`. Exact up to 11.9 hours; a longer time has lost a multiple of
-   * 11.9 hours.
+   * Listener: how many ms after `sinceMs` the upstream of `upstreamOf` got the call. Means nothing if no
+   * upstream got the call. 0 if the threads' clocks say before `sinceMs`. Exact up to 11.9 hours; a longer
+   * time has lost a multiple of 11.9 hours.
    */
   triedMs(slot: CallSlot, sinceMs: MonotonicMs): number {
     const tried = this.#words[slot * WORDS_PER_CALL + TRIED]!;

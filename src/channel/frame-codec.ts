@@ -63,20 +63,20 @@ import type { CallId } from './open-calls.js';
 export const RECORD_BYTES_MAX = 32 * 1024;
 
 // Offsets in bytes from the start of a record, which is a multiple of 8. Offsets of a float64 must be
-// multiples of 8 too (FIELDS_AT is), those of an int32 multiples of 4. After the id, a Call has its int32; a
-// Data, End or Cut has the length of its bytes.
+// multiples of 8 too (FIELDS_AT is), those of an int32 multiples of 4. The int32 of a Call follow its id; in
+// a Data, End or Cut the length of the bytes follows.
 const ID_AT = FIELDS_AT;
 /** Bytes of a Cancel, Stop or Credit. */
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
 /** How many int32 each call has, in the order in which `writeCall` writes them. */
 const CALL_INTS = 14;
-/** Positions among them of the two that `readRequest` reads out of order. */
+/** Positions, among these CALL_INTS, of the two that `readRequest` reads out of order. */
 const BETAS_CHARS_INT = 12;
 const FALLBACK_COUNT_INT = 13;
 /** Where the int32 of the fallbacks begin; without fallbacks, the texts. */
 const CALL_TEXT_AT = CALL_INTS_AT + CALL_INTS * 4;
-/** The int32 in front of the fallbacks: where two members start and end. */
+/** How many int32 precede the models of the fallbacks: where two members of the body start and end. */
 const FALLBACK_INTS = 4;
 const LENGTH_AT = ID_AT + 8;
 const DATA_BYTES_AT = LENGTH_AT + 8;
@@ -95,7 +95,7 @@ const INCLUDE_USAGE = 2;
 const ASCII = 4;
 /** The call belongs to a trace. Without a traceparent in the record the trace is UNRECORDED. */
 const TRACED = 8;
-/** Bits from here on are the door's position in DOOR_NAMES. */
+/** The bits of `flags` from here on are the door's position in DOOR_NAMES. */
 const DOOR_SHIFT = 8;
 
 /**
@@ -268,7 +268,7 @@ function readRequest({ ints, bytes }: SpscReader, recordAt: number): UpstreamReq
   };
 }
 
-/** The trace of a call that is TRACED. Without text in the record it is UNRECORDED. */
+/** The trace of a TRACED call: UNRECORDED if the record has no text of a trace. */
 function traceOf(bytes: Buffer, traceParentAt: number, traceStateAt: number, end: number): CarriedTrace {
   if (traceParentAt === traceStateAt) return UNRECORDED;
   return [bytes.toString('latin1', traceParentAt, traceStateAt), bytes.toString('latin1', traceStateAt, end)];

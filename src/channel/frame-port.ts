@@ -39,7 +39,7 @@ export interface FrameChannel<Port extends FrameTransport = FrameTransport> {
   readonly outgoing: SharedArrayBuffer;
 }
 
-/** Of the ring of one direction: twenty bodies of 12 KB. If the ring is full, frames are posted. */
+/** Bytes of the ring of one direction: twenty bodies of 12 KB. If the ring is full, frames are posted. */
 const RING_BYTES = 256 * 1024;
 
 /** The two ends of a new channel between threads. The main thread calls it. */
@@ -60,7 +60,7 @@ export function createLocalChannel(): readonly [FrameChannel, FrameChannel] {
 /**
  * One end of a channel within a thread. A message arrives when the callback that sent it has returned, so
  * that neither end is called while it works. Messages that arrive before `on('message')` are kept. They are
- * few: while the worker's task starts, only calls that have a call slot can send frames.
+ * few, because they come only while the worker's task starts, and only from calls that have a call slot.
  */
 class LocalPort implements FrameTransport {
   /** The other end; undefined once this end is closed. */
@@ -75,7 +75,7 @@ class LocalPort implements FrameTransport {
   }
 
   on(event: 'message' | 'close', listener: (message: never) => void): void {
-    // Both ends close with their thread, so no `close` event is needed.
+    // Both ends are in one thread and end with it, so nobody is left to be told of a `close`.
     if (event === 'close') return;
     this.#listener = listener;
     for (const message of this.#early.splice(0)) listener(message as never);
@@ -134,7 +134,7 @@ export class FramePort {
     this.#isScheduled = false;
     this.#flush();
   };
-  /** The items of the next message. Empty if all frames go by the ring: then it is a number alone. */
+  /** The items of the next message. Empty if all frames go by the ring: then the message is one number. */
   #items: Item[] = [];
   /** The buffers in `#items` to be transferred. */
   #transfer: ArrayBuffer[] = [];
@@ -143,8 +143,8 @@ export class FramePort {
   /** Whether `#onTurnEnd` will run. */
   #isScheduled = false;
   /**
-   * The frame that was read last. It is delivered when the next item has been read, because that may be its
-   * large body, or another frame of the same call (`hasNext`).
+   * The frame that was read last. It is delivered only when the next item has been read, because that item
+   * may be the frame's large body, or another frame of the same call (`hasNext`).
    */
   #pending: Frame | undefined;
 

@@ -22,7 +22,7 @@ export interface LockRequest extends ResponseKey {
   readonly bodyDigest: string;
 }
 
-/** Of the first call's response. */
+/** What is told of the first call's response besides its bytes. */
 interface EndedResponse {
   /** Whether the response is a stream of server-sent events, whole. */
   readonly stream: boolean;
@@ -54,7 +54,7 @@ export type LockMessage =
       readonly lock: LockRequest;
       /** The response's body; undefined if it was too long to collect. */
       readonly bytes: Uint8Array | undefined;
-      /** The number that the record of the call's charge, which is appended next, has in the journal. */
+      /** The position in the journal of the call's charge, whose record is appended next. */
       readonly position: number;
     })
   /** The call was rejected, or failed, or its client left. The next request with the key is a new call. */
@@ -73,26 +73,27 @@ const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 export class IdempotencyChannel {
   /** A response of more bytes is not stored. */
   readonly responseBytesMax: number;
-  readonly #asks: AskPort<LockRequest, LockReply, LockMessage>;
+  readonly #port: AskPort<LockRequest, LockReply, LockMessage>;
   #collectedBytes = 0;
 
   constructor(port: MessagePort, responseBytesMax: number) {
     this.responseBytesMax = responseBytesMax;
-    this.#asks = new AskPort(port);
+    this.#port = new AskPort(port);
   }
 
   /**
-   * Asks for the lock. Rejects with `AskRejected` if the stored responses cannot be read. The question cannot
-   * be withdrawn: if the client leaves before the reply `new` comes, the KeyedCall then sends `abandon`.
+   * Asks for the lock that `request` names. Rejects with `AskRejected` if the stored responses cannot be
+   * read. The question cannot be withdrawn: if the client leaves before the reply `new` comes, the KeyedCall
+   * then sends `abandon`.
    */
-  lock(lock: LockRequest): Promise<LockReply> {
-    return this.#asks.ask(lock);
+  lock(request: LockRequest): Promise<LockReply> {
+    return this.#port.ask(request);
   }
 
   /** Transfers the whole buffer of the `bytes` in a `keep`, so it must have nothing else in it. */
   send(message: LockMessage): void {
     const bytes = message.kind === 'keep' ? message.bytes : undefined;
-    this.#asks.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
+    this.#port.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 
   /**

@@ -1,14 +1,16 @@
 /**
  * The port by which a listener or an upstream worker asks the main thread for leases, if limits are shared
  * with other processes. The other end is `serveLeases` in sharing/lease-manager.ts. The messages of one
- * event-loop turn go as one array (see AskPort in core/ask-port.ts), and so do the replies.
+ * event-loop turn go as one array (`inTurns` of core/ask-port.ts), and so do the replies. Like each port of
+ * the glossary, this one carries _questions_: a LeaseAsk is what one of them asks.
  *
  *     to main     Question<LeaseAsk>    a request waits for a lease
  *                 LowLease              a lease runs low; no reply
  *     from main   AskReply<LeaseEnd>    how the wait of the request ended
  *
- * Must hold: after `try` the asker takes from the quota again, and may fail to, because another request of
- * the process may be faster (test/e2e/shared-quotas.test.ts).
+ * Must hold: after `try` the asker takes of the quota again. Another request of the process may have been
+ * faster: then the asker asks once more, or rejects its request (test/unit/request/admission-lease.test.ts,
+ * test/unit/request/rate-limit.test.ts, test/e2e/shared-quotas.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort, type Question } from '../core/ask-port.js';
@@ -25,8 +27,8 @@ export interface LeaseScope {
 
 /**
  * What the request could not take. `minute`: a permit. `admission`: a call of each stock of calls, the hold,
- * the tokens, and a permit of a rule for a model; if the call costs nothing (`isFree`), a call slot and that
- * permit alone. `upstream`: a permit, a call slot and the tokens, of an upstream.
+ * the tokens, and a permit of a rule for a model; if the call costs nothing (`isFree`), only a call slot and
+ * that permit. `upstream`: a permit, a call slot and the tokens, of an upstream. Without `tokens`: none.
  */
 export type LeaseNeed =
   | { readonly kind: 'minute' }
@@ -47,9 +49,9 @@ export interface LeaseAsk {
 
 /** The reply to a LeaseAsk: how the wait of the request ended. */
 export type LeaseEnd =
-  /** This process held what the request needs when the reply was sent. Another request may take it first. */
+  /** When the reply was sent, this process had what the request needs. Another request may take it first. */
   | 'try'
-  /** The coordinator has nothing left, and other nodes gave nothing back while the request could wait. */
+  /** The coordinator has nothing left, and no other node gave anything back in the time of the wait. */
   | 'refused'
   /** The coordinator has not replied in time: the process was stopped, or overloaded. */
   | 'late'

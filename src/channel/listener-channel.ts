@@ -5,9 +5,9 @@
  * thread.
  *
  * Each listener owns a range of call slots and hands them out itself, so no two threads contend for a slot. A
- * slot is acquired before admission, because the ledger keeps the call's reservation under the same index. It
- * is free again when the worker has sent its last frame for it, or has died, and the client has taken the
- * response.
+ * slot is acquired before admission, because the ledger keeps the call's reservation under the same index.
+ * The slot is free again once the worker has sent its last frame for the call, or has died, and the client
+ * has taken the response.
  *
  * Must hold: a slot is acquired again only when its call is over for worker and client, and each call's
  * receiver gets one end. Otherwise the ledger settles another call's hold (test/unit/channel/link.test.ts).
@@ -35,8 +35,8 @@ import { OpenCalls, type CallId } from './open-calls.js';
 
 /**
  * Receives a call's response. Exactly one of onEnd, onCut and onFail is called, last. These three return
- * whether the call's slot is free again. If it is not, because the client has not taken the response yet, the
- * receiver calls `release` later, once.
+ * whether the call's slot is free again. They return false while the client has not taken the whole response.
+ * Then the receiver calls `release` later, once.
  */
 export interface CallReceiver {
   /** An attempt has failed, or has ended after its client had left. */
@@ -52,7 +52,7 @@ export interface CallReceiver {
    * upstreams before the first byte of its response could be sent.
    */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean;
-  /** The rest of the stream will not come. The call is billed for what came. */
+  /** The stream has broken off: no more of it comes. The call is billed for the part that came. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean;
   /** The call is not billed. */
   onFail(error: ErrorRecord): boolean;
@@ -67,7 +67,7 @@ export interface SlotRange {
 /** A worker, as this listener sees it. */
 interface AttachedWorker {
   readonly port: FramePort;
-  /** Calls of this listener. */
+  /** Calls of this listener that the worker has and has not ended. */
   inFlight: number;
 }
 
@@ -84,7 +84,7 @@ const WORKER_DIED: ErrorRecord = {
 };
 
 export class ListenerChannel {
-  /** Has what the worker recorded of a slot's call, until the slot is acquired again. */
+  /** The words of all calls. What a worker recorded of a call stays until its slot is acquired again. */
   readonly table: CallTable;
   /** A stack. Its first `#freeCount` numbers are the free slots; the others mean nothing. */
   readonly #freeSlots: Int32Array;
@@ -108,7 +108,7 @@ export class ListenerChannel {
     return this.#freeSlots.length - this.#freeCount;
   }
 
-  /** Adds a worker, named by its index. If it replaces one that died, the calls of the dead one fail. */
+  /** Adds the worker of that index. If an earlier worker had the index, its calls fail. */
   attachWorker(index: number, channel: FrameChannel): void {
     this.detachWorker(index);
     const port = new FramePort(channel, (frame, hasNext) => this.#receive(frame, hasNext));
@@ -126,20 +126,21 @@ export class ListenerChannel {
     }
   }
 
-  /** A slot for a new call, to be released once; undefined if all are taken, which is an overload. */
+  /** Returns a slot for a new call, to be released once; undefined if all are taken, which is an overload. */
   acquire(): CallSlot | undefined {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
     const slot = asCallSlot(this.#freeSlots[this.#freeCount]!);
-    // Not only at dispatch: a call that is never dispatched must not read the upstream of the call before.
-    // `dispatch` gets the same id of `nextId`.
+    // `begin` is called here and not in `dispatch`, because the log reads the words of each admitted call,
+    // and a call that no worker takes must not have the upstream of the slot's last call. `nextId` returns
+    // the same id in `dispatch`.
     this.table.begin(this.#calls.nextId(slot));
     return slot;
   }
 
   /**
-   * Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. A second release
-   * is not noticed, and would give the slot to two calls.
+   * Gives back a slot that was never dispatched, or that its receiver kept beyond the last frame. A second
+   * release is not noticed, and would give the slot to two calls.
    */
   release(slot: CallSlot): void {
     this.#freeSlots[this.#freeCount] = slot;
@@ -165,9 +166,9 @@ export class ListenerChannel {
   }
 
   /**
-   * The client has gone: the worker aborts the upstream, or lets it finish, then sends the last frame as
-   * always. `atOnce`: the listener itself has cut the client, so the upstream is aborted in any case. Does
-   * nothing if the worker has sent its last frame.
+   * The client has gone: the worker aborts the upstream, or lets it finish (`when_client_leaves`), and then
+   * sends the last frame as always. `atOnce`: the listener itself has cut the client, so the upstream is
+   * aborted in any case. Does nothing if the worker has sent its last frame.
    */
   cancel(slot: CallSlot, atOnce: boolean): void {
     const call = this.#calls.at(slot);
@@ -177,7 +178,7 @@ export class ListenerChannel {
     call.worker.port.push({ kind, id: call.id });
   }
 
-  /** The listener ends: workers no longer let upstreams finish for clients that have gone or will go. */
+  /** The listener is about to end: from now on a call whose client has gone, or goes later, is aborted. */
   stopLeft(): void {
     this.#isStopping = true;
     for (const { id, worker } of this.#calls.all())
@@ -234,9 +235,10 @@ export class ListenerChannel {
     }
   }
 
-  #finish({ id, slot, worker }: OpenCall, slotIsFree: boolean): void {
+  /** `isSlotFree`: what the receiver's last method has returned. */
+  #finish({ id, slot, worker }: OpenCall, isSlotFree: boolean): void {
     this.#calls.remove(id);
     worker.inFlight -= 1;
-    if (slotIsFree) this.release(slot);
+    if (isSlotFree) this.release(slot);
   }
 }

@@ -76,7 +76,7 @@ export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame |
 
 /** An attempt that has failed, or whose client left before it was over, for the call log. */
 export interface TriedAttempt {
-  /** The upstream's index in the metrics: the `upstreamSlot` of `recordUpstream`. */
+  /** The upstream's slot in the metrics, as `recordUpstream` gets it. */
   readonly upstream: number;
   /** Which fallback was tried, from 1; 0 for the model that the call names. */
   readonly fallback: number;
@@ -84,21 +84,21 @@ export interface TriedAttempt {
   readonly durationMs: number;
   /** HTTP status; 0 if the upstream sent none. */
   readonly status: number;
-  /** Undefined if the response came whole, after the client had left. */
+  /** Undefined if the attempt did not fail: the response came whole, after the client had left. */
   readonly code: AttemptCode | undefined;
   /** Why the attempt failed, in words for operators. */
   readonly error: string;
 }
 
 /**
- * Value of `outputTokensMax` if the call sets no limit. Larger limits are lowered to it, so that they fit 32
- * bits.
+ * Value of `outputTokensMax` if the call sets no bound. A larger bound is lowered to this value, so that it
+ * fits 32 bits.
  */
 export const OUTPUT_TOKENS_UNLIMITED = 2 ** 31 - 1;
 
 /**
  * The fallbacks of a call, and the spans of its body that change if a fallback allows less output. A worker
- * only lowers a bound that is in the body. It adds none, so it needs no `bodyEnd` of ChatCall.
+ * only lowers a bound that the body has. It adds no bound, so it needs no `bodyEnd` of ChatCall.
  */
 export interface FallbackModels {
   /** Indices into the catalogue, in the order in which they are asked; at least one. */
@@ -116,7 +116,7 @@ export interface UpstreamRequest {
   readonly requestId: string;
   /** The door by which the call came, as its position in DOOR_NAMES: `body` is in that door's protocol. */
   readonly door: number;
-  /** The client's header `anthropic-beta`, which most calls have not: ''. */
+  /** The client's header `anthropic-beta`; '' if the client sent none. */
   readonly betas: string;
   readonly modelIndex: number;
   readonly stream: boolean;
@@ -125,7 +125,7 @@ export interface UpstreamRequest {
   /** Where the model's name stands, with its quotes: in UTF-16 units of `body`, or bytes of `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
-  /** As the client sent it; '' if there is a `largeBody`. */
+  /** The text of the body, as the client sent it; '' if there is a `largeBody`. */
   readonly body: string;
   /** Whether all characters of `body` are ASCII: then frame-codec.ts writes one byte a character. */
   readonly bodyIsAscii: boolean;
@@ -137,17 +137,17 @@ export interface UpstreamRequest {
   /** Undefined if the call belongs to no trace. */
   readonly trace?: CarriedTrace | undefined;
   /**
-   * Whose call it is. Queues of workers and counter threads take calls of each account in turn, so that one
-   * account cannot delay the others.
+   * The account that pays. Queues of workers and counter threads take calls of each account in turn, so that
+   * one account cannot delay the others.
    */
   readonly account: AccountIndex;
-  /** Tokens of one choice that the call asked for, or OUTPUT_TOKENS_UNLIMITED. */
+  /** The most output tokens of one choice that the call allows, or OUTPUT_TOKENS_UNLIMITED. */
   readonly outputTokensMax: number;
   /** How many responses the call asks for (`n`). */
   readonly choices: number;
-  /** How many parts of the prompt are not text, or may be something else. */
+  /** How many media parts the prompt has (docs/glossary.md). */
   readonly mediaParts: number;
-  /** Undefined if the call has none. */
+  /** Undefined if the call has no fallbacks. */
   readonly fallbacks?: FallbackModels | undefined;
 }
 
@@ -163,9 +163,9 @@ export interface DownstreamHandle {
    */
   data(bytes: Uint8Array): boolean;
   /**
-   * Records in the call table which upstream gets the call now. `upstreamSlot` is its index in the metrics.
-   * `fallback` is the number of the call's fallback that it serves, from 1; 0 for the model that the call
-   * names. Replaces what was recorded before. Sends no frame.
+   * Records in the call table which upstream gets the call now, in place of an earlier one. `upstreamSlot` is
+   * the upstream's slot in the metrics. `fallback` is the number of the fallback that the upstream serves,
+   * from 1; 0 for the model that the call names. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
   /** The attempt on the upstream that was recorded last has failed, or has ended without its client. */
@@ -177,7 +177,7 @@ export interface DownstreamHandle {
    * byte of its response could be sent.
    */
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void;
-  /** Ends a stream that was cut after it had begun, and is billed up to there. */
+  /** Ends a call whose stream broke off half-way. The call is billed up to there. */
   cut(usage: Usage, upstreamWaitMs: number): void;
   /** Ends a call that is not billed. */
   fail(error: ErrorRecord): void;

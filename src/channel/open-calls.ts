@@ -36,9 +36,9 @@ export function generationOfCall(id: CallId): number {
 }
 
 /**
- * Items of open calls, by call slot. Callers use only the slots `first` to `first + count - 1`: a call with
- * another slot is not rejected, and would be lost. A Map would keep ended calls in memory, in its former
- * tables (core/slot-list.ts).
+ * What a side of the channel keeps of each open call (its _item_), by call slot. Only the slots `first` to
+ * `first + count - 1` may be used: a call with another slot is not rejected, and would be lost. It is an
+ * array, because a Map would keep ended calls in memory (core/slot-list.ts).
  */
 export class OpenCalls<T> {
   readonly #first: number;

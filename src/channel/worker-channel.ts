@@ -44,7 +44,8 @@ export class WorkerChannel {
     // Over the slots of all listeners, because the range of this listener is not known here.
     this.#sessions = new OpenCalls(0, table.slots);
     this.#port = new FramePort(channel, (frame) => this.#receive(frame));
-    // The event comes if the listener has died, or after `close` of this class, which follows `cancelAll`.
+    // The event comes if the listener has died, or after our own `close`. In the second case nothing is left
+    // to cancel, because `cancelAll` was called before.
     channel.port.on('close', () => this.cancelAll());
   }
 
@@ -54,12 +55,12 @@ export class WorkerChannel {
     for (const session of this.#sessions.all()) notify(session, 'onCancel', true);
   }
 
-  /** Called as the thread ends, after `cancelAll`. Frames that are queued still go. */
+  /** Called as the thread ends, after `cancelAll`. Sends the frames that are still queued. */
   close(): void {
     this.#port.close();
   }
 
-  /** Ignores a frame for a call that is not open: the frame and the call's last frame have crossed. */
+  /** Ignores a frame for a call that is not open: it was sent before the call's last frame had arrived. */
   #receive(frame: Frame): void {
     switch (frame.kind) {
       case FRAME_CALL:
@@ -90,9 +91,9 @@ export class WorkerChannel {
 }
 
 /**
- * Calls one method of a session; none if the call is not open, so that there is no session. An exception is a
- * bug. It ends that call, and not the worker; but an exception of `crash` ends the worker with all its calls.
- * `atOnce`: the session must abort its upstream. `onCredit` ignores it.
+ * Calls one method of a session; does nothing without a session, as when the call is not open. An exception
+ * is a bug, which `crash` turns into the end of that call alone. An exception of `crash` itself ends the
+ * worker with all its calls. `atOnce`: the session must abort its upstream. `onCredit` ignores `atOnce`.
  */
 function notify(session: UpstreamSession | undefined, method: 'onCancel' | 'onCredit', atOnce = false): void {
   try {
@@ -119,17 +120,15 @@ class SessionHandle implements DownstreamHandle {
     this.#sessions = sessions;
   }
 
-  /** False if the session must pause its upstream until it gets credits. */
   data(bytes: Uint8Array): boolean {
     invariant(!this.isEnded, 'no data after the end of a call');
-    // The client or the listener has gone, as a frame or event will say. Also true if another call has the
-    // slot, so `spend` below only changes the words of this call.
+    // The client or the listener has gone; the Cancel frame or the `close` event is still to come. Also true
+    // if another call has the slot, so `spend` below only changes the words of this call.
     if (this.#table.isCancelled(this.#id)) return true;
     this.#port.push({ kind: FRAME_DATA, id: this.#id, bytes });
     return this.#table.spend(this.#slot, bytes.length);
   }
 
-  /** `fallback`: its number in the order of the call's fallbacks, from 1; 0 for the model that is named. */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
     if (this.#table.hasSlot(this.#id)) this.#table.recordUpstream(this.#slot, upstreamSlot, fallback, nowMs);
   }
@@ -147,7 +146,6 @@ class SessionHandle implements DownstreamHandle {
     this.#finish({ kind: FRAME_END, id: this.#id, bytes, usage, upstreamWaitMs });
   }
 
-  /** Ends a stream that stopped half-way. It is billed up to there. */
   cut(usage: Usage, upstreamWaitMs: number): void {
     this.#finish({ kind: FRAME_CUT, id: this.#id, bytes: EMPTY, usage, upstreamWaitMs });
   }
