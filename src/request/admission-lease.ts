@@ -1,10 +1,10 @@
 /**
  * If limits are shared with other processes, a rejected call asks the coordinator for a lease of the quota
- * that the call lacks, and then tries again. intake.ts makes at most one AdmissionAsk for each call. Listener
- * thread.
+ * that the call lacks, and then `admit` tries again. Here `admit` _rejects_ and the coordinator _refuses_.
+ * intake.ts makes at most one AdmissionAsk for each call. Listener thread.
  *
- * Must hold: a call asks for at most LEASE_TRIES_MS_MAX, and once more for as long if its output may be
- * lowered, because its caller and its body wait meanwhile (further test: test/e2e/shared-quotas.test.ts).
+ * Must hold: in each of the stages `whole` and `lowered` a call asks for at most LEASE_TRIES_MS_MAX, because
+ * its caller and its body wait meanwhile (further test: test/e2e/shared-quotas.test.ts).
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
@@ -19,7 +19,8 @@ import { coordinatorLost, LEASE_LATE } from './rejections.js';
 
 /**
  * The leases that one call asks for. If `low_balance` is `clamp`, the output is lowered only once the
- * coordinator has refused the whole hold; then the call asks for what the account has.
+ * coordinator has refused the whole hold. Then the call asks for what the account has. In the stage `over` it
+ * asks no more.
  *
  *     whole ──→ lowered ──→ over
  *       └─ `refuse` ────────↗
@@ -28,8 +29,8 @@ export class AdmissionAsk {
   readonly #context: CallContext;
   readonly #listener: ListenerContext;
   readonly #leases: LeaseChannel;
-  /** Monotonic. No further lease is asked for later, once there were LEASE_TRIES_MIN tries. */
-  #endMs: number;
+  /** Monotonic. After LEASE_TRIES_MIN tries no lease is asked for beyond this time. */
+  #askUntilMs: number;
   #tries = 0;
   #stage: 'whole' | 'lowered' | 'over' = 'whole';
 
@@ -37,7 +38,7 @@ export class AdmissionAsk {
     this.#context = context;
     this.#listener = listener;
     this.#leases = leases;
-    this.#endMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
+    this.#askUntilMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
   }
 
   /**
@@ -46,7 +47,8 @@ export class AdmissionAsk {
    */
   askAgain(call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
     if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
-    const isTimeOver = this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#endMs;
+    const isTimeOver =
+      this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#askUntilMs;
     if (!isTimeOver) return this.#ask(call);
     // In the stage `lowered` the coordinator has refused the whole hold, so `admit` has rejected rightly.
     return this.#stage === 'whole' ? Promise.resolve(LEASE_LATE) : undefined;
@@ -59,15 +61,15 @@ export class AdmissionAsk {
     this.#tries += 1;
     const { hold, tokens, isFree } =
       this.#stage === 'whole' ? this.#wholeNeed(caller, call) : this.#loweredNeed(caller, call);
-    const end = await askLease(
+    const leaseEnd = await askLease(
       caller,
       { kind: 'admission', hold, tokens, ...(isFree && { isFree }) },
       this.#leases,
       this.#modelScopeOf(caller),
     );
-    const lostRejection = coordinatorLost(end);
+    const lostRejection = coordinatorLost(leaseEnd);
     if (lostRejection !== undefined) return lostRejection;
-    if (end === 'refused') this.#onRefused();
+    if (leaseEnd === 'refused') this.#onRefused();
     return undefined;
   }
 
@@ -78,12 +80,13 @@ export class AdmissionAsk {
     return this.#listener.ledger.modelScopes.slotOf(account, modelIndex);
   }
 
-  /** The coordinator has nothing left of what the call asked for: goes on to the next stage. */
+  /** Begins the next stage, because the coordinator has nothing left of what the call asked for. */
   #onRefused(): void {
     const mayLowerOutput = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = mayLowerOutput ? 'lowered' : 'over';
     // The whole hold may have used up the time, and other nodes may give money back only now.
-    if (mayLowerOutput) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
+    if (mayLowerOutput) this.#askUntilMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
+    // Also in the stage `over`: `admit` lowers the output only of a call for which `lowersOutput` is true.
     this.#context.mayClamp = true;
   }
 
@@ -101,6 +104,7 @@ export class AdmissionAsk {
   #loweredNeed(caller: Caller, call: ChatCall): CallNeeds {
     const { lacking } = this.#context;
     if (lacking !== undefined) return lacking;
+    // The dearest model's, as in `needOf`: any of the models may answer.
     const leastHold = this.#models()
       .map(({ model }) => worstCaseOf(model.price, promptTokensMaxOf(call, model), call.choices))
       .reduce((highest, hold) => (hold > highest ? hold : highest));

@@ -37,15 +37,15 @@ import {
 } from './rejections.js';
 
 const MS_PER_SECOND = 1_000;
-/** A call at a door with `isFree` takes of calls in flight and of the model's minute alone. */
+/** What a call at a door with `isFree` needs: only a call slot, and a request of the model's minute. */
 const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
 /** The most scopes of one call: its key, its account, the model for the account, and groups. */
 const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 /**
- * How often the output of a call can be lowered (_clamped_): once by the balance, and for each scope once by
- * the spending of a day and once by the spending of a month. This bounds the loop of `reserve`.
+ * How often the output of a call can be lowered: once by the balance, and for each scope once by the spending
+ * of a day and once by the spending of a month. This bounds the loop of `reserve`.
  */
-const CLAMPS_MAX = 1 + 2 * SCOPES_MAX;
+const LOWERINGS_MAX = 1 + 2 * SCOPES_MAX;
 
 /** Returns the rejection if the call asks for more output than the plan allows. */
 function outputBeyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
@@ -59,10 +59,7 @@ function outputBeyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefi
   };
 }
 
-/**
- * Returns the call with the bound of `planBoundOf`, which costs a copy of the body, or the call itself if it
- * needs no bound.
- */
+/** Returns the call, or a copy of it with the bound that `planBoundOf` says it needs. */
 export function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const bound = planBoundOf(call, plan, models);
   return bound === undefined ? call : withOutputTokensMax(call, bound);
@@ -143,29 +140,29 @@ export function admit(
   if (journalState !== 'room') return journalState === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
   if (slot === undefined) return CALLS_FULL;
-  // The id, because a reload may take an alias away before the worker gets the call. A hit has no worker.
+  // The id, because a reload may take an alias away before the worker gets the call. No worker gets a hit.
   const withId = call.model === model.id || context.hit !== undefined ? call : withModelId(call, model.id);
   const bounded =
     outputTokensMax === undefined || context.hit !== undefined
       ? withId
       : withOutputTokensMax(withId, outputTokensMax);
   const admittedMs = listener.clock.monotonicMs();
-  const reserved = reserve(slot, context, models, bounded, listener, admittedMs);
-  if ('code' in reserved) {
+  const callOrRejection = reserve(slot, context, models, bounded, listener, admittedMs);
+  if ('code' in callOrRejection) {
     channel.release(slot);
-    return reserved;
+    return callOrRejection;
   }
   // `reserve` returns `bounded` itself, unless it has lowered the output.
-  context.isClamped = reserved !== bounded;
-  // After `reserve` the ledger still has what is left of the minute's tokens, which saves reading it again. A
-  // free call takes no tokens, so `setTokenLimit` reads what is left.
+  context.isClamped = callOrRejection !== bounded;
+  // After `reserve` the ledger still knows what is left of the minute's tokens, which saves a second reading.
+  // For a free call, which takes no tokens, `setTokenLimit` reads what is left.
   if (context.door.isFree === true) setTokenLimit(context, listener);
   else context.tokenLimit = listener.ledger.tokenMinuteLeft();
   context.admission = {
     slot,
     modelIndex,
     model,
-    call: reserved,
+    call: callOrRejection,
     admittedMs,
     mayReverse: listener.durability === 'commit',
   };
@@ -185,8 +182,8 @@ function unpassedMember(
 
 /**
  * How many journal records the calls in flight may still append. `roomFor` adds one for the new call. With
- * `durability: commit` a call may append two: its charge, and a record that takes the charge back. So the
- * new call's second record is added here. A call whose end is pending has already appended its first.
+ * `durability: commit` a call may append two: its charge, and a record that takes the charge back. So the new
+ * call's second record is added here. A call whose end is pending has already appended its first.
  */
 function recordsPending({ durability, channel, pendingCommits }: ListenerContext): number {
   return durability === 'commit' ? 2 * channel.inFlight + 1 - pendingCommits.size : channel.inFlight;
@@ -243,10 +240,10 @@ function reserve(
     key: isLimited ? key : undefined,
     model: limits === undefined ? undefined : { modelIndex, limits },
   };
-  const lowers = lowersOutput(context, listener);
-  const mayClamp = lowers && (listener.leases === undefined || context.mayClamp);
+  const isLowerable = lowersOutput(context, listener);
+  const mayLower = isLowerable && (listener.leases === undefined || context.mayClamp);
   let lowered = call;
-  for (let clamps = 0; ; clamps++) {
+  for (let lowerings = 0; ; lowerings++) {
     const need = needOf(context, models, lowered, listener);
     const rejection = listener.ledger.admit(slot, scopes, need, nowMs);
     if (rejection === undefined) {
@@ -257,15 +254,17 @@ function reserve(
       return lowered;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
-    // Whether AdmissionAsk may ask the coordinator for what the ledger lacks here. If the call needs more
+    // AdmissionAsk may ask the coordinator for what the ledger lacks here (`asks`). If the call needs more
     // than the whole limit (`never`), a lease helps only if the output may be lowered.
-    context.asksLease = rejection.asks && (!rejection.never || (isSpending && lowers));
-    // For a quota of spending AdmissionAsk asks for the need of the last try, whose output may be lowered.
+    context.asksLease = rejection.asks && (!rejection.never || (isSpending && isLowerable));
+    // For a quota of spending AdmissionAsk asks for the last try's need, whose output may be lowered.
     context.lacking = isSpending ? need : undefined;
-    const clamped =
-      mayClamp && clamps < CLAMPS_MAX ? clampedCall(rejection, models, lowered, caller, listener) : undefined;
-    if (clamped === undefined) return rejectionOf(rejection, need, models, lowered, context, listener);
-    lowered = clamped;
+    const nextTry =
+      mayLower && lowerings < LOWERINGS_MAX
+        ? callWithLessOutput(rejection, models, lowered, caller, listener)
+        : undefined;
+    if (nextTry === undefined) return rejectionOf(rejection, need, models, lowered, context, listener);
+    lowered = nextTry;
   }
 }
 
@@ -276,10 +275,10 @@ export function lowersOutput({ hit, door }: CallContext, { lowBalance }: Listene
 
 /**
  * Returns the call with its output lowered to what the balance, or a quota of spending, affords. Undefined if
- * that is below the least output of the door, if output is free, or if the call did not lack money. For lack
- * of tokens no output is lowered, because tokens come back within the minute or the day.
+ * so much is below the least output of the door, if output is free, or if the call did not lack money. No
+ * output is lowered for lack of tokens, because tokens come back within the minute or the day.
  */
-function clampedCall(
+function callWithLessOutput(
   { quota, left }: QuotaRejection,
   models: Models,
   call: ChatCall,
@@ -297,8 +296,8 @@ function clampedCall(
 }
 
 /**
- * Returns how many output tokens of each choice `amount` (pico-units) pays, whichever model answers. -1 if it
- * does not pay the prompt; undefined if output is free.
+ * Returns how many output tokens of each choice `amount` (pico-units) pays, whichever model answers: -1 if it
+ * does not even pay the prompt, undefined if output is free.
  */
 function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | undefined {
   let fewest: bigint | undefined;
@@ -362,7 +361,7 @@ function rejectionOf(
   return quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
 }
 
-/** The most output tokens of each choice with which the call fits an unused quota; below 1 if none do. */
+/** The most output tokens of each choice with which a call fits an unused quota; below 1 if it never fits. */
 function fittingOutput(quota: QuotaName, limit: bigint, models: Models, call: ChatCall): number {
   if (QUOTA_KINDS[quota].unit === 'money') return Number(affordedBy(limit, models, call) ?? 0n);
   const promptTokensMax = Math.max(...models.map(({ model }) => promptTokensMaxOf(call, model)));
@@ -392,7 +391,7 @@ export function beyondBalance(
   return available >= hold ? undefined : bodyTooCostly(hold, available, door);
 }
 
-/** Whether the plan has the model. `model`: an id or an alias. */
+/** Whether the caller's plan has the model. `model`: an id or an alias. */
 export function isAllowed(caller: Caller, model: string, { access }: ListenerContext): boolean {
   return access.indexOf(model, caller.planIndex) !== undefined;
 }

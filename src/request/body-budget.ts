@@ -1,19 +1,20 @@
 /**
- * The memory budget of request bodies in a process: for all calls together, and for each account. On
- * listener threads intake.ts takes of it and chat-exchange.ts gives back. On the main thread
- * gateway/gateway.ts makes the buffer, and gateway/stats.ts reads what all bodies take.
+ * The memory budget of request bodies in a process: for all calls together, and for each account. On listener
+ * threads intake.ts takes of it and chat-exchange.ts gives back. On the main thread gateway/gateway.ts makes
+ * the buffer, and gateway/stats.ts reads what all bodies take.
  *
  * One SharedArrayBuffer of 32-bit words has a stripe for each listener:
  *
  *     word 0      KiB of memory that the bodies of the listener's calls take
  *     word 1 + a  KiB that the bodies of account a take
  *
- * A word for each account costs little, because pages that nobody has touched take no memory.
+ * A word for each account costs little, because pages of memory that were never written to take none.
  *
  * Must hold: only its own listener writes to a stripe, and a new listener clears the stripe of a dead one. A
- * listener adds to its stripe before it reads all stripes: if two take the last bytes at the same time, both
- * may be rejected, but never do both get them. No word overflows: 2^31 KiB are 2 TiB. The total is raised
- * first and lowered last: while it is 0, no account has anything, wherever a listener dies.
+ * listener adds to its stripe before it reads all stripes. So if two take the last bytes at the same time,
+ * both may be rejected, but both never get them. No word overflows: 2^31 KiB are 2 TiB. The total is raised
+ * first and lowered last, so that the constructor can tell by a total of 0 that a dead listener has left
+ * nothing of any account.
  */
 import { BODY_MEMORY_FACTOR } from '../core/limits.js';
 import { ceilDiv, type AccountIndex } from '../core/units.js';

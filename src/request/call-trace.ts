@@ -3,8 +3,8 @@
  * upstream, ended as the span of the call. intake.ts begins it, chat-exchange.ts ends it. Listener thread.
  *
  * If no spans are exported, the client's `traceparent` is passed on, so that its trace does not break here.
- * Otherwise every call of a known caller has a trace, and CallTracer decides at once whether it is recorded:
- * exported. All unrecorded traces that began here share one object.
+ * Otherwise every call of a known caller has a trace. CallTracer decides at once whether the trace is
+ * _recorded_: whether its span is exported. All unrecorded traces that began here share one object.
  *
  * Must hold: a trace begins after authentication, so that nobody without a key causes an export of spans
  * (test/unit/request/call-trace.call-tracer.test.ts, test/e2e/traces.test.ts).
@@ -40,8 +40,8 @@ interface CallSpan {
   /** Null if the client sent no trace. */
   readonly parentSpanId: string | null;
   readonly flags: number;
-  /** `tracestate`; may be empty. */
-  readonly state: string;
+  /** The header `tracestate`; may be empty. */
+  readonly traceState: string;
   readonly account: AccountIndex;
 }
 
@@ -62,7 +62,7 @@ interface CallEnd {
 const OK_STATUS = 200;
 
 export class CallTrace {
-  /** The trace as the upstream gets it: this call is the parent. */
+  /** The headers `traceparent` and `tracestate` as the upstream gets them: this call is the parent. */
   readonly carried: CarriedTrace;
   readonly #span: CallSpan | undefined;
 
@@ -90,7 +90,7 @@ export class CallTrace {
       spanId: span.spanId,
       parentSpanId: span.parentSpanId,
       flags: span.flags,
-      traceState: span.state,
+      traceState: span.traceState,
       startMs: receivedMs,
       endMs: endedMs,
       firstTokenMs: isStream ? (responseMs ?? null) : null,
@@ -125,7 +125,7 @@ function fallbackOf({ modelIndex, models }: CallContext, settled: Settled | unde
   return models.find((chosen) => chosen.modelIndex === settled.answered)?.model.id ?? null;
 }
 
-/** The status that the client got; null if it left before one. A response that has begun has 200. */
+/** The status that the client got; null if the client left before. A response that has begun has 200. */
 function statusOf(door: DoorName, outcome: Outcome, hasBegun: boolean): number | null {
   if (hasBegun || outcome === 'ok') return OK_STATUS;
   return outcome === 'client_gone' ? null : statusByDoor(door, outcome);
@@ -173,14 +173,14 @@ export class CallTracer {
     return new CallTrace(
       [traceParentText({ traceId, spanId, flags }), state],
       isRecorded
-        ? { outbox, traceId, spanId, parentSpanId: parent?.spanId ?? null, flags, state, account }
+        ? { outbox, traceId, spanId, parentSpanId: parent?.spanId ?? null, flags, traceState: state, account }
         : undefined,
     );
   }
 }
 
 /**
- * Reads all headers, which takes some 2 µs, because a second `traceparent` voids both, and several
+ * Reads all headers, which takes some 2 µs, because two `traceparent` headers are both invalid, and several
  * `tracestate` headers are one list.
  */
 function incomingTraceOf(req: HttpRequest): IncomingTrace {

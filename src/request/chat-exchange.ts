@@ -41,7 +41,7 @@ const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
   readonly res: HttpResponse;
-  /** Whether the client has left: then `res` is freed. Intake sets this and all fields that name nobody. */
+  /** Whether the client has left: then `res` is freed. Intake sets all fields without another setter. */
   clientGone = false;
   /** Whether `finish` was called. */
   isOver = false;
@@ -65,7 +65,7 @@ export class ChatExchange extends CallContext {
   /** The body comes in chunks, so its connection ends with the response: see outsideOfCallbacks. */
   readonly isLastRequest: boolean;
   #sweepSlot: number | undefined = undefined;
-  /** The error that the caller got in place of the response, or of its end. Delivery may set it too. */
+  /** The error that the caller got, instead of a response or at the end of one. Delivery may set it too. */
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
   /**
@@ -119,7 +119,7 @@ export class ChatExchange extends CallContext {
     this.#bodyMs = this.#listener.clock.monotonicMs();
   }
 
-  /** The first piece of a response that comes in pieces is being written. */
+  /** The first piece of a response that is written in pieces is about to be written. */
   responseBegun(): void {
     this.#responseMs = this.#listener.clock.monotonicMs();
   }
@@ -152,8 +152,8 @@ export class ChatExchange extends CallContext {
     else this.#addServed(this.clientGone);
   }
 
-  /** `isCut`: the client had left before the attempt ended. */
-  #addServed(isCut: boolean): void {
+  /** `isCancelled`: the client had left before the attempt ended. */
+  #addServed(isCancelled: boolean): void {
     const { channel } = this.#listener;
     const settled = this.#settled;
     const upstream = this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot);
@@ -162,12 +162,12 @@ export class ChatExchange extends CallContext {
     const last = this.#attempts?.at(-1);
     if (last?.upstream === upstream && Math.abs(last.startMs - startMs) < START_DIFFERENCE_MS_MAX) return;
     const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
-    const status = isCut && this.#responseMs === undefined ? 0 : RELAYED_STATUS;
-    const code = isCut ? 'cancelled' : undefined;
+    const status = isCancelled && this.#responseMs === undefined ? 0 : RELAYED_STATUS;
+    const code = isCancelled ? 'cancelled' : undefined;
     this.#pushAttempt({ upstream, model: settled.answered, status, code, startMs, durationMs, error: '' });
   }
 
-  /** For a call that is not plain. Called before `#settled` is cleared, which has the attempt's end. */
+  /** For a call that is not plain. Called before `#settled`, which has the attempt's end, is cleared. */
   #addDeferredAttempt(): void {
     if (this.#isAttemptDeferred) this.#addServed(false);
     this.#isAttemptDeferred = false;
@@ -179,20 +179,20 @@ export class ChatExchange extends CallContext {
     this.#attempts.push(attempt);
   }
 
-  /** The charge of `charged` was taken back, in journal and ledger (`reverse` of settle.ts). */
+  /** The charge was taken back, in journal and ledger (`reverse` of settle.ts). */
   reversed(): void {
     this.#addDeferredAttempt();
     this.#settled = undefined;
   }
 
-  /** The gateway no longer holds the body. Idempotent. */
+  /** The gateway no longer needs the body: gives its bytes back to the budget. Idempotent. */
   giveBackBody(): void {
     if (this.bodyBytes === 0 || this.caller === undefined) return;
     this.#listener.bodies.giveBack(this.caller.account, this.bodyBytes);
     this.bodyBytes = 0;
   }
 
-  /** `swept` is called about once a second from now on. Call it only after `stopSweep` or before any. */
+  /** Calls `swept` about once a second from now on. One sweep at a time: call `stopSweep` before the next. */
   startSweep(swept: Swept): void {
     this.#sweepSlot = this.#listener.sweeps.add(swept);
   }
@@ -290,8 +290,8 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * Writes the call as a plain one (call-ring-layout.ts). If the ring is full (-1), the call is dropped.
-   * Returns false, and has written nothing, if the call is not plain.
+   * Writes the call as a plain one (call-ring-layout.ts). Returns false, and has written nothing, if the call
+   * is not plain. If the ring is full (-1), the call is dropped.
    */
   #appendPlain(nowMs: MonotonicMs): boolean {
     const { callRing, channel } = this.#listener;
@@ -303,7 +303,7 @@ export class ChatExchange extends CallContext {
     const { usage } = settled;
     const receivedMs = this.#receivedMs;
     const duration = microsOf(nowMs - receivedMs);
-    // No field of tokens is higher: the other fields are included in these two.
+    // The other counts of tokens are parts of these two, so none is higher than their sum.
     const tokens = usage.promptTokens + usage.completionTokens;
     const upstream = channel.table.upstreamOf(slot);
     if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;
@@ -327,7 +327,7 @@ export class ChatExchange extends CallContext {
       ring.STORED |
       (stream ? ring.STREAM : 0) |
       (responseMs === undefined ? 0 : ring.BEGUN) |
-      // The cache was asked, and a hit has no slot.
+      // The cache was asked. It was a miss, because a hit has no slot here.
       (this.cacheLine === '' ? 0 : ring.CACHE_MISS) |
       (DOOR_INDEX[this.door.name] << ring.DOOR_SHIFT) |
       (USAGE_SOURCES.indexOf(usage.source) << ring.SOURCE_SHIFT);
@@ -382,7 +382,7 @@ export class ChatExchange extends CallContext {
   }
 }
 
-/** For a field of whole microseconds: the ring cuts the fraction, and the half before that rounds it. */
+/** For a field of whole microseconds. The ring cuts the fraction off, so adding a half rounds the value. */
 const microsOf = (ms: number): number => ms * 1_000 + 0.5;
 
 /** When a call that is over at `nowMs` ended, by the wall clock, which was read as it was settled. */

@@ -55,8 +55,8 @@ export class Connections {
       app.filter((res, change) => {
         this.#drain.onConnection(Number(change));
         const isNew = Number(change) === 1;
-        // A new connection counts 1 of NEW_CONNECTIONS_A_TURN. `true`: its client has left, so a paused
-        // connection is not resumed.
+        // The connection counts as 1 of NEW_CONNECTIONS_A_TURN. `true` in `leave`: its client has left, so
+        // the connection must not be resumed.
         if (isNew && this.#newConnections.take(res, 1))
           res.onAborted(() => this.#newConnections.leave(res, true));
       });
@@ -137,8 +137,8 @@ export class Connections {
   }
 
   /**
-   * The drain's time is over. From now on the drain waits only for calls that began during it: these get as
-   * much time again, which the main thread measures. Earlier calls have had their time.
+   * The drain's time is over. From now on the drain waits only for calls that began during it. They get as
+   * much time again, which the main thread measures; earlier calls have had their time.
    */
   drainLate(): void {
     this.#drain.beginLate();
@@ -166,9 +166,9 @@ class Drain {
   /** Number of the last request before the drain. All requests are counted, also those that are no calls. */
   #lastRequestBefore = Infinity;
   /** Calls in flight that began during the drain: their requests' numbers are above `#lastRequestBefore`. */
-  #lateCallCount = 0;
+  #drainCallCount = 0;
   #keepsIdle = false;
-  /** Whether the drain waits only for late calls. */
+  /** Whether the drain's time is over, so that the drain waits only for calls that began during it. */
   #isLate = false;
   #noCallTimer: NodeJS.Timeout | undefined;
   #onDrained: (() => void) | undefined;
@@ -204,14 +204,14 @@ class Drain {
 
   onCallBegun(): void {
     this.#callCount += 1;
-    if (this.#hasBegun) this.#lateCallCount += 1;
+    if (this.#hasBegun) this.#drainCallCount += 1;
   }
 
   onCallEnded(requestNumber: number): void {
     this.#callCount -= 1;
     this.#callBackIfNoCall();
     if (!this.#hasBegun) return;
-    if (requestNumber > this.#lastRequestBefore) this.#lateCallCount -= 1;
+    if (requestNumber > this.#lastRequestBefore) this.#drainCallCount -= 1;
     this.#checkDrained();
   }
 
@@ -236,7 +236,7 @@ class Drain {
     clearTimeout(this.#noCallTimer);
     if (this.#onDrained === undefined) return;
     if (this.#isLate) {
-      if (this.#lateCallCount === 0) this.#end();
+      if (this.#drainCallCount === 0) this.#end();
     } else if (this.#connectionCount === 0) {
       this.#end();
     } else if (!this.#keepsIdle && this.#callCount === 0) {
@@ -265,8 +265,8 @@ class Drain {
         !this.#isLate &&
         this.#onSettled === undefined
       ) {
-        // A call began meanwhile, so the drain goes on: unless its connection is gone, the drain is late, or
-        // `close` was called.
+        // A call has begun meanwhile, so the drain goes on; but not if no connection is left, the drain is
+        // late, or `close` was called.
         this.#onDrained = onDrained;
         this.#checkDrained();
         return;

@@ -1,8 +1,8 @@
 /**
  * The two contexts that every phase gets: what is known of one request (CallContext), and what the listener
  * has for all of its requests (ListenerContext; a ChatExchange gets ExchangeContext, Intake IntakeContext).
- * listener-server.ts makes a CallContext for each request, listener.thread.ts one IntakeContext.
- * Listener thread.
+ * listener-server.ts makes a CallContext for each request, listener.thread.ts one IntakeContext. Listener
+ * thread.
  *
  * Must hold: a field of CallContext is set by the phases that its comment names, and read by later phases.
  * The field is undefined, empty or false on every path that ended before (no test of its own; the compiler
@@ -89,8 +89,8 @@ export class CallContext {
   caller: Caller | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
   /**
-   * Whether the permits were taken before the body is read. False while a coordinator is asked and the body
-   * comes meanwhile: then no error about the body may be sent yet. Set by the rate-limit phase.
+   * Whether the permits were taken before the body is read. False if the body comes while a coordinator is
+   * still asked: until its reply no error about the body may be sent. Set by the rate-limit phase.
    */
   hasPermit = false;
   /**
@@ -103,15 +103,15 @@ export class CallContext {
   /** Undefined if no scope has `tokens_per_minute`. Set when the call is admitted, rejected or replayed. */
   tokenLimit: TokenLimitState | undefined = undefined;
   /**
-   * Whether the request was rejected by a limit of which the coordinator may have some left. Set by the
-   * rate-limit phase and by `admit`, again with each decision.
+   * Whether the last rejection was by a limit of which the coordinator may have more. Set by the rate-limit
+   * phase and by `admit`, again with each decision.
    */
   asksLease = false;
   /** What the call needs of a quota of spending that rejected it. Set with `asksLease`. */
   lacking: CallNeeds | undefined = undefined;
   /**
-   * Whether `admit` may lower the output although limits are shared: the coordinator has refused the whole
-   * hold. Set by AdmissionAsk.
+   * Whether `admit` may lower the output although limits are shared, because the coordinator has refused the
+   * whole hold. Set by AdmissionAsk.
    */
   mayClamp = false;
   /** Set by `choose` (admit.ts), for `lookUp` or `admit`, once the model is known to be on the plan. */
@@ -119,7 +119,7 @@ export class CallContext {
   /** The model of `modelIndex`, then its fallbacks for this call, in order. Set by `choose`; empty before. */
   models: readonly ChosenModel[] = [];
   admission: Admission | undefined = undefined;
-  /** Set by `lookUp` (replay.ts) if the response cache has the response. Then only a hit's price is held. */
+  /** Set by `lookUp` (replay.ts) if the response cache has the response. The hold is then a hit's price. */
   hit: EarlierResponse | undefined = undefined;
   /** The header lines about the response cache, set by `lookUp`; empty if the cache was not asked. */
   cacheLine = '';
@@ -164,7 +164,7 @@ interface ParseAsk {
   readonly task: { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: Uint8Array[] };
 }
 
-/** `onSweep` is called about once a second while the object is in `ExchangeContext.sweeps`. */
+/** What a sweep looks at. listener-server.ts calls `onSweep` about once a second of each in `sweeps`. */
 export interface Swept {
   onSweep(nowMs: MonotonicMs): void;
 }

@@ -61,14 +61,14 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #isCutByGateway = false;
   /** Undefined until the first piece, and again when the client has left. */
   #writer: ResponseWriter | undefined;
-  /** Set from `committing` on: the last bytes, and the charge. */
+  /** The last bytes and the charge of a response that waits for the disk. Set as `committing` begins. */
   #pendingEnd: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
   /** The number of the stream's next event, if the door numbers events. */
   #eventNumber: number | undefined;
   /** How the call has ended, while the state is `leaving`. */
   #outcome: Outcome = 'ok';
-  /** Whether `#finish` gives the slot back: the worker's last frame came before the client had everything. */
-  #keepsSlot = false;
+  /** Whether `#finish` must release the slot: the worker's last frame came while the client lacked bytes. */
+  #mustRelease = false;
 
   constructor(exchange: ChatExchange, admission: Admission, listener: DeliveryContext) {
     this.#exchange = exchange;
@@ -118,12 +118,12 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#writer?.flush();
       pendingCommits.hold(settled.position, this);
     } else {
-      this.#end(bytes);
+      this.#endResponse(bytes);
     }
     return this.#isSlotFree();
   }
 
-  /** The caller pays for what came so far, as if its client had left. Cuts the connection. */
+  /** The stream broke off: the caller pays for what came, as if its client had left. Cuts the connection. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     this.#exchange.giveBackBody();
@@ -156,7 +156,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   onCommitted(): void {
     invariant(this.#pendingEnd !== undefined, 'a committed response was held');
     if (this.#state === 'withdrawn') this.#takeBack(this.#pendingEnd.settled, STOPPED);
-    else this.#end(this.#pendingEnd.bytes);
+    else this.#endResponse(this.#pendingEnd.bytes);
   }
 
   /** If the client has left by itself, the charge stays. */
@@ -223,7 +223,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     );
   }
 
-  /** The fallback that answers; undefined if the named model does. Known at the first byte. */
+  /** The fallback that answers; undefined if the model that the call names does. Known at the first byte. */
   get #fallback(): ChosenModel | undefined {
     const { models } = this.#exchange;
     const index = models.length === 1 ? 0 : this.#listener.channel.table.fallbackOf(this.#admission.slot);
@@ -248,7 +248,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   /** Sends the last bytes of a settled call, or finishes if its client has left. */
-  #end(bytes: Uint8Array): void {
+  #endResponse(bytes: Uint8Array): void {
     const { res, clientGone, contents } = this.#exchange;
     this.#exchange.storable?.publish();
     // Only now, because a response whose charge is not committed is not sent.
@@ -256,7 +256,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer !== undefined) {
-      this.#leave(this.#writer, bytes, 'ok');
+      this.#writeLastBytes(this.#writer, bytes, 'ok');
     } else {
       res.cork(() => {
         this.writeHead(false);
@@ -280,7 +280,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     } else if (this.isStream) {
       const event = Buffer.from(exchange.door.errors.event(error, exchange.requestId, this.#eventNumber));
       exchange.contents?.addResponse(event);
-      this.#leave(this.#writer, event, error.code);
+      this.#writeLastBytes(this.#writer, event, error.code);
     } else {
       // A response of unknown length has begun: only a cut connection shows that the response is not whole.
       exchange.res.close();
@@ -289,7 +289,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   /** Writes the last bytes. `onLeft` follows, at once or later (ResponseWriter.end). */
-  #leave(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
+  #writeLastBytes(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);
     if (!this.#isOver) this.#state = 'leaving';
@@ -300,16 +300,16 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#state === 'over';
   }
 
-  /** Returned to the channel for the worker's last frame. If false, `#finish` gives the slot back. */
+  /** What the channel is told for the worker's last frame. If it is false, `#finish` releases the slot. */
   #isSlotFree(): boolean {
-    this.#keepsSlot = !this.#isOver;
+    this.#mustRelease = !this.#isOver;
     return this.#isOver;
   }
 
-  /** Called once, as the last method. */
+  /** The call is over for worker and client. Called once, at the end of every path. */
   #finish(outcome: Outcome): void {
     this.#state = 'over';
-    if (this.#keepsSlot) this.#listener.channel.release(this.#admission.slot);
+    if (this.#mustRelease) this.#listener.channel.release(this.#admission.slot);
     this.#exchange.finish(outcome);
   }
 }

@@ -15,9 +15,7 @@ import type { Admission, ListenerContext } from './context.js';
 import { NO_WORKER } from './rejections.js';
 import { release } from './settle.js';
 
-/**
- * `receiver` gets the worker's frames. Returns false if no worker has taken the call.
- */
+/** Returns false if no worker has taken the call. Otherwise `receiver` gets the worker's frames. */
 export function dispatch(
   exchange: ChatExchange,
   { slot, modelIndex, call }: Admission,
@@ -25,8 +23,8 @@ export function dispatch(
   listener: ListenerContext,
 ): boolean {
   const { channel, metrics } = listener;
-  // For a fallback, workers replace the bound of output in the body, at these positions. A body that has
-  // `null` there has no bound, so workers replace nothing.
+  // For a fallback, workers replace the bound of output in the body, at `maxTokens` and
+  // `maxCompletionTokens`. A body with `null` there has no bound, so workers replace nothing.
   const isBounded = call.outputTokensMax !== undefined;
   const isDispatched = channel.dispatch(
     slot,
@@ -44,6 +42,7 @@ export function dispatch(
       largeBody: call.largeBody,
       trace: exchange.trace?.carried,
       account: exchange.account,
+      // Frames have 32 bits for each of the next two numbers, and a client may write any.
       outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNLIMITED),
       choices: Math.min(call.choices, OUTPUT_TOKENS_UNLIMITED),
       mediaParts: call.mediaParts,

@@ -36,7 +36,7 @@ export interface EarlierResponse {
   readonly ageMs?: number;
 }
 
-/** How `lock` ended: one of the two is set, or neither if the call has the lock and is to be made. */
+/** How `lock` ended. If neither member is set, the call has the lock and is to be made. */
 interface LockResult {
   readonly rejection?: ErrorRecord;
   readonly earlier?: EarlierResponse;
@@ -58,7 +58,7 @@ export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise
   const digest = createHash('sha256');
   let stepBytes = 0;
   for (const piece of pieces) {
-    // In steps, because a body with Content-Length is one piece of its whole length.
+    // A piece is cut into steps too, because a body with Content-Length is one piece of its whole length.
     for (let start = 0; start < piece.length; start += HASH_STEP_BYTES) {
       const step = piece.subarray(start, start + HASH_STEP_BYTES);
       digest.update(step);
@@ -72,8 +72,8 @@ export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise
 }
 
 /**
- * Returns the digest by which a replay is compared: the same body at another door is another request. Chat
- * completions keep the plain digest, by which their stored responses are found on disk.
+ * Returns the digest that tells whether a request is a replay: the same body at another door is another
+ * request. Chat completions keep the plain digest, because responses on disk were stored by it.
  */
 export function digestAtDoor(bodyDigest: string, path: string): string {
   return path === DOOR_PATHS.chat ? bodyDigest : bodyDigestOf(Buffer.from(path + bodyDigest));
@@ -104,7 +104,7 @@ export interface StorableCall {
 export class CollectedPieces {
   readonly #budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>;
   readonly #bytesMax: number;
-  /** Undefined once they were dropped or taken. */
+  /** Undefined once the pieces were dropped or taken. */
   #pieces: Uint8Array[] | undefined = [];
   #bytes = 0;
 
@@ -125,7 +125,7 @@ export class CollectedPieces {
     this.#bytes += bytes.length;
   }
 
-  /** Whether the pieces were dropped or taken, so that there is no response to keep. */
+  /** Whether the pieces were dropped or taken, so that no response can be kept. */
   get isEmpty(): boolean {
     return this.#pieces === undefined;
   }
@@ -145,7 +145,7 @@ export class CollectedPieces {
   }
 }
 
-/** One call with an idempotency key. intake.ts makes it, once the header is there. */
+/** A call with an idempotency key. intake.ts makes a KeyedCall once it has read the header. */
 export class KeyedCall implements StorableCall {
   readonly #idempotencyKey: string;
   readonly #channel: IdempotencyChannel;

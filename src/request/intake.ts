@@ -2,8 +2,8 @@
  * Takes in a call: authenticate, rate-limit, read-body, admit, dispatch to a worker. listener-server.ts makes
  * one for each call. Listener thread.
  *
- *     reading ──→ asking ──→ handed over to Delivery, or to Replay
- *        └───────────┴─────→ over: rejected, or the client left
+ *     reading ──→ (asking) ──→ handed over to `#successor`: Delivery, Replay, or ChargedHit and then Replay
+ *        └────────────┴──────→ over: rejected, or the client left
  *
  *     reading   the body is being read
  *     asking    waits for another thread: a large body is parsed, an idempotency lock taken, a lease granted
@@ -62,7 +62,7 @@ import type { RequestHead } from './request-head.js';
 import { writeError } from './response.js';
 import { TOUCH_MS } from './response-writer.js';
 
-/** How a wait for another thread ended: the call is to be made, is rejected, or was made before. */
+/** How a wait for another thread ended: the call is to be made, is rejected, or has an earlier response. */
 type WaitResult =
   | { readonly kind: 'call'; readonly call: ChatCall }
   | { readonly kind: 'rejection'; readonly rejection: ErrorRecord }
@@ -81,11 +81,11 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   #hasLookedUp = false;
   /** Whether bytes of the body have come since the last sweep. */
   #hasNewBytes = false;
-  /** Monotonic times of the first sweep, and of the last one that saw new bytes; 0 before. */
+  /** Monotonic times of the first sweep, and of the last sweep that saw new bytes; 0 before the first. */
   #firstSweepMs = 0;
   #lastBytesMs = 0;
   #timerRestartedMs = 0;
-  /** The header Content-Length, until the body is read or given up; 0 without the header. */
+  /** The header Content-Length until the body is read or given up, then 0; 0 without the header. */
   #unreadBytes = 0;
 
   constructor(exchange: ChatExchange, listener: IntakeContext) {
@@ -120,8 +120,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     }
     // A body above `bodyBytesMax` takes no memory: readBody reads it only to discard it.
     if (length > BODY_BYTES_UNCOUNTED && length <= bodyBytesMax && !this.takeBody(length, length)) return;
-    const reader = exchange.isLastRequest ? outsideOfCallbacks(receiver, exchange) : receiver;
-    readBody(exchange.res, length, bodyBytesMax, listener.limits.parseInlineBytesMax, this, reader);
+    const bodyReceiver = exchange.isLastRequest ? outsideOfCallbacks(receiver, exchange) : receiver;
+    readBody(exchange.res, length, bodyBytesMax, listener.limits.parseInlineBytesMax, this, bodyReceiver);
     if (!exchange.isOver) exchange.startSweep(this);
   }
 
@@ -280,20 +280,20 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   }
 
   /**
-   * Looks the response up in the cache, once a request: `#admit` may run again after a wait. Undefined if the
-   * call is to be made; a promise if another thread or call must be waited for.
+   * Looks the response up in the cache, only once a request: `#admit` may run again after a wait. Returns
+   * undefined if the call is to be made, a promise if another thread or call must be waited for.
    */
   #lookUp(call: ChatCall): EarlierResponse | Promise<WaitResult> | undefined {
     if (this.#hasLookedUp) return undefined;
     this.#hasLookedUp = true;
-    const cached = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
-    if (!(cached instanceof Promise)) return cached;
-    return cached.then((earlier) =>
+    const hit = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
+    if (!(hit instanceof Promise)) return hit;
+    return hit.then((earlier) =>
       earlier !== undefined && this.#isHitFree ? { kind: 'replay', earlier } : { kind: 'call', call },
     );
   }
 
-  /** Whether a hit costs nothing. A hit that has a price is admitted as a call is, to be charged. */
+  /** Whether a hit costs nothing. A hit that has a price is admitted, as calls are, and then charged. */
   get #isHitFree(): boolean {
     const [chosen] = this.#exchange.models;
     invariant(chosen !== undefined, 'a request that was looked up has a model');
@@ -319,13 +319,13 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   }
 
   #admit(call: ChatCall): void {
-    const cached = this.#listener.cache.isOn ? this.#lookUp(call) : undefined;
-    if (cached instanceof Promise) {
-      void this.#awaitThread(cached);
+    const found = this.#listener.cache.isOn ? this.#lookUp(call) : undefined;
+    if (found instanceof Promise) {
+      void this.#awaitThread(found);
       return;
     }
-    if (cached !== undefined && this.#isHitFree) {
-      this.#replay(cached);
+    if (found !== undefined && this.#isHitFree) {
+      this.#replay(found);
       return;
     }
     const rejection = this.#listener.connections.isOutOfDescriptors
@@ -344,7 +344,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     else void this.#awaitThread(leaseWait);
   }
 
-  /** Asks for a lease, after which `admit` is called again. Undefined if the call may not ask. */
+  /** Asks for a lease, after which `admit` is called again. Returns undefined if the call may not ask. */
   #askForLease(call: ChatCall): Promise<WaitResult> | undefined {
     const { leases } = this.#listener;
     if (leases === undefined) return undefined;

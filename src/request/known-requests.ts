@@ -1,8 +1,8 @@
 /**
  * Requests that were hits of the response cache, found by the bytes of their bodies. An entry has the call
- * that was read of the body, and the key of its response. Most hits come again byte for byte; a request that
- * is known is neither parsed nor hashed. response-cache.ts makes one KnownRequests, intake.ts and replay.ts
- * use it; listener thread.
+ * that was read of the body, and the key of its response. Most hits come again byte for byte. A known request
+ * is neither parsed nor hashed. response-cache.ts makes one KnownRequests, intake.ts and replay.ts use it;
+ * listener thread.
  *
  * An entry never becomes wrong, because it follows from the bytes of the body, the door, the account and the
  * `facts` alone, which are all compared. An entry decides nothing: plan, model, limits and the response are
@@ -28,11 +28,11 @@ const KNOWN_ENTRY_BYTES = 1_024;
 /** An entry. A request that has one is _known_. */
 export interface KnownRequest {
   readonly door: Door;
-  /** What the door has read of the body: always a call, never an error. */
+  /** The result of `door.read` for the body: always a call, never an error. */
   readonly read: ChatRequestResult;
   /**
-   * What decides on the response beside the body, as one text. replay.ts makes it for each request, and
-   * requestDigestOf of protocol/request-digest.ts puts it into the digest of the key.
+   * What decides on the response besides the body (door, model, settings), as one text. replay.ts makes it
+   * for each request, and requestDigestOf of protocol/request-digest.ts puts it into the digest of the key.
    */
   readonly facts: string;
   readonly key: ResponseKey;
@@ -42,7 +42,7 @@ export interface KnownRequest {
   readonly bytes: number;
 }
 
-/** What this file uses of a ChatExchange. */
+/** The members of a ChatExchange that this file uses. */
 export interface ReadRequest {
   readonly door: Door;
   /** The body's bytes as Latin-1, which `read` sets; empty if the body is too long, or there is no cache. */

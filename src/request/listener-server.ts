@@ -176,8 +176,8 @@ export class ListenerServer {
   }
 
   /**
-   * Makes the context of a request that is no call, or whose head is rejected. Without a `door` its errors
-   * are those of chat completions.
+   * Makes the context of a request that is no call, or whose head is rejected. `door` gives the form of
+   * errors; undefined: that of chat completions.
    */
   #newContext(door?: Door): CallContext {
     const requestNumber = ++this.#requestCount;
@@ -226,8 +226,8 @@ export class ListenerServer {
 }
 
 /**
- * The door of the request's path, or of a path above it, because the clients there know that door's errors.
- * Undefined if there is none. Such a path is `/v1/messages/count_tokens`, below the door of messages.
+ * Returns the door whose path the request has, or has the beginning of, because clients of such a path know
+ * that door's errors: `/v1/messages/batches` is below the door of messages. Undefined if there is none.
  */
 function doorAt(req: HttpRequest): Door | undefined {
   const url = req.getUrl();

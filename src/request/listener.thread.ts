@@ -45,7 +45,7 @@ const init = workerData as ListenerInit;
 const main = parentPort;
 invariant(main !== null, 'a listener runs in a thread of the gateway');
 
-// Publishes event-loop delay and memory of the thread, and watches the main thread, as long as it lives.
+// Until the thread ends, publishes its event-loop delay and memory, and watches the main thread.
 new ThreadHealth(init.metrics, init.thread, { watch: new MainWatch(init.metrics) });
 const logSwitch = new LogSwitch(init.metrics.log);
 const log = openLog(`listener-${init.index}`, logSwitch);
@@ -77,7 +77,7 @@ contents.applySettings(init.settings.contents);
 // `server` is defined below; the callback runs only when `connections.listen` is called, at the file's end.
 const connections = new Connections((app) => server.route(app));
 const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
-/** At a reload `applySettings` replaces some members, so phases read them for each call. */
+/** At a reload `applySettings` replaces some members, so the phases read them at each use and keep none. */
 const listener = {
   clock,
   ledger,
@@ -110,7 +110,7 @@ const listener = {
 const tracer = new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox });
 const server = new ListenerServer(listener, init.settings.cors, init.requestPrefix, tracer);
 
-/** Replaces every member of `listener` that is of the settings. */
+/** Replaces what a reload may change: each member of ListenerSettings, which the compiler does not check. */
 function applySettings(settings: ListenerSettings): void {
   Object.assign(listener, {
     catalog: settings.catalog,
@@ -134,7 +134,7 @@ function close(): void {
   server.close(() => exitThread(0));
 }
 
-/** Sends what is buffered, then ends the thread. The main thread sees the code. */
+/** Sends what is buffered, then ends the thread with `exitCode`, which the main thread gets. */
 function exitThread(exitCode: number): never {
   outbox?.flush();
   contents.flush();
@@ -146,6 +146,8 @@ process.on('uncaughtException', (error) => {
   log.error('listener failed and is being replaced; its calls were cut and not billed', {
     error: error.stack,
   });
+  // Cuts the connections, but waits for no settlement: the state of this thread is not trusted any more, and
+  // the main thread gives back what the calls have reserved.
   server.close(() => undefined);
   exitThread(1);
 });

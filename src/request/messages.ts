@@ -1,7 +1,9 @@
 /**
  * Types of the messages between the main thread (gateway/listeners.ts) and a listener thread
- * (listener.thread.ts), and of the listener's `workerData`. The compiler checks both ends; no test is needed.
- * gateway/snapshot.ts makes the ListenerSettings.
+ * (listener.thread.ts), and of the listener's `workerData`, which gateway/listeners.ts makes.
+ * gateway/snapshot.ts makes the ListenerSettings. The compiler checks both ends, but not that a reload
+ * applies a new setting: `applySettings` of listener.thread.ts needs a line for it, and no test of its own
+ * finds a missing one.
  *
  * Must hold: no provider's key is in these messages, because only upstream workers get the keys.
  */
@@ -24,13 +26,13 @@ import type { ContentsSettings } from './call-contents.js';
 import type { TlsFiles } from './listen-apps.js';
 
 export interface ListenerLimits {
-  /** Memory budget of the bodies of all calls, for all listeners together. */
+  /** The memory budget of request bodies, for all listeners together (body-budget.ts). */
   readonly bodiesInWorkBytesMax: number;
   /** A longer body is parsed in the counter pool. */
   readonly parseInlineBytesMax: number;
   /** The call of a large body that is not parsed within this time is rejected. */
   readonly parseWaitMs: number;
-  /** A client that sends or takes nothing for this time is cut. */
+  /** A connection is cut if its client sends nothing of a body, or takes nothing of a response, so long. */
   readonly clientIdleTimeoutMs: number;
 }
 
@@ -44,17 +46,17 @@ export interface CorsSettings {
 export interface ListenerSettings {
   readonly catalog: Catalog;
   readonly limits: ListenerLimits;
-  /** What happens if a balance covers the prompt but not the worst case. */
+  /** What happens if a balance covers the prompt but not the worst case: rejected, or with lowered output. */
   readonly lowBalance: 'refuse' | 'clamp';
-  /** Whether a call holds the most tokens that it may use, or only counts those that it has used. */
+  /** `reserve`: a call in flight counts with the most tokens that it may use. `settle`: only used ones do. */
   readonly tokenQuota: 'reserve' | 'settle';
-  /** Whether cached prompt tokens count toward quotas of tokens. */
+  /** Whether prompt tokens that the provider had cached count toward quotas of tokens. */
   readonly cachedInput: 'count' | 'free';
   /** Bytes of memory for the listener's response cache. */
   readonly cacheBytesMax: number;
   /** Which calls' contents are kept. */
   readonly contents: ContentsSettings;
-  /** Whether the end of a response waits until its charge is on disk. */
+  /** `commit`: the end of a response waits until its charge is on disk. `interval`: it does not wait. */
   readonly durability: 'interval' | 'commit';
   /** Undefined for plain HTTP. */
   readonly tls: TlsFiles | undefined;
@@ -76,7 +78,7 @@ export interface ListenerInit {
   readonly port: number;
   /** The call slots that this listener alone gives to calls. */
   readonly slots: SlotRange;
-  /** What request ids begin with. Each start of the thread gets another prefix. */
+  /** The prefix of all request ids of the listener. Each start of the thread gets another one. */
   readonly requestPrefix: string;
   readonly ledger: LedgerBuffers;
   readonly journal: JournalBuffer;
@@ -87,7 +89,7 @@ export interface ListenerInit {
   readonly calls: CallTableBuffer;
   readonly bodies: BodyBudgetBuffer;
   readonly metrics: MetricsBuffers;
-  /** Index of the thread's stripe in `metrics`. */
+  /** The thread's number in `metrics`, which counts all threads; `index` counts the listeners. */
   readonly thread: number;
   readonly settings: ListenerSettings;
   /** A longer response is not stored for replays. */
@@ -107,33 +109,30 @@ export interface ListenerInit {
 export type ToListener =
   /** A worker serves this channel, in place of an earlier worker of the same index. */
   | { readonly kind: 'worker'; readonly index: number; readonly channel: FrameChannel<MessagePort> }
-  /** The worker of that index has ended: its calls fail. */
+  /** The worker of that index has ended: the calls that it had fail. */
   | { readonly kind: 'worker_lost'; readonly index: number }
-  /** Replies to `commit`: the journal's records are on disk now; `ok` is false if the store fails. */
+  /** The reply to `commit`. If `ok`, the journal's records are on disk; if not, the store fails. */
   | { readonly kind: 'committed'; readonly ok: boolean }
-  /** The settings were reloaded. The reply is `settings_taken` with the same `id`. */
+  /** Use these settings, because of a reload. The reply is `settings_taken` with the same `id`. */
   | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly id: number }
-  /** Remove the cached responses of that model, or all. */
+  /** Remove the cached responses of that model; undefined: of all models. */
   | { readonly kind: 'cache_cleared'; readonly modelId: string | undefined }
-  /**
-   * Stop accepting. `drained` follows when no call is in flight, or with `keepsIdle` when all connections
-   * have ended (Connections.drain).
-   */
+  /** Stop accepting connections. The reply is `drained`, once (Connections.drain says when). */
   | { readonly kind: 'drain'; readonly keepsIdle: boolean }
-  /** The drain's time is over: wait only for calls that have begun in it. `drained` follows. */
+  /** The drain's time is over: from now on wait only for the calls that began during the drain. */
   | { readonly kind: 'drain_late' }
-  /** Cut all connections and end. */
+  /** Cut all connections, then end the thread. */
   | { readonly kind: 'close' };
 
 export type FromListener =
-  /** The port is open, or could not be opened. One of the two is sent once, at the start. */
+  /** Whether the listener accepts connections. One of the two is sent, once, at the start. */
   | { readonly kind: 'listening' }
   | { readonly kind: 'listen_failed' }
   | { readonly kind: 'drained' }
   | { readonly kind: 'settings_taken'; readonly id: number }
-  /** Responses wait until their charges are on disk. The reply is `committed`. */
+  /** Responses wait until their charges are on disk. Sent again only after the reply `committed`. */
   | { readonly kind: 'commit' }
   /** A batch of call-contents.ts: the contents of one call or several, joined. */
   | { readonly kind: 'contents'; readonly bytes: Uint8Array<ArrayBuffer> }
-  /** The main thread should drain the journal before it is full. */
+  /** The main thread drains the journal now. While the journal is full, calls are rejected (JOURNAL_FULL). */
   | { readonly kind: 'journal_half_full' };

@@ -7,30 +7,32 @@
  */
 import { type Catalog, isListed, type ModelEntry } from '../registry/catalog.js';
 
-/** A model that may answer a call. `modelIndex` is its index in the catalogue. */
+/** A model that may answer a call: the one that the call names, or a fallback. */
 export interface ChosenModel {
+  /** The model's index in the catalogue. */
   readonly modelIndex: number;
   readonly model: ModelEntry;
 }
 
-/** Lower bounds of what a token of the prompt, and a token of the output, may cost. */
+/** The least that a call holds for each token of its prompt, and for each token of its output. */
 interface LeastPrice {
   readonly inputPicoUnits: bigint;
   readonly outputPicoUnits: bigint;
 }
 
-/** Made for a catalogue and never changed. Plans and models are indices into the catalogue's lists. */
+/** Answers for one catalogue, which never changes. Names plans and models by their indices in it. */
 export class ModelAccess {
   readonly #indexByName = new Map<string, number>();
   readonly #catalog: Catalog;
-  /** By model: the list of that model alone, for calls without fallbacks. */
+  /** By model: a list of that model alone, made once so that a call without fallbacks needs no new list. */
   readonly #listsOfOne: readonly (readonly ChosenModel[])[];
   /** By plan: the indices of its models. Made when first needed, because all at once may be a million. */
   readonly #indicesByPlan: (ReadonlySet<number> | undefined)[];
-  /** By plan. Each is made when first needed. */
+  /** By plan. Each price is made when first needed. */
   readonly #leastPrices: (LeastPrice | undefined)[];
 
   constructor(catalog: Catalog) {
+    // A model that a reload has removed keeps its index, but calls no longer find it.
     catalog.models.forEach((model, index) => {
       if (!isListed(model)) return;
       for (const name of [model.id, ...model.aliases]) this.#indexByName.set(name, index);
@@ -41,13 +43,13 @@ export class ModelAccess {
     this.#leastPrices = catalog.plans.map(() => undefined);
   }
 
-  /** The model's index. Undefined if there is no such model or it is not on the plan. */
+  /** Returns the model's index; undefined if no listed model has the name, or it is not on the plan. */
   indexOf(idOrAlias: string, planIndex: number): number | undefined {
     const index = this.#indexByName.get(idOrAlias);
     return index !== undefined && this.#indicesOf(planIndex).has(index) ? index : undefined;
   }
 
-  /** The model, then those of its fallbacks that are on the plan, in their order. */
+  /** Returns the model, and then its fallbacks that are listed and on the plan, in their order. */
   chosenOf(modelIndex: number, planIndex: number): readonly ChosenModel[] {
     const listOfOne = this.#listsOfOne[modelIndex]!;
     const { models } = this.#catalog;
@@ -59,8 +61,9 @@ export class ModelAccess {
   }
 
   /**
-   * Returns what each call on the plan holds for a token at least; a long price holds no less than the
-   * model's own price. The two prices may be those of different models. They are 0 if the plan has no model.
+   * Returns the lowest prices by which any call on the plan is held (`worstCaseOf` of registry/catalog.ts). A
+   * long price is never below the model's own, so only the latter are compared. The two prices may be those
+   * of different models. They are 0 if the plan has no model.
    */
   leastPriceOf(planIndex: number): LeastPrice {
     return (this.#leastPrices[planIndex] ??= leastPrice(this.modelsOf(planIndex)));

@@ -1,7 +1,7 @@
 /**
- * Makes the rejections of quotas: each has a code, and a message that says who has the quota, what it allows,
- * what is left of the quota and when to come back. rate-limit.ts and admit.ts call it; rejections.ts uses its
- * advice on media. Pure; listener thread. Which quota rejects a call, ledger/quota-rejections.ts says.
+ * Makes the rejections of quotas: each has a code, and a message that says whose quota it is, what the quota
+ * allows, what is left of it and when to come back. rate-limit.ts and admit.ts call it; rejections.ts uses
+ * its advice on media. Pure; listener thread. ledger/quota-rejections.ts decides which quota rejects a call.
  *
  * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
  * was faster (test/unit/request/admit.test.ts). Callers see the messages and codes, so to change one is to
@@ -17,7 +17,8 @@ import type { GroupNames } from '../registry/group-names.js';
 import type { ChosenModel } from './model-access.js';
 
 /**
- * The scope that has the quota. An account has the quotas of its plan. `model` is a plan's rule for a model.
+ * The scope that the message names as the owner of the quota: an account has the quotas of its plan. `model`
+ * is a plan's rule for a model.
  */
 export type QuotaOwner =
   | { readonly kind: 'key' }
@@ -48,8 +49,8 @@ export function ownerOf(
   }
 }
 
-/** One quota, and what the call needs. Amounts are requests, calls, tokens or pico-units. */
-interface Quota {
+/** A quota, and what the call needs of it. Amounts are requests, calls, tokens or pico-units. */
+interface QuotaNeed {
   readonly owner: QuotaOwner;
   readonly quota: QuotaName;
   readonly limit: bigint;
@@ -58,7 +59,7 @@ interface Quota {
 }
 
 /** A quota that has too little left now. */
-interface UsedUpQuota extends Quota {
+interface UsedUpQuota extends QuotaNeed {
   readonly left: bigint;
   readonly retryAfterSeconds: number;
 }
@@ -75,7 +76,7 @@ const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
   spend_per_month: 'budget_exceeded',
 };
 
-/** Returns the rejection of a call that may be made again after `retryAfterSeconds`. */
+/** Returns the rejection of a call that fits the quota again after `retryAfterSeconds`. */
 export function quotaUsedUp({
   owner,
   quota,
@@ -91,6 +92,7 @@ export function quotaUsedUp({
       : per === 'flight'
         ? ' and they are all in use'
         : ' and they are used up';
+  // Only the day of calls always begins at SPECIFIED_TIMEZONE's midnight; `quota_timezone` moves the others.
   const resetText = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
   const record = {
     code: CODES[quota],
@@ -101,7 +103,7 @@ export function quotaUsedUp({
   return detail === undefined ? record : { ...record, detail };
 }
 
-/** The advice to a caller whose call holds tokens for media parts (`media_part_tokens`). */
+/** Advice to a caller if tokens are held for media parts of its call (`media_part_tokens`). */
 export const FEWER_MEDIA = 'send fewer images, documents, sounds and videos';
 
 /** Whether tokens are held for media parts, at any of the models that may answer. */
@@ -115,7 +117,7 @@ export function holdsMedia(models: readonly Pick<ChosenModel, 'model'>[], call: 
  * or less than 1 if none does. `hasMedia`: the result of `holdsMedia`.
  */
 export function neverFits(
-  { owner, quota, limit, need }: Quota,
+  { owner, quota, limit, need }: QuotaNeed,
   door: DoorName,
   field: string,
   outputTokensMax: number | undefined,

@@ -30,7 +30,7 @@ export const LEASE_TRIES_MIN = 3;
 const MS_PER_SECOND = 1_000;
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 
-/** The limit of requests a minute of one scope that a request counts toward. */
+/** A scope that a request counts toward, and its limit of requests a minute. `index`: the scope's slot. */
 interface ScopeMinute {
   readonly kind: 'key' | 'account' | 'group';
   readonly index: number;
@@ -135,36 +135,34 @@ export function setTokenLimit(context: CallContext, { ledger }: ListenerContext)
   context.tokenLimit = ledger.tokenMinuteOf(account, plan.quotas, isLimited ? key : undefined);
 }
 
-/** Sets the context's fields by the result of a take. Returns the rejection, if there is one. */
+/** Sets the context's fields by the result of `take` at one scope. Returns the rejection, if there is one. */
 function setRateLimit(
   context: CallContext,
   kind: ScopeMinute['kind'],
   index: number,
   limit: number,
-  take: MinuteTake,
+  result: MinuteTake,
   listener: ListenerContext,
 ): ErrorRecord | undefined {
   context.rateLimit = {
     limit,
-    remaining: take.remaining,
-    resetSeconds: ceilDiv(take.resetWallMs, MS_PER_SECOND),
+    remaining: result.remaining,
+    resetSeconds: ceilDiv(result.resetWallMs, MS_PER_SECOND),
   };
-  // Set to false if the request has its permit: what the call lacks next, `admit` decides.
-  context.asksLease = !take.admitted && take.asks;
-  if (take.admitted) return undefined;
+  // False if the request has its permit. From then on `admit` decides whether the call may ask for a lease.
+  context.asksLease = !result.admitted && result.asks;
+  if (result.admitted) return undefined;
   return quotaUsedUp({
     owner: ownerOf(kind, index, context.caller!.plan.id, undefined, listener.groupNames),
     quota: 'requests_per_minute',
     limit: BigInt(limit),
     need: 1n,
     left: 0n,
-    retryAfterSeconds: secondsUntil(take.resetWallMs, listener),
+    retryAfterSeconds: secondsUntil(result.resetWallMs, listener),
   });
 }
 
-/**
- * Whole seconds until `wallMs`, at least 1, rounded up so that a client that waits so long is not early.
- */
+/** Whole seconds until `wallMs`, at least 1, rounded up so that a client that waits so long is not early. */
 export function secondsUntil(wallMs: number, listener: ListenerContext): number {
   return Math.max(1, ceilDiv(wallMs - listener.clock.wallMs(), MS_PER_SECOND));
 }
@@ -193,15 +191,15 @@ async function limitRateByLease(
 ): Promise<ErrorRecord | undefined> {
   const { caller } = context;
   invariant(caller !== undefined, 'a request that asks has a caller');
-  const endMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
+  const askUntilMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
   for (let tries = 1; ; tries++) {
-    const end = await askLease(caller, { kind: 'minute' }, leases);
+    const leaseEnd = await askLease(caller, { kind: 'minute' }, leases);
     const rejection = limitRate(context, listener);
     if (rejection === undefined) return undefined;
-    if (end === 'refused') return rejection;
-    const lostRejection = coordinatorLost(end);
+    if (leaseEnd === 'refused') return rejection;
+    const lostRejection = coordinatorLost(leaseEnd);
     if (lostRejection !== undefined) return lostRejection;
-    if (tries >= LEASE_TRIES_MIN && listener.clock.monotonicMs() >= endMs) return LEASE_LATE;
+    if (tries >= LEASE_TRIES_MIN && listener.clock.monotonicMs() >= askUntilMs) return LEASE_LATE;
   }
 }
 
@@ -230,7 +228,8 @@ export function passRateLimit(
     const otherRejection = wrongBody ?? intake.takeIdempotencyKey(key);
     const leaseDecision = limitRateByLease(context, listener, listener.leases);
     return new DeferredBody(intake, (deliver, endsConnection) => {
-      // The body is whole. Otherwise the sweep would take the client for idle while the coordinator is slow.
+      // The body is whole, so no more is read. Otherwise the sweep would cut the client as idle while the
+      // coordinator is slow.
       intake.stopReading();
       void leaseDecision.then((rateRejection) => {
         const rejection = rateRejection ?? otherRejection;

@@ -1,7 +1,8 @@
 /**
  * The read-body phase: collects a request's body, within bounds, and decides whether a rejected body is read
- * to be discarded. intake.ts, rate-limit.ts and listener-server.ts use it; listener thread. In names a
- * _chunk_ is what one callback of µWS brings of a body. A chunked body is one of unknown length.
+ * to be discarded. intake.ts, rate-limit.ts and listener-server.ts use it; listener thread. A _chunk_ is here
+ * what one callback of µWS brings of a body, and a _piece_ some joined chunks. But a _chunked body_ is one
+ * with `Transfer-Encoding`, of unknown length.
  *
  * Must hold: bytes are counted in the memory budget before they are kept. Exactly one method of the receiver
  * is called, once, unless the client leaves first or the watcher has rejected the request (further tests:
@@ -39,7 +40,7 @@ export interface BodyReceiver {
  * then no method is called any more, neither of the watcher nor of the receiver.
  */
 export interface BodyWatcher {
-  /** Until this is called again the body takes up to `bytes`, and is at least `certainBytes` long. */
+  /** Counts up to `bytes` of the body, before they are kept. At least `certainBytes` of it will come. */
   takeBody(bytes: number, certainBytes: number): boolean;
   /** The first bytes of a large body, valid until the method returns. */
   takeFirstPiece(piece: Uint8Array): boolean;
@@ -66,7 +67,7 @@ export function readBody(
     if (isDone) return;
     if (!isLast) watcher.onBodyProgress(chunk.byteLength);
     receivedBytes += chunk.byteLength;
-    // Too long: discarded up to its end or the bound, and only then rejected.
+    // The body is too long. It is discarded up to its end or the bound, and only then rejected.
     if (receivedBytes > bodyBytesMax) {
       buffered = undefined;
       isDone = isLast || receivedBytes > bodyBytesMax + DISCARDED_BYTES_MAX;
@@ -75,7 +76,7 @@ export function readBody(
     }
     // Content-Length says that the body will be too long.
     if (length > bodyBytesMax) return;
-    // The whole body in one chunk. The watcher has not counted it yet if it is longer than announced.
+    // The whole body came in one chunk. If it is longer than announced, the watcher has not counted it yet.
     if (isLast && buffered === undefined && receivedBytes <= onePieceBytesMax) {
       isDone = true;
       if (
@@ -110,7 +111,7 @@ class BufferedBody {
   readonly #onePieceBytesMax: number;
   readonly #watcher: BodyWatcher;
   #bytes = 0;
-  /** How many bytes of the body the watcher has counted: always at least `#bytes`. */
+  /** Up to which length the watcher has counted the body: always at least `#bytes`. */
   #countedBytes: number;
   /** Chunks that are not joined yet. */
   #chunks: Uint8Array[] = [];
@@ -150,11 +151,11 @@ class BufferedBody {
     return this.#watcher.takeBody(this.#countedBytes, bytes);
   }
 
-  /** Keeps a chunk of a body without Content-Length; `isLast` joins the chunks so far to a piece. */
-  #appendChunk(chunk: Uint8Array, isLast: boolean): void {
+  /** Keeps a chunk of a body without Content-Length. `joinsNow`: the chunks so far become a piece at once. */
+  #appendChunk(chunk: Uint8Array, joinsNow: boolean): void {
     this.#chunks.push(chunk.slice());
     this.#chunksBytes += chunk.length;
-    if (this.#chunksBytes < PIECE_BYTES_MIN && !isLast) return;
+    if (this.#chunksBytes < PIECE_BYTES_MIN && !joinsNow) return;
     this.pieces.push(
       this.#chunks.length === 1 ? this.#chunks[0]! : joinedBytes(this.#chunks, this.#chunksBytes),
     );
@@ -198,9 +199,9 @@ export class DeferredBody implements BodyReceiver {
  * Gives a chunked body to its receiver outside of the callback of µWS that brought its end. Nothing may be
  * read from the connection after such a body, because µWS may have taken its middle for its end.
  *
- * A response that is ended within a callback of µWS lets µWS read on in the packet for further requests,
- * even if the response ends its connection. While a response is outstanding, µWS closes the connection as
- * soon as it reads another request. So such a request gets its response outside of µWS's callbacks, with the
+ * A response that is ended within a callback of µWS lets µWS read on in the packet for further requests, even
+ * if the response ends its connection. While a response is outstanding, µWS closes the connection as soon as
+ * it reads another request. So such a request gets its response outside of µWS's callbacks, with the
  * connection's end.
  */
 export function outsideOfCallbacks(
@@ -214,9 +215,9 @@ export function outsideOfCallbacks(
   });
 }
 
-/** Some 25 of the longest bodies by default: a tenth of a second of a listener's time. */
+/** At the default `body_bytes` some 25 of the longest bodies, which take a tenth of a listener's time. */
 const DISCARDED_BYTES_PER_SECOND = 256 * 1024 * 1024;
-/** Some six of the longest bodies at a time: 3 MiB in a turn of the event loop. */
+/** Some six of the longest bodies at the default `body_bytes`: 3 MiB in a turn of the event loop. */
 const DISCARDED_BYTES_AT_ONCE = 64 * 1024 * 1024;
 const MS_PER_SECOND = 1_000;
 

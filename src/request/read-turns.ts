@@ -17,7 +17,7 @@ import type { HttpResponse } from 'uWebSockets.js';
  * never paused.
  */
 const BODY_BYTES_A_TURN = 2 * 1024 * 1024;
-/** How many bodies bring BODY_BYTES_A_TURN in a turn: µWS reads up to half a megabyte of each. */
+/** So many bodies bring BODY_BYTES_A_TURN in a turn: µWS reads up to half a megabyte of each. */
 const BODIES_RESUMED_A_TURN = 4;
 /**
  * Bodies that are rejected in a turn before all of their bytes have come. A rejection takes some 0.4 ms,
@@ -31,7 +31,7 @@ type Readable = Pick<HttpResponse, 'pause' | 'resume'>;
 export class ReadTurns {
   readonly #amountMax: number;
   readonly #resumedMax: number;
-  /** Paused connections, oldest first, with what to call when they are resumed. Open connections bound it. */
+  /** Paused connections, oldest first, each with its `onResumed`. The open connections bound the map. */
   readonly #paused = new Map<Readable, (() => void) | undefined>();
   /** How much this turn has brought. */
   #amount = 0;
@@ -90,10 +90,7 @@ export class BodyTurns {
     this.#reads.take(res, bytes);
   }
 
-  /**
-   * Calls `reject` now, or in a later turn unless the client leaves before. Until then the connection is
-   * paused.
-   */
+  /** Calls `reject` now, or pauses the connection and calls it in a later turn, unless the client leaves. */
   reject(res: Readable, reject: () => void): void {
     this.#reads.leave(res, false);
     if (!this.#rejections.take(res, 1, reject)) reject();

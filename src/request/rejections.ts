@@ -92,7 +92,7 @@ export const ACCOUNT_WITHOUT_PLAN: ErrorRecord = {
 
 // The body and its Idempotency-Key.
 
-/** Ends the work for a client that has left. Nobody gets this error. */
+/** Ends what is done for a client that has left, so no client gets this error. */
 export const CLIENT_GONE = rejection('internal_error', 'the client left before its body was read');
 
 export const BODIES_FULL = overloaded(
@@ -170,7 +170,7 @@ export const QUOTA_SCOPES_FULL = overloaded(
 );
 /** The journal has no space for one more call beside those in flight. */
 export const JOURNAL_FULL = overloaded('books_behind', 'The gateway is behind with its books.');
-/** Retried after five seconds, because a full disk rarely has space again within one second. */
+/** Says to retry after five seconds, because a full disk rarely has space again within one second. */
 export const JOURNAL_CLOSED = overloaded(
   'books_closed',
   'The gateway cannot write its books and takes no calls.',
@@ -187,8 +187,8 @@ export const LEASE_LATE = overloaded(
 );
 
 /**
- * Returns the rejection if no coordinator could decide. Undefined if one could: with `try` the request tries
- * again, and for `refused` quota-rejections.ts has the rejection.
+ * Returns the rejection if no coordinator could decide on the lease. Undefined if one has decided: after
+ * `try` the request takes of its quotas again, and for `refused` quota-rejections.ts makes the rejection.
  */
 export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
   if (end === 'lost') return COORDINATOR_LOST;
@@ -220,7 +220,7 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
   );
 }
 
-/** What a message adds to the name of a member that does not say where the member is or what is wrong. */
+/** What a message adds to a member's name that says neither where the member is nor what is wrong. */
 const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   file_id: ' (a file that the provider stores)',
   storage_url:
@@ -255,8 +255,9 @@ export const callTooCostly = (
   );
 
 /**
- * The same rejection before the whole of a large body has come, for `beyondBalance` of admit.ts. `hold` is
- * what its call holds at least, at the cheapest prices of the plan. `hold` and `balance` are in pico-units.
+ * As `callTooCostly`, for a large body that has not come whole: for `beyondBalance` of admit.ts. `hold` is
+ * what the call of such a body holds at least, at the lowest prices of the plan. `hold` and `balance` are in
+ * pico-units.
  */
 export const bodyTooCostly = (hold: bigint, balance: PicoUnits, door: DoorName): ErrorRecord =>
   rejection(

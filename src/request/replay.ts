@@ -66,8 +66,8 @@ export function lookUp(
   if (rule === undefined || exchange.door.isFree === true || hasDirective(cacheControl, 'no-store'))
     return undefined;
   const { door, betas } = exchange;
-  // What decides on the response beside the body. `revision` changes with the model's upstreams and cache
-  // settings (CacheRule). `outputTokensMax` is the plan's bound, if the call has none.
+  // All that decides on the response, besides the body. `revision` changes with the model's upstreams and
+  // cache settings (CacheRule). `outputTokensMax` is the plan's bound, which a call without its own gets.
   const facts = `${door.name} ${model.id} ${rule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
   const account = rule.isShared ? ALL_ACCOUNTS : exchange.account;
   const knownRequest = knownFor(exchange, facts, account);
@@ -78,7 +78,8 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // `finish` calls `letGo`. If the exchange is over, nobody would call `letGo`.
+    // An exchange that is over has called `finish`, which is what calls `letGo` for the bytes that `hold`
+    // counts.
     if (!exchange.isOver && !cache.hold(bytes)) {
       miss();
       return undefined;
@@ -122,7 +123,7 @@ export class ChargedHit implements PendingCommit {
   readonly #listener: ChargeContext;
   readonly #onCharged: (rejection: ErrorRecord | undefined) => void;
   #settled: Settled | undefined;
-  /** Whether the gateway has cut the connection while the charge was not on disk. */
+  /** Whether the gateway has cut the connection before the charge was on disk, so that nobody pays. */
   #isCutByGateway = false;
 
   /** `onCharged` is called once, with undefined if the hit is charged, or why the charge was taken back. */
@@ -138,7 +139,7 @@ export class ChargedHit implements PendingCommit {
     this.#onCharged = onCharged;
   }
 
-  /** Call it once. Without a wait for the disk `onCharged` is called before it returns. */
+  /** Call it once. It calls `onCharged` before it returns, unless the charge must wait for the disk. */
   start(): void {
     this.#settled = settleHit(this.#exchange, this.#listener);
     this.#exchange.charged(this.#settled, 0);
@@ -179,8 +180,8 @@ interface ReplayContext extends Pick<ListenerContext, 'clock'> {
 }
 
 /**
- * Sends a stored response as its first client got it: a stream as a stream. A long one is written by a
- * ResponseWriter, as live responses are.
+ * Sends a stored response as its first client got it: a stream as a stream. A long response is written by a
+ * ResponseWriter, as those of upstreams are.
  */
 export class Replay implements ResponseOwner, Swept {
   readonly isStream: boolean;
@@ -214,7 +215,8 @@ export class Replay implements ResponseOwner, Swept {
     }
     this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
     exchange.startSweep(this);
-    this.#writer.end(this.#bytes, true);
+    const isStable = true;
+    this.#writer.end(this.#bytes, isStable);
   }
 
   onSweep(nowMs: MonotonicMs): void {

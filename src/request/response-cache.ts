@@ -65,7 +65,7 @@ export interface Flight {
   waiting: PendingReplies<CacheReply> | undefined;
 }
 
-/** What `request` returns. Who gets `lead` must end the `flight`. */
+/** What `request` resolves with. After `lead` the caller must make the call and end the `flight`. */
 export type Requested =
   { readonly state: 'lead'; readonly flight: Flight } | Exclude<CacheReply, { readonly state: 'lead' }>;
 
@@ -103,7 +103,7 @@ export class ResponseCache {
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
   readonly known = new KnownRequests();
-  /** Grows with each `clear`. The response of a call that began in an earlier epoch is not kept. */
+  /** How often `clear` was called. The response of a call that began before the last time is not kept. */
   epoch = 0;
   /** Whether any model has a cache. */
   isOn = false;
@@ -154,9 +154,9 @@ export class ResponseCache {
   }
 
   /**
-   * Whether a hit with these bytes may go to its client. If so, the bytes count until `letGo`, once for all
-   * clients to which they are sent. If not, the call must be made, because the response of an upstream waits
-   * there for a slow client. `bytes` must be the very array of the entry.
+   * Whether a hit with these bytes may go to its client. If so, the bytes count toward SENDING_BYTES_MAX
+   * until `letGo`, once for all clients that get them. If not, the call is made: a slow client then makes an
+   * upstream wait, and takes no memory here. `bytes` must be the very array of the entry.
    */
   hold(bytes: Uint8Array): boolean {
     if (bytes.length <= SENDING_BYTES_UNCOUNTED) return true;
@@ -209,7 +209,8 @@ export class ResponseCache {
   async #askMainThread(key: ResponseKey): Promise<Requested> {
     const flight: Flight = { key, waiting: undefined };
     this.#flights.set(nameOfResponse(key), flight);
-    // A reply that was sent before a `clear` may come after it, and must not bring the response back.
+    // A reply that was sent before a `clear` may come after the `clear`, and must not bring the response
+    // back.
     const { epoch } = this;
     const reply = await orRejected(this.#port.askFor(WAIT_MS_MAX, LATE_ERROR, key).reply, () => ALONE_REPLY);
     if (reply.state === 'lead') return { state: 'lead', flight };
@@ -228,7 +229,7 @@ export class ResponseCache {
     const reply = await flight.waiting.ask(() => undefined);
     this.#waitingCount -= 1;
     this.#waitingBytes -= bodyBytes;
-    // A flight never ends with `lead`: `#askMainThread` returns that without ending the flight.
+    // The cast: a flight never ends with `lead`, because `#askMainThread` returns `lead` without ending it.
     return reply as Requested;
   }
 
@@ -257,7 +258,7 @@ export class ResponseCache {
     this.#report();
   }
 
-  /** Evicts a model's oldest entries while it has more than its share. */
+  /** Evicts a model's oldest entries while the model has more than its share of the memory. */
   #evictOf(id: string, model: ModelEntries): void {
     const { memoryShare = 1 } = this.#rules.get(id) ?? {};
     for (const entry of model.entries.values()) {
@@ -334,8 +335,8 @@ export class CachedCall implements StorableCall {
   }
 
   /**
-   * The requests that wait for this call make calls of their own, because this response is too long to be
-   * kept, or its client does not read it. In the second case the response is still kept once it is whole.
+   * Ends the flight, so that the requests that wait make calls of their own. This response is too long to be
+   * kept, or its client does not read it. In the second case it is still kept once it is whole.
    */
   letOthersGo(): void {
     const flight = this.#flight;

@@ -32,7 +32,7 @@
  * Must hold: a client that reads at any speed, with pauses of any length, gets every byte once and in order,
  * and the worker gets credits only for bytes that the socket has taken. There is one exception: on a
  * connection that ends, a client that was never slow and then pauses for LINGER_MS may lose the last KiB.
- * Once the client has left, no method of the response is called, because µWS has freed it. Further tests:
+ * Once the connection is gone, no method of the response is called, because µWS has freed it. Further tests:
  * test/unit/request/answer-framing.test.ts, test/e2e/slow-readers.test.ts.
  */
 import type { HttpResponse } from 'uWebSockets.js';
@@ -104,11 +104,11 @@ export class ResponseWriter {
   #wasSlow = false;
   /** Whether a write has failed since `onWritable` was last called, so that µWS calls it again. */
   #awaitsWritable = false;
-  #responseLeft = false;
+  #hasLeft = false;
   /**
    * Whether all is written, the head said `connection: close`, and µWS may keep some of the last write, which
    * would be lost with the connection. So the connection stays open until the client closes it, the socket
-   * takes bytes again, or the time for both is over.
+   * takes bytes again, or `onSweep` finds that this takes too long.
    */
   #isLingering = false;
   /** Bytes that were sent, without the last write. */
@@ -168,32 +168,32 @@ export class ResponseWriter {
     return joined;
   }
 
-  /** Sends the bytes, or queues what the socket does not take: a copy, unless `bytes` stay as they are. */
-  #write(bytes: Uint8Array, stays = false): void {
+  /** Sends the bytes, or queues what the socket does not take: a copy of it, unless the bytes are stable. */
+  #write(bytes: Uint8Array, isStable = false): void {
     let start = 0;
     while (!this.#isBlocked && start < bytes.length) {
       const end = Math.min(bytes.length, start + WRITE_BYTES_MAX);
       this.#send(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end), end - start);
       start = end;
     }
-    if (start < bytes.length) this.#queue.push(stays ? bytes.subarray(start) : bytes.slice(start));
+    if (start < bytes.length) this.#queue.push(isStable ? bytes.subarray(start) : bytes.slice(start));
   }
 
   /**
    * Writes the last bytes. `onLeft` follows, at once unless the client is slow, or the response is long and
-   * its connection ends (#isLingering). `stays`: the bytes never change, so the bytes that have to wait are
-   * not copied. A frame is a view of shared memory, which the worker overwrites.
+   * its connection ends (#isLingering). `isStable`: the bytes never change, so those that have to wait are
+   * not copied. A frame is not stable: it is a view of shared memory, which the worker overwrites.
    */
-  end(bytes: Uint8Array, stays = false): void {
+  end(bytes: Uint8Array, isStable = false): void {
     const allBytes = this.#takeUnwritten(bytes);
     // If all of the response is written at once, the socket is empty.
     const lastBytesMax =
       this.#hasBegun || allBytes.length > WRITE_BYTES_MAX ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, allBytes.length - lastBytesMax);
-    if (lastStart > 0) this.#write(allBytes.subarray(0, lastStart), stays);
+    if (lastStart > 0) this.#write(allBytes.subarray(0, lastStart), isStable);
     const lastPiece = lastStart === 0 ? allBytes : allBytes.subarray(lastStart);
-    // Of a client that was slow, `#pump` may have to keep these bytes for a later turn.
-    this.#lastBytes = (this.#isBlocked || this.#wasSlow) && !stays ? lastPiece.slice() : lastPiece;
+    // If the client was slow, `#pump` may have to keep these bytes for a later turn.
+    this.#lastBytes = (this.#isBlocked || this.#wasSlow) && !isStable ? lastPiece.slice() : lastPiece;
     this.#pump();
   }
 
@@ -217,7 +217,7 @@ export class ResponseWriter {
     } else if (this.#owner.isStream && idleMs >= KEEP_ALIVE_MS) {
       this.#send(SSE_KEEP_ALIVE, 0);
     }
-    if (this.#hasLeft()) return true;
+    if (this.#hasLeftByNow()) return true;
     // The probe may just have written something.
     if (this.#isBlocked && nowMs - this.#progressMs >= idleMsMax) return false;
     if (nowMs - this.#timerRestartedMs >= TOUCH_MS) {
@@ -275,7 +275,7 @@ export class ResponseWriter {
     while (!this.#isBlocked && this.#queue.length > 0)
       this.#sendQueued(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
     let lastBytes = this.#lastBytes;
-    if (this.#isBlocked || lastBytes === undefined || this.#responseLeft) return;
+    if (this.#isBlocked || lastBytes === undefined || this.#hasLeft) return;
     // The last write may have filled the socket without showing it. A non-streamed response has no comments
     // to try the socket with. So its last bytes are kept until one of them shows that the socket takes more.
     if (this.#wasSlow && !this.#owner.isStream && lastBytes.length > 1) {
@@ -305,14 +305,14 @@ export class ResponseWriter {
   }
 
   /** A method, because the compiler does not see that a write just before may have set the field. */
-  #hasLeft(): boolean {
-    return this.#responseLeft;
+  #hasLeftByNow(): boolean {
+    return this.#hasLeft;
   }
 
   /** The response has left. Ends the connection, if the head said so. */
   #leave(): void {
     this.#isLingering = false;
-    this.#responseLeft = true;
+    this.#hasLeft = true;
     this.#owner.onLeft();
     if (!this.#sentClose && !this.#cutsAtEnd) return;
     // Later, because µWS uses the connection after its callback.
@@ -337,7 +337,7 @@ export class ResponseWriter {
   }
 
   /**
-   * Tries the socket with one byte, because the last bytes may have to do for minutes of sweeps. Returns
+   * Tries the socket with one byte: each sweep may need another byte for its try, for minutes. Returns
    * whether the socket takes more.
    */
   #sendByteOf(lastBytes: Uint8Array): boolean {

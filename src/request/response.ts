@@ -13,7 +13,7 @@ import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
 import type { CallContext, TokenLimitState } from './context.js';
 import type { CorsSettings } from './messages.js';
 
-/** Every status of the errors in core/errors.ts and of a door's own errors: none may be missing. */
+/** Has each status of core/errors.ts and of the doors' own errors: a head with another says `undefined`. */
 const STATUS_LINES: Readonly<Record<number, string>> = {
   200: '200 OK',
   400: '400 Bad Request',
@@ -37,7 +37,7 @@ const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
 const CLOSE_LINE = '\r\nconnection: close';
 /** µWS ends an idle connection after 8 to 12 s; one second of the 8 is for the next request to arrive. */
 const KEPT_LINE = '\r\nkeep-alive: timeout=7';
-/** So that proxies do not store or buffer a stream. */
+/** These lines keep proxies from storing or buffering a stream. */
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
 export const DOCUMENT_PATH = '/openapi.json';
@@ -122,9 +122,9 @@ export function writeLastChunk(res: HttpResponse): void {
 export interface ErrorOptions {
   /** The methods of the path, for a 405. */
   readonly allow?: string;
-  /** The connection ends with the response. */
+  /** Whether the connection ends with the response; undefined: no. */
   readonly endsConnection?: boolean;
-  /** The request is a HEAD: no body. */
+  /** Whether the request is a HEAD, so that the response has no body; undefined: no. */
   readonly isHead?: boolean;
 }
 
@@ -199,7 +199,7 @@ export function writeDocument(
   endResponse(res, DOCUMENT, isHead, endsConnection);
 }
 
-/** The headers that scripts may read: all that responses have at any door. */
+/** The headers that scripts of web pages may read: all that responses have at any door. */
 const EXPOSED_HEADERS =
   'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model, x-tollgate-cache, age, request-id, anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset';
 /** `*` allows all headers but authorization. Some browsers take `*` for a name, so others are named too. */

@@ -35,11 +35,11 @@ export interface Settled extends Settlement {
   readonly usage: Usage;
   /** The tokens that were counted toward quotas. Kept, because a reload may change `cachedInput`. */
   readonly tokens: number;
-  /** Index of the model that answered, whose price was charged. */
+  /** Index, in the catalogue, of the model that answered; its price was charged. */
   readonly answered: number;
   /**
-   * What the call had taken of its quotas, to take the charge back. Undefined if the response need not wait
-   * for the disk: unless `durability` is `commit` now and was so when the call was admitted.
+   * What the call had taken of its quotas, to take the charge back. Set if `durability` is `commit`, and was
+   * so when the call was admitted. Undefined otherwise: then the response need not wait for the disk.
    */
   readonly taken: Taken | undefined;
 }
