@@ -1,15 +1,15 @@
 /**
- * Requests with replies between threads and processes (a _port_ of the glossary). Runs on any thread, and in
- * the supervisor process.
+ * Questions and replies between threads and processes (a _port_ of the glossary). To _ask_ is here to send a
+ * question. Runs on any thread, and in the supervisor process.
  *
  * PendingReplies keeps the promises of questions until their replies come. Its owner sends the questions, by
- * whatever carries messages: gateway/supervisor-link.ts and supervisor/gateway-process.ts by IPC.
- * AskPort sends questions over a MessagePort: request/intake.ts asks for the parsing of a large body, a
- * worker for a count of tokens. AskPort withdraws a question when its time is over or the asker wishes.
+ * whatever carries messages: gateway/supervisor-link.ts and supervisor/gateway-process.ts by IPC. AskPort
+ * sends questions over a MessagePort: request/intake.ts asks for the parsing of a large body, a worker for a
+ * count of tokens. AskPort withdraws a question if its time is over, or if its asker calls `withdraw`.
  *
  * Must hold: each question gets one reply, also if its time is over or the other end is gone. An owner of
  * PendingReplies that notices the end of the other side calls `replyToAll`; otherwise askers wait for ever.
- * No owner of an AskPort needs to: its other end is the main thread, which ends with the process.
+ * An owner of an AskPort need not call it: the other end is the main thread, which ends with the process.
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from './errors.js';
@@ -29,8 +29,9 @@ interface WaitingQuestion<Reply> {
 }
 
 /**
- * An id has a count and the question's slot in `#waiting`: together 53 bits, which a number holds exactly. By
- * its count a late reply is not taken for that of a later question in the same slot.
+ * The id of a question is made of a count and of the question's slot in `#waiting`: together 53 bits, which a
+ * number holds exactly. The count keeps a late reply from being taken for that of a later question in the
+ * same slot.
  */
 const SLOTS_MAX = 2 ** 20;
 /** After so many questions the count begins again: after 9 days, at 10,000 questions a second. */
@@ -41,7 +42,7 @@ export class PendingReplies<Reply> {
   readonly #waiting = new SlotList<WaitingQuestion<Reply>>();
   #count = 0;
 
-  /** `bound` is for questions whose `ask` names no bound. A question without any bound waits for ever. */
+  /** `bound` is for each `ask` without a bound of its own. A question without any bound waits for ever. */
   constructor(bound?: WaitBound<Reply>) {
     this.#bound = bound;
   }
@@ -97,7 +98,7 @@ export interface Question<Ask = unknown> {
   readonly ask: Ask;
 }
 
-/** The asker no longer wants the reply. The other end may drop the work, and rejects the question then. */
+/** The asker no longer wants the reply. The other end may drop the work, and then rejects the question. */
 export interface Withdrawal {
   readonly id: number;
   readonly withdrawn: true;
@@ -134,8 +135,8 @@ export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: Er
 /** A question whose wait is bounded. */
 export interface PendingQuestion<Reply> {
   /**
-   * Rejects with an AskRejected. Its rejection is the `late` of `askFor` if the time was over, else the
-   * reason given to `withdraw`, or what the other end sent.
+   * Resolves with the reply, or rejects with an AskRejected. Its `rejection` is the `late` of `askFor` if the
+   * time was over, the reason given to `withdraw`, or what the other end sent.
    */
   readonly reply: Promise<Reply>;
   /** Withdraws the question. Does nothing if the question no longer waits. */
@@ -185,7 +186,7 @@ export class AskPort<Ask, Reply, Message = never> {
     transfer: readonly Transferable[] = [],
   ): PendingQuestion<Reply> {
     let id = 0;
-    /** Tells the other end. Returns the reply that the question gets here in place of the other end's. */
+    /** Withdraws the question at the other end, and returns what the asker gets in place of its reply. */
     const withdrawWith = (rejection: ErrorRecord): AskReply<Reply> => {
       this.#post({ id, withdrawn: true }, []);
       return { id, ok: false, rejection };
@@ -210,7 +211,7 @@ export class AskPort<Ask, Reply, Message = never> {
     this.#post(message, transfer);
   }
 
-  /** Call it as the thread ends: questions that still wait get no reply, and no asker is left to need one. */
+  /** Call it as the thread ends. Questions that still wait get no reply, which nobody is left to need. */
   close(): void {
     this.#port.close();
   }
@@ -220,7 +221,7 @@ export class AskPort<Ask, Reply, Message = never> {
       this.#port.postMessage(message, [...transfer]);
       return;
     }
-    // The first message of a turn has the array sent; the others only join it.
+    // The first message of a turn schedules the sending of the array; later ones only join the array.
     if (this.#turnMessages.push(message) > 1) return;
     setImmediate(() => {
       const messages = this.#turnMessages;

@@ -1,7 +1,7 @@
 /**
- * Time: the two clocks of a thread, the time by which old data are removed, timers that fire together, and
- * moments as people write them. Code takes the time from a Clock that it is given, so that tests can stop the
- * time; only the timers go by the thread's own clock. Called from nearly every folder, on any thread.
+ * The two clocks of a thread, the time by which old data are removed, timers that fire together, and moments
+ * as people write them. Code takes the time from a Clock that it is given, so that tests can stop the time;
+ * only the timers go by the thread's own clock. Called from nearly every folder, on any thread.
  *
  * Must hold:
  * - `monotonicMs` means the same in all threads and processes of a host, because one writes leases and
@@ -71,8 +71,8 @@ export function isWithin(ageMsMax: number, thenMs: number, nowMs: number): boole
 /** How long a wall clock that has stepped ahead must stay there before a RetentionCalendar follows it. */
 const BELIEVED_AFTER_MS = 3_600_000;
 /**
- * How long nothing is removed by age after the start. A clock that is wrong at boot is set right soon, and
- * until then no earlier reading shows that it is wrong.
+ * For how long after its start a RetentionCalendar says that nothing is old. A clock that is wrong at boot is
+ * set right soon, and until then no earlier reading shows that it is wrong.
  */
 const FIRST_AFTER_MS = 240_000;
 
@@ -96,8 +96,9 @@ export class RetentionCalendar {
   }
 
   /**
-   * Unix milliseconds; -Infinity until FIRST_AFTER_MS after the start. Call it some times an hour also if
-   * nothing is to be removed: only a call takes a reading, and only readings tell a step ahead.
+   * Unix milliseconds; -Infinity until FIRST_AFTER_MS after the start. Call it some times an hour, also if
+   * nothing is to be removed: only a call takes a reading, and without readings of the last hour a step ahead
+   * goes unnoticed.
    */
   nowMs(): number {
     const readAtMs = this.#clock.monotonicMs();
@@ -137,7 +138,7 @@ export function onEachTick(periodMs: number, act: () => void): () => void {
   let timer: NodeJS.Timeout;
   const schedule = (): void => {
     timer = setTimeout(() => {
-      // Before `act`, so that `act` itself may stop the calls.
+      // Scheduled before `act`, so that `act` itself may stop the calls.
       schedule();
       act();
     }, msToNextTick(periodMs)).unref();

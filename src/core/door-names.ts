@@ -22,7 +22,7 @@ export const DOOR_NAMES = [
 ] as const;
 export type DoorName = (typeof DOOR_NAMES)[number];
 
-/** Position in DOOR_NAMES of the door of chat completions, by which the others are translated. */
+/** Position in DOOR_NAMES of the door of chat completions, to which calls of other doors are translated. */
 export const CHAT_DOOR = 0;
 
 /** The position of each door in DOOR_NAMES. */
@@ -43,7 +43,7 @@ export const DOOR_PATHS = {
 } as const satisfies Record<DoorName, string>;
 export type DoorPath = (typeof DOOR_PATHS)[DoorName];
 
-/** What a model can serve. The doors `messages`, `responses` and `count_tokens` lead to `chat`. */
+/** What a model can serve. Calls at the doors `messages`, `responses` and `count_tokens` need `chat`. */
 export const SERVICES = ['chat', 'embeddings', 'completions', 'moderations', 'rerank'] as const;
 export type Service = (typeof SERVICES)[number];
 
@@ -74,7 +74,7 @@ export const PROMPT_OF: Readonly<Record<DoorName, string>> = {
 /** The doors of Anthropic's interface, whose errors have a form of their own. */
 export const ANTHROPIC_DOORS: readonly DoorName[] = ['messages', 'count_tokens'];
 
-/** The statuses of Anthropic's interface that differ from ERROR_KINDS. A model is a resource there: 404. */
+/** The statuses that differ from ERROR_KINDS there. messages-door.ts has them too; the test compares. */
 const ANTHROPIC_STATUSES: Partial<Record<ErrorCode, number>> = { model_not_found: 404, overloaded: 529 };
 
 /** Returns the HTTP status that callers at `door` get for an error of the gateway. */

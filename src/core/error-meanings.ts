@@ -3,7 +3,7 @@
  * docs/errors.md from this file; no gateway loads it. Pure.
  *
  * Must hold: `retry` fits the status. An error that the caller must mend is never to be retried; a failure of
- * the gateway or of a provider always is.
+ * the gateway or of a provider always is. After a change of a text run `npm run docs`.
  */
 import type { ErrorCode, RejectionDetail } from './errors.js';
 
@@ -106,7 +106,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   },
   conflict: {
     when: 'Admin interface alone: the change does not fit the present state. The key was rotated before, or there is no `sharing`. Or the change is made on other hosts, or may be, and not on this one yet.',
-    caller: 'Read the state again and decide anew.',
+    caller: 'Read the state again, then decide again.',
     operator: null,
     retry: 'no',
   },
@@ -157,8 +157,9 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
 };
 
 /**
- * Which bound each value of the label `reason` of `tollgate_refusals_total` means that is no error code, and
- * which setting changes the bound. Whole sentences of Markdown. Does not compile if it lacks a value.
+ * What each value of the label `reason` of `tollgate_refusals_total` means that is no error code: a
+ * RejectionDetail. Says which bound was reached, and which setting changes it, in whole sentences of
+ * Markdown. The record does not compile if it lacks a detail.
  */
 export const REJECTION_MEANINGS: Readonly<Record<RejectionDetail, string>> = {
   account_disabled: '`key_disabled`: the account was disabled, not the key.',

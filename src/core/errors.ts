@@ -7,7 +7,7 @@
  *
  * Must hold: codes, statuses and types stay, because clients match on them. A new code or detail needs its
  * text in error-meanings.ts, which does not compile without. The order of both lists may change from build to
- * build: shared memory has positions in them, the disk has names.
+ * build, because only shared memory has positions in them. The disk has the names, so the names stay.
  */
 import { jsonText } from './json.js';
 
@@ -79,9 +79,9 @@ export interface ErrorRecord {
   readonly message: string;
   /** Seconds that the caller should wait, sent as `Retry-After`; undefined if waiting does not help. */
   readonly retryAfterSeconds?: number;
-  /** The HTTP status, if it differs from the catalogue's: an unknown model in a path is a 404. */
+  /** The HTTP status, if it is not that of ERROR_KINDS: an unknown model in a path is a 404. */
   readonly status?: number;
-  /** For the metrics alone; undefined if the code says it all. */
+  /** For the metrics alone; undefined if the code says which bound it was. */
   readonly detail?: RejectionDetail;
 }
 
@@ -114,8 +114,8 @@ export function errorText(error: unknown): string {
 }
 
 /**
- * Ends work whose client has left: throws if `clientLeft` is aborted. Undefined means that the work has no
- * client. The work of an admin request calls it between its steps.
+ * Ends work whose client has left: throws a ProxyError if `clientLeft` is aborted. Undefined means that the
+ * work has no client. The work of an admin request calls this function between its steps.
  */
 export function throwIfLeft(clientLeft: AbortSignal | undefined): void {
   if (clientLeft?.aborted === true) {

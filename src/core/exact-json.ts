@@ -1,7 +1,7 @@
 /**
  * Parses JSON and writes it again without loss of digits. A number of JavaScript has 53 bits, and ids of
- * databases in the arguments of tools have 64. providers/ and doors/messages translate calls and responses
- * by it. Pure; any thread.
+ * databases in the arguments of tools have 64. providers/ and doors/messages translate calls and responses by
+ * it. Pure; any thread.
  *
  * In place of an integer that a number cannot hold, exactJson puts a mark: a string of MARK and the digits.
  * exactJsonText writes the digits alone. MARK is random in each thread, so no caller's text is taken for a
@@ -15,7 +15,7 @@ import { parsedJson } from './json.js';
 
 const MARK = `integer ${randomUUID()} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
-/** A text that this does not match has no such integer. upstream/door-call.ts tests by it too. */
+/** A text without a match has no integer beyond 2^53. upstream/door-call.ts uses the pattern too. */
 export const LONG_INTEGER = /\d{16}/;
 /**
  * Strings are matched so that digits in them are skipped. A string that does not end (then the text is no
@@ -31,7 +31,7 @@ const CHARS_MAX = 1024 * 1024;
 /**
  * As parsedJson (undefined for malformed JSON), with integers beyond 2^53 marked. Only exactJsonText may
  * write the value. `requiredWord` is what a text with such integers has, such as `tool_use`: nothing is
- * marked in a text without it, and it is found faster than digits are.
+ * marked in a text without the word, and the word is found faster than digits are.
  */
 export function exactJson(text: string, requiredWord = ''): unknown {
   const mayHaveMarks = text.length <= CHARS_MAX && text.includes(requiredWord) && LONG_INTEGER.test(text);

@@ -92,8 +92,8 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * Every value with its owner, in the order in which `take` would return the values. O(values). Do not go on
-   * with the generator once the queue has changed: call `inTurn` again.
+   * Yields every value with its owner, in the order in which `take` would return the values, in time linear
+   * in their number. Once the queue has changed, do not go on with the generator: call `inTurn` again.
    */
   *inTurn(): Generator<readonly [Owner, T]> {
     let lanes: Iterable<readonly [Owner, Lane<T>]> = this.#lanes;
@@ -111,14 +111,14 @@ export class FairQueue<Owner, T> {
     }
   }
 
-  /** Takes out a value of `inTurn` that had its turn, at any place. Its owner's lane goes to the end. */
+  /** Takes out a value that `inTurn` has yielded, as its turn: the owner's lane goes to the end. */
   serve(owner: Owner, value: T): void {
     const lane = this.#lanes.get(owner);
     if (this.remove(owner, value) && lane !== undefined && lane.items.length > 0)
       this.#moveToEnd(owner, lane);
   }
 
-  /** Takes out the owner's first value that is `===`, before its turn; false if there is none. */
+  /** Takes out the owner's first value that is `===` to `value`, without a turn; false if there is none. */
   remove(owner: Owner, value: T): boolean {
     const index = this.#lanes.get(owner)?.items.findIndex((item) => item.value === value) ?? -1;
     if (index === -1) return false;

@@ -18,7 +18,7 @@ export function jsonText(value: unknown): string {
 /** Matches a text whose characters are ASCII and are written in a JSON string without an escape. */
 const NEEDS_NO_ESCAPE = /^[ !#-[\]-~]*$/;
 
-/** As JSON.stringify. Text that needs no escape, as most does, takes 0.2 µs for 240 characters, not 0.8. */
+/** Returns what JSON.stringify does, in 0.2 µs instead of 0.8 for 240 characters without an escape. */
 export function stringText(text: string): string {
   return NEEDS_NO_ESCAPE.test(text) ? `"${text}"` : JSON.stringify(text);
 }

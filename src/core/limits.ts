@@ -15,9 +15,7 @@ export const CALLS_PER_DAY_MAX = 1_440_000_000;
 /** Calls in flight in one process. A call's slot takes 20 bits of its id (channel/open-calls.ts). */
 export const CALLS_IN_FLIGHT_MAX = 1 << 20;
 
-/**
- * Listeners and workers of one process. Each pair has a channel of its own, so their product stays small.
- */
+/** Listeners and workers of one process. Each pair has a channel of its own, so their product stays small. */
 export const LISTENERS_MAX = 64;
 export const WORKERS_MAX = 64;
 
@@ -35,7 +33,8 @@ export const GROUP_DEPTH_MAX = 4;
 
 /**
  * Accounts and keys that have a quota record in one process: keys with quotas besides requests a minute and
- * calls a day, and accounts on plans with such quotas that have called since the start. They take 640 MiB.
+ * calls a day, and accounts on plans with such quotas that have called since the start. The records take 640
+ * MiB.
  */
 export const QUOTA_SCOPES_MAX = 1 << 20;
 /** Pairs of an account and a model with a rule of its own that have been called since the start. */
@@ -93,8 +92,9 @@ export const FRAME_BYTES_MAX = 64 * 1024;
 export const PROMPT_TOKENS_BESIDE_BODY = 4_096;
 /**
  * Prompt tokens that a provider may report for each part that the body names in a few bytes: an image, a
- * document, a video, a sound, or a tool that the provider runs. It is as many as a model reads: an hour of
- * video has a million, and Gemini takes a video or a document by its address in any of these parts.
+ * document, a video, a sound, or a tool that the provider runs. The bound is as much as a model reads: an
+ * hour of video has a million tokens, and Gemini takes a video or a document by its address in any of these
+ * parts.
  */
 export const PROMPT_TOKENS_OF_PART = 1_048_576;
 /** How many such parts count. If more did, a body of many names would make any report believable. */
@@ -137,8 +137,8 @@ export const HELD_UP_MS_MAX = 3_600_000;
 export const HELD_UP_MS_MIN = 100;
 
 /**
- * The most that pauses add up to. A stream that has run for so long after a pause and then fails does so for
- * another reason than the pause.
+ * The most that pauses add up to. If a stream has run for so long after its pauses and then fails, the pauses
+ * are not the reason.
  */
 export const HELD_UP_MS_REMEMBERED = 10_000;
 
@@ -161,19 +161,18 @@ export const COUNT_WAIT_MS_MAX = 10_000;
 export const COUNTER_STUCK_MS = 15_000;
 /**
  * Weights, in bytes, of the jobs that wait for a counter thread. A text to count weighs its bytes, and at
- * least the minimum. A large body to parse or translate weighs the minimum, because
- * `limits.bodies_in_work_bytes` bounds the bodies. So at most 2,048 bodies wait, 1,024 of one account; or
- * 128 MB of texts.
+ * least the minimum. A large body to parse or translate weighs only the minimum, because
+ * `limits.bodies_in_work_bytes` bounds the bodies. So at most 2,048 bodies wait, 1,024 of them of one
+ * account; or 128 MB of texts.
  */
 export const COUNTER_JOB_BYTES_MIN = 64 * 1024;
 export const COUNTER_QUEUE_BYTES_MAX = 128 * 1024 * 1024;
 export const COUNTER_ACCOUNT_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
- * Calls of a worker whose clients have left and whose upstreams finish all the same
- * (`when_client_leaves: finish`), of all accounts and of one. Bounded because to leave costs a client
- * nothing, and each such call keeps a connection, a call slot, its body, and some 100 KiB of text that may
- * have to be counted.
+ * Calls of a worker whose clients have left and whose upstreams finish all the same (`when_client_leaves:
+ * finish`), of all accounts and of one. They are bounded because it costs a client nothing to leave, and each
+ * such call keeps a connection, a call slot, its body, and some 100 KiB of text that may have to be counted.
  */
 export const LEFT_CALLS_MAX = 512;
 export const LEFT_CALLS_OF_ACCOUNT_MAX = LEFT_CALLS_MAX / 4;

@@ -1,7 +1,7 @@
 /**
  * The protocols that an upstream can speak (`upstreams[].provider`). Settings, threads and metrics use the
- * names, so none may change. A new name needs its translation in providers/providers.ts, unless it speaks the
- * protocol of OpenAI. Any thread. No test of its own.
+ * names, so none may change; only documents depend on their order. A new name needs its translation in
+ * providers/providers.ts, unless the upstream speaks the protocol of OpenAI. Any thread. No test of its own.
  */
 export const PROVIDER_NAMES = ['openai', 'azure', 'anthropic', 'gemini', 'vertex', 'bedrock'] as const;
 

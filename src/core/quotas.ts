@@ -9,8 +9,8 @@
  * toward, or of none; settling replaces the reservation by what the call used.
  *
  * The names of all quotas, their limits and their highest limits are listed below. A list that lacks a quota
- * does not compile. The order of the names may change from build to build: shared memory has positions in
- * QUOTA_NAMES, files have names.
+ * does not compile. The order of the names may change from build to build: only shared memory has positions
+ * in QUOTA_NAMES. Files on disk have the names, so no name may change.
  *
  * Must hold: every moment is in one day and one month, and the numbers of days and months never go back.
  */
@@ -19,14 +19,14 @@ import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from 
 import { BALANCE_PICO_UNITS_MAX } from './money.js';
 import { asPicoUnits, asWallMs, type PicoUnits, type WallMs } from './units.js';
 
-/** The day of the specification: it begins at 00:00 in UTC+8, which has no summer time. */
+/** Where the day of the specification begins at 00:00. This zone has no summer time. */
 export const SPECIFIED_TIMEZONE = '+08:00';
 
 interface QuotaKind {
   readonly unit: 'requests' | 'calls' | 'tokens' | 'money';
   /**
-   * `minute`: a sliding window. `day`, `month`: a stock, refilled when the next begins. `flight`: a stock of
-   * call slots.
+   * `minute`: a sliding window. `day`, `month`: a stock, refilled as the next day or month begins. `flight`:
+   * a stock of call slots.
    */
   readonly per: 'minute' | 'day' | 'month' | 'flight';
 }
@@ -48,8 +48,9 @@ export type QuotaName = keyof typeof QUOTA_KINDS;
 export const QUOTA_NAMES = Object.keys(QUOTA_KINDS) as QuotaName[];
 
 /**
- * The scopes of a call that may have quotas, in the order in which it takes of them. `model` is one model for
- * the account, limited by a rule of its plan. Upstreams are chosen later, and have UPSTREAM_QUOTA_NAMES.
+ * The scopes of a call that may have quotas, in the order in which the call takes of their quotas. `model` is
+ * one model for the account, limited by a rule of its plan. Upstreams are chosen later, and have
+ * UPSTREAM_QUOTA_NAMES.
  */
 export const QUOTA_SCOPES = ['key', 'account', 'model', 'group'] as const;
 export type QuotaScope = (typeof QUOTA_SCOPES)[number];
@@ -125,12 +126,12 @@ export const NO_QUOTAS: QuotaLimits = {
   spendPerMonth: undefined,
 };
 
-/** A day or a month of a calendar. The next has the number after it, unless the zone skips a day. */
+/** A day or a month of a calendar. The next one has the next number, unless the time zone skips a day. */
 export interface Period {
   /** A day: days since 1970-01-01. A month: months since 1970-01. */
   readonly number: number;
   readonly startMs: WallMs;
-  /** When the next begins. */
+  /** When the next day or month begins. */
   readonly endMs: WallMs;
 }
 
@@ -187,7 +188,7 @@ export class Calendar {
     const lastDay = this.#day;
     if (lastDay !== undefined && wallMs >= lastDay.startMs && wallMs < lastDay.endMs) return lastDay;
     let number = Math.floor(this.#localMs(wallMs) / DAY_MS);
-    // Clocks that were set back over midnight show the day before again. The day that has begun goes on.
+    // Clocks that are set back over midnight show the day before once more. Here the new day goes on.
     if (wallMs >= this.#utcOf((number + 1) * DAY_MS)) number += 1;
     const startMs = this.#utcOf(number * DAY_MS);
     return (this.#day = { number, startMs, endMs: this.#utcOf((number + 1) * DAY_MS) });
@@ -210,7 +211,7 @@ export class Calendar {
     const fields: Record<string, number> = {};
     for (const { type, value } of this.#format!.formatToParts(wallMs)) fields[type] = Number(value);
     const { year, month, day, hour, minute, second } = fields;
-    // The format has no milliseconds. Those of a moment before 1970 count from the second before it.
+    // The format has no milliseconds. `%` gives a negative number before 1970, which is made positive.
     return Date.UTC(year!, month! - 1, day, hour, minute, second) + (((wallMs % 1_000) + 1_000) % 1_000);
   }
 
@@ -218,7 +219,8 @@ export class Calendar {
   #utcOf(localMs: number): WallMs {
     if (this.#offsetMs !== undefined) return asWallMs(localMs - this.#offsetMs);
     // The search begins earlier by more than clocks are set back, so that it finds the first such moment. Its
-    // steps are short, so that none passes over a span that clocks show twice. The last step is halved.
+    // steps are short, so that none passes over a span that clocks show twice. A bisection of the last step
+    // then finds the millisecond.
     let atOrAfterMs = localMs - (this.#localMs(localMs) - localMs) - SET_BACK_MS_MAX;
     while (this.#localMs(atOrAfterMs) >= localMs) atOrAfterMs -= SET_BACK_MS_MAX;
     while (this.#localMs(atOrAfterMs) < localMs) atOrAfterMs += SET_BACK_MS_MIN;
@@ -245,33 +247,30 @@ function offsetMsOf(text: string): number | undefined {
  * the record of the call.
  */
 export interface QuotasLeft {
-  /**
-   * Requests left of the account's minute; undefined if several scopes limit the minute, which `others` has
-   * then.
-   */
+  /** Requests left of the account's minute; undefined if several scopes limit it: `others` has each. */
   readonly minute: number | undefined;
-  /** Calls in flight that the account may still begin. Every account has this limit, and that of `perDay`. */
+  /** Calls that the account may begin beside those in flight. Each account has this limit, and `perDay`'s. */
   readonly inFlight: number;
   /** Calls left of the account's day. */
   readonly perDay: number;
   /** Pico-units, rounded as floats are above 2^53. */
   readonly balance: number;
   /**
-   * All other quotas, flat, QUOTA_NUMBERS numbers each: `quotaCode`, the slot of the scope, what is left
-   * (money in nano-units). Undefined if there are none.
+   * All other quotas in one flat list, each as QUOTA_NUMBERS numbers: `quotaCode`, the slot of the scope,
+   * what is left (money in nano-units). Undefined if there are no others.
    */
   readonly others: readonly number[] | undefined;
 }
 
-/** Numbers of one quota in `others`. */
+/** How many numbers each quota takes in `others`. */
 export const QUOTA_NUMBERS = 3;
 
-/** The name is in the low 8 bits of a quota's code, the scope in the bits above. */
+/** The low 8 bits of a quota's code are the position of its name, the bits above that of its scope. */
 const SCOPE_SHIFT = 8;
 const NAME_MASK = 0xff;
 
 /**
- * A quota as one number, for the memory of one process: files have names. `scopeIndex` is a position in
+ * A quota of a scope as one number, for the memory of one process alone. `scopeIndex` is a position in
  * QUOTA_SCOPES, `nameIndex` in QUOTA_NAMES.
  */
 export function quotaCode(scopeIndex: number, nameIndex: number): number {

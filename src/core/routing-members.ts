@@ -1,15 +1,15 @@
 /**
  * Members of a request that the gateway itself does not use, but by which an upstream may serve another call
  * than the one that was admitted and priced, bill it beyond its tokens, or hand out what it has stored under
- * its key, which all callers share. A request that has one is rejected, unless `pass_members` of the model
- * names it. All other unknown members pass untouched. The reader of bodies (protocol/) and the schema of the
- * settings use the list. Any thread.
+ * its key, which all callers share. A request with such a member is rejected, unless `pass_members` of the
+ * model names the member. All other unknown members pass untouched. The reader of bodies (protocol/) and the
+ * schema of the settings use the list. Any thread.
  *
  * Not listed: what shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
  * (`aws_bedrock_runtime_endpoint` and the like).
  *
- * Must hold: take a member out of these lists only if no upstream obeys it; otherwise callers get what nobody
- * pays for (test/unit/protocol/known-members.steering.test.ts,
+ * Must hold: a member is taken out of these lists only if no upstream obeys it; otherwise callers get what
+ * nobody pays for (test/unit/protocol/known-members.steering.test.ts,
  * test/unit/protocol/known-members.stored.test.ts).
  */
 
@@ -79,8 +79,8 @@ export const STEERING_MEMBERS = [
   'speed',
   'inference_geo',
   'hosted_tools',
-  // Bedrock: a model with less latency has a price of its own, and a guardrail is billed by the text:
-  // Amazon Bedrock User Guide, "Optimize model inference for latency", and "Amazon Bedrock pricing".
+  // Bedrock: a model with less latency has a price of its own, and a guardrail is billed by the text: Amazon
+  // Bedrock User Guide, "Optimize model inference for latency", and "Amazon Bedrock pricing".
   'performanceConfig',
   'guardrailConfig',
   // A tier has a price of its own; USUAL_SERVICE_TIERS pass.
@@ -99,8 +99,9 @@ export const STEERING_MEMBERS = [
 ] as const;
 
 /**
- * Names of members within messages and parts: a stored file, an address that the provider reads with its own
- * rights, the audio of a message that OpenAI has stored. protocol/known-members.ts says where each may stand.
+ * Names for members within messages and parts, which name a stored file, an address that the provider reads
+ * with its own rights, or the audio of a message that OpenAI has stored. protocol/known-members.ts says where
+ * each may stand.
  */
 const NESTED_MEMBERS = ['file_id', 'storage_url', 'audio_id'] as const;
 

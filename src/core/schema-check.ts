@@ -27,6 +27,7 @@ export function schemaCheck<Schema extends TSchema>(
   CHECKED_SCHEMAS.set(name, schema);
   const check = CHECKS[name];
   if (MADE && check === undefined) throw new Error(`the check ${name} is not made: run \`npm run build\``);
-  // Undefined while the build collects the schemas (MADE is false): no check is called then.
+  // The cast: undefined only while the build collects the schemas (MADE is false), and then no check is
+  // called.
   return check as (value: unknown) => value is Static<Schema>;
 }

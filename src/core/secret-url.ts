@@ -17,9 +17,9 @@ export const SECRET_CHARS_MIN = 8;
 
 /** Shorter segments of a path are names. */
 const SEGMENT_CHARS_MIN = 16;
-/** A word of letters and digits is a secret from this length on; `qwen2p5` and `20241022` are names. */
+/** A word with both letters and digits is a secret from this length on. `qwen2p5` is too short: a name. */
 const MIXED_CHARS_MIN = 12;
-/** A segment with so many changes between letters and digits is a secret, as a UUID is. `gpt-4o` has one. */
+/** A segment with so many changes between letters and digits is a secret, as a UUID. `gpt-4o` has one. */
 const CHANGES_MIN = 6;
 
 /**

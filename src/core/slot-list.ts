@@ -42,7 +42,7 @@ export class SlotList<T> {
     this.#free.push(slot);
   }
 
-  /** Yields the items in no particular order. One that is added or removed meanwhile may be left out. */
+  /** Yields the items in no particular order. An item that is added or removed meanwhile may be left out. */
   *[Symbol.iterator](): Generator<T> {
     for (const item of this.#items) if (item !== undefined) yield item;
   }

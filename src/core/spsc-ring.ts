@@ -16,7 +16,8 @@
  * (`published`). The reader gives bytes back by an atomic store, which the writer loads when it needs space.
  *
  * Must hold: one thread writes and one reads; the length of the ring is a power of two, so that counts may
- * wrap at 2^32; and all of a record is written before it is announced, or the reader sees half of it.
+ * wrap at 2^32; and all of a record is written before `publish` or the message announces it, or the reader
+ * sees half of it.
  */
 import { invariant } from './errors.js';
 

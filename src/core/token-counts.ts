@@ -8,7 +8,7 @@
  * `reasoningTokens` is at most `completionTokens`. A report that breaks one of these rules is not believed,
  * and the gateway counts the tokens itself (test/unit/upstream/usage-shapes.test.ts).
  *
- * Must hold: each field follows the call to all these places. A new field must be added to each:
+ * Must hold: each field goes with the call to all of the places below. A new field must be added to each:
  * - the channel's frames (channel/frame-codec.ts), the journal (ledger/journal.ts) and the rows of usage
  *   (store/usage-book.ts, store/record-codec.ts). In test/e2e/fallbacks.test.ts no field is 0.
  * - the call ring and the call log (telemetry/ended-call.ts names places and tests), the JSON of a call
@@ -23,14 +23,14 @@ export interface TokenCounts {
   /** The part of `cacheWriteTokens` that the provider keeps for an hour. */
   readonly cacheWrite1hTokens: number;
   readonly completionTokens: number;
-  /** The part of `completionTokens` that is reasoning. It is billed, and is not in the text. */
+  /** The part of `completionTokens` that is reasoning: it is billed, but not in the text of the response. */
   readonly reasoningTokens: number;
 }
 
 /**
- * Where the numbers come from: the upstream's report, a tokenizer of this gateway, or the length of texts.
- * The order may change, because only the memory of one process has positions. The disk has the names, so they
- * stay.
+ * Where the counts come from: the upstream's report, a tokenizer of this gateway, or the length of texts. The
+ * order may change, because only the memory of one process has positions in this list. The disk has the
+ * names, so the names stay.
  */
 export const USAGE_SOURCES = ['reported', 'counted', 'estimated'] as const;
 export type UsageSource = (typeof USAGE_SOURCES)[number];
@@ -41,8 +41,8 @@ export interface Usage extends TokenCounts {
 }
 
 /**
- * Usage of which only the whole prompt and the whole completion are known, without the parts that have prices
- * of their own. A count of this gateway is such: only a provider can tell the parts.
+ * Usage of which only the whole prompt and the whole completion are known, so that all parts with prices of
+ * their own are 0. Whatever this gateway counts itself is of this kind: only a provider can tell the parts.
  */
 export function usageOfWhole(promptTokens: number, completionTokens: number, source: UsageSource): Usage {
   return {

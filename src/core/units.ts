@@ -1,7 +1,8 @@
 /**
  * Branded numbers, which the compiler keeps apart: an account's slot is not a key's, and a count is not a
- * time. The `as…` functions check nothing: their caller must know the unit. The last lines are arithmetic
- * that JavaScript lacks. Nearly every folder uses this file. Pure; any thread. No test of its own.
+ * time. In the names of these types an _Index_ is a slot of the glossary. The `as…` functions check nothing:
+ * whoever calls them must know the unit. The last functions are arithmetic that JavaScript lacks. Nearly
+ * every folder uses this file. Pure; any thread. No test of its own.
  */
 
 declare const UNIT: unique symbol;
@@ -40,7 +41,7 @@ export const asWallMs = (value: number): WallMs => value as WallMs;
 export const minOf = (first: bigint, second: bigint): bigint => (first < second ? first : second);
 export const maxOf = (first: bigint, second: bigint): bigint => (first > second ? first : second);
 
-/** The quotient rounded up. Both arguments are safe integers, `divisor` is positive. */
+/** The quotient, rounded up. Both arguments are safe integers, and `divisor` is positive. */
 export function ceilDiv(dividend: number, divisor: number): number {
   return Math.ceil(dividend / divisor);
 }

@@ -1,18 +1,18 @@
 /**
- * Parts of the messages that say what is wrong with an input; the known name that a mistyped name most likely
- * meant; and which characters are never printed. The readers of settings (config/), of admin requests
- * (admin/input-reader.ts) and of chat bodies (protocol/) share them, the registry and the commands too. Pure;
- * any thread.
+ * What the messages about a wrong input have in common: paths, cut texts, rules in words, the known name that
+ * a mistyped name most likely meant, and the characters that are never printed. The readers of settings
+ * (config/), of admin requests (admin/input-reader.ts) and of chat bodies (protocol/) use these functions,
+ * and so do the registry and the commands. Pure; any thread.
  *
  * Must hold: the texts stay, because users and tests of these readers match on them; the edit distance is
  * exact (test/unit/core/wrong-input.nearest-name.test.ts).
  */
 
 /**
- * A control character; a character that breaks a line, or turns or marks the direction of writing, so that a
- * name looks like another; or half of a character, which no URL can carry. No name or note may have such a
- * character, and none is written to a terminal. The pattern is also used in JSON Schemas, which have no
- * property Bidi_Control.
+ * Matches a control character; a character that breaks a line or sets the direction of writing, by which one
+ * name can look like another; or half of a surrogate pair, which no URL can carry. No name or note may have
+ * such a character, and none is written to a terminal. The direction marks are listed by code, because the
+ * pattern is also used in JSON Schemas, which do not know the property Bidi_Control.
  */
 export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u;
 
@@ -20,7 +20,7 @@ const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
 
 /**
  * The text on one line, with `�` for each unprintable character. A text may come from anybody, and must not
- * move the cursor of an operator's terminal or turn its writing.
+ * move the cursor of an operator's terminal or reverse its lines.
  */
 export function visible(text: string): string {
   return text.replace(UNPRINTABLES, '\u{fffd}');
@@ -53,8 +53,8 @@ export interface ValueSchema {
 }
 
 /**
- * What a schema allows, such as `a whole number of bytes from 1 to 9`; undefined if its keywords do not say
- * it.
+ * What a schema allows, in words such as `a whole number of bytes from 1 to 9`; undefined if its keywords do
+ * not say what.
  */
 export function wantedBy(schema: ValueSchema): string | undefined {
   const { type, minimum, maximum } = schema;
@@ -66,7 +66,7 @@ export function wantedBy(schema: ValueSchema): string | undefined {
   return type === 'boolean' ? 'true or false' : undefined;
 }
 
-/** Only so many characters of a text are compared, which bounds the work. Known names are shorter. */
+/** Only so many characters of a name are compared, which bounds the work. All known names are shorter. */
 const NAME_CHARS_MAX = 64;
 
 /** The Levenshtein distance: insertions, deletions and replacements. At most 64² steps. */
