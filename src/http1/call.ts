@@ -47,10 +47,10 @@ export class Http1Call implements HttpCall, PooledCall {
   next: PooledCall | undefined;
   /** Monotonic, as all times here. Pauses do not count: each moves the deadline by its length. */
   #totalDeadlineMs: number;
-  /** When the call fails with `#deadlineCode`. While the call is paused, this bounds the pause. */
+  /** When the call fails with `#deadlineCode`. While the call is paused, a pause ends then at the latest. */
   #deadlineMs: number;
   #deadlineCode: TimeoutCode = 'TIMEOUT_CONNECT';
-  /** From `dispatch` until the request is sent, or the call is over. */
+  /** Set from `dispatch` until the request is sent or the call is over. */
   #request: Http1Request | undefined;
   #pool: Http1Pool | undefined;
   #connection: Http1Connection | undefined;
@@ -105,7 +105,7 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#isPaused = true;
     this.#heldUpMs = this.#heldUpMsByNow();
     this.#pausedAtMs = this.#setDeadline('TIMEOUT_HELD_UP', HELD_UP_MS_MAX - this.#pausedMs);
-    // A head came by a connection, so there is one.
+    // The head has come by a connection, so `#connection` is set.
     if (this.#hasHead) this.#connection!.pause();
   }
 
@@ -133,7 +133,7 @@ export class Http1Call implements HttpCall, PooledCall {
     else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#deadlineCode);
   }
 
-  /** Called once: the pool has taken the call out of its queue, which a call that is over has left. */
+  /** Called at most once, as the pool takes the call out of its queue; never if the call is over. */
   sendOn(connection: Http1Connection): void {
     // Set by `dispatch`, which comes before.
     const { head, body, isAscii } = this.#request!;
@@ -171,7 +171,7 @@ export class Http1Call implements HttpCall, PooledCall {
     return !this.#wasSent && this.#pool!.isFull;
   }
 
-  /** The handler gets the error before `destroy`, in which the pool goes on with other calls. */
+  /** The handler gets the error first: within `destroy` the pool already sends other calls. */
   #timeOut(code: TimeoutCode): void {
     const connection = this.#connection;
     this.#pool?.forget(this);

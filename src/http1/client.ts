@@ -35,8 +35,8 @@ interface Http1ClientOptions {
   /** Tollgate's version, for the User-Agent. */
   readonly version: string;
   /**
-   * Called if the upstream sent a response without a request: the pool distrusts it for a while. `target` is
-   * the first target of the pool.
+   * Called if the upstream sent a response that no request asked for: its pool distrusts it for a while.
+   * `target` is the pool's first target.
    */
   readonly onUnsolicited?: (target: HttpTarget) => void;
 }
@@ -51,7 +51,7 @@ interface TargetHeads {
   readonly lines: string | undefined;
   /** Request line and the target's header lines, with the target's own path. */
   readonly start: string | undefined;
-  /** The `start` with the path of the last call that named a path: most of the next calls name it too. */
+  /** As `start`, with the path of the last call that named one: most of the next calls name the same path. */
   lastPath: { readonly path: string; readonly start: string | undefined };
   /** The further headers of the last call, and their lines: the next call may have the same array. */
   lastFurther: { readonly headers: readonly string[]; readonly lines: string | undefined };
@@ -190,12 +190,12 @@ export class Http1Client implements HttpClient {
   }
 }
 
-/** Targets with the same key share their connections. http-client.ts names it at `connectionsMax`. */
+/** Targets with the same key share a pool, and so `connectionsMax` (http-client.ts). */
 function poolKeyOf({ connectTimeoutMs, connectionsMax, origin, ca }: HttpTarget): string {
   return `${connectTimeoutMs} ${connectionsMax} ${origin} ${ca ?? ''}`;
 }
 
-// Which texts a head may have. A line end in a value would begin another header, or another request.
+// The values, names and paths that a head may have. A line end in one would begin another header or request.
 const VALUE = /^[\t -~]*$/;
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const PATH = /^\/[!-~]*$/;
@@ -221,13 +221,13 @@ function startOf(path: string, lines: string | undefined): string | undefined {
   return lines !== undefined && PATH.test(path) ? `POST ${path} HTTP/1.1\r\n${lines}` : undefined;
 }
 
-/** `startOf` with a memory of the last path. */
+/** As `startOf`, which is called only if the path is not that of the last call. */
 function startOfPath(heads: TargetHeads, path: string): string | undefined {
   if (heads.lastPath.path !== path) heads.lastPath = { path, start: startOf(path, heads.lines) };
   return heads.lastPath.start;
 }
 
-/** `linesOf` with a memory of the last array. */
+/** As `linesOf`, which is called only if the array is not that of the last call. */
 function furtherLinesOf(heads: TargetHeads, headers: readonly string[]): string | undefined {
   if (heads.lastFurther.headers !== headers) heads.lastFurther = { headers, lines: linesOf(headers) };
   return heads.lastFurther.lines;

@@ -1,11 +1,12 @@
 /**
- * One HTTP/1.1 connection to an upstream. pool.ts opens it and gives it calls (call.ts). Upstream worker.
+ * One HTTP/1.1 connection to an upstream. pool.ts opens it and gives it calls (call.ts). A response is here
+ * _unsolicited_ if no request asked for it. Upstream worker.
  *
- *     opening ──> idle ⇄ busy        and from each of these states to gone
+ *     opening ──> idle ⇄ busy        and each of the three ──> gone
  *
  * Must hold: a connection carries one call at a time, and takes the next only after the last response is
- * whole. Otherwise a caller gets the response of another. So any doubt closes the connection: bytes without a
- * request, a response before the whole request was sent, an error in the framing.
+ * whole. Otherwise a caller gets the response of another. So any doubt closes the connection: unsolicited
+ * bytes, a response before the whole request was sent, an error in the framing.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.js';
@@ -16,9 +17,9 @@ import type { ResponseHead } from './head.js';
 import { Http1Parser } from './parser.js';
 
 /**
- * How long a connection is kept idle if the server does not announce a time. Plain: uvicorn and Node's
- * servers close after 5 s, and a new connection costs next to nothing. TLS: balancers keep connections for
- * 60 s or more.
+ * How long an idle connection is kept if the server does not announce a time. Plain: uvicorn and Node's
+ * servers close after 5 s, and a new connection costs next to nothing. TLS: balancers keep connections for a
+ * minute or more.
  */
 const KEEP_ALIVE_PLAIN_MS = 4_000;
 const KEEP_ALIVE_TLS_MS = 30_000;
@@ -68,7 +69,7 @@ export interface ConnectionOwner {
   onFree(connection: Http1Connection): void;
   /** The connection takes no calls any more. `error`: why it failed to open; otherwise undefined. */
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void;
-  /** The upstream sent a response without a request. The connection is being closed. */
+  /** The upstream sent an unsolicited response. The connection is being closed. */
   onUnsolicited(): void;
 }
 
@@ -79,7 +80,7 @@ export class Http1Connection implements SocketEvents {
   readonly #socket: Socket;
   readonly #parser = new Http1Parser();
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
-  /** The call whose response is not whole yet. Each of its methods may abort it, which clears this field. */
+  /** The call whose response is not whole yet. Each of its methods may abort it, which clears `#call`. */
   #call: ResponseEvents | undefined;
   /** How many whole responses the connection has brought. */
   #responseCount = 0;
@@ -157,7 +158,7 @@ export class Http1Connection implements SocketEvents {
     const hadHead = parser.head !== undefined;
     parser.push(bytes, length);
     if (!hadHead && parser.head !== undefined) {
-      if (this.#responseCount > 0 && this.#isOfNoRequest(parser.head)) return;
+      if (this.#responseCount > 0 && this.#failIfUnsolicited(parser.head)) return;
       call.onHead(parser.head);
     }
     // Each callback may abort the call, which clears `#call`.
@@ -219,18 +220,18 @@ export class Http1Connection implements SocketEvents {
 
   #becomeIdle(): void {
     this.#state = 'idle';
-    // A call that ended while it was paused has left the socket so. An idle one must see its end.
+    // A call that ended while it was paused has left the socket paused. An idle connection must see its end.
     if (this.#socket.isPaused()) this.#socket.resume();
     this.#owner.onFree(this);
   }
 
   /**
-   * Whether a response on a kept connection is certainly not for the current request; if so, this has failed
-   * the call. A wrong response that comes after the whole request looks like the right one: pool.ts makes
-   * such responses rare.
+   * Fails the call if the response on a kept connection is certainly not for its request, and returns whether
+   * it did. An unsolicited response that comes after the whole request looks like the right one: pool.ts
+   * makes such responses rare.
    */
-  #isOfNoRequest({ status, keepsAlive }: ResponseHead): boolean {
-    // `onBytes` has found a call, and has not called it yet.
+  #failIfUnsolicited({ status, keepsAlive }: ResponseHead): boolean {
+    // `onBytes` has found that there is a call, and has called none of its methods yet.
     const call = this.#call!;
     if (status === REQUEST_TIMEOUT && !keepsAlive) {
       // The server sent the 408 while the connection was idle.
@@ -246,7 +247,7 @@ export class Http1Connection implements SocketEvents {
     return true;
   }
 
-  /** Reports bytes without a request to the owner, unless they are line ends or a 408. */
+  /** Reports unsolicited bytes to the owner, unless they are line ends or a 408. */
   #recordUnsolicited(bytes: Buffer, start: number, length: number): void {
     if (this.#state === 'gone') return;
     let lineStart = start;
@@ -268,7 +269,7 @@ export class Http1Connection implements SocketEvents {
     call?.onConnectionError(error, wasDead);
   }
 
-  /** `error`: why the connection failed to open, for the owner. In other states the owner does not get it. */
+  /** `error`: for the owner, if the connection failed to open. In other states the owner gets no error. */
   #close(error: ConnectionError | undefined): void {
     if (this.#state === 'gone') return;
     const wasOpening = this.#state === 'opening';

@@ -41,7 +41,7 @@ export class ResponseHead {
   readonly framing: Framing;
   /** Bytes of the body if `framing` is `length`, else 0. */
   readonly lengthBytes: number;
-  /** The server takes another request on this connection after this response. */
+  /** Whether the server takes another request on this connection after this response. */
   readonly keepsAlive: boolean;
   readonly #text: string;
   /** `#text` in lower case, to find names in. Positions are the same in both, because all is Latin-1. */
@@ -90,7 +90,7 @@ export function parseHead(text: string): ResponseHead | string {
   if (status === SWITCHING) return 'an upgrade that nobody asked for';
   // An informational head has no body, whatever it says; the final head follows.
   if (status < 200) return new ResponseHead(text, lowered, status, 'empty', 0, true);
-  // A shorter text cannot have more headers. The status line and the empty line are two more lines.
+  // A text up to that length cannot have more headers. The status line and the empty line are two more lines.
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && lineCountOf(text) > HEADERS_MAX + 2)
     return `more than ${HEADERS_MAX} headers`;
   const isHttp10 = text.startsWith('HTTP/1.0');

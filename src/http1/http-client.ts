@@ -58,8 +58,8 @@ export interface HttpHandler {
   /** The chunk belongs to the handler: the client does not use its memory again. */
   onData(chunk: Uint8Array): void;
   /**
-   * A client that translates may call this in place of all onData. `body` is whole and valid JSON; `members`
-   * are those of its members that the client knows without parsing.
+   * A client that translates may call it once, in place of all onData. `body` is whole and valid JSON;
+   * `members` are those of its members that the client knows without parsing.
    */
   onWhole?(body: Buffer, members: Readonly<Record<string, unknown>>): void;
   onEnd(): void;
@@ -74,16 +74,16 @@ export interface HttpHandler {
 export interface HttpCall {
   /** Whether a byte of the call may have reached the upstream, so that it may cost something there. */
   readonly sent: boolean;
-  /** Whether pauses, less the time of running since, add up to HELD_UP_MS_MIN (core/limits.ts). */
+  /** Whether the pauses, less the time for which the stream ran since, add up to HELD_UP_MS_MIN. */
   readonly isHeldUp: boolean;
   /**
-   * Whether the client has begun to read an error of the upstream, which the handler gets later. Such a call
-   * costs nothing.
+   * Whether the client has begun to read an error response of the upstream, which the handler gets later by
+   * onError. Such a call costs nothing.
    */
   readonly isRefused?: boolean;
   /**
-   * The usage so far that onData has not brought, in a form that upstream/usage-shapes.ts reads. Only a
-   * client that translates a stream has it. It counts if the stream is left or breaks off.
+   * The usage so far, if onData has not brought it, in a form that upstream/usage-shapes.ts reads. Only a
+   * client that translates a stream has this member. It is charged if the stream is left or breaks off.
    */
   readonly usageSoFar?: unknown;
   /**

@@ -29,7 +29,7 @@ export class Http1Parser {
   bodyEnd = 0;
   /** The response is whole. */
   isOver = false;
-  /** What is wrong, for the log. Nothing more is read then. The body before the error is good. */
+  /** What is wrong with the bytes, for the log. Nothing more is read then. The body before it is good. */
   error: string | undefined;
   /** Bytes came after the response, which belong to no request. */
   hasExcess = false;
@@ -40,7 +40,7 @@ export class Http1Parser {
   readonly #chunks = new ChunkedBody();
   /** The beginning of a head whose end has not come. */
   #headPart = '';
-  /** The last characters of `#headPart`, in which HEAD_END may begin. To search the whole would copy it. */
+  /** The last characters of `#headPart`, in which HEAD_END may begin. A search of the whole would copy it. */
   #tail = '';
   #informationalHeads = 0;
   /** How many bytes are still to come of a body with a length. */
@@ -174,7 +174,7 @@ const SEMICOLON = 59;
 const COLON = 58;
 const DELETE = 127;
 
-// The steps of a chunked body: what the next byte belongs to. LAST_LF is the LF of the line that ends all.
+// The steps of a chunked body: what the next byte belongs to. LAST_LF is the LF of the empty line at the end.
 const SIZE = 0;
 const EXTENSION = 1;
 const SIZE_LF = 2;
@@ -205,7 +205,7 @@ class ChunkedBody {
   /** The payload that the last call of `decode` found, `bytes[payloadStart..payloadEnd)`. */
   payloadStart = 0;
   payloadEnd = 0;
-  /** What is wrong, for the log. Nothing more is read then. The payload before the error is good. */
+  /** As `Http1Parser.error`. The payload before the error is good. */
   error: string | undefined;
   #step = SIZE;
   /** While digits come: the chunk's size so far. Afterwards: how much of the chunk is still to come. */
@@ -229,9 +229,7 @@ class ChunkedBody {
     return this.#step === OVER;
   }
 
-  /**
-   * Reads `bytes[offset..end)`, and moves payloads within it. Returns `end`, or where the body ends.
-   */
+  /** Reads `bytes[offset..end)`, and moves payloads within it. Returns `end`, or where the body ends. */
   decode(bytes: Uint8Array, offset: number, end: number): number {
     this.payloadStart = offset;
     this.payloadEnd = offset;
@@ -338,7 +336,7 @@ class ChunkedBody {
     }
   }
 
-  /** Also reads the first byte of the line that ends all: CR in place of a trailer. */
+  /** Also reads the CR of the empty line at the end, which comes in place of a trailer. */
   #readTrailer(byte: number): void {
     if (++this.#trailersBytes > TRAILERS_BYTES_MAX) this.error = 'trailers too long';
     else if (this.#step === TRAILER_LF) this.#expect(byte, LF, TRAILER_START);
@@ -361,7 +359,7 @@ class ChunkedBody {
 /** The value of `0` to `9` (48 to 57), `A` to `F` and `a` to `f` (97 to 102); undefined for other bytes. */
 function hexDigitOf(byte: number): number | undefined {
   if (byte >= 48 && byte <= 57) return byte - 48;
-  // Makes a capital letter small. It also changes other bytes, but none to a letter from a to f.
+  // Makes a letter lower case. The operation changes other bytes too, but none to a letter from a to f.
   const lower = byte | 0x20;
   return lower >= 97 && lower <= 102 ? lower - 97 + 10 : undefined;
 }

@@ -3,10 +3,11 @@
  * used last. If no connection is idle, the pool opens one, up to a bound; beyond the bound the call waits in
  * order, up to its connect timeout. Upstream worker.
  *
- * An upstream may send a response without a request. If this comes before the next request, the connection
- * sees it and closes, because an event-loop turn passes before each use of a kept connection. If it comes
- * while the next request is on its way, nothing in HTTP/1.1 tells it from the response. So an upstream that
- * did so once gets only one call on each connection for a while: it is distrusted.
+ * An upstream may send a response that no request asked for (_unsolicited_). If it comes before the next
+ * request, the connection reads it and closes, because an event-loop turn passes before each use of a kept
+ * connection. If it comes while the next request is on its way, nothing in HTTP/1.1 tells it from the right
+ * response. So an upstream that has sent one is _distrusted_: for a while each connection carries one call
+ * only.
  *
  * Must hold: a kept connection is used only after a whole turn of the event loop, and a distrusted upstream
  * gets one call a connection; otherwise a caller gets another's response (test/hostile/upstreams.test.ts,
@@ -26,7 +27,7 @@ import type { HttpTarget } from './http-client.js';
 /** How often `expire` looks at idle connections. `#takeIdle` uses none that has expired meanwhile. */
 const IDLE_CHECK_MS = 500;
 
-/** How long each connection carries one call only, after a response without a request. */
+/** How long an upstream is distrusted after an unsolicited response. */
 const DISTRUST_MS = 600_000;
 
 /** A call, as its pool sees it. */
@@ -76,11 +77,10 @@ export class Http1Pool implements ConnectionOwner {
   readonly #waiting = new WaitQueue<PooledCall>();
   /** When `expire` looks at idle connections next, by the monotonic clock. */
   #idleCheckMs = 0;
-  /** By the monotonic clock; 0 if the upstream never sent a response without a request. */
+  /** By the monotonic clock; 0 if the upstream never sent an unsolicited response. */
   #distrustUntilMs = 0;
   #isRetired = false;
 
-  /** `onUnsolicited` is called if the upstream sends a response without a request. */
   constructor(target: HttpTarget, clock: Clock, onUnsolicited: () => void) {
     this.#onUnsolicited = onUnsolicited;
     this.#clock = clock;
@@ -100,8 +100,8 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /**
-   * Has the call sent on a kept connection after this event-loop turn, or on another when one is free. Called
-   * once for each call.
+   * Queues the call. It is sent on a kept connection after this event-loop turn, or on any other once one is
+   * free. Called once for each call.
    */
   enqueue(call: PooledCall): void {
     this.#waiting.add(call);
@@ -130,7 +130,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#justFreed = this.#justFreed.filter(({ isIdle }) => isIdle);
   }
 
-  /** Keeps no idle connection any more. Calls that run or wait go on to their ends. */
+  /** From now on no idle connection is kept. Calls that run or wait go on to their ends. */
   retire(): void {
     this.#isRetired = true;
     this.#destroyFree();
@@ -148,7 +148,7 @@ export class Http1Pool implements ConnectionOwner {
    * connection has read the end, or another response, if one came with the response.
    */
   onFree(connection: Http1Connection): void {
-    // A connection that has just opened need not wait: no request was sent on it, so no response comes.
+    // A connection that has just opened need not wait: without an earlier request there is no late response.
     if (this.#opening.delete(connection)) {
       this.#assign(connection);
       return;
@@ -172,8 +172,8 @@ export class Http1Pool implements ConnectionOwner {
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
-    // With an error, the connection failed to open. If the others are too few for the calls that wait, the
-    // first call fails.
+    // An error means that the connection failed to open. If too few others are left for the calls that wait,
+    // the first of these calls fails.
     const wasDead = false;
     if (error !== undefined && this.#waiting.size > this.#soonFreeCount)
       this.#dequeue()!.onConnectionError(error, wasDead);
