@@ -4,7 +4,7 @@
  * faces the network loads TypeBox (10 MB a thread) or makes code from strings.
  *
  * Must hold: the written module imports nothing (test/unit/protocol/validators.test.ts). `marker` of each
- * door is that of its Dialect (dialects.ts); no test compares them.
+ * door is that of its Dialect (dialects.ts); no test compares the two.
  */
 import { writeFileSync } from 'node:fs';
 import type { TSchema } from 'typebox';
@@ -22,7 +22,7 @@ import {
   ResponsesRequestSchema,
 } from './request-schemas.js';
 
-/** What the OpenAPI document says of the doors; chat is in protocol/openapi.ts itself. */
+/** What the OpenAPI document says of each door; protocol/openapi.ts itself has that of chat. */
 const DOOR_DOCUMENTS: readonly DoorOperation[] = [
   {
     door: 'messages',

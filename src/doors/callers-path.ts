@@ -23,12 +23,13 @@ export function withOrigin<Value extends object>(path: string, value: Value): Va
   return value;
 }
 
+/** One step of a path: the name of a member, or an index. */
 const SEGMENT = /[^.[\]]+/g;
 
 /**
  * Returns the caller's path for `path` in the chat completion `chat`, which `toChat` made. `names`: the
  * door's names of members, by the members' paths below the innermost object with an origin. The longest
- * matching path counts. An empty name stands for that object itself.
+ * matching path counts. An empty name means that object, so the path ends there.
  */
 export function callersPath(chat: unknown, path: string, names: Readonly<Record<string, string>>): string {
   let value = chat;
@@ -51,7 +52,7 @@ export function callersPath(chat: unknown, path: string, names: Readonly<Record<
   return callersMemberPath.startsWith('[') ? origin + callersMemberPath : `${origin}.${callersMemberPath}`;
 }
 
-/** Replaces the longest start of `path` that is in `names`; `path` itself if no start is. */
+/** Returns `path` with its longest start that is in `names` replaced; unchanged if no start is there. */
 function renamed(path: string, names: Readonly<Record<string, string>>): string {
   for (
     let end = path.length;

@@ -1,7 +1,7 @@
 /**
- * The table of dialects, the half of a door that upstream workers and counter threads load: all doors but
- * chat, whose protocol is that of the workers themselves. A new door is added here and in doors.ts. Files of
- * upstream/ look a dialect up by its index.
+ * The table of dialects, the half of a door that upstream workers and counter threads load. All doors have
+ * one but chat, whose protocol is that of the workers themselves. A new door is added here and in doors.ts.
+ * Files of upstream/ look a dialect up by the door's position in DOOR_NAMES.
  *
  * Must hold: every door but chat has one dialect, or its calls would be served as chat. No test compares the
  * table with DOOR_NAMES. Dialects have tests of their own: test/unit/doors/simple/simple-doors.test.ts,
@@ -14,8 +14,8 @@ import { COUNT_TOKENS_DIALECT, MESSAGES_DIALECT } from './messages/messages-dial
 import { RESPONSES_DIALECT } from './responses/responses-dialect.js';
 
 /**
- * Each tokenizer of the gateway counts this text as one token. So does `estimateTextTokens`
- * (upstream/tokenizer.ts), because the text has four bytes.
+ * A text that each tokenizer of the gateway counts as one token; `estimateTextTokens` (upstream/tokenizer.ts)
+ * does so too, because the text has four bytes.
  */
 const ONE_TOKEN = ' the';
 
@@ -49,7 +49,7 @@ export function inputTexts(input: unknown): string[] {
   return (input as unknown[]).flatMap(inputTexts);
 }
 
-/** The text of a document to rank, for a count; of a document without `text` its JSON. */
+/** The text that is counted for a document to rank: its `text`, or its JSON if it has none. */
 function documentText(document: unknown): string {
   if (typeof document === 'string') return document;
   return isRecord(document) && typeof document.text === 'string' ? document.text : JSON.stringify(document);

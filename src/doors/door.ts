@@ -1,9 +1,9 @@
 /**
- * The interfaces of a door, one API by which callers call models. Each folder beside this file is a door, in
- * two halves. Listeners load `Door`: it reads a request's body and writes errors. Upstream workers load
- * `Dialect`, and counter threads for the translation of large bodies: it reads the responses of upstreams
- * that speak the door's protocol, and translates for the others, by way of a chat completion. doors.ts and
- * dialects.ts are the tables; no other file of the listeners knows a door by name.
+ * The interfaces of a door, one API by which callers call models. Each folder beside this file has a door, or
+ * several of one kind, in two halves. Listeners load `Door`: it reads a request's body and writes errors.
+ * Upstream workers load `Dialect`, and counter threads for the translation of large bodies: it reads the
+ * responses of upstreams that speak the door's protocol, and translates for the others, by way of a chat
+ * completion. doors.ts and dialects.ts are the tables; no other file of the listeners knows a door by name.
  *
  *     body ─ Door.read ─→ ChatCall ─→ worker ─┬─ the upstream speaks the door's protocol: bytes pass,
  *                                             │    and EventJudge finds the usage and the end
@@ -17,13 +17,13 @@ import type { DoorName, DoorPath } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 
-/** What response headers are made of. A limit is undefined before its phase, or if the account has none. */
+/** What response headers are made of. A limit is undefined before its phase, or if the caller has none. */
 export interface ResponseFacts {
   readonly requestId: string;
   /** `resetSeconds`: Unix seconds. */
   readonly rateLimit:
     { readonly limit: number; readonly remaining: number; readonly resetSeconds: number } | undefined;
-  /** `resetMs`: from now. */
+  /** `resetMs`: milliseconds from now. */
   readonly tokenLimit:
     { readonly limit: number; readonly remaining: number; readonly resetMs: number } | undefined;
 }
@@ -51,13 +51,13 @@ export interface Door {
   /** Path of the route, which accepts POST: the one in DOOR_PATHS. */
   readonly path: DoorPath;
   readonly errors: ErrorShape;
-  /** Calls of the door cost nothing: they count as requests of the minute and calls in flight only. */
+  /** Set if calls of the door cost nothing. They count only as requests of a minute and calls in flight. */
   readonly isFree?: true;
   /** Reads a body in one piece. Does not keep `bytes`. */
   read(bytes: Uint8Array): ChatRequestResult;
   /** Reads a large body in pieces, in a counter thread; the call has `largeBody`. */
   readPieces(pieces: readonly Uint8Array[]): ChatRequestResult;
-  /** Headers that only this door has, each after its line break; mostly empty. */
+  /** Headers that only this door has, each with a line break before it; '' at most doors. */
   headerLines(facts: ResponseFacts): string;
 }
 
@@ -67,14 +67,14 @@ export interface DoorCall {
   /** The id of the model that serves the call. */
   readonly model: string;
   readonly stream: boolean;
-  /** The body of the request, parsed. A large body is here without its conversation. */
+  /** The body of the request, parsed. Of a large body the conversation is left out. */
   readonly body: Members;
-  /** Unix milliseconds, as of the attempt's start. */
+  /** When the attempt began, in Unix milliseconds. */
   readonly nowMs: number;
   /**
-   * Whether the upstream wants the thoughts of this response back (as in `toChat`). Clients keep only
-   * thoughts that look as if the provider had signed them, so the translators give unsigned thoughts an empty
-   * `signature` (Messages) or an `encrypted_content` without blocks (Responses).
+   * Whether the upstream wants the thoughts of this response back in the next request (as in `toChat`).
+   * Clients keep only thoughts that look as if the provider had signed them. So the translators give unsigned
+   * thoughts an empty `signature` (Messages) or an `encrypted_content` without blocks (Responses).
    */
   readonly thoughtsBack?: boolean | undefined;
 }
@@ -95,7 +95,7 @@ export interface EventMeaning {
   readonly isEnd: boolean;
   /** Whether no text follows this event, though other events do. */
   readonly isTextOver: boolean;
-  /** Why the stream has failed: the event is an error, or not of this protocol. Undefined if it goes on. */
+  /** Why the stream has failed: the event is an error, or none of this protocol. Undefined if it goes on. */
   readonly garbage: string | undefined;
 }
 
@@ -182,19 +182,19 @@ export interface Dialect {
   readonly name: DoorName;
   /** The member by which a response in this protocol is recognised: an array, or with `isCount` a number. */
   readonly marker: string;
-  /** Why a response that has the marker is an error nevertheless; undefined if it is a success. */
+  /** Returns why a response that has the marker is an error all the same; undefined for a success. */
   readonly faultIn?: (members: Members) => string | undefined;
   /**
-   * A call of the door only counts the tokens of its prompt, and is free. The call passes to upstreams that
-   * speak the protocol; if no upstream can count, the gateway counts.
+   * Set if a call of the door only counts the tokens of its prompt, and is free. The call passes to upstreams
+   * that speak the protocol; if none of these can count, the gateway counts.
    */
   readonly isCount?: true;
-  /** Responses have no text of a model, so the gateway counts no tokens of a response. */
+  /** Set if responses have no text of a model: the gateway then counts no tokens of a response. */
   readonly isTextless?: true;
   /** Undefined if streams of the door have the form of chat completions, or if there are none. */
   readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */
   readonly translator: Translator | undefined;
-  /** The texts to count if the upstream reports no usage. Undefined: the texts in what `toChat` returns. */
+  /** The texts to count if the upstream reports no usage. Undefined: those of what `toChat` returns. */
   readonly promptTexts: ((body: Members) => string[]) | undefined;
 }

@@ -1,12 +1,13 @@
 /**
  * The parser of bodies at all doors but chat. One pass finds the members that the gateway may change, and
- * checks that every JSON decoder reads the body alike; then the body is parsed, and validated by the door's
- * compiled schema. The doors make their readers with `readersOf`. Pure; listener thread, and counter threads
- * for large bodies, because parsing takes some 5 ms a megabyte.
+ * checks that every JSON decoder reads the body alike. Then the body is parsed, and validated by the door's
+ * compiled schema. A _known_ name is one of the door's `level`. The doors make their readers with
+ * `readersOf`. Pure; listener thread, and counter threads for large bodies, because parsing takes some 5 ms a
+ * megabyte.
  *
- * For a door with `readsNamedAlone` the pass itself reads the values of named members (`readKnownValue`),
- * with a stand-in for long strings. JSON.parse would build the whole tree, and take 1 µs more for a short
- * body, so it is called only to explain a rejection.
+ * For a door with `readsNamedAlone` the pass itself reads the values of known members (`readKnownValue`),
+ * with LONG_TEXT in place of long strings. JSON.parse would build the whole tree, and take 1 µs more for a
+ * short body. So it is called only to explain a rejection.
  *
  * Must hold: each member that the gateway or an upstream acts on is in the door's `level`; otherwise a second
  * member of that name in another case reaches the upstream unchecked
@@ -41,13 +42,13 @@ export interface BodyForm {
   readonly level: Level;
   /** The schema, compiled by the build. */
   readonly check: (value: unknown) => boolean;
-  /** The sentence for the sender of a body that `check` rejects: the member, its rule and its value. */
+  /** Returns why `check` rejects a body: a sentence with the member, its rule and its value. */
   readonly explain: (value: unknown) => string;
   /** The member that bounds the output; undefined if calls have no output that is billed. */
   readonly outputTokens: OutputTokensField | undefined;
-  /** Whether `check` and the functions below read only members that `level` names. */
+  /** Set if `check` and the functions below read only members that `level` names. */
   readonly readsNamedAlone?: true;
-  /** The least bound that an upstream accepts; absent: 1. `body` is valid. */
+  /** The least bound of output that an upstream accepts; absent: 1. `body` is valid. */
   readonly outputTokensMin?: (body: Members) => number;
   /** How many responses a call generates, each bounded by `outputTokens`. `body` is valid. */
   readonly choices: (body: Members) => number;
@@ -56,9 +57,9 @@ export interface BodyForm {
    * core/routing-members.ts. `body` is valid.
    */
   readonly routing?: (body: Members) => readonly RoutingMember[];
-  /** Media parts (ChatCall) that have no type; absent: none. `body` is valid. */
+  /** How many media parts (ChatCall) have no type; absent: none. `body` is valid. */
   readonly untypedMediaParts?: (body: Members) => number;
-  /** A stream reports its usage only if `stream_options` asks for it. */
+  /** Whether a stream reports its usage only if `stream_options` asks for the usage. */
   readonly asksForUsage: boolean;
 }
 
@@ -84,22 +85,22 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   const found = new Found();
   if (firstByte === BRACE) readMembers(reader, form, found);
   else reader.skipValue();
-  const end = reader.at - 1;
+  const lastBraceAt = reader.at - 1;
   if (reader.space() !== -1) throw reader.unexpected();
   if (reader.members > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
-  const usesNamed = form.readsNamedAlone === true && firstByte === BRACE;
-  const body = usesNamed ? found.named : (JSON.parse(reader.bytes.toString()) as unknown);
+  const isReadHere = form.readsNamedAlone === true && firstByte === BRACE;
+  const body = isReadHere ? found.values : (JSON.parse(reader.bytes.toString()) as unknown);
   if (!form.check(body))
-    throw new BodyError(form.explain(usesNamed ? JSON.parse(reader.bytes.toString()) : body));
+    throw new BodyError(form.explain(isReadHere ? JSON.parse(reader.bytes.toString()) : body));
   const routingOfBody = form.routing?.(body as Members) ?? NO_MEMBERS;
   if (routingOfBody.length + reader.storedMembers.length > 0)
     found.routing = [...found.routing, ...reader.storedMembers, ...routingOfBody];
   // `readText` replaces a long name of the model, and reads bytes beyond ASCII as Latin-1.
   const { start, end: modelEnd } = found.model;
-  if (usesNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
-    found.named.model = reader.decoded(start, modelEnd);
+  if (isReadHere && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
+    found.values.model = reader.decoded(start, modelEnd);
   const mediaParts = reader.mediaParts + (form.untypedMediaParts?.(body as Members) ?? 0);
-  return scanOf(reader.bytes, body as Members, form, found, mediaParts, end);
+  return scanOf(reader.bytes, body as Members, form, found, mediaParts, lastBraceAt);
 }
 
 /** What the pass over a body finds. A span is that of a member's value, or NOWHERE. */
@@ -110,8 +111,8 @@ class Found {
   streamOptions: Span = NOWHERE;
   /** Members by which the provider routes a call elsewhere, or bills it higher. */
   routing = NO_MEMBERS;
-  /** The values of named members, if the form has `readsNamedAlone`. */
-  readonly named: Record<string, unknown> = {};
+  /** The values of known members, by name, if the form has `readsNamedAlone`. */
+  readonly values: Record<string, unknown> = {};
 }
 
 /** Reads the members of the request itself into `found`. */
@@ -128,7 +129,7 @@ function readMembers(
     const start = reader.at;
     if (index >= 0) {
       const name = level.names[index]!;
-      if (readsNamedAlone === true) found.named[name] = readKnownValue(reader, level, index);
+      if (readsNamedAlone === true) found.values[name] = readKnownValue(reader, level, index);
       else reader.skipMember(level, index);
       if (name === 'model') found.model = { start, end: reader.at };
       else if (name === outputTokens) found.outputBound = { start, end: reader.at };
@@ -136,21 +137,20 @@ function readMembers(
       continue;
     }
     reader.skipMember(level, index);
+    // An unknown name: `steering` is set if the member routes the call elsewhere or bills it higher.
     const member = steering && reader.routingMemberOf(steering, start, outputTokens);
     if (member !== undefined) found.routing = [...found.routing, member];
   } while (reader.moreMembers());
 }
 
-/**
- * The scan of a valid body. `end`: position of its last brace. Throws a BodyError for what no schema checks.
- */
+/** The scan of a valid body. Throws a BodyError for what no schema checks. */
 function scanOf(
   bytes: Buffer,
   body: Members,
   form: BodyForm,
   { model, outputBound, streamOptions, routing }: Found,
   mediaParts: number,
-  end: number,
+  lastBraceAt: number,
 ): BodyScan {
   const { outputTokens, asksForUsage } = form;
   if (outputTokens !== undefined) checkDigitsAlone(bytes, outputTokens, outputBound);
@@ -177,7 +177,7 @@ function scanOf(
     streamOptions: asksForUsage ? streamOptions : NOWHERE,
     includeUsage: NOWHERE,
     hasStreamOptions: false,
-    end,
+    end: lastBraceAt,
     outputTokensName: outputTokens ?? 'max_tokens',
     outputTokensMin: form.outputTokensMin?.(body) ?? 1,
     asksForUsage,
@@ -200,17 +200,15 @@ function checkDigitsAlone(bytes: Buffer, name: string, { start, end }: Span): vo
 /** Characters of the sender's text that a rejection repeats. */
 const SHOWN_CHARS_MAX = 40;
 
-/**
- * A string of up to so many bytes, with its quotes, is read. Each word that a rule compares with is shorter.
- */
+/** The longest string that is read, in bytes with its quotes. Every word of a rule is shorter. */
 const SHORT_BYTES_MAX = 64;
-/** Stands for a longer string. No rule has this text as a word, and no pattern of a rule matches it. */
+/** Stands for a longer string. No rule has this text as a word, and no pattern of a rule matches the text. */
 const LONG_TEXT = '\u2026';
 
 /**
  * Moves `reader` past the value of a member, and checks the names within the value, as
- * `MemberReader.skipMember` does. Returns the value if `level` names the member, else undefined. `index`: of
- * the member in `level`, or -1.
+ * `MemberReader.skipMember` does. Returns the value of a known member. `index`: its index in `level`; -1 if
+ * it is not known, and then the result is undefined.
  */
 function readKnownValue(reader: MemberReader, level: Level, index: number): unknown {
   if (index < 0) {
@@ -224,7 +222,7 @@ function readKnownValue(reader: MemberReader, level: Level, index: number): unkn
   return value;
 }
 
-/** Reads an object, or an array of objects, whose known names are those of `level`. */
+/** Reads an object, or an array of objects, whose known names are those of `level`; any other value too. */
 function readNestedValue(reader: MemberReader, level: Level): unknown {
   const firstByte = reader.bytes[reader.at];
   if (firstByte === BRACE) return readObject(reader, level);
@@ -265,8 +263,8 @@ function tooManyMembers(): BodyError {
 }
 
 /**
- * Reads a value in which no names are known. Short strings, numbers and lists of the request itself are
- * parsed; an object or another list is read as an empty one, because no rule looks into it.
+ * Reads a value in which no names are known. Short strings, numbers, and lists of the request itself are
+ * parsed. An object or any other list is read as an empty one, because no rule looks into it.
  */
 function readUnnamedValue(reader: MemberReader): unknown {
   const { bytes, at: start } = reader;

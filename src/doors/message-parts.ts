@@ -25,6 +25,7 @@
  */
 import { isRecord, type Members } from '../core/json.js';
 
+// Readers of one part of a content, for `joined`. Each returns undefined for a part of another type.
 const textIn = (part: Members): unknown => part.text;
 const thoughtIn = (part: Members): unknown => (part.type === 'thinking' ? textOf(part.thinking) : undefined);
 
@@ -51,9 +52,9 @@ export function thoughtsBackOf(thoughts: string): string {
 }
 
 /**
- * Joins the system messages before the first other message, for a server with OpenAI's protocol: templates
- * of Qwen, Mistral and others raise an error at a second system message, or leave it out. A system message
- * with other parts than texts counts as another message; system messages after that message stay in place.
+ * Joins the system messages before the first other message, for a server with OpenAI's protocol: templates of
+ * Qwen, Mistral and others raise an error at a second system message, or leave it out. A system message with
+ * other parts than texts counts as another message; system messages after that message stay in place.
  * Messages and parts become paragraphs of one text. They have no other members, since the doors made them for
  * such a server, and `developer` is `system` there already. Changes the first message itself, so that the
  * message keeps its origin (callers-path.ts).
@@ -88,7 +89,7 @@ function joined(parts: unknown, textOfPart: (part: Members) => unknown): string 
   return texts;
 }
 
-/** A tool call, as far as its pieces have come. An id or name is undefined until a piece has brought it. */
+/** A tool call, as far as its pieces have come. `id` and `name` are undefined until a piece has them. */
 export interface CallSoFar {
   id: string | undefined;
   name: string | undefined;
@@ -142,7 +143,7 @@ export function canBegin({ id, name, json }: CallSoFar): boolean {
   return name !== undefined && (id !== undefined || json !== '');
 }
 
-/** Undefined for an empty text too, which some servers send for a member that an earlier piece had. */
+/** Also undefined for an empty text, which some servers send for a member that an earlier piece had. */
 function nonEmptyText(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }

@@ -1,8 +1,8 @@
 /**
  * The TypeBox schemas of requests at all doors but chat, which chat-schema.ts has. Only the build loads them:
  * build-generated.ts compiles them; after a change run `npm run build`. Messages follow platform.claude.com,
- * page "Messages", as of November 2026. The bounds of the other doors have their sources in the files of
- * rules below.
+ * page "Messages", as of November 2026. The files of rules that are named below say where the bounds of the
+ * other doors come from.
  *
  * The schemas check what the gateway reads or bills by. Other members, and the insides of content blocks,
  * items and tools, pass unchecked: the upstream or the translation checks them. member-scan.ts has already

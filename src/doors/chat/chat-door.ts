@@ -1,9 +1,12 @@
 /**
- * The door of OpenAI's chat completions, to whose form other doors are translated. doors.ts has it in its
- * table. Listener thread; large bodies in counter threads. Its parts are in protocol/, with their tests.
+ * The door of OpenAI's chat completions (POST /v1/chat/completions). doors.ts has it in its table. It has no
+ * dialect, because its protocol is that of the upstream workers. Listener thread; counter threads read its
+ * large bodies.
  *
- * Must hold: OPENAI_ERRORS is the form of errors at the simple doors too, and at the responses door but for
- * its events: a change here changes all of them. test/unit/core/door-names.test.ts tests the status.
+ * Must hold: OPENAI_ERRORS stays the form that OpenAI's clients read: it is used at the simple doors too, and
+ * at the responses door except for its events. Tests: test/unit/core/errors.test.ts (status and body),
+ * test/unit/core/door-names.test.ts (the status at each door), test/unit/protocol/request-bytes.test.ts (the
+ * reading of bodies).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { errorBody, statusOf } from '../../core/errors.js';
@@ -11,7 +14,7 @@ import { readChatBytes, readLargeChatBytes } from '../../protocol/request-bytes.
 import { errorEvent } from '../../protocol/sse.js';
 import type { Door, ErrorShape } from '../door.js';
 
-/** The form of errors at all doors of OpenAI's API. */
+/** The form of errors at the doors of OpenAI's API: status, body, and the event that ends a stream. */
 export const OPENAI_ERRORS: ErrorShape = { status: statusOf, body: errorBody, event: errorEvent };
 
 export const CHAT: Door = {

@@ -1,7 +1,7 @@
 /**
  * Translates a chat completion into a response of Anthropic's Messages API (`fromChat`), and its chunks into
- * a stream. messages-dialect.ts calls `fromChat` once a call, or makes a writer for each stream;
- * upstream/door-call.ts calls `push` and `end` (DoorStream in door.ts). Upstream worker.
+ * a stream (MessageWriter). messages-dialect.ts calls `fromChat` once a call, or makes a writer for each
+ * stream; upstream/door-call.ts calls `push` and `end` (DoorStream in door.ts). Upstream worker.
  *
  *     message_start, ping → (content_block_start → content_block_delta … → content_block_stop) …
  *       → message_delta → message_stop
@@ -26,7 +26,7 @@ import {
 
 export class MessageWriter implements DoorStream {
   readonly #call: DoorCall;
-  /** The events that `push` or `end` will return. */
+  /** The events that `push` or `end` will return. The private methods append to this text. */
   #events = '';
   #hasBegun = false;
   /** Index of the open block; if none is open, of the next block. */
@@ -34,11 +34,11 @@ export class MessageWriter implements DoorStream {
   #openKind: 'none' | 'text' | 'thinking' | 'tool' = 'none';
   /** Whether the text of the open thinking block came in `thinking_blocks`, not in `reasoning_content`. */
   #isThinkingFromBlocks = false;
-  /** Index, in the chat completion, of `#toolCall`; -1 before the first call. */
+  /** Index, in the chat completion, of `#toolCall`; -1 before the first tool call. */
   #toolIndex = -1;
   /** The open tool call, or the last one. */
   #toolCall: CallSoFar = { id: undefined, name: undefined, json: '' };
-  /** The tool call is open, but its block waits until `canBegin` (message-parts.ts) is true. */
+  /** Whether the tool call is open, but its block waits until `canBegin` (message-parts.ts) is true. */
   #isToolPending = false;
   /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
   #earlierIds: (string | undefined)[] | undefined;
@@ -102,7 +102,7 @@ export class MessageWriter implements DoorStream {
       this.#writeBlockDelta({ type: 'text_delta', text });
     }
     if (Array.isArray(delta.tool_calls))
-      for (const call of delta.tool_calls as unknown[]) if (isRecord(call)) this.#addToolCall(call);
+      for (const piece of delta.tool_calls as unknown[]) if (isRecord(piece)) this.#addToolCall(piece);
   }
 
   #writeThinking(thinking: string, isFromBlocks = false): void {
@@ -119,7 +119,7 @@ export class MessageWriter implements DoorStream {
    */
   #writeThinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
-      // The block has no deltas and is closed at once, so its kind does not matter.
+      // `text`, though the kind does not matter: the block has no deltas, and is closed at once.
       this.#startBlock('text', { type, data });
       this.#closeBlock();
       return;
@@ -132,12 +132,12 @@ export class MessageWriter implements DoorStream {
   }
 
   /**
-   * Adds a piece to the open tool call, or begins the next call: at a higher index, or if `isOtherCall` says
-   * so. Throws for a piece of a call whose block is closed, as the piece cannot be written any more, and for
-   * a new call at an index that is too low. An empty piece of a closed call is ignored.
+   * Adds a piece to the open tool call, or begins the next one: at a higher index, or if `isOtherCall` says
+   * so. Throws a ProviderError for a piece of a call whose block is closed, because it cannot be written any
+   * more, and for a new call at an index that is too low. An empty piece of a closed call is ignored.
    */
-  #addToolCall(toolCall: Members): void {
-    const piece = pieceOf(toolCall);
+  #addToolCall(toolCallPiece: Members): void {
+    const piece = pieceOf(toolCallPiece);
     const isOther = this.#toolIndex < 0 || isOtherCall(piece, this.#toolCall);
     const index = piece.index ?? this.#toolIndex + (isOther ? 1 : 0);
     if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) {
@@ -189,8 +189,9 @@ export class MessageWriter implements DoorStream {
 
   /**
    * Closes the open block. A pending tool call first gets its block, without a name if none has come.
-   * `signature`: of the open thinking block. Clients such as the AI SDK drop a thinking block without a
-   * signature, but not one whose signature is ''.
+   * `signature`: that of the open thinking block. If the provider has given none, but wants its thoughts
+   * back, it is '': clients such as the AI SDK drop a thinking block without a signature, but not one with
+   * ''.
    */
   #closeBlock(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
     // `#startToolBlock` calls this method again, to close the block before the tool's block.
@@ -202,7 +203,7 @@ export class MessageWriter implements DoorStream {
     this.#writeEvent('content_block_stop', { index: this.#blockIndex++ });
   }
 
-  /** Arguments are pieces of JSON text here, so JSON.stringify changes no digit of their numbers. */
+  /** By JSON.stringify: arguments are pieces of JSON text here, so no digit of their numbers changes. */
   #writeEvent(type: string, members: Members): void {
     this.#events += `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
   }
@@ -217,9 +218,9 @@ const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
 ]);
 
 /**
- * The `stop_reason`. For `stop`, an unknown reason or none, `hasCalls` decides, because some servers end a
- * message with tool calls by `stop`. A chat completion does not say whether one of the caller's stop
- * sequences ended it, so such an end becomes `end_turn`.
+ * Returns the `stop_reason`. For `stop`, an unknown reason or none, `hasCalls` (of tools) decides, because
+ * some servers end a message with tool calls by `stop`. A chat completion does not say whether one of the
+ * caller's stop sequences ended it, so such an end becomes `end_turn`.
  */
 function stopReasonOf(finish: unknown, hasCalls: boolean): string {
   return STOP_REASONS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
@@ -257,9 +258,7 @@ function messageIdOf({ requestId }: DoorCall): string {
   return `msg_${requestId.replace(/^req_/, '')}`;
 }
 
-/**
- * The id of a tool call, which is made up if the upstream gave none. `position`: among the message's calls.
- */
+/** The id of a tool call, which is made here if the upstream gave none. `position`: in the message. */
 function toolIdOf(id: unknown, position: number, call: DoorCall): string {
   return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${position}`;
 }
@@ -275,8 +274,8 @@ function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly Member
 }
 
 /**
- * Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion. Throws
- * a ProviderError if the chat completion has no message, or a tool's arguments are no JSON object.
+ * As `Translator.fromChat` (door.ts). Throws a ProviderError if the chat completion has no message, or the
+ * arguments of a tool are no JSON object.
  */
 export function fromChat(response: Members, call: DoorCall): string {
   const choice: unknown = Array.isArray(response.choices) ? response.choices[0] : undefined;

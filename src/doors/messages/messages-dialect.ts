@@ -47,16 +47,16 @@ const END: EventMeaning = { ...NO_MEANING, isEnd: true };
 
 /**
  * The data of a text event as Anthropic writes it, for `known`: members in this order, and up to 32 spaces of
- * padding before the last brace. WITHOUT_TEXT and STOP are like it. Data that is written otherwise,
- * has `\u` escapes or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So bounds
- * change what an event costs, and never what the event means.
+ * padding before the last brace. So are those of WITHOUT_TEXT and STOP. Data that is written otherwise, has
+ * `\u` escapes or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So bounds change
+ * what an event costs, and never what the event means.
  */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
 /** Events that mean nothing to the judge: a ping, the start of an empty text block, the end of a block. */
 const WITHOUT_TEXT =
   /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
-/** How all types of Anthropic's errors are written. At most 64 characters go to the log. */
+/** Matches all types of Anthropic's errors. Its bound keeps the type, which is logged, to 64 characters. */
 const ERROR_TYPE = /^[a-z_]{1,58}_error$/;
 const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 
@@ -71,14 +71,13 @@ const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 class MessageJudge implements EventJudge {
   /** For a stream that fails between `message_delta` with its stop reason and `message_stop`. */
   readonly lastEvent = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
-  /** All reports so far, merged. Changed after it was returned: its readers take the numbers at once. */
+  /** All reports so far, merged. Changes after it was returned, so its readers take the numbers at once. */
   #usage: Record<string, unknown> = {};
 
   get usageSoFar(): unknown {
     return this.#usage;
   }
 
-  /** The fast path: what `judge` would return, if the event is one of the frequent kinds. */
   known(data: string): EventMeaning | undefined {
     if (TEXT_DELTA.test(data)) return TEXT;
     if (WITHOUT_TEXT.test(data)) return NO_MEANING;

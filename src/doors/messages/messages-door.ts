@@ -15,7 +15,7 @@ import type { Door, ErrorShape, ResponseFacts } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { explainCount, explainMessages, costlyMembersIn, outputTokensMin } from './messages-rules.js';
 
-/** Anthropic's status for an overload, where OpenAI has 503. */
+/** Anthropic's status for an overload, where OpenAI has 503. Also in core/door-names.ts, as the 404 below. */
 const OVERLOADED = 529;
 const CLOCK = new SystemClock();
 
@@ -25,13 +25,13 @@ function statusOfError(error: ErrorRecord): number {
   return error.code === 'model_not_found' ? 404 : statusOf(error);
 }
 
-/** The member `type` of the error: Anthropic's type for the status, else the type of ERROR_KINDS. */
+/** The member `type` of the error: Anthropic's type for the status, otherwise that of ERROR_KINDS. */
 function errorTypeOf(error: ErrorRecord): string {
-  const code = statusOfError(error);
-  if (code === OVERLOADED) return 'overloaded_error';
-  if (code === 404) return 'not_found_error';
-  if (code === 413) return 'request_too_large';
-  if (code >= 500) return 'api_error';
+  const status = statusOfError(error);
+  if (status === OVERLOADED) return 'overloaded_error';
+  if (status === 404) return 'not_found_error';
+  if (status === 413) return 'request_too_large';
+  if (status >= 500) return 'api_error';
   return ERROR_KINDS[error.code].type;
 }
 
@@ -50,7 +50,7 @@ const MESSAGES_ERRORS: ErrorShape = {
   event: (error, requestId) => `event: error\ndata: ${errorBodyOf(error, requestId)}\n\n`,
 };
 
-/** The last formatted time, cached because the next reset is mostly at the same second. */
+/** The time that was formatted last. It is kept, because the next reset is mostly at the same second. */
 let lastTime = { seconds: -1, text: '' };
 
 /** The time in RFC 3339, in whole seconds, rounded up. `ms`: Unix milliseconds. */
@@ -91,8 +91,9 @@ const CACHE_CONTROL = new Level(plain('type', 'ttl'));
 const SOURCE_MEMBERS = plain('type', 'media_type', 'data', 'url', 'file_id');
 const STORED_SOURCES = { url: 'storage_url', file_id: 'file_id' } as const;
 /**
- * Types of sources that are not media parts. Any other source is one: of an image, a document or whatever a
- * provider has besides. A source of type `content` has blocks, and each block counts by its own source.
+ * Types of sources that are not media parts. Any other source is a media part: an image, a document or
+ * whatever a provider has besides. A source of type `content` has blocks, each of which counts by its own
+ * source.
  */
 const TEXT_SOURCES = ['text', 'content'];
 /** A block within the source of a document, or a document within a block of a tool result. */
@@ -109,7 +110,7 @@ const INNER_BLOCK = new Level({
   source: SOURCE,
   cache_control: CACHE_CONTROL,
 });
-/** `file_id`: of an upload to a container. */
+/** A block of a message. `file_id` is that of an upload to a container. */
 const BLOCK = new Level(
   {
     ...plain('type', 'text', 'title', 'context', 'citations', 'id', 'name', 'input', 'tool_use_id'),

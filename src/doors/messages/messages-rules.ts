@@ -51,8 +51,8 @@ function isOneOf(words: readonly string[], value: unknown): boolean {
   return typeof value === 'string' && words.includes(value);
 }
 
-// Each `…Error` returns the sentence for the first fault of its value, undefined if the value is valid.
-// `field` is the path of the value in the body.
+// Each `…Error` returns the sentence for the first rule that its value breaks; undefined if the value is
+// valid. `field` is the path of the value in the body.
 
 function textError(field: string, value: unknown): string | undefined {
   if (typeof value === 'string') return undefined;

@@ -13,9 +13,7 @@
  *                                without it, OpenAI and others may refuse it
  *
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
- * 2026. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and `cache_control` in a chat
- * completion; servers with OpenAI's protocol may refuse a request that has any of them. `thoughtsBack`: as in
- * `Translator.toChat` (door.ts).
+ * 2026. `extras` and `thoughtsBack` are those of `Translator.toChat` (door.ts) in the whole file.
  *
  * Must hold: a member that is neither translated nor in KNOWN is refused, never dropped silently
  * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `withOrigin`
@@ -64,7 +62,7 @@ export const NAMES: Readonly<Record<string, string>> = {
   'file.file_data': 'source',
 };
 
-/** As `Translator.toChat` (door.ts). The door has validated `body`. Throws a FieldError. */
+/** As `Translator.toChat` (door.ts). The door has validated `body`. What is refused throws a FieldError. */
 export function toChat(body: Members, extras = false, thoughtsBack = false): Record<string, unknown> {
   for (const name in body)
     if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
@@ -82,7 +80,8 @@ export function toChat(body: Members, extras = false, thoughtsBack = false): Rec
   if (Array.isArray(body.stop_sequences) && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;
   if (body.stream === true) {
     chat.stream = true;
-    // vLLM's member for usage in each chunk, so that `message_start` can have the usage of the prompt.
+    // `continuous_usage_stats` makes vLLM report usage in each chunk, so that `message_start` can have the
+    // prompt's.
     chat.stream_options = { include_usage: true, ...(extras && { continuous_usage_stats: true }) };
   }
   addTools(chat, body, extras);
@@ -93,7 +92,7 @@ export function toChat(body: Members, extras = false, thoughtsBack = false): Rec
   return chat;
 }
 
-/** Claude Code's `user_id` is longer than OpenAI (64), OpenRouter and others (128) take. */
+/** Hashes a long id: Claude Code's `user_id` is longer than OpenAI (64), OpenRouter and others (128) take. */
 function userOf(id: string): string {
   return id.length <= USER_CHARS_MAX ? id : createHash('sha256').update(id).digest('hex');
 }
@@ -284,7 +283,7 @@ function blocksIn(content: unknown, path: string): readonly Members[] {
   });
 }
 
-/** The value of `content`: a single text without `cache_control` is a string, which every server accepts. */
+/** The value of `content`: a string for a single text without `cache_control`, which every server accepts. */
 function contentOf(parts: Part[]): string | Part[] {
   const [part] = parts;
   return parts.length === 1 && part!.type === 'text' && part!.cache_control === undefined
@@ -292,7 +291,7 @@ function contentOf(parts: Part[]): string | Part[] {
     : parts;
 }
 
-/** The part for a block that is no thought, call or result. `textAlone`: only text is allowed there. */
+/** The part for a block that is no thought, tool call or result. `textAlone`: only text is allowed there. */
 function partOf(block: Members, path: string, extras: boolean, textAlone = false): Part {
   return withOrigin(path, newPart(block, path, extras, textAlone));
 }

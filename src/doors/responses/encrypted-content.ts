@@ -28,8 +28,8 @@ export function encryptedContent(carried: Carried): string {
 }
 
 /**
- * Decodes the content; undefined if Tollgate did not write it. A client may have changed it: members of a
- * wrong type are left out, and the provider checks the rest.
+ * Decodes the content; undefined if Tollgate did not write it. A client may have changed the content: members
+ * of a wrong type are left out, and the provider checks all others.
  */
 export function carriedIn(content: unknown): Carried | undefined {
   if (typeof content !== 'string' || !content.startsWith(PREFIX)) return undefined;

@@ -54,7 +54,7 @@ export function messagesOf(input: unknown, extras: boolean, thoughtsBack: boolea
   return writer.end();
 }
 
-/** Call `add` for each item in order, then `end`. */
+/** Writes the messages for an input. Call `add` for each item in order, then `end` once. */
 class InputWriter {
   readonly #messages: unknown[] = [];
   readonly #extras: boolean;
@@ -174,8 +174,8 @@ class InputWriter {
     }
     const current = this.#assistant;
     // Two assistant messages in a row stay two. But the text goes into a message that reasoning or a call has
-    // begun (`content` is null), and into a message with calls, because the next messages must be the
-    // outputs.
+    // begun (`content` is null), and into a message with calls, because the outputs must follow the calls at
+    // once.
     const message =
       current !== undefined && (current.content === null || current.tool_calls !== undefined)
         ? current

@@ -81,8 +81,8 @@ export function responseObject(head: ResponseHead, { body }: DoorCall, state: Re
 }
 
 /**
- * The usage in the form of Responses; null if none was reported. `usage`: of the chat completion, whose
- * prompt includes cached tokens, as that of Responses does.
+ * The usage in the form of Responses; null if none was reported. `usage` is that of the chat completion. In
+ * both forms the prompt includes cached tokens.
  */
 function usageOf(usage: unknown): object | null {
   if (!isRecord(usage)) return null;
@@ -117,8 +117,9 @@ export interface PlacedItem {
 /** An output item that is being written. */
 interface OpenItem extends PlacedItem {
   /**
-   * Writes the missing members to `item`, and returns the item's last events but response.output_item.done.
-   * `status` is written to the item, except to reasoning, which has no status. Called once (`#closeAll`).
+   * Adds the missing members to `item`, and returns the texts of the item's last events before
+   * response.output_item.done. `status` is added too, but not to reasoning, which has none. Called once
+   * (`#closeAll`).
    */
   readonly close: (status: ItemStatus) => string;
 }
@@ -127,7 +128,7 @@ export interface OpenReasoning extends OpenItem {
   text: string;
   /** Blocks that the provider has signed, for `encrypted_content` (encrypted-content.ts). */
   readonly blocks: unknown[];
-  /** The end of `text` that no signed block covers yet. */
+  /** The last part of `text`, for which no signed block has come yet. */
   unsigned: string;
 }
 
@@ -151,7 +152,7 @@ export interface OpenCall extends OpenItem, CallSoFar {
   isAdded: boolean;
 }
 
-/** The start of the types of a call's events: `.delta` or `.done` follows. */
+/** How the types of a tool call's events begin: `.delta` or `.done` follows. */
 export function eventsOf({ item }: OpenCall): string {
   return item.type === 'function_call'
     ? 'response.function_call_arguments'

@@ -37,6 +37,7 @@ import {
   type ResponseState,
 } from './response-object.js';
 
+/** Private methods return the texts of the events that they make, which `push` and `end` join in order. */
 export class ResponseStream implements DoorStream {
   readonly #call: DoorCall;
   readonly #isStream: boolean;
@@ -80,16 +81,16 @@ export class ResponseStream implements DoorStream {
     return isRecord(delta) ? events + this.#writeDelta(delta, choice.logprobs) : events;
   }
 
-  /** The last events. If the upstream has cut the output, response and last item are incomplete. */
+  /** Returns the last events. If the upstream has cut the output, response and last item are incomplete. */
   end(): string {
-    // `closeAll` changes the items, which the state refers to.
+    // The state refers to the items themselves, so it has the changes that `#closeAll` makes below.
     const state = this.#responseState;
     const isWhole = state.reason === undefined;
     const events = this.#startResponse({}) + this.#closeAll(isWhole ? 'completed' : 'incomplete');
     return events + this.#responseEvent(isWhole ? 'response.completed' : 'response.incomplete', state);
   }
 
-  /** The first events, if `chunk` is the first chunk; else ''. */
+  /** The first events, if `chunk` is the first chunk; otherwise ''. */
   #startResponse(chunk: Members): string {
     if (this.#head !== undefined) return '';
     this.#head = headOf(chunk, this.#call);
@@ -156,9 +157,8 @@ export class ResponseStream implements DoorStream {
 
   /**
    * Adds a block that the provider has signed to the open reasoning item. In a stream the text of the block
-   * has come before, as thoughts, and the block has none: so it gets the text that no earlier block has.
-   * Providers sign before the message begins. For a block that comes later a new reasoning item begins, in
-   * which the block stays as it came.
+   * has come before, as thoughts, and the block has none: so the block gets the text that no earlier block
+   * has. Providers sign before the message begins. A later block begins a new reasoning item, unchanged.
    */
   #addSignedBlock(block: unknown): string {
     if (!isRecord(block)) return '';
@@ -272,33 +272,30 @@ export class ResponseStream implements DoorStream {
     const isOther = openCall !== undefined && isOtherCall(piece, openCall);
     if (openCall === undefined || isOther) {
       if (this.#openCalls.size === 0 || isOther) events += this.#closeAll('completed');
-      [openCall, events] = this.#openToolCall(toolCall, events);
+      events += this.#writeCallSignature(toolCall.extra_content);
+      openCall = this.#openToolCall(isRecord(toolCall.custom));
       this.#openCalls.set(key, openCall);
     }
     addPiece(openCall, piece);
     if (openCall.isAdded) return events + this.#toolCallDelta(openCall, piece.json);
-    return canBegin(openCall) ? events + this.#addToolCall(openCall) : events;
+    return canBegin(openCall) ? events + this.#writeCallAdded(openCall) : events;
   }
 
   /**
-   * Gives a tool call the next output index. The client is not told of the item yet, because the event must
-   * have the name. The returned events are `eventsBefore`, and a whole reasoning item if the call has
-   * `extra_content`, the signature of Gemini: so the client sends the signature back before the call.
-   * `extra_content` is read from the first piece alone: Gemini sends whole calls, each in one piece.
+   * Writes a whole reasoning item with the signature of a tool call (Gemini's `extra_content`), so that the
+   * client sends the signature back before the call. '' if the piece has none: the first piece of a call has
+   * it, because Gemini sends whole calls.
    */
-  #openToolCall(toolCall: Members, eventsBefore: string): [OpenCall, string] {
-    let events = eventsBefore;
-    const extra = toolCall.extra_content;
-    if (isRecord(extra)) {
-      const content = encryptedContent({ extra });
-      const [signed, added] = this.#addItem('rs', {
-        type: 'reasoning',
-        summary: [],
-        encrypted_content: content,
-      });
-      events += added + this.#itemDone(signed);
-    }
-    const isCustom = isRecord(toolCall.custom);
+  #writeCallSignature(extra: unknown): string {
+    if (!isRecord(extra)) return '';
+    const content = encryptedContent({ extra });
+    const members = { type: 'reasoning', summary: [], encrypted_content: content };
+    const [signed, added] = this.#addItem('rs', members);
+    return added + this.#itemDone(signed);
+  }
+
+  /** Gives a tool call the next output index. Writes no event yet, because that event must have the name. */
+  #openToolCall(isCustom: boolean): OpenCall {
     const textName = isCustom ? 'input' : 'arguments';
     const placed = this.#newItem(isCustom ? 'ctc' : 'fc', {
       type: isCustom ? 'custom_tool_call' : 'function_call',
@@ -314,23 +311,23 @@ export class ResponseStream implements DoorStream {
       json: '',
       isAdded: false,
       close: (status) => {
-        // The upstream has ended without the name or id for which the event waited.
-        const added = openCall.isAdded ? '' : this.#addToolCall(openCall);
+        // If not added yet, the upstream has ended without the name or id for which the event waited.
+        const added = openCall.isAdded ? '' : this.#writeCallAdded(openCall);
         const { item, index, json } = openCall;
         Object.assign(item, { status, [textName]: json });
         const members = { item_id: item.id, output_index: index, name: item.name, [textName]: json };
         return added + this.#eventText(`${eventsOf(openCall)}.done`, members);
       },
     };
-    return [openCall, events];
+    return openCall;
   }
 
-  /** Tells the client of a tool call, with the arguments that have come by now. */
-  #addToolCall(openCall: OpenCall): string {
+  /** Writes response.output_item.added of a tool call, and the arguments that have come by now. */
+  #writeCallAdded(openCall: OpenCall): string {
     openCall.isAdded = true;
-    // If the upstream has sent no id, the caller gets an id that no earlier response has, because the caller
-    // sends all ids back in one request. The end of the request id is the part that differs. OpenAI's bound
-    // is 40 characters: 5 of `call_`, 28, `_`, and up to 6 digits.
+    // If the upstream has sent no id, the caller gets one that no earlier response has, because the caller
+    // sends all ids back in one request. Request ids differ at their ends. OpenAI's bound is 40 characters: 5
+    // of `call_`, 28 of the request id, `_`, and up to 6 digits.
     const {
       index,
       item,
@@ -364,7 +361,7 @@ export class ResponseStream implements DoorStream {
     return events;
   }
 
-  /** Begins an output item. Returns the item, and its event. */
+  /** Begins an output item. Returns the item, and the text of its first event. */
   #addItem(prefix: string, members: Members & { readonly type: string }): [PlacedItem, string] {
     const placed = this.#newItem(prefix, members);
     return [placed, this.#itemAdded(placed)];

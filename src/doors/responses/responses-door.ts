@@ -54,7 +54,8 @@ const RULES: Rules = {
   stream: BOOLEAN,
   stream_options: OBJECT,
   store: BOOLEAN,
-  // A background response is fetched later by another request: the gateway would see neither text nor usage.
+  // A background response is fetched by a later request, of which the gateway would see neither text nor
+  // usage.
   background: { must: 'be false or be left out', isValid: (value) => value === false },
   parallel_tool_calls: BOOLEAN,
   tools: { must: 'be an array of tools', isValid: Array.isArray },
@@ -99,7 +100,7 @@ function routingIn(body: Members): readonly RoutingMember[] {
   return routing;
 }
 
-/** The form of the ids that response-stream.ts gives items of reasoning. OpenAI's ids have no second `_`. */
+/** Matches the ids that response-stream.ts gives items of reasoning. OpenAI's own ids have no second `_`. */
 const TRANSLATED_REASONING = /^rs_.+_\d+$/;
 
 /**
@@ -140,7 +141,7 @@ export function explainResponsesRequest(body: unknown): string {
   );
 }
 
-/** Types of parts that are text. The results of a shell have no type, for which '' stands. */
+/** Types of parts that are text. '' stands for a part without a type, such as the result of a shell. */
 const TEXT_TYPES = ['input_text', 'output_text', 'text', 'refusal', 'summary_text', 'reasoning_text', ''];
 
 const PART = new Level(

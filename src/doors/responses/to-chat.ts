@@ -5,7 +5,7 @@
  *
  * Must hold: every member is translated, dropped because it does not change the response, or refused, as
  * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts). `fields.finish` refuses each member
- * that nobody took, so it comes last.
+ * that was not taken by then, so it comes last.
  *
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
  */
@@ -62,11 +62,7 @@ export const NAMES: Readonly<Record<string, string>> = {
   file: '',
 };
 
-/**
- * Returns the chat completion for the same call, with the member `model` as it is in `body`. `extras` and
- * `thoughtsBack`: as in `Translator.toChat` (door.ts). Throws a FieldError that names a member which a chat
- * completion cannot express.
- */
+/** As `Translator.toChat` (door.ts). Throws a FieldError for what a chat completion cannot express. */
 export function toChat(body: Members, extras = false, thoughtsBack = false): Record<string, unknown> {
   const fields = new Fields(body, 'an upstream that does not speak Responses', false);
   if (body.store === true)
@@ -164,9 +160,7 @@ function addText(text: Members | undefined, chat: Record<string, unknown>): void
     throw new FieldError('text.format.type', 'must be text, json_object or json_schema');
 }
 
-/**
- * Translates the effort. `summary` is ignored, because callers get all thoughts that the upstream returns.
- */
+/** Adds the effort. `summary` is ignored, because callers get all thoughts that the upstream returns. */
 function addReasoning(reasoning: Members | undefined, chat: Record<string, unknown>): void {
   const { effort, mode } = reasoning ?? {};
   if (typeof effort === 'string') chat.reasoning_effort = effort;

@@ -77,7 +77,7 @@ export const RERANK = simpleDoor('rerank', {
   check: checkRerankRequest,
   explain: explainRerank,
   untypedMediaParts: ({ documents, rank_fields: rankFields }) =>
-    (documents as readonly unknown[]).filter((document) => isWithoutText(document, rankFields)).length,
+    (documents as readonly unknown[]).filter((document) => isMediaPart(document, rankFields)).length,
   ...NO_OUTPUT,
 });
 
@@ -85,15 +85,15 @@ export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIO
 
 /**
  * Each document is searched for each of `rank_fields`, so their number is bounded. With more fields a
- * document counts as media, for which the hold is larger.
+ * document counts as a media part, for which the hold is larger.
  */
 const RANK_FIELDS_MAX = 100;
 
 /**
- * Whether a document counts as media. Some models rank images too (jina-reranker-m0): then a document has an
- * `image` and no text. Others rank texts of other names, which the caller gives in `rank_fields`.
+ * Whether a document counts as a media part. Some models rank images too (jina-reranker-m0): such a document
+ * has an `image` and no text. Others rank texts of other names, which the caller gives in `rank_fields`.
  */
-function isWithoutText(document: unknown, rankFields: unknown): boolean {
+function isMediaPart(document: unknown, rankFields: unknown): boolean {
   if (!isRecord(document) || typeof document.text === 'string') return false;
   if (Object.hasOwn(document, 'image') || !Array.isArray(rankFields)) return true;
   if (rankFields.length > RANK_FIELDS_MAX) return true;
@@ -106,7 +106,7 @@ function isTextIn(document: Members, name: string): boolean {
 
 /**
  * Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. Throws
- * a BodyError above CHOICES_MAX, the bound of simple-rules.ts for prompts and `n` alone.
+ * a BodyError above CHOICES_MAX. simple-rules.ts has checked prompts and `n`, but not their product.
  */
 function choicesOf(prompt: unknown, n: number): number {
   const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt.length : 1;
