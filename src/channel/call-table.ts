@@ -41,7 +41,7 @@ const RESUME_BYTES = 3;
 const UPSTREAM = 4;
 const QUEUED_MS = 5;
 const TRIED = 6;
-/** Units of the word `tried` in a millisecond. It wraps after 11.9 hours. */
+/** Units of the word `tried` in a millisecond. The word wraps after 11.9 hours. */
 const TRIED_UNITS_PER_MS = 100;
 /** A second. The clocks of two threads differ by far less, some microseconds (core/clock.ts). */
 const CLOCKS_APART_UNITS_MAX = 1_000 * TRIED_UNITS_PER_MS;

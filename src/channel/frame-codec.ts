@@ -1,6 +1,6 @@
 /**
  * Encodes the frames between listener and worker as binary records of a ring, and decodes them. frame-port.ts
- * calls it, on both threads. Both run the same build, so the layout may change from build to build.
+ * calls it, on both threads. All threads run one build, so the layout may change with the build.
  *
  *     Call            float64 callId; CALL_INTS int32: model, flags, modelStart, modelEnd, the characters of
  *                     requestId, of traceparent, of tracestate and of body, account, outputTokensMax,
@@ -20,7 +20,7 @@
  * the call is not billed. Tried: an attempt that failed, for the call log. (messages.ts says more.)
  *
  * A Credit has no number of bytes, because both threads count credits in shared memory (call-table.ts). Fail
- * and Tried are rare, so frame-port.ts posts them as messages. It also posts a frame that is too long for a
+ * and Tried are rare, so frame-port.ts posts them as messages, as it does with a frame that is too long for a
  * record or finds no space in the ring.
  *
  * A call with a large body has an empty `body`. Its record has everything but the large body, which

@@ -2,8 +2,8 @@
  * Makes JavaScript code that checks a value by a TypeBox schema. Two build steps call it:
  * doors/build-generated.ts and scripts/build-checks.mjs. No running gateway loads it.
  *
- * It edits the text that `Code` of TypeBox returns, so it depends on the form of that text. TypeBox 1.4.3
- * writes this, with blank lines and `// @ts-ignore` between the lines:
+ * The function edits the text that `Code` of TypeBox returns, and depends on its form. TypeBox 1.4.3 writes
+ * this, with blank lines and `// @ts-ignore` between the lines:
  *
  *     import { Hashing } from "typebox/system"
  *     import { Guard } from "typebox/guard"

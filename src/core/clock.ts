@@ -29,7 +29,7 @@ export interface Clock {
 const OFFSET_SAMPLES = 32;
 
 /**
- * The host's clocks. Those of two threads differ by microseconds.
+ * The host's clocks, of which two threads read values that differ by microseconds.
  *
  * `performance.now()` starts at zero in every thread. So its offset to CLOCK_MONOTONIC, which
  * `process.hrtime` reads and all threads share, is measured once. A reading then costs 40 ns and allocates

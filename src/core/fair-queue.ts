@@ -98,8 +98,8 @@ export class FairQueue<Owner, T> {
   *inTurn(): Generator<readonly [Owner, T]> {
     let lanes: Iterable<readonly [Owner, Lane<T>]> = this.#lanes;
     for (let round = 0; ; round++) {
-      // The lanes with an item in the next round. Only these are visited then: one owner with many items must
-      // not cost a visit of all others in each round.
+      // The lanes with an item in the next round. Only these are visited in that round, so that one owner
+      // with many items costs no visits of all others.
       const lanesOfNextRound: (readonly [Owner, Lane<T>])[] = [];
       for (const lane of lanes) {
         const [owner, { items }] = lane;

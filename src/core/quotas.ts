@@ -19,7 +19,7 @@ import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from 
 import { BALANCE_PICO_UNITS_MAX } from './money.js';
 import { asPicoUnits, asWallMs, type PicoUnits, type WallMs } from './units.js';
 
-/** Where the day of the specification begins at 00:00. This zone has no summer time. */
+/** The time zone, without summer time, in which the day of the specification begins at 00:00. */
 export const SPECIFIED_TIMEZONE = '+08:00';
 
 interface QuotaKind {

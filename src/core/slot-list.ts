@@ -34,8 +34,8 @@ export class SlotList<T> {
   }
 
   /**
-   * Frees a slot. Call `remove` exactly once for each `add`. That is not checked: after a second call two
-   * items would get the slot.
+   * Frees a slot. Call it exactly once for each `add`: a second call is not noticed, and would give the slot
+   * to two items.
    */
   remove(slot: number): void {
     this.#items[slot] = undefined;

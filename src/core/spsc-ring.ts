@@ -11,7 +11,7 @@
  *
  *     record    int32 kind, above 0; int32 length in bytes, a multiple of 8; then the fields of the kind
  *
- * The writer's stores are plain. They become visible to the reader by what follows them: a message with the
+ * The writer's stores are plain. What follows them makes them visible to the reader: a message with the
  * number of bytes (`takeUnannounced`, `read`), or the atomic store of `publish`, which the reader loads
  * (`published`). The reader gives bytes back by an atomic store, which the writer loads when it needs space.
  *

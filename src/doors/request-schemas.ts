@@ -68,7 +68,7 @@ export const CountRequestSchema = Type.Object({ ...MESSAGES_MEMBERS, stream: opt
 
 export const ResponsesRequestSchema = Type.Object({
   model: Type.String({ minLength: 1 }),
-  // Optional, because a stored prompt may take its place; that needs the model's `pass_members`.
+  // Optional, because a stored prompt may take its place, if the model's `pass_members` allows that.
   input: optional(
     Type.Union([Type.String(), Type.Array(Type.Object({}), { minItems: 1, maxItems: MESSAGES_MAX })]),
   ),

@@ -287,7 +287,7 @@ function copyOf(bytes: Buffer, start: number, end: number): Buffer {
   return copy;
 }
 
-/** The error's message. It is empty if all addresses of a host failed: then that of the first address. */
+/** The error's message; if all addresses of a host failed, which leaves it empty, that of the first one. */
 function messageOf(error: Error): string {
   if (error.message !== '' || !(error instanceof AggregateError)) return error.message;
   const [first] = error.errors as unknown[];

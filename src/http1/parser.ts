@@ -76,7 +76,7 @@ export class Http1Parser {
     this.hasExcess = offset < length;
   }
 
-  /** The server has closed before the end. That ends a body framed by `close`; else it is an error. */
+  /** The server has closed: the end of a body framed by `close`, and an error before any other end. */
   close(): void {
     if (this.head?.framing === 'close') this.isOver = true;
     else this.error = 'closed before its end';

@@ -43,7 +43,7 @@ const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
 const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 /**
  * How often the output of a call can be lowered: once by the balance, and for each scope once by the spending
- * of a day and once by the spending of a month. This bounds the loop of `reserve`.
+ * of a day and once by the spending of a month. The number bounds the loop of `reserve`.
  */
 const LOWERINGS_MAX = 1 + 2 * SCOPES_MAX;
 
@@ -170,8 +170,8 @@ export function admit(
 }
 
 /**
- * Returns the first routing member of the request that `pass_members` of the model does not name. It must not
- * reach the model's upstreams, because it may make an upstream serve another call than was priced.
+ * Returns the first routing member of the request that `pass_members` of the model does not name. The member
+ * must not reach the model's upstreams, which may then serve another call than the priced one.
  */
 function unpassedMember(
   { routingMembers }: ChatCall,

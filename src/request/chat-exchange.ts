@@ -270,7 +270,7 @@ export class ChatExchange extends CallContext {
     const isStream = this.admission?.call.stream === true;
     metrics.observeDuration(model, nowMs - this.#receivedMs);
     if (isStream) metrics.observeFirstToken(model, responseMs - this.#receivedMs);
-    // A worker measured the wait. Its clock may differ by microseconds.
+    // A worker measured the wait, and the clocks of two threads differ by microseconds.
     metrics.observeOverhead(isStream, Math.max(0, responseMs - this.#bodyMs - this.#upstreamWaitMs));
   }
 

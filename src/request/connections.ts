@@ -137,8 +137,8 @@ export class Connections {
   }
 
   /**
-   * The drain's time is over. From now on the drain waits only for calls that began during it. They get as
-   * much time again, which the main thread measures; earlier calls have had their time.
+   * The drain's time is over. From now on the drain waits only for calls that began during it. These calls
+   * get as much time again, which the main thread measures; earlier ones have had it.
    */
   drainLate(): void {
     this.#drain.beginLate();

@@ -8,9 +8,9 @@
  * new certificate needs a new app, which listens beside the old one (SO_REUSEPORT) before that one stops.
  * - With SO_REUSEPORT each listening socket has a queue of its own. Closing the socket resets the connections
  * in that queue, which the kernel has made and µWS has not accepted yet.
- * - µWS accepts the whole queue each time it polls its sockets. So only connections made between the last
- * poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
- * let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
+ * - µWS accepts the whole queue each time it polls its sockets. So only connections that were made between
+ * the last poll and the close are lost: within some microseconds, if the close follows an idle tick. To lose
+ * none, let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
  *
  * Must hold: no listening socket is closed twice, which ends the process. Before the thread ends every socket
  * is closed, or libuv aborts the process (test/unit/request/connections.test.ts,
@@ -55,7 +55,7 @@ export class ListenApps {
   readonly #retiring = new Set<us_listen_socket>();
   /** Of the certificate of the app that accepts; undefined without TLS. */
   #digest: string | undefined;
-  /** True while the oldest app is closed: µWS calls back for each connection before `close` returns. */
+  /** True while the oldest app is being closed, when µWS calls back for each of its connections. */
   #isClosingOldest = false;
 
   constructor(route: (app: TemplatedApp) => void) {
@@ -154,8 +154,8 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
 }
 
 /**
- * Calls back once, right after an idle tick, or after TURNS_MAX turns. It does so in the check phase of the
- * event loop, which follows the poll: µWS has just accepted and read what the kernel had.
+ * Calls `then` once, right after an idle tick, or after TURNS_MAX turns. The call is in the check phase of
+ * the event loop, which follows the poll: µWS has just accepted and read what the kernel had.
  */
 export function onIdleTick(then: () => void): void {
   let turns = 0;

@@ -43,7 +43,7 @@ export class RequestHead {
   transferEncoding: string | undefined;
   #apiKey = '';
   #hosts = 0;
-  /** The message about a wrong header that `read` has met; of several wrong headers, about the last. */
+  /** The message about a wrong header that `read` has met, or about the last of several. */
   #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#takeHeader(name, value);
 
@@ -65,7 +65,7 @@ export class RequestHead {
     return this.transferEncoding !== undefined;
   }
 
-  /** Returns the rejection if the head is malformed or ambiguous. Its response must end the connection. */
+  /** Returns the rejection of a malformed or ambiguous head. Its response must end the connection. */
   rejection(): ErrorRecord | undefined {
     const message = this.#errorText();
     return message === undefined ? undefined : { code: 'invalid_parameters', message };

@@ -6,9 +6,9 @@
  *     message_start, ping → (content_block_start → content_block_delta … → content_block_stop) …
  *       → message_delta → message_stop
  *
- * Must hold: one block is open at a time, and blocks are numbered without gaps, because clients of Anthropic
- * rely on both. `message_start` has the usage of the first chunk, if the upstream reports any there, else
- * zeros. `message_delta` has the whole usage (test/unit/doors/messages/messages-dialect.test.ts).
+ * Must hold: one block is open at a time, and blocks are numbered without gaps: clients of Anthropic rely on
+ * that. `message_start` has the usage of the first chunk, if the upstream reports any there, else zeros.
+ * `message_delta` has the whole usage (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';

@@ -121,7 +121,7 @@ class MessageJudge implements EventJudge {
   }
 }
 
-/** The type of an upstream's error, for the log. Its other texts are not logged: they may contain the key. */
+/** The type of an upstream's error, for the log. No other text of an error is logged: it may hold the key. */
 function errorTypeIn(error: unknown): string {
   const type = isRecord(error) ? error.type : undefined;
   return typeof type === 'string' && ERROR_TYPE.test(type) ? type : 'an error';

@@ -72,8 +72,8 @@ const DIGEST_CHARS = 16;
 
 /**
  * The flat name of the tool; the name itself if there is no namespace. A flat name that is too long is cut,
- * and ends with a digest of the whole. It depends on the two names alone, because a request may have calls of
- * earlier turns without their tools.
+ * and ends with a digest of the whole. The result depends on the two names alone, because a request may have
+ * calls of earlier turns without their tools.
  */
 export function flatName(name: unknown, namespace: unknown): unknown {
   const isInNamespace = typeof name === 'string' && typeof namespace === 'string' && namespace !== '';
