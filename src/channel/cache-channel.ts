@@ -22,7 +22,7 @@
  */
 import type { ResponseKey } from '../registry/stored-response.js';
 
-/** One response of the cache; its key travels beside it. */
+/** One response of the cache. A message has the response's key in another member. */
 export interface CachedResponse {
   /** Whether it is a stream of server-sent events, whole. */
   readonly stream: boolean;

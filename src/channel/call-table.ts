@@ -21,8 +21,8 @@
  *                           modulo 2^32; set before word 4, valid only if word 4 names an upstream
  *
  * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads. A call's
- * _window_ is here, as in TCP, the credits that the call begins with: so many bytes, and one frame, may be
- * under way.
+ * _window_ is here, as in TCP, the credits that it begins with: so many bytes, and one frame, may be under
+ * way.
  *
  * Must hold: a slot belongs to one call from `begin` by its listener until the worker's last frame for it, or
  * until that listener has died (test/unit/channel/link.test.ts). Only the sides named above write each word,
@@ -135,10 +135,7 @@ export class CallTable {
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
-  /**
-   * Listener: the client's socket has taken `bytes`. True if the worker waits: the caller must send it a
-   * Credit frame.
-   */
+  /** Listener: the client's socket has taken `bytes`. If true, the worker waits: send it a Credit frame. */
   refund(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
     const credit = Atomics.add(this.#words, base + CREDIT_BYTES, bytes) + bytes;
@@ -163,8 +160,7 @@ export class CallTable {
   }
 
   // The next three methods are called once the call's last frame has come, and read words that were stored
-  // before that frame. So a plain read of the 32 bits is enough, and saves the 13 ns of `Atomics.load` (Node
-  // 20).
+  // before that frame. So a plain read of 32 bits is enough, and saves the 13 ns of `Atomics.load`.
 
   /** Listener: how long the call waited because its upstreams were at their limits; 0 if it did not. */
   queuedMsOf(slot: CallSlot): number {

@@ -67,7 +67,7 @@ class LocalPort implements FrameTransport {
   peer: LocalPort | undefined;
   #listener: ((message: never) => void) | undefined;
   /** Messages that came before `on('message')`. */
-  #early: unknown[] = [];
+  #earlyMessages: unknown[] = [];
 
   postMessage(message: unknown): void {
     const { peer } = this;
@@ -78,7 +78,7 @@ class LocalPort implements FrameTransport {
     // Both ends are in one thread and end with it, so nobody is left to be told of a `close`.
     if (event === 'close') return;
     this.#listener = listener;
-    for (const message of this.#early.splice(0)) listener(message as never);
+    for (const message of this.#earlyMessages.splice(0)) listener(message as never);
   }
 
   close(): void {
@@ -87,7 +87,7 @@ class LocalPort implements FrameTransport {
   }
 
   #receive(message: unknown): void {
-    if (this.#listener === undefined) this.#early.push(message);
+    if (this.#listener === undefined) this.#earlyMessages.push(message);
     else this.#listener(message as never);
   }
 }
@@ -161,14 +161,11 @@ export class FramePort {
     port.on('message', (message: number | Item[]) => this.#receive(message));
   }
 
-  /**
-   * Queues a frame. Its bytes are copied. Only a large body is transferred, with the whole buffer that it is
-   * in.
-   */
+  /** Queues a frame. Its bytes are copied; only a large body is transferred, with its whole buffer. */
   push(frame: Frame): void {
     if (!writeFrame(this.#out, frame)) this.#post(frame);
     else if (frame.kind === FRAME_CALL && frame.request.largeBody !== undefined)
-      this.#add(frame.request.largeBody, frame.request.largeBody);
+      this.#addItem(frame.request.largeBody, frame.request.largeBody);
     if (this.#postedBytes >= BATCH_BYTES_MAX) {
       this.#flush();
     } else if (!this.#isScheduled) {
@@ -200,14 +197,14 @@ export class FramePort {
   #post(frame: Frame): void {
     if ('bytes' in frame) {
       const bytes = packed(frame.bytes);
-      this.#add({ ...frame, bytes }, bytes);
+      this.#addItem({ ...frame, bytes }, bytes);
     } else {
-      this.#add(frame, frame.kind === FRAME_CALL ? frame.request.largeBody : undefined);
+      this.#addItem(frame, frame.kind === FRAME_CALL ? frame.request.largeBody : undefined);
     }
   }
 
   /** `bytes` of the item count toward BATCH_BYTES_MAX, and are transferred unless they are a string. */
-  #add(item: Item, bytes: string | Uint8Array | undefined): void {
+  #addItem(item: Item, bytes: string | Uint8Array | undefined): void {
     // The records so far come before the item, so that frames keep their order.
     const recordBytes = this.#out.takeUnannounced();
     if (recordBytes > 0) this.#items.push(recordBytes);

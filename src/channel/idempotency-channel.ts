@@ -90,15 +90,15 @@ export class IdempotencyChannel {
     return this.#port.ask(request);
   }
 
-  /** Transfers the whole buffer of the `bytes` in a `keep`, so it must have nothing else in it. */
+  /** Transfers the whole buffer of the `bytes` in a `keep`, so that buffer must hold nothing else. */
   send(message: LockMessage): void {
     const bytes = message.kind === 'keep' ? message.bytes : undefined;
     this.#port.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 
   /**
-   * Whether a call may collect `bytes` of its response, beside those that it has taken before. If so, they
-   * count until `giveBack`: each call (KeyedCall in request/idempotency.ts) gives back the sum of its bytes,
+   * Whether a call may collect `bytes` of its response, besides those that it has taken before. If so, they
+   * count until `giveBack`: each call (CollectedPieces in request/idempotency.ts) gives back all its bytes,
    * once.
    */
   take(bytes: number): boolean {

@@ -86,7 +86,7 @@ export class LeaseChannel {
     return this.#asks.ask({ scopes, need });
   }
 
-  /** Has the main thread refill the lease. No request waits for that. The ledger calls it. */
+  /** Has the main thread refill a lease, for which no request waits yet. The ledger calls this method. */
   low(kind: ScopeKind, index: number): void {
     this.#asks.send({ kind, index });
   }

@@ -90,10 +90,7 @@ export interface TriedAttempt {
   readonly error: string;
 }
 
-/**
- * Value of `outputTokensMax` if the call sets no bound. A larger bound is lowered to this value, so that it
- * fits 32 bits.
- */
+/** `outputTokensMax` of a call without a bound. A larger bound is lowered to this value, to fit 32 bits. */
 export const OUTPUT_TOKENS_UNLIMITED = 2 ** 31 - 1;
 
 /**

@@ -1,7 +1,6 @@
 /**
  * The worker's side of the channel to one listener: it starts a session for each Call frame, and sends the
- * session's output as frames. upstream/upstream-task.ts makes a WorkerChannel for each listener. Upstream
- * worker.
+ * session's output as frames. upstream/upstream-task.ts makes one for each listener. Upstream worker.
  *
  * Must hold: each session ends its call once. SessionHandle asserts that no session ends its call twice. No
  * code notices a missing end, for which the listener waits for ever (test/unit/channel/link.test.ts).

@@ -92,10 +92,10 @@ export class PendingReplies<Reply> {
   }
 }
 
-export interface Question<Ask = unknown> {
+export interface Question<Content = unknown> {
   readonly id: number;
   /** What is asked. */
-  readonly ask: Ask;
+  readonly ask: Content;
 }
 
 /** The asker no longer wants the reply. The other end may drop the work, and then rejects the question. */
@@ -150,12 +150,12 @@ export interface PendingQuestion<Reply> {
  *
  * `Message` is the type of what `send` takes.
  */
-export class AskPort<Ask, Reply, Message = never> {
+export class AskPort<Content, Reply, Message = never> {
   readonly #port: MessagePort;
   readonly #inTurns: boolean;
   readonly #pending = new PendingReplies<AskReply<Reply>>();
   /** With `inTurns`, the messages of this turn, to be sent at its end. */
-  #turnMessages: (Question<Ask> | Withdrawal | Message)[] = [];
+  #turnMessages: (Question<Content> | Withdrawal | Message)[] = [];
 
   constructor(port: MessagePort, { inTurns = false } = {}) {
     this.#port = port;
@@ -171,7 +171,7 @@ export class AskPort<Ask, Reply, Message = never> {
    * Resolves with the reply, or rejects with AskRejected. Waits without a bound, so the other end must reply.
    * Objects in `transfer` go to the other thread: do not use them afterwards.
    */
-  ask(ask: Ask, transfer: readonly Transferable[] = []): Promise<Reply> {
+  ask(ask: Content, transfer: readonly Transferable[] = []): Promise<Reply> {
     return resultOf(this.#pending.ask((id) => this.#post({ id, ask }, transfer)));
   }
 
@@ -182,7 +182,7 @@ export class AskPort<Ask, Reply, Message = never> {
   askFor(
     waitMsMax: number,
     late: ErrorRecord,
-    ask: Ask,
+    ask: Content,
     transfer: readonly Transferable[] = [],
   ): PendingQuestion<Reply> {
     let id = 0;
@@ -216,7 +216,7 @@ export class AskPort<Ask, Reply, Message = never> {
     this.#port.close();
   }
 
-  #post(message: Question<Ask> | Withdrawal | Message, transfer: readonly Transferable[]): void {
+  #post(message: Question<Content> | Withdrawal | Message, transfer: readonly Transferable[]): void {
     if (!this.#inTurns) {
       this.#port.postMessage(message, [...transfer]);
       return;

@@ -10,12 +10,12 @@
 export type CsvCell = string | number | null;
 
 /**
- * A spreadsheet runs a text that begins with one of these as a formula, the full-width signs too. So an
- * apostrophe is written before it (OWASP, CSV injection), which CSV readers get too. Numbers, and texts that
- * are decimal numbers, are written unchanged, so that `-1` stays a number.
+ * A spreadsheet runs a text that begins with one of these characters as a formula. So an apostrophe is
+ * written before such a text (OWASP, CSV injection), and CSV readers get the apostrophe too. Numbers, and
+ * texts that are decimal numbers, are written unchanged, so that `-1` stays a number.
  */
 const FORMULA_START = /^[=+\-@\t\r\n＝＋－＠]/;
-/** A text with one of these must stand in quotes (RFC 4180). */
+/** A text with one of these characters must stand in quotes (RFC 4180). */
 const NEEDS_QUOTES = /[",\r\n]/;
 
 /** Returns a line of the columns' `names`, if given, then a line for each row. Every line ends with CR LF. */

@@ -131,10 +131,7 @@ export function statusOf(record: ErrorRecord): number {
   return record.status ?? ERROR_KINDS[record.code].status;
 }
 
-/**
- * The body of an error response, as JSON text: strings joined, because to build an object first takes twice
- * as long.
- */
+/** The body of an error response, as JSON text. Strings are joined, in half the time that an object takes. */
 export function errorBody({ code, message }: ErrorRecord): string {
   return `{"error":{"message":${jsonText(message)},"type":"${ERROR_KINDS[code].type}","code":"${code}"}}`;
 }

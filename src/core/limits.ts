@@ -208,10 +208,7 @@ export const BODY_OTHER_NAMES_MAX = 50_000;
  */
 export const BODY_TREE_MEMBERS_MAX = 100_000;
 
-/**
- * Bytes of a model's name that the listener looks for in the first piece of a body. No model has a longer
- * one.
- */
+/** Longest name of a model, in bytes, that the listener looks for in the first piece of a body. */
 export const BODY_MODEL_BYTES_MAX = 4_096;
 
 /** Characters of an `Authorization` header or of a path. A request with a longer one is rejected unread. */
@@ -248,10 +245,7 @@ export const CUT_CALLS_WAIT_MS_MAX = COUNT_WAIT_MS_MAX + 2_000;
  */
 export const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
 
-/**
- * Rows of usage kept in memory because further calls may add to them. Other rows are read from disk when they
- * are needed.
- */
+/** Rows of usage kept in memory because calls may add to them. Other rows are read from disk if needed. */
 export const USAGE_ROWS_HOT_MAX = 200_000;
 
 /**

@@ -249,9 +249,9 @@ function offsetMsOf(text: string): number | undefined {
 export interface QuotasLeft {
   /** Requests left of the account's minute; undefined if several scopes limit it: `others` has each. */
   readonly minute: number | undefined;
-  /** Calls that the account may begin beside those in flight. Each account has this limit, and `perDay`'s. */
+  /** Calls that the account may have in flight besides the present ones. Every account has such a limit. */
   readonly inFlight: number;
-  /** Calls left of the account's day. */
+  /** Calls left of the account's day, of which every account has a limit too. */
   readonly perDay: number;
   /** Pico-units, rounded as floats are above 2^53. */
   readonly balance: number;

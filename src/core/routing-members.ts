@@ -115,7 +115,8 @@ const STORED_MEMBERS = ['previous_response_id', 'conversation', 'prompt', 'item_
 /**
  * A member that has the provider edit the conversation. The Messages door rejects an edit that does more than
  * clear, the Responses door any edit: the provider may summarise by a further generation, which Anthropic
- * bills beside the usage of the response, in `usage.iterations` (platform.claude.com, "Compaction", 2026-11).
+ * bills besides the usage of the response, in `usage.iterations` (platform.claude.com, "Compaction",
+ * 2026-11).
  */
 const EDITING_MEMBERS = ['context_management'] as const;
 

@@ -27,7 +27,6 @@ export function schemaCheck<Schema extends TSchema>(
   CHECKED_SCHEMAS.set(name, schema);
   const check = CHECKS[name];
   if (MADE && check === undefined) throw new Error(`the check ${name} is not made: run \`npm run build\``);
-  // The cast: undefined only while the build collects the schemas (MADE is false), and then no check is
-  // called.
+  // The cast: undefined only while the build collects schemas (MADE is false) and calls no check.
   return check as (value: unknown) => value is Static<Schema>;
 }

@@ -33,10 +33,7 @@ export class SlotList<T> {
     return this.#items[slot];
   }
 
-  /**
-   * Frees a slot. Call it exactly once for each `add`: a second call is not noticed, and would give the slot
-   * to two items.
-   */
+  /** Frees a slot. Call it once for each `add`: a second call is not noticed, and two items get the slot. */
   remove(slot: number): void {
     this.#items[slot] = undefined;
     this.#free.push(slot);

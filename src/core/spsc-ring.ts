@@ -77,7 +77,7 @@ class SpscRing {
 export class SpscWriter extends SpscRing {
   /** Position of the next record. */
   #position: number;
-  /** GIVEN_BACK as it was last loaded: what the reader has given back since is not in it. */
+  /** GIVEN_BACK as it was last loaded, without what the reader has given back since. */
   #givenBack: number;
   #unannouncedBytes = 0;
 

@@ -52,10 +52,7 @@ export interface ValueSchema {
   readonly 'x-unit'?: string;
 }
 
-/**
- * What a schema allows, in words such as `a whole number of bytes from 1 to 9`; undefined if its keywords do
- * not say what.
- */
+/** What a schema allows, such as `a whole number of bytes from 1 to 9`; undefined if it does not say so. */
 export function wantedBy(schema: ValueSchema): string | undefined {
   const { type, minimum, maximum } = schema;
   if (schema.enum !== undefined) return `one of ${schema.enum.join(', ')}`;

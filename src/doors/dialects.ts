@@ -21,8 +21,8 @@ const ONE_TOKEN = ' the';
 
 /**
  * The dialect of a simple door, whose calls are never translated (simple-doors.ts). `marker`: the member by
- * which a good response is known. The dialect has no judge: of these doors only legacy completions streams,
- * and the reader of chat streams accepts its events, which have `text` in place of `delta`.
+ * which a good response is known. The dialect has no judge: only the door of legacy completions has streams,
+ * and the reader of chat streams accepts their events, which have `text` in place of `delta`.
  */
 function simpleDialect(
   name: Dialect['name'],

@@ -53,7 +53,7 @@ export interface BodyForm {
   /** How many responses a call generates, each bounded by `outputTokens`. `body` is valid. */
   readonly choices: (body: Members) => number;
   /**
-   * Members by which the provider routes a call elsewhere, or bills it higher, beside those of
+   * Members by which the provider routes a call elsewhere, or bills it higher, besides those of
    * core/routing-members.ts. `body` is valid.
    */
   readonly routing?: (body: Members) => readonly RoutingMember[];

@@ -41,10 +41,7 @@ interface Http1ClientOptions {
   readonly onUnsolicited?: (target: HttpTarget) => void;
 }
 
-/**
- * A target's pool, and the parts of request heads that its calls share. A part is undefined if it cannot be
- * sent.
- */
+/** A target's pool, and what the request heads of its calls share. Undefined: a part that cannot be sent. */
 interface TargetHeads {
   readonly pool: Http1Pool;
   /** The target's header lines. */

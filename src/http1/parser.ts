@@ -84,8 +84,8 @@ export class Http1Parser {
 
   /** Reads one head, or a part of it, from `offset` on. Returns the offset after what was read. */
   #readHead(bytes: Buffer, offset: number, length: number): number {
-    // Mostly the whole head has come at once. The buffer may have older bytes after `length`, which do not
-    // count.
+    // Mostly the whole head has come at once. Bytes of the buffer after `length` are of an older read, and do
+    // not count.
     const headEndOffset = this.#headPart === '' ? bytes.indexOf(HEAD_END_BYTES, offset) : -1;
     if (headEndOffset !== -1 && headEndOffset + HEAD_END.length <= length) {
       const bodyOffset = headEndOffset + HEAD_END.length;
@@ -251,8 +251,8 @@ class ChunkedBody {
   }
 
   /**
-   * Reads a whole size line if all of it has come and it has no extension, as nearly always; else one byte.
-   * Returns the next offset. The last chunk, of size 0, is read byte by byte.
+   * Reads a whole size line if the whole line has come, without an extension, as nearly always; else one
+   * byte. Returns the next offset. The last chunk, of size 0, is read byte by byte.
    */
   #readSizeLine(bytes: Uint8Array, offset: number, end: number): number {
     const digitsEnd = Math.min(end - 2, offset + SHORT_SIZE_DIGITS_MAX);

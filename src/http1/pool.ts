@@ -6,8 +6,7 @@
  * An upstream may send a response that no request asked for (_unsolicited_). If it comes before the next
  * request, the connection reads it and closes, because an event-loop turn passes before each use of a kept
  * connection. If it comes while the next request is on its way, nothing in HTTP/1.1 tells it from the right
- * response. So an upstream that has sent one is _distrusted_: for a while each connection carries one call
- * only.
+ * response. So an upstream that has sent one is _distrusted_: for a while each connection carries one call.
  *
  * Must hold: a kept connection is used only after a whole turn of the event loop, and a distrusted upstream
  * gets one call a connection; otherwise a caller gets another's response (test/hostile/upstreams.test.ts,
@@ -42,10 +41,7 @@ export class Http1Pool implements ConnectionOwner {
   readonly #connectTimeoutMs: number;
   readonly #connectionsMax: number;
   readonly #onUnsolicited: () => void;
-  /**
-   * All connections that are not closed. Each is in one of the next three lists, or in none while a call uses
-   * it.
-   */
+  /** All connections that are not closed. One that no call uses is in one of the next three lists. */
   readonly #connections = new Set<Http1Connection>();
   /** Oldest first: the first one expires first. */
   readonly #opening = new Set<Http1Connection>();

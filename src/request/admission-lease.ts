@@ -19,8 +19,8 @@ import { coordinatorLost, LEASE_LATE } from './rejections.js';
 
 /**
  * The leases that one call asks for. If `low_balance` is `clamp`, the output is lowered only once the
- * coordinator has refused the whole hold. Then the call asks for what the account has. In the stage `over` it
- * asks no more.
+ * coordinator has refused the whole hold. Then it asks for what the account has. In the stage `over` it asks
+ * none.
  *
  *     whole ──→ lowered ──→ over
  *       └─ `refuse` ────────↗

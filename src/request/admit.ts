@@ -190,8 +190,7 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
 }
 
 /**
- * Returns what the call may cost and use at most, whichever model answers. The call holds this until it is
- * settled.
+ * Returns what the call may cost and use at most, whichever model answers: its hold, until it is settled.
  *
  * With `token_quota: settle` a call holds no tokens, or one token if limits are shared. A coordinator counts
  * what a process has used of a stock only while the process holds some of the stock; one token is enough.

@@ -42,7 +42,7 @@ export function authenticate(
   if (keys.isExpired(key, nowSeconds)) return EXPIRED_KEY;
   const account = keys.accountOf(key);
   const planIndex = ledger.planIndexOf(account);
-  // Both checks are needed, in this order: between them a reload may give the account a plan and enable the
+  // Both checks are needed, in this order: in between a reload may give the account a plan and enable the
   // account.
   if (planIndex === NO_PLAN_INDEX) return ACCOUNT_WITHOUT_PLAN;
   if (!ledger.isActive(account)) return DISABLED_ACCOUNT;
@@ -52,8 +52,7 @@ export function authenticate(
     key,
     account,
     planIndex,
-    // A catalogue never loses a plan, and no account is on a plan that a listener lacks
-    // (gateway/reload.ts).
+    // A catalogue never loses a plan, and no account is on a plan that a listener lacks (gateway/reload.ts).
     plan: catalog.plans[planIndex]!,
     isLimited: keys.isLimited(key),
   };

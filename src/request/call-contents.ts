@@ -26,7 +26,7 @@ import type { Outcome } from '../telemetry/metrics-layout.js';
 export const CONTENTS_MESSAGE_BYTES = 64 * 1024;
 /** How long the first contents of a batch wait for others before they are sent. */
 const BATCH_WAIT_MS = 200;
-/** How many bytes of the budget each piece takes beside its length, so that tiny pieces are not free. */
+/** How many bytes of the budget each piece takes besides its length, so that tiny pieces are not free. */
 const PIECE_EXTRA_BYTES = 128;
 
 export interface ContentsSettings {

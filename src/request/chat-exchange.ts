@@ -69,8 +69,8 @@ export class ChatExchange extends CallContext {
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
   /**
-   * The only attempt has served the call and is not in `#attempts`: if the call turns out to be plain
-   * (call-ring-layout.ts), as most do, no object is made of it.
+   * Whether the only attempt has served the call and is not in `#attempts` yet: if the call turns out to be
+   * plain (call-ring-layout.ts), as most do, the attempt needs no object.
    */
   #isAttemptDeferred = false;
   /** When the head had come, when the body was whole, and when the response began: monotonic times. */

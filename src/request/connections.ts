@@ -125,8 +125,8 @@ export class Connections {
    * - after `drainLate`, when the calls that began during the drain have ended. Earlier calls may still be in
    *   flight: then no connection is cut before `close`
    *
-   * If `close` comes first, `onDrained` may be called or not: nothing is left to cut then. A second `drain`
-   * does nothing.
+   * If `close` comes first, `onDrained` may be called or not: nothing is left to cut. Later `drain`s do
+   * nothing.
    */
   drain(lastRequest: () => number, keepsIdle: boolean, onDrained: () => void): void {
     if (this.#isStopping) return;

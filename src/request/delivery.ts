@@ -3,7 +3,7 @@
  * byte on the client's socket. Made by Intake when the call goes to a worker; the channel calls it with the
  * worker's frames. Listener thread.
  *
- *     waiting ──→ responding ──→ committing ──→ leaving ──→ over
+ *     waiting ──→ responding ──→ committing ──→ sending ──→ over
  *        │            └──────────────┼────────────────────────↗
  *        └─→ withdrawn ←─────────────┘
  *                └────────────────────────────────────────────↗
@@ -11,7 +11,7 @@
  *     waiting      the worker has sent nothing yet
  *     responding   a response that comes in pieces is being relayed
  *     committing   `durability: commit` only: the last bytes wait until the charge is on disk
- *     leaving      the call is settled, and the client may not have all bytes yet
+ *     sending      the call is settled, and the client may not have all bytes yet
  *     withdrawn    the gateway stops before the client has a byte: the call is not charged. A charge that
  *                  waits for the disk is taken back, unless an Idempotency-Key keeps the response
  *
@@ -19,9 +19,9 @@
  * no credit for them. So both sides together keep at most `limits.stream_buffer_bytes` of a response.
  *
  * Must hold: the call is settled or released exactly once, whoever ends it, and before its last byte is
- * written. The call keeps its slot until it is over, so the bound of calls in flight bounds committing and
- * leaving responses too (test/unit/request/chat-exchange.test.ts, test/e2e/money.test.ts,
- * test/e2e/leaving-clients.test.ts). The channel calls `onEnd`, `onCut` or `onFail` once, as the last.
+ * written. The call keeps its slot until it is over, so the bound of calls in flight bounds `committing` and
+ * `sending` responses too (test/unit/request/chat-exchange.test.ts, test/e2e/money.test.ts,
+ * test/e2e/leaving-clients.test.ts). The channel calls `onEnd`, `onCut` or `onFail` once, last.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -40,7 +40,7 @@ import { writeChatHead, writeError } from './response.js';
 import { ResponseWriter, type ResponseOwner } from './response-writer.js';
 import { release, reverse, settle, type Settled } from './settle.js';
 
-type State = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'leaving' | 'over';
+type State = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'sending' | 'over';
 
 /** The listener, as Delivery needs it. */
 export interface DeliveryContext extends Pick<
@@ -65,7 +65,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #pendingEnd: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
   /** The number of the stream's next event, if the door numbers events. */
   #eventNumber: number | undefined;
-  /** How the call has ended, while the state is `leaving`. */
+  /** How the call has ended, while the state is `sending`. */
   #outcome: Outcome = 'ok';
   /** Whether `#finish` must release the slot: the worker's last frame came while the client lacked bytes. */
   #mustRelease = false;
@@ -135,7 +135,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       invariant(this.#writer !== undefined, 'only a response that has begun is cut');
       this.#outcome = 'client_gone';
       this.#writer.cut();
-      if (!this.#isOver) this.#state = 'leaving';
+      if (!this.#isOver) this.#state = 'sending';
     }
     return this.#isSlotFree();
   }
@@ -192,7 +192,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.#writer?.onGone();
     this.#writer = undefined;
     const state = this.#state;
-    if (state === 'leaving') {
+    if (state === 'sending') {
       this.#finish('client_gone');
     } else if (state === 'waiting' || state === 'responding') {
       if (isWithdrawn) this.#state = 'withdrawn';
@@ -292,7 +292,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #writeLastBytes(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);
-    if (!this.#isOver) this.#state = 'leaving';
+    if (!this.#isOver) this.#state = 'sending';
   }
 
   /** A getter, because `onLeft` may be called within `ResponseWriter.end`. */

@@ -13,7 +13,7 @@ import { msToNextTick } from '../core/clock.js';
 
 /** How many spares are kept, and so how many connections can be rejected at a time, each within 1 ms. */
 const SPARES_COUNT = 8;
-/** A shortage ends once this many descriptors beside the spares are free; the next calls need them. */
+/** A shortage ends once this many descriptors besides the spares are free, for the next calls. */
 const MARGIN_COUNT = 8;
 /** How late a shortage may be noticed. A check costs some 10 µs, and wakes an idle thread. */
 const CHECK_PERIOD_MS = 100;

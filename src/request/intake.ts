@@ -216,12 +216,12 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   reject(error: ErrorRecord, endsConnection = this.#exchange.endsConnection || !this.#mayDiscard()): void {
     const exchange = this.#exchange;
     if (!exchange.isLastRequest || this.#state !== 'reading') {
-      this.#reject(error, endsConnection);
+      this.#rejectNow(error, endsConnection);
       return;
     }
     // Outside of µWS's callbacks, for the reason that read-body.ts gives at `outsideOfCallbacks`.
     setImmediate(() => {
-      if (!exchange.isOver) this.#reject(error, true);
+      if (!exchange.isOver) this.#rejectNow(error, true);
     });
   }
 
@@ -229,7 +229,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     return mayDiscard(this.#unreadBytes, this.#exchange.caller?.plan.bodyBytesMax, this.#listener);
   }
 
-  #reject(error: ErrorRecord, endsConnection: boolean): void {
+  #rejectNow(error: ErrorRecord, endsConnection: boolean): void {
     const exchange = this.#exchange;
     this.stopReading();
     exchange.storable?.giveUp();
@@ -378,8 +378,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     if (this.#hasNewBytes) this.#lastBytesMs = nowMs;
     this.#hasNewBytes = false;
     const idleMsMax = limits.clientIdleTimeoutMs;
-    if (nowMs - this.#lastBytesMs >= idleMsMax) this.#reject(uploadStalled(idleMsMax), true);
-    else if (nowMs - this.#firstSweepMs >= UPLOAD_MS_MAX) this.#reject(UPLOAD_TOO_SLOW, true);
+    if (nowMs - this.#lastBytesMs >= idleMsMax) this.#rejectNow(uploadStalled(idleMsMax), true);
+    else if (nowMs - this.#firstSweepMs >= UPLOAD_MS_MAX) this.#rejectNow(UPLOAD_TOO_SLOW, true);
     else if (nowMs - this.#timerRestartedMs >= TOUCH_MS) {
       this.#timerRestartedMs = nowMs;
       this.#exchange.res.pause();

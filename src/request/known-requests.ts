@@ -22,7 +22,7 @@ import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js
  * `largeBody`, whose memory its worker takes away, so that it cannot be used for a second call.
  */
 const KNOWN_BYTES_MAX = 4 * 1024 - 1;
-/** About how many bytes an entry takes beside its texts. */
+/** About how many bytes an entry takes besides its texts. */
 const KNOWN_ENTRY_BYTES = 1_024;
 
 /** An entry. A request that has one is _known_. */

@@ -2,7 +2,7 @@
  * The rate-limit phase: takes a permit of the requests per minute of the key, of the account, and of the
  * groups that the account is in. intake.ts calls it before the body is read. If limits are shared with other
  * processes and the coordinator must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5
- * µs if the key or a group has a limit of its own. In names a _minute_ is a limit of requests per minute.
+ * µs if the key or a group has a limit of its own. A _minute_ in a name is a limit of requests per minute.
  *
  * Must hold: no limit is ever exceeded, whatever other threads take at the same time. Every request that
  * passed authentication takes a permit of each scope, however it ends; a request that one of these limits
@@ -31,31 +31,32 @@ const MS_PER_SECOND = 1_000;
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 
 /** A scope that a request counts toward, and its limit of requests a minute. `index`: the scope's slot. */
-interface ScopeMinute {
+interface ScopeLimit {
   readonly kind: 'key' | 'account' | 'group';
   readonly index: number;
   readonly limit: number;
 }
 
 /** The limit that the headers of the response name, with the result of `take` or `check`. */
-interface TightestMinute extends MinuteTake {
-  readonly scope: ScopeMinute;
+interface TightestLimit extends MinuteTake {
+  readonly scope: ScopeLimit;
 }
 
 /**
  * Takes a permit of each scope, or none, without a lock. If the request is admitted, returns the limit with
  * the fewest permits left. Otherwise returns the limit that rejects it for longest, so that a client that
- * waits until its reset is admitted. `left` gets what is left of each limit, laid out as QuotasLeft.others.
+ * waits until its reset is admitted. `left`, if given, gets what is left of each limit, laid out as
+ * QuotasLeft.others.
  *
  * `scopes` are in the order key, account, the account's group, the group above that: each is shared by more
- * callers than the scope before. First all but the first scope are checked, and nothing is taken; then
- * permits are taken in order. Each take is exact by itself, so no limit is ever exceeded. But another thread
- * may take the last permit of a scope between the check and the take. Then the request is rejected, and the
+ * callers than the scope before. At first all scopes but the first are checked, and nothing is taken. Then
+ * the permits are taken in order. Each take is atomic, so no limit is ever exceeded. But another thread may
+ * take the last permit of a scope between the check and the take. Then the request is rejected, and the
  * permits that were taken before are lost for a minute, because a window's count cannot be lowered once its
  * tick may have ended.
  */
-export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left?: number[]): TightestMinute {
-  let rejecting: TightestMinute | undefined;
+export function takeMinutes(scopes: readonly ScopeLimit[], ledger: Ledger, left?: number[]): TightestLimit {
+  let rejecting: TightestLimit | undefined;
   // The first scope is checked last, and only if another scope rejects. Otherwise the take of the first scope
   // decides, before anything is taken.
   for (let position = 1; position <= scopes.length; position++) {
@@ -66,7 +67,7 @@ export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left
       rejecting = checked;
   }
   if (rejecting !== undefined) return rejecting;
-  let tightest: TightestMinute | undefined;
+  let tightest: TightestLimit | undefined;
   for (const scope of scopes) {
     const taken = takeOrCheck(scope, 'take', ledger);
     if (!taken.admitted) return taken;
@@ -79,7 +80,7 @@ export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left
 }
 
 /** Takes a permit of one scope, or checks whether one is left. */
-function takeOrCheck(scope: ScopeMinute, method: 'take' | 'check', ledger: Ledger): TightestMinute {
+function takeOrCheck(scope: ScopeLimit, method: 'take' | 'check', ledger: Ledger): TightestLimit {
   const { kind, index, limit } = scope;
   const { admitted, remaining, resetWallMs, asks } =
     kind === 'account'
@@ -91,13 +92,13 @@ function takeOrCheck(scope: ScopeMinute, method: 'take' | 'check', ledger: Ledge
 }
 
 /** The caller's scopes with a limit, in the order of `takeMinutes`; undefined if only the account has one. */
-function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): ScopeMinute[] | undefined {
-  const accountScope = (): ScopeMinute => ({
+function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): ScopeLimit[] | undefined {
+  const accountScope = (): ScopeLimit => ({
     kind: 'account',
     index: account,
     limit: plan.requestsPerMinute,
   });
-  let scopes: ScopeMinute[] | undefined;
+  let scopes: ScopeLimit[] | undefined;
   const keyLimit = isLimited ? ledger.keys.requestsPerMinuteOf(key) : undefined;
   if (keyLimit !== undefined) scopes = [{ kind: 'key', index: key, limit: keyLimit }, accountScope()];
   for (let group = ledger.groupOf(account); group !== undefined; group = ledger.groups.parentOf(group)) {
@@ -138,7 +139,7 @@ export function setTokenLimit(context: CallContext, { ledger }: ListenerContext)
 /** Sets the context's fields by the result of `take` at one scope. Returns the rejection, if there is one. */
 function setRateLimit(
   context: CallContext,
-  kind: ScopeMinute['kind'],
+  kind: ScopeLimit['kind'],
   index: number,
   limit: number,
   result: MinuteTake,

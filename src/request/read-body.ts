@@ -49,8 +49,8 @@ export interface BodyWatcher {
 }
 
 /**
- * Reads the body and gives it to `receiver`. `length` is the header Content-Length, 0 without it. If it is
- * above BODY_BYTES_UNCOUNTED, and up to `bodyBytesMax`, `watcher.takeBody` was called with it before.
+ * Reads the body and gives it to `receiver`. `length` is the header Content-Length; 0 without the header. For
+ * a length above BODY_BYTES_UNCOUNTED and up to `bodyBytesMax`, Intake has called `takeBody` before.
  */
 export function readBody(
   res: HttpResponse,

@@ -168,7 +168,7 @@ export const QUOTA_SCOPES_FULL = overloaded(
   'The gateway counts the quotas of as many accounts, keys, groups and models as it can.',
   5,
 );
-/** The journal has no space for one more call beside those in flight. */
+/** The journal has no space for one more call besides those in flight. */
 export const JOURNAL_FULL = overloaded('books_behind', 'The gateway is behind with its books.');
 /** Says to retry after five seconds, because a full disk rarely has space again within one second. */
 export const JOURNAL_CLOSED = overloaded(
@@ -256,8 +256,7 @@ export const callTooCostly = (
 
 /**
  * As `callTooCostly`, for a large body that has not come whole: for `beyondBalance` of admit.ts. `hold` is
- * what the call of such a body holds at least, at the lowest prices of the plan. `hold` and `balance` are in
- * pico-units.
+ * what such a call holds at least, at the lowest prices of the plan. Both amounts are in pico-units.
  */
 export const bodyTooCostly = (hold: bigint, balance: PicoUnits, door: DoorName): ErrorRecord =>
   rejection(

@@ -78,8 +78,7 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // An exchange that is over has called `finish`, which is what calls `letGo` for the bytes that `hold`
-    // counts.
+    // Not if the exchange is over: only its `finish` calls `letGo` for the bytes that `hold` counts.
     if (!exchange.isOver && !cache.hold(bytes)) {
       miss();
       return undefined;

@@ -209,8 +209,7 @@ export class ResponseCache {
   async #askMainThread(key: ResponseKey): Promise<Requested> {
     const flight: Flight = { key, waiting: undefined };
     this.#flights.set(nameOfResponse(key), flight);
-    // A reply that was sent before a `clear` may come after the `clear`, and must not bring the response
-    // back.
+    // A reply that was sent before a `clear` may come after it: its response must not come back.
     const { epoch } = this;
     const reply = await orRejected(this.#port.askFor(WAIT_MS_MAX, LATE_ERROR, key).reply, () => ALONE_REPLY);
     if (reply.state === 'lead') return { state: 'lead', flight };
@@ -297,7 +296,7 @@ export class ResponseCache {
   }
 }
 
-/** Each entry counts CACHED_ROW_BYTES beside its bytes, which bounds the number of short responses. */
+/** Each entry counts CACHED_ROW_BYTES besides its bytes, which bounds the number of short responses. */
 function memoryBytesOf({ bytes }: CachedResponse): number {
   return bytes.length + CACHED_ROW_BYTES;
 }

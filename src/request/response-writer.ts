@@ -2,10 +2,11 @@
  * Writes a response that comes in pieces to a client that may read slower than the pieces come
  * (back-pressure). delivery.ts and replay.ts make a ResponseWriter for each such response; listener thread.
  *
- *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the queue is being written) → left
- *                                                                 └─→ lingering (#isLingering) ────────↗
+ *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the queue is written) → delivered
+ *                                                                 └─→ lingering (#isLingering) ──↗
  *
- * _Ended_: `end` or `cut` was called. _Left_: the kernel has the response. _Gone_: the connection has ended.
+ * _Ended_: `end` or `cut` was called. _Delivered_: the kernel has the response, so `onLeft` is called.
+ * _Gone_: the connection has ended.
  *
  * Facts of µWebSockets.js (µWS) 20.41 that this file relies on, all of them tried:
  *
@@ -104,7 +105,7 @@ export class ResponseWriter {
   #wasSlow = false;
   /** Whether a write has failed since `onWritable` was last called, so that µWS calls it again. */
   #awaitsWritable = false;
-  #hasLeft = false;
+  #isDelivered = false;
   /**
    * Whether all is written, the head said `connection: close`, and µWS may keep some of the last write, which
    * would be lost with the connection. So the connection stays open until the client closes it, the socket
@@ -211,13 +212,13 @@ export class ResponseWriter {
     const idleMs = nowMs - this.#progressMs;
     if (this.#isLingering) {
       this.#retryKept();
-      if (idleMs >= (this.#awaitsWritable ? idleMsMax : LINGER_MS)) this.#leave();
+      if (idleMs >= (this.#awaitsWritable ? idleMsMax : LINGER_MS)) this.#onDelivered();
     } else if (this.#isBlocked) {
       this.#probe();
     } else if (this.#owner.isStream && idleMs >= KEEP_ALIVE_MS) {
       this.#send(SSE_KEEP_ALIVE, 0);
     }
-    if (this.#hasLeftByNow()) return true;
+    if (this.#isDeliveredByNow()) return true;
     // The probe may just have written something.
     if (this.#isBlocked && nowMs - this.#progressMs >= idleMsMax) return false;
     if (nowMs - this.#timerRestartedMs >= TOUCH_MS) {
@@ -235,7 +236,7 @@ export class ResponseWriter {
     if (this.#isLingering) {
       // A third of the kernel's buffer is free, and µWS keeps less than one write.
       this.#retryKept();
-      this.#leave();
+      this.#onDelivered();
     }
     if (!this.#isBlocked) return true;
     this.#isBlocked = false;
@@ -254,8 +255,8 @@ export class ResponseWriter {
 
   /** Tries whether the blocked socket takes bytes again. */
   #probe(): void {
-    // A comment may come only between events, so not while pieces are queued or last bytes wait. A
-    // non-streamed response has no comments: if no bytes of it wait, the next piece is the next try.
+    // A comment may come only between events, so not while pieces are queued or last bytes wait. A response
+    // that is no stream has no comments: if no bytes wait, its next piece is the next try.
     const lastBytes = this.#lastBytes;
     if (this.#queue.length > 0) {
       this.#sendQueued(PROBE_BYTES);
@@ -275,7 +276,7 @@ export class ResponseWriter {
     while (!this.#isBlocked && this.#queue.length > 0)
       this.#sendQueued(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
     let lastBytes = this.#lastBytes;
-    if (this.#isBlocked || lastBytes === undefined || this.#hasLeft) return;
+    if (this.#isBlocked || lastBytes === undefined || this.#isDelivered) return;
     // The last write may have filled the socket without showing it. A non-streamed response has no comments
     // to try the socket with. So its last bytes are kept until one of them shows that the socket takes more.
     if (this.#wasSlow && !this.#owner.isStream && lastBytes.length > 1) {
@@ -300,19 +301,19 @@ export class ResponseWriter {
       this.#lastBytes = undefined;
       this.#progressMs = this.#clock.monotonicMs();
     } else {
-      this.#leave();
+      this.#onDelivered();
     }
   }
 
   /** A method, because the compiler does not see that a write just before may have set the field. */
-  #hasLeftByNow(): boolean {
-    return this.#hasLeft;
+  #isDeliveredByNow(): boolean {
+    return this.#isDelivered;
   }
 
-  /** The response has left. Ends the connection, if the head said so. */
-  #leave(): void {
+  /** The response is delivered. Ends the connection, if the head said so. */
+  #onDelivered(): void {
     this.#isLingering = false;
-    this.#hasLeft = true;
+    this.#isDelivered = true;
     this.#owner.onLeft();
     if (!this.#sentClose && !this.#cutsAtEnd) return;
     // Later, because µWS uses the connection after its callback.
@@ -324,7 +325,7 @@ export class ResponseWriter {
   /** The connection has ended. If the writer only lingered, the client has its response: `onLeft` follows. */
   onGone(): void {
     this.#isGone = true;
-    if (this.#isLingering) this.#leave();
+    if (this.#isLingering) this.#onDelivered();
   }
 
   /** Sends at most `bytesMax` of the queue's first piece. The queue must not be empty. */

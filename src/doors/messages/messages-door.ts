@@ -68,8 +68,8 @@ function limitLines(name: string, limit: number, remaining: number, resetAtMs: n
 
 /**
  * The headers that only this door has, each after its line break: the request's id, and the limits. Follows
- * platform.claude.com, page "Rate limits", as of November 2026. `nowMs`: Unix milliseconds; given by tests
- * alone.
+ * platform.claude.com, page "Rate limits", as of November 2026. Only tests give `nowMs`, in Unix
+ * milliseconds.
  */
 export function messagesHeaderLines(
   { requestId, rateLimit, tokenLimit }: ResponseFacts,
@@ -92,8 +92,7 @@ const SOURCE_MEMBERS = plain('type', 'media_type', 'data', 'url', 'file_id');
 const STORED_SOURCES = { url: 'storage_url', file_id: 'file_id' } as const;
 /**
  * Types of sources that are not media parts. Any other source is a media part: an image, a document or
- * whatever a provider has besides. A source of type `content` has blocks, each of which counts by its own
- * source.
+ * whatever a provider has besides. A source of type `content` has blocks, which count by their own sources.
  */
 const TEXT_SOURCES = ['text', 'content'];
 /** A block within the source of a document, or a document within a block of a tool result. */

@@ -157,7 +157,7 @@ export function outputTokensMin({ thinking }: Members): number {
   return typeof budget === 'number' && Number.isSafeInteger(budget) && budget > 0 ? budget + 1 : 1;
 }
 
-/** Types of tools whose calls the caller runs, beside those without a type and `custom`. */
+/** Types of tools whose calls the caller runs, besides those without a type and `custom`. */
 const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
 
 /**

@@ -80,8 +80,7 @@ export function toChat(body: Members, extras = false, thoughtsBack = false): Rec
   if (Array.isArray(body.stop_sequences) && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;
   if (body.stream === true) {
     chat.stream = true;
-    // `continuous_usage_stats` makes vLLM report usage in each chunk, so that `message_start` can have the
-    // prompt's.
+    // `continuous_usage_stats`: vLLM reports usage in each chunk, so `message_start` can have the prompt's.
     chat.stream_options = { include_usage: true, ...(extras && { continuous_usage_stats: true }) };
   }
   addTools(chat, body, extras);
@@ -97,10 +96,7 @@ function userOf(id: string): string {
   return id.length <= USER_CHARS_MAX ? id : createHash('sha256').update(id).digest('hex');
 }
 
-/**
- * Refuses context edits, except edits that only clear old contents: these are left out, and the model reads
- * more.
- */
+/** Refuses context edits, but leaves out those that only clear old contents: then the model reads more. */
 function checkContextEdits(management: unknown): void {
   const index = summarisingEditIn(management);
   if (index >= 0)

@@ -118,8 +118,7 @@ export interface PlacedItem {
 interface OpenItem extends PlacedItem {
   /**
    * Adds the missing members to `item`, and returns the texts of the item's last events before
-   * response.output_item.done. `status` is added too, but not to reasoning, which has none. Called once
-   * (`#closeAll`).
+   * response.output_item.done. `status` is added too, but not to reasoning, which has none. Called once.
    */
   readonly close: (status: ItemStatus) => string;
 }

@@ -188,8 +188,7 @@ export class ResponseStream implements DoorStream {
         const part = { type: 'summary_text', text };
         if (text !== '') item.summary = [part];
         if (blocks.length > 0) item.encrypted_content = encryptedContent({ blocks });
-        // Clients such as the AI SDK drop an item without the member, and its thoughts go back in its
-        // summary.
+        // Clients such as the AI SDK drop an item without the member. Thoughts go back in the summary.
         else if (this.#call.thoughtsBack === true) item.encrypted_content = encryptedContent({});
         return text === ''
           ? ''

@@ -54,8 +54,7 @@ const RULES: Rules = {
   stream: BOOLEAN,
   stream_options: OBJECT,
   store: BOOLEAN,
-  // A background response is fetched by a later request, of which the gateway would see neither text nor
-  // usage.
+  // A background response is fetched by a later request: its text and usage would not come here.
   background: { must: 'be false or be left out', isValid: (value) => value === false },
   parallel_tool_calls: BOOLEAN,
   tools: { must: 'be an array of tools', isValid: Array.isArray },
