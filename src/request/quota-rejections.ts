@@ -64,6 +64,7 @@ interface UsedUpQuota extends QuotaNeed {
   readonly retryAfterSeconds: number;
 }
 
+/** The code of a rejection by each quota. */
 const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
   requests_per_minute: 'rate_limit_exceeded',
   tokens_per_minute: 'rate_limit_exceeded',

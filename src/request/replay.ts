@@ -46,8 +46,9 @@ interface CacheContext extends ListenerContext {
 
 /**
  * Returns the response of an equal request; undefined if the call is to be made, or if `admit` will reject
- * it; a promise if another thread or call must be waited for. `cacheControl` is the header's value. Called
- * once for a request.
+ * it; a promise of either if another thread or call must be waited for. Sets `hit`, or `cached` (the response
+ * is collected then), and `cacheLine` of the exchange. `cacheControl` is the header's value. Called once for
+ * a request.
  */
 export function lookUp(
   exchange: ChatExchange,
@@ -62,25 +63,25 @@ export function lookUp(
   const chosen = choose(exchange, call, listener);
   if ('code' in chosen) return undefined;
   const { model, modelIndex, outputTokensMax } = chosen;
-  const { cache: rule } = model;
-  if (rule === undefined || exchange.door.isFree === true || hasDirective(cacheControl, 'no-store'))
+  const { cache: cacheRule } = model;
+  if (cacheRule === undefined || exchange.door.isFree === true || hasDirective(cacheControl, 'no-store'))
     return undefined;
   const { door, betas } = exchange;
   // All that decides on the response, besides the body. `revision` changes with the model's upstreams and
   // cache settings (CacheRule). `outputTokensMax` is the plan's bound, which a call without its own gets.
-  const facts = `${door.name} ${model.id} ${rule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
-  const account = rule.isShared ? ALL_ACCOUNTS : exchange.account;
+  const facts = `${door.name} ${model.id} ${cacheRule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
+  const account = cacheRule.isShared ? ALL_ACCOUNTS : exchange.account;
   const knownRequest = knownFor(exchange, facts, account);
   const key = knownRequest?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
-  const miss = (flight?: Flight): void => {
+  const recordMiss = (flight?: Flight): void => {
     exchange.cacheLine = MISS_LINE;
     metrics.countCached(modelSlotOf(modelIndex), false);
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
-  const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
+  const recordHit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
     // Not if the exchange is over: only its `finish` calls `letGo` for the bytes that `hold` counts.
     if (!exchange.isOver && !cache.hold(bytes)) {
-      miss();
+      recordMiss();
       return undefined;
     }
     cache.known.remember(exchange, call, facts, key);
@@ -90,14 +91,14 @@ export function lookUp(
     return (exchange.hit = { stream, bytes, ageMs });
   };
   if (hasDirective(cacheControl, 'no-cache')) {
-    miss();
+    recordMiss();
     return undefined;
   }
-  const cached = cache.find(model.id, knownRequest?.name ?? nameOfResponse(key), rule.ttlMs);
-  if (cached !== undefined) return hit(cached);
+  const inMemory = cache.find(model.id, knownRequest?.name ?? nameOfResponse(key), cacheRule.ttlMs);
+  if (inMemory !== undefined) return recordHit(inMemory);
   return cache.request(key, call.bodyBytes).then((requested: Requested) => {
-    if (requested.state === 'found') return hit(requested.response);
-    miss(requested.state === 'lead' ? requested.flight : undefined);
+    if (requested.state === 'found') return recordHit(requested.response);
+    recordMiss(requested.state === 'lead' ? requested.flight : undefined);
     return undefined;
   });
 }

@@ -1,20 +1,21 @@
 /**
  * The response cache of one listener: responses in memory, of which the oldest is evicted first (FIFO; if a
- * model has a share of its own, the model's oldest). It also has the single flight: requests that wait for an
- * equal call in flight (Flight). For a response that is not in memory the listener asks the main thread
- * (gateway/cache-service.ts), which has more on disk. replay.ts uses the cache, delivery.ts a CachedCall;
- * listener thread.
+ * model has a share of its own, the model's oldest). Of equal requests one makes the call, and the others
+ * wait for its response (single flight: Flight). For a response that is not in memory the listener asks the
+ * main thread (gateway/cache-service.ts), which has more on disk. replay.ts uses the cache, delivery.ts a
+ * CachedCall; listener thread.
  *
- *     find: in memory → a response
- *     request: nowhere → `lead`: a CachedCall makes the call, then `publish` or `abandon`
- *              on disk, or in flight, here or at another listener → the response, or `alone`
+ *     find      in memory → the response
+ *     request   on disk, or in flight, here or at another listener → the response, or `alone`: the request
+ *               makes a call of its own
+ *               nowhere → `lead`: a CachedCall makes the call, then `publish` or `abandon`
  *
  * Must hold: each flight ends, by `publish`, `abandon` or `clear`, or WAIT_MS_MAX ends the waits for it;
  * otherwise requests wait for ever. A CachedCall that leads a flight ends it exactly once. Memory, waiting
- * requests and hits in sending are bounded. These responses are not kept: an error, a cut response, the
- * response of a fallback (it would outlive the outage), of a call whose output was lowered to what its
- * account can pay, or of more than CACHED_BYTES_MAX, and with `durability: commit` a response whose charge is
- * not on disk (test/e2e/cache.test.ts).
+ * requests and hits that are being sent are bounded. Not kept are: errors; cut responses; those of fallbacks,
+ * which would outlive the outage; those of calls whose output was lowered to what the account can pay; those
+ * of more than CACHED_BYTES_MAX; and with `durability: commit` those whose charge is not on disk
+ * (test/e2e/cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
@@ -41,7 +42,7 @@ const CACHED_BYTES_MAX = 1024 * 1024;
  * WAITING_BYTES_MAX.
  */
 const WAIT_MS_MAX = 60_000;
-/** KnownRequests may take the memory of responses, divided by this number, in addition. */
+/** KnownRequests may take, in addition, the memory that responses may take, divided by this number. */
 const KNOWN_DIVISOR = 16;
 /** Bounds of the requests that wait, and of the bytes of their bodies. */
 const WAITING_MAX = 1_000;
@@ -55,7 +56,7 @@ const SENDING_BYTES_MAX = 128 * 1024 * 1024;
 const SENDING_BYTES_UNCOUNTED = FRAME_BYTES_MAX;
 
 const ALONE_REPLY: CacheReply = { state: 'alone' };
-/** Becomes ALONE_REPLY: no caller gets this error. */
+/** `#askMainThread` puts ALONE_REPLY in place of this error, so no caller gets it. */
 const LATE_ERROR: ErrorRecord = { code: 'internal_error', message: 'an equal call took too long' };
 
 /** A call in flight, here or at another listener, and the requests that wait for it. */
@@ -92,7 +93,7 @@ export class ResponseCache {
   #nextNumber = 0;
   /** By the name of the response. Each has an open request of this listener, which bounds the map. */
   readonly #flights = new Map<string, Flight>();
-  /** Of all entries, by `memoryBytesOf`. */
+  /** Memory of all entries, by `memoryBytesOf`. */
   #bytes = 0;
   #bytesMax = 0;
   #waitingCount = 0;
@@ -101,7 +102,7 @@ export class ResponseCache {
   readonly #sendingCounts = new Map<Uint8Array, number>();
   #sendingBytes = 0;
   /** By the id of each model with a cache. */
-  #rules: ReadonlyMap<string, CacheRule> = new Map();
+  #cacheRules: ReadonlyMap<string, CacheRule> = new Map();
   readonly known = new KnownRequests();
   /** How often `clear` was called. The response of a call that began before the last time is not kept. */
   epoch = 0;
@@ -125,8 +126,9 @@ export class ResponseCache {
         isListed(model) && model.cache !== undefined ? [[model.id, model.cache]] : [],
       ),
     );
-    for (const [id, { revision }] of this.#rules) if (rules.get(id)?.revision !== revision) this.clear(id);
-    this.#rules = rules;
+    for (const [id, { revision }] of this.#cacheRules)
+      if (rules.get(id)?.revision !== revision) this.clear(id);
+    this.#cacheRules = rules;
     this.isOn = rules.size > 0;
     this.#bytesMax = bytesMax;
     this.known.setBytesMax(this.isOn ? bytesMax / KNOWN_DIVISOR : 0);
@@ -259,7 +261,7 @@ export class ResponseCache {
 
   /** Evicts a model's oldest entries while the model has more than its share of the memory. */
   #evictOf(id: string, model: ModelEntries): void {
-    const { memoryShare = 1 } = this.#rules.get(id) ?? {};
+    const { memoryShare = 1 } = this.#cacheRules.get(id) ?? {};
     for (const entry of model.entries.values()) {
       if (model.bytes <= memoryShare * this.#bytesMax) return;
       this.#removeEntry(id, model, entry);

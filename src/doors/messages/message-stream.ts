@@ -74,7 +74,7 @@ export class MessageWriter implements DoorStream {
     return this.#events;
   }
 
-  /** Writes the first events, unless they were written. */
+  /** Writes the first events, unless they were written before. */
   #beginMessage(): void {
     if (this.#hasBegun) return;
     this.#hasBegun = true;
@@ -190,8 +190,7 @@ export class MessageWriter implements DoorStream {
   /**
    * Closes the open block. A pending tool call first gets its block, without a name if none has come.
    * `signature`: that of the open thinking block. If the provider has given none, but wants its thoughts
-   * back, it is '': clients such as the AI SDK drop a thinking block without a signature, but not one with
-   * ''.
+   * back, it is empty: clients such as the AI SDK drop a block without a signature, but not one with ''.
    */
   #closeBlock(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
     // `#startToolBlock` calls this method again, to close the block before the tool's block.
@@ -218,17 +217,18 @@ const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
 ]);
 
 /**
- * Returns the `stop_reason`. For `stop`, an unknown reason or none, `hasCalls` (of tools) decides, because
- * some servers end a message with tool calls by `stop`. A chat completion does not say whether one of the
- * caller's stop sequences ended it, so such an end becomes `end_turn`.
+ * Returns the `stop_reason`. For `stop`, an unknown reason or none, `hasToolCalls` decides, because some
+ * servers end a message with tool calls by `stop`. A chat completion does not say whether one of the caller's
+ * stop sequences ended it, so such an end becomes `end_turn`.
  */
-function stopReasonOf(finish: unknown, hasCalls: boolean): string {
-  return STOP_REASONS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
+function stopReasonOf(finishReason: unknown, hasToolCalls: boolean): string {
+  return STOP_REASONS.get(finishReason) ?? (hasToolCalls ? 'tool_use' : 'end_turn');
 }
 
 /**
  * `usage` of a chat completion in Anthropic's form, whose `input_tokens` excludes cached tokens. The inverse
- * of MessageUsage in providers/anthropic/response.ts: a change there needs one here.
+ * of MessageUsage in providers/anthropic/response.ts: a change there needs one here, and no test compares the
+ * two.
  */
 function usageOf(usage: unknown): Record<string, unknown> {
   const report = isRecord(usage) ? usage : {};
@@ -283,17 +283,19 @@ export function fromChat(response: Members, call: DoorCall): string {
   if (!isRecord(choice) || !isRecord(message)) throw ProviderError.invalid('no message');
   const content: Members[] = [...thinkingBlocksIn(message)];
   const thoughts = thoughtsOf(message);
+  // If there are blocks, `reasoning_content` has their text a second time.
   if (content.length === 0 && thoughts !== '')
     content.push({ type: 'thinking', thinking: thoughts, signature: '' });
   const text = textOrRefusalOf(message);
   if (text !== '') content.push({ type: 'text', text });
-  const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
-  calls.forEach((toolCall, position) => {
+  const { tool_calls: given } = message;
+  const toolCalls = Array.isArray(given) ? (given as unknown[]).filter(isRecord) : [];
+  toolCalls.forEach((toolCall, position) => {
     const calledFunction = isRecord(toolCall.function) ? toolCall.function : ({} as Members);
     const { name: givenName, arguments: args } = calledFunction;
     // Empty if the upstream gave no name, as in a stream: clients rely on the member.
     const name = typeof givenName === 'string' ? givenName : '';
-    // Undefined if the text is no JSON.
+    // Undefined if the text of the arguments is no JSON.
     const parsed = typeof args !== 'string' ? args : args.trim() === '' ? {} : exactJson(args);
     // `max_tokens` has cut the arguments. Anthropic sends such a call too, and its `stop_reason` says so.
     const input = isRecord(parsed) || choice.finish_reason !== 'length' ? parsed : {};
@@ -307,7 +309,7 @@ export function fromChat(response: Members, call: DoorCall): string {
     role: 'assistant',
     model: call.model,
     content,
-    stop_reason: stopReasonOf(choice.finish_reason, calls.length > 0),
+    stop_reason: stopReasonOf(choice.finish_reason, toolCalls.length > 0),
     stop_sequence: null,
     usage: usageOf(response.usage),
   });
