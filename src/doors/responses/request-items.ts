@@ -1,7 +1,7 @@
 /**
  * Translates the `input` of a request to POST /v1/responses into messages of a chat completion. to-chat.ts
- * calls `messagesOf`. No I/O; upstream worker, or counter thread if the body is large. An upstream with
- * _extras_ reads more than OpenAI's protocol has (`extras` of `Translator.toChat`, door.ts).
+ * calls `messagesOf`. No I/O; upstream worker, or counter thread if the body is large. `extras`: as in
+ * `Translator.toChat` (door.ts).
  *
  *     message                    a message of its role; a lone text as a string. `developer` becomes
  *                                `system` without extras
@@ -95,7 +95,7 @@ class InputWriter {
       case 'function_call': {
         const name = flatName(stringIn(item, 'name', path), item.namespace);
         const calledFunction = { name, arguments: stringIn(item, 'arguments', path) };
-        this.#addCall(
+        this.#addToolCall(
           { id: stringIn(item, 'call_id', path), type: 'function', function: calledFunction },
           path,
         );
@@ -104,7 +104,10 @@ class InputWriter {
       case 'custom_tool_call': {
         const name = flatName(stringIn(item, 'name', path), item.namespace);
         const calledFunction = { name, input: stringIn(item, 'input', path) };
-        this.#addCall({ id: stringIn(item, 'call_id', path), type: 'custom', custom: calledFunction }, path);
+        this.#addToolCall(
+          { id: stringIn(item, 'call_id', path), type: 'custom', custom: calledFunction },
+          path,
+        );
         return;
       }
       case 'function_call_output':
@@ -142,13 +145,14 @@ class InputWriter {
     return texts.length === 0 ? '' : singleTextOrParts(texts);
   }
 
+  /** Called before each item that is no output, and at the end. */
   #pushMovedParts(): void {
     if (this.#movedParts.length === 0) return;
     this.#pushMessage({ role: 'user', content: this.#movedParts }, this.#movedPath);
     this.#movedParts = [];
   }
 
-  /** Adds a message that is not an assistant message, which ends the turn of the assistant. */
+  /** Adds a message of another role than the assistant's. Such a message ends the assistant's turn. */
   #pushMessage(message: object, path: string): void {
     this.#assistant = undefined;
     this.#extraContent = undefined;
@@ -217,12 +221,12 @@ class InputWriter {
     message.thinking_blocks = appended(message.thinking_blocks ?? [], blocks);
   }
 
-  #addCall(call: object, path: string): void {
+  #addToolCall(toolCall: object, path: string): void {
     const message = this.#assistant ?? this.#pushAssistant(path);
     (message.tool_calls ??= []).push(
       withOrigin(
         path,
-        this.#extraContent === undefined ? call : { ...call, extra_content: this.#extraContent },
+        this.#extraContent === undefined ? toolCall : { ...toolCall, extra_content: this.#extraContent },
       ),
     );
     this.#extraContent = undefined;

@@ -124,6 +124,7 @@ interface OpenItem extends PlacedItem {
 }
 
 export interface OpenReasoning extends OpenItem {
+  /** The thoughts so far. */
   text: string;
   /** Blocks that the provider has signed, for `encrypted_content` (encrypted-content.ts). */
   readonly blocks: unknown[];
@@ -134,6 +135,7 @@ export interface OpenReasoning extends OpenItem {
 /** A part of the message that is being written. */
 export interface OpenPart {
   readonly type: 'output_text' | 'refusal';
+  /** The part's index in the message. */
   readonly index: number;
   text: string;
   readonly logprobs: unknown[];
@@ -158,12 +160,12 @@ export function eventsOf({ item }: OpenCall): string {
     : 'response.custom_tool_call_input';
 }
 
-/** The members by which an event names the open part of a message, which must have one. */
+/** The members by which an event names the open part of a message. The message must have an open part. */
 export function positionOf({ item, index, part }: OpenMessage): object {
   return { item_id: item.id, output_index: index, content_index: part!.index };
 }
 
-/** The part as the client gets it: a copy, which later pieces do not change. */
+/** The part as the client gets it. It is a copy, so later pieces do not change it. */
 export function partOf({ type, text, logprobs }: OpenPart): object {
   return type === 'output_text'
     ? { type, annotations: [], logprobs: [...logprobs], text }
