@@ -15,7 +15,7 @@
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
  * 2026. `extras` and `thoughtsBack` are those of `Translator.toChat` (door.ts) in the whole file.
  *
- * Must hold: a member that is neither translated nor in KNOWN is refused, never dropped silently
+ * Must hold: a member that is neither translated nor in KNOWN is rejected, never dropped silently
  * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `withOrigin`
  * (callers-path.ts), or an error names a path that the caller does not know
  * (test/unit/doors/callers-path.test.ts).
@@ -62,7 +62,7 @@ export const NAMES: Readonly<Record<string, string>> = {
   'file.file_data': 'source',
 };
 
-/** As `Translator.toChat` (door.ts). The door has validated `body`. What is refused throws a FieldError. */
+/** As `Translator.toChat` (door.ts). The door has validated `body`. What is rejected throws a FieldError. */
 export function toChat(body: Members, extras = false, thoughtsBack = false): Record<string, unknown> {
   for (const name in body)
     if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
@@ -96,7 +96,7 @@ function userOf(id: string): string {
   return id.length <= USER_CHARS_MAX ? id : createHash('sha256').update(id).digest('hex');
 }
 
-/** Refuses context edits, but leaves out those that only clear old contents: then the model reads more. */
+/** Rejects context edits, but leaves out those that only clear old contents: then the model reads more. */
 function checkContextEdits(management: unknown): void {
   const index = summarisingEditIn(management);
   if (index >= 0)

@@ -14,7 +14,7 @@
  *     function_call_output,      a message of the role `tool`. A chat completion allows only text there, so
  *       custom_tool_call_output    without extras images and files go to a user message after the last
  *                                  output in a row
- *     any other                  refused: only an upstream that speaks Responses can read it
+ *     any other                  rejected: only an upstream that speaks Responses can read it
  *
  * Must hold: messages have the order of their items, and what is moved or joined here never comes between
  * calls and their outputs (test/unit/doors/responses/to-chat.test.ts). Each message and part that is made is
@@ -172,7 +172,7 @@ class InputWriter {
       throw new FieldError(`${path}.content`, 'must not be empty');
     }
     if (role !== 'assistant') {
-      // DeepSeek, Mistral and others reject `developer`. OpenAI's own models take `system` for it.
+      // DeepSeek, Mistral and others refuse `developer`. OpenAI's own models take `system` for it.
       this.#pushMessage({ role: role === 'developer' && !this.#extras ? 'system' : role, content }, path);
       return;
     }

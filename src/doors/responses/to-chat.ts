@@ -3,8 +3,8 @@
  * Responses. responses-dialect.ts has `toChat` in its translator. No I/O; upstream worker, or counter thread
  * if the body is large.
  *
- * Must hold: every member is translated, dropped because it does not change the response, or refused, as
- * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts). `fields.finish` refuses each member
+ * Must hold: every member is translated, dropped because it does not change the response, or rejected, as
+ * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts). `fields.finish` rejects each member
  * that was not taken by then, so it comes last.
  *
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
@@ -28,7 +28,7 @@ const SAME_MEMBERS = [
   'prompt_cache_retention',
   'service_tier',
 ] as const;
-/** Members that do not change the response, or belong to features that are refused anyway. */
+/** Members that do not change the response, or belong to features that are rejected anyway. */
 const DROPPED_MEMBERS = ['max_tool_calls', 'truncation', 'prompt_cache_options', 'client_metadata'] as const;
 /** Values of `include` that are accepted. */
 const INCLUDE_VALUES: readonly unknown[] = [
