@@ -30,7 +30,7 @@ export const DOOR_INDEX = Object.fromEntries(DOOR_NAMES.map((name, index) => [na
   Record<DoorName, number>
 >;
 
-/** The path to which callers POST at each door. */
+/** The path to which callers POST at each door. The doors take their paths from here. */
 export const DOOR_PATHS = {
   chat: '/v1/chat/completions',
   messages: '/v1/messages',

@@ -259,6 +259,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#writeLastBytes(this.#writer, bytes, 'ok');
     } else {
       res.cork(() => {
+        // Without `connection: close`, which `end` writes if the connection ends.
         this.writeHead(false);
         res.end(bytes, this.endsConnection);
       });

@@ -15,6 +15,7 @@ import type { CallContext, ListenerContext } from './context.js';
 import { MODEL_NAME_MISSING, unknownModel } from './rejections.js';
 import { endResponse, JSON_TYPE, writeError, writeHead } from './response.js';
 
+/** Of the path of one model, for which listener-server.ts has the route. */
 const MODELS_PREFIX = '/v1/models/';
 
 /** JSON texts for the models of one plan. */

@@ -92,6 +92,7 @@ export class BodyTurns {
 
   /** Calls `reject` now, or pauses the connection and calls it in a later turn, unless the client leaves. */
   reject(res: Readable, reject: () => void): void {
+    // `false`: the client is there, so a paused connection goes on.
     this.#reads.leave(res, false);
     if (!this.#rejections.take(res, 1, reject)) reject();
   }

@@ -142,6 +142,7 @@ export class ChargedHit implements PendingCommit {
   /** Call it once. It calls `onCharged` before it returns, unless the charge must wait for the disk. */
   start(): void {
     this.#settled = settleHit(this.#exchange, this.#listener);
+    // A hit has waited for no upstream.
     this.#exchange.charged(this.#settled, 0);
     if (this.#settled.taken !== undefined) this.#listener.pendingCommits.hold(this.#settled.position, this);
     else this.onCommitted();
@@ -207,6 +208,7 @@ export class Replay implements ResponseOwner, Swept {
     // Written as a live response that comes in one frame: with a Content-Length, in one write.
     if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
       exchange.res.cork(() => {
+        // Without `connection: close`, which `end` writes if the connection ends.
         this.writeHead(false);
         exchange.res.end(this.#bytes, exchange.endsConnection);
       });

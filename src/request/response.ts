@@ -199,7 +199,10 @@ export function writeDocument(
   endResponse(res, DOCUMENT, isHead, endsConnection);
 }
 
-/** The headers that scripts of web pages may read: all that responses have at any door. */
+/**
+ * The headers that scripts of web pages may read: all that responses have at any door. A new header of a
+ * response needs its name here; test/e2e/cors.test.ts knows only some.
+ */
 const EXPOSED_HEADERS =
   'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model, x-tollgate-cache, age, request-id, anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset';
 /** `*` allows all headers but authorization. Some browsers take `*` for a name, so others are named too. */

@@ -7,6 +7,7 @@
  * upstream as they came (test/unit/doors/messages/messages-door.test.ts).
  */
 import { SystemClock } from '../../core/clock.js';
+import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord, statusOf } from '../../core/errors.js';
 import { jsonText } from '../../core/json.js';
 import { Level, plain } from '../../protocol/known-members.js';
@@ -159,7 +160,7 @@ const COMMON = {
 
 export const MESSAGES: Door = {
   name: 'messages',
-  path: '/v1/messages',
+  path: DOOR_PATHS.messages,
   errors: MESSAGES_ERRORS,
   ...readersOf({
     ...COMMON,
@@ -176,7 +177,7 @@ export const MESSAGES: Door = {
 export const COUNT_TOKENS: Door = {
   ...MESSAGES,
   name: 'count_tokens',
-  path: '/v1/messages/count_tokens',
+  path: DOOR_PATHS.count_tokens,
   isFree: true,
   ...readersOf({ ...COMMON, check: checkCountRequest, explain: explainCount, outputTokens: undefined }),
 };
