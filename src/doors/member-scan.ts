@@ -137,7 +137,7 @@ function readMembers(
       continue;
     }
     reader.skipMember(level, index);
-    // An unknown name: `steering` is set if the member routes the call elsewhere or bills it higher.
+    // The name is unknown. `steering` is set if such a member changes where the call goes or what it costs.
     const member = steering && reader.routingMemberOf(steering, start, outputTokens);
     if (member !== undefined) found.routing = [...found.routing, member];
   } while (reader.moreMembers());

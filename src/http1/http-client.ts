@@ -77,8 +77,8 @@ export interface HttpCall {
   /** Whether the pauses, less the time for which the stream ran since, add up to HELD_UP_MS_MIN. */
   readonly isHeldUp: boolean;
   /**
-   * Whether the client has begun to read an error response of the upstream, which the handler gets later by
-   * onError. Such a call costs nothing.
+   * Whether the client has begun to read an error response of the upstream, which the handler gets once it is
+   * whole. Such a call costs nothing.
    */
   readonly isRefused?: boolean;
   /**

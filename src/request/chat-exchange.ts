@@ -2,7 +2,8 @@
  * One call and its response: the object that intake.ts, delivery.ts and replay.ts share. What a phase finds
  * out for later phases is in CallContext, which requests that are no calls have too. Here is what belongs to
  * the response and the call's end: the response object of µWebSockets.js, times, the charge, and what must be
- * given back. listener-server.ts makes one for each call. Listener thread.
+ * given back. listener-server.ts makes one for each call. Intake sets its fields, unless a comment names
+ * another setter. Listener thread.
  *
  *     Intake ───────────→ Delivery ──→ finish(outcome)
  *       │  └─→ Replay ───────────────────↗
@@ -41,7 +42,7 @@ const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
   readonly res: HttpResponse;
-  /** Whether the client has left: then `res` is freed. Intake sets all fields without another setter. */
+  /** Whether the client has left. Then µWS has freed `res`, and no method of `res` may be called. */
   clientGone = false;
   /** Whether `finish` was called. */
   isOver = false;
@@ -343,7 +344,6 @@ export class ChatExchange extends CallContext {
       stream && responseMs !== undefined ? microsOf(responseMs - receivedMs) : ring.NOTHING;
     ints[first32 + ring.PLAIN_ADMITTED] = microsOf(admission.admittedMs - receivedMs);
     ints[first32 + ring.PLAIN_START] = microsOf(startMs);
-    // The clocks of two threads differ by microseconds.
     ints[first32 + ring.PLAIN_ATTEMPT] = microsOf(Math.max(0, settled.settledMs - receivedMs - startMs));
     ints[first32 + ring.PLAIN_IN_FLIGHT] = quotasLeft.inFlight;
     ints[first32 + ring.PLAIN_PER_DAY] = quotasLeft.perDay;

@@ -120,12 +120,11 @@ export class Connections {
    *
    * - with `keepsIdle`, when every connection has ended: by its client, or by µWS after 10 s without a
    *   request
-   * - without `keepsIdle`, also when there was no call for NO_CALL_MS; the open connections have been cut
-   * then
+   * - without `keepsIdle`, also when there was no call for NO_CALL_MS. The open connections are cut first
    * - after `drainLate`, when the calls that began during the drain have ended. Earlier calls may still be in
    *   flight: then no connection is cut before `close`
    *
-   * If `close` comes first, `onDrained` may be called or not: nothing is left to cut. Later `drain`s do
+   * If `close` comes first, `onDrained` may be called or not: nothing is left to cut. A second `drain` does
    * nothing.
    */
   drain(lastRequest: () => number, keepsIdle: boolean, onDrained: () => void): void {
