@@ -20,7 +20,7 @@ import { readFrame, writeFrame } from './frame-codec.js';
 import { FRAME_CALL, type DataFrame, type EndFrame, type Frame } from './messages.js';
 
 /** What carries a FramePort's messages: a MessagePort, or a LocalPort. */
-export interface FrameTransport {
+interface FrameTransport {
   /** `transfer` are the buffers in `message` that the sender gives up. */
   postMessage(message: unknown, transfer?: ArrayBuffer[]): void;
   /** `close`: the other end was closed, or its thread has ended. */
@@ -78,6 +78,7 @@ class LocalPort implements FrameTransport {
     // Both ends are in one thread and end with it, so nobody is left to be told of a `close`.
     if (event === 'close') return;
     this.#listener = listener;
+    // The cast, here and below: `listener` takes what the FramePort at the other end has posted.
     for (const message of this.#earlyMessages.splice(0)) listener(message as never);
   }
 

@@ -17,7 +17,7 @@ import { AskPort, type Question } from '../core/ask-port.js';
 import type { PicoUnits } from '../core/units.js';
 
 /** `model`: an account's rule for a model. */
-export type ScopeKind = 'account' | 'key' | 'group' | 'model' | 'upstream';
+type ScopeKind = 'account' | 'key' | 'group' | 'model' | 'upstream';
 
 /** A scope by its index in the ledger. */
 export interface LeaseScope {

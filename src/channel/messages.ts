@@ -28,6 +28,7 @@ import type { AttemptCode } from '../telemetry/ended-call.js';
 import type { CarriedTrace } from '../telemetry/trace-context.js';
 import type { CallId } from './open-calls.js';
 
+// Kinds of frames. 0 is the kind of a gap in the ring (core/spsc-ring.ts).
 export const FRAME_CALL = 1;
 export const FRAME_CANCEL = 2;
 export const FRAME_CREDIT = 3;

@@ -11,7 +11,7 @@
  */
 import { jsonText } from './json.js';
 
-export interface ErrorKind {
+interface ErrorKind {
   /** The HTTP status at most doors; see `statusOf`. */
   readonly status: number;
   readonly type: string;

@@ -22,7 +22,7 @@ interface Lane<T> {
   weight: number;
 }
 
-export interface FairQueueBounds {
+interface FairQueueBounds {
   /** Bound of the weight of all items together. */
   readonly weightMax: number;
   /** Bound of the weight of one owner's items together. */

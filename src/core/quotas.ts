@@ -100,6 +100,7 @@ export const QUOTA_LIMITS_MAX = {
   spendPerMonth: BALANCE_PICO_UNITS_MAX,
 } as const satisfies QuotaLimits;
 
+/** The quotas that an upstream may have. */
 export const UPSTREAM_QUOTA_NAMES = [
   'requests_per_minute',
   'tokens_per_minute',
@@ -109,7 +110,7 @@ export type UpstreamQuotaName = (typeof UPSTREAM_QUOTA_NAMES)[number];
 
 export type UpstreamLimits = Pick<QuotaLimits, (typeof QUOTA_FIELDS)[UpstreamQuotaName]>;
 
-/** Whether any limit is set. */
+/** Whether the scope has any quota. */
 export function hasQuotas(limits: QuotaLimits): boolean {
   return Object.values(limits).some((limit) => limit !== undefined);
 }
@@ -140,8 +141,9 @@ const DAY_MS = 86_400_000;
 const SET_BACK_MS_MIN = 15 * 60_000;
 /** More than any time zone sets its clocks back. */
 const SET_BACK_MS_MAX = 3 * 3_600_000;
+/** An offset from UTC, such as +08:00. */
 const OFFSET = /^([+-])(\d\d):([0-5]\d)$/;
-/** No zone is further ahead of UTC, or after it. */
+/** No time zone is further ahead of UTC, or behind it. */
 const OFFSET_MS_MAX = 14 * 3_600_000;
 
 /** Whether a calendar can be made of the text: an offset such as +08:00, or a name such as Europe/Berlin. */
@@ -152,13 +154,15 @@ export function isTimezone(text: string): boolean {
     new Intl.DateTimeFormat('en', { timeZone: text });
     return true;
   } catch {
+    // A RangeError: there is no such time zone.
     return false;
   }
 }
 
 /**
- * The days and months of a time zone. Each thread has its own calendar. `dayAt` and `monthAt` cost two
- * comparisons. In a zone with a name the first call in each day or month costs 0.5 ms.
+ * The days and months of a time zone. Each thread has its own calendar, which remembers the last day and
+ * month: so `dayAt` and `monthAt` mostly cost two comparisons. In a zone with a name the first call in each
+ * day or month costs 0.5 ms.
  */
 export class Calendar {
   /** Set if the zone is an offset. A zone with a name has `#format`. */

@@ -25,7 +25,7 @@ interface ModelBodies {
   readonly byName: ReadonlyMap<string, string>;
 }
 
-/** Encodes `models` in their order. No two of them have an id or alias in common: config checks that. */
+/** Encodes `models` in their order. Their ids and aliases all differ (config/). Exported for its test. */
 export function encodeModels(
   models: readonly Pick<ModelEntry, 'id' | 'aliases' | 'ownedBy' | 'createdSeconds' | 'serves'>[],
 ): ModelBodies {

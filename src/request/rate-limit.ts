@@ -110,6 +110,7 @@ function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): Sc
 
 /**
  * Takes the permits, or returns the rejection. Sets `context.rateLimit` and `context.asksLease` in any case.
+ * Exported for its tests, as `takeMinutes`.
  */
 export function limitRate(context: CallContext, listener: ListenerContext): ErrorRecord | undefined {
   const { caller } = context;

@@ -143,6 +143,7 @@ export function explainResponsesRequest(body: unknown): string {
 /** Types of parts that are text. '' stands for a part without a type, such as the result of a shell. */
 const TEXT_TYPES = ['input_text', 'output_text', 'text', 'refusal', 'summary_text', 'reasoning_text', ''];
 
+/** A part of a content, output or summary; then what its members may name that the provider has stored. */
 const PART = new Level(
   {
     ...plain('type', 'text', 'refusal', 'annotations', 'logprobs', 'prompt_cache_breakpoint'),

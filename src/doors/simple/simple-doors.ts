@@ -81,6 +81,7 @@ export const RERANK = simpleDoor('rerank', {
   ...NO_OUTPUT,
 });
 
+/** Each door of the table is exported too, for tests. */
 export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIONS, RERANK];
 
 /**
