@@ -80,9 +80,7 @@ const MINUTE_MS = 60 * SECOND_MS;
 /** Fractions of a second as text, by milliseconds. Made once, because V8 takes 0.2 µs for each. */
 const FRACTIONS = Array.from({ length: SECOND_MS }, (_, ms) => String(ms / SECOND_MS).slice(1));
 
-/**
- * A duration as OpenAI writes it, rounded up to ms: `0s`, `120ms`, `12.5s`, `1m0s`. Exported for its test.
- */
+/** A duration as OpenAI writes it, rounded up to ms: `0s`, `120ms`, `12.5s`, `1m0s`. Exported for a test. */
 export function durationOf(ms: number): string {
   const wholeMs = Math.max(0, Math.ceil(ms));
   if (wholeMs > 0 && wholeMs < SECOND_MS) return `${wholeMs}ms`;
