@@ -4,7 +4,8 @@
  * api.ts calls them. Main thread.
  *
  * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made the
- * change (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts). Views:
+ * change (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts). Statements are read by
+ * `service.read`, which knows the counts of all processes; credits need none, so `registry` is enough. Views:
  * test/unit/admin/account-routes.account-view.test.ts, test/unit/admin/account-routes.history.test.ts.
  */
 import { Type } from 'typebox';
@@ -83,7 +84,7 @@ function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
   return { amount: decimalOf(amount), note, created: secondsOf(createdMs) };
 }
 
-/** Shows a count below 0 as 0: a charge may be given back in a later span than that of its call. */
+/** Shows a count below 0 as 0: what a call was charged may be given back in a later span. */
 function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
   return {
     calls: stats.calls,
@@ -128,7 +129,7 @@ const NewCredit = closed({
 
 /**
  * A request with so many accounts takes some 100 ms of the main thread. Meanwhile the admin port and the
- * flush wait; calls do not. More accounts in a request would save hardly any time.
+ * flush wait, but calls do not. More accounts in a request would save hardly any time.
  */
 const BULK_ACCOUNTS_MAX = 1_000;
 const BULK_KEYS_OF_ACCOUNT_MAX = 10;

@@ -34,17 +34,17 @@ export interface AdminApiOptions extends AdminParts {
 
 /** A request whose route has been looked up, before its body is read. */
 interface RoutedRequest {
+  /** The caller of `handle` rejects a longer body. */
   readonly bodyBytesMax: number;
   /**
-   * `query`: still percent-encoded, without its question mark. `query` and `body` may be empty. Whoever calls
-   * `handle` has rejected a body above `bodyBytesMax`. An expected failure becomes an error response. A bug
-   * is logged, and the response is `internal_error`. `requesterLeft`: aborted when the requester has left,
-   * which ends long work early.
+   * Resolves with a response, also of a failure: a bug is logged, and its response is `internal_error`.
+   * `query`: still percent-encoded, without its question mark. `query` and `body` may be empty.
+   * `requesterLeft`: aborted when the requester has left, which ends long work early.
    */
   handle(query: string, body: string, requesterLeft?: AbortSignal): AdminResponse | Promise<AdminResponse>;
 }
 
-/** Longer than a second, within which disk space is rarely freed. */
+/** Within a second disk space is rarely freed. */
 const DISK_RETRY_SECONDS = 5;
 
 export class AdminApi {
@@ -112,14 +112,14 @@ export class AdminApi {
   #serviceFor(route: Route, requester: Requester, warn: (text: string) => void): RequestService {
     const { service } = this.#parts;
     const onUnconfirmed = (processes: number): void => warn(unconfirmedText(processes));
-    // A function, because a route without an action has no cause. `causeOf` throws only if such a route
-    // changes something, which is a bug.
+    // The cause of a change is the requester and the route's action. It is made only for a change, because
+    // `causeOf` throws for a route without an action: such a route must change nothing.
     const cause = (): Cause => causeOf(route, requester);
     return {
       read: (work) => service.read(work),
       change: (work) => service.change(cause(), work, onUnconfirmed),
-      // The route has already made the change, outside of the registry. So an error must not fail the
-      // request, unless the route has no action: `cause` then throws in the catch block too.
+      // The route has already made the change, outside of the registry. So an error of the record must not
+      // fail the request. Only a route without an action fails, by `cause()` in the catch block.
       note: async (note) => {
         try {
           await service.change(cause(), (registry) => registry.note(note), onUnconfirmed);
@@ -130,7 +130,7 @@ export class AdminApi {
     };
   }
 
-  /** Called if `note` fails. Logs who made the change, and returns the warning for the response. */
+  /** Logs a change that `note` could not record, with who made it. Returns the warning for the response. */
   #notRecorded({ actor, action }: Cause, { target, changes }: ChangeNote, error: unknown): string {
     const reason = error instanceof Error ? error.message : String(error);
     const { who, from } = actor;

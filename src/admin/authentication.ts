@@ -28,9 +28,9 @@ import { TokenCheck, WrongTokens } from './token.js';
 const AUTHORITY = /^(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?$/i;
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
 /** The entry of `admin.hosts` that allows every Host. */
-const ANY = '*';
-/** The start of an entry that allows all names below another: `*.example.org`. */
-const ANY_BELOW = '*.';
+const ANY_HOST = '*';
+/** The start of an entry that allows all names below a domain: `*.example.org`. */
+const SUBDOMAINS = '*.';
 
 /**
  * The values of Host with which a request needs no token.
@@ -61,12 +61,14 @@ export class AllowedHosts {
     extraHost: () => string | undefined = () => undefined,
   ) {
     this.#extraHost = extraHost;
-    const names = entries.filter((entry) => !entry.startsWith(ANY)).map((entry) => hostIn(entry) ?? entry);
+    const names = entries
+      .filter((entry) => !entry.startsWith(ANY_HOST))
+      .map((entry) => hostIn(entry) ?? entry);
     this.#names = new Set([...LOOPBACK, canonical(listenHost), ...names]);
     this.#endings = entries
-      .filter((entry) => entry.startsWith(ANY_BELOW))
-      .map((entry) => canonical(entry.slice(ANY.length)));
-    this.#allowsAny = entries.includes(ANY);
+      .filter((entry) => entry.startsWith(SUBDOMAINS))
+      .map((entry) => canonical(entry.slice(ANY_HOST.length)));
+    this.#allowsAny = entries.includes(ANY_HOST);
     this.#allowsAddresses = !LOOPBACK.includes(canonical(listenHost)) && !listenHost.startsWith('127.');
   }
 
@@ -96,9 +98,10 @@ function canonical(host: string): string {
   return host.toLowerCase().replace(/\.$/, '');
 }
 
+/** In any second token.ts lets some wrong tokens of a sender pass (WRONG_PER_SECOND_MAX). */
 const WAIT_SECONDS = 1;
 /** The longest name that DNS has. */
-const HOST_CHARS_SHOWN = 255;
+const HOST_CHARS_SHOWN_MAX = 255;
 const TOO_MANY_WRONG = responseOfError({
   code: 'rate_limit_exceeded',
   message: `Too many wrong tokens came from this address. Try again in ${WAIT_SECONDS} second, with the right one.`,
@@ -129,7 +132,7 @@ export class AdminAuthentication {
   readonly #wrongTokens: WrongTokens;
   readonly #sessions: Sessions;
   /** The name has the port, because browsers send a cookie to all ports of a host. */
-  readonly #cookieName: (secure: boolean) => string;
+  readonly #cookieName: (isSecure: boolean) => string;
   readonly #hosts: AllowedHosts;
   readonly #operators: Pick<Operators, 'identityOf'>;
 
@@ -146,7 +149,7 @@ export class AdminAuthentication {
     this.#token = new TokenCheck(token);
     this.#wrongTokens = new WrongTokens(clock);
     this.#sessions = new Sessions(clock);
-    this.#cookieName = (secure) => `${secure ? HOST_COOKIE : ''}tollgate-session-${port()}`;
+    this.#cookieName = (isSecure) => `${isSecure ? HOST_COOKIE : ''}tollgate-session-${port()}`;
   }
 
   /**
@@ -155,7 +158,7 @@ export class AdminAuthentication {
    */
   hostRejectionOf(head: RequestHead): AdminResponse | undefined {
     if (this.#hosts.allows(head.host) || this.#operatorOf(head) !== undefined) return undefined;
-    const quotedHost = JSON.stringify(head.host.slice(0, HOST_CHARS_SHOWN));
+    const quotedHost = JSON.stringify(head.host.slice(0, HOST_CHARS_SHOWN_MAX));
     return responseOfError({
       code: 'invalid_parameters',
       message: `The admin port does not answer under the Host ${quotedHost} without the admin token: put the name into the setting admin.hosts (TOLLGATE_ADMIN_HOSTS).`,
@@ -182,15 +185,16 @@ export class AdminAuthentication {
   /** Returns the operator whose token the request has; undefined if its token is missing or wrong. */
   #operatorOf(head: RequestHead): Operator | undefined {
     const token = bearerOf(head);
+    // No valid token needs a longer header, which would cost a long hash.
     if (token === undefined || head.authorization.length > AUTHORIZATION_CHARS_MAX) return undefined;
-    return this.#identityOf(token)?.();
+    return this.#identifyOf(token)?.();
   }
 
   /**
-   * Returns a function that finds who has the token at the moment of its call. Returns undefined if the text
-   * is neither the admin token nor has the form of an operator's.
+   * Returns a function that finds who has the token at the moment of its call; undefined if the text is not
+   * the admin token and has not the form of an operator's.
    */
-  #identityOf(token: string): Identify | undefined {
+  #identifyOf(token: string): Identify | undefined {
     if (this.#token.accepts(token)) return () => BOOTSTRAP;
     if (!isOperatorToken(token)) return undefined;
     const digest = digestOfToken(token);
@@ -229,7 +233,7 @@ export class AdminAuthentication {
       const message = 'the body must be {"token":"<admin token>"}';
       return responseOfError({ code: 'invalid_parameters', message });
     }
-    const identify = this.#identityOf(token);
+    const identify = this.#identifyOf(token);
     const operator = identify?.();
     if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
     const setCookie = this.openSession(head, { identify });
@@ -237,11 +241,11 @@ export class AdminAuthentication {
   }
 
   /**
-   * Opens a session and returns its `set-cookie`; oidc.ts calls it too. `secure`: whether browsers use HTTPS
-   * according to the settings, also if no proxy sends `x-forwarded-proto`.
+   * Opens a session and returns its `set-cookie`; oidc.ts calls it too. `isSecure`: whether browsers use
+   * HTTPS according to the settings, also if no proxy sends `x-forwarded-proto`.
    */
-  openSession(head: RequestHead, session: NewSession, secure = false): string {
-    return this.#cookie(this.#sessions.open(session), SESSION_SECONDS, secure || isHttps(head));
+  openSession(head: RequestHead, session: NewSession, isSecure = false): string {
+    return this.#cookie(this.#sessions.open(session), SESSION_SECONDS, isSecure || isHttps(head));
   }
 
   /**
@@ -253,8 +257,8 @@ export class AdminAuthentication {
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
     const view = viewOfSession(undefined);
     const body = url === undefined ? view : { ...view, sign_out: { issuer: new URL(url).host, url } };
-    const secure = isHttps(head) || cookieOf(head, this.#cookieName(true)) !== '';
-    return { ...ok(body), setCookie: this.#cookie('', 0, secure) };
+    const isSecure = isHttps(head) || cookieOf(head, this.#cookieName(true)) !== '';
+    return { ...ok(body), setCookie: this.#cookie('', 0, isSecure) };
   }
 
   #rejectWrongToken(response: HttpResponse): AdminResponse {
@@ -269,12 +273,12 @@ export class AdminAuthentication {
   }
 
   /**
-   * Returns a `set-cookie`; `seconds` 0 deletes the cookie. `secure`: only behind a proxy that ends TLS,
+   * Returns a `set-cookie`; `seconds` 0 deletes the cookie. `isSecure`: only behind a proxy that ends TLS,
    * because browsers send such a cookie over HTTPS alone.
    */
-  #cookie(secret: string, seconds: number, secure: boolean): string {
-    const attribute = secure ? '; Secure' : '';
-    return `${this.#cookieName(secure)}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
+  #cookie(secret: string, seconds: number, isSecure: boolean): string {
+    const attribute = isSecure ? '; Secure' : '';
+    return `${this.#cookieName(isSecure)}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
   }
 }
 

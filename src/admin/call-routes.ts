@@ -5,8 +5,8 @@
  *
  * Must hold: only roles of RIGHTS.contents see contents, and each read of them is logged, whatever the level
  * (test/e2e/operator-roles.test.ts, test/e2e/contents.test.ts). A filter finds exactly the calls that it
- * describes, also those of deleted keys, of groups and of removed models; a wrong query is rejected. The
- * functions below are tested through the routes (test/unit/admin/call-routes.test.ts).
+ * describes, also those of deleted keys, of groups and of removed models; a wrong query is rejected.
+ * test/unit/admin/call-routes.test.ts tests the functions below through the routes.
  */
 import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-query.js';
@@ -17,18 +17,17 @@ import { parseMomentMs } from '../core/clock.js';
 import { RIGHTS } from '../core/roles.js';
 import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';
-import { pageLimit } from './fields.js';
+import { checkFromTo, isDay, momentOf, pageLimit } from './fields.js';
 import { quoted } from './input-reader.js';
 import { defineRoute, type Route } from './route.js';
-import { checkFromTo, isDay, momentOf } from './usage-routes.js';
 import { closed, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
 /**
- * The calls of a group with at most this many accounts are found by the indexes of segments, which are
- * searched for each account. For a larger group `membersOf` gives a test whether an account is in the group,
- * and each call that passes the other filters is tested.
+ * For a group of at most so many accounts `membersOf` gives the ids, and the indexes of segments are searched
+ * for each id. For a larger group it gives a test whether an account is in the group, and each call that
+ * passes the other filters is tested.
  */
 const INDEXED_ACCOUNTS_MAX = 256;
 const DAY_MS = 86_400_000;
@@ -120,7 +119,7 @@ const CallsPageView = closed({
 });
 export type CallsPageView = Static<typeof CallsPageView>;
 
-const MOMENT = 'Unix seconds, a time such as 2025-01-31T12:00Z or a day (UTC)';
+const MOMENT_FORMS = 'Unix seconds, a time such as 2025-01-31T12:00Z or a day (UTC)';
 
 const CallsQuery = closed({
   account: optionalText('id or name'),
@@ -131,8 +130,8 @@ const CallsQuery = closed({
   status: optionalText('HTTP status, or a class such as 5xx'),
   code: optionalText('error code, or client_gone; of several, with commas between, any'),
   failed: Type.Optional(Type.Boolean({ description: 'true: has a code; false: has none' })),
-  from: optionalText(`calls that ended then or later: ${MOMENT}`),
-  to: optionalText(`calls that ended before that time, or on or before that day: ${MOMENT}`),
+  from: optionalText(`calls that ended then or later: ${MOMENT_FORMS}`),
+  to: optionalText(`calls that ended before that time, or on or before that day: ${MOMENT_FORMS}`),
   limit: pageLimit('calls', PAGE_CALLS_MAX, PAGE_CALLS_DEFAULT),
   cursor: optionalText('`next` of the page before'),
   after: optionalText(
@@ -242,12 +241,13 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
 function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   const { account, group, key, model, upstream, status, code, failed, from, to } = query;
   const fromMs = from === undefined ? undefined : timeOf('from', from);
+  const isToDay = to !== undefined && isDay(to);
   // The filter finds calls that ended before `toMs`. If `to` is a day, `toMs` is the start of the next day.
-  const toMs = to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0);
-  // The last moment that belongs to a day is a millisecond before `toMs`, so `from` may not be `toMs` itself.
-  checkFromTo(fromMs ?? -Infinity, to !== undefined && isDay(to) ? toMs! - 1 : (toMs ?? Infinity));
+  const toMs = to === undefined ? undefined : timeOf('to', to) + (isToDay ? DAY_MS : 0);
+  // `toMs` of a day does not belong to the day, so `from` must be at least a millisecond earlier.
+  checkFromTo(fromMs ?? -Infinity, (toMs ?? Infinity) - (isToDay ? 1 : 0));
   return {
-    // An id is not looked up, so that the calls of a deleted key are found by its id.
+    // A text that is an id is not looked up, so that the calls of a deleted key are found by its id.
     account:
       account === undefined || isIdOf('acct_', account) ? account : registry.accounts.find(account).record.id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, INDEXED_ACCOUNTS_MAX),
@@ -270,13 +270,13 @@ function statusOf(text: string): number {
 }
 
 /** A day with a time of the day, in UTC, such as `2025-01-31T12:00Z`; seconds and milliseconds may follow. */
-const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?Z$/;
+const DAY_AND_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?Z$/;
 
 /**
- * Returns the Unix milliseconds of a text that is a TIME, Unix seconds or a day. `momentOf` reads the last
- * two, and throws `invalid_parameters` for any other text.
+ * Returns the Unix milliseconds of a text that fits DAY_AND_TIME, or of Unix seconds or a day. `momentOf`
+ * reads the last two, and throws `invalid_parameters` for any other text.
  */
 function timeOf(field: string, text: string): number {
-  const ms = TIME.test(text) ? parseMomentMs(text) : NaN;
-  return Number.isNaN(ms) ? momentOf(field, text, MOMENT) : ms;
+  const ms = DAY_AND_TIME.test(text) ? parseMomentMs(text) : NaN;
+  return Number.isNaN(ms) ? momentOf(field, text, MOMENT_FORMS) : ms;
 }

@@ -1,7 +1,7 @@
 /**
- * `/admin/v1/changes`: who changed what, and whether the chain of changes is intact. It only reads what
- * store/operator-changes.ts has recorded, and names no `roles`: all may use it (Permission in route.ts).
- * routes.ts lists the routes with the others, api.ts calls them. Main thread.
+ * `/admin/v1/changes`: who changed what, and whether the chain of changes is intact. The routes only read
+ * what store/operator-changes.ts has recorded. They have no `roles`, so any role may use them (Permission in
+ * route.ts). routes.ts lists the routes with the others, api.ts calls them. Main thread.
  *
  * Must hold: the chain is verified for one request at a time, and no longer than the requester waits
  * (test/unit/admin/change-routes.test.ts). What is recorded: test/e2e/changes.test.ts.
@@ -10,9 +10,8 @@ import { Type, type Static } from 'typebox';
 import { ProxyError } from '../core/errors.js';
 import { OperatorChange } from '../registry/operator-change.js';
 import type { Registry } from '../registry/registry.js';
-import { listOf, PAGE_ITEMS_DEFAULT, PAGE_PARAMETERS } from './fields.js';
+import { checkFromTo, listOf, PAGE_ITEMS_DEFAULT, PAGE_PARAMETERS } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { checkFromTo } from './usage-routes.js';
 import { closed, listSchema, optionalText } from './views.js';
 
 const optionalSeconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
@@ -85,12 +84,13 @@ export const CHANGE_ROUTES: readonly Route[] = [
 ];
 
 const VERIFY_RETRY_SECONDS = 5;
-/** Whether the chain is being verified, on the main thread that all requests share. */
+/** Whether the chain is being verified. One variable is enough, because all requests run on one thread. */
 let isVerifying = false;
 
 /**
- * Verifies the chain until `requesterLeft` is aborted. Rejects while the chain is verified for another
- * request: that reads up to a million rows on the main thread, where the flush runs too.
+ * Verifies the chain until `requesterLeft` is aborted. Rejects with `overloaded` while the chain is verified
+ * for another request, because each verification reads up to a million rows on the main thread, where the
+ * flush runs too.
  */
 async function verifyAlone(
   { changes }: Registry,

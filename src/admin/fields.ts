@@ -1,14 +1,15 @@
 /**
- * What the requests and responses of several routes have in common: names, amounts, pages, the limits of a
- * scope, and how much of each quota is used. The route files use these schemas and functions. Pure; main
- * thread of a gateway, and commands that work without one.
+ * What the requests and responses of several routes have in common: names, amounts, moments, pages, the
+ * limits of a scope, and how much of each quota is used. The route files use these schemas and functions.
+ * Pure; main thread of a gateway, and commands that work without one.
  *
  * Must hold: a rule that the registry checks (`x-rule`) is shown in the OpenAPI document but not applied by
  * the reader, so that there is one error message, the registry's (test/unit/admin/openapi.test.ts). Limits:
- * test/unit/admin/group-routes.test.ts.
+ * test/unit/admin/group-routes.test.ts. Moments: test/unit/admin/usage-routes.test.ts.
  */
 import { Type, type Static, type TSchema } from 'typebox';
 import { IDENTIFIER_PATTERN } from '../config/annotations.js';
+import { parseMomentMs } from '../core/clock.js';
 import { picoUnitsOf, decimalOf } from '../core/money.js';
 import {
   QUOTA_FIELDS,
@@ -85,6 +86,7 @@ export const PAGE_PARAMETERS = {
   cursor: Type.Optional(
     Type.Integer({
       minimum: 0,
+      // The reader of a query takes no longer numbers (WHOLE_NUMBER of input-reader.ts).
       maximum: 999_999_999_999_999,
       description: '`next` of the page before',
     }),
@@ -92,7 +94,7 @@ export const PAGE_PARAMETERS = {
   limit: pageLimit('items', PAGE_ITEMS_MAX, PAGE_ITEMS_DEFAULT),
 };
 
-/** Reads the page that the query's PAGE_PARAMETERS name, and makes a view of each item. */
+/** Reads the page that the query names by PAGE_PARAMETERS, and makes a view of each item. */
 export function pageView<Item, View>(
   { cursor = 0, limit = PAGE_ITEMS_DEFAULT }: { cursor?: number; limit?: number },
   read: (
@@ -111,8 +113,8 @@ export function listOf<View>(data: View[], next?: number): ListView<View> {
 }
 
 /**
- * Accepts a minus, because the registry decides which amounts may be negative. Throws `invalid_parameters`,
- * in which `field` is the name of the field.
+ * Returns the amount of decimal text, in which a minus is accepted: the registry decides which amounts may be
+ * negative. Throws `invalid_parameters`, whose message names `field`.
  */
 export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits {
   const isNegative = text.startsWith('-');
@@ -123,17 +125,46 @@ export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits 
   );
 }
 
+/** Returns Unix seconds, rounded down. */
 export function secondsOf(wallMs: WallMs): number {
   return Math.floor(wallMs / 1_000);
 }
 
-/** How far a history goes back. */
+/**
+ * Throws `invalid_parameters` if `from` is after `to`: the response would look like that of a period without
+ * calls. `from` and `to` must have the same unit.
+ */
+export function checkFromTo(from: number, to: number): void {
+  if (from > to) throw invalid('from must not be after to');
+}
+
+/** Whether a text has the form of a day. `momentOf` rejects a day that is in no calendar. */
+export function isDay(text: string): boolean {
+  return /^\d{4}-\d{2}-\d{2}$/.test(text);
+}
+
+/**
+ * Returns the Unix milliseconds of a text of Unix seconds, or of the start of a day. Throws
+ * `invalid_parameters` for any other text. The message names `field` and `acceptedForms`, because a caller
+ * may accept more forms than this function.
+ */
+export function momentOf(
+  field: string,
+  text: string,
+  acceptedForms = 'Unix seconds or a day such as 2025-01-31',
+): number {
+  const ms = isDay(text) ? parseMomentMs(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
+  if (!Number.isNaN(ms)) return ms;
+  throw invalid(`${field} must be ${acceptedForms}, got ${quoted(text)}`);
+}
+
+/** `range`: how far a history goes back, which is the name of one of its rings. */
 export const RangeQuery = closed({
   range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })),
 });
 
-/** Limits as a body has them. Null removes the limit, if the route's schema allows it. */
-type LimitFields = Readonly<Partial<Record<QuotaName, number | string | null>>>;
+/** Limits as a body has them. Null removes the limit, if the route's schema allows null. */
+type LimitsOfBody = Readonly<Partial<Record<QuotaName, number | string | null>>>;
 
 /** `spendOf` applies the rule. The pattern excludes amounts below QUOTA_SPEND_MIN. */
 const Spend = ruled(
@@ -144,6 +175,7 @@ const Spend = ruled(
 
 function limitSchema(name: QuotaName) {
   if (QUOTA_KINDS[name].unit === 'money') return Spend;
+  // Only limits of money are bigint, and these have returned.
   return Type.Integer({ minimum: 1, maximum: QUOTA_LIMITS_MAX[QUOTA_FIELDS[name]] as number });
 }
 
@@ -162,7 +194,7 @@ export const LIMIT_CHANGE_FIELDS = fieldsOf((name) => orNull(limitSchema(name)))
  * have `prefix` before the names of fields. Throws `invalid_parameters`.
  */
 export function limitsOf(body: object, prefix = ''): Partial<QuotaLimits> {
-  const fields = body as LimitFields;
+  const fields = body as LimitsOfBody;
   return Object.fromEntries(
     QUOTA_NAMES.flatMap((name) => {
       const value = fields[name];
@@ -185,7 +217,7 @@ export function viewOfQuotas(uses: readonly QuotaUse[]): QuotasView {
 }
 
 function viewOfUse({ quota, limit, used, held, leased, resetsMs }: QuotaUse): QuotaUseView {
-  // Below 0 if the limit was lowered to less than is used and held.
+  // `available` is below 0 if the limit was lowered to less than is used and held.
   const available = limit - used - held;
   const format = QUOTA_KINDS[quota].unit === 'money' ? decimalOf : Number;
   return {
@@ -195,6 +227,7 @@ function viewOfUse({ quota, limit, used, held, leased, resetsMs }: QuotaUse): Qu
     left: format(available < 0n ? 0n : available),
     ...(leased !== undefined && { leased: format(leased) }),
     resets_at: resetsMs === undefined ? null : secondsOf(resetsMs),
+    // The compiler does not see that all amounts are numbers, or that all are decimal texts.
   } as QuotaUseView;
 }
 
@@ -208,7 +241,7 @@ export function viewOfLimits(limits: QuotaLimits): LimitsView {
   );
 }
 
-/** When a new key or token expires. Spread the fields into a body; the registry rejects a body with both. */
+/** When a new key or token expires. Spread both fields into a body; the registry rejects a body with both. */
 export const EXPIRY = {
   expires: Type.Optional(Moment),
   expires_in: Type.Optional(

@@ -20,7 +20,7 @@ interface GatewayAddress {
   readonly adminPort: number;
 }
 
-/** On one host a response takes a millisecond. A gateway that does not respond so long counts as dead. */
+/** On one host a response takes a millisecond. A gateway that does not respond for so long counts as dead. */
 const PROBE_TIMEOUT_MS = 2_000;
 /**
  * While the interface passes from one process of a group to the next, for some milliseconds the process that
@@ -33,7 +33,10 @@ export function gatewayFilePath(dataPath: string): string {
   return join(dataPath, 'gateway.json');
 }
 
-/** Renames a temporary file with the pid in its name. A crash may leave it, and nothing reads it. */
+/**
+ * Writes a temporary file with the pid in its name, and renames it. A crash may leave the temporary file,
+ * which nothing reads.
+ */
 export function writeGatewayFile(dataPath: string, address: GatewayAddress): void {
   const path = gatewayFilePath(dataPath);
   const temporaryPath = `${path}.${address.pid}`;
@@ -41,7 +44,10 @@ export function writeGatewayFile(dataPath: string, address: GatewayAddress): voi
   renameSync(temporaryPath, path);
 }
 
-/** Leaves the file of another process, such as a successor, unless it is written between the two steps. */
+/**
+ * Removes the file if it has this pid. A successor's file stays, unless the successor writes it between the
+ * read and the removal.
+ */
 export function removeGatewayFile(dataPath: string, pid: number): void {
   if (readGatewayFile(dataPath)?.pid === pid) unlinkSync(gatewayFilePath(dataPath));
 }
@@ -62,10 +68,10 @@ export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
  * PROBE_TIMEOUT_MS. Never rejects.
  */
 export async function findGateway(dataPath: string): Promise<GatewayAddress | undefined> {
-  for (let tries = 1; ; tries += 1) {
+  for (let tryNumber = 1; ; tryNumber += 1) {
     const result = await probeGateway(dataPath);
     if (result !== 'another') return result;
-    if (tries === TRIES_MAX) return undefined;
+    if (tryNumber === TRIES_MAX) return undefined;
     await sleep(TRY_PAUSE_MS);
   }
 }
@@ -101,6 +107,7 @@ function isGatewayAddress(value: unknown): value is GatewayAddress {
   );
 }
 
+/** Whether the value is an integer from 1 to `maximum`. */
 function isWhole(value: unknown, maximum: number): boolean {
   return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= maximum;
 }

@@ -3,8 +3,8 @@
  * these functions, and so do live-feed.ts, playground.ts and console-files.ts, which write to a socket
  * themselves. Main thread of the gateway.
  *
- * Must hold: a body is read up to its bound and no further, and a late response is written only if its socket
- * is still open, because µWS throws otherwise (test/unit/admin/server.test.ts).
+ * Must hold: a body is read up to its bound and no further. A response that is ready late is written only if
+ * its socket is still open, because µWS throws otherwise. Test of both: test/unit/admin/server.test.ts.
  */
 import { isUtf8 } from 'node:buffer';
 import { STATUS_CODES } from 'node:http';
@@ -79,7 +79,7 @@ const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the bod
  */
 export type Guard = (work: () => void | Promise<void>) => void;
 
-/** `errorOf`: makes the error response of what was thrown, and logs it if it is a bug. */
+/** `errorOf`: makes the error response of what was thrown, and logs what was thrown if it is a bug. */
 export function guardOf(
   response: HttpResponse,
   isHead: boolean,
@@ -88,9 +88,9 @@ export function guardOf(
   const fail = (error: unknown): void => {
     const errorResponse = errorOf(error);
     try {
-      // A response that has begun must not look complete.
+      // A response that has begun must not look complete, so its connection is cut.
       if (response.getWriteOffset() > 0) response.close();
-      else send(response, errorResponse, isHead, true);
+      else send(response, errorResponse, isHead, 'close');
     } catch {
       // The response has ended, or its client has left. µWS then throws at any access to the response.
     }
@@ -107,7 +107,7 @@ export function guardOf(
 
 /**
  * Calls `onBody` once with the whole body. Sends an error instead if the body is not UTF-8, or as soon as it
- * is longer than `bytesMax`. Does neither if the client leaves.
+ * is longer than `bytesMax`. Does nothing more if the client leaves before.
  */
 export function withBody(
   response: HttpResponse,
@@ -118,17 +118,18 @@ export function withBody(
 ): void {
   const chunks: Buffer[] = [];
   let bytesRead = 0;
-  let isOver = false;
+  /** Whether the whole body has come, or was too long, or the client has left. */
+  let hasEnded = false;
   response.onAborted(() => {
-    isOver = true;
+    hasEnded = true;
   });
   response.onData((chunk, isLast) => {
-    if (isOver) return;
+    if (hasEnded) return;
     bytesRead += chunk.byteLength;
-    isOver = isLast || bytesRead > bytesMax;
+    hasEnded = isLast || bytesRead > bytesMax;
     if (bytesRead > bytesMax) {
       const message = `The body must have at most ${bytesMax} bytes.`;
-      send(response, responseOfError({ code: 'request_too_large', message }), isHead, true);
+      send(response, responseOfError({ code: 'request_too_large', message }), isHead, 'close');
       return;
     }
     // µWS reuses the chunk's memory when this function returns.
@@ -137,7 +138,7 @@ export function withBody(
     const body = Buffer.concat(chunks);
     // From here on `onBody` must notice if the client leaves, by `respond` or its own onAborted.
     if (isUtf8(body)) guard(() => onBody(body.toString('utf8')));
-    else send(response, NOT_UTF8, isHead, false);
+    else send(response, NOT_UTF8, isHead, 'keep');
   });
 }
 
@@ -159,9 +160,9 @@ export interface AdminResponse {
 }
 
 /**
- * Whether the operator `who` may open no further stream (live-feed.ts) or call (playground.ts) beside those
- * in `open`. From `max` on only an operator who has none open may open one, up to twice as many in all, so
- * that no operator keeps the others out.
+ * Whether the operator `who` may open no further stream (live-feed.ts) or call (playground.ts). `open`: those
+ * of all operators. If `max` or more are open, only an operator without an open one may open one, up to twice
+ * `max` in all, so that no operator keeps the others out.
  */
 export function isFull(open: ReadonlySet<{ readonly who: string }>, max: number, who: string): boolean {
   if (open.size < max) return false;
@@ -179,14 +180,14 @@ export function methodNotAllowed(method: string, allowed: readonly string[]): Ad
   return { ...responseOfError({ code: 'method_not_allowed', message }), allow };
 }
 
-/** `view` must have no bigint, which JSON lacks. */
+/** `view` must have no bigint, because JSON.stringify throws for it. */
 export function ok(view: object): AdminResponse {
   return { status: 200, contentType: JSON_TYPE, body: JSON.stringify(view) };
 }
 
 /**
- * Sends `content` on `response` once it is ready, unless the client has left by then, which aborts
- * `requesterLeft`. Most responses are ready at once. Rejects if `content` does: to be called within a Guard.
+ * Sends `content` on `response` once `content` is ready, unless the client has left by then, which aborts
+ * `requesterLeft`. Most responses are ready at once. Rejects if `content` does, so it is called in a Guard.
  */
 export function respond(
   response: HttpResponse,
@@ -195,21 +196,24 @@ export function respond(
   requesterLeft = new AbortController(),
 ): void | Promise<void> {
   if (!(content instanceof Promise)) {
-    send(response, content, isHead, false);
+    send(response, content, isHead, 'keep');
     return;
   }
   response.onAborted(() => requesterLeft.abort());
   return content.then((lateContent) => {
-    if (!requesterLeft.signal.aborted) send(response, lateContent, isHead, false);
+    if (!requesterLeft.signal.aborted) send(response, lateContent, isHead, 'keep');
   });
 }
 
-/** The response must still be open. `closeConnection`: true for a request whose body was not read. */
+/** What becomes of the connection after a response: `close` after a request whose body was not read. */
+export type ConnectionEnd = 'keep' | 'close';
+
+/** Sends a whole response. `response` must still be open, because µWS throws otherwise. */
 export function send(
   response: HttpResponse,
   content: AdminResponse,
   isHead: boolean,
-  closeConnection: boolean,
+  connection: ConnectionEnd,
 ): void {
   response.cork(() => {
     response.writeStatus(`${content.status} ${STATUS_CODES[content.status] ?? ''}`);
@@ -225,13 +229,13 @@ export function send(
       response.writeHeader('retry-after', String(content.retryAfterSeconds));
     }
     // As bytes, because µWS does not write every character of a text that is not JSON as UTF-8.
-    endWith(response, Buffer.from(content.body), isHead, closeConnection);
+    endWith(response, Buffer.from(content.body), isHead, connection);
   });
 }
 
 /**
- * Whether the request is a GET whose body is long or of unknown length. Nobody reads the body of a GET, and
- * µWS discards half a megabyte of it in each event-loop turn, to its end. `closeAfter` prevents that.
+ * Whether the request is a GET whose body is long or of unknown length. Nobody reads the body of a GET. µWS
+ * discards it to its end, half a megabyte in each event-loop turn, unless `closeAfter` was called.
  */
 export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): boolean {
   if (method !== 'GET') return false;
@@ -241,13 +245,13 @@ export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): bo
 }
 
 /**
- * Makes the response close its connection when it ends, whichever code ends it. A response that is sent in
- * several writes does not, because µWS 20.41 would write the header into its body.
+ * Makes the response close its connection when it ends, whichever code ends it. After a response that is sent
+ * in several writes the connection stays open: µWS 20.41 would write the header `connection` into the body.
  */
 export function closeAfter(response: HttpResponse): void {
   const end = response.end.bind(response);
   response.end = (body) => end(body, response.getWriteOffset() === 0);
-  // For a HEAD. `endWith` has written the content-length, so µWS does not close the connection itself.
+  // For a HEAD: µWS does not close the connection itself, because `endWith` has written the content-length.
   response.endWithoutBody = () => {
     let isGone = false;
     response.onAborted(() => {
@@ -270,10 +274,10 @@ export function endWith(
   response: HttpResponse,
   body: Buffer,
   isHead: boolean,
-  closeConnection = false,
+  connection: ConnectionEnd = 'keep',
 ): void {
   if (!isHead) {
-    response.end(body, closeConnection);
+    response.end(body, connection === 'close');
     return;
   }
   // The response to a HEAD has the length of the body without the body. The length is no argument of

@@ -53,7 +53,7 @@ export function createReader<Schema extends TObject>(
     assertBounded(schema, value, noun);
     const typebox = await import('typebox/schema');
     if (typebox.Check(schema, value)) return value;
-    throw invalid(inputErrorOf(typebox.Errors(schema, value)[1], schema, noun, value));
+    throw invalid(inputErrorText(typebox.Errors(schema, value)[1], schema, noun, value));
   };
 }
 
@@ -81,16 +81,21 @@ function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, pointer
       assertBounded(properties[name]!, value[name], noun, pointerTo(pointer, name));
     else if (isClosed && unknownNames.push(name) === NAMES_SHOWN_MAX) break;
   }
-  if (unknownNames.length > 0) throw invalid(unknownError(unknownNames, pointer, schema, noun));
+  if (unknownNames.length > 0) throw invalid(unknownNamesText(unknownNames, pointer, schema, noun));
 }
 
 /**
- * Lists the unknown names that fit, and a known name near the first of them. To find it is quick also for a
- * long name, because `editDistance` compares only the beginnings of names.
+ * Returns a message with the unknown names that fit, and with a known name that is near the first of them.
+ * The search is quick also for a long name, because `editDistance` compares only beginnings.
  */
-function unknownError(names: readonly string[], pointer: string, schema: TSchema, noun: InputNoun): string {
+function unknownNamesText(
+  names: readonly string[],
+  pointer: string,
+  schema: TSchema,
+  noun: InputNoun,
+): string {
   const fields = names.slice(0, NAMES_SHOWN_MAX).map((name) => fieldOf(pointerTo(pointer, name)));
-  const nearest = nearestTo(names[0]!, schema);
+  const nearest = nearestText(names[0]!, schema);
   return `unknown ${noun} ${clipped(fields.join(', '), SHOWN_CHARS_MAX)}${nearest}`;
 }
 
@@ -99,7 +104,7 @@ export function quoted(value: unknown): string {
   return clipped(value === undefined ? 'nothing' : jsonOf(value), SHOWN_CHARS_MAX);
 }
 
-/** `value` comes from JSON.parse, or is a text of a query, so JSON can express it. */
+/** `value` comes from JSON.parse, or is a text of a query, so JSON can express the value. */
 function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value);
@@ -109,13 +114,13 @@ function jsonOf(value: unknown): string {
   }
 }
 
-/** Reports unknown names first, because a misspelt field is missing too. */
-function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
+/** Returns the message of one error: of unknown names if any, because a misspelt field is missing too. */
+function inputErrorText(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
   // Unknown names below a keyword of the schema that `assertBounded` does not follow.
   const unknown = errors.find((error) => error.keyword === 'additionalProperties');
   if (unknown !== undefined) {
     const { additionalProperties: names } = unknown.params;
-    return unknownError(names, unknown.instancePath, schemaAt(schema, unknown.schemaPath), noun);
+    return unknownNamesText(names, unknown.instancePath, schemaAt(schema, unknown.schemaPath), noun);
   }
   const missing = errors.find((error) => error.keyword === 'required');
   if (missing !== undefined) {
@@ -126,9 +131,9 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   invariant(first !== undefined, 'what is rejected has an error');
   // Only a body can be another value: the parameters of a query are always an object (`parseQuery`).
   if (first.instancePath === '') return `the body must be a JSON object, got ${quoted(value)}`;
-  const wanted = wantedBy(schemaAt(schema, first.schemaPath));
-  // The schema's rule comes first, because TypeBox's message has only a part of it, as one of two bounds.
-  const rule = wanted === undefined ? first.message : `must be ${wanted}`;
+  const wantedForm = wantedBy(schemaAt(schema, first.schemaPath));
+  // The schema's rule is preferred: TypeBox's message has only a part of the rule, such as one of two bounds.
+  const rule = wantedForm === undefined ? first.message : `must be ${wantedForm}`;
   return `${fieldOf(first.instancePath)} ${rule}, got ${quoted(valueAt(value, first.instancePath))}`;
 }
 
@@ -136,7 +141,7 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
  * Returns the end of a message about an unknown name; empty if the schema has no near one. A name is near if
  * at most half of its characters differ, or if `name` is another gateway's word for it.
  */
-function nearestTo(name: string, { properties = {} }: Partial<TObject>): string {
+function nearestText(name: string, { properties = {} }: Partial<TObject>): string {
   const known = Object.keys(properties);
   const synonym = synonymOf(name);
   const sameMeaning = known.find((candidate) => candidate === synonym);
@@ -206,7 +211,7 @@ export function parseQuery(query: string, schema: TObject): Record<string, unkno
   return Object.fromEntries(values);
 }
 
-/** `noun`: what the message calls the text. */
+/** Throws `invalid_parameters`, whose message calls the text `noun`. */
 function decode(text: string, noun: string): string {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));

@@ -10,7 +10,7 @@ import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
 import type { KeyStatement } from '../registry/keys.js';
 import { isLimited } from '../registry/key-record.js';
-import type { CreatedKey, Keys, NewKey as RegistryNewKey, RotatedKey } from '../registry/keys.js';
+import type { CreatedKey, Keys, NewKey, RotatedKey } from '../registry/keys.js';
 import {
   EXPIRY,
   nameOf,
@@ -75,8 +75,8 @@ export const KeyTerms = closed({
     Type.Boolean({ description: 'true: no contents of its calls are kept; false by default' }),
   ),
 });
-const NewKey = closed({ account: reference(), ...KeyTerms.properties });
-const Rotation = closed({
+const NewKeyBody = closed({ account: reference(), ...KeyTerms.properties });
+const RotationBody = closed({
   grace: Type.Optional(
     Type.Integer({
       minimum: 0,
@@ -102,7 +102,7 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys',
     roles: RIGHTS.keys,
     summary: 'Create a key. It is shown only once, in this response.',
-    body: NewKey,
+    body: NewKeyBody,
     responseSchema: CreatedKeyView,
     respond: ({ body }, { service }) =>
       service.change(({ keys }) =>
@@ -121,7 +121,7 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys/{key}/rotate',
     roles: RIGHTS.keys,
     summary: `Replace a key by a new one, which is shown only once, in this response. The old key is still accepted for \`grace\` seconds, ${GRACE_SECONDS_DEFAULT} by default.`,
-    body: Rotation,
+    body: RotationBody,
     responseSchema: RotatedKeyView,
     respond: ({ id, body: { grace } }, { service }) =>
       service.change(({ keys }) => viewOfRotatedKey(keys.rotate(id, grace ?? GRACE_SECONDS_DEFAULT), keys)),
@@ -177,7 +177,7 @@ export const KEY_ROUTES: readonly Route[] = [
  * Returns the registry's request for a new key. Throws `invalid_parameters` for a wrong limit, with `prefix`,
  * such as `accounts[3].keys[0].`, before the name of its field.
  */
-export function newKeyOf(terms: Static<typeof KeyTerms>, prefix = ''): RegistryNewKey {
+export function newKeyOf(terms: Static<typeof KeyTerms>, prefix = ''): NewKey {
   return {
     name: terms.name,
     expiresSeconds: terms.expires,

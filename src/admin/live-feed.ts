@@ -11,7 +11,8 @@
  *
  * Must hold: a subscriber misses no span, because a connection that reads too slowly is closed, and the page
  * reconnects and gets all spans. A stream ends with the console session or the token that began it. An
- * operator with many pages keeps out no other. When another gateway has the interface, all streams end here.
+ * operator with many pages keeps out no other operator. When another gateway process of the host takes over
+ * the interface, all streams end here.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
@@ -23,12 +24,12 @@ import { isFull, responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** An argument of `send`. server.ts has rejected a HEAD before. */
+/** An argument of `send`: server.ts has rejected a HEAD before. */
 const IS_HEAD = false;
 
 /**
- * From so many streams on, only an operator without one may open one, up to twice as many in all (`isFull` of
- * http.ts). Sixty streams took no measurable CPU.
+ * If so many streams are open, only an operator without a stream may open one, up to twice as many in all
+ * (`isFull` of http.ts). Sixty streams took no measurable CPU.
  */
 const SUBSCRIBERS_MAX = 64;
 
@@ -74,7 +75,8 @@ export class LiveFeed {
     who: string,
     stillAdmitted: () => boolean,
   ): Promise<void> {
-    // The client may leave while the query is read. The response must not be used after that.
+    // The client may leave while the query is read, and then the response must not be used. The record is an
+    // object, because TypeScript would take a variable for `false` below.
     const client = { hasLeft: false };
     response.onAborted(() => {
       client.hasLeft = true;
@@ -85,13 +87,13 @@ export class LiveFeed {
       const message = 'Another process of this gateway has the interface now: connect again.';
       const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 1 });
       // Closes the connection, on which the page would reach this gateway again.
-      send(response, error, IS_HEAD, true);
+      send(response, error, IS_HEAD, 'close');
       return;
     }
     if (isFull(this.#subscribers, SUBSCRIBERS_MAX, who)) {
       const message = `${this.#subscribers.size} pages watch already: close one.`;
       const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 });
-      send(response, error, IS_HEAD, false);
+      send(response, error, IS_HEAD, 'keep');
       return;
     }
     const subscriber: Subscriber = { response, ring, who, stillAdmitted, isBlocked: false };
@@ -99,6 +101,7 @@ export class LiveFeed {
     response.onAborted(() => this.#forget(subscriber));
     response.onWritable(() => {
       subscriber.isBlocked = false;
+      // µWS wants true of a handler that writes nothing.
       return true;
     });
     const { seconds } = HISTORY_RINGS[ring];
@@ -119,6 +122,7 @@ export class LiveFeed {
    */
   close(): void {
     this.#isClosed = true;
+    // A copy, because `close` calls `onAborted`, which removes the subscriber.
     for (const { response } of [...this.#subscribers]) response.close();
   }
 

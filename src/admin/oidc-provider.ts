@@ -121,7 +121,7 @@ export class OidcProvider {
     if (this.#configuration !== undefined && nowMs < this.#staleMs) return this.#configuration;
     this.#staleMs = nowMs + DOCUMENT_MS;
     const discovered = this.#discover().catch((error: unknown) => {
-      // So the next sign-in requests the document again.
+      // After a failure the next sign-in requests the document again.
       if (this.#configuration === discovered) this.#configuration = undefined;
       throw otherIssuerErrorOf(error) ?? failureOf(error);
     });
@@ -198,7 +198,7 @@ function otherIssuerErrorOf(error: unknown): SignInError | undefined {
 }
 
 /** What codes of openid-client mean. All others mean an invalid response: `bad_answer`. */
-const FAILURES: Readonly<Record<string, SignInFailure>> = {
+const FAILURE_OF_CODE: Readonly<Record<string, SignInFailure>> = {
   OAUTH_TIMEOUT: 'unreachable',
   OAUTH_ABORT: 'unreachable',
   OAUTH_JWT_TIMESTAMP_CHECK_FAILED: 'wrong_time',
@@ -236,7 +236,7 @@ function failureOf(error: unknown): SignInError {
     return new SignInError('unreachable', detail);
   }
   const code = error instanceof client.ClientError ? error.code : undefined;
-  return new SignInError(FAILURES[code ?? ''] ?? 'bad_answer', detail);
+  return new SignInError(FAILURE_OF_CODE[code ?? ''] ?? 'bad_answer', detail);
 }
 
 /**

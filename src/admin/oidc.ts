@@ -4,8 +4,8 @@
  * other the provider redirects the browser back. Main thread of the gateway.
  *
  * A pending sign-in takes no memory here, so nobody can exhaust the memory. The browser keeps a random
- * cookie. State, nonce and PKCE's verifier, here the _proofs_, are derived from the cookie with a key that
- * only this process knows. So the end of the process ends all pending sign-ins.
+ * cookie. The _proofs_ (state, nonce and PKCE's verifier) are derived from the cookie with a key that only
+ * this process knows. So the end of the process ends all pending sign-ins.
  *
  * Must hold: a code is accepted only from the browser that began the sign-in, once, and in time. So the
  * proofs are derived from the time in the cookie too.
@@ -61,10 +61,10 @@ export class OidcSignIn {
   readonly #usedEndMs = new Map<string, number>();
   /** Counts failed sign-ins by the browser's address. */
   readonly #failures: WrongTokens;
-  /** How many requests are being served. */
+  /** How many requests are being served, at most REQUESTS_MAX. */
   #requests = 0;
   /** The provider's client of the last sign-in, and the settings with which it was created. */
-  #provider: { readonly settings: OidcSettings; readonly opened: Promise<OidcProvider> } | undefined;
+  #provider: { readonly settings: OidcSettings; readonly loading: Promise<OidcProvider> } | undefined;
 
   constructor(options: OidcOptions) {
     this.#options = options;
@@ -83,10 +83,10 @@ export class OidcSignIn {
   }
 
   /**
-   * Responds to a request for one of the two paths: with a redirect, or with an error page. `address` and
-   * `from`: the browser's address, in bytes and as text. Never rejects.
+   * Responds to a request for one of the two paths: with a redirect, or with an error page. `addressBytes`
+   * and `addressText` are the browser's address. Never rejects.
    */
-  async serve(head: RequestHead, address: ArrayBuffer, from: string): Promise<AdminResponse> {
+  async serve(head: RequestHead, addressBytes: ArrayBuffer, addressText: string): Promise<AdminResponse> {
     const settings = this.#options.settings();
     try {
       if (settings === undefined) throw new SignInError('not_configured');
@@ -94,13 +94,13 @@ export class OidcSignIn {
       this.#requests += 1;
       try {
         return await (head.path === OIDC_CALLBACK_PATH
-          ? this.#finish(head, settings, from)
+          ? this.#finish(head, settings, addressText)
           : this.#start(settings));
       } finally {
         this.#requests -= 1;
       }
     } catch (error) {
-      return this.#failed(error, address, from);
+      return this.#failurePage(error, addressBytes, addressText);
     }
   }
 
@@ -108,12 +108,12 @@ export class OidcSignIn {
   async #start(settings: OidcSettings): Promise<AdminResponse> {
     const cookie = `${this.#nowSeconds()}.${randomBytes(NONCE_BYTES).toString('base64url')}`;
     const provider = await this.#providerOf(settings);
-    const address = await provider.addressFor(this.#proofsOf(cookie, settings));
-    return redirectTo(address, [this.#cookie(settings, cookie, PENDING_SECONDS)]);
+    const url = await provider.addressFor(this.#proofsOf(cookie, settings));
+    return redirectTo(url, [this.#cookie(settings, cookie, PENDING_SECONDS)]);
   }
 
   /** Opens a console session for the person whose code the browser brings. */
-  async #finish(head: RequestHead, settings: OidcSettings, from: string): Promise<AdminResponse> {
+  async #finish(head: RequestHead, settings: OidcSettings, addressText: string): Promise<AdminResponse> {
     const proofs = this.#proofsOf(this.#pendingIn(head, settings), settings);
     const [state = '', ...furtherStates] = new URLSearchParams(head.query).getAll('state');
     if (furtherStates.length > 0 || !isSame(state, proofs.state)) throw new SignInError('not_begun');
@@ -125,7 +125,7 @@ export class OidcSignIn {
     const identify = this.#identifyOf(person, settings);
     const operator = identify();
     if (operator === undefined) throw new SignInError('no_role', noRoleText(person, settings));
-    const fields = { ...operator, sub: person.sub, from };
+    const fields = { ...operator, sub: person.sub, from: addressText };
     this.#options.log.record('an operator signed in at the OpenID Connect provider', fields);
     // The session's cookie is SameSite=Strict, so a browser that comes from the provider's site does not send
     // the cookie to `/`. The page there needs no cookie, and the page's own requests have it.
@@ -154,16 +154,16 @@ export class OidcSignIn {
 
   /** Returns the provider's client. Loads the client library at its first use. */
   #providerOf(settings: OidcSettings): Promise<OidcProvider> {
-    if (this.#provider?.settings === settings) return this.#provider.opened;
-    const opened = import('./oidc-provider.js').then(
+    if (this.#provider?.settings === settings) return this.#provider.loading;
+    const loading = import('./oidc-provider.js').then(
       ({ OidcProvider }) => new OidcProvider(settings, this.#options.clock),
     );
-    this.#provider = { settings, opened };
+    this.#provider = { settings, loading };
     // Loading fails while file descriptors have run out. The next sign-in tries again.
-    opened.catch(() => {
-      if (this.#provider?.opened === opened) this.#provider = undefined;
+    loading.catch(() => {
+      if (this.#provider?.loading === loading) this.#provider = undefined;
     });
-    return opened;
+    return loading;
   }
 
   /** Monotonic time is enough for the cookies, because no other process reads them. */
@@ -199,6 +199,7 @@ export class OidcSignIn {
   /** Throws if the state was used before. */
   #markUsed(state: string): void {
     const nowMs = this.#options.clock.monotonicMs();
+    // States are in the order of use, so those that may be dropped come first.
     for (const [usedState, endMs] of this.#usedEndMs) {
       if (endMs > nowMs && this.#usedEndMs.size < USED_MAX) break;
       this.#usedEndMs.delete(usedState);
@@ -208,13 +209,13 @@ export class OidcSignIn {
   }
 
   /** Logs the failure and returns its page. */
-  #failed(error: unknown, address: ArrayBuffer, from: string): AdminResponse {
+  #failurePage(error: unknown, addressBytes: ArrayBuffer, addressText: string): AdminResponse {
     const signInError = error instanceof SignInError ? error : new SignInError('bad_answer', String(error));
     const { failure, message: detail } = signInError;
     // A flood of failures is not logged, and its responses do not say what has failed.
     if (failure === 'too_many') return pageOf(signInError);
-    if (!this.#failures.record(address)) return pageOf(new SignInError('too_many'));
-    const fields = { failure, detail, from };
+    if (!this.#failures.record(addressBytes)) return pageOf(new SignInError('too_many'));
+    const fields = { failure, detail, from: addressText };
     this.#options.log.record('a sign-in at the OpenID Connect provider failed', fields, 'warn');
     return pageOf(signInError);
   }
@@ -235,9 +236,9 @@ export class OidcSignIn {
 
 const isSecure = ({ redirect_url: url }: OidcSettings): boolean => url.startsWith('https:');
 
-function redirectTo(address: string, cookies: readonly string[]): AdminResponse {
+function redirectTo(url: string, cookies: readonly string[]): AdminResponse {
   const setCookies = cookies.map((cookie): readonly [string, string] => ['set-cookie', cookie]);
-  const headers = [['location', address] as const, ...setCookies, ...PAGE_HEADERS];
+  const headers = [['location', url] as const, ...setCookies, ...PAGE_HEADERS];
   return { status: 303, contentType: 'text/plain; charset=utf-8', body: '', headers };
 }
 

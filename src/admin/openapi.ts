@@ -3,7 +3,7 @@
  * for `/admin/v1/openapi.json`; `npm run docs` uses it too. Pure; main thread.
  *
  * Must hold: each route is in the document and responds as the document says
- * (test/unit/admin/openapi.test.ts calls all routes).
+ * (test/unit/admin/openapi.test.ts calls all routes). LIVE_OPERATION is written by hand, after live-feed.ts.
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
@@ -76,7 +76,7 @@ function operationOf(route: Route): object {
   };
 }
 
-/** Fields whose value names something that may not exist. A new field of this kind must be added here. */
+/** Fields whose value names something that may not exist: the route then responds `not_found`. */
 const REFERENCE_FIELDS = ['account', 'group', 'parent', 'root'];
 
 /** Returns the codes of the errors that the document lists for the route. */

@@ -21,12 +21,15 @@ import { type AdminResponse, type Guard, isFull, ok, responseOfError, send } fro
 /** Enough for a long conversation. server.ts rejects a longer body. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
 /**
- * From so many calls in flight on, only an operator without one may begin one, up to twice as many in all
+ * If so many calls are in flight, only an operator without a call may begin one, up to twice as many in all
  * (`isFull` of http.ts).
  */
 const CALLS_MAX = 16;
 /** Any text that a header can carry. The listener checks whether the text is a key, and explains errors. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
+
+/** An argument of `send`: the request is a POST. */
+const IS_HEAD = false;
 
 /** The headers of the listener's response that are relayed to the page. */
 const HEADERS_RELAYED = /^(?:content-type|retry-after|x-request-id|x-ratelimit-.*)$/;
@@ -57,46 +60,47 @@ export class Playground {
 
   /**
    * `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. `who`: the operator's
-   * name. To be called within `guard`, in which the relay begins too. Later events need no guard, because
-   * each looks first whether the response is still open, and µWS throws only if it is not.
+   * name. The caller calls `serve` within `guard`, and `relay` is called within it too. Handlers of later
+   * events need no guard: µWS throws only if the response is not open, which each handler checks first.
    */
   serve(response: HttpResponse, body: string, who: string, guard: Guard): void {
     const chatCall = chatCallIn(body);
     if (chatCall === undefined) {
       const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
-      send(response, responseOfError({ code: 'invalid_parameters', message }), false, false);
+      send(response, responseOfError({ code: 'invalid_parameters', message }), IS_HEAD, 'keep');
       return;
     }
     if (isFull(this.#calls, CALLS_MAX, who)) {
       const message = `${this.#calls.size} calls of the playground are under way: wait for one of them`;
-      send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
+      const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 });
+      send(response, error, IS_HEAD, 'keep');
       return;
     }
     const outgoing = this.#send(chatCall.key, chatCall.request);
     const callInFlight = { who };
     this.#calls.add(callInFlight);
-    /** Whether the call is over: the page has left, or the response is complete or has broken off. */
+    /** Whether the page has left, or the response is complete or has broken off. */
     let hasEnded = false;
     /** Whether the listener has responded. From then on `relay` handles all events. */
-    let hasBegun = false;
+    let hasResponded = false;
     const onEnd = (): void => {
       this.#calls.delete(callInFlight);
       hasEnded = true;
     };
-    // `relay` sets a handler of its own later, which replaces this one.
+    // Until `relay` sets a handler of its own, which replaces this one.
     response.onAborted(() => {
       onEnd();
       outgoing.destroy();
     });
     outgoing.on('error', (error) => {
       // A connection that breaks within the response fails `incoming` too, and `relay` handles that.
-      if (hasEnded || hasBegun) return;
+      if (hasEnded || hasResponded) return;
       onEnd();
       const message = `the gateway's own public port cannot be reached: ${error.message}`;
-      send(response, responseOfError({ code: 'internal_error', message }), false, false);
+      send(response, responseOfError({ code: 'internal_error', message }), IS_HEAD, 'keep');
     });
     outgoing.once('response', (incoming) => {
-      hasBegun = true;
+      hasResponded = true;
       // The page may have left meanwhile.
       if (!hasEnded) guard(() => relay(response, incoming, onEnd));
     });
@@ -110,6 +114,7 @@ export class Playground {
       port,
       method: 'POST',
       path: '/v1/chat/completions',
+      // Without a pool: no connection is kept open after its call.
       agent: false,
       headers: {
         authorization: `Bearer ${key}`,
@@ -129,20 +134,22 @@ export class Playground {
  * `onEnd` when the response is over or the page has left, perhaps more than once.
  */
 function relay(response: HttpResponse, incoming: IncomingMessage, onEnd: () => void): void {
+  /** Whether the response may still be written to. */
   let isOpen = true;
-  /** Returns whether the response was still open, so that the caller may end it. */
-  const finish = (): boolean => {
+  /** Ends the call. Returns whether the response was open until now: then the caller ends or closes it. */
+  const endCall = (): boolean => {
     const wasOpen = isOpen;
     isOpen = false;
     onEnd();
     return wasOpen;
   };
   response.onAborted(() => {
-    finish();
+    endCall();
     incoming.destroy();
   });
   response.onWritable(() => {
     incoming.resume();
+    // µWS wants true of a handler that writes nothing.
     return true;
   });
   response.cork(() => {
@@ -160,11 +167,11 @@ function relay(response: HttpResponse, incoming: IncomingMessage, onEnd: () => v
     });
   });
   incoming.once('end', () => {
-    if (finish()) response.cork(() => response.end());
+    if (endCall()) response.cork(() => response.end());
   });
   // The listener's response broke off, so the page's response must not look complete.
   incoming.on('error', () => {
-    if (finish()) response.close();
+    if (endCall()) response.close();
   });
 }
 

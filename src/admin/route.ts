@@ -52,7 +52,7 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
   note(note: ChangeNote): Promise<void>;
 }
 
-/** What a route's `respond` gets: the gateway's parts, and the requester. */
+/** What `respond` of a route gets besides its input: the gateway's parts, and the requester. */
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
   readonly log: Log;
@@ -159,13 +159,14 @@ type Permission =
   | {
       readonly method: Exclude<RouteMethod, 'GET'>;
       readonly roles: Roles;
-      /** The name under which its changes are recorded; null if there are none. Default: `actionOf`. */
+      /** The name under which its changes are recorded; null if there are none; by default by `actionOf`. */
       readonly action?: string | null;
     };
 
 type RouteDeclaration<Query extends TObject, Body extends TObject, Response extends TSchema> = Permission &
   RouteTerms<Query, Body, Response>;
 
+/** What a route file declares of a route, besides who may use it. */
 interface RouteTerms<Query extends TObject, Body extends TObject, Response extends TSchema> {
   /** Below `/admin/v1`; one segment may be variable: `/accounts/{account}`. */
   readonly path: string;
@@ -253,8 +254,8 @@ const VERBS: Readonly<Record<RouteMethod, string | undefined>> = {
 
 /**
  * Returns `keys.rotate` for `POST /keys/{key}/rotate`, and `keys.create` for `POST /keys`; undefined for a
- * GET. All methods of a path with two words get the same action, so such a path with several methods must
- * declare its actions.
+ * GET. A path with two words gives the same action for all methods, so the routes of such a path declare
+ * their actions if there are several.
  */
 function actionOf({ method, path }: Pick<Route, 'method' | 'path'>): string | undefined {
   const verb = VERBS[method];

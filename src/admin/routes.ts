@@ -90,7 +90,7 @@ function viewOfTokenPrices(price: PartPrices): TokenPricesView {
 }
 
 /** `limit`: in pico-units; undefined for no limit. */
-function spendOf(limit: bigint | undefined): string | null {
+function spendText(limit: bigint | undefined): string | null {
   return limit === undefined ? null : decimalOf(limit);
 }
 
@@ -106,8 +106,8 @@ function viewOfPlan(plan: PlanEntry, catalog: Catalog): PlanView {
     tokens_per_day: quotas.tokensPerDay ?? null,
     calls_per_month: quotas.callsPerMonth ?? null,
     tokens_per_month: quotas.tokensPerMonth ?? null,
-    spend_per_day: spendOf(quotas.spendPerDay),
-    spend_per_month: spendOf(quotas.spendPerMonth),
+    spend_per_day: spendText(quotas.spendPerDay),
+    spend_per_month: spendText(quotas.spendPerMonth),
     body_bytes: plan.bodyBytesMax,
     models: plan.modelIndices.map((index) => catalog.models[index]!.id),
     models_limits: modelLimits.flatMap((limits, index) =>
@@ -298,6 +298,7 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
   responseSchema: UpstreamResetView,
   respond: async ({ body: { model } }, { registry, resetUpstreams, service }) => {
     const models = idsOf(registry.catalog, model);
+    // For the name of a model `idsOf` returns one id.
     const onlyModel = model === undefined ? undefined : models[0];
     await resetUpstreams(onlyModel);
     await service.note({ target: { type: 'upstreams', id: null, name: onlyModel ?? null }, changes: [] });
@@ -327,6 +328,7 @@ const CACHE_CLEAR_ROUTE = defineRoute({
   responseSchema: CacheClearView,
   respond: async ({ body: { model } }, { registry, clearCache, service }) => {
     const models = idsOf(registry.catalog, model);
+    // For the name of a model `idsOf` returns one id.
     const onlyModel = model === undefined ? undefined : models[0];
     await clearCache(onlyModel);
     await service.note({ target: { type: 'cache', id: null, name: onlyModel ?? null }, changes: [] });

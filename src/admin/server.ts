@@ -98,7 +98,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     guard(() => {
       const rejection = services.authentication.hostRejectionOf(head);
       if (rejection === undefined) return serveMetrics(response, accept, head.isHead, options);
-      send(response, rejection, head.isHead, true);
+      send(response, rejection, head.isHead, 'close');
       return;
     });
   };
@@ -215,14 +215,14 @@ function serve(
   if (head.method === 'GET' && serveHealth(response, head, readiness)) return;
   const hostRejection = authentication.hostRejectionOf(head);
   if (hostRejection !== undefined) {
-    send(response, hostRejection, head.isHead, true);
+    send(response, hostRejection, head.isHead, 'close');
     return;
   }
   if (serveWithoutToken(response, head, services, guard)) return;
   const operator = authentication.identify(response, head);
   if (!('rejection' in operator)) return serveOperator(response, head, services, guard, operator);
   // The connection is closed, so that the body need not be read.
-  send(response, operator.rejection, head.isHead, true);
+  send(response, operator.rejection, head.isHead, 'close');
 }
 
 /** Serves the console's files and its sign-in, which need no token. Returns false for any other request. */
@@ -237,20 +237,20 @@ function serveWithoutToken(
     // A HEAD is rejected, because it would use up the sign-in.
     if (method === 'GET' && !head.isHead) {
       const address = response.getRemoteAddress().slice(0);
-      guard(() => respond(response, oidc.serve(head, address, remoteAddressOf(response)), false));
-    } else send(response, methodNotAllowed(method, ['GET']), head.isHead, true);
+      guard(() => respond(response, oidc.serve(head, address, remoteAddressOf(response)), head.isHead));
+    } else send(response, methodNotAllowed(method, ['GET']), head.isHead, 'close');
     return true;
   }
   if (path !== SESSION_PATH) return files.serve(response, head);
   if (method === 'GET') {
-    send(response, authentication.sessionOf(head, oidc.view()), head.isHead, false);
+    send(response, authentication.sessionOf(head, oidc.view()), head.isHead, 'keep');
     return true;
   }
   if (method !== 'POST' && method !== 'DELETE') return false;
   withBody(response, head, ADMIN_BODY_BYTES_MAX, guard, (body) => {
     const isSignIn = method === 'POST';
     const content = isSignIn ? authentication.signIn(response, head, body) : authentication.signOut(head);
-    send(response, content, head.isHead, false);
+    send(response, content, head.isHead, 'keep');
   });
   return true;
 }
@@ -269,17 +269,17 @@ function serveOperator(
   );
   const roleRejection = route && roleRejectionOf(operator.role, route);
   if (roleRejection !== undefined) {
-    send(response, roleRejection, head.isHead, true);
+    send(response, roleRejection, head.isHead, 'close');
     return;
   }
   if (path === LIVE_ROUTE.path) {
     if (route === LIVE_ROUTE && !head.isHead)
       return live.subscribe(response, query, operator.who, () => authentication.stillAdmits(head));
-    send(response, methodNotAllowed(method, ['GET']), head.isHead, true);
+    send(response, methodNotAllowed(method, ['GET']), head.isHead, 'close');
     return;
   }
   if (route === PLAYGROUND_ADDRESS_ROUTE) {
-    send(response, playground.describe(), head.isHead, false);
+    send(response, playground.describe(), head.isHead, 'keep');
     return;
   }
   if (route === PLAYGROUND_ROUTE) {
@@ -301,12 +301,12 @@ const remoteAddressOf = (response: HttpResponse): string =>
 /** Responds under any Host, because probes send the address of a pod. Returns false for any other path. */
 function serveHealth(response: HttpResponse, head: RequestHead, readiness: () => boolean): boolean {
   if (head.path === '/healthz') {
-    send(response, ok({ status: 'ok', pid: process.pid }), head.isHead, false);
+    send(response, ok({ status: 'ok', pid: process.pid }), head.isHead, 'keep');
     return true;
   }
   if (head.path !== '/readyz') return false;
   const isReady = readiness();
   const content = ok({ status: isReady ? 'ready' : 'not ready' });
-  send(response, { ...content, status: isReady ? 200 : 503 }, head.isHead, false);
+  send(response, { ...content, status: isReady ? 200 : 503 }, head.isHead, 'keep');
   return true;
 }

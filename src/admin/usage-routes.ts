@@ -1,13 +1,13 @@
 /**
- * `/admin/v1/usage`: sums of calls, tokens and cost, as JSON or as CSV (RFC 4180). routes.ts lists these
- * routes with the others, api.ts calls them. Main thread.
+ * `/admin/v1/usage`: a report with a line for each day, hour, model, account or key, as JSON or as CSV (RFC
+ * 4180). `/admin/v1/usage/rows`: the rows of the store that reports sum (registry/usage-report.ts). routes.ts
+ * lists these routes with the others, api.ts calls them. Main thread.
  *
- * Must hold: the CSV is safe to open in a spreadsheet, because no name becomes a formula
- * (test/unit/core/csv.test.ts). Charges are flushed before a sum is made, or the response has a warning.
+ * Must hold: no name in the CSV becomes a formula of a spreadsheet (test/unit/core/csv.test.ts). Charges in
+ * memory are flushed before a report or rows are read, or the response has a warning.
  */
 import { Type } from 'typebox';
 import { csvOf } from '../core/csv.js';
-import { parseMomentMs } from '../core/clock.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { idOfModel } from '../registry/catalog.js';
@@ -22,7 +22,7 @@ import {
   type UsageRow,
   type UsageTotals,
 } from '../registry/usage-report.js';
-import { pageLimit } from './fields.js';
+import { checkFromTo, isDay, momentOf, pageLimit } from './fields.js';
 import { quoted } from './input-reader.js';
 import { defineRoute, type Route, TextResponse } from './route.js';
 import {
@@ -37,10 +37,10 @@ import {
 
 const PAGE_LINES_MAX = 1_000;
 
-/** A year has fewer hours, and a spreadsheet handles so many lines. They have about 1 MB. */
+/** More lines than a year has hours: about 1 MB of text, which spreadsheets open without trouble. */
 const CSV_LINES_MAX = 10_000;
 
-/** Sums lack charges that are only in memory: while the disk is full, perhaps those of hours. */
+/** The warning if the flush failed. While the disk is full, the charges of some hours may be in memory. */
 const MAY_LACK_CALLS =
   'Calls of the last moments may be missing here: a process of the gateway could not write them now.';
 
@@ -50,12 +50,12 @@ const TIME_PARAMETERS = {
   from: optionalText('Unix seconds or a day (UTC)'),
   to: optionalText('Unix seconds or a day (UTC), which belongs to it'),
 };
-const LIMIT = pageLimit('lines of a page', PAGE_LINES_MAX, PAGE_LINES_MAX);
+const PAGE_LIMIT = pageLimit('lines of a page', PAGE_LINES_MAX, PAGE_LINES_MAX);
 
 const RowsQuery = closed({
   ...TIME_PARAMETERS,
   cursor: optionalText('`next` of the page before'),
-  limit: LIMIT,
+  limit: PAGE_LIMIT,
 });
 
 const UsageQuery = closed({
@@ -66,7 +66,7 @@ const UsageQuery = closed({
   by: Type.Optional(Type.Enum([...USAGE_GROUPS], { description: 'day by default' })),
   format: Type.Optional(Type.Enum(['json', 'csv'], { description: 'json by default' })),
   cursor: optionalText('`next` of the page before; JSON alone has pages'),
-  limit: LIMIT,
+  limit: PAGE_LIMIT,
 });
 
 export const USAGE_ROUTES: readonly Route[] = [
@@ -84,16 +84,17 @@ export const USAGE_ROUTES: readonly Route[] = [
       }
       const model = modelName === undefined ? undefined : idOfModel(modelName, registry.catalog);
       const request = { account, key, model, ...hoursOf(from, to), by };
+      // The order of the fields is fixed, so the requests for all pages of one report have the same text.
       const requestText = JSON.stringify(request);
-      // The first page keeps its lines for the later pages, which make a new report if they were dropped.
+      // The request for the first page makes the report, which is kept for the requests for later pages.
       const keptLines = cursor === undefined ? undefined : registry.keptReport.find(requestText);
-      // Only a new report needs the flush, which must come before it.
+      // The flush comes before the report, which reads the charges from the store.
       if (keptLines === undefined && !(await flushBooks())) warn(MAY_LACK_CALLS);
       const lines = keptLines ?? (await registry.reportUsage(request, requesterLeft));
-      if (format === 'csv') return new TextResponse(CSV_TYPE, csvOfUsage(lines, by));
-      const isNamed = by === 'account' || by === 'key';
-      const viewOf = (line: UsageLine) =>
-        viewOfUsage(line, by, isNamed ? registry.namesOf(line.name, line.accountId) : undefined);
+      if (format === 'csv') return new TextResponse(CSV_TYPE, csvOfLines(lines, by));
+      const hasNames = by === 'account' || by === 'key';
+      const viewOf = (line: UsageLine): UsageView =>
+        viewOfLine(line, by, hasNames ? registry.namesOf(line.name, line.accountId) : undefined);
       const page = pageOfLines(lines, viewOf, cursor, limit);
       if (page.next === null) registry.keptReport.drop(requestText);
       else if (keptLines === undefined) registry.keptReport.keep(requestText, lines);
@@ -110,7 +111,7 @@ export const USAGE_ROUTES: readonly Route[] = [
     respond: async ({ query }, { registry, flushBooks, warn }) => {
       const { from, to, cursor, limit = PAGE_LINES_MAX } = query;
       if (!(await flushBooks())) warn(MAY_LACK_CALLS);
-      const { rows, next } = registry.usageRows(hoursOf(from, to), cursorOf(cursor), limit);
+      const { rows, next } = registry.usageRows(hoursOf(from, to), rowCursorOf(cursor), limit);
       return {
         data: rows.map((row) => viewOfRow(row, registry.namesOf(row.keyId, row.accountId))),
         next: next === undefined ? null : `${next.slot}_${next.hour}`,
@@ -119,8 +120,8 @@ export const USAGE_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** Reads `next` of `/usage/rows`: a key's slot and an hour. Throws `invalid_parameters`. */
-function cursorOf(cursor = '0_0'): UsageCursor {
+/** `next` of `/usage/rows`: a key's slot and an hour, by default the first. Throws `invalid_parameters`. */
+function rowCursorOf(cursor = '0_0'): UsageCursor {
   const [, slot, hour] = /^(\d{1,8})_(\d{1,8})$/.exec(cursor) ?? [];
   if (slot === undefined) throw invalid(`cursor must be the next of the page before, got ${quoted(cursor)}`);
   return { slot: Number(slot), hour: Number(hour) };
@@ -138,7 +139,8 @@ function viewOfRow(row: UsageRow, names: UsageNames): UsageRowView {
   };
 }
 
-function viewOfUsage(line: UsageLine, by: UsageGroup, names: UsageNames | undefined): UsageView {
+/** `names`: of the account and the key; undefined unless lines are by account or by key, and for the CSV. */
+function viewOfLine(line: UsageLine, by: UsageGroup, names: UsageNames | undefined): UsageView {
   return {
     [by]: by === 'hour' ? Number(line.name) : line.name,
     ...(names && { account_name: names.account ?? null }),
@@ -147,26 +149,26 @@ function viewOfUsage(line: UsageLine, by: UsageGroup, names: UsageNames | undefi
   };
 }
 
-function statsOf(line: UsageTotals): Pick<UsageRowView, keyof typeof USAGE_STATS> {
+function statsOf(totals: UsageTotals): Pick<UsageRowView, keyof typeof USAGE_STATS> {
   return {
-    calls: line.calls,
-    failed_calls: line.failedCalls,
-    estimated_calls: line.estimatedCalls,
-    prompt_tokens: line.promptTokens,
-    cached_tokens: line.cachedTokens,
-    completion_tokens: line.completionTokens,
-    cost: decimalOf(line.cost),
-    uncovered: decimalOf(line.uncovered),
-    fallback_calls: line.fallbackCalls,
-    cache_write_tokens: line.cacheWriteTokens,
-    cache_write_1h_tokens: line.cacheWrite1hTokens,
-    reasoning_tokens: line.reasoningTokens,
+    calls: totals.calls,
+    failed_calls: totals.failedCalls,
+    estimated_calls: totals.estimatedCalls,
+    prompt_tokens: totals.promptTokens,
+    cached_tokens: totals.cachedTokens,
+    completion_tokens: totals.completionTokens,
+    cost: decimalOf(totals.cost),
+    uncovered: decimalOf(totals.uncovered),
+    fallback_calls: totals.fallbackCalls,
+    cache_write_tokens: totals.cacheWriteTokens,
+    cache_write_1h_tokens: totals.cacheWrite1hTokens,
+    reasoning_tokens: totals.reasoningTokens,
   };
 }
 
 /**
- * The cursor is the last line's name, so no line is skipped or repeated if lines appear between two pages.
- * `lines` must be in the order of their names.
+ * The cursor is the name of the last line that was sent (UsageLine). So no line is skipped or repeated if the
+ * report is made again between two pages. `lines` must be in the order of their names.
  */
 function pageOfLines<View>(
   lines: readonly UsageLine[],
@@ -181,59 +183,32 @@ function pageOfLines<View>(
 
 const DAY_MS = 86_400_000;
 /** The last hour of the year 9999, the last year that a day in a query can name. */
-const LAST_HOUR = hourOf(asWallMs(Date.UTC(9_999, 11, 31, 23)));
+const HOUR_MAX = hourOf(asWallMs(Date.UTC(9_999, 11, 31, 23)));
 
-/** The report includes the hours that `from` and `to` fall into, and the whole day if `to` is a day. */
+/** The hours of `from` and `to`, both included; of a day `to` its last hour. Throws `invalid_parameters`. */
 function hoursOf(from: string | undefined, to: string | undefined): { fromHour: number; toHour: number } {
   const fromMs = from === undefined ? 0 : momentOf('from', from);
   const toMs = to === undefined ? Infinity : momentOf('to', to) + (isDay(to) ? DAY_MS - 1 : 0);
   checkFromTo(fromMs, toMs);
   return {
     fromHour: hourOf(asWallMs(fromMs)),
-    toHour: toMs === Infinity ? LAST_HOUR : hourOf(asWallMs(toMs)),
+    toHour: toMs === Infinity ? HOUR_MAX : hourOf(asWallMs(toMs)),
   };
 }
 
-/**
- * Throws if `from` is after `to`: the response would look like that of a period without calls. `from` and
- * `to` must have the same unit. call-routes.ts and change-routes.ts call this function too.
- */
-export function checkFromTo(from: number, to: number): void {
-  if (from > to) throw invalid('from must not be after to');
-}
-
-/** Whether a text names a day. call-routes.ts calls this function and `momentOf` too. */
-export function isDay(text: string): boolean {
-  return /^\d{4}-\d{2}-\d{2}$/.test(text);
-}
-
-/**
- * Returns the Unix milliseconds of a text of Unix seconds, or of the start of a day. Throws
- * `invalid_parameters` for any other text. The message names `field` and `acceptedForms`, because a caller
- * may accept more forms than this function.
- */
-export function momentOf(
-  field: string,
-  text: string,
-  acceptedForms = 'Unix seconds or a day such as 2025-01-31',
-): number {
-  const ms = isDay(text) ? parseMomentMs(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
-  if (!Number.isNaN(ms)) return ms;
-  throw invalid(`${field} must be ${acceptedForms}, got ${quoted(text)}`);
-}
-
-/** Money is exact, with all decimals. Throws `invalid_parameters` if there are too many lines. */
-function csvOfUsage(lines: readonly UsageLine[], by: UsageGroup): string {
+/** Throws `invalid_parameters` if there are more than CSV_LINES_MAX lines. */
+function csvOfLines(lines: readonly UsageLine[], by: UsageGroup): string {
   if (lines.length > CSV_LINES_MAX) {
     throw invalid(
       `the CSV would have ${lines.length} lines and may have ${CSV_LINES_MAX}: give an account, a key, a model or a ` +
         'shorter time, or take JSON page by page',
     );
   }
-  const names = [by, ...Object.keys(USAGE_STATS)] as (keyof UsageView)[];
-  const rows = lines.map((line) => {
-    const view = viewOfUsage(line, by, undefined);
-    return names.map((name) => view[name]!);
+  const columns = [by, ...Object.keys(USAGE_STATS)] as (keyof UsageView)[];
+  const cells = lines.map((line) => {
+    const view = viewOfLine(line, by, undefined);
+    // Each line has the field `by` and all USAGE_STATS.
+    return columns.map((column) => view[column]!);
   });
-  return csvOf(names, rows);
+  return csvOf(columns, cells);
 }
