@@ -1,6 +1,7 @@
 /**
- * The recent calls of accounts, from the last five minutes to the last day: charts of one account, which
- * accounts-page.tsx shows, and a table of the busiest accounts, which overview-page.tsx shows. Browser.
+ * The recent calls of accounts, from the last five minutes to the last day: charts of one account (its
+ * course), which accounts-page.tsx shows, and a table of the busiest accounts, which overview-page.tsx shows.
+ * Browser.
  *
  * Must hold: values of one range are never shown as those of another. No test notices this;
  * test/e2e/account-history.test.ts tests the values that the gateway sends.
@@ -22,19 +23,22 @@ import { roughMoney, shortNumber } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
 
-/** A new span comes every two seconds in the range `5m`, every ten in `1h`, and more seldom in others. */
+/** A new span comes every two seconds in the range `5m`, and at most every ten seconds in the others. */
 const refreshMs = (range: Range): number => (range === '5m' ? 2_000 : 10_000);
 
 /** `path`: `/history/accounts`, or that of one account. */
-function useAccountHistory<Line>(path: string, range: Range) {
-  const { view, error } = useView<HistoryView<Line>>(`${path}?range=${range}`, refreshMs(range));
-  // Until the view of this range comes, `view` is that of the former range.
+function useAccountHistory<Row>(path: string, range: Range) {
+  const { view, error } = useView<HistoryView<Row>>(`${path}?range=${range}`, refreshMs(range));
+  // Until the view of this range comes, `view` is of the former range and must not be shown.
   return { history: view?.range === range ? view : undefined, error };
 }
 
 const SECONDS_PER_HOUR = 3_600;
-/** The gateway has the sums of a span so long after its end. Spans that ended later are not drawn. */
-const SUM_DELAY_SECONDS = 6;
+/**
+ * A span is complete 4 s after its end (REPORTING_SECONDS of telemetry/account-history.ts), and is fetched up
+ * to 2 s later. Spans that ended later are not drawn.
+ */
+const SPAN_DELAY_SECONDS = 6;
 
 /** Charts of what an account has called, in the range that the operator chooses. */
 export function AccountCourse({ account }: { readonly account: string }) {
@@ -57,19 +61,19 @@ export function AccountCourse({ account }: { readonly account: string }) {
 }
 
 interface CourseProps {
-  /** Spans in which any account called. Where this account was not among the busiest, its sums are 0. */
+  /** The spans in which any account called. While this account was not among the busiest, its stats are 0. */
   readonly history: HistoryView<AccountSpanView>;
   /** Length of the range. */
   readonly seconds: number;
 }
 
 function CourseCharts({ history: { data, seconds: spanSeconds }, seconds }: CourseProps) {
-  const lastTime = Math.floor((Date.now() / 1_000 - SUM_DELAY_SECONDS) / spanSeconds) * spanSeconds;
+  const lastTime = Math.floor((Date.now() / 1_000 - SPAN_DELAY_SECONDS) / spanSeconds) * spanSeconds;
   const times = timesUntil(lastTime, spanSeconds, seconds / spanSeconds);
   // The value of a span is drawn at its end.
-  const line = linesOf(times, new Map(data.map((span) => [span.start + spanSeconds, span])));
+  const seriesOf = linesOf(times, new Map(data.map((span) => [span.start + spanSeconds, span])));
   const perSecond = (name: string, color: string, value: (stats: AccountStatsView) => number) =>
-    line(name, color, (span) => value(span) / spanSeconds);
+    seriesOf(name, color, (span) => value(span) / spanSeconds);
   return (
     <Charts
       times={times}
@@ -98,7 +102,8 @@ export function AccountHours({ account }: { readonly account: string }) {
   const times = timesUntil(thisHour, SECONDS_PER_HOUR, HOURS);
   const path = `/usage${queryOf({ account, by: 'hour', from: times[0] })}`;
   const { view, error } = useView<ListView<UsageView>>(path, HOURS_REFRESH_MS);
-  const line = linesOf(times, new Map(view?.data.map((usage) => [usage.hour ?? 0, usage])));
+  // Rows by hour always have `hour`.
+  const seriesOf = linesOf(times, new Map(view?.data.map((row) => [row.hour ?? 0, row])));
   return (
     <section>
       <h3>Last 24 hours</h3>
@@ -109,8 +114,10 @@ export function AccountHours({ account }: { readonly account: string }) {
           seconds={(HOURS - 1) * SECONDS_PER_HOUR}
           barSeconds={SECONDS_PER_HOUR}
           charts={[
-            chart('Calls', 'per hour', shortNumber, [line('calls', '--series-1', ({ calls }) => calls)]),
-            chart('Spend', 'per hour', roughMoney, [line('cost', '--series-1', ({ cost }) => Number(cost))]),
+            chart('Calls', 'per hour', shortNumber, [seriesOf('calls', '--series-1', ({ calls }) => calls)]),
+            chart('Spend', 'per hour', roughMoney, [
+              seriesOf('cost', '--series-1', ({ cost }) => Number(cost)),
+            ]),
           ]}
         />
       )}
@@ -133,7 +140,7 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
     <Table
       label="Busiest accounts"
       rows={history.data.slice(0, BUSY_ROWS_MAX)}
-      all={() => ({ rows: history.data, hasMore: false })}
+      allRows={() => ({ rows: history.data, hasMore: false })}
       keyOf={({ account }) => account}
       columns={[
         { head: 'Account', text: ({ name }) => name, href: ({ account }) => addressOf('accounts', account) },

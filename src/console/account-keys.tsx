@@ -55,7 +55,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       reload();
     },
   };
-  const action = (key: KeyView, text: string, kind: Exclude<OpenDialog['kind'], 'new' | 'shown'>) => (
+  const actionButton = (key: KeyView, text: string, kind: Exclude<OpenDialog['kind'], 'new' | 'shown'>) => (
     <Button class="quiet" aria-label={`${text} key ${key.name}`} onClick={() => setDialog({ kind, key })}>
       {text}
     </Button>
@@ -79,7 +79,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           class="keys cards"
           rows={keyList.data}
           // For the CSV, which also has the keys that are not listed.
-          all={() => allOf<KeyView>('/keys', { account: account.id })}
+          allRows={() => allOf<KeyView>('/keys', { account: account.id })}
           keyOf={({ id }) => id}
           columns={[
             {
@@ -104,19 +104,19 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
             },
             {
               head: 'Last used',
-              at: (key) => key.last_used,
-              none: 'never',
+              seconds: (key) => key.last_used,
+              nullText: 'never',
               href: ({ id }) => callsAddress({ key: id }),
             },
             {
               head: { hidden: 'Actions' },
               cell: (key) => (
                 <>
-                  {may('keys') && action(key, 'Rotate', 'rotate')}
-                  {may('everything') && action(key, 'Limits', 'limits')}
-                  {may('everything') && action(key, key.private ? 'Not private' : 'Private', 'private')}
-                  {may('keys') && action(key, key.active ? 'Disable' : 'Enable', 'switch')}
-                  {may('keys') && action(key, 'Delete', 'delete')}
+                  {may('keys') && actionButton(key, 'Rotate', 'rotate')}
+                  {may('everything') && actionButton(key, 'Limits', 'limits')}
+                  {may('everything') && actionButton(key, key.private ? 'Not private' : 'Private', 'private')}
+                  {may('keys') && actionButton(key, key.active ? 'Disable' : 'Enable', 'switch')}
+                  {may('keys') && actionButton(key, 'Delete', 'delete')}
                 </>
               ),
               class: 'row-actions',

@@ -17,6 +17,8 @@ import { shortNumber } from './format.js';
 const ROW_PX = 52;
 /** Rows that are drawn beyond each edge of the box, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;
+/** The height of the list before the browser has told it. */
+const BOX_GUESS_PX = 600;
 /** Browsers draw no box higher than some 17 million pixels. Operators with more accounts have to search. */
 export const ROWS_MAX = 300_000;
 
@@ -70,19 +72,22 @@ function Heads({ order, onOrder }: Pick<AccountListProps, 'order' | 'onOrder'>) 
 export function AccountList({ rows, openId, order, onOrder }: AccountListProps) {
   const box = useRef<HTMLDivElement>(null);
   const [topPx, setTopPx] = useState(0);
-  const [heightPx, setHeightPx] = useState(600);
+  const [heightPx, setHeightPx] = useState(BOX_GUESS_PX);
   /** The row that gets the focus as soon as it is drawn; undefined if none does. */
   const rowToFocus = useRef<number | undefined>(undefined);
   useEffect(() => {
-    const observer = new ResizeObserver(() => setHeightPx(box.current?.clientHeight ?? 600));
+    const observer = new ResizeObserver(() => setHeightPx(box.current?.clientHeight ?? BOX_GUESS_PX));
     observer.observe(box.current!);
     return () => observer.disconnect();
   }, []);
 
   const count = Math.min(rows.count, ROWS_MAX);
-  const first = Math.max(0, Math.floor(topPx / ROW_PX) - MARGIN_ROWS);
-  const last = Math.min(count - 1, Math.ceil((topPx + heightPx) / ROW_PX) + MARGIN_ROWS);
-  useEffect(() => rows.fetchRows(first, Math.max(first, last)), [first, last, rows.fetchRows, rows.count]);
+  const firstRow = Math.max(0, Math.floor(topPx / ROW_PX) - MARGIN_ROWS);
+  const lastRow = Math.min(count - 1, Math.ceil((topPx + heightPx) / ROW_PX) + MARGIN_ROWS);
+  useEffect(
+    () => rows.fetchRows(firstRow, Math.max(firstRow, lastRow)),
+    [firstRow, lastRow, rows.fetchRows, rows.count],
+  );
   const focusRow = (): void => {
     if (rowToFocus.current === undefined) return;
     const row = box.current?.querySelector<HTMLElement>(`[data-row="${rowToFocus.current}"]`);
@@ -110,7 +115,10 @@ export function AccountList({ rows, openId, order, onOrder }: AccountListProps) 
     setTopPx(list.scrollTop);
   };
 
-  const drawnRows = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  const drawnRows = Array.from(
+    { length: Math.max(0, lastRow - firstRow + 1) },
+    (_, index) => firstRow + index,
+  );
   return (
     <>
       <Heads order={order} onOrder={onOrder} />
@@ -132,7 +140,7 @@ export function AccountList({ rows, openId, order, onOrder }: AccountListProps) 
   );
 }
 
-/** By the name of a keyboard key: to which row it moves the focus from `row`, perhaps beyond the list. */
+/** By the name of a keyboard key: the row to which it moves the focus from `row`, perhaps beyond the list. */
 const MOVES: Readonly<Record<string, (row: number, pageRows: number, count: number) => number>> = {
   ArrowDown: (row) => row + 1,
   ArrowUp: (row) => row - 1,

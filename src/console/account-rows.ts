@@ -63,7 +63,7 @@ interface FetchedRows {
   readonly pages: number;
 }
 
-/** An entry of `requestedPages`: with a filter, pages have no numbers, and only the next one is requested. */
+/** In place of a page's number: with a filter pages have no numbers, and only the next page is requested. */
 const NEXT_PAGE = -1;
 
 /** `total`: how many accounts there are without a filter; undefined while that is not known. */
@@ -71,20 +71,21 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const { search, plan, group, active } = filter;
   const isFiltered = Object.values(filter).some((value) => value !== '');
   const fetched = useRef<FetchedRows>({ rows: [], next: FIRST_CURSOR, pages: 0 });
-  /** Pages that are being fetched. Without a filter also those that have come. */
+  /** The numbers of pages that are being fetched; without a filter also of those that have come. */
   const requestedPages = useRef(new Set<number>());
   /** The first and the last row in sight. */
   const inSight = useRef<readonly [first: number, last: number]>([0, 0]);
   /** The number of the filter. Responses to an earlier filter are dropped. */
   const filterNumber = useRef(0);
-  /** Counts changes of the refs, which by themselves do not have the list drawn again. */
+  /** Counts changes of the refs: Preact draws the list again only if a state changes. */
   const [, setChanges] = useState(0);
   const [error, setError] = useState<string>();
 
-  // A new function for each filter. `isFiltered` follows from the filter, so it is no dependency.
-  const fetchFrom = useCallback(
-    /** `isRefresh`: fetches the page, for its counters, also if the page was fetched before. */
-    async (page: number, cursor: string, isRefresh: boolean): Promise<void> => {
+  // There is a new function for each filter. `isFiltered` follows from the filter, so it is no dependency.
+  const fetchPage = useCallback(
+    /** `refresh`: fetches the page also if it was fetched before, for newer counters. */
+    async (page: number, cursor: string, purpose: 'first time' | 'refresh'): Promise<void> => {
+      const isRefresh = purpose === 'refresh';
       if (requestedPages.current.has(page) && !isRefresh) return;
       requestedPages.current.add(page);
       const sentFilterNumber = filterNumber.current;
@@ -100,11 +101,13 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
         } else {
           requestedPages.current.delete(page);
           // If the list was refreshed meanwhile, this page may not be the next page any more.
-          const isNext = cursor === fetched.current.next;
-          if (isNext) fetched.current = { rows: [...rows, ...data], next, pages: fetched.current.pages + 1 };
+          const isNextPage = cursor === fetched.current.next;
+          if (isNextPage)
+            fetched.current = { rows: [...rows, ...data], next, pages: fetched.current.pages + 1 };
           const { next: nextCursor } = fetched.current;
           // A page without accounts may not be the last: the gateway searches a share of them for each page.
-          if (nextCursor !== null && (!isNext || data.length === 0)) void fetchFrom(page, nextCursor, false);
+          if (nextCursor !== null && (!isNextPage || data.length === 0))
+            void fetchPage(page, nextCursor, 'first time');
         }
         setError(undefined);
         setChanges((changes) => changes + 1);
@@ -122,14 +125,14 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
       inSight.current = [first, last];
       if (isFiltered) {
         const { rows, next } = fetched.current;
-        if (next !== null && last >= rows.length - 1) void fetchFrom(NEXT_PAGE, next, false);
+        if (next !== null && last >= rows.length - 1) void fetchPage(NEXT_PAGE, next, 'first time');
         return;
       }
       for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
-        void fetchFrom(page, String(page * PAGE_ROWS), false);
+        void fetchPage(page, String(page * PAGE_ROWS), 'first time');
       }
     },
-    [fetchFrom],
+    [fetchPage],
   );
 
   useEffect(() => {
@@ -142,18 +145,18 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   const refresh = useCallback((): void => {
     if (isFiltered) {
-      // If the page of these rows could not be fetched, nothing else fetches that page again.
+      // Fetches the page of these rows again if that failed before: nothing else does.
       fetchRows(...inSight.current);
       // The first page is refreshed only while no other was fetched, because the cursors of later pages may
       // have changed. Operators mostly look at the first page.
-      if (fetched.current.pages === 1) void fetchFrom(0, FIRST_CURSOR, true);
+      if (fetched.current.pages === 1) void fetchPage(0, FIRST_CURSOR, 'refresh');
       return;
     }
     const [first, last] = inSight.current;
     for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
-      void fetchFrom(page, String(page * PAGE_ROWS), true);
+      void fetchPage(page, String(page * PAGE_ROWS), 'refresh');
     }
-  }, [fetchFrom, fetchRows]);
+  }, [fetchPage, fetchRows]);
   useRefresh(refresh, REFRESH_MS);
 
   const { rows, next } = fetched.current;
@@ -167,7 +170,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   };
 }
 
-/** The gateway needs 15 ms for so many accounts. Operators with more have to search. */
+/** The gateway needs 15 ms for so many accounts. To sort more, operators have to search for fewer. */
 const SORTED_MAX = 1_000;
 
 const collator = new Intl.Collator('en', { numeric: true });

@@ -100,7 +100,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
         <CsvButton
           label="Accounts"
           columns={ACCOUNT_COLUMNS}
-          all={() => allOf<AccountView>('/accounts', { ...filter })}
+          allRows={() => allOf<AccountView>('/accounts', { ...filter })}
         />
       </section>
       {item !== '' && <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
@@ -133,7 +133,7 @@ const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
   { head: 'Spent', money: ({ spent }) => spent },
   { head: 'Uncovered', money: ({ uncovered }) => uncovered },
   { head: 'Credited', money: ({ credited }) => credited },
-  { head: 'Created', at: ({ created }) => created },
+  { head: 'Created', seconds: ({ created }) => created },
 ];
 
 /** How often the open account is fetched again, for its counters. */
@@ -161,8 +161,8 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   const onClose = (): void => setDialog(undefined);
   const dialogProps = {
     onClose,
-    onChanged: (next: AccountView): void => {
-      setView(next);
+    onChanged: (changedAccount: AccountView): void => {
+      setView(changedAccount);
       onClose();
       onChanged();
     },
@@ -330,9 +330,9 @@ function AccountCredits({ account }: { readonly account: AccountView }) {
           class="cards"
           rows={newestFirst.slice(0, CREDITS_SHOWN)}
           keyOf={(_, index) => String(newestFirst.length - index)}
-          all={() => ({ rows: newestFirst, hasMore: credits.hasMore })}
+          allRows={() => ({ rows: newestFirst, hasMore: credits.hasMore })}
           columns={[
-            { head: 'When', at: ({ created }) => created },
+            { head: 'When', seconds: ({ created }) => created },
             { head: 'Amount', money: ({ amount }) => amount },
             { head: 'Note', text: ({ note }) => note },
           ]}

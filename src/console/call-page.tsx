@@ -227,9 +227,14 @@ interface Step {
  * one wait is shown, after the admission.
  */
 function stepsOf(call: CallView): Step[] {
-  const { admitted_ms: admittedMs, first_token_ms: firstMs, duration_ms: endMs, queued_ms: queuedMs } = call;
+  const {
+    admitted_ms: admittedMs,
+    first_token_ms: firstTokenMs,
+    duration_ms: durationMs,
+    queued_ms: queuedMs,
+  } = call;
   const steps: Step[] = [
-    { atMs: 0, title: 'Arrived', detail: exactMoment(Date.parse(call.time) - endMs) },
+    { atMs: 0, title: 'Arrived', detail: exactMoment(Date.parse(call.time) - durationMs) },
     ...(admittedMs === null
       ? []
       : [{ atMs: admittedMs, title: 'Admitted', detail: <QuotasLeft quotas={call.quotas} /> }]),
@@ -243,9 +248,9 @@ function stepsOf(call: CallView): Step[] {
       isBad: isFailed(attempt),
       detail: <AttemptDetail attempt={attempt} model={call.model} />,
     })),
-    ...(firstMs === null ? [] : [{ atMs: firstMs, title: 'First token' }]),
+    ...(firstTokenMs === null ? [] : [{ atMs: firstTokenMs, title: 'First token' }]),
     {
-      atMs: endMs,
+      atMs: durationMs,
       title: call.code === 'client_gone' ? 'The caller left' : 'End',
       isBad: call.code !== null,
       detail: call.code === null ? `status ${call.status}` : words(call.code),
@@ -254,7 +259,7 @@ function stepsOf(call: CallView): Step[] {
   return steps.toSorted((first, second) => first.atMs - second.atMs);
 }
 
-/** The least duration that a record can express. A call of 0 ms counts as this, to avoid a division by 0. */
+/** The least duration above 0 of a record. A call of 0 ms is drawn with it, to avoid a division by 0. */
 const DURATION_MS_MIN = 0.001;
 
 function Timeline({ call }: { readonly call: CallView }) {
@@ -284,8 +289,8 @@ function Timeline({ call }: { readonly call: CallView }) {
   );
 }
 
-/** Decimals of money that is left: fewer than prices have, because balances and limits are larger. */
-const LEFT_DECIMALS = 4;
+/** Decimals of money that is left: fewer than costs of calls have, because balances and limits are larger. */
+const LEFT_DECIMALS_MAX = 4;
 
 function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
   if (quotas.length === 0) return <>no quotas</>;
@@ -293,7 +298,7 @@ function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
     <ul class="lines">
       {quotas.map(({ scope, id, quota, left }) => (
         <li key={`${scope} ${id} ${quota}`}>
-          {typeof left === 'string' ? money(left, LEFT_DECIMALS) : number(left)} left of {words(quota)},{' '}
+          {typeof left === 'string' ? money(left, LEFT_DECIMALS_MAX) : number(left)} left of {words(quota)},{' '}
           {scope === 'account' ? 'the account' : scope}
           {(scope === 'group' || scope === 'model') && <> {id}</>}
         </li>
@@ -313,13 +318,14 @@ const isFailed = ({ code }: CallView['attempts'][number]): boolean => code !== n
 
 function AttemptDetail({ attempt, model }: AttemptDetailProps) {
   const { status, code, error } = attempt;
-  // ResetButton resets all upstreams of a model, because the gateway has no smaller reset.
+  // ResetButton resets all upstreams of a model, because the gateway cannot reset a single one.
   const resetModel = attempt.model ?? model ?? undefined;
   return (
     <>
       {status === null ? 'no status' : `status ${status}`}
       {code === null ? '' : `, ${isFailed(attempt) ? words(code) : 'stopped, as the caller had left'}`}
       {attempt.model === null || attempt.model === model ? '' : `, model ${attempt.model}`}
+      {/* The error of an upstream that sent only a status repeats that status. */}
       {error !== null && error !== `status ${status}` && <p class="said-error">{error}</p>}
       {isFailed(attempt) && <ResetButton model={resetModel} />}
     </>

@@ -34,11 +34,11 @@ import { counted, exactMoment, money, number, recentMoment, roughMoney, words } 
 import { type Column, Table } from './table.js';
 
 const PAGE_CALLS = 100;
-/** After so many searches of some 70 ms each, in sequence, the operator has to ask again. */
-const PAGES_AT_ONCE = 50;
+/** After so many searches, one after the other and of some 70 ms each, the operator has to ask again. */
+const SEARCHES_MAX = 50;
 /** The live tail cuts the list to so many calls, so that a page that stays open does not grow. */
 const CALLS_SHOWN_MAX = 500;
-/** A value in place of a cursor. It means that all shown calls are fetched again, from the newest on. */
+/** In place of a cursor: all shown calls are fetched again, from the newest on. */
 const FROM_NEWEST = '';
 /** The period of the live tail. */
 const TAIL_MS = 1_000;
@@ -75,7 +75,7 @@ function useCallList(filter: Readonly<Record<string, string | undefined>>): Call
   const [error, setError] = useState<string>();
   const [isLive, setLive] = useState(true);
   /** The cursor of the tail's next request; undefined until the first page has come, and during a request. */
-  const newest = useRef<string | undefined>(undefined);
+  const tailCursor = useRef<string | undefined>(undefined);
   const latestQuery = useRef(query);
   latestQuery.current = query;
 
@@ -94,22 +94,22 @@ function useCallList(filter: Readonly<Record<string, string | undefined>>): Call
     [query],
   );
   /**
-   * Adds `count` older calls from the cursor on, or as many as PAGES_AT_ONCE searches find: a page is short,
-   * or empty, if its search took too long. FROM_NEWEST replaces all shown calls.
+   * Adds `count` older calls from the cursor on, or as many as SEARCHES_MAX searches find: a page is short,
+   * or empty, if its search took too long. With FROM_NEWEST the found calls replace all shown ones.
    */
   const addOlder = useCallback(
     async (firstCursor: string | null, count: number): Promise<void> => {
       let cursor = firstCursor;
       let missingCount = count;
-      for (let pages = 0; cursor !== null && missingCount > 0 && pages < PAGES_AT_ONCE; pages++) {
+      for (let searches = 0; cursor !== null && missingCount > 0 && searches < SEARCHES_MAX; searches++) {
         const isFromNewest = cursor === FROM_NEWEST;
         const parameters = { limit: missingCount, cursor };
         // The cursor stays null, which ends the loop, if the request fails or its response is dropped.
         cursor = null;
-        await request(parameters, ({ data, next, newest: tailCursor, searched_to: searchedTo }) => {
+        await request(parameters, ({ data, next, newest, searched_to: searchedTo }) => {
           cursor = next;
           missingCount -= data.length;
-          if (isFromNewest) newest.current = tailCursor;
+          if (isFromNewest) tailCursor.current = newest;
           setShown((former) => {
             if (former === undefined || isFromNewest) return former && { calls: data, next, searchedTo };
             // If the tail has cut the list meanwhile, these calls would follow after a gap.
@@ -122,11 +122,11 @@ function useCallList(filter: Readonly<Record<string, string | undefined>>): Call
     [request],
   );
   useEffect(() => {
-    newest.current = undefined;
+    tailCursor.current = undefined;
     const timer = setTimeout(
       () =>
-        void request({ limit: PAGE_CALLS }, ({ data, next, newest: tailCursor, searched_to: searchedTo }) => {
-          newest.current = tailCursor;
+        void request({ limit: PAGE_CALLS }, ({ data, next, newest, searched_to: searchedTo }) => {
+          tailCursor.current = newest;
           setShown({ calls: data, next, searchedTo });
           if (searchedTo !== null) void addOlder(next, PAGE_CALLS - data.length);
         }),
@@ -136,13 +136,13 @@ function useCallList(filter: Readonly<Record<string, string | undefined>>): Call
   }, [request]);
 
   const addNewer = useCallback((): void => {
-    const after = newest.current;
+    const after = tailCursor.current;
     if (after === undefined) return;
-    // Unset, so that one request of the tail runs at a time. After a failure `finally` sets the same cursor
-    // again, unless the filters have changed.
-    newest.current = undefined;
-    void request({ after, limit: PAGE_CALLS }, ({ data, newest: tailCursor }) => {
-      newest.current = tailCursor;
+    // Without a cursor no second request of the tail is sent while this one runs. After a failure `finally`
+    // sets the same cursor again, unless the filters have changed.
+    tailCursor.current = undefined;
+    void request({ after, limit: PAGE_CALLS }, ({ data, newest }) => {
+      tailCursor.current = newest;
       if (data.length === 0) return;
       // The calls come in the order in which they were recorded; the list has those that ended last first.
       const added = data.toSorted((first, second) => second.time.localeCompare(first.time));
@@ -153,7 +153,7 @@ function useCallList(filter: Readonly<Record<string, string | undefined>>): Call
         const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : former.next;
         return { ...former, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
       });
-    }).finally(() => (newest.current ??= latestQuery.current === query ? after : undefined));
+    }).finally(() => (tailCursor.current ??= latestQuery.current === query ? after : undefined));
   }, [request]);
   useRefresh(addNewer, isLive ? TAIL_MS : undefined);
 
@@ -193,7 +193,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
               {shown.next === null ? 'No such calls are kept.' : 'No such calls were found yet.'}
             </p>
           ) : (
-            <CallTable calls={shown.calls} all={() => allOf<CallView>('/calls', filter)} />
+            <CallTable calls={shown.calls} allRows={() => allOf<CallView>('/calls', filter)} />
           )}
           {shown.searchedTo !== null && (
             <p class="muted">
@@ -312,17 +312,18 @@ function tokensOf({ prompt_tokens: prompt, completion_tokens: completion }: Call
 
 interface CallTableProps {
   readonly calls: readonly CallView[];
-  readonly all: () => Promise<FirstRows<CallView>>;
+  /** Of the filters. */
+  readonly allRows: () => Promise<FirstRows<CallView>>;
 }
 
-function CallTable({ calls, all }: CallTableProps) {
+function CallTable({ calls, allRows }: CallTableProps) {
   return (
     <Table
       label="Calls"
       class="dense"
       rows={calls}
       keyOf={(call) => call.request_id}
-      all={all}
+      allRows={allRows}
       columns={CALL_COLUMNS}
     />
   );

@@ -18,9 +18,9 @@ import { type Column, Table } from './table.js';
 const PAGE_ROWS = 100;
 /**
  * The gateway reads some 3,000 rows for a page. If none of these rows passes the filters, the next page is
- * requested, and so on, up to so many pages.
+ * requested, and so on, at most so often. Then the operator has to ask again.
  */
-const PAGES_AT_ONCE = 50;
+const REQUESTS_MAX = 50;
 const FILTER_NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
 
 interface ShownChanges extends ListView<OperatorChange> {
@@ -49,7 +49,7 @@ function useChangeList(filter: Readonly<Record<string, string | undefined>>): Ch
   // A run does not wait for an earlier run. The responses to an earlier run with other filters are dropped.
   const { error, isBusy, run } = useAction(async (shownRows: readonly OperatorChange[], cursor?: string) => {
     let next = cursor;
-    for (let pages = 0; pages < PAGES_AT_ONCE; pages++) {
+    for (let requests = 0; requests < REQUESTS_MAX; requests++) {
       const path = `/changes${queryOf({ ...filter, limit: PAGE_ROWS, cursor: next })}`;
       const page = await orDropped(get<ListView<OperatorChange>>(path), () => latestQuery.current === query);
       if (page === undefined) return;
@@ -109,7 +109,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
           class="cards history"
           rows={shown.data}
           keyOf={({ number }) => String(number)}
-          all={() => allOf<OperatorChange>('/changes', filter)}
+          allRows={() => allOf<OperatorChange>('/changes', filter)}
           columns={COLUMNS}
         />
       )}
@@ -122,7 +122,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
-/** Resolves with undefined, also after an error, if `isCurrent` then returns false. */
+/** Resolves with undefined if `isCurrent` returns false when the response or an error has come. */
 async function orDropped<View>(response: Promise<View>, isCurrent: () => boolean): Promise<View | undefined> {
   try {
     const view = await response;

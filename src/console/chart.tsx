@@ -39,6 +39,7 @@ export interface ChartContent {
 
 type ChartProps = TimeAxis & ChartContent;
 
+/** Makes the content of one of `charts` of Charts. */
 export function chart(
   title: string,
   unit: string,
@@ -77,7 +78,7 @@ export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number,
   });
 }
 
-/** As the `min-height` of `.plot` in style/layout.css, so that no page jumps when a chart is painted. */
+/** Equal to `min-height` of `.plot` in style/layout.css, so that no page jumps when a chart is painted. */
 const HEIGHT_PX = 168;
 const FONT = '11px system-ui, sans-serif';
 const AXIS_WIDTH_PX = 56;
@@ -85,7 +86,7 @@ const TIME_STEPS_SECONDS = [
   10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000,
   2_592_000,
 ];
-/** The axes of charts of more time have days instead of times of the day. */
+/** Charts of more time than this have days on their axis instead of times of the day. */
 const DAYS_FROM_SECONDS = 172_800;
 
 function Chart(props: ChartProps) {
@@ -99,19 +100,19 @@ function Chart(props: ChartProps) {
   const [themeChanges, setThemeChanges] = useState(0);
   useEffect(() => onThemeChange(() => setThemeChanges((count) => count + 1)), []);
 
-  /** If other lines are shown, a new uPlot is needed; for other values it is not. */
+  /** Other names or colours need a new uPlot. For other values `setData` is enough. */
   const linesKey = series.map(({ name, color }) => `${name} ${color}`).join();
   useEffect(() => {
     const element = box.current!;
-    const painted = new uPlot(optionsOf(latest, element.clientWidth), dataOf(latest.current), element);
-    plot.current = painted;
+    const newPlot = new uPlot(optionsOf(latest, element.clientWidth), dataOf(latest.current), element);
+    plot.current = newPlot;
     const observer = new ResizeObserver(() =>
-      painted.setSize({ width: element.clientWidth, height: HEIGHT_PX }),
+      newPlot.setSize({ width: element.clientWidth, height: HEIGHT_PX }),
     );
     observer.observe(element);
     return () => {
       observer.disconnect();
-      painted.destroy();
+      newPlot.destroy();
     };
   }, [linesKey, themeChanges]);
   useEffect(() => plot.current?.setData(dataOf(latest.current), true), [times, series, seconds]);

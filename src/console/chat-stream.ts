@@ -36,7 +36,7 @@ export interface Outcome {
   readonly error?: string;
 }
 
-/** A chat completion: a chunk of it, with `delta`, or the whole, with `message`. */
+/** A chat completion: a chunk of a stream, with `delta`, or a whole response, with `message`. */
 interface Completion {
   readonly choices?: readonly {
     readonly delta?: { readonly content?: string | null };
@@ -46,8 +46,9 @@ interface Completion {
 }
 
 /**
- * Calls `onProgress` with the outcome so far, whenever it has grown. Resolves when the response is complete
- * or has failed; never rejects. `leaving`: aborted when the page is left, which cancels the call.
+ * Calls `onProgress` with the outcome so far, whenever more of the outcome is known. Resolves when the
+ * response is complete or has failed; never rejects. `leaving`: aborted when the page is left, which cancels
+ * the call.
  */
 export async function chat(
   key: string,
@@ -57,7 +58,7 @@ export async function chat(
 ): Promise<void> {
   const startMs = performance.now();
   let outcome: Outcome = { text: '' };
-  const add = (fields: Partial<Outcome>): void => {
+  const updateOutcome = (fields: Partial<Outcome>): void => {
     outcome = { ...outcome, ...fields };
     onProgress(outcome);
   };
@@ -65,7 +66,7 @@ export async function chat(
     const [choice] = choices ?? [];
     const newText = choice?.delta?.content ?? choice?.message?.content ?? '';
     const isFirst = newText !== '' && outcome.firstTokenMs === undefined;
-    add({
+    updateOutcome({
       text: outcome.text + newText,
       ...(isFirst ? { firstTokenMs: performance.now() - startMs } : {}),
       ...(error === undefined ? {} : { error: error.message ?? 'The stream ended with an error.' }),
@@ -73,22 +74,22 @@ export async function chat(
   };
   try {
     const response = await send('POST', '/admin/playground', { key, request }, leaving);
-    add({ status: response.status, headers: headersOf(response) });
+    updateOutcome({ status: response.status, headers: headersOf(response) });
     if (request.stream) await readEvents(response, onCompletion);
     else onCompletion((await response.json()) as Completion);
-    add({ totalMs: performance.now() - startMs });
+    updateOutcome({ totalMs: performance.now() - startMs });
   } catch (error) {
     const status = error instanceof ApiError && error.status > 0 ? { status: error.status } : {};
-    add({ ...status, totalMs: performance.now() - startMs, error: errorTextOf(error) });
+    updateOutcome({ ...status, totalMs: performance.now() - startMs, error: errorTextOf(error) });
   }
 }
 
-/** An ApiError is an error response; any other error came in the middle of a response. */
+/** An ApiError stands for an error response, or for none. Any other error came within a response. */
 function errorTextOf(error: unknown): string {
   return error instanceof ApiError ? error.message : `The answer broke off: ${textOf(error)}`;
 }
 
-/** Returns the headers that tell of the call: `content-type`, and those that begin with `x-`. */
+/** Returns the headers that the playground shows: `content-type`, and those that begin with `x-`. */
 function headersOf(response: Response): [string, string][] {
   return [...response.headers].filter(([name]) => name.startsWith('x-') || name === 'content-type');
 }
@@ -103,6 +104,7 @@ async function readEvents(response: Response, onEvent: (chunk: Completion) => vo
     if (done) return;
     unfinished += value;
     const lines = unfinished.split('\n');
+    // `split` gives at least one text.
     unfinished = lines.pop()!;
     for (const line of lines) {
       const data = /^data: ?(.*)$/.exec(line.trimEnd())?.[1];

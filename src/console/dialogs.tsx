@@ -141,7 +141,7 @@ const changeAccount = (account: AccountView, change: string, body?: object): Pro
 export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps) {
   const amount = useInput();
   const note = useInput();
-  /** One for each dialog: an amount that is sent twice, or again after an error, is booked once. */
+  /** The same for all requests of the dialog: an amount that is sent again after an error is booked once. */
   const [idempotencyKey] = useState(newIdempotencyKey);
   const body = { amount: amount.value.trim(), note: note.value, idempotency_key: idempotencyKey };
   return (
@@ -166,7 +166,7 @@ export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps
   );
 }
 
-/** Without `crypto.randomUUID`, which browsers lack over plain HTTP unless the host is localhost. */
+/** Does not use `crypto.randomUUID`, which browsers lack over plain HTTP unless the host is localhost. */
 function newIdempotencyKey(): string {
   const words = crypto.getRandomValues(new Uint32Array(4));
   return `console-${[...words].map((word) => word.toString(16).padStart(8, '0')).join('')}`;
@@ -195,8 +195,8 @@ interface SwitchProps<View> extends ChangeProps<View> {
 }
 
 /**
- * By the noun of an item, which with an `s` is also its path. Two pairs: the texts before and after its name
- * if the item is disabled, and if it is enabled.
+ * By the noun of an item, which with an `s` is the path of the routes: the texts before and after the item's
+ * name, first for `disable`, then for `enable`.
  */
 const SWITCH_TEXTS = {
   account: [

@@ -237,7 +237,7 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
           class="cards"
           rows={view.rows}
           keyOf={({ id }) => id}
-          all={() => allOf<AccountView>('/accounts', { group: group.id })}
+          allRows={() => allOf<AccountView>('/accounts', { group: group.id })}
           columns={[
             { head: 'Name', text: ({ name }) => name, href: ({ id }) => addressOf('accounts', id) },
             {

@@ -29,7 +29,7 @@ export const rangeSeconds = (range: Range): number =>
 export type Growth = Readonly<CallGrowth>;
 export type Span = Readonly<HistorySpan>;
 
-/** Rates are taken over so many snapshots, 2 seconds apart: over 10 seconds a number does not flicker. */
+/** Rates are computed over so many snapshots, 2 seconds apart: over 10 seconds a number does not flicker. */
 const SNAPSHOTS_KEPT = 6;
 /** The stream counts as broken after this time without an event. Two events should have come in it. */
 const SILENCE_MS = 6_000;
@@ -79,7 +79,7 @@ export function useLive(range: Range): Live {
   return live;
 }
 
-/** By the event's name: returns the page's stats after the event. */
+/** By the name of an event: the function that returns the page's stats after the event. */
 type Reducers = Readonly<Record<string, (former: Live, data: unknown) => Live>>;
 
 /** Follows the stream, and reconnects if it breaks, until the returned function is called. */
@@ -89,7 +89,7 @@ function follow(
   update: (reduce: (former: Live) => Live) => void,
 ): () => void {
   let source: EventSource;
-  /** While the stream is open, waits for an event, and else for the time of the next request. */
+  /** Ends the wait for an event of the open stream, or the pause before the next request. */
   let timer: ReturnType<typeof setTimeout>;
   let isOver = false;
   const setDisconnected = (): void => update((former) => ({ ...former, isConnected: false }));
@@ -117,7 +117,7 @@ function follow(
       // The browser connects again by itself, unless the response was an error, such as a proxy's 502.
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(timer);
-      // If the session has ended, `checkSession` has the form to sign in shown, and nothing is to do here.
+      // If the session has ended, `checkSession` shows the form to sign in, and the stream stays closed.
       void checkSession().then((isValid) => (isValid ? connectLater() : undefined), connectLater);
     });
   };
@@ -140,7 +140,10 @@ function spansIn(range: Range, spans: readonly Span[]): Span[] {
   return spans.filter(({ start }) => start > oldest);
 }
 
-/** Outcomes that the gateway or an upstream caused. All others but `ok` and `client_gone` are rejections. */
+/**
+ * The codes of core/errors.ts with a status of 500 or more: the gateway or an upstream has failed. A new one
+ * must be added here, which no test notices. Other outcomes but `ok` and `client_gone` are rejections.
+ */
 const FAILURES: readonly string[] = ['provider_unavailable', 'internal_error', 'overloaded'];
 /** The filter `code` that finds failed calls in the call log, also those that broke after a status 200. */
 export const FAILURE_CODES = FAILURES.join(',');
@@ -149,7 +152,7 @@ export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-/** Counts calls by the kind of their outcome. `left`: their callers left. */
+/** Counts calls by the kind of their outcome. `left`: the caller left before the end. */
 export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
   const shares = { answered: 0, rejected: 0, failed: 0, left: 0 };
   for (const [outcome, count] of Object.entries(outcomes)) {

@@ -48,7 +48,7 @@ export function OperatorsPage() {
       reload();
     },
   };
-  const action = (
+  const actionButton = (
     operator: OperatorView,
     text: string,
     kind: Exclude<OpenDialog['kind'], 'new' | 'shown'>,
@@ -97,16 +97,16 @@ export function OperatorsPage() {
                 return <Badge tone={tone}>{text}</Badge>;
               },
             },
-            { head: 'Made', at: ({ created }) => created },
-            { head: 'Last used', at: (operator) => operator.last_used, none: 'never' },
+            { head: 'Made', seconds: ({ created }) => created },
+            { head: 'Last used', seconds: (operator) => operator.last_used, nullText: 'never' },
             {
               head: { hidden: 'Actions' },
               cell: (operator) => (
                 <>
-                  {action(operator, 'Role', 'role')}
-                  {action(operator, 'Rotate', 'rotate')}
-                  {action(operator, operator.active ? 'Disable' : 'Enable', 'switch')}
-                  {action(operator, 'Delete', 'delete')}
+                  {actionButton(operator, 'Role', 'role')}
+                  {actionButton(operator, 'Rotate', 'rotate')}
+                  {actionButton(operator, operator.active ? 'Disable' : 'Enable', 'switch')}
+                  {actionButton(operator, 'Delete', 'delete')}
                 </>
               ),
               class: 'row-actions',
@@ -161,7 +161,10 @@ const LIFETIMES = [
 ] as const;
 const LIFETIME_DEFAULT = '7776000';
 
-/** Returns the field of a body. Without it a new token never expires, and a rotated one with the former. */
+/**
+ * Returns the field of a body; none for the text ''. Without it a new token never expires, and a rotated one
+ * expires when the former token would.
+ */
 function expiryOf(lifetime: string): { readonly expires_in?: number } {
   return lifetime === '' ? {} : { expires_in: Number(lifetime) };
 }
@@ -202,7 +205,7 @@ function RoleDialog({ item, onClose, onChanged }: ChangeProps<OperatorView>) {
   );
 }
 
-/** By default the new token expires when the former would. That is no option if the former has expired. */
+/** By default the new token expires when the former would; not so if the former has expired. */
 function RotateDialog({ item, onClose, onCreated }: CreateProps & { readonly item: OperatorView }) {
   const expiresIn = useInput(item.expired ? LIFETIME_DEFAULT : '');
   const formerText =

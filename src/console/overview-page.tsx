@@ -1,7 +1,8 @@
 /**
  * The overview, which main.tsx shows first: what the gateway does now and has done, in tiles, charts, and
  * tables of upstreams, models, accounts and threads. A chart has one point for each span of the history
- * (telemetry/history.ts), 2 seconds to 5 minutes by the range shown. Browser.
+ * (telemetry/history.ts), 2 seconds to 5 minutes by the range shown. Rejections are called refusals in the
+ * status and on this page. Browser.
  *
  * Must hold: the count of failed calls links to all of them, also to those that broke after a status 200
  * (test/e2e/console-numbers.test.ts; other parts of the page: test/e2e/console.test.ts).
@@ -37,7 +38,7 @@ interface OverviewProps {
 }
 
 export function OverviewPage({ live, onRange }: OverviewProps) {
-  /** Id of the selected model; empty for all models, here and below. */
+  /** Id of the selected model; empty for all models. So is `model` below. */
   const [model, setModel] = useState('');
   const status = live.snapshots.at(-1);
   // The selected model stays an option, also if a reload has removed the model.
@@ -51,7 +52,7 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
           <RangeChoice value={live.range} onValue={onRange} />
         </div>
       </div>
-      <LastSeconds live={live} model={model} />
+      <LastSecondsTiles live={live} model={model} />
       <OverviewCharts live={live} model={model} />
       <section>
         <h2>Upstreams</h2>
@@ -76,18 +77,20 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
 }
 
 const SECONDS_PER_HOUR = 3_600;
+/** `tokens` of a Growth without calls: of prompts, cached ones of these, and of completions. */
+const NO_TOKENS: NonNullable<Growth['tokens']> = [0, 0, 0];
 
 /** Tiles with the rates of the last ten seconds. Without two snapshots the rates are 0. */
-function LastSeconds({ live, model }: { readonly live: Live; readonly model: string }) {
+function LastSecondsTiles({ live, model }: { readonly live: Live; readonly model: string }) {
   const status = live.snapshots.at(-1);
   const growth = lastSecondsOf(live.snapshots, model);
   const rate = (count: number): number => (growth === undefined ? 0 : count / growth.seconds);
   const perSecond = (count: number): string => `${shortNumber(rate(count))}/s`;
   const shares = sharesOf(growth?.outcomes);
-  // `tokens`: prompt, cached and completion tokens.
-  const [prompt, , completion] = growth?.tokens ?? [0, 0, 0];
+  const [prompt, , completion] = growth?.tokens ?? NO_TOKENS;
   const calls = sumOf(growth?.outcomes);
-  const percentiles = (
+  /** The value and the hint of a tile: the median, and the 95th percentile. */
+  const latencyTexts = (
     counts: Span['duration'],
     bounds: readonly number[] = [],
   ): [ComponentChildren, string] => [
@@ -123,16 +126,17 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
       <a href={callsAddress({ model })}>{`${roughMoney(rate(growth?.cost ?? 0) * SECONDS_PER_HOUR)}/h`}</a>,
       'at this pace',
     ],
-    ['Latency', ...percentiles(growth?.duration, status?.duration_ms.bounds)],
-    ['First token', ...percentiles(growth?.first_token, status?.first_token_ms.bounds)],
+    ['Latency', ...latencyTexts(growth?.duration, status?.duration_ms.bounds)],
+    ['First token', ...latencyTexts(growth?.first_token, status?.first_token_ms.bounds)],
   ];
   return <Tiles label="The last ten seconds" tiles={tiles} />;
 }
 
-/** Returns the most frequent reason of rejections. */
+/** Returns the most frequent reason of rejections, in words. */
 function topReason(refusals: Readonly<Record<string, number>> = {}): string {
-  const [top] = Object.entries(refusals).sort(([, first], [, second]) => second - first);
-  return top === undefined || top[1] === 0 ? 'none just now' : words(top[0]);
+  const [mostFrequent] = Object.entries(refusals).sort(([, first], [, second]) => second - first);
+  const [reason, count] = mostFrequent ?? ['', 0];
+  return count === 0 ? 'none just now' : words(reason);
 }
 
 interface ModelSums {
@@ -174,12 +178,13 @@ function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
 function modelSums(spans: readonly Span[]): ModelSums[] {
   const sums = new Map<string, ModelSums>();
   for (const { models = {} } of spans) {
-    for (const [id, { outcomes, tokens, cost = 0 }] of Object.entries(models)) {
+    for (const [id, { outcomes, tokens = NO_TOKENS, cost = 0 }] of Object.entries(models)) {
+      const [prompt, , completion] = tokens;
       const modelSum = sums.get(id) ?? { id, calls: 0, failed: 0, tokens: 0, cost: 0 };
       sums.set(id, modelSum);
       modelSum.calls += sumOf(outcomes);
       modelSum.failed += sharesOf(outcomes).failed;
-      modelSum.tokens += (tokens?.[0] ?? 0) + (tokens?.[2] ?? 0);
+      modelSum.tokens += prompt + completion;
       modelSum.cost += cost;
     }
   }
@@ -205,10 +210,10 @@ function ThreadTable({ status }: { readonly status: StatusDocument | undefined }
   );
 }
 
-/** Lines of the chart of rejections: style/theme.css has five colours, --series-1 to --series-5. */
+/** Series in the chart of rejections: style/theme.css has five colours, --series-1 to --series-5. */
 const REASONS_MAX = 5;
 /** No percentile has --series-3, the red of failed calls, because a high percentile is no failure. */
-const PERCENTILES: readonly (readonly [name: string, color: string, share: number])[] = [
+const PERCENTILES: readonly (readonly [name: string, color: string, fraction: number])[] = [
   ['p50', '--series-5', 0.5],
   ['p95', '--series-1', 0.95],
   ['p99', '--series-4', 0.99],
@@ -223,7 +228,7 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
   const durationBounds = latest?.duration_ms.bounds;
   const firstTokenBounds = latest?.first_token_ms.bounds;
   const charts = useMemo((): readonly ChartContent[] => {
-    // How much the counters grew in each span.
+    // By how much the counters grew in each span.
     const growths = spans.map((span) => growthOf(span, model));
     const series = (name: string, color: string, value: (growth: Growth) => number | null): Series => ({
       name,
@@ -235,12 +240,12 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
       color,
       values: growths.map((growth, index) => count(growth) / secondsOf(spans[index]!, spanSeconds)),
     });
-    const percentiles = (
+    const percentileSeries = (
       counts: (growth: Growth) => Growth['duration'],
       bounds: readonly number[] = [],
     ): readonly Series[] =>
-      PERCENTILES.map(([name, color, share]) =>
-        series(name, color, (growth) => percentile(counts(growth), bounds, share)),
+      PERCENTILES.map(([name, color, fraction]) =>
+        series(name, color, (growth) => percentile(counts(growth), bounds, fraction)),
       );
     return [
       chart(
@@ -259,19 +264,18 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
         'Latency',
         'whole answer',
         milliseconds,
-        percentiles(({ duration }) => duration, durationBounds),
+        percentileSeries(({ duration }) => duration, durationBounds),
       ),
       chart(
         'First token',
         'of streams',
         milliseconds,
-        percentiles((growth) => growth.first_token, firstTokenBounds),
+        percentileSeries((growth) => growth.first_token, firstTokenBounds),
       ),
       chart('Tokens', 'per second', shortNumber, [
-        // `tokens` are prompt, cached and completion tokens; absent if there were none.
-        perSecond('prompt', '--series-1', ({ tokens }) => tokens?.[0] ?? 0),
-        perSecond('cached', '--series-2', ({ tokens }) => tokens?.[1] ?? 0),
-        perSecond('completion', '--series-5', ({ tokens }) => tokens?.[2] ?? 0),
+        perSecond('prompt', '--series-1', ({ tokens: [prompt] = NO_TOKENS }) => prompt),
+        perSecond('cached', '--series-2', ({ tokens: [, cached] = NO_TOKENS }) => cached),
+        perSecond('completion', '--series-5', ({ tokens: [, , completion] = NO_TOKENS }) => completion),
       ]),
       chart('Spend', 'per hour', roughMoney, [
         // `cost` is in units of the currency, a float, which is exact enough for a chart.
@@ -279,33 +283,36 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
       ]),
       ...(model === '' ? chartsOfAllModels(spans, spanSeconds) : []),
     ];
-    // The bounds are constants of the gateway. So their number says enough: whether they have come.
+    // The bounds never change. So their number is enough of a dependency: it tells whether they have come.
   }, [spans, spanSeconds, model, durationBounds?.length, firstTokenBounds?.length]);
   /** Each value is drawn at the end of its span. */
   const times = useMemo(() => spans.map(({ start }) => start + spanSeconds), [spans, spanSeconds]);
   return <Charts times={times} seconds={rangeSeconds(range)} charts={charts} />;
 }
 
-/** Returns the length of a span, which may be more than the usual `spanSeconds`. */
+/** Returns the length of a span: its own `seconds` if that is not the usual `spanSeconds`. */
 const secondsOf = ({ seconds }: Span, spanSeconds: number): number => seconds ?? spanSeconds;
 
 /** Charts of counts that the gateway does not have by model, so they are left out if a model is selected. */
 function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
-    chart('Refusals', 'per second, by reason', shortNumber, rejectionsOf(spans, spanSeconds), WIDE),
+    chart('Refusals', 'per second, by reason', shortNumber, rejectionSeries(spans, spanSeconds), WIDE),
     chart('In flight', 'calls, at most', shortNumber, [
       { name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) },
     ]),
   ];
 }
 
-/** Lines of rejections per second, by the most frequent reasons in the range shown. */
-function rejectionsOf(spans: readonly Span[], spanSeconds: number): Series[] {
-  const totals: Record<string, number> = {};
+/** Rejections per second, by the most frequent reasons in the range shown. */
+function rejectionSeries(spans: readonly Span[], spanSeconds: number): Series[] {
+  const countByReason: Record<string, number> = {};
   for (const { refusals = {} } of spans) {
-    for (const [reason, count] of Object.entries(refusals)) totals[reason] = (totals[reason] ?? 0) + count;
+    for (const [reason, count] of Object.entries(refusals))
+      countByReason[reason] = (countByReason[reason] ?? 0) + count;
   }
-  const reasons = Object.keys(totals).sort((first, second) => totals[second]! - totals[first]!);
+  const reasons = Object.entries(countByReason)
+    .sort(([, first], [, second]) => second - first)
+    .map(([reason]) => reason);
   if (reasons.length === 0) return [{ name: 'none', color: '--series-1', values: spans.map(() => 0) }];
   return reasons.slice(0, REASONS_MAX).map((reason, index) => ({
     name: words(reason),

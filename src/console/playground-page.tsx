@@ -51,7 +51,7 @@ export function PlaygroundPage() {
     setBusy(true);
     typedText.onValue('');
     show({ text: '' });
-    // `chat` never rejects, so `setBusy(false)` is reached.
+    // `chat` never rejects, so `setBusy` is called after a failure too.
     await chat(fields.key.value.trim(), request, show, leaving.signal);
     setBusy(false);
   };
@@ -253,22 +253,23 @@ function Conversation({ turns, isBusy }: ConversationProps) {
   );
 }
 
-/** With several processes a call is found only a second after its end, so it is searched for again. */
+/** With several processes a call is found only a second after its end, so the search is repeated. */
 const RECORD_PAUSE_MS = 1_000;
 const RECORD_TRIES_MAX = 3;
 
 /** Returns the record of an ended call in the call log; undefined until it is found, or if there is none. */
 function useRecord(requestId: string | undefined): CallView | undefined {
-  const [call, setCall] = useState<CallView>();
+  const [record, setRecord] = useState<CallView>();
   useEffect(() => {
-    setCall(undefined);
+    setRecord(undefined);
     if (requestId === undefined) return undefined;
     let timer: ReturnType<typeof setTimeout> | undefined;
+    /** Whether the component is gone, or has another call. */
     let isOver = false;
     const search = (triesLeft: number): void => {
       get<CallView>(`/calls/${encodeURIComponent(requestId)}`).then(
-        (callView) => {
-          if (!isOver) setCall(callView);
+        (found) => {
+          if (!isOver) setRecord(found);
         },
         () => {
           if (!isOver && triesLeft > 1) timer = setTimeout(search, RECORD_PAUSE_MS, triesLeft - 1);
@@ -281,7 +282,7 @@ function useRecord(requestId: string | undefined): CallView | undefined {
       clearTimeout(timer);
     };
   }, [requestId]);
-  return call;
+  return record;
 }
 
 /**
@@ -293,9 +294,9 @@ function useRecord(requestId: string | undefined): CallView | undefined {
 function CallStats({ outcome }: { readonly outcome: Outcome }) {
   const { status, firstTokenMs, totalMs, headers } = outcome;
   const requestId = headers?.find(([name]) => name === 'x-request-id')?.[1];
-  const call = useRecord(totalMs === undefined ? undefined : requestId);
+  const record = useRecord(totalMs === undefined ? undefined : requestId);
   if (status === undefined) return null;
-  const { prompt_tokens: prompt = null, completion_tokens: completion = null, cost = null } = call ?? {};
+  const { prompt_tokens: prompt = null, completion_tokens: completion = null, cost = null } = record ?? {};
   const tokens = prompt === null ? undefined : `${number(prompt)} in, ${number(completion ?? 0)} out`;
   const facts: readonly (readonly [string, string | undefined])[] = [
     ['Status', String(status)],

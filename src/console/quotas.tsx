@@ -30,25 +30,25 @@ const textOf = (amount: Amount): string => (typeof amount === 'string' ? money(a
 
 interface ShownQuota {
   readonly quota: QuotaName;
-  readonly view: QuotaUseView;
-  /** Percent of the limit, which is never 0. */
+  readonly use: QuotaUseView;
+  /** Percent of the limit, which is never 0; above 100 if the limit was lowered. */
   readonly usedPercent: number;
   readonly heldPercent: number;
 }
 
 function shownQuotasOf(quotas: QuotasView): ShownQuota[] {
   return QUOTA_NAMES.flatMap((quota) => {
-    const view = quotas[quota];
-    if (view === undefined) return [];
-    const percentOf = (amount: Amount): number => (100 * Number(amount)) / Number(view.limit);
-    return [{ quota, view, usedPercent: percentOf(view.used), heldPercent: percentOf(view.held) }];
+    const use = quotas[quota];
+    if (use === undefined) return [];
+    const percentOf = (amount: Amount): number => (100 * Number(amount)) / Number(use.limit);
+    return [{ quota, use, usedPercent: percentOf(use.used), heldPercent: percentOf(use.held) }];
   });
 }
 
 /** The lower default of the setting `notify.at`, whose thresholds make notices. */
 const NEARLY_USED_PERCENT = 80;
 
-/** Returns a style class; empty for the usual colour. */
+/** Returns a style class; empty for the usual colour. What is taken of a limit is used or held. */
 function barClassOf({ usedPercent, heldPercent }: ShownQuota): string {
   const takenPercent = usedPercent + heldPercent;
   return takenPercent >= 100 ? 'bad' : takenPercent >= NEARLY_USED_PERCENT ? 'warn' : '';
@@ -59,7 +59,7 @@ interface ShownQuotaProps {
 }
 
 function Bar({ shown }: ShownQuotaProps) {
-  const { quota, view, usedPercent, heldPercent } = shown;
+  const { quota, use, usedPercent, heldPercent } = shown;
   const takenPercent = Math.min(100, Math.round(usedPercent + heldPercent));
   return (
     <span
@@ -69,7 +69,7 @@ function Bar({ shown }: ShownQuotaProps) {
       aria-valuemin={0}
       aria-valuemax={100}
       aria-valuenow={takenPercent}
-      aria-valuetext={`${takenPercent} % of ${textOf(view.limit)}`}
+      aria-valuetext={`${takenPercent} % of ${textOf(use.limit)}`}
     >
       <span class="bar-used" style={{ width: `${Math.min(100, usedPercent)}%` }} />
       <span class="bar-held" style={{ width: `${Math.max(0, Math.min(100 - usedPercent, heldPercent))}%` }} />
@@ -94,22 +94,22 @@ function countedSince(quota: QuotaName, resetsAt: number | null): number | undef
   if (per === 'minute') return Math.floor(Date.now() / 1_000) - 60;
   if (per === 'flight' || resetsAt === null) return undefined;
   if (per === 'day') return resetsAt - DAY_SECONDS;
-  // `resetsAt` is midnight in the zone. `nextMonth` is 0 to 26 hours after the next month's start by UTC, in
-  // each zone. Day 0 of that month is the last day of the quota's month.
+  // `resetsAt` is midnight in the zone. In each zone `nextMonth` is 0 to 26 hours after the start of the next
+  // month by UTC. Day 0 of that month is the last day of the quota's month.
   const nextMonth = new Date((resetsAt + ZONE_AHEAD_SECONDS_MAX) * 1_000);
   const daysInMonth = new Date(Date.UTC(nextMonth.getUTCFullYear(), nextMonth.getUTCMonth(), 0)).getUTCDate();
   return resetsAt - daysInMonth * DAY_SECONDS;
 }
 
-function UsedLink({ shown: { quota, view }, owner }: ShownQuotaProps & { readonly owner: QuotaOwner }) {
-  const since = countedSince(quota, view.resets_at);
-  const text = <span class="quota-used">{textOf(view.used)}</span>;
+function UsedLink({ shown: { quota, use }, owner }: ShownQuotaProps & { readonly owner: QuotaOwner }) {
+  const since = countedSince(quota, use.resets_at);
+  const text = <span class="quota-used">{textOf(use.used)}</span>;
   return since === undefined ? text : <a href={callsAddress({ ...owner, from: String(since) })}>{text}</a>;
 }
 
 /** `resets_at` is null for a window and for calls in flight, which are never reset. */
 function QuotaText({ shown, owner }: ShownQuotaProps & { readonly owner: QuotaOwner }) {
-  const { held, leased = 0, limit, resets_at: resetsAt } = shown.view;
+  const { held, leased = 0, limit, resets_at: resetsAt } = shown.use;
   const seconds = resetsAt === null ? 0 : Math.max(0, resetsAt - Math.floor(Date.now() / 1_000));
   return (
     <small class="muted">
@@ -147,7 +147,7 @@ export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
   return (
     <span class="quota-line">
       {shownQuotasOf(quotas).map((shown) => (
-        <span key={shown.quota} title={`${textOf(shown.view.used)} of ${textOf(shown.view.limit)}`}>
+        <span key={shown.quota} title={`${textOf(shown.use.used)} of ${textOf(shown.use.limit)}`}>
           <small class="muted">{titleOf(shown.quota)}</small>
           <Bar shown={shown} />
           <small class="muted">{number(Math.round(shown.usedPercent + shown.heldPercent))} %</small>

@@ -51,7 +51,7 @@ export function SettingsPage() {
         class="settings cards"
         rows={foundSettings.slice(0, ROWS_MAX)}
         // The CSV has all found settings, with the `value` of each column. The table draws its `cell`.
-        all={() => ({ rows: foundSettings, hasMore: false })}
+        allRows={() => ({ rows: foundSettings, hasMore: false })}
         keyOf={({ setting }) => setting}
         columns={[
           { head: 'Setting', value: ({ setting }) => setting, cell: ({ setting }) => <code>{setting}</code> },
@@ -64,8 +64,8 @@ export function SettingsPage() {
           },
           {
             head: 'From',
-            value: (line) => line.origin,
-            cell: (line) => (line.origin === 'default' ? DEFAULT_ORIGIN : <code>{line.origin}</code>),
+            value: ({ origin }) => origin,
+            cell: ({ origin }) => (origin === 'default' ? DEFAULT_ORIGIN : <code>{origin}</code>),
           },
           {
             head: 'Takes effect on',
@@ -91,7 +91,7 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
     try {
       setView(await post<ReloadView>('/reload', { dry_run: dryRun }));
     } catch (reason) {
-      // Hides the result of an earlier dry run, which no longer holds, and with it the button Apply.
+      // Hides the result of an earlier dry run, which may be wrong by now, and so the button Apply.
       setView(undefined);
       throw reason;
     }
@@ -131,32 +131,33 @@ function ReloadResult({ view }: { readonly view: ReloadView }) {
     <>
       <SettingList
         title={dryRun ? 'Would take effect at once' : 'Taken into effect'}
-        paths={applied}
-        values={changes}
+        settings={applied}
+        changes={changes}
       />
-      <SettingList title="Waits for a restart" paths={restartNeeded} values={changes} />
+      <SettingList title="Waits for a restart" settings={restartNeeded} changes={changes} />
     </>
   );
 }
 
 interface SettingListProps {
   readonly title: string;
-  readonly paths: readonly string[];
+  /** Names of settings, such as `models.gpt-4o-mini.price`. */
+  readonly settings: readonly string[];
   /** Undefined unless the reload was a dry run. */
-  readonly values: readonly SettingChangeView[] | undefined;
+  readonly changes: readonly SettingChangeView[] | undefined;
 }
 
-/** Paths of settings, each with its value before and after if that is known. */
-function SettingList({ title, paths, values = [] }: SettingListProps) {
-  if (paths.length === 0) return null;
+/** Settings, each with its value before and after if `changes` has them. */
+function SettingList({ title, settings, changes = [] }: SettingListProps) {
+  if (settings.length === 0) return null;
   return (
     <>
       <h3>{title}</h3>
       <ul class="changes">
-        {paths.map((path) => (
-          <li key={path}>
-            <code>{path}</code>
-            <Values change={values.find(({ setting }) => setting === path)} />
+        {settings.map((name) => (
+          <li key={name}>
+            <code>{name}</code>
+            <Values change={changes.find(({ setting }) => setting === name)} />
           </li>
         ))}
       </ul>
@@ -164,7 +165,7 @@ function SettingList({ title, paths, values = [] }: SettingListProps) {
   );
 }
 
-/** Shows nothing if a whole entry is added or removed: both values are null then. A secret is `(secret)`. */
+/** Shows nothing if a whole entry is added or removed, because both values are null then. */
 function Values({ change }: { readonly change: SettingChangeView | undefined }) {
   if (change === undefined || (change.before === null && change.after === null)) return null;
   return (

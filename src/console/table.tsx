@@ -43,9 +43,9 @@ interface MoneyColumn<Row> extends ColumnHead, Linked<Row> {
 
 /** A column of Unix seconds, shown as how long ago they were; the CSV has ISO 8601. */
 interface AgeColumn<Row> extends ColumnHead, Linked<Row> {
-  readonly at: (row: Row) => number | null;
+  readonly seconds: (row: Row) => number | null;
   /** The text that is shown for null; a dash by default. */
-  readonly none?: string;
+  readonly nullText?: string;
 }
 
 /** A column whose cells the page makes itself. */
@@ -57,7 +57,7 @@ interface OtherColumn<Row> extends ColumnHead {
   readonly class?: string;
 }
 
-/** The kind of a column follows from its field: `text`, `figure`, `money`, `at` or `cell`. */
+/** The kind of a column follows from its field: `text`, `figure`, `money`, `seconds` or `cell`. */
 export type Column<Row> =
   TextColumn<Row> | FigureColumn<Row> | MoneyColumn<Row> | AgeColumn<Row> | OtherColumn<Row>;
 
@@ -69,9 +69,9 @@ function contentOf<Row>(column: Column<Row>, row: Row): ComponentChildren {
     const content = <Money amount={amount} {...(decimalsMax === undefined ? {} : { decimalsMax })} />;
     return Number(amount) === 0 ? content : linked(column, row, content);
   }
-  if ('at' in column) {
-    const seconds = column.at(row);
-    if (seconds === null) return column.none ?? '–';
+  if ('seconds' in column) {
+    const seconds = column.seconds(row);
+    if (seconds === null) return column.nullText ?? '–';
     return linked(column, row, <span title={moment(seconds)}>{ago(seconds, Date.now())}</span>);
   }
   const value = 'text' in column ? column.text(row) : column.figure(row);
@@ -93,14 +93,14 @@ function classOf<Row>(column: Column<Row>): string | undefined {
   return 'figure' in column || 'money' in column ? 'figure' : undefined;
 }
 
-/** Returns what makes the exact CSV value, without a unit; undefined if the CSV lacks the column. */
+/** Returns what makes the exact CSV value, without a unit; undefined for a column that is not in the CSV. */
 function valueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined {
   if ('cell' in column) return column.value;
   if ('money' in column) return column.money;
   if ('text' in column) return column.text;
   if ('figure' in column) return column.figure;
   return (row) => {
-    const seconds = column.at(row);
+    const seconds = column.seconds(row);
     return seconds === null ? null : isoOf(seconds);
   };
 }
@@ -110,18 +110,18 @@ interface CsvProps<Row> {
   readonly label: string;
   readonly columns: readonly Column<Row>[];
   /** All rows of the filter, up to ROWS_OF_CSV_MAX. */
-  readonly all: () => FirstRows<Row> | Promise<FirstRows<Row>>;
+  readonly allRows: () => FirstRows<Row> | Promise<FirstRows<Row>>;
 }
 
 /** Saves all rows of a table as a file, not only those in sight. */
-export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
+export function CsvButton<Row>({ label, columns, allRows }: CsvProps<Row>) {
   const { error, isBusy, run } = useAction(async () => {
     const csvColumns = columns.flatMap((column) => {
       const { head } = column;
       const value = valueOf(column);
       return value === undefined ? [] : [{ head: typeof head === 'string' ? head : head.hidden, value }];
     });
-    const { rows, hasMore } = await all();
+    const { rows, hasMore } = await allRows();
     const heads = csvColumns.map(({ head }) => head);
     const lines = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => csvColumns.map(({ value }) => value(row)));
     const fileName = `${label.toLowerCase().replaceAll(' ', '-')}.csv`;
@@ -160,13 +160,13 @@ interface TableProps<Row> {
   /** The cell of the first column is the head of its row. */
   readonly columns: readonly Column<Row>[];
   /** Returns all rows of the filter; needed if `rows` are not all. */
-  readonly all?: CsvProps<Row>['all'] | undefined;
+  readonly allRows?: CsvProps<Row>['allRows'] | undefined;
   /** Replaces the button that saves the CSV, for a CSV that the gateway writes. */
   readonly csv?: ComponentChildren;
 }
 
-export function Table<Row>({ label, class: className, rows, keyOf, columns, all, csv }: TableProps<Row>) {
-  // `data-head` is shown on a phone, where a table of the class `cards` has no line of heads.
+export function Table<Row>({ label, class: className, rows, keyOf, columns, allRows, csv }: TableProps<Row>) {
+  // On a phone style/pages.css shows `data-head`, because a table of the class `cards` has no line of heads.
   const cellsOf = (contentOfColumn: (column: Column<Row>) => ComponentChildren) =>
     columns.map((column, index) =>
       index === 0 ? (
@@ -209,7 +209,9 @@ export function Table<Row>({ label, class: className, rows, keyOf, columns, all,
   return (
     <div class="table">
       {table}
-      {csv ?? <CsvButton label={label} columns={columns} all={all ?? (() => ({ rows, hasMore: false }))} />}
+      {csv ?? (
+        <CsvButton label={label} columns={columns} allRows={allRows ?? (() => ({ rows, hasMore: false }))} />
+      )}
     </div>
   );
 }

@@ -117,7 +117,7 @@ function ErrorTable({ upstreams }: { readonly upstreams: readonly UpstreamStatus
       rows={rows}
       keyOf={(row, index) => `${row.request_id} ${row.name} ${index}`}
       columns={[
-        { head: 'When', at: ({ at }) => at },
+        { head: 'When', seconds: ({ at }) => at },
         { head: 'Model', text: ({ model }) => model },
         { head: 'Upstream', text: ({ name }) => name },
         { head: 'Kind', text: ({ kind }) => words(kind) },
@@ -144,19 +144,19 @@ const STATES: Readonly<Record<UpstreamStatus['breaker'], readonly [Tone, string]
 };
 
 interface UpstreamRow {
-  /** The upstream in the newest snapshot. */
-  readonly now: UpstreamStatus;
+  /** Its status in the newest snapshot. */
+  readonly upstream: UpstreamStatus;
   /** Counted since the oldest snapshot, as `failures`. */
   readonly attempts: number;
   readonly failures: number;
 }
 
 /**
- * Returns tone and text of a badge: the state of the breaker or, if the breaker is closed and attempts have
- * failed, how many. `seconds`: between the oldest and the newest snapshot.
+ * Returns tone and text of a badge: the state of the breaker, or the share of failed attempts if the breaker
+ * is closed and attempts have failed. `seconds`: between the oldest and the newest snapshot.
  */
-function stateOf({ now, attempts, failures }: UpstreamRow, seconds: number): readonly [Tone, string] {
-  if (now.breaker !== 'closed' || failures <= 0) return STATES[now.breaker];
+function stateOf({ upstream, attempts, failures }: UpstreamRow, seconds: number): readonly [Tone, string] {
+  if (upstream.breaker !== 'closed' || failures <= 0) return STATES[upstream.breaker];
   const tone = 2 * failures >= attempts ? 'bad' : 'warn';
   return [
     tone,
@@ -164,25 +164,27 @@ function stateOf({ now, attempts, failures }: UpstreamRow, seconds: number): rea
   ];
 }
 
+/** Attempts are shown as calls, because an upstream sees each attempt as a call. */
 export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snapshot[] }) {
   const oldest = snapshots[0];
   const newest = snapshots.at(-1);
   const seconds = (newest?.atSeconds ?? 0) - (oldest?.atSeconds ?? 0);
-  const rows = (newest?.upstreams ?? []).map((now): UpstreamRow => {
-    // By name and not by position, because a reload adds, removes and reorders upstreams.
-    const earlier =
-      oldest?.upstreams.find(({ model, name }) => model === now.model && name === now.name) ?? now;
-    const attempts = grownBy(earlier.attempts, now.attempts);
-    return { now, attempts, failures: grownBy(earlier.failures, now.failures) };
+  const rows = (newest?.upstreams ?? []).map((upstream): UpstreamRow => {
+    // Compared by name and not by position, because a reload adds, removes and reorders upstreams.
+    const isSame = ({ model, name }: UpstreamStatus): boolean =>
+      model === upstream.model && name === upstream.name;
+    const earlier = oldest?.upstreams.find(isSame) ?? upstream;
+    const attempts = grownBy(earlier.attempts, upstream.attempts);
+    return { upstream, attempts, failures: grownBy(earlier.failures, upstream.failures) };
   });
   return (
     <Table
       label="Upstreams"
       rows={rows}
-      keyOf={({ now: { model, name } }, index) => `${model} ${name} ${index}`}
+      keyOf={({ upstream: { model, name } }, index) => `${model} ${name} ${index}`}
       columns={[
-        { head: 'Model', text: ({ now }) => now.model },
-        { head: 'Upstream', text: ({ now }) => now.name },
+        { head: 'Model', text: ({ upstream }) => upstream.model },
+        { head: 'Upstream', text: ({ upstream }) => upstream.name },
         {
           head: 'State',
           value: (row) => stateOf(row, seconds)[1],
@@ -191,39 +193,40 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
             return (
               <>
                 <Badge tone={tone}>{text}</Badge>{' '}
-                {row.now.breaker !== 'closed' && <ResetButton model={row.now.model} />}
+                {row.upstream.breaker !== 'closed' && <ResetButton model={row.upstream.model} />}
               </>
             );
           },
         },
-        { head: 'In flight', figure: ({ now }) => now.calls_in_flight, format: shortNumber },
+        { head: 'In flight', figure: ({ upstream }) => upstream.calls_in_flight, format: shortNumber },
         {
           head: 'Limits',
-          value: ({ now }) => limitsOf(now).join('; '),
-          cell: ({ now }) => limitsOf(now).map((text) => <div key={text}>{text}</div>),
+          value: ({ upstream }) => limitsOf(upstream).join('; '),
+          cell: ({ upstream }) => limitsOf(upstream).map((text) => <div key={text}>{text}</div>),
         },
-        { head: 'Waiting', figure: ({ now }) => now.waiting_calls, format: shortNumber },
+        { head: 'Waiting', figure: ({ upstream }) => upstream.waiting_calls, format: shortNumber },
         { head: 'Calls/s', figure: ({ attempts }) => (seconds > 0 ? attempts / seconds : null) },
         {
           head: 'Calls',
-          figure: ({ now }) => now.attempts,
+          figure: ({ upstream }) => upstream.attempts,
           format: shortNumber,
-          href: ({ now }) => callsAddress({ upstream: now.name, model: now.model }),
+          href: ({ upstream }) => callsAddress({ upstream: upstream.name, model: upstream.model }),
         },
         {
           head: 'Failed',
-          figure: ({ now }) => now.failures,
+          figure: ({ upstream }) => upstream.failures,
           format: shortNumber,
-          href: ({ now }) => callsAddress({ upstream: now.name, model: now.model, failed: 'true' }),
+          href: ({ upstream }) =>
+            callsAddress({ upstream: upstream.name, model: upstream.model, failed: 'true' }),
         },
         {
           head: 'Last failure',
-          value: ({ now: { last_failure: failure } }) =>
+          value: ({ upstream: { last_failure: failure } }) =>
             failure === null ? null : `${words(failure.kind)}, ${isoOf(failure.at)}`,
-          cell: ({ now }) => <LastFailure upstream={now} />,
+          cell: ({ upstream }) => <LastFailure upstream={upstream} />,
         },
-        { head: 'Priority', figure: ({ now }) => now.priority },
-        { head: 'Weight', figure: ({ now }) => now.weight },
+        { head: 'Priority', figure: ({ upstream }) => upstream.priority },
+        { head: 'Weight', figure: ({ upstream }) => upstream.weight },
       ]}
     />
   );

@@ -2,7 +2,7 @@
  * The page of usage, which main.tsx shows: calls, tokens and cost from the usage on disk, filtered and
  * grouped, as charts, as a table and as CSV. Browser.
  *
- * Must hold: if only a part of the rows has come, the page says that its sums lack the other rows
+ * Must hold: if only the first pages of the rows have come, the page says that its sums lack the other rows
  * (test/e2e/console-pages.test.ts; other parts of the page: test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -60,12 +60,12 @@ export function UsagePage() {
     onValue: (text: string): void => setQuery({ ...query, [name]: text }),
   });
 
-  /** Replaces the shown rows by `shownRows` and those of the page; without a cursor, of the first page. */
-  const load = async (cursor?: string, shownRows: readonly UsageView[] = []): Promise<void> => {
+  /** Requests the page at the cursor, by default the first, and shows its rows after `earlierRows`. */
+  const showPage = async (cursor?: string, earlierRows: readonly UsageView[] = []): Promise<void> => {
     try {
       const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...trimmed(query), cursor })}`);
       if (latestQuery.current !== query) return;
-      setShown({ query, rows: [...shownRows, ...page.data], next: page.next });
+      setShown({ query, rows: [...earlierRows, ...page.data], next: page.next });
       setError(undefined);
     } catch (reason) {
       if (latestQuery.current === query) setError(textOf(reason));
@@ -73,7 +73,7 @@ export function UsagePage() {
   };
   useEffect(() => {
     // The first request is sent at once, and each later one when nothing has been typed for a while.
-    const timer = setTimeout(() => void load(), shown === undefined ? 0 : TYPING_MS);
+    const timer = setTimeout(() => void showPage(), shown === undefined ? 0 : TYPING_MS);
     return () => clearTimeout(timer);
   }, [query]);
 
@@ -105,7 +105,7 @@ export function UsagePage() {
       {shown !== undefined && error === undefined && (
         <ShownUsage
           {...shown}
-          onMore={shown.query === query ? (cursor) => void load(cursor, shown.rows) : undefined}
+          onMore={shown.query === query ? (cursor) => void showPage(cursor, shown.rows) : undefined}
         />
       )}
     </>
@@ -148,6 +148,7 @@ function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, '2025-01-31'.length);
 }
 
+/** Returns the Unix seconds at which the day begins in UTC. */
 function secondsOf(day: string): number {
   return Date.parse(day) / 1_000;
 }
@@ -164,21 +165,21 @@ interface UsageChartsProps {
 }
 
 /**
- * A day or hour without a call has no row, and is 0 in the charts. A day or hour whose row has not come is 0
- * too; the page then says that rows are missing.
+ * A day or hour without a call has no row, and is 0 in the charts. So is one whose row has not come: the page
+ * then says that rows are missing.
  */
 function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
   const stepSeconds = STEP_SECONDS[by];
-  // The rows by the Unix seconds at which their day or hour begins. Each row has one of the two.
+  // The rows by the Unix seconds at which their day or hour begins. Each row has `day` or `hour`.
   const rowsByStart = new Map(rows.map((row) => [row.hour ?? secondsOf(row.day ?? '1970-01-01'), row]));
   const starts = [...rowsByStart.keys()].sort((first, second) => first - second);
-  // Charts by day reach to the day `to`. Those by hour end with the last hour that had a call, because not
-  // all hours of `to`, by default today, have begun.
+  // Charts by day reach to the day `to`. Charts by hour end with the last hour that had a call, because the
+  // last hours of `to`, which is today by default, may not have begun.
   const lastStart = Math.max(starts.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
   const firstStart = from === '' ? (starts[0] ?? 0) : Math.min(starts[0] ?? 0, secondsOf(from));
   const count = Math.min(POINTS_MAX, Math.round((lastStart - firstStart) / stepSeconds) + 1);
   const times = timesUntil(lastStart, stepSeconds, count);
-  const series = linesOf(times, rowsByStart);
+  const seriesOf = linesOf(times, rowsByStart);
   const unit = `per ${by}`;
   return (
     <Charts
@@ -187,14 +188,14 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
       barSeconds={stepSeconds}
       charts={[
         chart('Calls', unit, shortNumber, [
-          series('calls', '--series-1', ({ calls }) => calls),
-          series('failed', '--series-3', (usage) => usage.failed_calls),
+          seriesOf('calls', '--series-1', ({ calls }) => calls),
+          seriesOf('failed', '--series-3', (row) => row.failed_calls),
         ]),
         chart('Tokens', unit, shortNumber, [
-          series('all', '--series-1', (usage) => usage.prompt_tokens + usage.completion_tokens),
-          series('completion', '--series-5', (usage) => usage.completion_tokens),
+          seriesOf('all', '--series-1', (row) => row.prompt_tokens + row.completion_tokens),
+          seriesOf('completion', '--series-5', (row) => row.completion_tokens),
         ]),
-        chart('Cost', unit, roughMoney, [series('cost', '--series-1', ({ cost }) => Number(cost))]),
+        chart('Cost', unit, roughMoney, [seriesOf('cost', '--series-1', ({ cost }) => Number(cost))]),
       ]}
     />
   );
@@ -207,16 +208,16 @@ interface UsageTableProps {
   readonly hasMore: boolean;
 }
 
-/** Below the rows are the sums. A bar in each row compares its cost with the highest cost of a row. */
+/** Rows with their sums below. A bar in each row compares the row's cost with the highest cost of a row. */
 function UsageTable({ rows, query, hasMore }: UsageTableProps) {
   const { by } = query;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
-  const callsOfRow = (row: RowGrouping): string => callsAddress(callsOf(row, query));
+  const callsAddressOf = (row: GroupingFields): string => callsAddress(callFiltersOf(row, query));
   // A count links to its calls. The sum links to all calls of the query, even if rows are missing.
   const countColumn = (
     head: string,
     count: (row: UsageView) => number,
-    href: (row: RowGrouping) => string = callsOfRow,
+    href: (row: GroupingFields) => string = callsAddressOf,
   ): Column<UsageView> => ({
     head,
     figure: count,
@@ -252,7 +253,7 @@ function UsageTable({ rows, query, hasMore }: UsageTableProps) {
         countColumn(
           'Failed',
           (row) => row.failed_calls,
-          (row) => callsAddress({ ...callsOf(row, query), failed: 'true' }),
+          (row) => callsAddress({ ...callFiltersOf(row, query), failed: 'true' }),
         ),
         countColumn('Prompt tokens', (row) => row.prompt_tokens),
         countColumn('Cached', (row) => row.cached_tokens),
@@ -262,9 +263,9 @@ function UsageTable({ rows, query, hasMore }: UsageTableProps) {
         {
           head: 'Cost',
           money: ({ cost }) => cost,
-          href: callsOfRow,
+          href: callsAddressOf,
           foot: (
-            <a href={callsOfRow({})}>
+            <a href={callsAddressOf({})}>
               <Money amount={costSum} />
             </a>
           ),
@@ -294,11 +295,11 @@ function UsageTable({ rows, query, hasMore }: UsageTableProps) {
   );
 }
 
-/** What a row is grouped by: a row has one of these fields, the sums have none. */
-type RowGrouping = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day' | 'hour'>>;
+/** The fields by which rows are grouped. A row has one of them. The sums below the rows have none. */
+type GroupingFields = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day' | 'hour'>>;
 
-/** Returns the filters that find the calls that a row counts. */
-function callsOf({ account, key, model, day, hour }: RowGrouping, query: Query): CallFilters {
+/** Returns the filters of the page of calls that find the calls of a row; of `{}` all calls of the query. */
+function callFiltersOf({ account, key, model, day, hour }: GroupingFields, query: Query): CallFilters {
   const filter = trimmed(query);
   const { from, to } = filter;
   const start = hour ?? (day === undefined ? undefined : secondsOf(day));
@@ -317,7 +318,7 @@ function callsOf({ account, key, model, day, hour }: RowGrouping, query: Query):
   };
 }
 
-/** What the row is grouped by, as people read it: an account or key by its name, or by its id without one. */
+/** Shows what the row is grouped by: of an account or key the name, or the id if there is no name. */
 function RowName({ row }: { readonly row: UsageView }) {
   const { account, key, hour } = row;
   if (account !== undefined) {
@@ -332,7 +333,7 @@ function RowName({ row }: { readonly row: UsageView }) {
   return <Name text={(key === undefined ? undefined : row.key_name) ?? groupingValueOf(row)} />;
 }
 
-/** Returns what the row is grouped by: the only one of these fields that it has. */
+/** Returns the value of the one field of GroupingFields that the row has. */
 function groupingValueOf({ account, key, model, day, hour }: UsageView): string {
   return account ?? key ?? model ?? day ?? String(hour);
 }
