@@ -214,11 +214,11 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
   ];
 }
 
-/** Quotas that every plan has. `fieldsOf` prints what is used of these in fields of their own. */
-const PLAIN_QUOTAS = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
+/** The quotas that every plan has. `fieldsOf` prints how much is used of each in a field of its own. */
+const COUNTED_QUOTAS = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 function otherQuotasOf({ quotas }: AccountView): AccountView['quotas'] {
-  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !PLAIN_QUOTAS.includes(name)));
+  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !COUNTED_QUOTAS.includes(name)));
 }
 
 /** The field that says what processes have leased; empty if no processes share the account. */

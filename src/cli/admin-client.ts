@@ -41,7 +41,7 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
   return {
     call: async (method, path, request) => {
       const view = jsonIn(await responseTextOf(method, path, request));
-      // A response below 400 without JSON is not of a gateway.
+      // A success without JSON does not come from a gateway. 200 stands for any status of a success.
       if (view === undefined) throw new CommandError(foreignText(200));
       return view;
     },
@@ -51,8 +51,8 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
 }
 
 export interface ClientOptions {
-  /** What to do if no gateway runs and the folder has no store; by default a store is made. */
-  readonly withoutBooks?: WithoutBooks;
+  /** What to do if no gateway runs and the data directory has no store; by default `make`. */
+  readonly ifNoStore?: WithoutBooks;
   /** How long a gateway may take for a response, by default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
 }
@@ -80,7 +80,7 @@ export async function withAdminClient(
 
 /**
  * As `withAdminClient`, for commands that need a running gateway: rejects with CommandError if none runs.
- * Closes nothing, because a client over HTTP has nothing open.
+ * Does not close the client: over HTTP it holds nothing.
  */
 export async function withGateway(
   options: DataOptions,
@@ -116,45 +116,43 @@ async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   return loadSettings({ config, data, secrets: false }).settings;
 }
 
-/**
- * Longer than a start, which reads the store for seconds, and a stop, which waits 30 s for calls by default.
- */
+/** Longer than a start, which reads the store for seconds, and a stop, which waits 30 s for calls. */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
 /**
  * A gateway in another container cannot be reached, however long the command waits, unless both containers
  * share a network.
  */
-const UNSEEN_WAIT_MS_MAX = 5_000;
+const ELSEWHERE_WAIT_MS_MAX = 5_000;
 
 /**
  * Opens a client of the gateway, or of the store if none runs. Waits while a gateway that starts or stops, or
  * another command, holds the store without responding. Throws CommandError after HELD_WAIT_MS_MAX, and after
- * UNSEEN_WAIT_MS_MAX if the gateway is in another container.
+ * ELSEWHERE_WAIT_MS_MAX if the gateway is in another container.
  */
 async function openNearest(
   settings: Settings,
-  { withoutBooks = 'made', timeoutMs }: ClientOptions,
+  { ifNoStore = 'make', timeoutMs }: ClientOptions,
 ): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreExchange } = await import('./store-client.js');
   const startMs = performance.now();
-  // Since when a gateway in another container has held the store; undefined if none does. A gateway that ends
+  // Since when a gateway in another container has held the store; undefined if none has. A gateway that ends
   // seems to be in another container for a moment, because its process ends before its store hold.
-  let unseenSinceMs: number | undefined;
+  let elsewhereSinceMs: number | undefined;
   for (;;) {
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
     try {
-      return clientOf(openStoreExchange(settings, withoutBooks));
+      return clientOf(openStoreExchange(settings, ifNoStore));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;
       const nowMs = performance.now();
-      unseenSinceMs = container === undefined ? undefined : (unseenSinceMs ?? nowMs);
-      const isUnseen = nowMs - (unseenSinceMs ?? nowMs) > UNSEEN_WAIT_MS_MAX;
-      if (kind === 'gateway' && container !== undefined && isUnseen) {
+      elsewhereSinceMs = container === undefined ? undefined : (elsewhereSinceMs ?? nowMs);
+      const elsewhereMs = nowMs - (elsewhereSinceMs ?? nowMs);
+      if (kind === 'gateway' && container !== undefined && elsewhereMs > ELSEWHERE_WAIT_MS_MAX) {
         throw new CommandError(
           `${message} Its admin interface cannot be reached from here: nothing was changed. Run the command there ` +
             `(docker exec ${container} tollgate …), or give --admin-url and TOLLGATE_ADMIN_TOKEN of that gateway.`,
@@ -198,7 +196,7 @@ export function withQuery(path: string, parameters: URLSearchParams): string {
   return `${path}${path.includes('?') ? '&' : '?'}${query}`;
 }
 
-/** The query of the parameters that are not undefined. */
+/** Returns the query of the parameters that are not undefined. */
 export function queryOf(parameters: Readonly<Record<string, string | undefined>>): URLSearchParams {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
@@ -211,8 +209,8 @@ export function queryOf(parameters: Readonly<Record<string, string | undefined>>
 const CALL_TIMEOUT_MS = 30_000;
 
 /**
- * `dataPath` is the folder of the token's file, undefined if not known. Rejects with CommandError without a
- * token.
+ * Rejects with CommandError if there is no token. `dataPath`: the folder of the token's file; undefined if it
+ * is not known. `origin`: that of the admin interface, as `adminOriginOf` returns it.
  */
 export async function openHttpClient(
   dataPath: string | undefined,
@@ -270,7 +268,7 @@ function foreignText(status: number): string {
   );
 }
 
-/** The value of a JSON text; undefined for any other text. */
+/** Returns the value of a JSON text; undefined for any other text. */
 function jsonIn(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;

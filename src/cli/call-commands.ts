@@ -31,7 +31,7 @@ const LIST_CALLS_MAX = 100_000;
 const LIST_CALLS_DEFAULT = 50;
 const TAIL_FIRST_CALLS = 10;
 const TAIL_PERIOD_MS = 1_000;
-const NO_RESPONSE = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.\n`;
+const NO_RESPONSE_TEXT = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.\n`;
 
 interface CallFilterOptions extends DataOptions {
   readonly account?: string;
@@ -181,7 +181,7 @@ async function tailCalls(options: CallFilterOptions): Promise<void> {
         if (data.length >= PAGE_CALLS) continue;
       } catch (error) {
         if (!(error instanceof NoResponse)) throw error;
-        if (!isUnreachable) process.stderr.write(NO_RESPONSE);
+        if (!isUnreachable) process.stderr.write(NO_RESPONSE_TEXT);
         isUnreachable = true;
       }
       await sleep(TAIL_PERIOD_MS);
@@ -310,7 +310,7 @@ function endedText(time: string): string {
   return time.replace('T', ' ');
 }
 
-/** The columns of CSV, in their order, which is public: each field of a call but its lists. */
+/** The columns of CSV, in their order, which is public: all fields but CALL_LIST_FIELDS (export-command.ts). */
 export const CALL_CELLS = [
   'time',
   'request_id',
@@ -341,7 +341,6 @@ export const CALL_CELLS = [
   'error',
 ] as const satisfies readonly (keyof CallView)[];
 
-/** The values of CALL_CELLS. */
 export function cellsOf(call: CallView): CsvCell[] {
   return CALL_CELLS.map((name) => {
     const value = call[name];

@@ -144,6 +144,9 @@ export function addCacheCommands(program: Command): void {
     );
 }
 
+/** The same as EXIT_FAILED of program.ts. */
+const EXIT_NOT_SERVED = 1;
+
 async function testUpstreams(
   model: string | undefined,
   { config, json }: Pick<DataOptions, 'config' | 'json'>,
@@ -158,7 +161,7 @@ async function testUpstreams(
   if (views === undefined) throw new CommandError(`There is no model '${model}' in the configuration.`);
   if (json === true) printJson({ data: views });
   else await printProbes(views);
-  if (!views.every(({ ok }) => ok)) process.exitCode = 1;
+  if (!views.every(({ ok }) => ok)) process.exitCode = EXIT_NOT_SERVED;
 }
 
 const PROBE_COLUMNS: readonly Column<ProbeView>[] = [

@@ -57,10 +57,10 @@ export function addExportCommand(program: Command): void {
       const { day, format } = options;
       if (format === 'parquet' && process.stdout.isTTY)
         throw new Misuse('A Parquet file is no text for a terminal: redirect it, such as > calls.parquet.');
-      const write = rowKind === 'calls' ? exportCalls : exportUsage;
+      const exportRows = rowKind === 'calls' ? exportCalls : exportUsage;
       const query = queryOf({ from: day, to: day });
-      // `rejected`, because a day in a wrong folder would look like a day without calls.
-      await withAdminClient(options, (client) => write(client, query, format), { withoutBooks: 'rejected' });
+      // `reject`, because a day in a wrong folder would look like a day without calls.
+      await withAdminClient(options, (client) => exportRows(client, query, format), { ifNoStore: 'reject' });
     });
 }
 
@@ -73,7 +73,7 @@ function dayOf(text: string): string {
 type Format = ExportOptions['format'];
 
 async function exportCalls(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
-  const output = await outputOf(format, CALL_CELLS, cellsOf, CALL_LISTS);
+  const output = await outputOf(format, CALL_CELLS, cellsOf, CALL_LIST_FIELDS);
   await eachCall(client, withQuery('/calls', query), Infinity, output.write);
   await output.end();
 }
@@ -94,7 +94,7 @@ async function exportUsage(client: AdminClient, query: URLSearchParams, format: 
 
 /**
  * Takes rows page by page. `write` resolves when the reader of the output can take more, so memory has few
- * pages. If a page fails, `end` is not called, and no program reads a Parquet file without its end.
+ * pages. If a request for a page fails, `end` is not called: no program reads a Parquet file without its end.
  */
 interface Output<Row> {
   readonly write: (rows: readonly Row[]) => Promise<void>;
@@ -102,31 +102,31 @@ interface Output<Row> {
 }
 
 /**
- * `names` are the titles of the CSV's columns, and `cells` returns a row's values in the same order. `lists`
+ * `columns` are the titles of the CSV, and `cellsOfRow` returns a row's values in the same order. `listFields`
  * are fields that CSV leaves out. Lines of JSON have each row as it came.
  */
 async function outputOf<Row extends object>(
   format: Format,
-  names: readonly string[],
-  cells: (row: Row) => CsvCell[],
-  lists: readonly string[] = [],
+  columns: readonly string[],
+  cellsOfRow: (row: Row) => CsvCell[],
+  listFields: readonly string[] = [],
 ): Promise<Output<Row>> {
   if (format === 'parquet') {
     // Imported only if needed, so that other commands start fast.
     const { ParquetFile } = await import('./parquet.js');
-    const kinds = [...names, ...lists].map((name) => [name, COLUMN_KINDS[name] ?? 'text'] as const);
+    const kinds = [...columns, ...listFields].map((name) => [name, COLUMN_KINDS[name] ?? 'text'] as const);
     const file = new ParquetFile<Row>(process.stdout, Object.fromEntries(kinds));
     return { write: (rows) => file.write(rows), end: () => file.end() };
   }
   const print = async (text: string): Promise<void> => {
     if (text !== '' && !process.stdout.write(text)) await once(process.stdout, 'drain');
   };
-  if (format === 'csv') await print(csvOf(names, []));
+  if (format === 'csv') await print(csvOf(columns, []));
   return {
     write: (rows) =>
       print(
         format === 'csv'
-          ? csvOf(undefined, rows.map(cells))
+          ? csvOf(undefined, rows.map(cellsOfRow))
           : rows.map((row) => `${JSON.stringify(row)}\n`).join(''),
       ),
     end: () => Promise.resolve(),
@@ -134,11 +134,9 @@ async function outputOf<Row extends object>(
 }
 
 /** Fields of a call that are lists. CALL_CELLS of call-commands.ts has all others. */
-const CALL_LISTS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
+const CALL_LIST_FIELDS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
 
-/**
- * The types of Parquet columns, of calls and of usage. A column that is not named here is text.
- */
+/** The types of Parquet columns, of calls and of usage. A column that is not named here is text. */
 const COLUMN_KINDS: Readonly<Record<string, ParquetKind>> = {
   time: 'time',
   hour: 'time',

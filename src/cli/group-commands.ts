@@ -10,8 +10,15 @@ import type { GroupView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
 import { queryOf, withQuery } from './admin-client.js';
 import { type DataOptions, exampleText, nonEmpty } from './options.js';
-import { Misuse, printFields, printTable, timeText } from './output.js';
-import { addLimitOptions, limitsOf, type QuotaLine, quotaFields, quotaLines } from './quota-text.js';
+import { printFields, printTable, timeText } from './output.js';
+import {
+  addLimitOptions,
+  changedLimitsOf,
+  limitsOf,
+  type QuotaLine,
+  quotaFields,
+  quotaLines,
+} from './quota-text.js';
 import type { Column } from './table.js';
 
 const NO_GROUPS = 'There are no groups: see "groups create --help".';
@@ -74,7 +81,7 @@ function addListCommands(groups: Command): void {
       showList(options, withQuery('/groups', queryOf({ parent })), (data: readonly GroupView[]) =>
         printTable(
           LIST_COLUMNS,
-          data.flatMap((group) => rowsOf(group, group.name, '')),
+          data.flatMap((group) => quotaRowsOf(group, group.name, '')),
           parent === undefined ? NO_GROUPS : 'There is no group in it.',
         ),
       ),
@@ -109,13 +116,6 @@ function addLimitsCommand(groups: Command): void {
   );
 }
 
-/** The limits that the options of `set-limits` give, of groups and keys. Throws Misuse if they give none. */
-export function changedLimitsOf(options: object): object {
-  const limits = limitsOf(options);
-  if (Object.keys(limits).length > 0) return limits;
-  throw new Misuse('Nothing to change: give a limit, such as --tokens-per-day 100000, or --help.');
-}
-
 /** A row for each quota of a group; one row if it has no quota. Only the first row has the group's names. */
 interface GroupRow extends QuotaLine {
   readonly name: string;
@@ -144,11 +144,11 @@ const LIST_COLUMNS: readonly Column<GroupRow>[] = [
 ];
 const TREE_COLUMNS: readonly Column<GroupRow>[] = [NAME_COLUMN, ...USE_COLUMNS];
 
-/** The texts of a group without quotas. */
+/** In place of the quotas of a group that has none. */
 const NO_QUOTA: QuotaLine = { quota: 'none', used: '', held: '', leased: '', resets: '' };
 
-/** `textBelow`: what stands under the name, in the rows after the first. */
-function rowsOf(group: GroupView, name: string, textBelow: string): GroupRow[] {
+/** One row for each quota. `textBelow` stands under the name, in the rows after the first. */
+function quotaRowsOf(group: GroupView, name: string, textBelow: string): GroupRow[] {
   const lines = quotaLines(group.quotas);
   return (lines.length > 0 ? lines : [NO_QUOTA]).map((line, index) =>
     index === 0
@@ -158,26 +158,27 @@ function rowsOf(group: GroupView, name: string, textBelow: string): GroupRow[] {
 }
 
 /**
- * Rows with the branches of the tree drawn before the names. In `groups` each group is followed by the groups
- * in it, as `/group-tree` lists them. So the first group is a root, and so is each other group of its depth.
+ * Returns rows with the branches of the tree before the names. In `groups` each group is followed by the
+ * groups in it, as `/group-tree` lists them. So the first group is a root, and so is each group of its depth.
  */
 export function treeRows(groups: readonly GroupView[]): GroupRow[] {
   const rootDepth = groups[0]?.path.length ?? 0;
-  // By depth: whether a later row has a group of that depth with the same parent. So the groups are visited
-  // from the end.
-  let hasNext: boolean[] = [];
+  // By depth: whether a later group has that depth and the same parent. So groups are visited from the end.
+  let hasLater: boolean[] = [];
   const rowsFromEnd = groups.toReversed().map((group) => {
     const depth = group.path.length;
-    const isParent = hasNext[depth + 1] === true;
-    const levels = Array.from(
+    const isParent = hasLater[depth + 1] === true;
+    // From the level below the roots to that of the group: whether a line goes on to a later group.
+    const isContinued = Array.from(
       { length: depth - rootDepth },
-      (_, level) => hasNext[rootDepth + 1 + level] ?? false,
+      (_, level) => hasLater[rootDepth + 1 + level] ?? false,
     );
-    const stems = levels.map((isContinued) => (isContinued ? '│  ' : '   '));
-    const branch = levels.length === 0 ? '' : levels.at(-1) ? '├─ ' : '└─ ';
+    const stems = isContinued.map((goesOn) => (goesOn ? '│  ' : '   '));
+    const branch = isContinued.length === 0 ? '' : isContinued.at(-1) ? '├─ ' : '└─ ';
     const name = `${stems.slice(0, -1).join('')}${branch}${group.name}`;
-    hasNext = [...Array.from({ length: depth }, (_, level) => hasNext[level] ?? false), true];
-    return rowsOf(group, name, `${stems.join('')}${isParent ? '│' : ''}`);
+    // The group comes later than the groups that are visited next; groups below it do not.
+    hasLater = [...Array.from({ length: depth }, (_, level) => hasLater[level] ?? false), true];
+    return quotaRowsOf(group, name, `${stems.join('')}${isParent ? '│' : ''}`);
   });
   return rowsFromEnd.toReversed().flat();
 }

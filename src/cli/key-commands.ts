@@ -10,9 +10,8 @@ import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js'
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
 import { queryOf, withQuery } from './admin-client.js';
 import { type DataOptions, durationSeconds, momentSeconds, nonEmpty } from './options.js';
-import { changedLimitsOf } from './group-commands.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
-import { addLimitOptions, limitsOf, quotaFields } from './quota-text.js';
+import { addLimitOptions, changedLimitsOf, limitsOf, quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
 
 const KEY_COLUMNS: readonly Column<KeyView>[] = [

@@ -208,6 +208,8 @@ function changesText({ changes }: OperatorChange): string {
     .join(', ');
 }
 
+/** The same as EXIT_FAILED of program.ts. */
+const EXIT_BROKEN = 1;
 const CHANGES_DEFAULT = 100;
 /** A bound, because all changes are in memory before the first is printed. */
 const CHANGES_MAX = 1_000_000;
@@ -309,6 +311,6 @@ function verifyChanges(options: DataOptions): Promise<void> {
       for (const { number, problem } of chain.problems) printLine(`row ${number}: ${problem}`);
       printLine(chain.ok ? 'The chain is whole.' : 'The chain is broken.');
     }
-    if (!chain.ok) process.exitCode = 1;
+    if (!chain.ok) process.exitCode = EXIT_BROKEN;
   });
 }

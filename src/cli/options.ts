@@ -43,12 +43,12 @@ export function addDataOptions(command: Command): Command {
     .option(
       '--admin-url <url>',
       'admin interface of a gateway elsewhere (TOLLGATE_ADMIN_URL), with its token in TOLLGATE_ADMIN_TOKEN',
-      originOf,
+      parseAdminUrl,
     )
     .option('--json', 'print JSON');
 }
 
-function originOf(text: string): string {
+function parseAdminUrl(text: string): string {
   const origin = adminOriginOf(text);
   if (origin === undefined) throw new InvalidArgumentError(ADMIN_URL_RULE);
   return origin;
@@ -56,14 +56,12 @@ function originOf(text: string): string {
 
 export const ADMIN_URL_RULE = 'Want an address such as http://10.0.0.5:8081.';
 
-/**
- * The origin of an http:// or https:// address of nothing but host and port; undefined for any other text.
- */
+/** Returns the origin of an http(s) address of host and port alone; undefined for any other text. */
 export function adminOriginOf(text: string): string | undefined {
   if (!URL.canParse(text)) return undefined;
   const { protocol, username, password, pathname, search, hash, origin } = new URL(text);
-  const hasNothingElse = username + password + search + hash === '' && pathname === '/';
-  return hasNothingElse && (protocol === 'http:' || protocol === 'https:') ? origin : undefined;
+  const isHostAlone = username + password + search + hash === '' && pathname === '/';
+  return isHostAlone && (protocol === 'http:' || protocol === 'https:') ? origin : undefined;
 }
 
 /** Rejects an empty argument, which a shell passes for a variable that is not set. */
@@ -89,7 +87,7 @@ export function durationSeconds(text: string): number {
   const [, count, unit = 's'] = /^(\d{1,10})([smhd])?$/.exec(text) ?? [];
   if (count === undefined)
     throw new InvalidArgumentError('A duration such as 90s, 15m, 24h or 30d is wanted.');
-  // The pattern lets only units of the table pass.
+  // The pattern lets only units of SECONDS_OF_UNIT pass.
   return Number(count) * SECONDS_OF_UNIT[unit]!;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Quotas in commands: the options that give limits, and the text of what is used of each quota. The commands
- * of groups, keys, accounts and the catalogue use these functions. Pure.
+ * Quotas in commands: the options that give limits, and the text of how much of each quota is used. The
+ * commands of groups, keys, accounts and the catalogue use these functions. Pure.
  *
  * Must hold: percentages are rounded down, so that 100 % means that nothing is left
  * (test/unit/cli/quota-text.test.ts).
@@ -10,12 +10,15 @@ import type { QuotasView, QuotaUseView } from '../admin/views.js';
 import { amountOf } from '../core/money.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { wholeNumber } from './options.js';
-import { timeText } from './output.js';
+import { Misuse, timeText } from './output.js';
 
-/** The value of an option that takes the limit away. */
-const NONE = 'none';
+/** The value of an option that removes the limit. */
+const NO_LIMIT = 'none';
 
-const MEANINGS: Readonly<Record<QuotaName, string>> = {
+/** A count as a number, or money as decimal text. */
+type Amount = number | string;
+
+const HELP_TEXTS: Readonly<Record<QuotaName, string>> = {
   requests_per_minute: 'requests in any 60 seconds',
   tokens_per_minute: 'tokens of prompt and completion in any 60 seconds',
   calls_in_flight: 'calls at a time',
@@ -27,15 +30,15 @@ const MEANINGS: Readonly<Record<QuotaName, string>> = {
   spend_per_month: 'money in a month, such as 250.00',
 };
 
-/** Adds an option for each quota. For `change` the value may also be `none`. */
+/** Adds an option for each quota: `set` for limits of something new; `change` also takes `none`. */
 export function addLimitOptions(command: Command, purpose: 'set' | 'change'): Command {
   for (const name of QUOTA_NAMES) {
     const isMoney = QUOTA_KINDS[name].unit === 'money';
     const parse = isMoney ? parseAmount : wholeNumber;
     command.option(
       `--${name.replaceAll('_', '-')} <${isMoney ? 'amount' : 'n'}>`,
-      purpose === 'change' ? `${MEANINGS[name]}; none: no limit` : MEANINGS[name],
-      (text: string) => (purpose === 'change' && text === NONE ? NONE : parse(text)),
+      purpose === 'change' ? `${HELP_TEXTS[name]}; none: no limit` : HELP_TEXTS[name],
+      (text: string) => (purpose === 'change' && text === NO_LIMIT ? NO_LIMIT : parse(text)),
     );
   }
   return command;
@@ -48,28 +51,35 @@ function parseAmount(text: string): string {
 }
 
 /**
- * The limits that were given by the options of `addLimitOptions`, with the names of the admin interface. Null
- * takes a limit away. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
+ * Returns the limits that the options of `addLimitOptions` give, with the names of the admin interface. Null
+ * removes a limit. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
  */
-export function limitsOf(options: object): Readonly<Record<string, number | string | null>> {
-  const values = options as Readonly<Record<string, number | string | undefined>>;
+export function limitsOf(options: object): Readonly<Record<string, Amount | null>> {
+  const values = options as Readonly<Record<string, Amount | undefined>>;
   return Object.fromEntries(
     QUOTA_NAMES.flatMap((name) => {
       const value = values[name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase())];
-      return value === undefined ? [] : [[name, value === NONE ? null : value]];
+      return value === undefined ? [] : [[name, value === NO_LIMIT ? null : value]];
     }),
   );
 }
 
-/** The texts of a quota of a scope, for a row of a table or a field. */
+/** As `limitsOf`, for the commands `set-limits`. Throws Misuse if the options give no limit. */
+export function changedLimitsOf(options: object): object {
+  const limits = limitsOf(options);
+  if (Object.keys(limits).length > 0) return limits;
+  throw new Misuse('Nothing to change: give a limit, such as --tokens-per-day 100000, or --help.');
+}
+
+/** One quota in words, for a row of a table or for a field. */
 export interface QuotaLine {
   /** Such as `tokens per month`. */
   readonly quota: string;
   /** Such as `61,200 of 100,000 (61 %)`. */
   readonly used: string;
-  /** What calls in flight hold; empty if they hold nothing. */
+  /** What calls in flight hold; empty if nothing. */
   readonly held: string;
-  /** What processes were granted and have not used; empty if it is nothing. */
+  /** What processes were granted and have not used; empty if nothing. */
   readonly leased: string;
   /** When the next period begins; empty for quotas of a minute and for calls in flight. */
   readonly resets: string;
@@ -79,11 +89,11 @@ export interface QuotaLine {
 export function quotaLines(quotas: QuotasView): QuotaLine[] {
   return QUOTA_NAMES.flatMap((name) => {
     const use = quotas[name];
-    return use === undefined ? [] : [lineOf(name, use)];
+    return use === undefined ? [] : [quotaLineOf(name, use)];
   });
 }
 
-function lineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
+function quotaLineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
   const { limit, used, held, leased = 0, resets_at: resetsAt } = use;
   return {
     quota: name.replaceAll('_', ' '),
@@ -109,19 +119,19 @@ export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
 
 const groupedNumber = new Intl.NumberFormat('en');
 
-/** A count, a number, with commas between thousands. Money is decimal text and stays as it is. */
-export function amountText(amount: number | string): string {
+/** A count with commas between thousands. Money stays as it is. */
+export function amountText(amount: Amount): string {
   return typeof amount === 'number' ? groupedNumber.format(amount) : amount;
 }
 
 /** `limit` is above 0: the settings and the admin interface reject a limit of 0. */
-function percentText(used: number | string, limit: number | string): string {
+function percentText(used: Amount, limit: Amount): string {
   // In whole numbers: as a float, 0.57 of 1.00 would be 56 %, and all but a pico-unit of a million 100 %.
-  const percent = (100n * wholeAmount(used)) / wholeAmount(limit);
-  return percent === 0n && wholeAmount(used) > 0n ? 'under 1 %' : `${percent} %`;
+  const percent = (100n * integerOf(used)) / integerOf(limit);
+  return percent === 0n && integerOf(used) > 0n ? 'under 1 %' : `${percent} %`;
 }
 
-/** A count, or money in pico-units. */
-function wholeAmount(amount: number | string): bigint {
+/** Returns the count, or the money in pico-units. */
+function integerOf(amount: Amount): bigint {
   return typeof amount === 'number' ? BigInt(amount) : amountOf(amount);
 }

@@ -26,10 +26,10 @@ import {
 } from './status-stats.js';
 import { type Column, cutTo, tableText } from './table.js';
 
-/** Printed for a field that is missing. */
+/** Printed for a field that is missing: a dash that is longer than NOTHING. */
 const UNKNOWN = '–';
 /** Printed for a field that says that there is none. */
-const NONE = '-';
+const NOTHING = '-';
 
 const groupedNumber = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const shortNumber = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
@@ -246,7 +246,7 @@ function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[
 /** How many percent are used of the fullest limit, with calls in flight; and how many calls wait, if any. */
 function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
   if (quotas === undefined) return UNKNOWN;
-  if (quotas.length === 0) return NONE;
+  if (quotas.length === 0) return NOTHING;
   const percent = Math.max(...quotas.map(({ used, limit }) => percentOf(used, limit)));
   return `${Math.floor(percent)} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
@@ -292,7 +292,7 @@ function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width:
     seconds === undefined
       ? UNKNOWN
       : seconds === null
-        ? NONE
+        ? NOTHING
         : `${new Date(seconds * 1_000).toISOString().slice(0, 19)}Z`;
   return tableLines<Partial<CredentialStatus>>(
     [
@@ -306,7 +306,7 @@ function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width:
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
       {
         title: 'LAST ERROR',
-        text: ({ last_error: error }) => (error === undefined ? UNKNOWN : (error ?? NONE)),
+        text: ({ last_error: error }) => (error === undefined ? UNKNOWN : (error ?? NOTHING)),
         cut: true,
       },
     ],

@@ -2,7 +2,7 @@
  * The admin interface without a gateway: calls its routes on the store, in the process of the command.
  * admin-client.ts calls `openStoreExchange` if no gateway runs on the data directory.
  *
- * Must hold: the command holds the store while it works, so that no gateway starts meanwhile and misses the
+ * Must hold: the command has the store hold until `close`, so that no gateway starts meanwhile and misses the
  * change (test/e2e/start-race.test.ts).
  */
 import { existsSync } from 'node:fs';
@@ -20,7 +20,7 @@ import { storePath } from '../store/store-file.js';
 import { createLog } from '../telemetry/log.js';
 import { CommandError } from './output.js';
 
-/** The operator of a command. Whoever may open the data directory may do everything. */
+/** The operator of a command: whoever may open the data directory may do everything. */
 const REQUESTER = { operator: { who: 'command', role: 'admin' }, from: userName() } as const;
 
 /** The name of the system's user; the number of a user without a name, as containers may have. */
@@ -35,13 +35,13 @@ function userName(): string {
 const NO_GATEWAY = 'No gateway runs on this data directory: it reads the settings when it starts.';
 const rejectWithoutGateway = (): Promise<never> => Promise.reject(new CommandError(NO_GATEWAY));
 
-/** Why shared accounts cannot be changed here: only this host's copy would change. */
-const SHARED =
+/** A change here would change only this host's copy of the shared accounts and keys. */
+const SHARED_ERROR =
   'No gateway runs on this data directory, and its accounts and keys are shared with other hosts: start it, or give ' +
   '--admin-url of one that runs.';
 
 const NO_BOOKS = 'There are no books';
-const DATA_RULE = 'If a gateway has others, name their folder (--data, TOLLGATE_DATA).';
+const DATA_ADVICE = 'If a gateway has others, name their folder (--data, TOLLGATE_DATA).';
 
 /** A response of the admin interface. */
 export interface AdminResponse {
@@ -49,7 +49,7 @@ export interface AdminResponse {
   readonly body: string;
 }
 
-/** The admin interface, however it is reached. */
+/** The admin interface, reached over HTTP (admin-client.ts) or in this process. */
 export interface AdminExchange {
   /**
    * `path` is encoded and below `/admin/v1`; `body` is JSON, or empty. Rejects with CommandError if there is
@@ -59,20 +59,19 @@ export interface AdminExchange {
   readonly close: () => Promise<void>;
 }
 
-/** What a command does in a folder without a store: make one, or reject. */
-export type WithoutBooks = 'made' | 'rejected';
+/** What a command does in a data directory without a store: make one, or reject with a CommandError. */
+export type WithoutBooks = 'make' | 'reject';
 
 /**
- * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read. If the
- * folder has no store, a store is made, and standard error says so, because the folder may be wrong. With
- * `withoutBooks: 'rejected'` a CommandError is thrown instead.
+ * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read. If a
+ * store is made, standard error says so, because the data directory may be a wrong one.
  */
-export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks): AdminExchange {
-  const hasBooks = existsSync(storePath(settings.data));
-  if (!hasBooks && withoutBooks === 'rejected')
-    throw new CommandError(`${NO_BOOKS} in ${settings.data}. ${DATA_RULE}`);
+export function openStoreExchange(settings: Settings, ifNoStore: WithoutBooks): AdminExchange {
+  const hasStore = existsSync(storePath(settings.data));
+  if (!hasStore && ifNoStore === 'reject')
+    throw new CommandError(`${NO_BOOKS} in ${settings.data}. ${DATA_ADVICE}`);
   const store = Store.hold(settings.data, { kind: 'command' });
-  if (!hasBooks) process.stderr.write(`${NO_BOOKS} in ${settings.data}: they are made now. ${DATA_RULE}\n`);
+  if (!hasStore) process.stderr.write(`${NO_BOOKS} in ${settings.data}: they are made now. ${DATA_ADVICE}\n`);
   const registry = new Registry({
     store,
     catalog: catalogOf(settings),
@@ -82,7 +81,7 @@ export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks
     groupsMax: settings.limits.groups,
     live: new StoreOnly(store, undefined, settings.quota_timezone),
   });
-  // What only a gateway has is empty, or is rejected with NO_GATEWAY. Nothing waits in memory to be flushed.
+  // Parts that only a gateway has are empty, or reject with NO_GATEWAY. Nothing waits in memory for a flush.
   const api = new AdminApi({
     registry,
     service: ownRegistryService(registry),
@@ -104,7 +103,7 @@ export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks
   });
   return {
     exchange: async (method, path, body) => {
-      if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED);
+      if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED_ERROR);
       const [pathOnly = '', query = ''] = path.split('?', 2);
       return api.find(method, `/admin/v1${pathOnly}`, REQUESTER).handle(query, body);
     },

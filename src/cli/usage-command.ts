@@ -68,8 +68,8 @@ async function showUsage(options: UsageOptions): Promise<void> {
     if (options.json === true) printJson({ data, next: null });
     else await printTable(columnsOf(by), data, 'Nothing was called.');
   };
-  // `rejected`, because by default the folder would get a store.
-  await withAdminClient(options, show, { withoutBooks: 'rejected', timeoutMs: REPORT_TIMEOUT_MS });
+  // `reject`, because by default the folder would get a store.
+  await withAdminClient(options, show, { ifNoStore: 'reject', timeoutMs: REPORT_TIMEOUT_MS });
 }
 
 function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
