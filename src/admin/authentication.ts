@@ -248,9 +248,7 @@ export class AdminAuthentication {
     return this.#cookie(this.#sessions.open(session), SESSION_SECONDS, isSecure || isHttps(head));
   }
 
-  /**
-   * `DELETE /admin/session`: ends the client's session. The response says where to sign out of the provider.
-   */
+  /** `DELETE /admin/session`: ends the session. The response says where to sign out of the provider. */
   signOut(head: RequestHead): AdminResponse {
     if (isCrossSite(head) || !head.isFromConsole) return CROSS_SITE;
     const secret = this.#sessionSecretOf(head);

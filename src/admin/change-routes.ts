@@ -89,8 +89,7 @@ let isVerifying = false;
 
 /**
  * Verifies the chain until `requesterLeft` is aborted. Rejects with `overloaded` while the chain is verified
- * for another request, because each verification reads up to a million rows on the main thread, where the
- * flush runs too.
+ * for another request, because it reads up to a million rows on the main thread, where the flush runs too.
  */
 async function verifyAlone(
   { changes }: Registry,

@@ -30,8 +30,7 @@ const ACCEPTS_GZIP = /(?:^|[\s,])gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))\s*(?:[;,]
 
 /**
  * The page runs, loads, shows and calls only what the gateway serves. Names of accounts and keys are texts
- * of other people: even if such a name got into the page as markup, the browser would not run a script in the
- * name.
+ * of other people: even if such a name got into the page as markup, browsers would not run a script in it.
  */
 const POLICY = [
   "default-src 'none'",

@@ -3,8 +3,7 @@
  * gateway/admin-service.ts writes the file when the admin port is open and removes it at the end, on the main
  * thread. Commands read it (cli/admin-client.ts).
  *
- * The file is validated by hand, because TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every
- * few seconds.
+ * The file is validated by hand: TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs often.
  *
  * Must hold: no reader sees half a file, and no gateway removes a file that it finds with another's pid. A
  * command trusts the file only if its writer still responds, because a killed gateway leaves its file.
@@ -33,10 +32,7 @@ export function gatewayFilePath(dataPath: string): string {
   return join(dataPath, 'gateway.json');
 }
 
-/**
- * Writes a temporary file with the pid in its name, and renames it. A crash may leave the temporary file,
- * which nothing reads.
- */
+/** Renames a temporary file with the pid in its name. A crash may leave that file, which nothing reads. */
 export function writeGatewayFile(dataPath: string, address: GatewayAddress): void {
   const path = gatewayFilePath(dataPath);
   const temporaryPath = `${path}.${address.pid}`;
@@ -44,10 +40,7 @@ export function writeGatewayFile(dataPath: string, address: GatewayAddress): voi
   renameSync(temporaryPath, path);
 }
 
-/**
- * Removes the file if it has this pid. A successor's file stays, unless the successor writes it between the
- * read and the removal.
- */
+/** Removes the file if it has this pid, or a successor's if the successor writes it after the check. */
 export function removeGatewayFile(dataPath: string, pid: number): void {
   if (readGatewayFile(dataPath)?.pid === pid) unlinkSync(gatewayFilePath(dataPath));
 }

@@ -149,9 +149,7 @@ export interface AdminResponse {
   /** The header `allow` of a 405. */
   readonly allow?: string | undefined;
   readonly retryAfterSeconds?: number | undefined;
-  /**
-   * Text of a header `warning`, without quotes: such as that some processes have not applied the change yet.
-   */
+  /** Text of a header `warning`, without quotes: such as that some processes lack the change yet. */
   readonly warning?: string | undefined;
   /** A whole `set-cookie` header. */
   readonly setCookie?: string | undefined;
@@ -206,7 +204,7 @@ export function respond(
 }
 
 /** What becomes of the connection after a response: `close` after a request whose body was not read. */
-export type ConnectionEnd = 'keep' | 'close';
+type ConnectionEnd = 'keep' | 'close';
 
 /** Sends a whole response. `response` must still be open, because µWS throws otherwise. */
 export function send(
@@ -281,8 +279,7 @@ export function endWith(
     return;
   }
   // The response to a HEAD has the length of the body without the body. The length is no argument of
-  // endWithoutBody: µWS 20.41 would wait for the body, and end the process if nothing else waits for the
-  // request.
+  // endWithoutBody: µWS 20.41 would wait for the body, and end the process if nothing else waits.
   response.writeHeader('content-length', String(body.length));
   response.endWithoutBody();
 }

@@ -100,9 +100,7 @@ function codesOf({ method, path, roles, segments, query, body }: Route): ErrorCo
   ];
 }
 
-/**
- * `postAccountsCredit` for `POST /accounts/{account}/credit`, `getAccountsOne` for `GET /accounts/{account}`.
- */
+/** Such as `postAccountsCredit` for `POST /accounts/{account}/credit`; `getAccountsOne` for one account. */
 function operationIdOf({ method, segments }: Route): string {
   const words = segments.filter((segment) => !isVariable(segment)).map(pascalCased);
   // `split` gives at least one segment.

@@ -20,10 +20,7 @@ import { type AdminResponse, type Guard, isFull, ok, responseOfError, send } fro
 
 /** Enough for a long conversation. server.ts rejects a longer body. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
-/**
- * If so many calls are in flight, only an operator without a call may begin one, up to twice as many in all
- * (`isFull` of http.ts).
- */
+/** From so many calls in flight on, `isFull` of http.ts lets only some operators begin one. */
 const CALLS_MAX = 16;
 /** Any text that a header can carry. The listener checks whether the text is a key, and explains errors. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;

@@ -62,9 +62,7 @@ export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly requesterLeft: AbortSignal | undefined;
 }
 
-/**
- * The parts of the gateway that routes use. Without a gateway a command replaces them (cli/store-client.ts).
- */
+/** The parts of the gateway that routes use. A command without a gateway has others (cli/store-client.ts). */
 export interface AdminParts {
   /** For reads that need no counts of other processes. */
   readonly registry: Registry;
@@ -123,10 +121,7 @@ export interface SharedHost {
   readonly id: string;
   readonly isSelf: boolean;
   readonly state: HostView['state'];
-  /**
-   * When the server of sharing last heard the host: Unix milliseconds by that server's clock. Undefined if
-   * the server does not know.
-   */
+  /** When the server of sharing last heard the host: Unix ms by its clock; undefined if it does not know. */
   readonly heardMs: number | undefined;
 }
 
@@ -272,10 +267,7 @@ export function isVariable(segment: string): boolean {
   return segment.startsWith('{');
 }
 
-/**
- * A route of the admin port that is not in ADMIN_ROUTES (routes.ts): a stream, a route of the console or of
- * probes.
- */
+/** A route of the admin port that ADMIN_ROUTES (routes.ts) lacks: a stream, of the console or of probes. */
 export interface OtherRoute {
   readonly method: RouteMethod;
   readonly path: string;

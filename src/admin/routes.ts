@@ -1,7 +1,6 @@
 /**
  * The list of all routes of the admin interface, by which api.ts serves requests. Routes of accounts, keys,
- * groups, calls, changes, operators and usage have files of their own; those of the gateway itself are here.
- * Main thread.
+ * groups, calls, changes, operators and usage have files of their own; the others are here. Main thread.
  *
  * Must hold: a route that changes something outside the registry records the change by `service.note`, once
  * the change is made (test/unit/admin/openapi.test.ts calls each route). route.ts makes the action, the name

@@ -39,8 +39,7 @@ export function addAdminCommand(
 
 /**
  * Prints one view, or the views of a list. The parameter has the type that the route declares (admin/views.ts
- * and the routes). Neither compiler nor program checks this type: `never` lets a function of any parameter
- * fit.
+ * and the routes). Neither compiler nor program checks this type: `never` lets any function fit.
  */
 type Print = (view: never) => Promise<void> | void;
 

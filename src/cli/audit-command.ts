@@ -17,10 +17,7 @@ interface AuditOptions extends DataOptions {
   readonly repair?: boolean;
 }
 
-/**
- * Differences that are printed: more would push the first off a terminal. `--json` has the first 1,000
- * (store/audit-run.ts).
- */
+/** Differences that are printed; more would push the first off a terminal. `--json` prints up to 1,000. */
 const LINES_MAX = 50;
 
 /** How long the audit waits for a running gateway to write. Then the audit reads the store as it is. */

@@ -23,9 +23,7 @@ export interface BannerFacts {
 /** So many ids of models fit into two lines of a terminal. */
 const MODELS_SHOWN_MAX = 8;
 
-/**
- * Returns the banner, which ends with a line break. It has the demo key only at the start that makes the key.
- */
+/** Returns the banner, which ends with a line break. It has the demo key if this start made the key. */
 export function bannerOf(facts: BannerFacts): string {
   const { settings, ready } = facts;
   const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${hostPort(settings.listen.host, ready.port)}`;
@@ -86,9 +84,7 @@ function curlLine(address: string, key: string, stream: boolean): string {
   ].join(' ');
 }
 
-/**
- * An address that this machine can call. A wildcard `host`, which means all addresses, becomes the loopback.
- */
+/** An address that this machine can call: the wildcard `host`, for all addresses, becomes the loopback. */
 function hostPort(host: string, port: number): string {
   if (host === '0.0.0.0') return `127.0.0.1:${port}`;
   if (host === '::') return `[::1]:${port}`;

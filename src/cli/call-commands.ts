@@ -167,8 +167,7 @@ async function tailCalls(options: CallFilterOptions): Promise<void> {
     const fetchPage = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> =>
       (await client.call('GET', withQuery(path, queryOf(query)))) as CallsPageView;
     const page = await fetchPage({ limit: String(TAIL_FIRST_CALLS) });
-    // This page has the last call first. Pages with `after` have calls in the order in which they were
-    // written.
+    // This page has the last call first. Pages with `after` have the call first that was written first.
     print([...page.data].reverse());
     let isUnreachable = false;
     for (let after = page.newest; ;) {
@@ -310,7 +309,7 @@ function endedText(time: string): string {
   return time.replace('T', ' ');
 }
 
-/** The columns of CSV, in their order, which is public: all fields but CALL_LIST_FIELDS (export-command.ts). */
+/** The columns of CSV, in their order, which is public: all fields but CALL_LIST_FIELDS of export. */
 export const CALL_CELLS = [
   'time',
   'request_id',

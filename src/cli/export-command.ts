@@ -102,8 +102,8 @@ interface Output<Row> {
 }
 
 /**
- * `columns` are the titles of the CSV, and `cellsOfRow` returns a row's values in the same order. `listFields`
- * are fields that CSV leaves out. Lines of JSON have each row as it came.
+ * `columns`: the titles of the CSV. `cellsOfRow` returns a row's values in that order. `listFields`: fields
+ * that CSV leaves out. Lines of JSON have each row as it came.
  */
 async function outputOf<Row extends object>(
   format: Format,

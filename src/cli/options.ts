@@ -143,8 +143,7 @@ export async function confirm(question: string, { yes }: ConfirmationOptions): P
   // Standard error, because a script may capture standard output.
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    // Ctrl-D rejects the question. If the input ends otherwise, the question stays pending, so `close` is
-    // awaited too.
+    // Ctrl-D rejects the question. Any other end of the input leaves it pending, so `close` is awaited too.
     const answer = await Promise.race([
       terminal.question(`${question} [y/N] `).catch(() => ''),
       once(terminal, 'close').then(() => ''),

@@ -90,10 +90,7 @@ export async function runProgram(): Promise<void> {
   }
 }
 
-/**
- * The message, if the error has a code: an expected error explains itself. Of any other error, a bug, the
- * stack.
- */
+/** The message of an expected error, which has a code and explains itself; the stack of any other, a bug. */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return unloadableStore(error) ?? ('code' in error ? error.message : (error.stack ?? error.message));

@@ -1,8 +1,7 @@
 /**
  * Checks whether Tollgate can serve on this Node and this system, and says what to do if not. main.ts calls
  * `unsupportedNode` first of all. mock-upstream-command.ts and serve-command.ts call `unsupportedRuntime`.
- * program.ts calls `unloadableStore` when a command has failed, because commands load lmdb only when they
- * open the store.
+ * program.ts calls `unloadableStore` when a command has failed: a command loads lmdb to open the store.
  *
  * To support another Node, change NODE_MIN, NODE_OF_ABI, the messages below, which name releases, systems
  * and the glibc of Node 20 in words, `engines` in package.json, the README and the test.
@@ -22,15 +21,11 @@ const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 2
 
 /**
  * The environment variable by which a process knows that it only has to read the settings and send them. It
- * is declared here because main.ts reads it before it knows which modules to load, and may import only this
- * file.
+ * is declared here because main.ts reads it before it knows what to load, and may import only this file.
  */
 export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
 
-/**
- * Whether `readSettings` of serve.ts has forked this process. The variable alone does not say: a shell may
- * set it.
- */
+/** Whether `readSettings` of serve.ts has forked this process. A shell too may set the variable. */
 export function isSettingsProcess(): boolean {
   return process.send !== undefined && process.env[SETTINGS_PROCESS_VARIABLE] !== undefined;
 }
@@ -47,9 +42,7 @@ export interface RuntimeFacts {
   readonly glibc: string | undefined;
   /** Names of the native binaries in the package of µWebSockets.js; undefined if it is not installed. */
   readonly binaries: readonly string[] | undefined;
-  /**
-   * The newest glibc that the binary for this Node names; undefined if there is no binary, or it names none.
-   */
+  /** The newest glibc that the binary for this Node names; undefined without a binary or such a name. */
   readonly glibcWanted: string | undefined;
 }
 

@@ -72,10 +72,7 @@ class SettingsUnread extends Error {
 
 /** `../cli/`, so that the path is right from a chunk of the bundle too (scripts/bundle.mjs). */
 const ENTRY = new URL('../cli/main.js', import.meta.url);
-/**
- * Far above the half a second of a read. A file that never ends, such as a pipe, would block all later
- * reloads.
- */
+/** A read takes half a second. A file that never ends, such as a pipe, would block all later reloads. */
 const READ_MS_MAX = 120_000;
 
 /**

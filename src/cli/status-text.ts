@@ -171,10 +171,7 @@ const TIME_COLUMNS: readonly Column<TimeRow>[] = [
   })),
 ];
 
-/**
- * Counters with the times on their right, or below them if the terminal is too narrow. The time `gateway` is
- * the overhead.
- */
+/** Counters with the times beside them, or below on a narrow terminal. The time `gateway` is the overhead. */
 function trafficOf(stats: StatusStats, width: number): string[] {
   const countRow = (name: string, { perSecond, total }: Rate): CountRow => ({
     name,

@@ -51,10 +51,7 @@ export interface AdminResponse {
 
 /** The admin interface, reached over HTTP (admin-client.ts) or in this process. */
 export interface AdminExchange {
-  /**
-   * `path` is encoded and below `/admin/v1`; `body` is JSON, or empty. Rejects with CommandError if there is
-   * no response.
-   */
+  /** `path`: encoded, below `/admin/v1`. `body`: JSON or empty. A CommandError if there is no response. */
   readonly exchange: (method: string, path: string, body: string) => Promise<AdminResponse>;
   readonly close: () => Promise<void>;
 }

@@ -14,8 +14,7 @@ export interface Column<Row> {
   readonly align?: 'right';
   /**
    * Whether the column is shortened first if the terminal is too narrow: set for names and notes. Columns
-   * without `cut`, ids and amounts, are cut only if the line is too long when no column with `cut` can
-   * shrink.
+   * without `cut`, ids and amounts, are cut only if no column with `cut` can shrink further.
    */
   readonly cut?: boolean;
 }

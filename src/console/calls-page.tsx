@@ -8,7 +8,7 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import { allOf, get, type FirstRows, queryOf, textOf, useRefresh, useView } from './api.js';
+import { allOf, get, queryOf, textOf, useRefresh, useView } from './api.js';
 import {
   addressOf,
   CALL_FILTERS,
@@ -193,7 +193,14 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
               {shown.next === null ? 'No such calls are kept.' : 'No such calls were found yet.'}
             </p>
           ) : (
-            <CallTable calls={shown.calls} allRows={() => allOf<CallView>('/calls', filter)} />
+            <Table
+              label="Calls"
+              class="dense"
+              rows={shown.calls}
+              keyOf={(call) => call.request_id}
+              allRows={() => allOf<CallView>('/calls', filter)}
+              columns={CALL_COLUMNS}
+            />
           )}
           {shown.searchedTo !== null && (
             <p class="muted">
@@ -308,23 +315,4 @@ const CALL_COLUMNS: readonly Column<CallView>[] = [
 /** Null if no tokens were counted. */
 function tokensOf({ prompt_tokens: prompt, completion_tokens: completion }: CallView): number | null {
   return prompt === null ? null : prompt + (completion ?? 0);
-}
-
-interface CallTableProps {
-  readonly calls: readonly CallView[];
-  /** Of the filters. */
-  readonly allRows: () => Promise<FirstRows<CallView>>;
-}
-
-function CallTable({ calls, allRows }: CallTableProps) {
-  return (
-    <Table
-      label="Calls"
-      class="dense"
-      rows={calls}
-      keyOf={(call) => call.request_id}
-      allRows={allRows}
-      columns={CALL_COLUMNS}
-    />
-  );
 }

@@ -47,8 +47,7 @@ interface Completion {
 
 /**
  * Calls `onProgress` with the outcome so far, whenever more of the outcome is known. Resolves when the
- * response is complete or has failed; never rejects. `leaving`: aborted when the page is left, which cancels
- * the call.
+ * response is complete or has failed; never rejects. `leaving`: aborted to cancel the call.
  */
 export async function chat(
   key: string,

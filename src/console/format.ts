@@ -38,10 +38,7 @@ export function shortNumber(value: number): string {
 /** Money is counted in pico-units, so that no amount has more decimals. */
 export const DECIMALS_OF_MONEY = 12;
 
-/**
- * `1,234.50` of decimal text: at least two decimals, at most `decimalsMax`, and `…` if decimals other than 0
- * were left out.
- */
+/** `1,234.50` of decimal text: two to `decimalsMax` decimals, and `…` if others than 0 were left out. */
 export function money(text: string, decimalsMax = 6): string {
   const [, sign = '', whole = '0', decimals = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
   const shown = decimals

@@ -196,17 +196,14 @@ export function growthOf(span: Span, model: string): Growth {
   return model === '' ? span : (span.models?.[model] ?? {});
 }
 
-export interface LastSeconds extends Growth {
+interface LastSeconds extends Growth {
   /** The time in which the calls came: about 10 seconds. */
   readonly seconds: number;
   /** Rejections of all models, by reason. */
   readonly refusals?: Readonly<Record<string, number>> | undefined;
 }
 
-/**
- * Returns the calls between the oldest snapshot and the newest, of all models if `model` is empty; undefined
- * without two snapshots.
- */
+/** The calls since the oldest snapshot, of all models if `model` is ''; undefined without two snapshots. */
 export function lastSecondsOf(snapshots: readonly Snapshot[], model: string): LastSeconds | undefined {
   const oldest = snapshots[0];
   const newest = snapshots.at(-1);

@@ -14,6 +14,15 @@ import { PROMPT_PARTS_MAX, PROMPT_TOKENS_OF_PART } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { ChatRequest } from './chat-schema.js';
 
+/** Positions in a body, `[start, end)`: in UTF-16 units of a ChatCall's `body`, else in bytes. */
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The span of a member that is not in the body. No value begins at the start of a body. */
+export const NOWHERE: Span = { start: 0, end: 0 };
+
 /** The members in which a request bounds its output. */
 export type OutputTokensField = 'max_tokens' | 'max_completion_tokens' | 'max_output_tokens';
 
@@ -79,9 +88,7 @@ interface MediaRate {
   readonly mediaPartTokens: number;
 }
 
-/**
- * No report of more tokens of parts is believed (upstream/usage-shapes.ts), so no call needs a larger hold.
- */
+/** upstream/usage-shapes.ts believes no report of more tokens of parts, so no call needs a larger hold. */
 const MEDIA_TOKENS_MAX = PROMPT_PARTS_MAX * PROMPT_TOKENS_OF_PART;
 
 /** Tokens that the media parts of a call count as. */
@@ -102,7 +109,7 @@ export function promptTokensMaxOf(call: ChatCall, model: MediaRate): number {
 export type ChatRequestResult =
   { readonly ok: true; readonly call: ChatCall } | { readonly ok: false; readonly error: ErrorRecord };
 
-/** `text` replaces `[start, end)` of a text, or of its bytes. */
+/** A change of a body: `text` replaces `[start, end)` of its text, or of its bytes. */
 export interface Splice {
   readonly start: number;
   readonly end: number;
@@ -126,10 +133,7 @@ type SplicedBody = Pick<
   'body' | 'largeBody' | 'modelStart' | 'modelEnd' | 'maxTokens' | 'maxCompletionTokens' | 'bodyEnd'
 >;
 
-/**
- * The call with the model's `id` in place of the name in its body. `id` is ASCII: see `bodyIsAscii`. Costs a
- * copy of the body.
- */
+/** The call with the model's `id`, which is ASCII, in place of the name in its body. Copies the body. */
 export function withModelId<Body extends SplicedBody>(call: Body, id: string): Body & { model: string } {
   const splice = { start: call.modelStart, end: call.modelEnd, text: JSON.stringify(id) };
   return { ...spliced(call, [splice]), model: id };
@@ -156,7 +160,7 @@ export function withOutputTokensMax<
       .map((span) => ({ ...span, text }));
     return { ...(splices.length === 0 ? call : spliced(call, splices)), outputTokensMax };
   }
-  // All given members are null: one of them gets the value.
+  // Members are given, but all are null: the first gets the value.
   const [nullSpan] = spans;
   if (nullSpan !== undefined) return { ...spliced(call, [{ ...nullSpan, text }]), outputTokensMax };
   const { bodyEnd, outputTokensName = 'max_tokens' } = call;
@@ -179,13 +183,14 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
   );
   const growth = growths.reduce((total, added) => total + added, 0);
   const moved = ({ start, end }: Span): Span => {
-    // NOWHERE, as a member that the body does not have.
+    // NOWHERE does not move.
     if (end === 0) return { start, end };
+    /** By how much the splices before the span move it. */
     let shift = 0;
+    /** By how much a splice makes the span itself longer. */
     let valueGrowth = 0;
     for (const [index, splice] of splices.entries()) {
       if (splice.start < start) shift += growths[index]!;
-      // The splice replaces the value of this span.
       else if (splice.start === start) valueGrowth = growths[index]!;
     }
     return { start: start + shift, end: end + shift + valueGrowth };
@@ -233,15 +238,6 @@ export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], grow
   return copy;
 }
 
-/** Positions in a body: in UTF-16 units of a ChatCall's `body`, else in bytes. */
-export interface Span {
-  readonly start: number;
-  readonly end: number;
-}
-
-/** The span of a member that is not in the body. No value is at the start of a body. */
-export const NOWHERE: Span = { start: 0, end: 0 };
-
 /** What a scanner (chat-scan.ts, doors/member-scan.ts) finds in one pass, whichever door the body came by. */
 export interface BodyScan {
   readonly bytes: Buffer;
@@ -252,10 +248,7 @@ export interface BodyScan {
   readonly routingMembers: readonly RoutingMember[];
   /** As `mediaParts` of ChatCall. */
   readonly mediaParts: number;
-  /**
-   * The spans of the values of these members, or NOWHERE. `maxTokens` belongs to `outputTokensName`, whatever
-   * name that is.
-   */
+  /** Spans of the members' values, or NOWHERE. `maxTokens` is that of `outputTokensName`, whatever it is. */
   readonly model: Span;
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;

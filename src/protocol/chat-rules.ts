@@ -1,9 +1,8 @@
 /**
- * The rules of a chat-completion request: their bounds, and the sentence for a body that breaks one.
- * chat-scan.ts calls `explain` for a body that the compiled validator has rejected. The rules and sentences
- * that the other doors share (src/doors: simple, messages, responses) are here too. Pure; any thread.
- *
- * The upstream checks the members that have no rule here.
+ * The rules of a chat-completion request: their bounds, and the sentence for a body that breaks one, which
+ * `violation` and all functions named `…Error` and `explain…` return. chat-scan.ts calls `explain` for a body
+ * that the compiled validator has rejected. The rules and sentences that the other doors share (src/doors:
+ * simple, messages, responses) are here too. The upstream checks members without a rule. Pure; any thread.
  *
  * Must hold: chat-schema.ts has the same rules, or `explain` throws for a body that only the validator
  * rejects (test/unit/protocol/validators.test.ts compares both). The rules are here a second time so that a
@@ -100,8 +99,8 @@ export function streamOptionsError({ stream_options: options }: Members): string
 }
 
 /**
- * The sentence for a value that is no number, or out of bounds; undefined if it is valid, absent or null. The
- * rule of `within` has one sentence for both faults; here the sender of a number reads of the bounds alone.
+ * The sentence for a value that is no number, or out of bounds; undefined if it is valid, absent or null.
+ * Unlike the rule of `within` it has a sentence for each fault: for a number it names only the bounds.
  */
 function numberError(field: string, value: unknown, min: number, max: number): string | undefined {
   if (!isGiven(value)) return undefined;
@@ -116,7 +115,7 @@ export function outputTokensError(field: string, value: unknown): string | undef
   return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : violation(field, 'not be negative', value);
 }
 
-/** Beside one of the four members the content may also be absent, which means the same as null. */
+/** Beside one of these four members the content may also be absent, which means the same as null. */
 const CONTENT_RULE =
   'be a string, an array of parts, or null beside tool_calls, function_call, refusal or audio';
 

@@ -29,8 +29,7 @@ import { isNullOrFalse, ANY_ARRAY, ANY_OBJECT, NO_MEMBERS, ValueReader } from '.
 import { checkChatRequest } from './validators.js';
 
 // Indices of names in their levels. A level is the known names of one kind of object (known-members.ts).
-// `indexOf` throws for a name that the level does not have, so a wrong name here stops the thread at its
-// start.
+// `indexOf` throws for a name that the level lacks, so a wrong name here stops the thread at its start.
 const REQUEST_MODEL = REQUEST.indexOf('model');
 const REQUEST_MESSAGES = REQUEST.indexOf('messages');
 const REQUEST_MAX_TOKENS = REQUEST.indexOf('max_tokens');
@@ -95,7 +94,7 @@ const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
  * `skipMember` also checks the names within the value.
  */
 export class ChatScan implements BodyScan {
-  // These three (see BodyScan) are the same for each body of this door.
+  // BodyScan explains the next three, which are the same for each body of this door.
   readonly outputTokensName = 'max_tokens';
   readonly outputTokensMin = 1;
   readonly asksForUsage = true;
@@ -194,8 +193,7 @@ export class ChatScan implements BodyScan {
 
   /**
    * Adds `extra_body` to `routingMembers`, unless it is null or false, or has `google` alone, which Google's
-   * interface reads. Some upstreams merge other members of `extra_body` into the request. An empty
-   * object is added too.
+   * interface reads. Some upstreams merge other members into the request. An empty object is added.
    */
   #readExtraBody(firstByte: number): void {
     const reader = this.#reader;
@@ -220,13 +218,13 @@ export class ChatScan implements BodyScan {
     const reader = this.#reader;
     if (!reader.openItems()) return;
     let count = 0;
-    let hasHosted = false;
+    let hasHostedTool = false;
     do {
       reader.startItem(count++);
-      if (reader.bytes[reader.at] === BRACE) hasHosted = this.#readTool() || hasHosted;
+      if (reader.bytes[reader.at] === BRACE) hasHostedTool = this.#readTool() || hasHostedTool;
       else reader.skipValue();
     } while (reader.moreItems());
-    if (hasHosted) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
+    if (hasHostedTool) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
   }
 
   /**

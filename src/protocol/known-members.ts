@@ -113,7 +113,7 @@ export class Level {
     }
   }
 
-  /** As `find`, for a decoded name, which may be beyond ASCII. */
+  /** As `find`, for a decoded name, which may have characters beyond ASCII. */
   findDecoded(name: string): number {
     const index = this.names.indexOf(name);
     if (index >= 0) return index;
@@ -135,7 +135,7 @@ export class Level {
     return false;
   }
 
-  /** The index of a name that the level has. Throws for any other name. */
+  /** Returns the index of a name that the level has. Throws for any other name. */
   indexOf(name: string): number {
     const index = this.names.indexOf(name);
     invariant(index >= 0, 'a level is asked for names that it has');
@@ -156,34 +156,42 @@ export function plain(...names: string[]): Record<string, undefined> {
   return Object.fromEntries(names.map((name) => [name, undefined]));
 }
 
-const CALLED = new Level(plain('name', 'arguments', 'input'));
-const TOOL_CALL = new Level({ ...plain('id', 'type', 'index'), function: CALLED, custom: CALLED });
+const CALLED_FUNCTION = new Level(plain('name', 'arguments', 'input'));
+const TOOL_CALL = new Level({
+  ...plain('id', 'type', 'index'),
+  function: CALLED_FUNCTION,
+  custom: CALLED_FUNCTION,
+});
 /** The value of that member of a content part whose name is the part's type, as `image_url`. */
-const SOURCE = new Level(
+const PART_SOURCE = new Level(
   plain('url', 'detail', 'data', 'format', 'file_id', 'file_data', 'filename', 'type', 'media_type'),
   { url: 'storage_url', data: 'storage_url', file_data: 'storage_url', file_id: 'file_id' },
 );
-const AUDIO = new Level(plain('id'), { id: 'audio_id' });
+const AUDIO_REFERENCE = new Level(plain('id'), { id: 'audio_id' });
 /** Extensions of Google's OpenAI-compatible interface, which also takes names in camel case. */
 const GOOGLE = new Level(plain('cached_content', CAMEL_CACHED_CONTENT), {
   cached_content: 'cached_content',
   [CAMEL_CACHED_CONTENT]: 'cached_content',
 });
-const DEFINITION = new Level(plain('name', 'description', 'parameters', 'strict', 'format'));
-export const TOOL = new Level({ ...plain('type', 'name'), function: DEFINITION, custom: DEFINITION });
-const CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('name')) });
+const FUNCTION_DEFINITION = new Level(plain('name', 'description', 'parameters', 'strict', 'format'));
+export const TOOL = new Level({
+  ...plain('type', 'name'),
+  function: FUNCTION_DEFINITION,
+  custom: FUNCTION_DEFINITION,
+});
+const TOOL_CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('name')) });
 
 export const EXTRA_BODY = new Level({ google: GOOGLE });
 
 /** `file_id` and `document_url` are Mistral's, which accepts strings for the other addresses too. */
 const PART_MEMBERS = {
   ...plain('type', 'text', 'refusal', 'cache_control', 'file_id', 'document_url'),
-  image_url: SOURCE,
-  video_url: SOURCE,
-  audio_url: SOURCE,
-  input_audio: SOURCE,
-  file: SOURCE,
-  source: SOURCE,
+  image_url: PART_SOURCE,
+  video_url: PART_SOURCE,
+  audio_url: PART_SOURCE,
+  input_audio: PART_SOURCE,
+  file: PART_SOURCE,
+  source: PART_SOURCE,
 };
 const STORED_IN_PART = {
   file_id: 'file_id',
@@ -193,25 +201,19 @@ const STORED_IN_PART = {
   audio_url: 'storage_url',
 } as const;
 
-/**
- * Servers read a part by its type. A part of an unknown type may be an image or a video, so it counts as
- * media.
- */
+/** A part of an unknown type may be an image or a video, so it counts as media: servers go by the type. */
 const TEXT_TYPES = ['text', 'refusal', 'thinking', 'redacted_thinking', 'input_text', 'output_text'];
 
 /** A part of a message's content. */
 export const PART = new Level(PART_MEMBERS, STORED_IN_PART, TEXT_TYPES);
 
-/**
- * `images` are those that a model made: providers read them again, whatever their type is
- * (providers/gemini/contents.ts).
- */
+/** `images` are made by a model: providers/gemini/contents.ts reads them again, whatever their type. */
 export const MESSAGE = new Level({
   ...plain('role', 'content', 'name', 'tool_call_id', 'refusal', 'reasoning', 'reasoning_content'),
   images: new Level(PART_MEMBERS, STORED_IN_PART, []),
-  audio: AUDIO,
+  audio: AUDIO_REFERENCE,
   tool_calls: TOOL_CALL,
-  function_call: CALLED,
+  function_call: CALLED_FUNCTION,
 });
 
 export const STREAM_OPTIONS = new Level(
@@ -224,9 +226,9 @@ export const REQUEST = new Level({
   ...plain('presence_penalty', 'frequency_penalty', 'logit_bias', 'logprobs', 'top_logprobs'),
   ...plain('parallel_tool_calls', 'reasoning_effort', 'modalities', 'prediction'),
   tools: TOOL,
-  functions: DEFINITION,
-  tool_choice: CHOICE,
-  function_call: CHOICE,
+  functions: FUNCTION_DEFINITION,
+  tool_choice: TOOL_CHOICE,
+  function_call: TOOL_CHOICE,
   google: GOOGLE,
   extra_body: EXTRA_BODY,
 });

@@ -382,9 +382,7 @@ export class ValueReader extends MemberReader {
     return value;
   }
 
-  /**
-   * Returns the text of a string that was skipped, or the beginning of a long text. Quotes are in the span.
-   */
+  /** Returns the text of a skipped string, or the beginning of a long text. Quotes are in the span. */
   excerpt(start: number, end: number): string {
     if (end - start <= SHOWN_BYTES_MAX) return this.decoded(start, end);
     // The cut must not be within an escape or a UTF-8 character.

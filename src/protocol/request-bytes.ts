@@ -66,16 +66,13 @@ export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestR
   const splice = usageSplice(scan);
   if (bytes.length >= BODY_AS_BYTES_MIN) {
     const largeBody = splicedBytes(bytes, splice === undefined ? [] : [splice], growthOf(splice));
-    return { ok: true, call: callOf(scan, bytes.length, scan, splice, bodyIsAscii, largeBody, '') };
+    return { ok: true, call: callOf(scan, bytes.length, scan, splice, bodyIsAscii, largeBody) };
   }
   const text = textOf(scan.bytes, bodyIsAscii);
   const textSplice = bodyIsAscii ? splice : splice && spliceInUnits(scan.bytes, text, splice);
   const body = textSplice === undefined ? text : splicedText(text, [textSplice]);
   const positions = bodyIsAscii ? scan : positionsInUnits(scan, text);
-  return {
-    ok: true,
-    call: callOf(scan, bytes.length, positions, textSplice, bodyIsAscii, undefined, body),
-  };
+  return { ok: true, call: callOf(scan, bytes.length, positions, textSplice, bodyIsAscii, body) };
 }
 
 /**
@@ -101,7 +98,7 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
     memory.copyWithin(splice.start + splice.text.length, splice.end, length);
     memory.write(splice.text, splice.start, 'latin1');
   }
-  return { ok: true, call: callOf(scan, length, scan, splice, bodyIsAscii, largeBody, '') };
+  return { ok: true, call: callOf(scan, length, scan, splice, bodyIsAscii, largeBody) };
 }
 
 /**
@@ -150,10 +147,7 @@ function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): Body
   }
 }
 
-/**
- * The splice, in bytes, that makes a stream report its usage; undefined if the stream reports it anyway, or
- * the call is no stream.
- */
+/** The splice, in bytes, that makes a stream report its usage; undefined if none is needed. */
 function usageSplice(scan: BodyScan): Splice | undefined {
   const { request, streamOptions, includeUsage, end, asksForUsage } = scan;
   if (!asksForUsage || request.stream !== true || request.stream_options?.include_usage === true)
@@ -173,8 +167,8 @@ function usageSplice(scan: BodyScan): Splice | undefined {
 type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
 
 /**
- * The call of a valid request. `positions` are from before `splice`, which is outside of their spans. Both
- * are in UTF-16 units of `body`, or in bytes if there is a `largeBody`.
+ * The call of a valid request. `positions` are from before `splice`, which is outside of their spans. `body`
+ * has the splice. `positions` and `splice` are in UTF-16 units of a text, or in bytes of a `largeBody`.
  */
 function callOf(
   { request, routingMembers, mediaParts, outputTokensName, outputTokensMin }: BodyScan,
@@ -182,8 +176,7 @@ function callOf(
   positions: Positions,
   splice: Splice | undefined,
   bodyIsAscii: boolean,
-  largeBody: Uint8Array | undefined,
-  body: string,
+  body: string | Uint8Array,
 ): ChatCall {
   const outputTokensMax = outputTokensMaxOf(request);
   const model = movedSpan(positions.model, splice);
@@ -197,9 +190,9 @@ function callOf(
     outputTokensMin,
     choices: request.n ?? 1,
     routingMembers,
-    body,
+    body: typeof body === 'string' ? body : '',
     bodyIsAscii,
-    largeBody,
+    largeBody: typeof body === 'string' ? undefined : body,
     bodyBytes,
     mediaParts,
     modelStart: model.start,
@@ -226,7 +219,7 @@ function outputTokensFieldOf(
   return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : name;
 }
 
-/** How many bytes the splice adds to the body; 0 without one. All is ASCII: so many UTF-16 units too. */
+/** How many bytes the splice adds to the body, and as many UTF-16 units, as all is ASCII; 0 without one. */
 function growthOf(splice: Splice | undefined): number {
   return splice === undefined ? 0 : splice.text.length - (splice.end - splice.start);
 }
@@ -244,14 +237,14 @@ function positionsInUnits(
 ): Positions {
   return {
     model: { start: unitAt(bytes, text, model.start), end: unitAt(bytes, text, model.end) },
-    maxTokens: asciiInUnits(bytes, text, maxTokens),
-    maxCompletionTokens: asciiInUnits(bytes, text, maxCompletionTokens),
+    maxTokens: asciiSpanInUnits(bytes, text, maxTokens),
+    maxCompletionTokens: asciiSpanInUnits(bytes, text, maxCompletionTokens),
     end: unitAt(bytes, text, end),
   };
 }
 
 /** The span in UTF-16 units. The text of the span is ASCII, so both ends move by the same number. */
-function asciiInUnits(bytes: Buffer, text: string, span: Span): Span {
+function asciiSpanInUnits(bytes: Buffer, text: string, span: Span): Span {
   if (span.end === 0) return NOWHERE;
   const start = unitAt(bytes, text, span.start);
   return { start, end: start + span.end - span.start };
@@ -265,8 +258,7 @@ function spliceInUnits(bytes: Buffer, text: string, { start, end, text: added }:
 
 /**
  * The text of valid UTF-8. Text that is not ASCII is converted by way of UTF-16, because `transcode` uses
- * vector instructions: 64 KB of Chinese take 33 µs, and 380 µs by V8's own decoder, which TextDecoder uses
- * too.
+ * vector instructions: 64 KB of Chinese take 33 µs, and 380 µs by V8's decoder (TextDecoder).
  */
 function textOf(bytes: Buffer, isAscii: boolean): string {
   return isAscii ? bytes.toString('latin1') : transcode(bytes, 'utf8', 'utf16le').toString('utf16le');

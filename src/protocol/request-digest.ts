@@ -4,8 +4,7 @@
  *
  * Two bodies have the same canonical form if they differ only in white space between values, in the order of
  * the members of the request itself, and in members that no upstream bases its response on (IGNORED). All
- * values stay byte for byte: models read the order of members in a tool's schema, and 1.0 is not written as
- * 1.
+ * values stay byte for byte: models read the order of members in a tool's schema, and 1.0 stays 1.0.
  *
  * Must hold: a member is in IGNORED only if no upstream bases its response on it; otherwise a caller gets the
  * response to another request (test/unit/protocol/request-digest.test.ts). request-bytes.ts has read the body
@@ -39,9 +38,7 @@ interface Member {
   readonly end: number;
 }
 
-/**
- * Returns 64 hex digits. `facts`: a text without line breaks that tells what else decides on the response.
- */
+/** Returns 64 hex digits. `facts`: a text without line breaks with what else decides on the response. */
 export function requestDigestOf(
   { body, bodyIsAscii, largeBody }: Pick<ChatCall, 'body' | 'bodyIsAscii' | 'largeBody'>,
   facts: string,

@@ -52,10 +52,7 @@ export type Validators = Readonly<Record<ValidatorName, (value: unknown) => bool
   readonly COMPILED: boolean;
 };
 
-/**
- * Throws an Error if `validators` is not the generated module, or a validator gives a wrong answer. Exported
- * for its test.
- */
+/** Throws if `validators` is not the generated module, or one gives a wrong answer. Exported for its test. */
 export function assertCompiled(validators: Partial<Validators>): void {
   for (const [name, [valid, invalid]] of Object.entries(PROBES)) {
     const check = validators[name as ValidatorName];
@@ -68,9 +65,7 @@ export function assertCompiled(validators: Partial<Validators>): void {
 
 assertCompiled(generated);
 
-/**
- * Each validator tells whether a value is a valid request of its door: 0.1 µs for a small one. Never throws.
- */
+/** Each validator tells whether a value is a valid request of its door: 0.1 µs for a small one. */
 export const {
   checkChatRequest,
   checkMessagesRequest,
