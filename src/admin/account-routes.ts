@@ -128,8 +128,8 @@ const NewCredit = closed({
 });
 
 /**
- * A request with so many accounts takes some 100 ms of the main thread. Meanwhile the admin port and the
- * flush wait, but calls do not. More accounts in a request would save hardly any time.
+ * How many accounts a request may create, which takes some 100 ms of the main thread. Meanwhile the admin
+ * port and the flush wait, but calls do not. More accounts in a request would save hardly any time.
  */
 const BULK_ACCOUNTS_MAX = 1_000;
 const BULK_KEYS_OF_ACCOUNT_MAX = 10;

@@ -46,8 +46,8 @@ export class AllowedHosts {
   readonly #allowsAny: boolean;
   readonly #extraHost: () => string | undefined;
   /**
-   * Whether any IP address is allowed. True unless the port listens on loopback alone, because nobody can
-   * list all addresses of a host, and rebinding needs a name.
+   * Whether any IP address is allowed. True unless the port listens only on loopback, because nobody can list
+   * all addresses of a host, and rebinding needs a name.
    */
   readonly #allowsAddresses: boolean;
 
@@ -272,7 +272,7 @@ export class AdminAuthentication {
 
   /**
    * Returns a `set-cookie`; `seconds` 0 deletes the cookie. `isSecure`: only behind a proxy that ends TLS,
-   * because browsers send such a cookie over HTTPS alone.
+   * because browsers send such a cookie only over HTTPS.
    */
   #cookie(secret: string, seconds: number, isSecure: boolean): string {
     const attribute = isSecure ? '; Secure' : '';

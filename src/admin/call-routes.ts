@@ -25,9 +25,9 @@ import { closed, Money, orNull, optionalText } from './views.js';
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
 /**
- * For a group of at most so many accounts `membersOf` gives the ids, and the indexes of segments are searched
- * for each id. For a larger group it gives a test whether an account is in the group, and each call that
- * passes the other filters is tested.
+ * The largest group of which `membersOf` gives the ids of the accounts: the indexes of segments are searched
+ * for each id. For a larger group `membersOf` gives a test whether an account is in the group, and each call
+ * that passes the other filters is tested.
  */
 const INDEXED_ACCOUNTS_MAX = 256;
 const DAY_MS = 86_400_000;

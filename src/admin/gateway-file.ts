@@ -19,7 +19,7 @@ interface GatewayAddress {
   readonly adminPort: number;
 }
 
-/** On one host a response takes a millisecond. A gateway that does not respond for so long counts as dead. */
+/** How long a gateway may take to respond; then it counts as dead. On one host a response takes 1 ms. */
 const PROBE_TIMEOUT_MS = 2_000;
 /**
  * While the interface passes from one process of a group to the next, for some milliseconds the process that

@@ -17,7 +17,7 @@ import { JSON_TYPE } from './route.js';
 export interface RequestHead {
   /** `GET` for a HEAD too. */
   readonly method: string;
-  /** Whether the request is a HEAD, whose response is the headers alone. */
+  /** Whether the request is a HEAD, whose response has only headers. */
   readonly isHead: boolean;
   /** Still percent-encoded. */
   readonly path: string;
@@ -59,7 +59,7 @@ export function readHead(request: HttpRequest): RequestHead {
 }
 
 /**
- * Prefix of the names of cookies that are `Secure`. Browsers accept a cookie with it from this host alone.
+ * Prefix of the names of cookies that are `Secure`. Browsers accept a cookie with it only from this host.
  * Without the prefix another host of the domain could sign a browser in as somebody else, by a cookie for all
  * hosts (cookie tossing).
  */

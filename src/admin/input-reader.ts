@@ -60,7 +60,7 @@ export function createReader<Schema extends TObject>(
 /**
  * Throws `invalid_parameters` for unknown names and lists that are too long. TypeBox checks every item of a
  * list before it counts the items, which took 29 s of the main thread for a body of 8 MB. Follows
- * `properties` and `items` alone. So a schema must not have a list within another keyword, such as `anyOf`:
+ * only `properties` and `items`. So a schema must not have a list within another keyword, such as `anyOf`:
  * TypeBox would check the list without a bound. `pointer`: the JSON pointer of the value.
  */
 function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, pointer = ''): void {

@@ -28,8 +28,8 @@ const readQuery = createReader(RangeQuery, 'query parameter');
 const IS_HEAD = false;
 
 /**
- * If so many streams are open, only an operator without a stream may open one, up to twice as many in all
- * (`isFull` of http.ts). Sixty streams took no measurable CPU.
+ * From this many open streams on, only operators without a stream may open one (`isFull` of http.ts). Sixty
+ * streams took no measurable CPU.
  */
 const SUBSCRIBERS_MAX = 64;
 

@@ -76,7 +76,7 @@ function operationOf(route: Route): object {
   };
 }
 
-/** Fields whose value names something that may not exist: the route then responds `not_found`. */
+/** Fields that name something, for the error `not_found`. A new field of this kind must be added here. */
 const REFERENCE_FIELDS = ['account', 'group', 'parent', 'root'];
 
 /** Returns the codes of the errors that the document lists for the route. */

@@ -20,7 +20,7 @@ import { type AdminResponse, type Guard, isFull, ok, responseOfError, send } fro
 
 /** Enough for a long conversation. server.ts rejects a longer body. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
-/** From so many calls in flight on, `isFull` of http.ts lets only some operators begin one. */
+/** From this many calls in flight on, only operators without a call may begin one (`isFull` of http.ts). */
 const CALLS_MAX = 16;
 /** Any text that a header can carry. The listener checks whether the text is a key, and explains errors. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;

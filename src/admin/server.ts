@@ -5,7 +5,7 @@
  * Most responses are sent synchronously, in the callback that has the whole request. A later response is sent
  * only if its socket is still open.
  *
- * Must hold: an error in serving a request fails that request alone, because all of its code runs within a
+ * Must hold: an error in serving a request fails only that request, because all of its code runs within a
  * Guard. Only `/healthz` (the process lives), `/readyz` (the gateway accepts calls), `/metrics`, the
  * console's files, and `/admin/session` and below, where the console signs in, need no token (OTHER_ROUTES of
  * route.ts lists them). All but the first two need an allowed Host (test/unit/admin/server.test.ts).

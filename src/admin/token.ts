@@ -3,10 +3,10 @@
  * obtains the token and authentication.ts checks it, both on the gateway's main thread. Commands read the
  * file (cli/admin-client.ts). oidc.ts limits failed sign-ins by a WrongTokens of its own.
  *
- * Must hold: a new file is readable by its owner alone, and is created once, also if two processes start
+ * Must hold: only its owner can read a new file, which is created once, also if two processes start
  * together. (The mode of a file that is there already is the operator's affair, and is not checked.) The
  * comparison takes the same time wherever a wrong token differs (test/unit/admin/token.test.ts). A right
- * token is never limited, because `WrongTokens.record` is called for a wrong token alone
+ * token is never limited, because `WrongTokens.record` is called only for a wrong token
  * (test/unit/admin/token.wrong-tokens.test.ts).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';

@@ -4,7 +4,7 @@
  * lists these routes with the others, api.ts calls them. Main thread.
  *
  * Must hold: no name in the CSV becomes a formula of a spreadsheet (test/unit/core/csv.test.ts). Charges in
- * memory are flushed before a report or rows are read, or the response has a warning.
+ * memory are flushed before a report is made or rows are read, or the response has a warning.
  */
 import { Type } from 'typebox';
 import { csvOf } from '../core/csv.js';

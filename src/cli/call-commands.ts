@@ -238,7 +238,7 @@ function timelineOf(call: CallView): (readonly [ms: number, event: string])[] {
   events.push([0, `came, ${endedText(new Date(cameMs).toISOString())}`]);
   if (call.admitted_ms !== null) events.push([call.admitted_ms, `admitted${quotasText(call)}`]);
   if (call.queued_ms > 0) {
-    // The record has the sum of all waits alone, so the event stands where the first wait may have begun.
+    // The record has only the sum of all waits, so the event stands where the first wait may have begun.
     const fromMs = Math.max((call.attempts[0]?.start_ms ?? 0) - call.queued_ms, call.admitted_ms ?? 0);
     events.push([fromMs, `waited ${call.queued_ms} ms in all for room in the limits of upstreams`]);
   }

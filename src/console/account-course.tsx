@@ -23,7 +23,7 @@ import { roughMoney, shortNumber } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
 
-/** A new span comes every two seconds in the range `5m`, and at most every ten seconds in the others. */
+/** A new span comes every two seconds in the range `5m`, and every ten or more seconds in the others. */
 const refreshMs = (range: Range): number => (range === '5m' ? 2_000 : 10_000);
 
 /** `path`: `/history/accounts`, or that of one account. */
@@ -35,8 +35,8 @@ function useAccountHistory<Row>(path: string, range: Range) {
 
 const SECONDS_PER_HOUR = 3_600;
 /**
- * A span is complete 4 s after its end (REPORTING_SECONDS of telemetry/account-history.ts), and is fetched up
- * to 2 s later. Spans that ended later are not drawn.
+ * A span is complete 4 s after its end (REPORTING_SECONDS of telemetry/account-history.ts), and in the range
+ * `5m` is fetched up to 2 s later. Spans that ended later are not drawn.
  */
 const SPAN_DELAY_SECONDS = 6;
 

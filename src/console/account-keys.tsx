@@ -25,7 +25,7 @@ import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
-/** The keys are fetched again so often: last uses change, and other operators may create keys. */
+/** How often the keys are fetched again: last uses change, and other operators may create keys. */
 const REFRESH_MS = 5_000;
 /** The most that one page of the gateway has (PAGE_ITEMS_MAX of admin/fields.ts). Few accounts have more. */
 const KEYS_SHOWN_MAX = 1_000;

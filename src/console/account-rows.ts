@@ -170,7 +170,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   };
 }
 
-/** The gateway needs 15 ms for so many accounts. To sort more, operators have to search for fewer. */
+/** How many accounts can be sorted, for which the gateway needs 15 ms. Operators have to search for fewer. */
 const SORTED_MAX = 1_000;
 
 const collator = new Intl.Collator('en', { numeric: true });

@@ -116,7 +116,7 @@ export interface FirstRows<Row> {
   readonly hasMore: boolean;
 }
 
-/** The most rows of a CSV file. Spreadsheets open files with so many rows without trouble. */
+/** The most rows of a CSV file: spreadsheets open such a file without trouble. */
 export const ROWS_OF_CSV_MAX = 10_000;
 const PAGE_ROWS_MAX = 1_000;
 

@@ -34,9 +34,9 @@ import { counted, exactMoment, money, number, recentMoment, roughMoney, words } 
 import { type Column, Table } from './table.js';
 
 const PAGE_CALLS = 100;
-/** After so many searches, one after the other and of some 70 ms each, the operator has to ask again. */
+/** How many searches are made in sequence, some 70 ms each, before the operator has to ask again. */
 const SEARCHES_MAX = 50;
-/** The live tail cuts the list to so many calls, so that a page that stays open does not grow. */
+/** How many calls the live tail leaves in the list, so that a page that stays open does not grow. */
 const CALLS_SHOWN_MAX = 500;
 /** In place of a cursor: all shown calls are fetched again, from the newest on. */
 const FROM_NEWEST = '';

@@ -17,8 +17,8 @@ import { type Column, Table } from './table.js';
 
 const PAGE_ROWS = 100;
 /**
- * The gateway reads some 3,000 rows for a page. If none of these rows passes the filters, the next page is
- * requested, and so on, at most so often. Then the operator has to ask again.
+ * How many pages are requested before the operator has to ask again. The gateway reads some 3,000 rows for a
+ * page. If none of these rows passes the filters, the next page is requested.
  */
 const REQUESTS_MAX = 50;
 const FILTER_NAMES = ['who', 'action', 'target', 'from', 'to'] as const;

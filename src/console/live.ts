@@ -29,7 +29,7 @@ export const rangeSeconds = (range: Range): number =>
 export type Growth = Readonly<CallGrowth>;
 export type Span = Readonly<HistorySpan>;
 
-/** Rates are computed over so many snapshots, 2 seconds apart: over 10 seconds a number does not flicker. */
+/** Snapshots for the rates, 2 seconds apart: a rate over 10 seconds does not flicker. */
 const SNAPSHOTS_KEPT = 6;
 /** The stream counts as broken after this time without an event. Two events should have come in it. */
 const SILENCE_MS = 6_000;

@@ -24,7 +24,7 @@ import {
 import { moment } from './format.js';
 import { Table } from './table.js';
 
-/** The list is fetched again so often, for the last uses of tokens. */
+/** How often the list is fetched again, for the last uses of tokens. */
 const REFRESH_MS = 10_000;
 
 /** The dialog that is open. `switch` disables or enables the operator; `shown` shows a new token. */
@@ -205,7 +205,7 @@ function RoleDialog({ item, onClose, onChanged }: ChangeProps<OperatorView>) {
   );
 }
 
-/** By default the new token expires when the former would; not so if the former has expired. */
+/** By default the new token expires when the former would, unless the former has expired. */
 function RotateDialog({ item, onClose, onCreated }: CreateProps & { readonly item: OperatorView }) {
   const expiresIn = useInput(item.expired ? LIFETIME_DEFAULT : '');
   const formerText =

@@ -20,7 +20,7 @@ export function SignIn({ providerSignOut, onSignedIn }: SignInProps) {
   const token = useInput();
   const [oidc, setOidc] = useState<OidcView>();
   useEffect(() => {
-    // If the request fails, the form offers the token alone. Sending the token then shows the error.
+    // If the request fails, the form offers only the token. Sending the token then shows the error.
     oidcView().then(setOidc, () => undefined);
   }, []);
   const { error, isBusy, run } = useAction(async () => {

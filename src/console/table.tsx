@@ -13,7 +13,7 @@ import { Button, ErrorText, Money, Name } from './controls.js';
 import { ago, isoOf, moment, number } from './format.js';
 
 interface ColumnHead {
-  /** A hidden head is for screen readers alone. */
+  /** A hidden head is only for screen readers. */
   readonly head: string | { readonly hidden: string };
   /** The cell in a last line below all rows. The line is drawn only if the first column has such a cell. */
   readonly foot?: ComponentChildren;

@@ -316,7 +316,7 @@ export class MemberReader extends JsonReader {
   }
 }
 
-/** A double holds every integer of so many digits exactly. */
+/** The most digits of which a double holds every integer exactly. */
 export const DIGITS_EXACT_MAX = 15;
 /** Bytes that are read of a string that a rejection may repeat: enough for the characters that it shows. */
 const SHOWN_BYTES_MAX = 512;

@@ -30,12 +30,12 @@ const EVENT_LINE_START = 'event:';
 const NO_BYTES = Buffer.alloc(0);
 
 /**
- * A search for the LF of a line ends after so many bytes, and a longer line is read byte by byte. If lines
- * end in CR, each search would read all bytes that follow.
+ * How many bytes are searched for the LF of a line. A longer line is read byte by byte, because if lines end
+ * in CR, each search would read all bytes that follow.
  */
 const ONE_LINE_BYTES_MAX = 4 * 1024;
 
-/** A buffer of up to so many bytes is kept for the next held event; a larger one is freed. */
+/** The largest buffer that is kept for the next held event; a larger one is freed. */
 const HELD_BYTES_KEPT = 4 * 1024;
 
 /** The data of the event that ends a stream. */
