@@ -1,22 +1,22 @@
 /**
- * The keys of an account, and the actions on each key. accounts-page.tsx shows this section, a new one for
- * each account. The gateway keeps no contents of calls with a private key. The rights that `may` checks are
- * in core/roles.ts. Browser.
+ * The keys of an account, the actions on each key, and their dialogs. accounts-page.tsx shows this section, a
+ * new one for each account. The gateway keeps no contents of calls with a private key. The rights that `may`
+ * checks are in core/roles.ts. Browser.
  *
  * Must hold: an action that changes a key asks first, and is offered only to operators whose role allows it
  * (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
-import { allOf, may, queryOf, useView } from './api.js';
+import { allOf, may, post, queryOf, useView } from './api.js';
 import { callsAddress } from './browser.js';
-import { Badge, Button, ErrorText, Icon, Name, type Tone } from './controls.js';
+import { Badge, Button, Choice, ErrorText, Icon, Name, TextField, type Tone, useInput } from './controls.js';
 import {
+  type ChangeProps,
+  type Closable,
   DeleteDialog,
   LongName,
-  NewKeyDialog,
-  PrivateKeyDialog,
-  RotateKeyDialog,
+  Question,
   ShownSecretDialog,
   SwitchDialog,
 } from './dialogs.js';
@@ -163,5 +163,103 @@ function KeyState({ item }: { readonly item: KeyView }) {
       <Badge tone={tone}>{text}</Badge>
       {item.private ? <Badge tone="plain">Private</Badge> : null}
     </>
+  );
+}
+
+interface NewKeyProps extends Closable {
+  readonly account: AccountView;
+  readonly onCreated: (key: CreatedKeyView) => void;
+}
+
+/** `onCreated` gets the only view that has the key itself. */
+function NewKeyDialog({ account, onClose, onCreated }: NewKeyProps) {
+  const name = useInput();
+  const expiresIn = useInput();
+  const expiry = expiresIn.value === '' ? {} : { expires_in: Number(expiresIn.value) };
+  const [isPrivate, setPrivate] = useState(false);
+  const body = { account: account.id, name: name.value, private: isPrivate, ...expiry };
+  return (
+    <Question
+      title="New key"
+      verb="Make key"
+      onClose={onClose}
+      act={async () => onCreated(await post<CreatedKeyView>('/keys', body))}
+    >
+      <p>
+        For <LongName text={account.name} />, whose limits and balance it shares.
+      </p>
+      <TextField
+        label="Name"
+        hint="What the key is for; no other key of the account has it."
+        required
+        {...name}
+      />
+      <Choice
+        label="Lasts"
+        options={[
+          ['', 'Until it is disabled'],
+          ['86400', '1 day'],
+          ['2592000', '30 days'],
+          ['31536000', '1 year'],
+        ]}
+        {...expiresIn}
+      />
+      <label class="check">
+        <input type="checkbox" checked={isPrivate} onChange={() => setPrivate(!isPrivate)} />
+        Private: no contents of its calls are kept
+      </label>
+    </Question>
+  );
+}
+
+interface RotateKeyProps extends Closable {
+  readonly item: KeyView;
+  readonly onCreated: (key: CreatedKeyView) => void;
+}
+
+function RotateKeyDialog({ item, onClose, onCreated }: RotateKeyProps) {
+  const grace = useInput('3600');
+  const body = { grace: Number(grace.value) };
+  return (
+    <Question
+      title="Rotate key"
+      verb="Make the new key"
+      onClose={onClose}
+      act={async () => onCreated(await post<CreatedKeyView>(`/keys/${item.id}/rotate`, body))}
+    >
+      <p>
+        A new key takes the place of <LongName text={item.name} />. The former one works on for the time
+        chosen here; if it has leaked, choose no time.
+      </p>
+      <Choice
+        label="The old key is still accepted for"
+        options={[
+          ['0', 'no time: it is refused at once'],
+          ['3600', '1 hour'],
+          ['86400', '1 day'],
+          ['604800', '7 days'],
+        ]}
+        {...grace}
+      />
+    </Question>
+  );
+}
+
+/** Makes a private key not private, and any other key private. */
+function PrivateKeyDialog({ item, onClose, onChanged }: ChangeProps<KeyView>) {
+  const body = { private: !item.private };
+  return (
+    <Question
+      title={item.private ? 'Key not private' : 'Private key'}
+      onClose={onClose}
+      act={async () => onChanged(await post<KeyView>(`/keys/${item.id}/set-private`, body))}
+    >
+      <p>
+        {item.private
+          ? 'Contents of calls with this key may be kept from now on, if the settings keep any: '
+          : 'No contents of calls with this key are kept from now on; what is kept of earlier ones goes when its hours are over: '}
+        <LongName text={item.name} />.
+      </p>
+    </Question>
   );
 }

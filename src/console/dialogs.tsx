@@ -1,14 +1,14 @@
 /**
- * The dialogs of accounts and keys, and components of dialogs of other pages. A dialog is the browser's own,
- * which keeps the keyboard inside and closes with Escape. accounts-page.tsx and account-keys.tsx open them;
- * groups-page.tsx, operators-page.tsx and quota-dialogs.tsx use the components. Browser.
+ * Components of dialogs, and the dialogs of accounts, which accounts-page.tsx opens. account-keys.tsx,
+ * groups-page.tsx, operators-page.tsx and quota-dialogs.tsx use the components. A dialog is the browser's own,
+ * which keeps the keyboard inside and closes with Escape. Browser.
  *
  * Must hold: a secret that was created is shown once, and its dialog does not close by itself, not even when
  * the session ends (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import type { AccountView, CreatedKeyView, KeyView, PlanView } from '../admin/views.js';
+import type { AccountView, PlanView } from '../admin/views.js';
 import { keepPage, post, remove, useAction } from './api.js';
 import { Button, Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
 import { money } from './format.js';
@@ -239,85 +239,6 @@ export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'act
   );
 }
 
-interface NewKeyProps extends Closable {
-  readonly account: AccountView;
-  readonly onCreated: (key: CreatedKeyView) => void;
-}
-
-/** `onCreated` gets the only view that has the key itself. */
-export function NewKeyDialog({ account, onClose, onCreated }: NewKeyProps) {
-  const name = useInput();
-  const expiresIn = useInput();
-  const expiry = expiresIn.value === '' ? {} : { expires_in: Number(expiresIn.value) };
-  const [isPrivate, setPrivate] = useState(false);
-  const body = { account: account.id, name: name.value, private: isPrivate, ...expiry };
-  return (
-    <Question
-      title="New key"
-      verb="Make key"
-      onClose={onClose}
-      act={async () => onCreated(await post<CreatedKeyView>('/keys', body))}
-    >
-      <p>
-        For <LongName text={account.name} />, whose limits and balance it shares.
-      </p>
-      <TextField
-        label="Name"
-        hint="What the key is for; no other key of the account has it."
-        required
-        {...name}
-      />
-      <Choice
-        label="Lasts"
-        options={[
-          ['', 'Until it is disabled'],
-          ['86400', '1 day'],
-          ['2592000', '30 days'],
-          ['31536000', '1 year'],
-        ]}
-        {...expiresIn}
-      />
-      <label class="check">
-        <input type="checkbox" checked={isPrivate} onChange={() => setPrivate(!isPrivate)} />
-        Private: no contents of its calls are kept
-      </label>
-    </Question>
-  );
-}
-
-interface RotateKeyProps extends Closable {
-  readonly item: KeyView;
-  readonly onCreated: (key: CreatedKeyView) => void;
-}
-
-export function RotateKeyDialog({ item, onClose, onCreated }: RotateKeyProps) {
-  const grace = useInput('3600');
-  const body = { grace: Number(grace.value) };
-  return (
-    <Question
-      title="Rotate key"
-      verb="Make the new key"
-      onClose={onClose}
-      act={async () => onCreated(await post<CreatedKeyView>(`/keys/${item.id}/rotate`, body))}
-    >
-      <p>
-        A new key takes the place of <LongName text={item.name} />. The former one works on for the time
-        chosen here; if it has leaked, choose no time.
-      </p>
-      <Choice
-        label="The old key is still accepted for"
-        options={[
-          ['0', 'no time: it is refused at once'],
-          ['3600', '1 hour'],
-          ['86400', '1 day'],
-          ['604800', '7 days'],
-        ]}
-        {...grace}
-      />
-    </Question>
-  );
-}
-
 interface DeleteProps extends Closable {
   /** What is deleted: `key`. */
   readonly noun: string;
@@ -340,25 +261,6 @@ export function DeleteDialog({ noun, path, onClose, onChanged, children }: Delet
       }}
     >
       <p>{children}</p>
-    </Question>
-  );
-}
-
-/** Makes a private key not private, and any other key private. */
-export function PrivateKeyDialog({ item, onClose, onChanged }: ChangeProps<KeyView>) {
-  const body = { private: !item.private };
-  return (
-    <Question
-      title={item.private ? 'Key not private' : 'Private key'}
-      onClose={onClose}
-      act={async () => onChanged(await post<KeyView>(`/keys/${item.id}/set-private`, body))}
-    >
-      <p>
-        {item.private
-          ? 'Contents of calls with this key may be kept from now on, if the settings keep any: '
-          : 'No contents of calls with this key are kept from now on; what is kept of earlier ones goes when its hours are over: '}
-        <LongName text={item.name} />.
-      </p>
     </Question>
   );
 }

@@ -1,17 +1,18 @@
 /**
  * The dialogs by which an operator makes and changes groups, moves an account to another group, and changes
- * the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx and
- * groups-page.tsx open them. Browser.
+ * the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx, account-keys.tsx
+ * and groups-page.tsx open them. Browser.
  *
  * Must hold: only limits that were changed are sent, or two operators would undo each other's changes. A
- * field that was emptied takes its limit away. `useLimits` of quotas.tsx sees to both
- * (test/e2e/console-groups.test.ts).
+ * field that was emptied removes its limit (`useLimits`, test/e2e/console-groups.test.ts).
  */
-import type { AccountView, GroupView, KeyView, ListView } from '../admin/views.js';
+import { useState } from 'preact/hooks';
+import type { AccountView, GroupView, KeyView, ListView, QuotasView } from '../admin/views.js';
+import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { post, queryOf, useView } from './api.js';
 import { Choice, ErrorText, TextField, useInput } from './controls.js';
 import { type ChangeProps, type Closable, LongName, Question } from './dialogs.js';
-import { LimitFields, useLimits } from './quotas.js';
+import { isMoneyQuota, quotaTitle } from './quotas.js';
 
 /**
  * How many groups a choice offers: one page of the gateway (PAGE_ITEMS_MAX of admin/fields.ts). To reach
@@ -21,6 +22,53 @@ const GROUPS_OFFERED_MAX = 1_000;
 
 /** Returns the group's path below `/admin/v1`. */
 export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
+
+/** The text of the field of each limit; empty for no limit. */
+type LimitTexts = Readonly<Record<QuotaName, string>>;
+
+interface LimitsInput {
+  readonly texts: LimitTexts;
+  readonly onTexts: (texts: LimitTexts) => void;
+  /** Fields of a request's body: the changed limits; null removes a limit. The gateway checks the numbers. */
+  readonly body: Readonly<Record<string, number | string | null>>;
+}
+
+/** The limits that an operator edits. `quotas`: those in force when the dialog opens; {} for a new group. */
+function useLimits(quotas: QuotasView = {}): LimitsInput {
+  const [initial] = useState(() => {
+    const entries = QUOTA_NAMES.map((quota) => [quota, String(quotas[quota]?.limit ?? '')]);
+    return Object.fromEntries(entries) as LimitTexts;
+  });
+  const [texts, onTexts] = useState(initial);
+  const changed = QUOTA_NAMES.filter((quota) => texts[quota].trim() !== initial[quota]);
+  // A number field whose text is no number has the text '' too, but browsers do not submit its form.
+  const valueOf = (quota: QuotaName): number | string | null => {
+    const text = texts[quota].trim();
+    return text === '' ? null : isMoneyQuota(quota) ? text : Number(text);
+  };
+  return { texts, onTexts, body: Object.fromEntries(changed.map((quota) => [quota, valueOf(quota)])) };
+}
+
+function LimitFields({ limits: { texts, onTexts } }: { readonly limits: LimitsInput }) {
+  return (
+    <fieldset class="limits">
+      <legend class="muted">Limits; empty for none.</legend>
+      <div class="pair">
+        {QUOTA_NAMES.map((quota) => (
+          <TextField
+            key={quota}
+            label={quotaTitle(quota)}
+            {...(isMoneyQuota(quota)
+              ? { inputMode: 'decimal' as const }
+              : { type: 'number' as const, min: '1' })}
+            value={texts[quota]}
+            onValue={(text) => onTexts({ ...texts, [quota]: text })}
+          />
+        ))}
+      </div>
+    </fieldset>
+  );
+}
 
 interface NewGroupProps extends Closable {
   /** Undefined for a group at the top. */

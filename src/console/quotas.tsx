@@ -1,27 +1,25 @@
 /**
  * Quotas as people see them. The pages of accounts and groups show QuotaBars, a bar for each quota; lists of
- * keys and groups show the shorter QuotaLine. quota-dialogs.tsx uses the fields for limits (useLimits,
- * LimitFields), dialogs.tsx limitsText, and groups-page.tsx the table of plans (PlanTable). Browser.
+ * keys and groups show the shorter QuotaLine. dialogs.tsx shows the limits of a plan in words (limitsText), and
+ * groups-page.tsx in a table (PlanTable). Browser.
  *
  * Must hold: the used amount of a quota links to the calls that it counts, give or take an hour in a month in
- * which clocks change (test/e2e/console-numbers.test.ts). Only limits that were changed are sent
- * (test/e2e/console-groups.test.ts).
+ * which clocks change (test/e2e/console-numbers.test.ts).
  */
-import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
 import { type CallFilters, callsAddress } from './browser.js';
-import { Money, TextField } from './controls.js';
+import { Money } from './controls.js';
 import { duration, moment, money, number, shortNumber } from './format.js';
 import { type Column, Table } from './table.js';
 
 /** Returns the quota's name for people: `Tokens a month`, `Calls in flight`. */
-function titleOf(quota: QuotaName): string {
+export function quotaTitle(quota: QuotaName): string {
   const words = quota.replace('_per_', ' a ').replaceAll('_', ' ');
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-const isMoney = (quota: QuotaName): boolean => QUOTA_KINDS[quota].unit === 'money';
+export const isMoneyQuota = (quota: QuotaName): boolean => QUOTA_KINDS[quota].unit === 'money';
 
 /** An amount of a quota: money as decimal text, else a number. */
 type Amount = QuotaUseView['used'];
@@ -65,7 +63,7 @@ function Bar({ shown }: ShownQuotaProps) {
     <span
       class={`bar ${barClassOf(shown)}`}
       role="meter"
-      aria-label={titleOf(quota)}
+      aria-label={quotaTitle(quota)}
       aria-valuemin={0}
       aria-valuemax={100}
       aria-valuenow={takenPercent}
@@ -134,7 +132,7 @@ export function QuotaBars({ quotas, owner, label }: QuotaBarsProps) {
     <ul class="quotas" aria-label={label}>
       {shownQuotas.map((shown) => (
         <li key={shown.quota}>
-          <span class="quota-name">{titleOf(shown.quota)}</span>
+          <span class="quota-name">{quotaTitle(shown.quota)}</span>
           <Bar shown={shown} />
           <QuotaText shown={shown} owner={owner} />
         </li>
@@ -148,7 +146,7 @@ export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
     <span class="quota-line">
       {shownQuotasOf(quotas).map((shown) => (
         <span key={shown.quota} title={`${textOf(shown.use.used)} of ${textOf(shown.use.limit)}`}>
-          <small class="muted">{titleOf(shown.quota)}</small>
+          <small class="muted">{quotaTitle(shown.quota)}</small>
           <Bar shown={shown} />
           <small class="muted">{number(Math.round(shown.usedPercent + shown.heldPercent))} %</small>
         </span>
@@ -157,62 +155,17 @@ export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
   );
 }
 
-/** Limits that an operator edits: the text of each field, empty for no limit. */
-type LimitTexts = Readonly<Record<QuotaName, string>>;
-
-interface LimitsInput {
-  readonly texts: LimitTexts;
-  readonly onTexts: (texts: LimitTexts) => void;
-  /** Fields of a request's body: the changed limits; null takes one away. The gateway checks the numbers. */
-  readonly body: Readonly<Record<string, number | string | null>>;
-}
-
-/** `quotas`: those in force when the dialog opens; empty for a new group. */
-export function useLimits(quotas: QuotasView = {}): LimitsInput {
-  const [initial] = useState(() => {
-    const entries = QUOTA_NAMES.map((quota) => [quota, String(quotas[quota]?.limit ?? '')]);
-    return Object.fromEntries(entries) as LimitTexts;
-  });
-  const [texts, onTexts] = useState(initial);
-  const changed = QUOTA_NAMES.filter((quota) => texts[quota].trim() !== initial[quota]);
-  // A number field whose text is no number has the text '' too, but browsers do not submit its form.
-  const valueOf = (quota: QuotaName): number | string | null => {
-    const text = texts[quota].trim();
-    return text === '' ? null : isMoney(quota) ? text : Number(text);
-  };
-  return { texts, onTexts, body: Object.fromEntries(changed.map((quota) => [quota, valueOf(quota)])) };
-}
-
-export function LimitFields({ limits: { texts, onTexts } }: { readonly limits: LimitsInput }) {
-  return (
-    <fieldset class="limits">
-      <legend class="muted">Limits; empty for none.</legend>
-      <div class="pair">
-        {QUOTA_NAMES.map((quota) => (
-          <TextField
-            key={quota}
-            label={titleOf(quota)}
-            {...(isMoney(quota) ? { inputMode: 'decimal' as const } : { type: 'number' as const, min: '1' })}
-            value={texts[quota]}
-            onValue={(text) => onTexts({ ...texts, [quota]: text })}
-          />
-        ))}
-      </div>
-    </fieldset>
-  );
-}
-
 /** Returns the limits of a plan: `60 requests a minute, 1.00 spend a day`. */
 export function limitsText(plan: PlanView): string {
   return QUOTA_NAMES.flatMap((quota) => {
     const limit = plan[quota];
-    return limit === null ? [] : [`${textOf(limit)} ${titleOf(quota).toLowerCase()}`];
+    return limit === null ? [] : [`${textOf(limit)} ${quotaTitle(quota).toLowerCase()}`];
   }).join(', ');
 }
 
 export function PlanTable({ plans }: { readonly plans: readonly PlanView[] }) {
   const limitColumn = (quota: QuotaName): Column<PlanView> => ({
-    head: titleOf(quota),
+    head: quotaTitle(quota),
     value: (plan) => plan[quota],
     cell: (plan) => {
       const value = plan[quota];
