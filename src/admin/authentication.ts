@@ -253,8 +253,9 @@ export class AdminAuthentication {
     if (isCrossSite(head) || !head.isFromConsole) return CROSS_SITE;
     const secret = this.#sessionSecretOf(head);
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
-    const view = viewOfSession(undefined);
-    const body = url === undefined ? view : { ...view, sign_out: { issuer: new URL(url).host, url } };
+    const signedOut = viewOfSession(undefined);
+    const body =
+      url === undefined ? signedOut : { ...signedOut, sign_out: { issuer: new URL(url).host, url } };
     const isSecure = isHttps(head) || cookieOf(head, this.#cookieName(true)) !== '';
     return { ...ok(body), setCookie: this.#cookie('', 0, isSecure) };
   }
@@ -283,7 +284,7 @@ export class AdminAuthentication {
 /** Whether a proxy says that the browser uses HTTPS. Its list begins with the proxy next to the browser. */
 const isHttps = ({ forwardedProto }: RequestHead): boolean => /^https\b/i.test(forwardedProto);
 
-/** The console gets the role, because it shows only what the role may do. */
+/** `session`: undefined if signed out. The console needs the role, to show only what the role may do. */
 function viewOfSession(session: OpenSession | undefined): object {
   if (session === undefined) return { signed_in: false, seconds_left: 0, who: null, role: null };
   return { signed_in: true, seconds_left: session.secondsLeft, ...session.operator };

@@ -145,8 +145,8 @@ export function isDay(text: string): boolean {
 
 /**
  * Returns the Unix milliseconds of a text of Unix seconds, or of the start of a day. Throws
- * `invalid_parameters` for any other text. The message names `field` and `acceptedForms`, because a caller
- * may accept more forms than this function.
+ * `invalid_parameters` for any other text, also for a number of more than eleven digits, which may be
+ * milliseconds. The message names `field` and `acceptedForms`: a caller may accept more forms.
  */
 export function momentOf(
   field: string,

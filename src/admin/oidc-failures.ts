@@ -11,7 +11,6 @@ import { clipped } from '../core/wrong-input.js';
 import type { AdminResponse } from './http.js';
 
 interface FailurePage {
-  /** The HTTP status. */
   readonly status: number;
   /** What has happened. */
   readonly problem: string;

@@ -22,6 +22,7 @@ import type { OidcProvider, Proofs } from './oidc-provider.js';
 import type { NewSession } from './sessions.js';
 import { WrongTokens } from './token.js';
 
+/** 256 bits each, which nobody can guess. */
 const KEY_BYTES = 32;
 const NONCE_BYTES = 32;
 const MS_PER_SECOND = 1_000;

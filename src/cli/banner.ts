@@ -54,9 +54,9 @@ function demoLines({ ready, settings, command }: BannerFacts, address: string): 
       '',
       'Try it, whole and streamed:',
       '',
-      `  ${curlLine(address, ready.demoKey, false)}`,
+      `  ${curlLine(address, ready.demoKey, 'whole')}`,
       '',
-      `  ${curlLine(address, ready.demoKey, true)}`,
+      `  ${curlLine(address, ready.demoKey, 'streamed')}`,
       '',
     ];
   }
@@ -69,14 +69,17 @@ function demoLines({ ready, settings, command }: BannerFacts, address: string): 
   ];
 }
 
-function curlLine(address: string, key: string, stream: boolean): string {
+/** A command that sends a chat call. Its response comes in one piece or as a stream. */
+function curlLine(address: string, key: string, response: 'whole' | 'streamed'): string {
+  const isStream = response === 'streamed';
   const body = {
     model: DEMO_MODEL,
     messages: [{ role: 'user', content: 'Hello, Tollgate!' }],
-    ...(stream ? { stream: true } : {}),
+    ...(isStream ? { stream: true } : {}),
   };
   return [
-    stream ? 'curl -N' : 'curl',
+    // With -N curl prints each event as it comes.
+    isStream ? 'curl -N' : 'curl',
     `${address}/v1/chat/completions`,
     `-H 'Authorization: Bearer ${key}'`,
     `-H 'Content-Type: application/json'`,
@@ -100,7 +103,7 @@ export function commandOf(scriptPath: string, workingDirectory: string): string 
   return `node ${quoted(path.startsWith('..') ? scriptPath : path)}`;
 }
 
-/** The word, quoted for a POSIX shell if it has to be. */
+/** Returns the word, in quotes if a POSIX shell needs them. */
 function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

@@ -29,6 +29,7 @@ const PAGE_CALLS = 1_000;
 /** A bound, because `calls list` has all calls in memory before it prints the first. */
 const LIST_CALLS_MAX = 100_000;
 const LIST_CALLS_DEFAULT = 50;
+/** Calls that `calls tail` prints before it waits for new ones. */
 const TAIL_FIRST_CALLS = 10;
 const TAIL_PERIOD_MS = 1_000;
 const NO_RESPONSE_TEXT = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.\n`;

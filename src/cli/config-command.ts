@@ -130,7 +130,6 @@ async function checkConfig(options: CheckOptions): Promise<void> {
   }
 }
 
-/** Calls each upstream of each model once. */
 async function probeAll({ settings }: LoadedSettings): Promise<readonly ProbeView[]> {
   const { probeUpstreams } = await import('../gateway/upstream-probe.js');
   // `probeUpstreams` returns undefined only for the name of a model that the settings lack.

@@ -96,6 +96,7 @@ export function durationSeconds(text: string): number {
  * day that is in no calendar.
  */
 export function momentSeconds(text: string): number {
+  // More than eleven digits may be milliseconds.
   const ms = /^\d{1,11}$/.test(text)
     ? Number(text) * 1_000
     : /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2}))?$/.test(text)

@@ -253,9 +253,9 @@ function percentOf(used: number, limit: number): number {
   return limit === 0 ? 100 : (100 * used) / limit;
 }
 
-const GROUPS_SHOWN = 10;
+const GROUPS_SHOWN_MAX = 10;
 
-/** The groups whose fullest quota is used or held most, GROUPS_SHOWN of them at most. */
+/** The groups whose fullest quota is used or held most, GROUPS_SHOWN_MAX of them at most. */
 function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[] {
   const rows = groups
     .flatMap(({ path, accounts, quotas = {} }) => {
@@ -268,7 +268,7 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
       return fullest === undefined ? [] : [{ ...fullest, accounts, name: path?.join(' / ') ?? UNKNOWN }];
     })
     .toSorted((group, other) => other.percent - group.percent)
-    .slice(0, GROUPS_SHOWN);
+    .slice(0, GROUPS_SHOWN_MAX);
   if (rows.length === 0) return [];
   return tableLines<(typeof rows)[number]>(
     [

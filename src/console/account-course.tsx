@@ -128,7 +128,6 @@ export function AccountHours({ account }: { readonly account: string }) {
 /** How many of the fifty accounts that the gateway lists are shown. The CSV has all fifty. */
 const BUSY_ROWS_MAX = 10;
 
-/** A table of the accounts with most calls in the range. */
 export function BusyAccounts({ range }: { readonly range: Range }) {
   const { history, error } = useAccountHistory<BusyAccountView>('/history/accounts', range);
   if (error !== undefined) return <ErrorText text={error} />;

@@ -118,6 +118,7 @@ export interface FirstRows<Row> {
 
 /** The most rows of a CSV file: spreadsheets open such a file without trouble. */
 export const ROWS_OF_CSV_MAX = 10_000;
+/** The most that the routes of lists allow (PAGE_ITEMS_MAX of admin/fields.ts). */
 const PAGE_ROWS_MAX = 1_000;
 
 /**

@@ -209,7 +209,6 @@ function NameLink({ to, text }: { readonly to: string; readonly text: string }) 
   );
 }
 
-/** A line of the timeline. */
 interface Step {
   /** Milliseconds since the call came, as `untilMs`. */
   readonly atMs: number;

@@ -87,7 +87,6 @@ interface ShellProps {
   readonly children: ComponentChildren;
 }
 
-/** What all pages have around them. */
 function Shell({ page, status, isConnected, onSignOut, children }: ShellProps) {
   const nav = useRef<HTMLElement>(null);
   const { error, isBusy, run } = useAction(onSignOut);
@@ -163,7 +162,6 @@ function Health(props: Pick<ShellProps, 'status' | 'isConnected'>) {
   );
 }
 
-/** Shows name and role of the operator who is signed in. */
 function OperatorName() {
   const operator = operatorNow();
   return operator === undefined ? null : (

@@ -223,10 +223,10 @@ const WIDE = true;
 
 function OverviewCharts({ live, model }: { readonly live: Live; readonly model: string }) {
   const { spans, spanSeconds, range } = live;
-  /** The newest snapshot, whose histograms have the bounds of the spans' histograms. */
-  const latest = live.snapshots.at(-1);
-  const durationBounds = latest?.duration_ms.bounds;
-  const firstTokenBounds = latest?.first_token_ms.bounds;
+  // The histograms of a snapshot have the same bounds as those of the spans.
+  const newestSnapshot = live.snapshots.at(-1);
+  const durationBounds = newestSnapshot?.duration_ms.bounds;
+  const firstTokenBounds = newestSnapshot?.first_token_ms.bounds;
   const charts = useMemo((): readonly ChartContent[] => {
     // By how much the counters grew in each span.
     const growths = spans.map((span) => growthOf(span, model));

@@ -16,6 +16,7 @@ import { clipped } from '../core/wrong-input.js';
 /** OpenAI's roles. Results of tools have `tool` or `function`. Newer models call `system` `developer`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
 
+/** OpenAI's bounds of `temperature` and `top_p`. */
 export const TEMPERATURE_MIN = 0;
 export const TEMPERATURE_MAX = 2;
 export const TOP_P_MIN = 0;

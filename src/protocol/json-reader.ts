@@ -17,6 +17,7 @@ import { BODY_NESTING_MAX, BODY_VALUES_MAX } from '../core/limits.js';
 /** Why a body is rejected. The message is for the sender of the body. */
 export class BodyError extends Error {}
 
+// Bytes of JSON, as ASCII has them.
 export const QUOTE = 34;
 export const BRACKET = 91;
 export const BRACE = 123;

@@ -203,11 +203,12 @@ function callOf(
   };
 }
 
-/** The larger bound if both members are given: the hold must cover either, as upstreams obey one of them. */
+/** The larger bound if both members are given: an upstream may obey either, and the hold must cover it. */
 function outputTokensMaxOf(request: BodyScan['request']): number | undefined {
-  const current = request.max_completion_tokens ?? undefined;
-  const former = request.max_tokens ?? undefined;
-  return current !== undefined && former !== undefined ? Math.max(current, former) : (current ?? former);
+  const maxCompletionTokens = request.max_completion_tokens ?? undefined;
+  const maxTokens = request.max_tokens ?? undefined;
+  if (maxCompletionTokens === undefined || maxTokens === undefined) return maxCompletionTokens ?? maxTokens;
+  return Math.max(maxCompletionTokens, maxTokens);
 }
 
 function outputTokensFieldOf(
