@@ -3,7 +3,7 @@
  * for `/admin/v1/openapi.json`; `npm run docs` uses it too. Pure; main thread.
  *
  * Must hold: each route is in the document and responds as the document says
- * (test/unit/admin/openapi.test.ts calls all routes). LIVE_OPERATION is written by hand, after live-feed.ts.
+ * (test/unit/admin/openapi.test.ts calls all routes). LIVE_OPERATION repeats by hand what live-feed.ts sends.
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';

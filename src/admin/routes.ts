@@ -297,7 +297,6 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
   responseSchema: UpstreamResetView,
   respond: async ({ body: { model } }, { registry, resetUpstreams, service }) => {
     const models = idsOf(registry.catalog, model);
-    // For the name of a model `idsOf` returns one id.
     const onlyModel = model === undefined ? undefined : models[0];
     await resetUpstreams(onlyModel);
     await service.note({ target: { type: 'upstreams', id: null, name: onlyModel ?? null }, changes: [] });
@@ -327,7 +326,6 @@ const CACHE_CLEAR_ROUTE = defineRoute({
   responseSchema: CacheClearView,
   respond: async ({ body: { model } }, { registry, clearCache, service }) => {
     const models = idsOf(registry.catalog, model);
-    // For the name of a model `idsOf` returns one id.
     const onlyModel = model === undefined ? undefined : models[0];
     await clearCache(onlyModel);
     await service.note({ target: { type: 'cache', id: null, name: onlyModel ?? null }, changes: [] });

@@ -2,8 +2,8 @@
  * The HTTP server of the admin interface: a µWebSockets App of its own on a port of its own.
  * gateway/admin-service.ts starts it. Main thread of the gateway.
  *
- * Most responses are sent synchronously, in the callback that has the whole request. A later response is sent
- * only if its socket is still open.
+ * Most responses are sent synchronously, in the callback that has the whole request. A later response is only
+ * sent if its socket is still open.
  *
  * Must hold: an error in serving a request fails only that request, because all of its code runs within a
  * Guard. Only `/healthz` (the process lives), `/readyz` (the gateway accepts calls), `/metrics`, the

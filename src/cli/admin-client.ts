@@ -119,7 +119,7 @@ async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
 /** Longer than a start, which reads the store for seconds, and a stop, which waits 30 s for calls. */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
-/** A longer wait is of no use: a gateway in another container is only reached over a shared network. */
+/** A longer wait is of no use: a gateway in another container can only be reached over a shared network. */
 const ELSEWHERE_WAIT_MS_MAX = 5_000;
 
 /**

@@ -17,7 +17,7 @@ interface AuditOptions extends DataOptions {
   readonly repair?: boolean;
 }
 
-/** Differences that are printed; more would push the first off a terminal. `--json` prints up to 1,000. */
+/** Differences that are printed, few enough for a terminal; `--json` has up to 1,000 (store/audit-run.ts). */
 const LINES_MAX = 50;
 
 /** How long the audit waits for a running gateway to write. Then the audit reads the store as it is. */

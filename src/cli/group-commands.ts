@@ -176,7 +176,7 @@ export function treeRows(groups: readonly GroupView[]): GroupRow[] {
     const stems = isContinued.map((goesOn) => (goesOn ? '│  ' : '   '));
     const branch = isContinued.length === 0 ? '' : isContinued.at(-1) ? '├─ ' : '└─ ';
     const name = `${stems.slice(0, -1).join('')}${branch}${group.name}`;
-    // The group comes later than the groups that are visited next; groups below it do not.
+    // The groups that are visited next come before this one. So groups of deeper levels end here.
     hasLater = [...Array.from({ length: depth }, (_, level) => hasLater[level] ?? false), true];
     return quotaRowsOf(group, name, `${stems.join('')}${isParent ? '│' : ''}`);
   });

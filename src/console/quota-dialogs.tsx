@@ -23,7 +23,7 @@ const GROUPS_OFFERED_MAX = 1_000;
 /** Returns the group's path below `/admin/v1`. */
 export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
 
-/** The text of the field of each limit; empty for no limit. */
+/** By quota: the text of the field for its limit; empty for no limit. */
 type LimitTexts = Readonly<Record<QuotaName, string>>;
 
 interface LimitsInput {
