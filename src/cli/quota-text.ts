@@ -79,7 +79,7 @@ export interface QuotaLine {
   readonly used: string;
   /** What calls in flight hold; empty if nothing. */
   readonly held: string;
-  /** What processes were granted and have not used; empty if nothing. */
+  /** What processes were granted (in views: leased) and have not used; empty if nothing. */
   readonly leased: string;
   /** When the next period begins; empty for quotas of a minute and for calls in flight. */
   readonly resets: string;
@@ -126,7 +126,7 @@ export function amountText(amount: Amount): string {
 
 /** `limit` is above 0: the settings and the admin interface reject a limit of 0. */
 function percentText(used: Amount, limit: Amount): string {
-  // In whole numbers: as a float, 0.57 of 1.00 would be 56 %, and all but a pico-unit of a million 100 %.
+  // Integers are exact. As floats 0.57 of 1.00 would be 56 %, and all but a pico-unit of a million 100 %.
   const percent = (100n * integerOf(used)) / integerOf(limit);
   return percent === 0n && integerOf(used) > 0n ? 'under 1 %' : `${percent} %`;
 }

@@ -80,7 +80,7 @@ const SECONDS_PER_HOUR = 3_600;
 /** `tokens` of a Growth without calls: of prompts, cached ones of these, and of completions. */
 const NO_TOKENS: NonNullable<Growth['tokens']> = [0, 0, 0];
 
-/** Tiles with the rates of the last ten seconds. Without two snapshots the rates are 0. */
+/** Tiles with the rates of the last ten seconds. They are 0 until two snapshots have come. */
 function LastSecondsTiles({ live, model }: { readonly live: Live; readonly model: string }) {
   const status = live.snapshots.at(-1);
   const growth = lastSecondsOf(live.snapshots, model);
