@@ -1,7 +1,7 @@
 /**
- * What is left of each quota that a call takes of, right after the take. calls.ts has one CallLeft a thread,
- * fills it while a call is admitted, then reads it for the call's record (QuotasLeft) and for the response
- * headers about tokens. Listener thread.
+ * What each take of a call left of its quota. calls.ts has one CallLeft a thread, fills it while a call is
+ * admitted, then reads it for the call's record (QuotasLeft) and for the response headers about tokens.
+ * Listener thread. A `scope` is a position in the scope chain; a `quota` is a number of EXTENDED_QUOTAS.
  *
  * Must hold: `#left` is read only where `taken` says that this call took of that quota, because nothing is
  * cleared between calls. No unit test; test/e2e/quotas.test.ts and test/e2e/upstream-headers.test.ts see the
@@ -29,14 +29,14 @@ export class CallLeft {
   perDay = 0;
   /** Requests left of the minute of the plan's rule for the model; undefined if no rule limits them. */
   modelMinute: number | undefined = undefined;
-  /** The scope with the fewest tokens of its minute left, besides the rule for the model (calls.ts). */
+  /** The scope with the fewest tokens of its minute left, rules for models left out. calls.ts resets it. */
   readonly tightest = createTightest();
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
-  /** What is left of quota q at position s of the chain: at s × QUOTAS_PER_SCOPE + q. Money in nano-units. */
+  /** What is left of `quota` of `scope`, at scope × QUOTAS_PER_SCOPE + quota. Money in nano-units. */
   readonly #left = new Float64Array(SCOPES_MAX * QUOTAS_PER_SCOPE);
-  /** Scratch of `#othersLeft`. It is filled with fractions, so that V8 makes it an array of plain floats. */
+  /** Scratch of `#othersLeft`. Filled with fractions, so that V8 stores plain floats from the start. */
   readonly #triples = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS_PER_SCOPE + 1)).fill(0.5);
 
   /** `chain` and `taken` belong to `Calls`, which sets them to the call that it admits. */
@@ -46,12 +46,12 @@ export class CallLeft {
     this.#taken = taken;
   }
 
-  /** Records what a take left of an extended quota. `scope` is a position in the chain. */
+  /** Records what a take left of an extended quota. */
   set(scope: number, quota: number, left: number): void {
     this.#left[scope * QUOTAS_PER_SCOPE + quota] = left;
   }
 
-  /** As `set`, for calls a day. */
+  /** As `set`, for calls a day. Those of the account have a field of their own in QuotasLeft. */
   setDay(scope: number, left: number): void {
     if (scope === ACCOUNT_SCOPE) this.perDay = left;
     else this.#left[scope * QUOTAS_PER_SCOPE + DAY_QUOTA] = left;
@@ -80,8 +80,8 @@ export class CallLeft {
     for (let scope = 0; scope < this.#taken.scopes; scope++) {
       const mask = this.#taken.masks[scope]!;
       const { index } = this.#chain.links[scope]!;
-      // Positions are numbered as QUOTA_SCOPES, by which gateway/call-lines.ts reads the codes. All from
-      // GROUP_SCOPE on are groups.
+      // gateway/call-lines.ts reads the kind in a code as an index into QUOTA_SCOPES. The first positions
+      // have the same numbers, and all from GROUP_SCOPE on are groups.
       const kind = Math.min(scope, GROUP_SCOPE);
       const first = scope * QUOTAS_PER_SCOPE;
       for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1) {
@@ -95,7 +95,7 @@ export class CallLeft {
       triples[count++] = index;
       triples[count++] = this.#left[first + DAY_QUOTA]!;
     }
-    // The slot is 0, because gateway/call-lines.ts takes the model from the call.
+    // 0 stands for the slot, because gateway/call-lines.ts takes the model from the call's record.
     if (this.modelMinute !== undefined) {
       triples[count++] = quotaCode(MODEL_SCOPE, REQUESTS_PER_MINUTE);
       triples[count++] = 0;

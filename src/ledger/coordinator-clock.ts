@@ -1,11 +1,11 @@
 /**
- * The clock by which quotas of a day are counted and reset: the host's clock or, if limits are shared, the
- * coordinator's wall clock. So a day ends at the same moment on all hosts, whatever their own wall clocks
- * show. Listeners and the main thread read the clock. After each exchange with the coordinator the main
- * thread (gateway/shared-accounting.ts) sets the difference of the two wall clocks.
+ * The clock of a process that shares limits with other processes: the coordinator's wall clock, and the
+ * host's monotonic time. Quotas of a day or month are counted and reset by the wall clock, so a day ends at
+ * the same moment on all hosts. Listeners and the main thread have an object each, over one shared word. The
+ * main thread sets the word after exchanges with the coordinator (gateway/shared-accounting.ts).
  *
- * Must hold: the monotonic time stays the host's own. Minutes are counted by it, so the coordinator's wall
- * clock must not move it. Test: test/e2e/sharing-hosts.test.ts (the calendar of a host is off).
+ * Must hold: `monotonicMs` never follows the coordinator, because minutes are counted by monotonic time. The
+ * main thread alone writes the word. Test: test/e2e/sharing-hosts.test.ts (one host's wall clock is ahead).
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type MonotonicMs, type WallMs } from '../core/units.js';
@@ -13,13 +13,16 @@ import type { LedgerBuffers } from './layout.js';
 
 export class CoordinatorClock implements Clock {
   readonly #hostClock: Clock;
-  /** One word: by how many ms the coordinator's wall clock is ahead of the host's; may be negative. */
+  /**
+   * One word: by how many ms the coordinator's wall clock is ahead of the host's; negative if it is behind.
+   * 0 until the coordinator has replied: then the host's wall clock counts.
+   */
   readonly #aheadMs: BigInt64Array;
 
-  /** `aheadMs`: the buffer of that word, LedgerBuffers.calendar. */
-  constructor(hostClock: Clock, aheadMs: SharedArrayBuffer) {
+  /** `calendar`: LedgerBuffers.calendar, which holds that word. */
+  constructor(hostClock: Clock, calendar: SharedArrayBuffer) {
     this.#hostClock = hostClock;
-    this.#aheadMs = new BigInt64Array(aheadMs);
+    this.#aheadMs = new BigInt64Array(calendar);
   }
 
   monotonicMs(): MonotonicMs {
@@ -30,15 +33,16 @@ export class CoordinatorClock implements Clock {
     return asWallMs(this.#hostClock.wallMs() + Number(Atomics.load(this.#aheadMs, 0)));
   }
 
-  /** The coordinator's wall clock showed `wallMs` when the host's showed `hostWallMs`. Main thread. */
+  /**
+   * Sets the difference: the coordinator's wall clock showed `wallMs` when the host's showed `hostWallMs`,
+   * which may be an estimate with a fraction. Main thread.
+   */
   follow(wallMs: WallMs, hostWallMs: number): void {
     Atomics.store(this.#aheadMs, 0, BigInt(Math.round(wallMs - hostWallMs)));
   }
 }
 
-/**
- * Returns the clock for a thread that works on these buffers: `hostClock` itself unless limits are shared.
- */
+/** The clock for a thread that works on these buffers. It is `hostClock` if limits are not shared. */
 export function clockOf({ calendar }: LedgerBuffers, hostClock: Clock): Clock {
   return calendar === undefined ? hostClock : new CoordinatorClock(hostClock, calendar);
 }

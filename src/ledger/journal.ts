@@ -4,16 +4,17 @@
  * when it settles a call (request/settle.ts). The main thread drains the ring at each flush (store/flush.ts).
  *
  * The listener first writes a record, then counts it in `appended` by an atomic store. The main thread loads
- * `appended` first, so it reads a record whole or not at all. When it no longer needs a record, it counts the
- * record in `drained`, and only then may the listener overwrite it. The buffer outlives its listener: the
- * main thread drains what a dead listener has appended, and the next listener continues there.
+ * `appended` before it reads records, so it finds each record whole. When the main thread has visited a
+ * record, it counts the record in `drained`, and only then may the listener overwrite the record. The buffer
+ * outlives its listener: the main thread drains what a dead listener has appended, and the next listener
+ * continues there.
  *
- * With `durability: commit` ends of responses wait in PendingCommits until their records are on disk (a group
- * commit). request/delivery.ts and request/replay.ts hand their ends to it.
+ * With `durability: commit` the ends of responses wait in PendingCommits until their records are on disk.
+ * request/delivery.ts and request/replay.ts hand it the ends.
  *
- * Must hold: a record is whole before `appended` counts it, and each word has one writer, so no write is
- * tried twice. The listener calls `roomFor` with its calls in flight before it admits a call, so that every
- * charge finds room. Each pending end is called once, in the order of the journal. Further test:
+ * Must hold: a record is whole before `appended` counts it. Each word has one writer, which therefore needs
+ * no compare-exchange. The listener calls `roomFor` with its calls in flight before it admits a call, so that
+ * every charge finds room. Each pending end is called once, in the order of the journal. Further test:
  * test/unit/ledger/journal.pending-commits.test.ts.
  */
 import type { Clock } from '../core/clock.js';
@@ -23,7 +24,7 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units
 import * as ring from './journal-layout.js';
 import type { JournalBuffer, JournalRecord } from './journal-layout.js';
 
-/** What both sides know of the ring. A position counts records ever appended, modulo 2^32. */
+/** What both sides know of the ring. A position is the number of records appended before, modulo 2^32. */
 class Ring {
   protected readonly capacity: number;
   protected readonly words32: Int32Array;
@@ -37,8 +38,8 @@ class Ring {
     this.words64 = new BigInt64Array(shared);
   }
 
-  /** Number of records from position `from` up to position `to`. */
-  protected static between(from: number, to: number): number {
+  /** How many records there are from position `from` to before position `to`. */
+  protected static countBetween(from: number, to: number): number {
     return (to - from) >>> 0;
   }
 
@@ -47,8 +48,8 @@ class Ring {
   }
 
   /**
-   * Whether the count in that word of the head includes the record at `position`. The two are less than 2^31
-   * apart, so the sign of the difference decides, also after the count has wrapped.
+   * Whether the count in a word of the head (`countWord`) includes the record at `position`. Count and
+   * position are less than 2^31 apart, so the sign of their difference decides, also after a wrap.
    */
   protected includes(countWord: number, position: number): boolean {
     return ((Atomics.load(this.words32, countWord) - position) | 0) > 0;
@@ -57,16 +58,14 @@ class Ring {
 
 /**
  * Whether a new call may be admitted. `full`: the main thread does not drain fast enough. `rejecting`: the
- * main thread has set that flag in the ring, because the store cannot be written.
+ * main thread has called `setRejecting`, because the store cannot be written.
  */
 type JournalCapacity = 'room' | 'full' | 'rejecting';
 
 /** The listener's side. */
 export class JournalWriter extends Ring {
   #appended: number;
-  /**
-   * `drained` as it was last read. The word in the ring may be higher by now, so more records fit, not fewer.
-   */
+  /** The word `drained` as last read. It may have grown since: then more records fit than is known here. */
   #drained: number;
   #wasHalfFull = false;
   readonly #onHalfFull: () => void;
@@ -79,7 +78,7 @@ export class JournalWriter extends Ring {
     this.#drained = Atomics.load(this.words32, ring.DRAINED);
   }
 
-  /** Whether one more record fits beside those of `pending` calls in flight, which append later. 10 ns. */
+  /** Whether one more record fits beside the `pending` ones, which calls in flight will append. 10 ns. */
   roomFor(pending: number): JournalCapacity {
     if (Atomics.load(this.words32, ring.REJECTING) === 1) return 'rejecting';
     if (this.#used() + pending < this.capacity) return 'room';
@@ -121,8 +120,8 @@ export class JournalWriter extends Ring {
   }
 
   /**
-   * The position of the next record. A listener that stores a response sends the response to the main thread
-   * with this position, before it appends the charge.
+   * The position of the next record. A listener sends a response that is to be stored to the main thread with
+   * this position, before it appends the charge: so the main thread stores no response without its charge.
    */
   get nextPosition(): number {
     return this.#appended;
@@ -134,16 +133,16 @@ export class JournalWriter extends Ring {
   }
 
   #used(): number {
-    return Ring.between(this.#drained, this.#appended);
+    return Ring.countBetween(this.#drained, this.#appended);
   }
 
   #checkHalfFull(): void {
     this.#drained = Atomics.load(this.words32, ring.DRAINED);
     const used = this.#used();
     invariant(used < this.capacity, 'a record is appended where room was seen when its call was admitted');
-    const halfFull = used * 2 >= this.capacity;
-    if (halfFull && !this.#wasHalfFull) this.#onHalfFull();
-    this.#wasHalfFull = halfFull;
+    const isHalfFull = used * 2 >= this.capacity;
+    if (isHalfFull && !this.#wasHalfFull) this.#onHalfFull();
+    this.#wasHalfFull = isHalfFull;
   }
 }
 
@@ -156,22 +155,23 @@ export interface PendingCommit {
 
 interface PendingEnd {
   readonly position: number;
-  /** Monotonic. */
+  /** Since when the end waits (monotonic). */
   readonly sinceMs: number;
   readonly end: PendingCommit;
 }
 
 /**
- * The ends of responses that wait (group commit). One question to the main thread is for all of them; if more
- * ends have come when the reply arrives, the next question is for those. Charges reach the disk in the order
- * of the journal, and responses end in that order. `onSweep` bounds how long an end stays. Listener.
+ * The ends of responses that wait for the disk (group commit). One question to the main thread is for all
+ * ends that wait by then; ends that come before the reply share the next question. Charges reach the disk in
+ * the order of the journal, so `#pending` is in the order in which ends are called. The calls in flight bound
+ * how many ends wait, and `onSweep` bounds for how long. Listener thread.
  */
 export class PendingCommits {
   readonly #journal: JournalWriter;
   readonly #clock: Clock;
   readonly #askCommit: () => void;
   #pending: PendingEnd[] = [];
-  /** From a question to the main thread, or its scheduling, to the reply. */
+  /** Whether a question to the main thread is scheduled, or waits for its reply. */
   #isAsked = false;
 
   /** `askCommit` asks the main thread for a commit. The listener passes the reply to `onCommit`. */
@@ -190,13 +190,11 @@ export class PendingCommits {
     this.#pending.push({ position, sinceMs: this.#clock.monotonicMs(), end });
     if (this.#isAsked) return;
     this.#isAsked = true;
-    // One question for all ends of this event-loop turn.
+    // Asked after this event-loop turn, so that one question is for all ends of the turn.
     setImmediate(this.#askCommit);
   }
 
-  /**
-   * The main thread has replied. If not `isCommitted`, the store fails, and all pending ends are given up.
-   */
+  /** Called with the main thread's reply. If not `isCommitted`, the store fails: all pending ends give up. */
   onCommit(isCommitted: boolean): void {
     this.#isAsked = false;
     this.#endCommitted();
@@ -206,7 +204,7 @@ export class PendingCommits {
     this.#askCommit();
   }
 
-  /** Called about once a second: gives up the ends that have waited for too long. */
+  /** Called about once a second: gives up the ends that have waited for COMMIT_WAIT_MS_MAX. */
   onSweep(): void {
     this.#endCommitted();
     const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
@@ -239,7 +237,7 @@ export class JournalReader extends Ring {
   drain(visit: (record: JournalRecord) => void): number {
     const { words32 } = this;
     let drained = Atomics.load(words32, ring.DRAINED);
-    const count = Ring.between(drained, Atomics.load(words32, ring.APPENDED));
+    const count = Ring.countBetween(drained, Atomics.load(words32, ring.APPENDED));
     for (let visited = 0; visited < count; visited++) {
       visit(this.#read(this.recordIndexOf(drained)));
       drained = (drained + 1) | 0;
@@ -260,10 +258,8 @@ export class JournalReader extends Ring {
 
   /** How full the ring is, 0 to 1. */
   fill(): number {
-    const { words32 } = this;
-    return (
-      Ring.between(Atomics.load(words32, ring.DRAINED), Atomics.load(words32, ring.APPENDED)) / this.capacity
-    );
+    const drained = Atomics.load(this.words32, ring.DRAINED);
+    return Ring.countBetween(drained, Atomics.load(this.words32, ring.APPENDED)) / this.capacity;
   }
 
   /** Marks all drained records as on disk. Called after a flush that wrote them (store/flush.ts). */

@@ -1,12 +1,12 @@
 /**
- * Puts what the coordinator granted to this process into the shared words, and takes out again what is given
- * back: for accounts, keys, groups and rules for models. The lease manager calls it (sharing/minute-lease.ts,
- * sharing/stock-leases.ts, sharing/leased-scope.ts). Main thread.
+ * Puts what the coordinator granted to this process into the ledger's shared memory, and takes out what the
+ * process gives back: for accounts, keys, groups and rules for models. The lease manager calls it
+ * (sharing/minute-lease.ts, sharing/stock-leases.ts, sharing/leased-scope.ts). Main thread.
  *
- * Other threads take from the same words meanwhile. So each word that listeners take from is changed by an
- * atomic operation, and what is read as left may be taken the next moment.
+ * Listeners take from the same words at the same time. So the main thread changes such a word by an atomic
+ * operation, and an amount that it has just read as left may be taken the next moment.
  *
- * Must hold: a permit, amount or sum that is put in is taken by a call or taken out again, never both. Test:
+ * Must hold: a granted permit or amount is taken by a call, or taken out again, never both. Test:
  * test/threads/leases.test.ts.
  */
 import type { Clock } from '../core/clock.js';
@@ -24,19 +24,15 @@ import type { CountedViews, LedgerBuffers, LedgerViews, Scope } from './layout.j
 import { dayLeases, flightLeases, LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
-/** The accounting, as the lease of a balance asks it about charges and their flush. Main thread. */
+/** What the lease of a balance asks of gateway/shared-accounting.ts. Main thread. */
 export interface SpentAccounting {
-  /**
-   * What this process has charged the account since its start, as far as the store has recorded it as spent.
-   */
+  /** What this process has charged the account since its start, as far as flushes have written it. */
   flushedOf(account: AccountIndex): PicoUnits;
-  /** As `LeaseWords.collect`. Left out only by tests that have no uncovered charges. */
+  /** As `LeaseWords.collect`. Only tests without uncovered charges leave it out. */
   collect?(account: AccountIndex, amountMax: PicoUnits): PicoUnits;
 }
 
-/**
- * Grants of minutes and days, to scopes of one kind. `scope` is the index of an account, key, group or rule.
- */
+/** The leases of requests a minute and calls a day, of all scopes of one kind. `scope`: the index of one. */
 export class CountedLeases<Index extends number> {
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
@@ -46,16 +42,17 @@ export class CountedLeases<Index extends number> {
     this.#words32 = views.records32;
   }
 
-  /** Permits that are left and valid at `nowMs`, which is monotonic as all times of a grant. */
+  /** How many permits calls can take at `nowMs`; 0 after the expiry. All times of grants are monotonic. */
   minuteLeft(scope: Index, nowMs: number): number {
     const grant = Atomics.load(this.#words64, layout.windowAt(scope));
     return nowMs < expiryMsOf(grant) ? permitsOf(grant) : 0;
   }
 
   /**
-   * Adds `permits` that are valid until `expiresMs`. If the earlier grant is valid for at least half as long,
-   * both are joined, and all permits are valid until the earlier expiry. Otherwise the new grant replaces the
-   * earlier one, whose permits left are returned. LeasedWindow calls `onLow` when `low` are left.
+   * Adds `permits` that are valid until `expiresMs`. One word has room for one expiry. So the new grant joins
+   * the earlier one, and all permits get the earlier of the two expiries; but if the earlier grant is valid
+   * for less than half as long, the new one replaces it. Then returns how many permits were left of the
+   * replaced grant: the caller gives them back. LeasedWindow calls `onLow` when `low` permits are left.
    */
   addMinute(scope: Index, expiresMs: number, permits: number, low: number, nowMs: number): 'joined' | number {
     const word = layout.windowAt(scope);
@@ -75,20 +72,21 @@ export class CountedLeases<Index extends number> {
     throw new Error('invariant broken: a grant is put in place in bounded tries');
   }
 
-  /** Takes the grant out. Returns its permits that are left, whether or not the grant has expired. */
+  /** Takes the grant out. Returns how many permits were left of it, whether or not it has expired. */
   takeBackMinute(scope: Index): number {
     return permitsOf(Atomics.exchange(this.#words64, layout.windowAt(scope), 0n));
   }
 
-  /** Permits that are left of the grant, whether or not it has expired. */
+  /** How many permits are left of the grant, whether or not it has expired. */
   minuteUnused(scope: Index): number {
     return permitsOf(Atomics.load(this.#words64, layout.windowAt(scope)));
   }
 
   /**
-   * Stores what the coordinator reported of the minute. `remaining` and `freeMs` are for response headers.
-   * Until `rejectedUntilMs` no listener asks again, unless its limit is not `limit`. Both times are
-   * monotonic.
+   * Stores what the coordinator replied about the minute. `remaining` and `freeMs`, the time at which it has
+   * permits again, are for response headers. Until `rejectedUntilMs` listeners reject without an ask, if
+   * their limit is `limit`. LeasedWindow reads the four words one by one: a mix of two replies costs one ask
+   * or one rejection, and exceeds no limit.
    */
   publishMinute(scope: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
     const first64 = scope * layout.COUNTED_WORDS64;
@@ -102,13 +100,14 @@ export class CountedLeases<Index extends number> {
     );
   }
 
-  /** The lease of the calls of the day. Of `clock` only the monotonic time is used, here and in `stockOf`. */
+  /** The lease of calls a day. Here and in `stockOf`, `clock` is read for its monotonic time alone. */
   dayOf(scope: Index, clock: Clock): LeaseWords {
     const words = this.#words64;
     return new LeasedStocks(words, clock, dayLeases(words)).leaseOf(layout.dayAt(scope));
   }
 }
 
+/** The leases of all scopes of a ledger. Those of upstreams are UpstreamLeases (upstream-counters.ts). */
 export class Leases {
   readonly #views: LedgerViews;
   readonly accounts: CountedLeases<AccountIndex>;
@@ -129,14 +128,12 @@ export class Leases {
     this.#balance = new Balance(views);
   }
 
-  /**
-   * The lease of one quota of a scope; undefined if the quota needs a quota record and the scope has none.
-   */
+  /** The lease of one quota of a scope; undefined if it needs a quota record and the scope has none. */
   stockOf(scope: Scope, quota: layout.ExtendedQuota | 'calls_per_day', clock: Clock): LeaseWords | undefined {
     const { kind, index } = scope;
     const { accountExtras64, accounts, quotas } = this.#views;
     if (quota === 'calls_per_day') {
-      // `never`: TypeScript does not see that `index` is of the same kind as the leases.
+      // `never` is a cast: the type checker cannot tell that `index` and `leases` are of the same kind.
       const leases: CountedLeases<never> = this[`${kind}s`];
       return leases.dayOf(index as never, clock);
     }
@@ -151,8 +148,8 @@ export class Leases {
   }
 
   /**
-   * The lease of an account's money. A charge counts as held until the store has recorded it, so `granted` is
-   * what was granted less what is recorded as spent. `period` and `used` are always 0.
+   * The lease of an account's money. A charge counts as held until a flush has written it: then the store
+   * tells the coordinator of the charge, and `granted` shrinks by it. `period` and `used` are always 0.
    */
   balanceOf(account: AccountIndex, accounting: SpentAccounting): LeaseWords {
     const first = account * layout.COUNTED_WORDS64;
@@ -171,7 +168,7 @@ export class Leases {
     };
   }
 
-  /** Adds money. LeasedBalance calls `onLow` when less than `low` is left. */
+  /** Adds granted money. LeasedBalance calls `onLow` when a hold leaves less than `low`. */
   addMoney(account: AccountIndex, amount: PicoUnits, low: PicoUnits): void {
     const first = account * layout.COUNTED_WORDS64;
     Atomics.store(this.#words64, first + layout.LOW_MONEY, low);
@@ -179,7 +176,10 @@ export class Leases {
     Atomics.add(this.#words64, first + layout.AVAILABLE, amount);
   }
 
-  /** Takes out the money of a reversed charge, once a flush has removed the charge from the store. */
+  /**
+   * Takes out the money of a reversed charge, which counted as held, once a flush has removed the charge from
+   * the store: from then on the coordinator may grant that money to any process.
+   */
   forgetMoney(account: AccountIndex, amount: PicoUnits): void {
     Atomics.sub(this.#words64, account * layout.COUNTED_WORDS64 + layout.CREDITED, amount);
   }
@@ -191,7 +191,8 @@ export class Leases {
     const taken = this.#balance.takeAvailable(account, nothing, amount);
     const first = account * layout.COUNTED_WORDS64;
     Atomics.sub(this.#words64, first + layout.CREDITED, taken);
-    // The coordinator gets the money with the next exchange. Until then callers see it in their balance.
+    // The next exchange gives the money back to the coordinator. Counted here, it does not vanish from the
+    // balance that callers are told (LeasedBalance.balance) until the coordinator's reply replaces the word.
     Atomics.add(this.#words64, first + layout.MONEY_HELD_BY_OTHERS, taken);
     return taken;
   }

@@ -1,59 +1,61 @@
 /**
- * How long and how much a process holds: the constants, the two estimators and the Denial that
- * minute-lease.ts and stock-leases.ts share, and the timers of the sharing code. Main thread.
+ * What minute-lease.ts and stock-leases.ts share: the constants that say how much a process leases ahead and
+ * for how long it keeps idle amounts, IdleFloor, UseRate and Denial. Also the timers of the sharing code.
+ * Main thread.
  *
  * The constants trade round trips for idle money and permits; no limit depends on them. Permits are counted
- * as numbers, and stocks as bigints, because money is one.
+ * as numbers, stocks as bigints, because money needs them.
  *
- * Must hold: if little is left, an idle amount is given back within the wait of a request (lease-waits.ts).
- * Tests: test/unit/sharing/stock-leases.test.ts (IdleFloor too), lease-manager.test.ts.
+ * Must hold: if the coordinator has little left, an idle amount is given back while a request of another
+ * process still waits for it (WAIT_MS_MAX of lease-waits.ts). Tests: test/unit/sharing/stock-leases.test.ts
+ * (IdleFloor too), lease-manager.test.ts.
  */
 import { minOf } from '../core/units.js';
 
 /**
- * If the coordinator has little left, an amount that was not used for so long is given back. An amount of a
- * stock may stay for half of that time longer (IdleFloor).
+ * How long an amount may lie idle if the coordinator has little left; then it is given back. IdleFloor may
+ * notice half of this time later, so an amount of a stock goes back after 750 ms at most.
  */
 export const IDLE_MS_SCARCE = 500;
 /**
- * If the coordinator has plenty left, an idle amount stays for so long: a slow account costs an exchange in
- * 16 to 24 s, not one a request.
+ * How long an amount may lie idle if the coordinator has plenty left: an account that seldom calls costs an
+ * exchange in 16 to 24 s, not one for each request.
  */
 export const IDLE_MS_PLENTIFUL = 16_000;
-/** Plenty is left if the coordinator has at least this many times what is held here. */
+/** The coordinator has plenty left of a stock if it has at least this many times what is held here. */
 const PLENTIFUL_TIMES = 8n;
-/** A first ask wants so many times what one call needs: most accounts that make one call make another. */
+/** How many calls a first ask covers, because most accounts that make one call make another. */
 export const FIRST_BATCH = 4;
-/** How far ahead a lease covers the need if little is left. It is short because others may need some. */
+/** How far ahead a lease covers the need if little is left: not far, because others may need some. */
 const COVERED_MS_SCARCE = 2_000;
 /**
- * How far ahead if plenty is left. A lease is refilled while it covers half of this time, which is longer
- * than another server needs to take over.
+ * How far ahead a lease covers the need if plenty is left. The lease is refilled when it covers half of this
+ * time, so calls go on while another server takes over.
  */
 const COVERED_MS_PLENTIFUL = 20_000;
 /**
- * Permits are refilled when a quarter is left, at the latest. Fewer than LOW_LEAST are refilled when the last
- * one is taken, because otherwise each use would ask.
+ * Permits are refilled when 1 / LOW_PART of them is left, at the latest. Fewer than LOW_LEAST are refilled
+ * when the last one is taken: a mark among so few would make nearly each use ask.
  */
 const LOW_PART = 4;
 const LOW_LEAST = 4;
 
 /**
- * The low-water mark of permits: the thread that leaves so many of `held` wakes the main thread. If the
- * coordinator has none `remaining`, an ask before the last one is taken would get nothing.
+ * The low-water mark of permits: the thread that leaves so many of `held` wakes the main thread. It is 0 if
+ * the coordinator has none `remaining`, because an earlier ask would get nothing.
  */
 export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? 0 : Math.floor(held / LOW_PART);
 }
 
-/** How far ahead an ask covers the need: it wants the rate of use times this time. */
+/** For how many ms of use at the present rate an ask wants enough. */
 export function coveredMsOf(isPlenty: boolean): number {
   return isPlenty ? COVERED_MS_PLENTIFUL : COVERED_MS_SCARCE;
 }
 
 /**
- * Whether the coordinator has plenty left of a stock, if `held` is here and `remaining` there. False if it
- * has nothing left, also if nothing is held. minute-lease.ts has a rule of its own, by the limit.
+ * Whether the coordinator has plenty left of a stock: `remaining` there, while `held` is here. False if
+ * nothing remains, even if nothing is held. For permits minute-lease.ts compares with the limit instead.
  */
 export function isPlentiful(held: bigint, remaining: bigint): boolean {
   return remaining > 0n && remaining >= held * PLENTIFUL_TIMES;
@@ -61,20 +63,21 @@ export function isPlentiful(held: bigint, remaining: bigint): boolean {
 
 /** The coordinator's last reply about a resource that was wanted and not granted. */
 export interface Denial {
-  /** When the ask was sent (monotonic). A request that came later has not been denied anything. */
+  /** When the ask was sent (monotonic). The denial says nothing to a request that came later. */
   readonly sentMs: number;
   /** Whether other nodes hold some that they may give back. */
   readonly heldByOthers: boolean;
 }
 
 /**
- * The least of an amount over a sliding window of two halves: what no call has touched for so long. With two
- * halves an amount counts as idle at most half a window late, not a whole one.
+ * The least that an amount has been in the last `idleMs`: so much no call has needed in that time, so it lies
+ * idle. The time is watched in two halves. So an amount counts as idle after one and a half times `idleMs` at
+ * the latest; if it were watched whole, after twice `idleMs`.
  */
 export class IdleFloor {
-  /** The least amount of the half before the present one; 0 if the half before was not watched. */
+  /** The least amount in the former half; 0 if the former half was not watched. */
   #leastBefore = 0n;
-  /** The least amount since `#sinceMs`; undefined before the first look. */
+  /** The least amount in the present half, which began at `#sinceMs`; undefined before its first look. */
   #least: bigint | undefined;
   #sinceMs: number;
 
@@ -83,8 +86,9 @@ export class IdleFloor {
   }
 
   /**
-   * `amount` is what is there now. Returns what lay idle for `idleMs`, as far as the looks have seen; 0
-   * between the ends of two halves. The lease manager looks every 250 ms, at least once in each half.
+   * Looks at the amount, of which `amount` is there now. At the end of a half returns how much has lain idle
+   * for `idleMs`, as far as looks have found; else 0. The lease manager looks every 250 ms, which is at least
+   * once in each half.
    */
   look(amount: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || amount < this.#least) this.#least = amount;
@@ -95,8 +99,8 @@ export class IdleFloor {
   }
 
   /**
-   * The watch begins again, because the amount was changed by a grant or a return. `leastBefore`: the least
-   * of the half before; 0 if it was not watched.
+   * Begins a half. A caller that has changed the amount by a grant or a return leaves `leastBefore` out: no
+   * former half was watched then, so that nothing counts as idle before two halves are over.
    */
   restart(nowMs: number, leastBefore = 0n): void {
     this.#leastBefore = leastBefore;
@@ -105,14 +109,14 @@ export class IdleFloor {
   }
 }
 
-/** Time constant of the moving average: it follows a change in seconds, and ignores one burst. */
+/** The time constant of the moving average: it follows a change within seconds, and ignores one burst. */
 const AVERAGED_MS = 2_000;
-/** A reading sooner after the last one sets no rate: one use within a millisecond is no rate of 1,000. */
+/** Readings closer together than this set no rate: one use within a millisecond is no rate of 1,000. */
 const READING_MS_MIN = 50;
 
-/** An exponentially weighted moving average (EWMA) of a rate, from readings of a total at irregular times. */
+/** The rate of use: an exponentially weighted moving average over readings of a total at irregular times. */
 export class UseRate {
-  /** Uses a second, lately. `read` alone sets it. */
+  /** Uses a second, by the readings up to now; 0 at first. `read` alone sets it. */
   perSecond = 0;
   #total: number;
   #readMs: number;
@@ -122,7 +126,10 @@ export class UseRate {
     this.#readMs = nowMs;
   }
 
-  /** `total` has been used up to now. Returns whether it is more than at the last reading. */
+  /**
+   * Takes in a reading: `total` was used up to `nowMs`. Returns whether that is more than at the last reading
+   * that set the rate. A total that has become smaller counts as no use.
+   */
   read(total: number, nowMs: number): boolean {
     const spanMs = nowMs - this.#readMs;
     const hasGrown = total > this.#total;

@@ -1,12 +1,12 @@
 /**
- * The requests of this process that wait for leases, and when each has waited long enough. lease-manager.ts
- * adds them and calls `onReplies`, `onLoss` and `onTimer`. Main thread.
+ * The requests of this process that wait for leases: decides when each wait ends, and how. lease-manager.ts
+ * adds the waits, and calls `onReplies`, `onLoss` and `onTimer`. Main thread. All times are monotonic.
  *
- * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A wait
+ * Must hold: each wait ends, at its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A wait
  * ends with 'refused' only if the coordinator has denied something that the request lacks, and has replied
- * about all that it lacks. Else the listener could name a quota of which something is left. (If another
- * request is faster to take what was allotted to this one, this one asks again.) Tests:
- * test/unit/sharing/lease-manager.test.ts, test/e2e/late-leases.test.ts.
+ * about all that the request lacks; otherwise the listener could name a quota of which something is left. A
+ * wait that ends with 'try' takes nothing: another request may be faster, and this one then waits again.
+ * Tests: test/unit/sharing/lease-manager.test.ts, test/e2e/late-leases.test.ts.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -14,21 +14,21 @@ import type { CoordinatorContact } from './coordinator-contact.js';
 import type { PeriodOf } from './coordinator.js';
 import { type Lack, type LeasedScope, type Wait, laterLack } from './leased-scope.js';
 
-/** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
+/** A request's first deadline: others give back what lies idle within 750 ms (IDLE_MS_SCARCE, IdleFloor). */
 const WAIT_MS_MAX = 1_500;
 /** How long a call waits for quotas of an upstream: less than ASK_MS of upstream/upstream-quotas.ts. */
 const UPSTREAM_WAIT_MS = 800;
-/** How much longer a request waits for the coordinator's first reply about what it needs. */
+/** How much longer a request waits if the coordinator has not replied yet about what it lacks. */
 const LATE_MS_MAX = 1_000;
-/** How many requests may wait in this process, in about 1 MB; others end as if the coordinator were lost. */
+/** How many requests may wait in this process, in about 1 MB. Further ones end at once, with 'lost'. */
 const WAITS_MAX = 20_000;
-/** How many requests may wait for what others give back of one scope. More would hardly get any. */
-const DENIED_WAITS_MAX = 64;
+/** How many requests of one scope may wait for what others give back. More would hardly get any. */
+const OTHERS_WAITS_MAX = 64;
 
 export interface LeaseWaitsOptions {
   readonly clock: Pick<Clock, 'monotonicMs'>;
   readonly contact: CoordinatorContact;
-  /** By the coordinator's calendar. */
+  /** The current periods, by the coordinator's calendar. */
   readonly periodOf: PeriodOf;
   /** Puts the scope into the next exchange, which leaves in a later event-loop turn. */
   readonly ask: (scope: LeasedScope) => void;
@@ -37,7 +37,7 @@ export interface LeaseWaitsOptions {
 export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
   readonly #waits = new Set<Wait>();
-  /** Grows with each event. Within a round, each leased amount is allotted to one request only. */
+  /** The number of the round, one for each event. In a round each leased amount is allotted to one wait. */
   #round = 0;
 
   constructor(options: LeaseWaitsOptions) {
@@ -48,7 +48,7 @@ export class LeaseWaits {
     return this.#waits.size;
   }
 
-  /** Resolves when what the request needs of the scopes is here, or cannot be had. Never rejects. */
+  /** Resolves when what the request needs of the scopes is leased, or cannot be. Never rejects. */
   add(need: LeaseNeed, scopes: readonly LeasedScope[]): Promise<LeaseEnd> {
     if (this.#waits.size >= WAITS_MAX) return Promise.resolve('lost');
     return new Promise((end) => {
@@ -75,20 +75,20 @@ export class LeaseWaits {
     for (const wait of this.#waits) this.#decide(wait, new Map());
   }
 
-  /** Ends the waits whose deadline is over, and asks again for the others. Called every 60 to 250 ms. */
+  /** Ends the waits whose deadline is over, and asks again for the other waits. Called every 60 to 250 ms. */
   onTimer(): void {
     const { clock, contact, ask } = this.#options;
     const nowMs = clock.monotonicMs();
     this.#round += 1;
     for (const wait of this.#waits) {
       if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) ask(scope);
-      // The coordinator may have more by now, so the request is not refused.
+      // Not 'refused', because a coordinator that cannot be asked may have more by now.
       else if (contact.isLost) this.#endLost(wait, nowMs);
       else this.#endOverdue(wait, nowMs);
     }
   }
 
-  /** Decides the wait now, or lets it wait for the coordinator's reply for LATE_MS_MAX more, once. */
+  /** Decides the wait. If that needs a reply, moves the deadline back once; ends the wait the second time. */
   #endOverdue(wait: Wait, nowMs: number): void {
     this.#decide(wait, new Map());
     if (!this.#waits.has(wait)) return;
@@ -103,9 +103,9 @@ export class LeaseWaits {
   }
 
   /**
-   * Ends the wait, or asks for what its request lacks, or lets it wait for what others may give back. Counts
-   * waits of this last kind in `waitCounts`, by their first scopes. `onReplies` has one map for all waits, so
-   * that DENIED_WAITS_MAX bounds them.
+   * Ends the wait, or asks for what its request lacks, or lets the request wait for what others may give
+   * back. `waitCounts` counts the waits of the last kind by their first scope. `onReplies` passes one map for
+   * all waits, so that OTHERS_WAITS_MAX bounds them. Other callers decide a single wait by an empty map.
    */
   #decide(wait: Wait, waitCounts: Map<LeasedScope, number>): void {
     const { clock, contact, periodOf, ask } = this.#options;
@@ -116,21 +116,22 @@ export class LeaseWaits {
     }
     if (lack === 'nothing') {
       this.#end(wait, 'try');
-    } else if (lack === 'refused') {
+    } else if (lack === 'used_up') {
       this.#refuse(wait, nowMs);
     } else if (
       contact.isLostForLong(nowMs) ||
-      (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))
+      // The coordinator could not tell how much is left, so the caller is not told that a quota is used up.
+      (lack === 'held_by_others' && wait.scopes.some(({ isUnknown }) => isUnknown))
     ) {
       this.#endLost(wait, nowMs);
     } else if (lack === 'unasked') {
       for (const scope of wait.scopes) ask(scope);
     } else {
-      // A wait has a scope: LeaseManager.wait adds none without.
+      // The `!` is safe: LeaseManager.wait adds no wait without a scope.
       const firstScope = wait.scopes[0]!;
       const waitCount = waitCounts.get(firstScope) ?? 0;
       waitCounts.set(firstScope, waitCount + 1);
-      if (waitCount >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
+      if (waitCount >= OTHERS_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
     }
   }
 

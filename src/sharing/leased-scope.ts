@@ -1,11 +1,12 @@
 /**
- * What this process leases of one scope, and the requests that wait for the scope: a MinuteLease, and a
- * StockLease for each stock that was needed. lease-manager.ts makes it, sends the asks of all scopes in one
- * exchange and hands the replies back; lease-waits.ts asks what a request lacks. gateway/lease-scopes.ts
- * makes the addresses. Main thread. All times are of the monotonic clock.
+ * What this process leases of one scope: a MinuteLease, and a StockLease for each stock that was needed.
+ * lease-manager.ts makes a LeasedScope, sends the asks of all scopes in one exchange, and hands the replies
+ * back. lease-waits.ts calls `allot` to learn what a waiting request lacks, and `reject` when it ends one.
+ * gateway/lease-scopes.ts makes the addresses. Main thread. All times are of the monotonic clock.
  *
  * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
- * is held of it and no request waits. Tests: test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts.
+ * of it is held or sent and no request waits. Tests: test/unit/sharing/lease-manager.test.ts,
+ * lease-laws.test.ts.
  */
 import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
@@ -26,22 +27,26 @@ import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
 
-/** After a denial, requests are rejected for so long without an ask: a busy client costs 4 asks a second. */
-const DENIED_MS = 250;
-/** A scope of which no permit was used for so long counts as resting. */
+/**
+ * For so long after the coordinator's denial requests are rejected without an ask, so that a client that
+ * calls without end costs 4 asks a second.
+ */
+const REJECTING_MS = 250;
+/** A scope rests if none of its permits was used for so long: then one ask gives back all that it leases. */
 const RESTING_MS = 2_000;
 
 /**
- * What a waiting request still lacks of a scope. Of several lacks, the later in this list decides: a request
- * is rejected only after all that it lacks was asked for. Else the listener could name a quota that has some.
+ * What a waiting request still lacks of a scope. If it lacks several things, the latest in this list decides.
+ * 'unasked' is the last: a request is rejected only after the coordinator was asked for all that it lacks, or
+ * the listener could name a quota of which something is left.
  */
 const LACKS = [
   'nothing',
-  /** The coordinator has too little left, but others may give some back. */
-  'denied',
-  /** The coordinator has too little left, and no other node is known to hold some that it could give back. */
-  'refused',
-  /** The coordinator has to be asked. */
+  /** The coordinator has too little left, but other nodes hold some, which they may give back. */
+  'held_by_others',
+  /** The coordinator has too little left, and other nodes hold none that they could give back. */
+  'used_up',
+  /** The coordinator has not been asked since the request came. */
   'unasked',
 ] as const;
 export type Lack = (typeof LACKS)[number];
@@ -58,7 +63,7 @@ export interface ScopeAddress extends LeaseScope {
   readonly minute: CountedLeases<number>;
   /** The scope's index in `minute`. */
   readonly minuteIndex: number;
-  /** Undefined if there is no such stock. Stocks but the balance are leased if `limits` has their limit. */
+  /** The stock's lease; undefined if there is no such stock. Without a limit only a balance is leased. */
   readonly wordsOf: (name: StockName) => LeaseWords | undefined;
   /** The limits in force now. 0 or undefined means no limit. */
   readonly limits: () => Partial<QuotaLimits>;
@@ -70,27 +75,27 @@ export interface Wait {
   readonly sinceMs: number;
   /** All scopes from which the request takes. */
   readonly scopes: readonly LeasedScope[];
-  /** At the first deadline the request is rejected, or goes on waiting for a reply if nothing was denied. */
+  /** When the wait ends. It is moved back once, for a request about which the coordinator has not replied. */
   deadlineMs: number;
-  /** Whether the first deadline is over: at the second the wait ends, with or without the reply. */
+  /** Whether the deadline was moved back: at the second one the wait ends, with or without the reply. */
   isOverdue: boolean;
   /** Ends the wait. Only LeaseWaits calls it, once. */
   readonly end: (end: LeaseEnd) => void;
 }
 
-/** When and how the asks of an exchange are made. */
+/** What LeasedScope.ask has to know of the exchange that carries its ask. */
 export interface Asking {
   readonly nowMs: number;
   readonly periodOf: PeriodOf;
-  /** Whether to report also what the coordinator has on record, because it may have lost its record. */
+  /** Whether asks also repeat what the coordinator has on record, because it may have lost the record. */
   readonly reportsAll: boolean;
-  /** The number of the exchange. It grows from exchange to exchange. */
+  /** The exchange's number, which grows from exchange to exchange: see AskOrder (coordinator.ts). */
   readonly number: number;
 }
 
 /**
- * What may still be allotted to waits in a round. Without a budget all waits would be allotted the same
- * amount, because shared memory changes only when the requests try again. lease-waits.ts numbers the rounds.
+ * How much of the leases is not yet allotted to a wait in this round (LeaseWaits). Without a budget every
+ * wait would be allotted the same amount, because shared memory changes only when the requests try again.
  */
 interface Budget {
   round: number;
@@ -101,15 +106,15 @@ interface Budget {
 export class LeasedScope {
   readonly address: ScopeAddress;
   readonly waits = new Set<Wait>();
-  /** A listener or worker has used most of what is leased. The manager sets it, `ask` clears it. */
+  /** Whether a listener or worker has used most of what is leased. LeaseManager sets it, `ask` clears it. */
   isLow = false;
-  /** Whether something of the last ask was not granted although some may be there: LeaseReply.isUnknown. */
+  /** LeaseReply.isUnknown of the last reply; true also while call slots are withheld. Read by LeaseWaits. */
   isUnknown = false;
   readonly minute: MinuteLease<number>;
-  /** Leases of the stocks that have been needed. */
+  /** The leases of the stocks that have been needed. None is removed: the whole scope is forgotten. */
   readonly #stocks = new Map<StockName, StockLease>();
   readonly #budget: Budget = { round: -1, minute: 0, stocks: new Map() };
-  /** The last ask, until its reply was applied. */
+  /** The last ask, until its reply is applied; undefined if nothing was asked since. */
   #sent: LeaseAsk | undefined;
 
   constructor(address: ScopeAddress, nowMs: number) {
@@ -118,8 +123,8 @@ export class LeasedScope {
   }
 
   /**
-   * The ask for the next exchange; undefined if there is nothing to ask or report. `applyReply` gets the
-   * reply. If no reply comes, the next ask replaces this one.
+   * The ask for the next exchange; undefined if there is nothing to ask or report. The caller sends the ask
+   * and calls `applyReply` with the reply. If no reply comes, the next ask replaces this one.
    */
   ask(asking: Asking): LeaseAsk | undefined {
     const { nowMs, number } = asking;
@@ -152,16 +157,21 @@ export class LeasedScope {
     { nowMs, periodOf, reportsAll: all }: Asking,
   ): StockAsk | undefined {
     if (limit !== undefined) {
-      const needs = waitingNeeds.map((need) => needOf(name, need)).filter((amount) => amount > 0n);
-      return this.openStock(name, nowMs)?.ask({ needs, low: isLow, all }, limit, periodOf(name), nowMs);
+      const amounts = waitingNeeds.map((need) => amountOf(name, need)).filter((amount) => amount > 0n);
+      return this.openStock(name, nowMs)?.ask(
+        { needs: amounts, low: isLow, all },
+        limit,
+        periodOf(name),
+        nowMs,
+      );
     }
-    // A lease without a limit: the limit was removed.
+    // A lease without a limit is one whose limit was removed: all of it goes back.
     const lease = this.#stocks.get(name);
     lease?.giveBack();
     return lease?.ask({ all }, 0n, periodOf(name), nowMs);
   }
 
-  /** Applies the reply to the last ask, which was sent at `sentMs`. A reply to no ask is dropped. */
+  /** Applies the reply to the last ask, which was sent at `sentMs`. Drops a reply if no ask waits for one. */
   applyReply({ minute, stocks = {}, isUnknown = false }: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
@@ -175,8 +185,8 @@ export class LeasedScope {
   }
 
   /**
-   * Allots to the request all that it needs of this scope and returns 'nothing'; else allots nothing and
-   * returns what it lacks.
+   * Allots to the request all that it needs of this scope, and returns 'nothing'; or allots nothing, and
+   * returns what the request lacks. `round`: each new number makes a new budget of what is leased then.
    */
   allot({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): Lack {
     const limits = this.address.limits();
@@ -187,39 +197,42 @@ export class LeasedScope {
       const isDenied = this.minute.deniedLimit === limits.requestsPerMinute;
       lack = isDenied ? lackOf(this.minute, sinceMs, nowMs) : 'unasked';
     }
-    const needs: [StockName, bigint][] = [];
+    const toAllot: [StockName, bigint][] = [];
     if (need.kind !== 'minute') {
       for (const name of STOCK_NAMES) {
-        const amount = needOf(name, need);
+        const amount = amountOf(name, need);
         const limit = limitOf(limits, name);
         if (amount === 0n || limit === undefined) continue;
         if (this.#stocks.get(name) === undefined && this.address.wordsOf(name) === undefined) continue;
-        needs.push([name, amount]);
+        toAllot.push([name, amount]);
         const unallotted = budget.stocks.get(name) ?? 0n;
         const lease = this.#stocks.get(name);
         if (unallotted >= amount) continue;
-        // A denial of a larger amount, or under another limit, says nothing of this need. What is allotted to
-        // other requests is needed too.
+        // A denial of a larger amount, or under another limit, says nothing about this amount. What other
+        // requests were allotted (`left` less `unallotted`) is needed beside it.
         const isDenied =
           lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - unallotted >= lease.denied;
         lack = laterLack(lack, isDenied ? lackOf(lease, sinceMs, nowMs) : 'unasked');
       }
     }
     if (lack !== 'nothing') return lack;
-    // The request lacks nothing, so the budget has an amount of each stock in `needs`.
+    // Each `!` is safe: the request lacks nothing, so the budget has enough of each stock in `toAllot`.
     if (takesPermit) budget.minute -= 1;
-    for (const [name, amount] of needs) budget.stocks.set(name, budget.stocks.get(name)! - amount);
+    for (const [name, amount] of toAllot) budget.stocks.set(name, budget.stocks.get(name)! - amount);
     return 'nothing';
   }
 
-  /** Admission takes the permit of a rule for a model, because the rate-limit phase knows no model. */
+  /** Admission takes a permit of rules for models alone: the rate-limit phase took the others. */
   #takesPermit({ kind }: LeaseNeed): boolean {
     return kind !== 'admission' || this.address.kind === 'model';
   }
 
-  /** Rejects similar requests for DENIED_MS, and gives back what is unused of stocks that were denied. */
+  /**
+   * Called when a request with this need is rejected. For REJECTING_MS similar requests are rejected without
+   * an ask. Gives back what is unused of denied stocks: it was too little here, and may be enough elsewhere.
+   */
   reject(need: LeaseNeed, nowMs: number): void {
-    const untilMs = nowMs + DENIED_MS;
+    const untilMs = nowMs + REJECTING_MS;
     if (this.#takesPermit(need) && this.minute.denial !== undefined) this.minute.reject(untilMs);
     if (need.kind === 'minute') return;
     for (const stock of this.#stocks.values()) {
@@ -230,8 +243,9 @@ export class LeasedScope {
   }
 
   /**
-   * Gives back what lies idle; returns true if the scope should be in the next exchange. `isAlone`: the
-   * process is cut off, so it gives back only permits, which expire anyway.
+   * Gives back what lies idle. Returns whether the scope should be in the next exchange. LeaseManager calls
+   * it every 250 ms. `isAlone`: the process is cut off from the coordinator, so that what it gives back
+   * reaches no node. Then it gives back only permits, which expire anyway.
    */
   look(nowMs: number, isAlone: boolean): boolean {
     let isDue = this.minute.look(nowMs);
@@ -240,7 +254,6 @@ export class LeasedScope {
     const limit = slots && limitOf(this.address.limits(), slots.name);
     if (limit !== undefined) slots?.follow(limit);
     for (const stock of this.#stocks.values()) isDue = stock.look(nowMs) || isDue;
-    // When a scope is resting, one ask gives back all its resources.
     if (isDue && this.waits.size === 0 && this.minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
     return isDue;
   }
@@ -256,7 +269,7 @@ export class LeasedScope {
     for (const stock of this.#stocks.values()) stock.giveBack();
   }
 
-  /** Whether the scope can be forgotten: nothing is held or to be reported, and no request waits. */
+  /** Whether the scope can be forgotten: nothing is held, sent or to be reported, and no request waits. */
   get isEmpty(): boolean {
     if (this.waits.size > 0 || this.#sent !== undefined || !this.minute.isEmpty) return false;
     for (const stock of this.#stocks.values()) if (!stock.isEmpty) return false;
@@ -285,7 +298,7 @@ export class LeasedScope {
   }
 }
 
-/** The limit in the unit of asks; undefined if there is none. 0 for the balance, which is always leased. */
+/** The limit in the unit of StockAsk; undefined if there is none. 0 for a balance, which has no limit. */
 function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefined {
   if (name === 'balance') return 0n;
   const limit = limits[QUOTA_FIELDS[name]];
@@ -294,10 +307,10 @@ function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefi
 }
 
 /**
- * How much of the stock must be here for the call, in the unit of asks; 0 if the call takes none. A call that
- * holds no tokens, or costs nothing, is admitted while anything is left (`Stocks.take`), so it needs 1.
+ * How much of the stock must be leased for the request, in the unit of StockAsk; 0 if it takes none. A call
+ * that holds no tokens or no money is admitted while anything is left (`Stocks.take`), so it needs 1.
  */
-function needOf(name: StockName, need: LeaseNeed): bigint {
+function amountOf(name: StockName, need: LeaseNeed): bigint {
   const { hold = 0n, tokens = 0 } = need.kind === 'minute' ? {} : need;
   if (name === 'balance') return hold;
   if (need.kind === 'admission' && need.isFree === true) return name === 'calls_in_flight' ? 1n : 0n;
@@ -311,22 +324,25 @@ function needOf(name: StockName, need: LeaseNeed): bigint {
   }
 }
 
-/** What a request lacks that waits since `sinceMs`. Denials of asks that were sent before do not count. */
+/**
+ * What a request lacks that has waited since `sinceMs`. A denial counts only if its ask left after the
+ * request came: before, the coordinator may have had less.
+ */
 function lackOf(
   { denial, deniedUntilMs }: { readonly denial: Denial | undefined; readonly deniedUntilMs: number },
   sinceMs: number,
   nowMs: number,
 ): Lack {
-  if (nowMs < deniedUntilMs) return 'refused';
+  if (nowMs < deniedUntilMs) return 'used_up';
   if (denial === undefined || denial.sentMs < sinceMs) return 'unasked';
-  return denial.heldByOthers ? 'denied' : 'refused';
+  return denial.heldByOthers ? 'held_by_others' : 'used_up';
 }
 
-/** For lease-manager.ts: the scope's stocks as shared memory has them, leased or not. */
+/** The scope's stocks as shared memory has them, leased or not. For lease-manager.ts. */
 export function stocksIn({ wordsOf }: ScopeAddress): CallsUse['stocks'] {
   const stocks = STOCK_NAMES.flatMap((name) => {
-    const held = wordsOf(name)?.read();
-    return held === undefined ? [] : [[name, held] as const];
+    const stock = wordsOf(name)?.read();
+    return stock === undefined ? [] : [[name, stock] as const];
   });
   return Object.fromEntries(stocks);
 }
