@@ -72,7 +72,7 @@ export class Balance {
     return asPicoUnits(Atomics.load(this.words64, account * layout.COUNTED_WORDS64 + layout.AVAILABLE));
   }
 
-  /** What the account could spend: for messages to callers. */
+  /** What callers are told that the account has. LeasedBalance adds what the coordinator has left. */
   balance(account: AccountIndex): PicoUnits {
     return this.available(account);
   }
@@ -210,7 +210,7 @@ export class Balance {
     throw new Error('invariant broken: money is taken or refused in bounded tries');
   }
 
-  /** `amount` may be negative. No add, because uncoveredAfter bounds the sum. */
+  /** `amount` may be negative. A compare-exchange, because `Atomics.add` would not bound the sum. */
   #addUncovered(account: AccountIndex, amount: PicoUnits): void {
     const index = account * layout.COUNTED_WORDS64 + layout.UNCOVERED;
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {

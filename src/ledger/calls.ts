@@ -2,7 +2,8 @@
  * What calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the day,
  * tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
  * (request/admit.ts, request/settle.ts); the main thread releases the calls of a dead listener
- * (gateway/accounting.ts). Each thread has an object of its own. Below, `scope` is a position in the chain.
+ * (gateway/accounting.ts). Each thread has an object of its own. Below, `scope` is a position in the scope
+ * chain, and `quota` a number of EXTENDED_QUOTAS, or CALLS_PER_DAY.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
@@ -82,7 +83,6 @@ export class Calls {
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #rejections: QuotaRejections;
-  /** What the last admitted call left. */
   readonly #callLeft: CallLeft;
   /** What the call held and used of each quota. For quotas of calls, `#held` is 1 and `#used` 0. */
   readonly #held = createAmounts(1);

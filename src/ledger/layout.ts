@@ -242,7 +242,7 @@ export const accountRecordAt = (account: number): number => account * EXTRA_WORD
 export const stockAt = (record: number, quota: number): number =>
   record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
 
-/** The index in a word that holds index + 1; undefined for 0, and for the -1 of `record`. */
+/** The index in a word that holds index + 1; undefined for 0, and for the -1 of a scope's word `record`. */
 export function indexIn(word: number): number | undefined {
   return word <= 0 ? undefined : word - 1;
 }

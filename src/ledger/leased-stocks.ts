@@ -1,16 +1,17 @@
 /**
- * Stocks that are shared with other processes: calls take of what the coordinator granted to this process.
- * Tokens of the minute are then a stock too, of period 0, because the coordinator has the window. ledger.ts
- * and upstream-counters.ts choose this class; the lease manager (sharing/stock-leases.ts) grants and takes
- * back by `leaseOf`. Any thread.
+ * Stocks whose limits are shared with other processes: calls take of what the coordinator granted to this
+ * process. Tokens of the minute are then a stock too, of period 0, because the coordinator has the window.
+ * ledger.ts and upstream-counters.ts choose this class. The lease manager (sharing/stock-leases.ts) adds
+ * grants and takes back by `leaseOf`. Any thread, each with an object of its own.
  *
- * `granted` has the form of `taken` (stocks.ts): a period, and what was granted in it, less what was given
- * back. So `granted` - `taken` is what calls may take.
+ * `granted` is a word of the form of `taken` (stocks.ts): a period, and what was granted in it, less what was
+ * given back. So `granted` - `taken` is what calls may take. In this file to _take back_ is what the lease
+ * manager does to a lease, and to _give back_ what a call does that took too much.
  *
  * Only the main thread changes `granted`. To take back, the main thread takes like a call, then lowers
- * `granted`, then gives back what it took. A listener that takes reads `granted` again after its exchange.
- * Either the main thread has counted the listener's amount as taken, or the listener reads the lower
- * `granted` and gives its amount back.
+ * `granted`, then gives back what it took. A listener that takes reads `granted` again after its exchange of
+ * `taken`. So either the main thread has seen the listener's amount in `taken`, or the listener reads the
+ * lower `granted` and gives its amount back.
  *
  * If the coordinator finds that the period of a lease was a mistake of a clock, the lease moves to the right
  * period, with what is taken and nothing more: the coordinator may have granted the remainder to others.
@@ -25,9 +26,9 @@ import { type Halves, PackedWords } from './packed-words.js';
 import { amountIn, PERIODS_AHEAD_MAX, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
 
 /**
- * Fields of a lease, by word; there are LEASE_WORDS of them (layout.ts). The main thread alone writes them. A
- * take that leaves LOW or less sets `ranLow`, unless LOW is 0. FREE_MS is 0 until the coordinator has
- * replied.
+ * Fields of a lease, by word; there are LEASE_WORDS of them (layout.ts). The main thread alone writes them.
+ * LOW is the low-water mark: the take that leaves so much or less, where more was left before, sets `ranLow`;
+ * 0 means no mark. FREE_MS, monotonic, is 0 until the coordinator has replied.
  */
 const GRANTED = 0;
 const PERIOD = 1;
@@ -72,7 +73,7 @@ export class LeasedStocks extends Stocks {
   readonly #clock: Clock;
   readonly #leases: LeaseTable;
   readonly #granted: PackedWords;
-  /** Scratch: the word `granted` before and after an exchange. */
+  /** Scratch: the word `granted` as read before an exchange of `taken`, and after. */
   readonly #before: Halves = { low: 0, high: 0 };
   readonly #after: Halves = { low: 0, high: 0 };
 
@@ -84,7 +85,7 @@ export class LeasedStocks extends Stocks {
     this.#granted = new PackedWords(this.#leases.words);
   }
 
-  /** As `Stocks.take`, but the limit is what was granted. The caller's limit and clock are not used. */
+  /** As `Stocks.take`, but the limit is what was granted, and no mistake of a clock is corrected here. */
   override take(stock: number, period: number, amount: number): number | undefined {
     const { words, current, next } = this;
     const [before, after] = [this.#before, this.#after];
@@ -118,7 +119,7 @@ export class LeasedStocks extends Stocks {
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }
 
-  /** Does nothing: the coordinator has counted the use that the store restores here. */
+  /** Does nothing, because the coordinator knows the use that the store would restore here. */
   override set(): void {
     return;
   }
@@ -136,7 +137,7 @@ export class LeasedStocks extends Stocks {
     return periodsSince(this.#before, period) > 0 ? 0 : amountIn(this.#before);
   }
 
-  /** What may be left here and at the coordinator. `isKnown` is false until its first reply. */
+  /** What is left here and, by its last reply, at the coordinator. `isKnown` is false until that reply. */
   override leftOf(stock: number, period: number): StockLeft {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);
@@ -173,7 +174,7 @@ export class LeasedStocks extends Stocks {
     };
   }
 
-  /** Adds `amount`, which may be negative. LOW stays if `low` is undefined. */
+  /** Adds `amount`, which may be negative, to the grant of `period`. LOW stays if `low` is undefined. */
   #grant(stock: number, period: number, amount: bigint, low?: bigint): void {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);
@@ -183,7 +184,7 @@ export class LeasedStocks extends Stocks {
     this.#setGranted(stock, period, before + Number(amount));
   }
 
-  /** PERIOD is for the main thread, which alone reads it; listeners read the period in GRANTED. */
+  /** GRANTED has the period modulo 2,048, for listeners. PERIOD has it whole, for the main thread alone. */
   #setGranted(stock: number, period: number, amount: number): void {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);
@@ -210,7 +211,7 @@ export class LeasedStocks extends Stocks {
   #moveBack(stock: number, period: number): void {
     const { words, current } = this;
     if (this.#heldOf(stock).period <= period) return;
-    // The lease first, with nothing granted: from here on no thread takes of the later period.
+    // First the lease gets the period, with nothing granted: from here on no thread takes of the later one.
     this.#setGranted(stock, period, 0);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       words.load(stock, current);

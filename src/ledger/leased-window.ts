@@ -1,12 +1,14 @@
 /**
  * Requests a minute if the limit is shared with other processes: threads take permits of what the coordinator
  * granted to this process, until the grant is used up or has expired. ledger.ts and upstream-counters.ts
- * choose this class; the lease manager puts grants in, by leases.ts. Any thread.
+ * choose this class; the lease manager puts grants in, by leases.ts. Any thread, each with an object of its
+ * own.
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
  * bits). A thread takes a permit by one compare-exchange and then reads the clock again, as in window.ts. If
- * the grant has expired meanwhile, or more than TAKE_MS_MAX passed, the thread abandons its permit. A late
- * use would escape the coordinator's count, because the lease manager may have reported the permit as used.
+ * the grant has expired meanwhile, or more than TAKE_MS_MAX passed, the thread abandons its permit and tries
+ * again. Otherwise a permit could be used after the minute in which the coordinator counts it: the lease
+ * manager may have reported the permit as used when it left the word.
  *
  * If the grant has no permit left, `MinuteTake.asks` says whether the coordinator may have more.
  *
@@ -26,7 +28,7 @@ const COUNT_BITS = 20n;
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
 invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
 
-/** How long the coordinator may count an expired permit: a minute, and a tick of sharing/grant-policy.ts. */
+/** How long the coordinator counts a permit after its expiry: a minute and a tick of grant-policy.ts. */
 const WEIGHING_MS = 60_600;
 
 /**
@@ -35,7 +37,7 @@ const WEIGHING_MS = 60_600;
  */
 const TAKE_MS_MAX = 500;
 
-/** The word of a grant, which leases.ts puts in. `expiresMs` is monotonic, and is rounded down. */
+/** The word of a grant. `expiresMs` is monotonic, and is rounded down, so that no permit is used too late. */
 export function grantOf(expiresMs: number, permits: number): bigint {
   return (BigInt(Math.floor(expiresMs)) << COUNT_BITS) | BigInt(permits);
 }
@@ -57,7 +59,10 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   readonly #onLow: (scope: Index) => void;
   readonly #take = createMinuteTake();
 
-  /** The take that leaves exactly LOW_MINUTE permits, as leases.ts has set them, calls `onLow`. */
+  /**
+   * The take that leaves exactly LOW_MINUTE permits calls `onLow`: each take leaves another number, so one
+   * thread does. CountedLeases.addMinute sets LOW_MINUTE.
+   */
   constructor(views: CountedViews, clock: Clock, onLow: (scope: Index) => void) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;
@@ -65,12 +70,15 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next take overwrites the result. */
+  /**
+   * Takes a granted permit, or nothing. `limit` decides only `MinuteTake.asks`. The next take overwrites the
+   * result.
+   */
   take(scope: Index, limit = 0): MinuteTake {
     return this.#decide(scope, limit, true);
   }
 
-  /** What `take` would return, but takes nothing, so that `remaining` is one more. */
+  /** Returns what `take` would, but takes nothing, so that `remaining` is one more. */
   check(scope: Index, limit = 0): MinuteTake {
     return this.#decide(scope, limit, false);
   }
@@ -130,10 +138,11 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     const firstWord = scope * layout.COUNTED_WORDS64;
     const freeMs = Number(Atomics.load(this.#words64, firstWord + layout.MINUTE_FREE_MS));
     const take = this.#take;
-    // A listener asks if the coordinator's last rejection is over, or was of another limit.
     take.admitted = false;
     take.remaining = 0;
+    // 1 ms more, because the wall clock rounds down to whole milliseconds.
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);
+    // Ask, unless the lease manager rejects for now, and by the same limit.
     take.asks =
       nowMs >= Number(Atomics.load(this.#words64, firstWord + layout.MINUTE_REJECTED_UNTIL_MS)) ||
       limit !== Atomics.load(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT);

@@ -232,7 +232,7 @@ export class Ledger extends Calls {
     return this.quotas.tokenMinuteOf(this.#tightest, nowMs);
   }
 
-  /** Puts the record's scope into `#tightest` if the scope limits tokens a minute and has fewer left. */
+  /** Replaces `#tightest` by the record's scope if this scope limits tokens a minute and has fewer left. */
   #tighten(
     record: number | undefined,
     nowMs: MonotonicMs,

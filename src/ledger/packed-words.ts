@@ -7,8 +7,8 @@
  * BigInts.
  *
  * `glance` is no atomic load: the two halves may be of different moments. A glance is safe before an
- * exchange, which fails unless the word still is what `glance` saw. A thread that would not write because of
- * a glance must `load` and decide again.
+ * exchange, which fails unless the word still is what `glance` saw. A thread that by a glance would decide
+ * not to exchange must `load` the word and decide again.
  *
  * Must hold: an exchange succeeds only if the word still is what was read. Further tests:
  * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts, test/threads/ledger-tokens.test.ts.
@@ -26,7 +26,7 @@ export interface Halves {
   high: number;
 }
 
-/** Scratch: two words, and the same memory as halves, to turn one form into the other. */
+/** Scratch of this module: two words, and the same memory as halves, to turn one form into the other. */
 const words = new BigInt64Array(2);
 const halves = new Int32Array(words.buffer);
 
@@ -50,7 +50,10 @@ export function amountOf({ low, high }: Halves, headBits: number): number {
   return ((high << headBits) >>> headBits) * TWO_32 + (low >>> 0);
 }
 
-/** How far `head` is after the head of the word, by half of 2^headBits at most; negative if it is before. */
+/**
+ * By how much `head` is after the head of the word; negative if it is before. Heads wrap, so the result is
+ * right if the two are less than half of 2^headBits apart.
+ */
 export function headsSince({ high }: Halves, headBits: number, head: number): number {
   return ((head - (high >>> (32 - headBits))) << (32 - headBits)) >> (32 - headBits);
 }
@@ -65,7 +68,7 @@ export class PackedWords {
     this.#halves = new Int32Array(words64.buffer, words64.byteOffset, words64.length * 2);
   }
 
-  /** Not atomic: see the header. */
+  /** Reads the word, but not atomically: see the header. */
   glance(index: number, into: Halves): void {
     into.low = this.#halves[2 * index]!;
     into.high = this.#halves[2 * index + 1]!;

@@ -4,6 +4,8 @@
  * turns the result into the caller's error. Only rejected calls come here, so results are allocated. Any
  * thread.
  *
+ * A `scope` is a position in the scope chain, a `quota` a number of EXTENDED_QUOTAS, or CALLS_PER_DAY.
+ *
  * Must hold: a call that can never fit a limit gets `never`, whatever else is used up, because waiting would
  * not help. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
  */
@@ -40,11 +42,11 @@ export interface QuotaRejection {
   /** The limit of the quota; if the balance was too small, what the call would have held. */
   readonly limit: bigint;
   readonly left: bigint;
-  /** When a call may be admitted again, as far as that is known. */
+  /** When a call may be admitted again, as far as that is known (wall clock). */
   readonly resetsMs: WallMs;
-  /** Limits are shared, so the coordinator may have more: the listener asks first, then rejects the call. */
+  /** Whether the coordinator may have more: then the listener asks before it rejects the call. */
   readonly asks: boolean;
-  /** The call needs more than the limit, so it would be rejected at any time. */
+  /** Whether the call needs more than the limit, so that it would be rejected at any time. */
   readonly never: boolean;
 }
 
@@ -74,7 +76,7 @@ export class QuotaRejections {
   readonly #options: QuotaRejectionsOptions;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
-  /** Scratch: what the rejected call needs. */
+  /** Scratch: what the rejected call needs. `#neverFits` sets it, and runs before all that reads it. */
   readonly #needs = createAmounts(1);
 
   /** `chain` and `taken` are of the call that is being admitted. */
@@ -85,8 +87,8 @@ export class QuotaRejections {
   }
 
   /**
-   * The rejection of a call that could not take `quota` of the scope at position `scope`. A limit that the
-   * call can never fit is named instead, if there is one.
+   * The rejection of a call that could not take `quota` of `scope`. If some other limit is one that the call
+   * can never fit, the rejection names that limit instead.
    */
   rejectionOf(
     scope: number,
@@ -132,7 +134,7 @@ export class QuotaRejections {
     };
   }
 
-  /** The rejection by an extended quota. Uses `#needs`, which `#neverFits` has set. */
+  /** The rejection by an extended quota. The index 0 for `ofAccount` is replaced by that of `#ownerOf`. */
   #quotaRejection(scope: number, quota: number, scopes: CallScopes): QuotaRejection {
     const { record, limits, first } = this.#chain.links[scope]!;
     const limit = limits[first + quota]!;
@@ -168,7 +170,10 @@ export class QuotaRejections {
     return { ...rejection, kind: 'model', resetsMs: resetWallMs, asks };
   }
 
-  /** A rejection by the account's own quota or balance, with a reset at once. Others override its fields. */
+  /**
+   * A rejection by the account's own quota or balance, whose reset is 1 ms away: a call that ends may give
+   * something back at any time. The other methods replace the fields that differ.
+   */
   ofAccount(index: number, quota: QuotaRejection['quota'], limit: bigint, left: bigint): QuotaRejection {
     const { clock, onLowLease } = this.#options;
     const resetsMs = asWallMs(clock.wallMs() + 1);

@@ -2,7 +2,8 @@
  * The scope chain of a call: the scopes that the call counts toward, in one order: key, account, the
  * account's rule for the model, and the groups from the account's own upward. Each `Calls` (calls.ts) has a
  * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. `scope`
- * is a position in the chain. Any thread.
+ * is a position in the chain. The file also has ModelScopes, the table of the pairs of an account and a model
+ * that plans have rules for. Any thread.
  *
  * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
  * reused for each call, so nobody keeps a link. `set` allocates nothing, because it runs for each call.
@@ -61,7 +62,7 @@ export interface CallScopes {
   readonly model?: ModelRule | undefined;
 }
 
-/** The tables of scopes with limits of their own. */
+/** Where the scopes of calls are found, of one ledger. */
 export interface ScopeTables {
   readonly keys: LimitedScopes;
   readonly groups: LimitedScopes<GroupIndex>;
@@ -70,9 +71,9 @@ export interface ScopeTables {
   readonly quotas: ScopeQuotas;
 }
 
-/** One scope of the call that is being admitted, or after `recall` of the call that ends. */
+/** One scope of the call that is being admitted or, after `recall`, of the call that ends. */
 export interface Link {
-  /** The slot of the key, account, account's model or group. */
+  /** The slot of the key, the account, the pair or the group. */
   index: number;
   /** The index of the scope's quota record; -1 if the scope has none. */
   record: number;
@@ -80,7 +81,7 @@ export interface Link {
   mask: number;
   /** Not valid for the account, whose plan has that limit. */
   callsPerDay: number;
-  /** The limit of quota n is `limits[first + n]`. */
+  /** The limit of quota n is `limits[first + n]`: a plan has an array of its own, all records share one. */
   limits: Float64Array;
   first: number;
 }
@@ -108,8 +109,8 @@ export class ScopeChain {
   }
 
   /**
-   * Sets `links` to the scopes of a call, and `taken` to nothing taken. `taken.scopes` is 0 if no scope has
-   * quotas. Returns false if no record is free to count one of them.
+   * Sets `links` to the scopes of a call, and `taken` to nothing taken. If the call needs no quota record of
+   * any scope, sets no link, and `taken.scopes` to 0. Returns false if no record is free to count a scope.
    */
   set({ account, plan, key, model }: CallScopes, taken: Taken): boolean {
     taken.account = account;

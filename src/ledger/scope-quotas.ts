@@ -5,8 +5,9 @@
  * same buffers. Any thread, unless a method says main thread.
  *
  * A scope that has such quotas has a quota record (layout.ts); every other scope has none and takes no
- * memory. Money is counted in nano-units, so that it fits a stock. What a call holds and costs is rounded up.
- * (A price of at most three decimals for a million tokens costs whole nano-units.)
+ * memory. `record` is the index of a record, `quota` a number of EXTENDED_QUOTAS. Money is counted in
+ * nano-units, so that it fits a stock. What a call holds and costs is rounded up. (A price of at most three
+ * decimals for a million tokens costs whole nano-units.)
  *
  * Must hold: what a call took of a period is given back to that period, and a take that fails takes nothing.
  * Test: test/unit/ledger/quotas.test.ts (trees of scopes at random; a call that midnight parts).
@@ -33,7 +34,7 @@ import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 
 const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
-/** The longest time until all tokens of a minute are free: what callers get if limits are shared. */
+/** What callers get as the time until all tokens of a minute are free, if only the coordinator knows it. */
 const MINUTE_MS = 60_000;
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
 /** Bit n: quota n begins at zero in each `period` of the calendar (core/quotas.ts). */
@@ -121,7 +122,7 @@ export function createTightest(): TightestScope {
   return { limit: 0, left: 0, record: undefined };
 }
 
-/** Puts a scope, of whose limit `left` is left, in place of the tightest scope if that has more left. */
+/** Replaces the tightest scope by one of whose `limit` `left` is left, if the tightest has more left. */
 export function tighten(
   tightest: TightestScope,
   limit: number,
@@ -138,10 +139,13 @@ export function tighten(
 export const NOTHING_USED: Amounts = createAmounts(0);
 
 export class ScopeQuotas extends QuotaRecords {
-  /** What the last successful `take` left, at the coordinator too if limits are shared: read it at once. */
+  /**
+   * A second result of the last successful `take`, which the next one overwrites: what is left of the quota,
+   * with what the coordinator has if limits are shared.
+   */
   left = 0;
   readonly #stocks: Stocks;
-  /** Undefined if limits are shared: the coordinator has the window then, and this process a stock lease. */
+  /** Undefined if limits are shared: then the coordinator has the window, and tokens are taken of a stock. */
   readonly #window: TokenWindow | undefined;
   readonly #clock: Clock;
   readonly #calendar: Calendar;
@@ -161,7 +165,7 @@ export class ScopeQuotas extends QuotaRecords {
     this.#calendar = new Calendar(timezone);
   }
 
-  /** Whether a lease ran low since the last call of this method. */
+  /** Whether a lease has run low since the last call of this method, which resets that. */
   takeRanLow(): boolean {
     return this.#stocks.takeRanLow();
   }

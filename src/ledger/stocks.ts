@@ -1,7 +1,7 @@
 /**
- * Stocks: amounts that calls take and give back. Calls, tokens and money of a day or a month (the period of a
- * stock) are stocks, and so are calls in flight, which have no period (0). ScopeQuotas, DayCounter, `Calls`
- * and UpstreamCounters count by this class. Any thread, each with an object of its own.
+ * Stocks: amounts that calls take of and give back. Calls, tokens and money of a day or a month (the period
+ * of a stock) are stocks, and so are calls in flight, which have no period (NO_PERIOD). ScopeQuotas,
+ * DayCounter, `Calls` and UpstreamCounters count by this class. Any thread, each with an object of its own.
  *
  * A stock is two 64-bit words, `taken` (what settled calls used, and what calls in flight hold) and
  * `settled`. Each word holds
@@ -87,9 +87,9 @@ export interface StockLeft {
 }
 
 export class Stocks {
-  /** Whether a take left so little of a lease that the process should ask for more. LeasedStocks sets it. */
+  /** Whether a take has left so little of a lease that more should be asked for. LeasedStocks sets it. */
   protected ranLow = false;
-  /** What the last successful take left of the limit: a second result of `take`, to be read at once. */
+  /** A second result of the last successful `take`, which the next one overwrites: what is left. */
   left = 0;
   protected readonly words: PackedWords;
   /** Scratch: the word that was read, and the one to be written. */
@@ -155,7 +155,7 @@ export class Stocks {
     if (used < held) this.#add(stock, period, used - held);
   }
 
-  /** Whether a lease ran low since the last call of this method; false unless limits are shared. */
+  /** Whether a lease has run low since the last call, which resets that; false unless limits are shared. */
   takeRanLow(): boolean {
     if (!this.ranLow) return false;
     this.ranLow = false;
@@ -168,7 +168,7 @@ export class Stocks {
     this.#add(stock, period, -used);
   }
 
-  /** What counts in `period`. */
+  /** What counts in `period`. A word of an earlier period counts as 0. */
   read(stock: number, period: number): StockUse {
     const settled = this.#hasSettled ? this.#amountIn(stock + STOCK_SETTLED, period) : 0;
     return { taken: Math.max(settled, this.#amountIn(stock, period)), settled };

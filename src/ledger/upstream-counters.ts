@@ -46,14 +46,14 @@ export interface Shortage {
   readonly quota: UpstreamQuotaName | undefined;
   /** How long until no quota is short if no other call comes; 0: not known; Infinity: beyond the limit. */
   readonly freeInMs: number;
-  /** The coordinator, which was not asked, may have more. */
+  /** Whether the coordinator may have more, so that the worker should ask before the call waits. */
   readonly asks: boolean;
 }
 
 /** A plain record, for the `workerData` of a thread. */
 export type UpstreamBuffers = Readonly<ReturnType<typeof createUpstreamBuffers>>;
 
-/** Main thread, once. `workersMax`: the most there can be. `isShared`: other processes share the limits. */
+/** Called once, on the main thread. `isShared`: whether other processes share the limits. */
 export function createUpstreamBuffers(workersMax: number, isShared = false) {
   return {
     ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
@@ -66,7 +66,7 @@ export function createUpstreamBuffers(workersMax: number, isShared = false) {
 
 export class UpstreamCounters {
   readonly #minute: MinuteCounter<UpstreamScopeIndex>;
-  /** Counts the use of this process alone. If limits are not shared, `take` counts by these two. */
+  /** The next two count the use of this process alone. If limits are not shared, `take` counts by them. */
   readonly #ownMinute: Window<UpstreamScopeIndex>;
   readonly #ownTokens: TokenWindow;
   readonly #stocks: Stocks;
@@ -77,7 +77,10 @@ export class UpstreamCounters {
   readonly #stripe: number;
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /** `worker`: whose stripe to write; the main thread writes none. `onLow`: called when a lease runs low. */
+  /**
+   * `worker`: the number of the worker whose stripe this object writes. The main thread leaves it out: it
+   * writes only the stripes of dead workers. `onLow`: called when a lease runs low.
+   */
   constructor(
     buffers: UpstreamBuffers,
     clock: Clock,
@@ -256,7 +259,7 @@ export class UpstreamCounters {
     }
   }
 
-  /** Raises or lowers a field of the worker's own stripe. */
+  /** Changes a field of the worker's own stripe. No atomic operation is needed: no other thread writes it. */
   #hold(scope: UpstreamScopeIndex, field: number, amount: number): void {
     this.#held[this.#stripe + scope * HELD_WORDS + field]! += amount;
   }

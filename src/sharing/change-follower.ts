@@ -3,11 +3,12 @@
  * this host. gateway/shared-accounting.ts makes one on the main thread of a gateway process that shares its
  * registry.
  *
- * A look, every 25 ms, reads the newest number of the change feed, in some µs. It then reads each record that
- * the changes touched, as the record is now. So several changes of one record are applied once. A record that
- * could not be applied is tried again: twice with the next look, then after pauses that double up to 10 s.
+ * A _look_, every 25 ms, reads the newest number of the change feed, in some µs. It then reads each record
+ * (a group, an account or a key) that the changes touched, as the record is now. So several changes of one
+ * record are applied once. If that fails, the record is tried again: twice with the next look, then after
+ * pauses that double up to 10 s.
  *
- * Must hold: every thread of every process rejects a disabled key within 100 ms. The test accepts 2 s,
+ * Must hold: every thread of every process rejects a disabled key within 100 ms. The unit test accepts 2 s,
  * because machines of tests may be slow.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -20,7 +21,7 @@ import type { Log } from '../telemetry/log.js';
 /** Leaves time for two looks within the 100 ms, even if the main thread is busy. */
 const LOOK_PERIOD_MS = 25;
 
-/** How many records of a kind one event-loop turn reads or tries again. They take some 10 ms. */
+/** How many records of a kind one event-loop turn reads or tries again; so many take some 10 ms. */
 const PAGE_RECORDS = 500;
 
 /** After so many failed looks (10 s) the log repeats that the store cannot be read. */
@@ -35,18 +36,19 @@ const LOG_PERIOD_TRIES = 60;
 
 /** A record whose change could not be applied. */
 interface FailedRecord {
-  /** How often the record was tried since its last change. */
+  /** How often the record was tried, and failed, since its last change. */
   readonly tries: number;
   /** The number of the look that tries again. */
   readonly dueLook: number;
   readonly tryAgain: () => void;
 }
 
-export interface ChangeFollowerOptions {
+interface ChangeFollowerOptions {
   readonly feed: Pick<ChangeFeed, 'newest' | 'since'>;
   readonly applier: Pick<ChangeApplier, 'applyGroup' | 'applyAccount' | 'applyKey'>;
   /** `feed.newest()`, read before the buffers were filled from the store, so that no change is missed. */
   readonly appliedTo: number;
+  /** How many slots there are: a reading of all records visits each. */
   readonly groupsMax: number;
   readonly accountsMax: number;
   readonly keysMax: number;
@@ -61,11 +63,11 @@ export class ChangeFollower {
   #failedLooks = 0;
   /** Whether `#applyAll` runs. */
   #isReadingAll = false;
-  /** Whether a group was applied late: its accounts are disabled until all records are read again. */
+  /** Whether a group was applied late. Its accounts stay disabled until all records are read again. */
   #wasGroupLate = false;
-  /** How many readings of all records have begun. */
+  /** How many readings of all records have begun. They may overlap; only the last ends `#isReadingAll`. */
   #readingCount = 0;
-  /** How many looks there were, without those during a reading of all records. */
+  /** How many looks there were outside of readings of all records: the clock of `FailedRecord.dueLook`. */
   #lookCount = 0;
   /** The records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, FailedRecord>();
@@ -119,6 +121,7 @@ export class ChangeFollower {
     if (newest === this.#appliedTo) return;
     // Undefined if the feed does not reach back so far.
     const touched = feed.since(this.#appliedTo);
+    // Set before the records are applied: those that fail are in `#failed` and hold `appliedTo` at 0.
     this.#appliedTo = newest;
     if (touched !== undefined) this.#apply(touched);
     else void this.#applyAll('this process fell far behind the others');

@@ -1,6 +1,7 @@
 /**
- * Whether the coordinator replies, and when to try again after it did not. lease-manager.ts and
- * equal-share.ts have one each, and report to it how exchanges ended. Main thread. All times are monotonic.
+ * Whether the coordinator replies, and when to try again if it did not. lease-manager.ts and equal-share.ts
+ * have one contact each, and record in it how their exchanges ended. Main thread. All times are monotonic. A
+ * _loss_ lasts from an exchange without a reply, or with an error as reply, to the next good reply.
  *
  * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. No test measures it;
  * test/unit/sharing/lease-manager.test.ts starts without the coordinator.
@@ -19,7 +20,7 @@ const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 500;
 /** The longest pause in a quarantine, which takes a minute or more: frequent tries would not help. */
 const RETRY_MS_QUARANTINE = 2_000;
-/** In a shorter loss another server may be taking over: requests without a lease wait for the end of it. */
+/** In a shorter loss another server may be taking over, so requests without a lease wait for its end. */
 const BRIEF_MS = 2_000;
 
 /** For status and metrics. */
@@ -48,9 +49,9 @@ export class CoordinatorContact {
   readonly #exchanges = emptyHistogram(EXCHANGE_BOUNDS_MS);
   #failures = 0;
   #repliedMs = 0;
-  /** Failures since the last reply, or since `endPause`. The length of the next pause depends on them. */
+  /** How many failures there were since the last reply, or since `endPause`: they set the next pause. */
   #failuresInRow = 0;
-  /** When the pause ends; 0 without one. */
+  /** When the pause after the last failure ends; 0 before the first failure, and after `endPause`. */
   #pauseEndMs = 0;
 
   constructor(random: () => number) {
@@ -70,7 +71,7 @@ export class CoordinatorContact {
     return this.#lost !== undefined;
   }
 
-  /** Whether the loss lasts for BRIEF_MS, or is a quarantine, so that requests need not wait for its end. */
+  /** Whether a loss has lasted for BRIEF_MS, or is a quarantine: requests do not wait for the end of such. */
   isLostForLong(nowMs: number): boolean {
     if (this.#lost === undefined) return false;
     return this.#lost.reason === 'quarantine' || nowMs - this.#lost.sinceMs >= BRIEF_MS;
@@ -92,7 +93,7 @@ export class CoordinatorContact {
     this.#pauseEndMs = 0;
   }
 
-  /** Ends the loss. A pause that still runs, after a try that did not ask `mayTry`, is not cut short. */
+  /** Records a reply, which ends the loss. A pause goes on: not every exchange asks `mayTry` before. */
   answered(sentMs: number, nowMs: number): void {
     this.#lost = undefined;
     this.#failuresInRow = 0;
@@ -100,7 +101,7 @@ export class CoordinatorContact {
     this.#repliedMs = nowMs;
   }
 
-  /** Begins a loss. During a loss updates it, but `sinceMs` stays. */
+  /** Records a failure: begins a loss, or updates the present one, whose `sinceMs` stays. Begins a pause. */
   failed(error: unknown, nowMs: number): void {
     const reason = error instanceof CoordinatorLost ? error.reason : 'failing';
     const waitMs = error instanceof CoordinatorLost ? error.waitMs : undefined;

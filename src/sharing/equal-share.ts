@@ -6,10 +6,10 @@
  * A node sends a heartbeat (an exchange, mostly without asks) every few seconds even if it holds nothing:
  * after a loss of data the server waits for every node.
  *
- * A _request_ is a join, an exchange or a leave. The server is _lost_ from a failed exchange to the next
- * reply. The node is _alone_ while it grants by itself, which it may with `on_authority_loss: equal_share`:
- * stocks from the fallback quota, until that is used up; permits from there too, and later from an equal
- * share of each minute's limit. Why the limit holds:
+ * In this file a _request_ is a join, an exchange or a leave. The server is _lost_ from a failed exchange to
+ * the next reply. With `on_authority_loss: equal_share` the node then grants to its own calls, and is _alone_
+ * meanwhile. Stocks come from the fallback quota until that is used up. Permits come from the fallback quota
+ * at first, and later from an equal share of each minute's limit. Why the limit holds:
  * - When the server has not heard a node for SILENT_MS, it holds the node's share back, until the node
  *   expires or has been back for a window. Earlier grants weigh for QUARANTINE_MS at most.
  * - A request may take SILENT_MS. A slower one finds the share held back. So a share begins SHARE_BEGINS_MS
@@ -18,7 +18,7 @@
  * - If the server is gone, all nodes use their shares, which together are the limit.
  * - A node that has not joined in its life has no share, because its earlier life may have used the share.
  *
- * Must hold: no limit is exceeded, whichever nodes are cut off. (The test makes random cuts and use.)
+ * Must hold: no limit is exceeded, whichever nodes are cut off. (The unit test makes random cuts and use.)
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorContact } from './coordinator-contact.js';
@@ -51,12 +51,12 @@ import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 /** How often a node sends a heartbeat: so often that the server does not hold its share back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
-/** How soon a heartbeat follows if a connection broke, or a node of the process has lost the server. */
+/** How soon a heartbeat follows if a connection broke, or another node of the process lost the server. */
 const DISTURBED_MS = 100;
 
 /**
- * The tick of permits of the fallback quota, which the server has on record at another node. Permits of the
- * share have other ticks below 0. Neither kind is returned to the server (`withoutLocalPermits`).
+ * Marks permits of the fallback quota, which the server has on record at another node. Permits of the share
+ * have other ticks below 0 (`minuteAlone`). Neither kind is returned to the server (`withoutLocalPermits`).
  */
 const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
 
@@ -69,7 +69,7 @@ export interface EqualShareOptions {
   readonly nodeExpiryMs: number; // after so long a silence the server may end the node's life
   /** Makes the fallback quotas of this node; called only if there are shares. */
   readonly openFallback?: (mayReport: () => boolean) => FallbackCoordinator;
-  readonly onLost?: () => void; // a request to the server failed
+  readonly onLost?: () => void; // called when a request to the server failed
   /** Called with a reason when calls are granted from here, and with undefined when that ends. */
   readonly onAlone?: (reason: string | undefined) => void;
   readonly random?: () => number; // in [0, 1); default Math.random
@@ -78,24 +78,24 @@ export interface EqualShareOptions {
 
 export class EqualShare implements Coordinator {
   readonly #options: EqualShareOptions;
-  /** What was granted of the share of each minute, by scope; never more scopes than the ledger has. */
+  /** What was granted of the shares, by scope; never more scopes than the ledger has. */
   readonly #shareGrants = new Map<string, ScopeGrants>();
   readonly #fallback: FallbackCoordinator | undefined;
   readonly #unreported = new UnreportedAsks();
   readonly #contact: CoordinatorContact;
-  /** The last moment at which the server may have heard the node; Infinity before the node has joined. */
-  #heardMs = Infinity;
+  /** The latest moment at which the server may have heard the node; Infinity before the node has joined. */
+  #maybeHeardMs = Infinity;
   /** When the last request with a reply was sent: the node's life ends nodeExpiryMs later at the earliest. */
   #surelyHeardMs = -Infinity;
   #isAlone = false; // whether calls are granted from here
-  #isBeating = false; // whether a heartbeat is under way
+  #isHeartbeatUnderWay = false; // whether a heartbeat is under way
   /** Whether a connection broke, or a node of the process lost the server, since the last reply. */
   #isDisturbed = false;
   /** The end of the last request to the server, for which the next request waits. Never rejects. */
   #lastRequest: Promise<unknown> = Promise.resolve();
   /** Stops the timer of the next heartbeat; undefined before the node has joined. */
   #stopHeartbeat: (() => void) | undefined;
-  /** Whether `leave` or `close` was called. */
+  /** Whether `leave` or `close` was called: no heartbeat is sent any more. */
   #hasLeft = false;
   onBack?: () => void;
 
@@ -108,7 +108,7 @@ export class EqualShare implements Coordinator {
 
   /** How long ago the server may last have heard the node; -Infinity before the node has joined. */
   get silentMs(): number {
-    return this.#options.clock.monotonicMs() - this.#heardMs;
+    return this.#options.clock.monotonicMs() - this.#maybeHeardMs;
   }
 
   get isAlone(): boolean {
@@ -126,7 +126,7 @@ export class EqualShare implements Coordinator {
   connected(): void {
     this.#contact.endPause();
     if (this.#stopHeartbeat === undefined) this.onBack?.();
-    else if (this.#isDisturbed && !this.#isBeating && !this.#hasLeft) void this.#beat();
+    else if (this.#isDisturbed && !this.#isHeartbeatUnderWay && !this.#hasLeft) void this.#sendHeartbeat();
   }
 
   async join(): Promise<JoinReply> {
@@ -140,11 +140,12 @@ export class EqualShare implements Coordinator {
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     const { clock } = this.#options;
-    // Calls do not wait for the server if they can be granted from here.
+    // Asks do not wait for a lost server if they can be granted here; a heartbeat looks for it meanwhile.
     if (this.#contact.isLost && this.#canGrant) {
-      if (this.#contact.mayTry(clock.monotonicMs()) && !this.#isBeating) void this.#beat();
+      if (this.#contact.mayTry(clock.monotonicMs()) && !this.#isHeartbeatUnderWay) void this.#sendHeartbeat();
       return this.#grantHere(asks);
     }
+    // The contact also counts how long the request waits for its turn, because calls wait for as long.
     const queuedMs = clock.monotonicMs();
     try {
       const reply = await this.#inTurn(async () => {
@@ -196,11 +197,12 @@ export class EqualShare implements Coordinator {
     return shares > 0 && this.silentMs >= SHARE_BEGINS_MS && !isExpired;
   }
 
+  /** Whether this node may grant to its own calls. */
   get #canGrant(): boolean {
     return this.#hasShare || this.#fallback?.holdsAny === true;
   }
 
-  /** `reason`: why calls are granted from here; undefined if they are not. */
+  /** `reason`: why the node grants to its own calls from now on; undefined if the server does. */
   #setAlone(reason: string | undefined): void {
     const isAlone = reason !== undefined;
     if (isAlone === this.#isAlone) return;
@@ -208,20 +210,20 @@ export class EqualShare implements Coordinator {
     this.#options.onAlone?.(reason);
   }
 
-  /** Replies to the asks in place of the server. */
+  /** Replies to the asks in place of the server, and keeps the replies to report them later. */
   #grantHere(asks: readonly LeaseAsk[]): ExchangeReply {
     this.#setAlone(this.#contact.state.lost?.message);
     const hasShare = this.#hasShare;
     const replies = asks.map((ask) => {
-      const ofShare = hasShare ? this.#grantOfShare(ask) : undefined;
-      const reply = replyAlone(ask, ofShare, this.#fallback?.grant(ask));
+      const shareReply = hasShare ? this.#grantOfShare(ask) : undefined;
+      const reply = replyAlone(ask, shareReply, this.#fallback?.grant(ask));
       this.#unreported.record(ask, reply);
       return reply;
     });
     return { wallMs: this.#options.clock.wallMs(), answers: replies, isAlone: true };
   }
 
-  /** Reports what the node was granted while it was cut off. Must be called before any other ask is sent. */
+  /** Reports what the node was granted here. Must be called before any other ask is sent. */
   async #reportUnreported(): Promise<void> {
     while (this.#unreported.size > 0) {
       const page = this.#unreported.page();
@@ -237,7 +239,7 @@ export class EqualShare implements Coordinator {
     const { timers = SYSTEM_TIMERS, clock } = this.#options;
     const soonMs = this.#contact.pauseMs(clock.monotonicMs()) || DISTURBED_MS;
     this.#stopHeartbeat = timers.after(this.#isDisturbed ? soonMs : HEARTBEAT_MS, () => {
-      if (!this.#isBeating) void this.#beat();
+      if (!this.#isHeartbeatUnderWay) void this.#sendHeartbeat();
       this.#setHeartbeat();
     });
   }
@@ -250,9 +252,9 @@ export class EqualShare implements Coordinator {
   }
 
   /** Sends a heartbeat. Joins if the server has lost its data; the next request reports unreported asks. */
-  async #beat(): Promise<void> {
+  async #sendHeartbeat(): Promise<void> {
     const { coordinator, clock } = this.#options;
-    this.#isBeating = true;
+    this.#isHeartbeatUnderWay = true;
     const queuedMs = clock.monotonicMs();
     try {
       await this.#inTurn(async () => {
@@ -271,7 +273,7 @@ export class EqualShare implements Coordinator {
       if (!(error instanceof CoordinatorLost)) throw error;
       this.#onLoss(error);
     } finally {
-      this.#isBeating = false;
+      this.#isHeartbeatUnderWay = false;
     }
   }
 
@@ -283,19 +285,19 @@ export class EqualShare implements Coordinator {
     if (wasLost) this.onBack?.();
   }
 
-  /** Sends one request at a time. Records when the server has heard the node, or may have. */
+  /** Sends one request at a time. Records when the server has, or may have, heard the node. */
   #inTurn<Result>(send: () => Promise<Result>): Promise<Result> {
     const { clock } = this.#options;
     const ended = this.#lastRequest.then(async () => {
       const sentMs = clock.monotonicMs();
       try {
         const result = await send();
-        this.#heardMs = clock.monotonicMs();
+        this.#maybeHeardMs = clock.monotonicMs();
         this.#surelyHeardMs = sentMs;
         return result;
       } catch (error) {
         // Before its first reply the node has not joined, and so has no share that could begin.
-        if (this.#heardMs !== Infinity && !wasNotSent(error)) this.#heardMs = clock.monotonicMs();
+        if (this.#maybeHeardMs !== Infinity && !wasNotSent(error)) this.#maybeHeardMs = clock.monotonicMs();
         throw error;
       }
     });
@@ -303,7 +305,7 @@ export class EqualShare implements Coordinator {
     return ended;
   }
 
-  /** Takes back the share's permits that the ask returns (none is of FALLBACK_TICK), then grants others. */
+  /** Takes back the share's permits that the ask returns, then grants others of the share. */
   #grantOfShare({ scope, minute }: LeaseAsk): LeaseReply {
     if (minute === undefined) return {};
     const { clock, node, shares } = this.#options;
@@ -332,34 +334,34 @@ function grantedByServer(permits: readonly GrantedPermits[]): GrantedPermits[] {
 }
 
 /**
- * The reply of a node that is cut off to its own calls. Permits come from its share if it has one, else from
- * the fallback quota. Of the fallback quota the reply says that nothing remains and that others may hold
- * some. `isUnknown`: too little was granted, and only the server has more.
+ * The reply of a node that is cut off to an ask of its own calls. Permits come from its share if it has one
+ * (`shareReply`), else from the fallback quota, of which the reply says that nothing remains and that others
+ * may hold some. LeaseReply.isUnknown: less than `least` was granted, and only the server has more.
  */
 function replyAlone(
   ask: LeaseAsk,
-  ofShare: LeaseReply | undefined,
-  ofFallback: FallbackGrant | undefined,
+  shareReply: LeaseReply | undefined,
+  fallbackGrant: FallbackGrant | undefined,
 ): LeaseReply {
   const { minute, stocks = {} } = ask;
-  const minuteGrant = minute && minuteAlone(minute, ofShare?.minute, ofFallback?.minute);
-  let isUnknown = minute !== undefined && ofShare === undefined && minute.least > minuteGrant!.granted;
+  const minuteGrant = minute && minuteAlone(minute, shareReply?.minute, fallbackGrant?.minute);
+  let isUnknown = minute !== undefined && shareReply === undefined && minute.least > minuteGrant!.granted;
   const grants = mapStocks(stocks, ({ least, period }, name): StockGrant => {
-    const amount = ofFallback?.stocks[name] ?? 0n;
+    const amount = fallbackGrant?.stocks[name] ?? 0n;
     isUnknown ||= least > amount;
     return { granted: amount, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
   });
   return { ...(minuteGrant && { minute: minuteGrant }), stocks: grants, ...(isUnknown && { isUnknown }) };
 }
 
-/** Permits of the share get the tick -1 - t in place of t; `#grantOfShare` restores t from an ask. */
+/** Permits of the share get the tick -1 - t in place of t; `#grantOfShare` finds t again in a later ask. */
 function minuteAlone(
   { forMs }: MinuteAsk,
-  ofShare: MinuteGrant | undefined,
-  ofFallback: FallbackGrant['minute'],
+  shareGrant: MinuteGrant | undefined,
+  fallbackGrant: FallbackGrant['minute'],
 ): MinuteGrant {
-  if (ofShare !== undefined) return { ...ofShare, tick: -1 - ofShare.tick, heldByOthers: false };
-  const { count, validMs } = ofFallback ?? { count: 0, validMs: forMs };
+  if (shareGrant !== undefined) return { ...shareGrant, tick: -1 - shareGrant.tick, heldByOthers: false };
+  const { count, validMs } = fallbackGrant ?? { count: 0, validMs: forMs };
   return { remaining: 0, heldByOthers: true, granted: count, tick: FALLBACK_TICK, validMs, freeInMs: 0 };
 }
 
@@ -374,7 +376,6 @@ class UnreportedAsks {
     return this.#asks.size;
   }
 
-  /** Takes in an ask that this node replied to itself. */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply): void {
     const earlierAsks = this.#asks.get(scope)?.stocks;
     const held = mapStocks(stocks, (ask, name): StockAsk => {

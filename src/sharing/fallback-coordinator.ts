@@ -4,22 +4,22 @@
  * of calls has joined, `served` after each exchange of that node, and `grant` once the coordinator is lost.
  * Main thread.
  *
- * For calls a process has two nodes at the coordinator: the calls' node, and this node with the fallback
- * quotas, which are no part of the calls' leases. If calls are denied a resource, this node gives back what
- * it holds of the resource. After a loss of the coordinator this node sends nothing until the calls' node has
- * reported what it was granted from here (`mayReport`).
+ * For calls a process has two nodes at the coordinator: _the calls' node_, which has their leases, and _this
+ * node_, which has the fallback quotas. If the coordinator denies a resource to calls, this node gives back
+ * what it holds of the resource. After a loss of the coordinator this node sends nothing until the calls'
+ * node has reported what it was granted from here (`mayReport`).
  *
  * At most SCOPES_MAX scopes have a quota, so one exchange (EXCHANGE_ASKS_MAX) carries the asks of all.
  *
- * Must hold: whatever a process holds, the coordinator has on record at one of these two nodes, or for a
- * moment at both. What is at neither would be granted twice. (The test makes random cuts and random use.)
+ * Must hold: what a process holds, the coordinator has on record at one of these two nodes, or for a moment
+ * at both. What is at neither would be granted twice. (The unit test makes random cuts and random use.)
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
 import { FallbackQuota, type FallbackGrant } from './fallback-quota.js';
 
-/** How often the quotas are reported, and so the age of the coordinator's record of them. */
+/** How often the quotas are reported: the coordinator's record of them is no older. */
 const REPORT_MS = 1_000;
 /** A scope that was not served for so long gives its quota back. */
 const SERVED_MS_MAX = 120_000;
@@ -29,7 +29,7 @@ const SERVED_MS_MAX = 120_000;
  */
 const SCOPES_MAX = 500;
 
-export interface FallbackOptions {
+interface FallbackOptions {
   /** The connection of this node. No other node uses it, and `close` closes it. */
   readonly coordinator: Coordinator;
   readonly clock: Clock;
@@ -64,7 +64,7 @@ export class FallbackCoordinator {
     this.#reportAfter(0);
   }
 
-  /** Called when the coordinator has replied to an ask of the calls' node. */
+  /** Called when the coordinator itself has replied to an ask of the calls' node. */
   served(ask: LeaseAsk, reply: LeaseReply): void {
     const nowMs = this.#nowMs;
     let quota = this.#quotas.get(ask.scope);
@@ -113,7 +113,7 @@ export class FallbackCoordinator {
     return this.#options.clock.monotonicMs();
   }
 
-  /** Whether the coordinator may have ended this silent life, and granted to others what the life held. */
+  /** Whether this node was silent for so long that others may have been granted what it held. */
   get #isExpired(): boolean {
     return this.#nowMs - this.#reportedMs > this.#options.nodeExpiryMs;
   }
@@ -160,7 +160,7 @@ export class FallbackCoordinator {
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
       if (error.reason !== 'unknown_node') return;
-      // This life has ended, so the coordinator may have granted to others what the life held.
+      // The coordinator has ended this life, and may have granted to others what it held.
       this.#hasJoined = false;
       for (const quota of this.#quotas.values()) quota.drop();
     }
@@ -173,18 +173,18 @@ export class FallbackCoordinator {
   async #exchange(quotas: readonly FallbackQuota[]): Promise<FallbackQuota[]> {
     if (quotas.length === 0) return [];
     const sentMs = this.#nowMs;
-    const asks = quotas.map((quota) => quota.ask(sentMs, this.#isForgotten(quota)));
+    const asks = quotas.map((quota) => quota.ask(sentMs, this.#isUnserved(quota)));
     const { answers: replies } = await this.#options.coordinator.exchange(asks);
     this.#reportedMs = sentMs;
     return quotas.filter((quota, index) => {
       const asksAgain = quota.applyReply(replies[index]!, sentMs) || quota.returns;
-      if (!asksAgain && quota.isEmpty && this.#isForgotten(quota)) this.#quotas.delete(quota.scope);
+      if (!asksAgain && quota.isEmpty && this.#isUnserved(quota)) this.#quotas.delete(quota.scope);
       return asksAgain;
     });
   }
 
-  /** Whether the scope was not served lately, so that its quota is given back. */
-  #isForgotten({ servedMs }: FallbackQuota): boolean {
+  /** Whether no call of the scope was served lately, so that its quota is given back. */
+  #isUnserved({ servedMs }: FallbackQuota): boolean {
     return this.#nowMs - servedMs >= SERVED_MS_MAX;
   }
 }

@@ -1,16 +1,16 @@
 /**
  * The fallback quota of one scope: permits and stocks that are set aside for the time when the coordinator
- * cannot be reached. fallback-coordinator.ts keeps one for each scope that was served lately, sends its asks
+ * cannot be reached. fallback-coordinator.ts has one for each scope that was served lately, sends its asks
  * one at a time, and grants calls from it. Main thread. All times are of the monotonic clock.
  *
- * Of each resource it sets aside an equal part, as the other nodes do, of what no node has, up to a maximum.
- * It sets nothing aside of a resource that others lack, and gives back what calls are denied.
+ * Of each resource this node sets aside the same part as every other node, of what no node has, up to a
+ * maximum. It sets nothing aside of a _scarce_ resource (`isScarce`), and gives back what calls are denied.
  *
  * Must hold: the coordinator's record is never less than what is held here; otherwise an amount is granted
- * twice. So an amount is gone from here before the ask that gives it back leaves. The next ask no longer has
- * what calls were granted from here. So it leaves only when the node of calls has reported these grants
- * (`mayReport` of FallbackCoordinator). Also test/unit/sharing/fallback-coordinator.test.ts (random cuts and
- * use).
+ * twice. So an amount is gone from here before the ask that gives it back leaves. What calls were granted
+ * from here is missing in the next ask too, so this ask leaves only when the calls' node has reported these
+ * grants (`mayReport` of FallbackCoordinator). Also test/unit/sharing/fallback-coordinator.test.ts (random
+ * cuts and use).
  */
 import { ceilDiv, maxOf, minOf } from '../core/units.js';
 import {
@@ -36,16 +36,16 @@ const RENEW_MS = 8_000;
 const VALID_MS = LONG_TICKS * TICK_MS;
 
 /**
- * The maximum to set aside is what calls needed lately, but at least so many. So an unused account has some,
- * and does not set aside a part of millions if its limit is so high.
+ * The maximum is what calls needed lately, but at least so many. So an account without calls has some set
+ * aside, but no part of millions even if its limit is as high.
  */
 const PERMITS_MAX_MIN = 60;
 const CALLS_MAX_MIN = 1_000n;
 const SLOTS_MAX_MIN = 64n;
-/** Permits for so many asks of calls are set aside. An ask covers 1 to 20 s; the permits last up to 24 s. */
+/** How many asks of calls the permits set aside cover at most. An ask is for 1 to 20 s, permits last 24 s. */
 const ASKS_COVERED = 8;
 
-/** Whether others lack a resource: less of it remains for them than half of what is held here. */
+/** Whether a resource is scarce: less of it remains for the other nodes than half of what is held here. */
 function isScarce(held: number | bigint, remaining: number | bigint): boolean {
   return Number(remaining) * 2 < Number(held);
 }
@@ -67,9 +67,9 @@ export interface FallbackGrant {
  */
 class StockQuota {
   readonly #name: StockName;
-  readonly #nodes: bigint;
-  /** The last report of calls, with `least` and `most` of their last ask that wanted more. */
-  #need: StockAsk;
+  readonly #shares: bigint;
+  /** The last ask of calls, but with `least` and `most` of their last ask that wanted more. */
+  #lastReport: StockAsk;
   /** The period of what is held. */
   #period = 0;
   #held = 0n;
@@ -78,23 +78,24 @@ class StockQuota {
   /** Until then none of the stock is set aside, because calls were denied some. */
   #deniedUntilMs = 0;
 
-  constructor(name: StockName, nodes: number, need: StockAsk) {
+  /** `ask`: of calls. */
+  constructor(name: StockName, shares: number, ask: StockAsk) {
     this.#name = name;
-    this.#nodes = BigInt(nodes);
-    this.#need = need;
+    this.#shares = BigInt(shares);
+    this.#lastReport = ask;
   }
 
   get holdsAny(): boolean {
     return this.#held > 0n;
   }
 
-  /** Records the coordinator's reply to calls. Returns whether calls are denied something that is here. */
+  /** Records the coordinator's reply to calls. Returns whether calls lack something that is held here. */
   serve(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
     // An ask that only reports does not show how much calls need at once.
-    const { least, most } = ask.most > 0n ? ask : this.#need;
+    const { least, most } = ask.most > 0n ? ask : this.#lastReport;
     // The coordinator names an earlier period if that of the ask was a mistake of a clock.
     const period = reply !== undefined && reply.period < ask.period ? reply.period : ask.period;
-    this.#need = { ...ask, period, least, most };
+    this.#lastReport = { ...ask, period, least, most };
     const wasDenied = ask.most > 0n && (reply?.granted ?? 0n) <= 0n;
     if (wasDenied) this.#deniedUntilMs = nowMs + DENIED_MS;
     return nowMs < this.#deniedUntilMs && this.holdsAny;
@@ -102,16 +103,17 @@ class StockQuota {
 
   /**
    * Gives back what is held beyond the target, and asks for what is missing to the target. The target is 0 if
-   * others lack the stock, or less remains than calls ask for at once, or with `givesAllBack`.
+   * the stock is scarce, or less remains than calls ask for at once, or calls were denied some, or with
+   * `givesAllBack`.
    */
   ask(givesAllBack: boolean, nowMs: number): StockAsk {
-    const { limit, period } = this.#need;
+    const { limit, period } = this.#lastReport;
     if (period > this.#period) this.#held = 0n;
     this.#period = Math.max(this.#period, period);
     const isReleased = givesAllBack || nowMs < this.#deniedUntilMs;
-    const isLacked = isScarce(this.#held, this.remaining) || this.remaining < this.#neededAtOnce;
-    const equalPart = (this.#held + this.remaining) / this.#nodes;
-    const target = isReleased || isLacked ? 0n : minOf(equalPart, this.#max);
+    const isTooScarce = isScarce(this.#held, this.remaining) || this.remaining < this.#neededAtOnce;
+    const equalPart = (this.#held + this.remaining) / this.#shares;
+    const target = isReleased || isTooScarce ? 0n : minOf(equalPart, this.#max);
     this.#held = minOf(this.#held, target);
     const most = target - this.#held;
     return { limit, period: this.#period, used: 0n, unused: this.#held, least: most > 0n ? 1n : 0n, most };
@@ -133,7 +135,7 @@ class StockQuota {
     return granted;
   }
 
-  /** The coordinator may have granted to others what is held. */
+  /** Drops what is held, because the coordinator may have granted it to others. */
   drop(): void {
     this.#held = 0n;
   }
@@ -143,12 +145,12 @@ class StockQuota {
    * call may ask for much of what remains.
    */
   get #neededAtOnce(): bigint {
-    return this.#name.startsWith('calls_') ? 0n : this.#need.most;
+    return this.#name.startsWith('calls_') ? 0n : this.#lastReport.most;
   }
 
   /** The most that is set aside. Money and tokens have no maximum: a call may need any part of them. */
   get #max(): bigint {
-    const { used, unused } = this.#need;
+    const { used, unused } = this.#lastReport;
     // `unused` of the calls' ask counts slots that calls hold, and leased slots that are free.
     if (this.#name === 'calls_in_flight') return maxOf(unused * 2n, SLOTS_MAX_MIN);
     // As many calls as this node has made in the period so far.
@@ -159,14 +161,14 @@ class StockQuota {
 
 export class FallbackQuota {
   readonly scope: string;
-  /** How many nodes share the limits. 2 for a single node: the other half serves its calls. */
-  readonly #nodes: number;
+  /** Into how many parts the limits are divided. 2 for a single node: the other part serves its calls. */
+  readonly #shares: number;
   /** When the coordinator last replied to calls. */
   servedMs: number;
   /** The last ask of calls for permits. */
   #minute: MinuteAsk | undefined;
   #permits: Permits | undefined;
-  /** Permits that the next ask returns: newer permits have replaced these, or others lack permits. */
+  /** Permits that the next ask returns, because newer ones have replaced them or permits are scarce. */
   #toReturn: Permits[] = [];
   /** How many permits the coordinator could still grant to any node, by its last reply. */
   #minuteRemaining = 0;
@@ -178,16 +180,16 @@ export class FallbackQuota {
   /** Whether the coordinator has replied to an ask of this quota. */
   #hasReply = false;
 
-  /** `nodes`: how many nodes share the limits. */
-  constructor(scope: string, nodes: number, nowMs: number) {
+  /** `shares`: among how many nodes the limits are divided. */
+  constructor(scope: string, shares: number, nowMs: number) {
     this.scope = scope;
-    this.#nodes = Math.max(2, nodes);
+    this.#shares = Math.max(2, shares);
     this.servedMs = nowMs;
   }
 
   /**
-   * Records the coordinator's reply to calls. The next ask gives back what calls were denied; returns true if
-   * some of that is here. A resource that the ask leaves out stays as it was.
+   * Records the coordinator's reply to an ask of calls. The next ask of this quota gives back what calls were
+   * denied; returns whether some of that is here. A resource that calls did not ask for stays as it was.
    */
   serve({ minute, stocks = {} }: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
     this.servedMs = nowMs;
@@ -199,19 +201,19 @@ export class FallbackQuota {
     }
     let isDenied = nowMs < this.#minuteDeniedUntilMs && this.#hasPermits(nowMs);
     for (const [name, ask] of entriesOf(stocks)) {
-      const stock = this.#stocks.get(name) ?? new StockQuota(name, this.#nodes, ask);
+      const stock = this.#stocks.get(name) ?? new StockQuota(name, this.#shares, ask);
       this.#stocks.set(name, stock);
       isDenied = stock.serve(ask, reply.stocks?.[name], nowMs) || isDenied;
     }
     return isDenied;
   }
 
-  /** Whether there is something that calls could be granted. */
+  /** Whether calls could be granted anything from here. */
   holds(nowMs: number): boolean {
     return this.#hasPermits(nowMs) || this.#holdsStock;
   }
 
-  /** Whether nothing is held here. The coordinator's record may have something until the next ask. */
+  /** Whether nothing is held here. The coordinator may have more on record until the next ask. */
   get isEmpty(): boolean {
     return !this.#holdsStock && this.#permits === undefined;
   }
@@ -281,7 +283,7 @@ export class FallbackQuota {
   #minuteAsk(limit: number, nowMs: number, isReleased: boolean): MinuteAsk {
     const { count = 0, expiresMs = 0 } = isReleased ? {} : (this.#permits ?? {});
     const remaining = this.#minuteRemaining;
-    const equalPart = isScarce(count, remaining) ? 0 : Math.floor((count + remaining) / this.#nodes);
+    const equalPart = isScarce(count, remaining) ? 0 : Math.floor((count + remaining) / this.#shares);
     const target = Math.min(equalPart, this.#minuteMax);
     const isTooMuch = target < count;
     if (isReleased || isTooMuch || expiresMs <= nowMs) this.#returnPermits();

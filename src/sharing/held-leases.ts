@@ -1,13 +1,13 @@
 /**
- * By scope, the most that this node can have used and hold of each stock. valkey-coordinator.ts records each
- * ask and reply here, and valkey-partition.ts reports the entries to a server of sharing that has lost its
- * data. Between two asks the node can only hold less, because only a reply grants. Main thread.
+ * The most that this node can have used and hold of each stock, by scope. valkey-coordinator.ts records each
+ * ask and reply here. valkey-partition.ts reports the entries to a server of sharing that has lost its data.
+ * Between two asks the node can only come to hold less, because only a reply grants. Main thread.
  *
- * An entry takes some 200 bytes and lasts while something is held, or was used in a period that goes on.
+ * An entry takes some 200 bytes and lasts while something is held, or was used in a period that is not over.
  * There is at most one entry for each scope, so the numbers of accounts, keys and groups bound the entries.
  *
- * Must hold: an entry is never less than what the node can have used and hold; otherwise the new server
- * grants the difference again, and a limit is exceeded.
+ * Must hold: an entry is never less than what the node can have used and hold; otherwise the server grants
+ * the difference again after its loss, and a limit is exceeded.
  */
 import { maxOf } from '../core/units.js';
 import {
@@ -27,8 +27,8 @@ export interface HeldStock {
   readonly used: bigint;
   readonly unused: bigint;
   /**
-   * What all nodes together had used and held in the period, by the coordinator's last reply; 0 if the stock
-   * has no period.
+   * What all nodes together had used and held in the period, as the coordinator's last reply showed this
+   * node; 0 if the stock has no period. Why it is reported: _Seen_ in valkey-stocks.ts.
    */
   readonly seen: bigint;
 }
@@ -46,16 +46,16 @@ export class HeldLeases {
   }
 
   /**
-   * Updates the scope by an ask and its reply. `reply` is undefined if none has come: then the node can use
-   * no grant of the ask.
+   * Updates the scope by an ask and its reply. `reply` is undefined while none has come, and after one that
+   * does not tell what was recorded: then the node can use no grant of the ask.
    */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply | undefined): void {
-    const heldBefore = this.of(scope);
-    const held = mapStocks(stocks, (ask, name) => heldOf(ask, reply?.stocks?.[name], heldBefore[name]));
+    const formerHeld = this.of(scope);
+    const held = mapStocks(stocks, (ask, name) => heldAfter(ask, reply?.stocks?.[name], formerHeld[name]));
     // Only a reply moves the period on: the period of an ask may be a mistake of the host's clock.
     for (const [name, { period }] of entriesOf(reply?.stocks ?? {}))
-      this.#turnTo(name, period, period < (stocks[name]?.period ?? 0));
-    this.#keep(scope, { ...heldBefore, ...held });
+      this.#movePeriod(name, period, period < (stocks[name]?.period ?? 0));
+    this.#keep(scope, { ...formerHeld, ...held });
   }
 
   /** The scopes of which something is held. */
@@ -64,11 +64,11 @@ export class HeldLeases {
   }
 
   /**
-   * Sets the newest period. It goes back only if `wasMistake`: the coordinator has replied that the ask's
-   * period was a mistake of the host's clock. Other scopes keep what they hold of the later period until the
-   * replies to their own asks.
+   * Moves the newest period of a stock to the period of a reply, and drops what is of earlier periods. It
+   * moves back only if `wasMistake`: by the reply the ask's period was a mistake of the host's clock. Other
+   * scopes then keep what they hold of the later period until the replies to their own asks.
    */
-  #turnTo(name: StockName, period: number, wasMistake: boolean): void {
+  #movePeriod(name: StockName, period: number, wasMistake: boolean): void {
     const newest = this.#periods.get(name) ?? 0;
     if (wasMistake && period < newest) this.#periods.set(name, period);
     if (period <= newest) return;
@@ -88,10 +88,10 @@ export class HeldLeases {
 }
 
 /**
- * What the node can have used and hold after `ask`. `grant` is undefined if there is no reply, `before` if
- * nothing was held.
+ * What the node can have used and hold after `ask`, if it could have had `before` until then. `grant` is
+ * undefined if there is no reply, `before` if the scope had no entry.
  */
-function heldOf(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock | undefined): HeldStock {
+function heldAfter(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock | undefined): HeldStock {
   const { limit, period, used, unused } = ask;
   if (grant === undefined) {
     // Nothing was granted yet of the later period, which may be a mistake of the host's clock. So what is

@@ -58,9 +58,9 @@ const MS_PER_SECOND = 1_000;
  * `silent`: the host is gone, or cut off. `awaited`: the server has lost data, and grants nothing before this
  * host has reported what it holds.
  */
-export type HostState = 'heard' | 'silent' | 'awaited';
+type HostState = 'heard' | 'silent' | 'awaited';
 
-export interface HostStatement {
+interface HostStatement {
   readonly id: string;
   /** Whether the host is this one. */
   readonly isSelf: boolean;
@@ -69,7 +69,7 @@ export interface HostStatement {
   readonly heardMs: number | undefined;
 }
 
-export interface HostDirectoryOptions extends Pick<
+interface HostDirectoryOptions extends Pick<
   ValkeyServerOptions,
   'client' | 'namespace' | 'timeInsteadMs'
 > {

@@ -25,7 +25,7 @@ const WAITS_MAX = 20_000;
 /** How many requests of one scope may wait for what others give back. More would hardly get any. */
 const OTHERS_WAITS_MAX = 64;
 
-export interface LeaseWaitsOptions {
+interface LeaseWaitsOptions {
   readonly clock: Pick<Clock, 'monotonicMs'>;
   readonly contact: CoordinatorContact;
   /** The current periods, by the coordinator's calendar. */

@@ -139,7 +139,7 @@ function nextLife(lives: unknown): number {
   return isSound ? lives + 1 : LIVES_REPAIRED_FROM + randomInt(LIVES_REPAIRED_COUNT);
 }
 
-export interface LmdbCoordinatorOptions {
+interface LmdbCoordinatorOptions {
   readonly node: NodeIdentity;
   /** `close` leaves the file open. */
   readonly file: LeaseFile;

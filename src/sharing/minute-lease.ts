@@ -1,10 +1,13 @@
 /**
- * The lease of a scope's requests of the minute: what to ask for, and what to give back. leased-scope.ts has
- * one for each scope. Main thread.
+ * The lease of a scope's permits: what to ask for, and what to give back. leased-scope.ts has one for each
+ * scope. Main thread.
  *
- * The grants that are here at the same time are joined in shared memory, where permits are alike, and each
- * used permit was used before any of these grants expired. So returned permits may be named as part of the
- * grants that would weigh longest.
+ * The grants that are here at the same time are joined in shared memory, which does not tell whose permits
+ * were used. All of these permits get the earliest expiry (CountedLeases.addMinute), so it does not matter.
+ * Returned permits are therefore named as permits of the grants that weigh longest at the coordinator.
+ *
+ * An ask also _names as used_ permits that calls have taken (MinuteAsk.used), so that the coordinator counts
+ * them for a minute from now on and not from the expiry of their grant.
  *
  * Must hold: no permit is both used and returned, and none is named as used that may still be used
  * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts).
@@ -14,25 +17,28 @@ import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
 import { LONG_TICKS, TICK_MS } from './grant-policy.js';
 import { coveredMsOf, type Denial, FIRST_BATCH, IDLE_MS_SCARCE, lowOf, UseRate } from './lease-terms.js';
 
-/** The longest validity of a grant. */
+/** The longest validity that a coordinator grants. */
 const VALID_MS_MAX = LONG_TICKS * TICK_MS;
-/** Permits in use that are valid for less are renewed: an ask gets others in their place. */
+/** Permits of a scope in use are renewed when they are valid for less: an ask gets others in their place. */
 const RENEW_MS = VALID_MS_MAX / 2 - 250;
 /** Permits that were not used for so long are not renewed. */
 const RESTING_MS = 8_000;
-/** How far ahead an ask covers the need if validity is short: permits for longer would expire unused. */
+/** How far ahead an ask covers the need if grants are valid for 1.2 s at most: more would expire unused. */
 const COVERED_MS_SHORT = 1_200;
-/** An ask wants so many times the rate of use, which is a mean. */
+/** An ask wants so many times what the rate of use needs, because the rate is a mean. */
 const NEED_FACTOR = 1.25;
-/** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
+/**
+ * So much before its expiry a grant is no longer used, because the host's clock may run slower than the
+ * coordinator's: 10 ms in 16 s are 600 parts in a million.
+ */
 export const VALIDITY_MARGIN_MS = 10;
-/** Permits that are valid for less are not named as used: that would free them little earlier. */
+/** Permits that are valid for less are not named as used, because that would free them little earlier. */
 const USED_MS_MIN = 2 * TICK_MS;
 /** An ask is sent when 1 / USED_PART of the limit was used and is not yet named as used. */
 const USED_PART = 128;
 /** After so long a permit has no weight, so it need not be returned. */
 const RETURNED_MS_MAX = 60_000;
-/** While the coordinator has plenty left, permits are returned with the next ask, or after so long. */
+/** While the coordinator has plenty left, returned permits wait so long at most for another ask. */
 const RETURN_WAIT_MS = 8_000;
 
 export class MinuteLease<Index extends number> {
@@ -43,7 +49,7 @@ export class MinuteLease<Index extends number> {
   #grants: { tick: number; count: number }[] = [];
   /** Permits to be returned by the next ask. */
   #returned: GrantedPermits[] = [];
-  /** When permits were last put into `#returned`. */
+  /** When permits were last added to `#returned`. */
   #returnedMs = 0;
   /** The ask whose reply has not come. */
   #unheard: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
@@ -54,22 +60,22 @@ export class MinuteLease<Index extends number> {
   heardNumber: number | undefined;
   /** When the first of the grants here expires. */
   #expiresMs = 0;
-  /** Permits granted and not returned since this lease was made. */
-  #granted = 0;
+  /** Permits granted since this lease was made, less those that were returned. */
+  #netGranted = 0;
   /** When a permit was last seen to be used. */
   #usedMs: number;
   readonly #rate: UseRate;
-  /** By the last reply, more than half of the limit remains. Then grants are valid for long. */
+  /** Whether by the last reply more than half of the limit remains. Then grants are valid for long. */
   #isPlentiful = false;
   /** Whether the next ask wants permits in place of the present ones, to be valid for longer. */
   #renews = false;
   /** The coordinator's last reply, if it granted none of the wanted permits; undefined after a grant. */
   denial: Denial | undefined;
-  /** Until then new waits are rejected without an ask. */
+  /** Until then (monotonic) new waits are rejected without an ask; 0 at first. */
   deniedUntilMs = 0;
   /** The limit at the last ask that wanted permits: `denial` and `deniedUntilMs` hold for this limit. */
   deniedLimit = 0;
-  /** When the coordinator will have permits again, by its last reply. */
+  /** When the coordinator will have permits again (monotonic), by its last reply. */
   #freeMs = 0;
   /** How many permits the coordinator has left, by its last reply. */
   #remaining = 0;
@@ -99,7 +105,8 @@ export class MinuteLease<Index extends number> {
     const hasReport = this.#returned.length > 0 || this.#unheard !== undefined;
     if (!wants && !hasReport && !this.#hasUsed(limit / USED_PART, nowMs)) return undefined;
     this.#limit = limit;
-    // An ask without a reply is repeated: nothing else is returned until the coordinator has taken these.
+    // What an ask without a reply returned or named as used is repeated, and nothing is added: if the
+    // coordinator has carried out that ask, it knows by the order that it has these permits already.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
     const used = this.#unheard?.used ?? this.#takeUsed(nowMs);
     this.heardNumber ??= number - 1;
@@ -125,13 +132,16 @@ export class MinuteLease<Index extends number> {
     this.#publish();
   }
 
-  /** The coordinator has none and no other node gives any back: new waits are rejected until `untilMs`. */
+  /**
+   * Rejects new waits until `untilMs`. Called if the coordinator has no permit left, and no other node has
+   * given any back.
+   */
   reject(untilMs: number): void {
     this.deniedUntilMs = Math.max(untilMs, this.deniedUntilMs);
     this.#publish();
   }
 
-  /** Gives back permits that have expired or lie idle. Returns true if an ask should be sent now. */
+  /** Gives back permits that have expired or lie idle. Returns whether an ask should be sent now. */
   look(nowMs: number): boolean {
     this.#readUse(nowMs);
     const isIdle = !this.#isPlentiful && nowMs - this.#usedMs >= IDLE_MS_SCARCE;
@@ -159,7 +169,7 @@ export class MinuteLease<Index extends number> {
     return nowMs - this.#usedMs;
   }
 
-  /** Permits that the coordinator counts as used, although no request has used them. */
+  /** How many permits the coordinator counts as used although no request has used them. */
   get unused(): number {
     const returned = [...this.#returned, ...(this.#unheard?.returned ?? [])];
     const unused = this.#leases.minuteUnused(this.#index);
@@ -183,15 +193,15 @@ export class MinuteLease<Index extends number> {
       this.#returnedMs = nowMs;
       return;
     }
-    this.#granted += granted;
-    // Half of what is used in the time that a lease covers.
+    this.#netGranted += granted;
+    // Half of what calls will use in the time that a lease covers.
     const aheadCount = this.#isPlentiful ? (this.#rate.perSecond * this.#coveredMs) / 2_000 : 0;
     const lowMark = Math.max(lowOf(granted, this.#remaining), Math.floor(Math.min(granted / 2, aheadCount)));
     const replacedCount = this.#leases.addMinute(this.#index, expiresMs, granted, lowMark, nowMs);
     if (replacedCount === 'joined') {
       this.#expiresMs = Math.min(this.#expiresMs, expiresMs);
     } else {
-      // The number of unused permits that were here before, which the grant has replaced.
+      // The grant has replaced an earlier one, of which so many permits were unused.
       this.#return(replacedCount, nowMs);
       this.#grants = [];
       this.#expiresMs = expiresMs;
@@ -199,7 +209,7 @@ export class MinuteLease<Index extends number> {
     this.#grants.push({ tick, count: granted });
   }
 
-  /** Adds to `#returned`, as permits of the newest grants first, because these would weigh longest. */
+  /** Adds to `#returned`, as permits of the newest grants first, because these weigh longest. */
   #return(permits: number, nowMs: number): void {
     let toReturn = permits;
     for (const grant of [...this.#grants].reverse()) {
@@ -208,14 +218,13 @@ export class MinuteLease<Index extends number> {
       this.#returned.push({ tick: grant.tick, count });
       toReturn -= count;
     }
-    this.#granted -= permits - toReturn;
+    this.#netGranted -= permits - toReturn;
     if (permits > 0) this.#returnedMs = nowMs;
   }
 
   /**
-   * Names the permits that were used of grants with long validity, as part of the grants that are valid
-   * longest. Otherwise these permits would weigh until a minute after the grant expires, although they were
-   * used before.
+   * Takes out of `#grants` the permits that the next ask names as used, if grants are valid for long, as
+   * permits of the grants that are valid longest.
    */
   #takeUsed(nowMs: number): GrantedPermits[] {
     const used: GrantedPermits[] = [];
@@ -245,7 +254,7 @@ export class MinuteLease<Index extends number> {
 
   /** Takes in from shared memory how many permits calls have used. */
   #readUse(nowMs: number): void {
-    const used = this.#granted - this.#leases.minuteUnused(this.#index);
+    const used = this.#netGranted - this.#leases.minuteUnused(this.#index);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
   }
 

@@ -46,7 +46,7 @@ const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
 /** The slot of the node for fallback quotas is the slot of its process plus this. See DEBIT_SLOTS_FROM. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
-export interface HostCoordinatorOptions extends Pick<
+interface HostCoordinatorOptions extends Pick<
   HostsOptions,
   'modelsInForce' | 'slot' | 'store' | 'clock'
 > {

@@ -56,7 +56,7 @@ const RETRY_MS = 500;
 /** How often a start tries the server. Then the host goes on by its copy, or fails if it has none. */
 const JOIN_TRIES_MAX = 20;
 
-export interface RegistryLogOptions extends RegistryReseedOptions {
+interface RegistryLogOptions extends RegistryReseedOptions {
   readonly store: Store;
   /** Brings this process's shared buffers up to date with the store. */
   readonly onTaken: () => void;

@@ -32,7 +32,7 @@ const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
 
-export interface SharedRegistryOptions {
+interface SharedRegistryOptions {
   readonly store: Pick<Store, 'shared'>;
   /** Must have been made with these `uses`. */
   readonly registry: Registry;

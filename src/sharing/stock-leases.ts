@@ -1,11 +1,14 @@
 /**
  * What this process leases of one stock of one scope. Every ask reports how much was used and how much is
- * held, and the coordinator adds what it grants. leased-scope.ts owns a StockLease and collects its asks,
- * lease-manager.ts sends them. Main thread.
+ * outstanding, and the coordinator adds what it grants. leased-scope.ts owns a StockLease and collects its
+ * asks, lease-manager.ts sends them. Main thread.
  *
- * Must hold: the coordinator's record of this node is never less than what is outstanding here, so that the
- * coordinator cannot grant an amount twice. So an amount is taken out of the ledger first, and a later ask
- * reports so (also test/unit/sharing/lease-stock.test.ts: random use over several nodes).
+ * _Outstanding_ is what was granted and is neither used nor given back: what calls hold, and what is
+ * _available_ to the next calls. StockAsk calls it `unused`.
+ *
+ * Must hold: the coordinator's record of this node is never less than what is outstanding here, or the
+ * coordinator would grant an amount twice. So to give back, an amount is first taken out of the ledger, and
+ * the next ask reports less (also test/unit/sharing/lease-stock.test.ts: random use over several nodes).
  */
 import { maxOf, minOf } from '../core/units.js';
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
@@ -22,7 +25,7 @@ import {
   UseRate,
 } from './lease-terms.js';
 
-/** The slots that a first ask wants: a client's usual concurrency. */
+/** How many call slots a first ask wants: a client's usual concurrency. */
 const FIRST_SLOTS = 8;
 /** Slots come back when calls end, so a slot that stayed free for the length of some calls is not needed. */
 const IDLE_MS_SLOTS = 8_000;
@@ -31,7 +34,7 @@ const IDLE_MS_SLOTS = 8_000;
  * used. So a lease of such tokens reports its use after this time at the latest.
  */
 const IDLE_MS_WINDOW = 4_000;
-/** A thread reports that a stock runs low when a quarter of it is left. */
+/** A thread reports that a stock runs low when 1 / LOW_PART of it is left. */
 const LOW_PART = 4n;
 
 export class StockLease {
@@ -39,14 +42,14 @@ export class StockLease {
   readonly #words: LeaseWords;
   readonly #idle: IdleFloor;
   readonly #rate: UseRate;
-  /** What the lease found when it was made, and was granted since, less what it has given back. */
+  /** What was granted when the lease was made, and since, less what was given back: for `#usedOf`. */
   #netGranted: bigint;
   /** When use was last seen, or an amount granted. */
   #usedMs: number;
   /**
-   * The coordinator's last reply, if it granted nothing of what was wanted; undefined after a grant, or if
-   * the ask's period was a mistake. By it LeasedScope rejects the requests that came before the ask left and
-   * need as much as was denied, under the same limit; or has them wait if others may give some back.
+   * Set if the coordinator granted nothing to the last ask that wanted something. LeasedScope then rejects
+   * the requests that came before the ask left, need as much as `denied`, and have the limit `deniedLimit`;
+   * or it has them wait, if others may give some back. Undefined also if the ask's period was a mistake.
    */
   denial: Denial | undefined;
   /**
@@ -54,21 +57,21 @@ export class StockLease {
    * meanwhile does not end this.
    */
   deniedUntilMs = 0;
-  /** The amount denied last: what was left here and the least that was asked for. Smaller needs still ask. */
+  /** The amount that was denied last: what was available here, and the ask's `least`. Smaller needs ask. */
   denied = 0n;
   /** The limit at that denial: under another limit requests ask again. */
   deniedLimit = 0n;
   /** Whether the coordinator has plenty left, so that idle amounts may stay here for longer. */
   #isPlentiful = false;
-  /** What the coordinator has on record of this node: as outstanding, and as used. */
-  #reported: { readonly period: number; readonly amount: bigint; readonly used: bigint };
+  /** What the coordinator has on record of this node; `taken` is as `#takenOf` returns it. */
+  #reported: { readonly period: number; readonly taken: bigint; readonly used: bigint };
   /** Whether something was given back since the last ask. */
   #gaveBack = false;
   /** When the last reply came; at first, when the lease was made. */
   #repliedMs: number;
-  /** How much of the account's uncovered charges is still to be collected from this lease. */
+  /** How much of the account's uncovered charges is still to be collected from this lease; 0 but of money. */
   #uncovered = 0n;
-  /** Whether calls take nothing of this lease: see `withhold`. Only slots can be withheld. */
+  /** Whether calls take nothing of this lease: see `withhold`. Only call slots can be withheld. */
   isWithheld = false;
   /** The limit at the last `follow`; 0 before the first. */
   #limitBefore = 0n;
@@ -79,10 +82,10 @@ export class StockLease {
     const { period, granted, used } = words.read();
     this.name = name;
     this.#words = words;
-    // A scope with nothing unused is forgotten. When it is next needed, its new lease finds in shared memory
-    // what the earlier lease left. Of a day or month the coordinator then has on record what was granted, and
-    // all of that was used. Of the other kinds its record has what is unused (`#outstandingOf`): 0.
-    this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
+    // A scope with nothing outstanding is forgotten. If it is needed again, its new lease finds in shared
+    // memory what the earlier lease left. Of a day or month the coordinator then has on record what was
+    // granted, and all of that was used. Of the other kinds it has on record what is outstanding: 0.
+    this.#reported = { period, taken: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
     this.#idle = new IdleFloor(nowMs);
     this.#netGranted = granted;
     this.#rate = new UseRate(Number(used), nowMs);
@@ -91,7 +94,7 @@ export class StockLease {
     this.#largestNeed = name === 'calls_in_flight' || name === 'calls_per_day' ? 1n : 0n;
   }
 
-  /** What calls may take in `period`. The words may be of the next period already, if a clock is ahead. */
+  /** What calls may take in `period`. The words may already be of the next period, if a clock is ahead. */
   left(period: number): bigint {
     const held = this.#words.read();
     return held.period >= period && held.period <= period + PERIODS_AHEAD_MAX ? held.available : 0n;
@@ -104,11 +107,11 @@ export class StockLease {
   }
 
   /**
-   * The next ask, if calls with these needs wait for this lease; undefined if nothing is wanted or to be
+   * The next ask, while calls with these `needs` wait for this lease; undefined if nothing is wanted or to be
    * reported. `low`: the lease runs low, so more is wanted although no call waits. `all`: report also what
    * the coordinator has on record, because it may have lost its record. `currentPeriod`: the number of the
-   * day or month by the calendar, 0 for a stock without a period. Call this before you read what the host's
-   * store has as spent: see StockAsk.unused.
+   * day or month by the calendar, 0 for a stock without a period. Must be called before anyone reads what the
+   * host's store has as spent: see StockAsk.unused.
    */
   ask(
     { needs = [], low = false, all = false }: { needs?: readonly bigint[]; low?: boolean; all?: boolean },
@@ -161,24 +164,24 @@ export class StockLease {
     // The coordinator counts a new period from 0: its record has nothing of the period that the ask named.
     const recorded = period === ask.period ? ask : { used: 0n, unused: 0n };
     const unused = recorded.unused + grant.granted;
-    // A grant while slots are withheld (of the fallback quota) is not used: the next ask reports it as given
-    // back.
+    // The fallback quota may grant slots while slots are withheld. They are not added here, so the next ask
+    // reports them as given back.
     const granted = this.isWithheld ? 0n : grant.granted;
     if (ask.most > 0n) {
       this.denial = granted === 0n ? { sentMs, heldByOthers } : undefined;
-      // A grant leaves these two as they are: until `deniedUntilMs` needs of so much are rejected.
+      // A grant does not reset these two, because they hold until `deniedUntilMs`.
       if (granted === 0n) {
         this.denied = this.left(period) + ask.least;
         this.deniedLimit = ask.limit;
       }
     }
-    this.#reported = { period, amount: this.#outstandingOf(recorded.used, unused), used: recorded.used };
+    this.#reported = { period, taken: this.#takenOf(recorded.used, unused), used: recorded.used };
     this.#repliedMs = nowMs;
     this.#isPlentiful = isPlentiful(unused, remaining);
     this.#words.publish(remaining, freeInMs);
     if (granted === 0n) return;
     this.#netGranted += granted;
-    // If the coordinator has nothing left, an ask of a lease that runs low gets nothing: no low-water mark.
+    // No low-water mark (0) if the coordinator has nothing left: the ask of a low lease would get nothing.
     this.#words.add(period, granted, remaining === 0n ? 0n : this.#lowOf(unused));
     this.#collect();
     this.#usedMs = nowMs;
@@ -186,14 +189,14 @@ export class StockLease {
   }
 
   /**
-   * The coordinator replied with an earlier period than the ask named: by its calendar the later period was a
-   * mistake of a clock. The lease goes on in the period of the reply. A balance has no period, and its words
-   * no `moveBack`.
+   * Called if the reply names an earlier period than the ask: by the coordinator's calendar the ask's period
+   * was a mistake of a clock. The lease goes on in the period of the reply. `?.`: the words of a balance have
+   * no `moveBack`, because a balance has no period.
    */
   #moveBack(period: number, mistakenPeriod: number, nowMs: number): void {
     this.#words.moveBack?.(period);
     if (this.#reported.period === mistakenPeriod) this.#reported = { ...this.#reported, period };
-    // Nothing was refused, so requests that wait ask again.
+    // Nothing was denied, so requests that wait ask again.
     this.denial = undefined;
     this.#gaveBack = true;
     this.#repliedMs = nowMs;
@@ -221,9 +224,10 @@ export class StockLease {
   }
 
   /**
-   * Shrinks a lease of call slots as its limit was lowered, so that all leases together are at most the new
-   * limit. Slots come back when calls end, so in steady use the lease would outlive the former limit. Calls
-   * in flight go on beyond the limit; no new call takes the slot of one that ends. Call it at each look.
+   * Shrinks a lease of call slots in proportion if their limit was lowered, so that all leases together are
+   * at most the new limit. Otherwise a lease in steady use would never shrink, because its slots come back
+   * when calls end. Calls in flight go on beyond the limit, but no new call takes the slot of one that ends.
+   * LeasedScope calls it at each look.
    */
   follow(limit: bigint): void {
     const limitBefore = this.#limitBefore;
@@ -238,16 +242,16 @@ export class StockLease {
   }
 
   /**
-   * Withholds call slots, or ends that. Calls take no slot while slots are withheld, because others may be
-   * granted the slot before such a call ends. Calls that hold slots go on, and asks report these slots. At
-   * the end of the withholding the lease has the slots that calls hold. Call it with false only after a reply
-   * of the coordinator, which then has recorded such an ask.
+   * Withholds call slots, or ends that. While slots are withheld calls take none, because the coordinator may
+   * grant the slot to others before the call ends. Calls that hold slots go on, and asks report these slots.
+   * At the end of the withholding the lease has the slots that calls hold. Must be called with false only
+   * after a reply of the coordinator, which then has recorded an ask with these slots.
    */
   withhold(isWithheld: boolean): void {
     if (isWithheld === this.isWithheld) return;
     this.isWithheld = isWithheld;
     const { period, granted } = this.#words.read();
-    // The words of call slots have `held`. Other stocks, whose words have none, are never withheld.
+    // The `!` is safe, here and in `#readHeld`: only call slots are withheld, and their words have `held`.
     const change = isWithheld ? -granted : this.#words.held!();
     this.#words.add(period, change, 0n);
     this.#netGranted += change;
@@ -259,14 +263,14 @@ export class StockLease {
     this.#giveBack(this.#words.read().available);
   }
 
-  /** Whether nothing is held, and the coordinator knows so. */
+  /** Whether nothing is outstanding, and the coordinator knows so. */
   get isEmpty(): boolean {
     const held = this.#readHeld();
     if (held.granted > held.used || this.#uncovered > 0n) return false;
     return !this.#isOverreported(held) && !this.#isUnderreported(held);
   }
 
-  /** What is held. While slots are withheld `granted` of the words is 0: what calls hold takes its place. */
+  /** The words, except that withheld slots count as granted if calls hold them (the words then have 0). */
   #readHeld(): StockHeld {
     const held = this.#words.read();
     return this.isWithheld ? { ...held, granted: this.#words.held!() } : held;
@@ -278,7 +282,7 @@ export class StockLease {
     return STOCK_KINDS[this.name] === 'window' ? IDLE_MS_WINDOW : IDLE_MS_PLENTIFUL;
   }
 
-  /** The low-water mark: a listener wakes the main thread when so much is left of `unused`. */
+  /** The low-water mark: a thread that leaves so much of `unused` wakes the main thread. */
   #lowOf(unused: bigint): bigint {
     const low = unused / LOW_PART;
     return this.#isPlentiful ? maxOf(low, minOf(this.#coveredNeed, unused) / 2n) : low;
@@ -290,22 +294,22 @@ export class StockLease {
   }
 
   /**
-   * How much was used, for the rate. The words of a balance have no `used`: a charge that the store has on
-   * disk is taken out of `granted`. So what was used is what this lease was granted and is no longer there.
+   * How much was used, for the rate. The words of a balance have 0 as used, and a charge that a flush has
+   * written leaves `granted`. So of money that was used which this lease was granted and no longer has.
    */
   #usedOf({ granted, used }: StockHeld): number {
     return Number(this.name === 'balance' ? this.#netGranted - granted : used);
   }
 
-  /** What the coordinator has on record as taken by this node. Of a day or month, with what was used. */
-  #outstandingOf(used: bigint, unused: bigint): bigint {
+  /** What counts as taken by this node at the coordinator: of a day or month also what was used. */
+  #takenOf(used: bigint, unused: bigint): bigint {
     return STOCK_KINDS[this.name] === 'period' ? used + unused : unused;
   }
 
-  /** Whether the coordinator has more on record than is outstanding, so that an ask can free some. */
+  /** Whether the coordinator has more on record than is taken, so that an ask can free some. */
   #isOverreported({ period, granted, used }: StockHeld): boolean {
     if (period !== this.#reported.period) return false;
-    return this.#outstandingOf(used, granted - used) < this.#reported.amount;
+    return this.#takenOf(used, granted - used) < this.#reported.taken;
   }
 
   /** Whether the coordinator shows as unused what was used of a day or a month. */

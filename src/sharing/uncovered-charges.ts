@@ -39,7 +39,7 @@ interface Entry {
   isDue: boolean;
 }
 
-export interface UncoveredChargesOptions {
+interface UncoveredChargesOptions {
   /** Asks the coordinator for `amount` in all; 0 ends that. `collect` is called when some money is here. */
   readonly setUncovered: (account: AccountIndex, amount: PicoUnits) => void;
   /** Charges the account's lease `amountMax` at most; returns how much it has charged. */
