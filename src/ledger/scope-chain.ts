@@ -109,8 +109,9 @@ export class ScopeChain {
   }
 
   /**
-   * Sets `links` to the scopes of a call, and `taken` to nothing taken. If the call needs no quota record of
-   * any scope, sets no link, and `taken.scopes` to 0. Returns false if no record is free to count a scope.
+   * Sets `links` to the scopes of a call, and `taken` to nothing taken. If the account is the only scope, and
+   * its plan needs no quota record, sets no link, and `taken.scopes` to 0. Returns false if one of the scopes
+   * cannot be counted, because all quota records are in use.
    */
   set({ account, plan, key, model }: CallScopes, taken: Taken): boolean {
     taken.account = account;

@@ -4,7 +4,7 @@
  * a GrantedStock for each stock that was asked for; lmdb-coordinator.ts writes its `state` to the lease file.
  * Main thread.
  *
- * Must hold: the arithmetic is that of `answer_stock` in valkey-stocks.ts, so that hosts and processes get
+ * Must hold: the arithmetic is that of `grant_stock` in valkey-stocks.ts, so that hosts and processes get
  * the same grants (test/unit/sharing/valkey-coordinator.test.ts compares both with random asks). New items of
  * StockState come at its end and may be absent, because files of a former version are read (no test has one).
  */

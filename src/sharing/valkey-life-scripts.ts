@@ -28,7 +28,7 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *              promised [term, server]]. `heard` is the last reply that this life has heard; number 0: none
  *     reply    [status, now ms, epoch, whether the host has reported what it spent, scopes to free]
  *              status: ok; evicts, with the policy in place of the epoch; former, with the place of a node of
- *              a former version there; term, with [term, server] at the end
+ *              a former version in place of the epoch; term, with [term, server] in place of the scopes
  *
  * What a life may have lost, and what follows:
  *
@@ -40,7 +40,8 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *     mute      The server checks whether it has lost something and awaits the mark of this place, but
  *               another life of the place has come. What the former life heard is not known: `lose`.
  *
- * `lose` begins a new epoch: every place is awaited, and nothing is granted for QUARANTINE.
+ * `lose` begins a new epoch: every place is awaited, and nothing is granted for QUARANTINE. Nothing of the
+ * node is written before the policy, the format and the promise are checked.
  */
 export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local incarnation, time, remembered, new_epoch = head[1], head[2], head[3], head[4]
@@ -49,7 +50,9 @@ local heard_number, heard_server, heard_ago = heard[1], heard[2], heard[3]
 local now = now_ms(time, KEYS[1])
 -- If what was counted were evicted, limits would be granted twice.
 local policy = info_of('memory', 'maxmemory_policy')
-if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then return pack({'evicts', now, policy}) end
+if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then
+  return pack({'evicts', now, policy})
+end
 local s = state_of(now)
 if not s then
   -- Empty. A host that remembers no epoch takes it for a new server, which may grant at once. A host that
@@ -95,9 +98,9 @@ local is_replaced = node and node[FORMER] == incarnation
 local is_lacking = heard_number > 0 and not was_gone
 if is_same then is_lacking = not has_heard(node, heard) elseif is_replaced then is_lacking = false end
 local is_mute = s.checking > 0 and not is_same and call('SISMEMBER', KEYS[3], place) == 1
--- A loss is being mended: in a quarantine, or while places have to report.
-local is_losing = s.checking == 0 and (now < s.till or call('SCARD', KEYS[3]) > 0)
-if is_mute or (is_lacking and not is_losing) then
+-- Whether a loss is being mended already: in a quarantine, or while places have to report.
+local is_mending = s.checking == 0 and (now < s.till or call('SCARD', KEYS[3]) > 0)
+if is_mute or (is_lacking and not is_mending) then
   lose(s, now, now + QUARANTINE)
 elseif is_lacking then
   -- Until its last reply, heard_ago ms ago, this life may have been granted permits by another server.
@@ -115,8 +118,9 @@ else
   if not node then
     s.places = call('HINCRBY', KEYS[1], 'places', 1)
     -- A new place is granted nothing until another node has heard of its join (a witness), or a server that
-    -- lost the join would not be noticed. Two kinds of places need none. Without the first of an empty list
-    -- the list is empty again, which is a loss. An awaited one is awaited again by a server without its join.
+    -- lost the join would not be noticed. Two kinds of places need no witness: if the join of the first place
+    -- of an empty list is lost, the list is empty again, which is a loss; and a place that is awaited is still
+    -- awaited by a server without its join.
     local needs_no_witness = call('HLEN', KEYS[2]) == 0 or call('SISMEMBER', KEYS[3], place) == 1
     if s.grown and not needs_no_witness then join_version, joined = s.places, now end
   end
@@ -133,9 +137,9 @@ if is_lacking or not is_same then
   node[MARK], node[MARK_SERVER], node[MARK_VERSION] = heard_number, heard_server, 0
 end
 call('HSET', KEYS[2], place, pack(node))
-local void = {}
-if node[VOIDS] == 1 then void = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
-return pack({'ok', now, s.epoch, call('HGET', KEYS[1], 'host:' .. host) == s.epoch, void})
+local to_free = {}
+if node[VOIDS] == 1 then to_free = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
+return pack({'ok', now, s.epoch, call('HGET', KEYS[1], 'host:' .. host) == s.epoch, to_free})
 `);
 
 /**

@@ -6,8 +6,8 @@
  *
  * A node numbers its exchanges, over all servers. The last number that a server carried out, with the
  * server's id, is the node's mark there. The node remembers the mark of the last reply that it heard, and
- * every exchange carries this mark. A server whose mark is older, or has another id, lacks something the node
- * was granted.
+ * every exchange carries this mark (`heard`). A server whose mark of the node is older, or has another id,
+ * lacks something that the node was granted.
  *
  * A server that finds itself with another id than the server that wrote last begins a check: it raises the
  * term and grants nothing until every place of its list has promised that term and shown its mark. Every
@@ -31,8 +31,9 @@
  * valkey-blink.test.ts.
  */
 export const MARKS_LUA = `
--- A server whose clock differs by more is not checked.
+-- In ms. If the clocks of the two servers differ by more, the check ends as if data were lost.
 local SKEW_MAX = 1000
+-- The id of the server that runs this script: 16 digits.
 local function server_id()
   local info = call('INFO', 'server', 'replication')
   -- The second changes when a replica is made the master, also if the same process was the master before.
@@ -41,16 +42,19 @@ local function server_id()
   return string.sub(redis.sha1hex(run .. former), 1, 16)
 end
 
--- Data may be lost: every node reports in a new epoch, and nothing is granted before till.
+-- Begins a new epoch, because data may be lost: every node has to report, and nothing is granted before till.
+-- s, here and below, is the state of the partition as state_of returns it: fields of T:meta by their names,
+-- but till for until, which is a word of Lua, and ahead = nil if no place has shown its mark yet.
 local function lose(s, now, till)
   s.epoch, s.till, s.lost, s.checking = redis.sha1hex(s.epoch .. s.run .. s.term .. now), till, now, 0
   call('HSET', KEYS[1], 'epoch', s.epoch, 'until', till, 'lost', now, 'checking', 0)
-  for _, place in ipairs(call('HKEYS', KEYS[2])) do call('SADD', KEYS[3], place) end
+  for _, listed in ipairs(call('HKEYS', KEYS[2])) do call('SADD', KEYS[3], listed) end
 end
 
--- Begins a term above all that was heard of, and a check.
-local function begin_term(s, now, above)
-  s.term = max(s.term, above) + 1
+-- Begins a term above heard_term and the server's own, and a check. If the epoch has not grown, or a loss is
+-- being mended, or there is no place that could show a mark, this counts as a loss instead.
+local function begin_term(s, now, heard_term)
+  s.term = max(s.term, heard_term) + 1
   call('HSET', KEYS[1], 'term', s.term, 'run', s.run)
   local is_whole = s.checking > 0 or (now >= s.till and call('SCARD', KEYS[3]) == 0)
   local places = call('HKEYS', KEYS[2])
@@ -58,45 +62,49 @@ local function begin_term(s, now, above)
   s.checking, s.ahead = now, nil
   call('HSET', KEYS[1], 'checking', now)
   call('HDEL', KEYS[1], 'ahead')
-  for _, place in ipairs(places) do call('SADD', KEYS[3], place) end
+  for _, listed in ipairs(places) do call('SADD', KEYS[3], listed) end
 end
 
--- Returns the state of the partition; nil if it is empty, or could not be read and is empty now. It writes, so
--- that a server that cannot write fails here.
+-- Returns the state of the partition; nil if the partition is empty, or damaged: then it is emptied here. Once
+-- in CHECK ms looks which server runs it, and writes the time: so a server that cannot write fails here.
 local function state_of(now)
   local m = call('HMGET', KEYS[1], 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',
     'grown', 'born', 'witnessed', 'ahead', 'skew')
   if not m[1] then return nil end
-  for at = 3, 13 do
-    local is_number = m[at] and tonumber(m[at]) or (not m[at] and at > 5)
+  -- From the third on they are numbers; from the sixth on they may be absent, as in an earlier version.
+  for field = 3, 13 do
+    local is_number = m[field] and tonumber(m[field]) or (not m[field] and field > 5)
     if not is_number then
-      -- As docs/sharing.md mends it by hand: the list of nodes is of no use without it, the rows of scopes stay.
+      -- As docs/sharing.md says for a repair by hand: without meta the list of nodes is of no use, but the
+      -- rows of scopes stay.
       redis.log(redis.LOG_WARNING, 'tollgate: ' .. KEYS[1] .. ' is damaged, and counts as lost')
       call('DEL', KEYS[1], KEYS[2])
       return nil
     end
   end
-  local s = {epoch = m[1], run = m[2], till = tonumber(m[4]), lost = tonumber(m[5]), places = tonumber(m[6] or 0),
-    term = tonumber(m[7] or 0), checking = tonumber(m[8] or 0), grown = m[9] == '1', witnessed = tonumber(m[11] or 0),
-    ahead = tonumber(m[12])}
-  local age = now - tonumber(m[3])
+  local s = {epoch = m[1], run = m[2], till = tonumber(m[4]), lost = tonumber(m[5]),
+    places = tonumber(m[6] or 0), term = tonumber(m[7] or 0), checking = tonumber(m[8] or 0),
+    grown = m[9] == '1', witnessed = tonumber(m[11] or 0), ahead = tonumber(m[12])}
+  local checked, born = tonumber(m[3]), m[10] and tonumber(m[10])
+  local age = now - checked
   if age >= 0 and age < CHECK then return s end
   call('HSET', KEYS[1], 'checked', now)
   local run = server_id()
   if run ~= s.run then
     s.run = run
     begin_term(s, now, 0)
-  elseif not s.grown and now - tonumber(m[10] or now) >= QUARANTINE then
+  elseif not s.grown and now - (born or now) >= QUARANTINE then
     s.grown = true
     call('HSET', KEYS[1], 'grown', 1)
-  elseif not m[10] then
+  elseif not born then
     -- Written by an earlier version: it grows from now on.
     call('HSET', KEYS[1], 'born', now)
   end
   return s
 end
 
--- Whether the place promised this server's term. If it promised a later one, so may others have.
+-- Whether the place promised this server's term. If it promised a term that is not below this one to another
+-- server, so may others have: this server begins a later term.
 local function has_promised(s, now, promised)
   if promised[1] == s.term and promised[2] == s.run then return true end
   if promised[1] >= s.term then begin_term(s, now, promised[1]) end
@@ -108,11 +116,12 @@ local function has_heard(node, heard)
   return node[MARK] > heard[1] or (node[MARK] == heard[1] and node[MARK_SERVER] == heard[2])
 end
 
--- The place has shown its mark in this term; sent is when it said so by the former clock, or 0. Returns whether
--- the check is over.
-local function is_checked(s, now, place, sent)
-  if sent > 0 then
-    s.ahead = min(s.ahead or now - sent, now - sent)
+-- Called during a check when the place has shown its mark in this term. sent_at is the least that the former
+-- server's clock showed then, or 0 if the node does not know. Returns whether the check is over, and all is
+-- well; if the check has found a loss, s.checking is 0.
+local function is_checked(s, now, place, sent_at)
+  if sent_at > 0 then
+    s.ahead = min(s.ahead or now - sent_at, now - sent_at)
     call('HSET', KEYS[1], 'ahead', s.ahead)
   end
   call('SREM', KEYS[3], place)
@@ -123,19 +132,21 @@ local function is_checked(s, now, place, sent)
     return true
   end
   if call('SCARD', KEYS[3]) == 0 then lose(s, now, now + QUARANTINE) end
-  -- Whoever is silent for so long has to report what it holds, and no permit from before has weight any more.
+  -- A place that is silent for so long has to report what it holds. No permit from before weighs any more, so
+  -- nothing has to wait for a quarantine.
   if s.checking > 0 and now >= s.checking + QUARANTINE then lose(s, now, now) end
   return false
 end
 
--- A node that has heard its mark has heard of the list of nodes as of then.
+-- A node that has heard its mark has heard of the list of nodes as of the mark. A node whose own join has no
+-- witness yet is none.
 local function witness(s, node, heard)
   if node[JOIN_VERSION] > 0 or node[MARK] ~= heard[1] or node[MARK_VERSION] <= s.witnessed then return end
   s.witnessed = node[MARK_VERSION]
   call('HSET', KEYS[1], 'witnessed', node[MARK_VERSION])
 end
 
--- Whether another one has heard of the node's join.
+-- Whether a witness has heard of the node's join, or the join is older than a quarantine.
 local function is_witnessed(s, node, now)
   if node[JOIN_VERSION] > s.witnessed and now < node[JOINED] + QUARANTINE then return false end
   node[JOIN_VERSION] = 0

@@ -33,9 +33,9 @@ local function read_money(key, place, host)
   assert_whole(by_host[1] + by_host[2] + by_host[3] + own[1] + own[2], place)
   return total, by_host, own, rows[3] and true or false
 end
--- Returns [granted high, low, remaining high, low, whether others hold some], then whether the node now holds
--- money, and whether it did before.
-local function answer_money(key, place, host, ask)
+-- Records what the ask reports and grants what it wants. Returns [granted high, low, remaining high, low,
+-- whether others hold some], then whether the node now holds money, and whether it did before.
+local function grant_money(key, place, host, ask)
   local total, by_host, own, had = read_money(key, place, host)
   local spent, credited, is_newer = ask[7], ask[8], false
   if credited and credited[3] > total[3] then

@@ -16,23 +16,25 @@ import { MONEY_LUA } from './valkey-money.js';
 import { STOCKS_LUA } from './valkey-stocks.js';
 
 /**
- * Replies to an ask for permits, as `MinuteBuckets.reply` in scope-grants.ts. `node` is the record p:P of the
- * node that asks, see STOCKS_LUA.
+ * Replies to an ask for permits, as `MinuteBuckets.reply` in scope-grants.ts. `list` is m of the scope, and
+ * `node` the record p:P of the node that asks: see STOCKS_LUA. `held_back` returns how many of a limit's
+ * permits are held back for silent nodes. Returns the reply and the new m; the caller writes m and p:P.
  */
 const MINUTE = `
-local function answer_minute(list, node, ask, now, holders, incarnation)
-  local limit, least, most, forMs, returned, is_stand_by, order, used =
+local function grant_minute(list, node, ask, now, held_back, incarnation)
+  local limit, least, most, for_ms, returned, is_fallback, order, used =
     ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7], ask[8]
-  local own, last_grant = within(node[1], list), node[2]
+  local permits, last_grant = within(node[1], list), node[2]
   local tick = floor(now / TICK)
-  -- The node has not heard of its last grant, so it has not used it. What that ask returned was taken then.
+  -- The node has not heard of its last grant, so it has not used it: the grant is taken back. What this ask
+  -- returns and names as used was recorded with the last ask, which named the same.
   if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
     returned, used = {last_grant[3], last_grant[4]}, {}
   end
   local function take_back(from, count, to)
-    -- Never more than the node was granted: what is missing was in a bucket that has no weight any more.
-    count = min(count, count_at(own, from))
-    for _, counts in ipairs({list, own}) do
+    -- Never more than the node has at that tick: the rest has no weight any more.
+    count = min(count, count_at(permits, from))
+    for _, counts in ipairs({list, permits}) do
       put(counts, from, -count)
       if to then put(counts, to, count) end
     end
@@ -42,31 +44,33 @@ local function answer_minute(list, node, ask, now, holders, incarnation)
     -- As if it were valid for no longer than a permit of a busy account that is granted now.
     if used[i] > tick + SHORT then take_back(used[i], used[i + 1], tick + SHORT) end
   end
-  limit = limit - holders(limit)
-  local all, weighing, unexpired = weigh(list, tick)
-  local mine, _, own_unexpired = weigh(own, tick)
+  limit = limit - held_back(limit)
+  local new_list, weighing, unexpired = weigh(list, tick)
+  local new_permits, _, own_unexpired = weigh(permits, tick)
   local granted = share_of(limit - weighing, least, most)
   weighing = weighing + granted
+  -- The last tick in which the grant may be used, as expiryTickOf in grant-policy.ts.
   local last = tick + SHORT
-  if is_stand_by or weighing * QUIET <= limit then last = tick + min(LONG, max(SHORT, ceil(forMs / TICK))) end
-  put(all, last, granted)
-  put(mine, last, granted)
+  local is_long = is_fallback or weighing * QUIET <= limit
+  if is_long then last = tick + min(LONG, max(SHORT, ceil(for_ms / TICK))) end
+  put(new_list, last, granted)
+  put(new_permits, last, granted)
   local reply = {granted, max(0, limit - weighing), unexpired > own_unexpired, last, (last + 1) * TICK - now,
-    free_in(all, weighing - limit + 1, now)}
-  node[1] = mine
+    free_in(new_list, weighing - limit + 1, now)}
+  node[1] = new_permits
   if order then node[2] = {incarnation, order[1], last, granted} end
-  return reply, all
+  return reply, new_list
 end
 `;
 
 /** Frees what nodes held that were silent for so long that they have no call any more. */
 const SILENT_NODES = `
--- Drops awaited places whose host has reported what it spent in this epoch, so long after a loss that a process
--- which was silent ever since has cut all calls: nothing more is spent of what it held.
-local function drop_silent_awaited(meta, awaited, epoch, silent, ended_after)
+-- Removes awaited places that have no call any more, because they have been silent since the loss, silent_ms
+-- ago, and whose host has reported in this epoch what it has spent: nothing more is spent of what they held.
+local function drop_silent_awaited(meta, awaited, epoch, silent_ms, ended_after)
   for _, who in ipairs(call('SMEMBERS', awaited)) do
     local of_host, node = host_of(who), node_of(KEYS[2], who)
-    local has_ended = silent > longer_of(node, ENDED_AFTER, ended_after)
+    local has_ended = silent_ms > longer_of(node, ENDED_AFTER, ended_after)
     if has_ended and of_host and call('HGET', meta, 'host:' .. of_host) == epoch then
       call('SREM', awaited, who)
     end
@@ -110,30 +114,34 @@ end
  *            new         wait until another node has heard of this one
  */
 const EXCHANGE = `
-local incarnation, sequence, expiry, ended_after = head[1], head[2], head[6], head[10]
-local now = now_ms(head[4], KEYS[1])
+local incarnation, sequence, sent_at, time, equal_shares = head[1], head[2], head[3], head[4], head[5]
+local expiry, heard, promised, calendar, ended_after = head[6], head[7], head[8], head[9], head[10]
+local now = now_ms(time, KEYS[1])
 local s = state_of(now)
+-- The node's record is not written before all of these checks: an exchange that fails one is no sign of life.
 if not s then return pack({'unknown', now, '', 0}) end
 local node = own_node()
 if not node then return pack({'unknown', now, s.epoch, 0}) end
 if sequence <= node[SEQUENCE] then return pack({'old', now, s.epoch, 0}) end
-if not has_promised(s, now, head[8]) then return pack({'term', now, s.epoch, 0, {s.term, s.run}}) end
-if head[3] > 0 and now - head[3] > AGE then return pack({'aged', now, s.epoch, 0}) end
-if head[5] > 0 and now - node[SEEN] > SILENT then node[BACK] = now end
+if not has_promised(s, now, promised) then return pack({'term', now, s.epoch, 0, {s.term, s.run}}) end
+if sent_at > 0 and now - sent_at > AGE then return pack({'aged', now, s.epoch, 0}) end
+if equal_shares > 0 and now - node[SEEN] > SILENT then node[BACK] = now end
 node[SEQUENCE], node[SEEN], node[EXPIRY], node[ENDED_AFTER] = sequence, now, expiry, ended_after
-local function refuse(status, ms, rest)
+local function refuse(status, wait_ms, details)
   call('HSET', KEYS[2], place, pack(node))
-  return pack({status, now, s.epoch, ms, rest or {}})
+  return pack({status, now, s.epoch, wait_ms, details or {}})
 end
-if node[EPOCH] == s.epoch and not has_heard(node, head[7]) then lose(s, now, now + QUARANTINE) end
+if node[EPOCH] == s.epoch and not has_heard(node, heard) then lose(s, now, now + QUARANTINE) end
 if node[EPOCH] ~= s.epoch then return refuse('report', max(0, s.till - now)) end
-witness(s, node, head[7])
-if s.checking > 0 and not is_checked(s, now, place, head[3]) then
+witness(s, node, heard)
+if s.checking > 0 and not is_checked(s, now, place, sent_at) then
+  -- is_checked has found a loss.
   if s.checking == 0 then return refuse('report', max(0, s.till - now)) end
   return refuse('check', max(TICK, s.checking + QUARANTINE - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if call('SCARD', KEYS[3]) > 0 then
-  if now - s.lost > ended_after then drop_silent_awaited(KEYS[1], KEYS[3], s.epoch, now - s.lost, ended_after) end
+  local silent_ms = now - s.lost
+  if silent_ms > ended_after then drop_silent_awaited(KEYS[1], KEYS[3], s.epoch, silent_ms, ended_after) end
   return refuse('quarantine', max(TICK, s.till - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if now < s.till then return refuse('quarantine', s.till - now) end
@@ -141,76 +149,85 @@ if not is_witnessed(s, node, now) then return refuse('new', node[JOINED] + QUARA
 node[MARK], node[MARK_SERVER], node[MARK_VERSION] = sequence, s.run, s.places
 call('HSET', KEYS[2], place, pack(node))
 
--- How many permits are held back: the equal shares of silent nodes, until they have been back for a window.
+-- How many permits of the limit are held back: the equal shares of silent nodes, until these have been back
+-- for a window. silent: how many such nodes there are, counted for the first ask; -1 before.
 local silent = -1
-local function holders(limit)
-  if head[5] == 0 then return 0 end
+local function held_back(limit)
+  if equal_shares == 0 then return 0 end
   if silent < 0 then
     silent = 0
     local all = call('HVALS', KEYS[2])
     for i = 1, #all do
       local n = node_in(all[i])
-      local quiet = n and now - n[SEEN]
-      local may = not n or (quiet > SILENT and quiet <= longer_of(n, EXPIRY, expiry) + QUARANTINE) or now - n[BACK] < QUARANTINE
-      if may and (not n or n[EQUAL_SHARES] > 0) then silent = silent + 1 end
+      local silent_ms = n and now - n[SEEN]
+      -- A node whose record is damaged may use its share, too.
+      local may_use = not n or now - n[BACK] < QUARANTINE
+        or (silent_ms > SILENT and silent_ms <= longer_of(n, EXPIRY, expiry) + QUARANTINE)
+      if may_use and (not n or n[EQUAL_SHARES] > 0) then silent = silent + 1 end
     end
   end
-  return min(limit, silent * floor(limit / head[5]))
+  return min(limit, silent * floor(limit / equal_shares))
 end
 
--- Whether the place has a record of the scope. Also of permits: those of an ended life are not the next life's.
-local function has_record(own) return (next(own[1]) or own[2] or next(own[3])) and true or false end
+-- Whether anything is in a record p:P. Permits count too: those of an ended life are not the next life's.
+local function has_content(record)
+  return (next(record[1]) or record[2] or next(record[3])) and true or false
+end
+-- Carries out one ask; returns the reply. key, money_key: T:s:S and T:m:S of the ask's scope.
 local function carry_out(ask, key, money_key)
-  local subject, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]
-  local answer = {false, false, false}
+  local scope, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]
+  local reply = {false, false, false}
   local held_before, holds, had_stocks, gained = false, false, false, false
-  -- Before anything of the scope is written.
+  -- Throws if a row of the money is damaged, before anything of the scope is written.
   if money then read_money(money_key, place, host) end
   if minute or stocks then
-    local list, all, own, is_new = read_scope(key, place)
+    local list, all, record, is_new = read_scope(key, place)
+    local own = record[3]
     -- A rotated key begins with what the key before it had used: [permits of the minute, when, stocks as
     -- {code, period, used}].
     if inherited and is_new then
       put(list, floor(inherited[2] / TICK), inherited[1])
       for _, used in ipairs(inherited[3]) do all[used[1]] = {used[2], used[3], 0, 0, 0} end
     end
-    held_before, had_stocks = has_record(own), next(own[3]) ~= nil
-    if minute then answer[1], list = answer_minute(list, own, minute, now, holders, incarnation) end
+    held_before, had_stocks = has_content(record), next(own) ~= nil
+    if minute then reply[1], list = grant_minute(list, record, minute, now, held_back, incarnation) end
     if stocks then
-      answer[2] = {}
+      reply[2] = {}
       for j = 1, #stocks do
         local stock = stocks[j]
-        local current = period_of(stock[1], now, head[9])
-        give_up_mistaken(key, place, all, own[3], stock[1], current)
-        local got = answer_stock(all, own[3], stock, now, current)
-        if got[1] == 0 and stock[7] > 0 and (stock[1] == 'f' or stock[1] == 'w') then
+        local current = period_of(stock[1], now, calendar)
+        give_up_mistaken(key, place, all, own, stock[1], current)
+        local stock_reply = grant_stock(all, own, stock, now, current)
+        -- Nothing of slots or tokens was left: what silent nodes held of these may be free by now.
+        if stock_reply[1] == 0 and stock[7] > 0 and (stock[1] == 'f' or stock[1] == 'w') then
           drop_silent(key, all, place, now, ended_after)
-          got = answer_stock(all, own[3], stock, now, current)
+          stock_reply = grant_stock(all, own, stock, now, current)
         end
-        answer[2][j] = got
+        reply[2][j] = stock_reply
       end
     end
-    -- A former version left a scope with permits alone out of the set.
-    holds, gained = has_record(own), next(own[3]) ~= nil and not had_stocks
-    write_scope(key, place, list, all, own, now)
+    -- gained: a former version left scopes with permits alone out of the set, so a first stock adds them.
+    holds, gained = has_content(record), next(own) ~= nil and not had_stocks
+    write_scope(key, place, list, all, record, now)
   end
   if money then
-    local has, had
-    answer[3], has, had = answer_money(money_key, place, host, money)
-    holds, held_before, gained = holds or has, held_before or had, gained or (has and not had)
+    local holds_money, held_money
+    reply[3], holds_money, held_money = grant_money(money_key, place, host, money)
+    holds, held_before = holds or holds_money, held_before or held_money
+    gained = gained or (holds_money and not held_money)
   end
-  -- It stays in the set until the node's end, because an ask may name only some of the resources.
-  if gained or (holds and not held_before) then call('SADD', KEYS[4], subject) end
-  return answer
+  -- The scope stays in the set until the node's end, because an ask may name only some of the resources.
+  if gained or (holds and not held_before) then call('SADD', KEYS[4], scope) end
+  return reply
 end
 
 local asks = cmsgpack.unpack(ARGV[4])
-local answers = {}
+local replies = {}
 for i = 1, #asks do
-  local _, answer = attempt(carry_out, asks[i], KEYS[3 + 2 * i], KEYS[4 + 2 * i])
-  answers[i] = answer
+  local _, reply_or_damage = attempt(carry_out, asks[i], KEYS[3 + 2 * i], KEYS[4 + 2 * i])
+  replies[i] = reply_or_damage
 end
-return pack({'ok', now, s.epoch, 0, answers, s.places})
+return pack({'ok', now, s.epoch, 0, replies, s.places})
 `;
 
 export const EXCHANGE_SCRIPT = scriptOf(
@@ -233,16 +250,16 @@ export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 if not own_node() then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
 local function void_counts(key)
-  local list, all, own, is_new = read_scope(key, place)
+  local list, all, record, is_new = read_scope(key, place)
   if is_new then return end
-  for code in pairs(all) do end_stock(all, own[3], code, now) end
-  write_scope(key, place, list, all, own, now)
+  for code in pairs(all) do end_stock(all, record[3], code, now) end
+  write_scope(key, place, list, all, record, now)
   call('HDEL', key, 'p:' .. place)
 end
 local function void_money(key, spent)
   -- true: the host's record is damaged. The money stays outstanding, as nobody knows what was charged of it.
   if spent ~= true and call('EXISTS', key) == 1 then
-    answer_money(key, place, host, {0, 0, 0, 0, 0, 0, spent, false})
+    grant_money(key, place, host, {0, 0, 0, 0, 0, 0, spent, false})
   end
 end
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
@@ -269,16 +286,17 @@ if not known then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
 local function report_counts(key, stocks)
   if #stocks == 0 then return end
-  local list, all, own = read_scope(key, place)
+  local list, all, record = read_scope(key, place)
+  local own = record[3]
   for _, stock in ipairs(stocks) do
     local code, period = stock[1], stock[2]
     local current = period_of(code, now, head[3])
     if period > current + PERIODS_AHEAD then period = current end
-    give_up_mistaken(key, place, all, own[3], code, current)
-    answer_stock(all, own[3], {code, 0, period, stock[3], stock[4], 0, 0}, now, current)
+    give_up_mistaken(key, place, all, own, code, current)
+    grant_stock(all, own, {code, 0, period, stock[3], stock[4], 0, 0}, now, current)
     if period == all[code][1] then all[code][5] = max(all[code][5], stock[5]) end
   end
-  write_scope(key, place, list, all, own, now)
+  write_scope(key, place, list, all, record, now)
 end
 local function report_money(key, money, spent)
   if not money and not spent then return end
@@ -287,7 +305,7 @@ local function report_money(key, money, spent)
     return
   end
   local held = money or unpack_or(call('HGET', key, 'n:' .. place), {0, 0})
-  answer_money(key, place, host, {held[1], held[2], 0, 0, 0, 0, spent, false})
+  grant_money(key, place, host, {held[1], held[2], 0, 0, 0, 0, spent, false})
 end
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   local stocks, money = row[2], row[3]
@@ -313,9 +331,10 @@ return pack(true)
 export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 local tick = floor(now_ms(head[1]) / TICK)
 local function view_of(key, money_key)
+  -- No node has the place '', so the results about a place are left out.
   local list, all = read_scope(key, '')
-  local a, own = read_money(money_key, '', host)
-  local _, minute, unexpired = weigh(list, tick)
+  local total, by_host = read_money(money_key, '', host)
+  local _, weighing, unexpired = weigh(list, tick)
   local stocks, processes = {}, {}
   for code, s in pairs(all) do
     local used, unused = s[2] + s[3], s[4]
@@ -325,18 +344,19 @@ local function view_of(key, money_key)
   for _, slot in ipairs(head[2]) do
     local text = call('HGET', key, 'p:' .. host .. ':' .. slot)
     if text then
-      local node, used = cmsgpack.unpack(text), {}
-      local _, own, own_unexpired = weigh(within(node[1], list), tick)
-      for code, n in pairs(node[3]) do
+      local record, used = cmsgpack.unpack(text), {}
+      local _, own_weighing, own_unexpired = weigh(within(record[1], list), tick)
+      for code, n in pairs(record[3]) do
         if all[code] and n[1] == all[code][1] then used[#used + 1] = {code, n[2]} end
       end
-      local number = node[2] and node[2][2] or 0
-      if own > 0 or number > 0 or #used > 0 then
-        processes[#processes + 1] = {slot, own, own_unexpired, number, used}
+      local number = record[2] and record[2][2] or 0
+      if own_weighing > 0 or number > 0 or #used > 0 then
+        processes[#processes + 1] = {slot, own_weighing, own_unexpired, number, used}
       end
     end
   end
-  return {minute, unexpired, processes, stocks, a[6], a[7], a[4], a[5], own[1], own[2]}
+  return {weighing, unexpired, processes, stocks, total[6], total[7], total[4], total[5],
+    by_host[1], by_host[2]}
 end
 local views = {}
 for i = 1, #KEYS, 2 do

@@ -1,6 +1,6 @@
 /**
- * The Lua that grants stocks and counts by tick. valkey-scripts.ts puts it after LUA_PRELUDE. The scripts
- * run at the server; this file only makes their text, on the main thread.
+ * The Lua that grants stocks, and the lists of counts by tick that permits need too. valkey-scripts.ts puts
+ * it after LUA_PRELUDE. The scripts run at the server; this file only makes their text, on the main thread.
  *
  * Must hold: the arithmetic is that of granted-stock.ts and grant-policy.ts: change both together
  * (test/unit/sharing/valkey-coordinator.test.ts, random asks). All rows of a scope are read before one is
@@ -9,19 +9,20 @@
  */
 
 /**
- * Stocks are granted by state: what a node reports as used and held replaces its record, and the grant is
+ * Stocks are granted by state: what a node reports as used and unused replaces its record, and the grant is
  * added. A stock is named by a code (STOCK_CODES in valkey-codec.ts): `f` call slots, `w` the tokens of the
- * minute; `d?` and `m?` are stocks of a day and of a month, `dc` the calls of a day.
+ * minute; `d?` and `m?` are stocks of a day and of a month, `dc` the calls of a day. The hash T:s:S has
  *
  *     s     by code, the record of a stock for all nodes
  *     m     the permits of all nodes, by the tick in which they expire
  *     p:P   [permits of the node by that tick, its last grant of permits or false: {life, number of the ask,
  *           tick, count}, by code the records n of its stocks]
  *
- * Counts by tick are one flat list of tick and count, ascending.
+ * Counts by tick are one flat list: tick, count, tick, count, and so on, in ascending order of ticks.
  *
- * The record n is left out if both amounts are 0. _Unused_ (of money: outstanding) is what a node was granted
- * and has not reported as used; what its calls hold is in it.
+ * In the code the variable `all` is the table s, `own` the table of the records n of one node, and `list` the
+ * counts m. A record n is left out if both amounts are 0. _Unused_ (of money: outstanding) is what a node was
+ * granted and has not reported as used; what its calls hold is in it.
  *
  *     n[1]  the period; 0 of `f` and `w`
  *     n[2]  used in the period; of `w` since the life began; of `f` 0
@@ -49,12 +50,12 @@
  * one, offset of the settings' time zone in ms].
  */
 export const STOCKS_LUA = `
--- As shareOf in grant-policy.ts: what is granted of left to who wants at least least and at most most.
+-- As shareOf in grant-policy.ts: how much of left is granted to a node that wants least to most.
 local function share_of(left, least, most)
   if most <= 0 or left < max(1, least) then return 0 end
   return min(most, max(least, ceil(left / SHARE)))
 end
--- Returns what of the list weighs in the tick, its sum, and the sum of what has not expired.
+-- Returns the part of the list that weighs in the tick, its sum, and the sum of what has not expired.
 local function weigh(list, tick)
   local weighing, unexpired, kept = 0, 0, {}
   for i = 1, #list, 2 do
@@ -71,11 +72,13 @@ local function count_at(list, tick)
   for i = 1, #list, 2 do if list[i] == tick then return list[i + 1] end end
   return 0
 end
--- The node's permits (own), at each tick no more than the list of all has: that lost some if the clock was
--- days ahead.
-local function within(own, list)
+-- The node's permits, at each tick no more than the list of all nodes has. That list may have lost some, if
+-- the clock was days ahead for a while.
+local function within(permits, list)
   local kept = {}
-  for i = 1, #own, 2 do kept[i], kept[i + 1] = own[i], min(own[i + 1], count_at(list, own[i])) end
+  for i = 1, #permits, 2 do
+    kept[i], kept[i + 1] = permits[i], min(permits[i + 1], count_at(list, permits[i]))
+  end
   return kept
 end
 -- Adds the count at the tick; a negative count lowers what is there, to 0 at least.
@@ -108,43 +111,45 @@ local function free_in(list, missing, now)
   end
   return 0
 end
--- Returns the permits and the stocks of all, the record p:P of the place, and whether the scope is new. A sum
--- throws if a part of it is missing or no number: so nothing is written that a damaged row was read for. d is
--- [day, used by ended lives, used, unused, slots, seen]; it may go once nobody updates from before FORMAT 2.
+-- Returns m, s, the record p:P of the place, and whether the scope is new. A sum throws if a part of it is
+-- missing or no number: so a damaged row ends the work before anything is written. d is [day, used by ended
+-- lives, used, unused, slots, seen]; its branch may go once nobody updates from before FORMAT 2.
 local function read_scope(key, place)
-  local got = call('HMGET', key, 'm', 's', 'p:' .. place, 'd')
-  local all = unpack_or(got[2], {})
-  if got[4] and not got[2] then
-    local d = cmsgpack.unpack(got[4])
+  local rows = call('HMGET', key, 'm', 's', 'p:' .. place, 'd')
+  local all = unpack_or(rows[2], {})
+  if rows[4] and not rows[2] then
+    local d = cmsgpack.unpack(rows[4])
     all.dc = {d[1], d[2] + d[3] + d[4], 0, 0, d[6]}
   end
   for code, s in pairs(all) do
     assert_whole(s[1] + s[2] + s[3] + s[4] + (s[5] or 0) + (code ~= 'w' and s[6] or 0), code)
   end
-  local record = unpack_or(got[3], {{}, false, {}})
+  local record = unpack_or(rows[3], {{}, false, {}})
   for _, n in pairs(record[3]) do assert_whole(n[1] + n[2] + n[3], place) end
-  return unpack_or(got[1], {}), all, record, not got[2] and not got[4]
+  return unpack_or(rows[1], {}), all, record, not rows[2] and not rows[4]
 end
 -- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
 -- each period that something was counted in is over. list, all, record: as read_scope returns them. A node
 -- whose clock was ahead may have begun a period before the server does, so the number of the period says when
 -- it ends, within a day.
 local function write_scope(key, place, list, all, record, now)
-  local forMs = (LONG + WEIGHING + 2) * TICK
+  local keep_ms = (LONG + WEIGHING + 2) * TICK
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
     -- Something is outstanding. A call lasts a day at most, and the report of its end writes again.
-    if s[4] > 0 then forMs = max(forMs, 2 * DAY) end
+    if s[4] > 0 then keep_ms = max(keep_ms, 2 * DAY) end
     local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
     -- A day ends 12 h after that of UTC at most, a month 1.5 days after as many of mean length.
-    if counted > 0 and kind == 'd' then forMs = max(forMs, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
-    if counted > 0 and kind == 'm' then forMs = max(forMs, 32 * DAY, (s[1] * 30.436875 + 33) * DAY - now) end
+    if counted > 0 and kind == 'd' then keep_ms = max(keep_ms, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
+    if counted > 0 and kind == 'm' then
+      keep_ms = max(keep_ms, 32 * DAY, (s[1] * 30.436875 + 33) * DAY - now)
+    end
   end
   call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(record))
-  call('PEXPIRE', key, ceil(forMs))
+  call('PEXPIRE', key, ceil(keep_ms))
 end
--- The records of a scope by the place of each other node. All of them are read before one is written anew, or
--- a damaged one would leave the scope half changed.
+-- The records p:P of a scope, by the place of each other node. The caller reads all of them before it writes
+-- one, or a damaged one would leave the scope half changed.
 local function others_of(key, place)
   local others, rows = {}, call('HGETALL', key)
   for i = 1, #rows, 2 do
@@ -172,7 +177,7 @@ local function period_of(code, now, calendar)
   return (year + floor((day + 719468) / 146097) * 400 - 1970) * 12 + month
 end
 -- If the period of the stock was a mistake of a clock, what was counted in it counts in the current period:
--- in s, in the stocks of the asking node (own) and in those of all others.
+-- in all, in own, and in the records of all other nodes, which are written.
 local function give_up_mistaken(key, place, all, own, code, current)
   local s = all[code]
   if not s or s[1] <= current + PERIODS_AHEAD then return end
@@ -188,11 +193,11 @@ local function give_up_mistaken(key, place, all, own, code, current)
   end
   s[1] = current
 end
--- Records what the node reports of a stock and grants what it wants; returns [granted, remaining, whether
--- others hold some, period, ms until least is free]. all, own: the stocks of all and of the node by code.
+-- Records what the node reports of a stock and grants what it wants. Returns [granted, remaining, whether
+-- others hold some, period, ms until least is free]. Changes all and own, which the caller writes.
 -- current: the period by the calendar. An ask that only reports has 0 for least and most.
-local function answer_stock(all, own, ask, now, current)
-  local code, limit, period, used, unused, least, most = ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
+local function grant_stock(all, own, ask, now, current)
+  local code, limit, period, used, unused, least, most = unpack(ask, 1, 7)
   local s, n, tick = all[code] or {0, 0, 0, 0, 0}, own[code], floor(now / TICK)
   if period > current + PERIODS_AHEAD then
     all[code] = s
@@ -202,31 +207,32 @@ local function answer_stock(all, own, ask, now, current)
   if period < s[1] then used, unused = 0, 0 end
   if n and n[1] ~= s[1] then n = nil end
   if code == 'w' then
-    -- Use that the node has not reported before weighs from now. A node without a record had nothing left to
-    -- use and no call in flight when it last asked, so it has reported all. One with a record made s[6] then.
+    -- Use that the node has not reported before weighs from now. A node without a record has no such use: it
+    -- had nothing unused and no call in flight when it last asked. One with a record made s[6] then.
     if n then put(s[6], tick, max(0, used - n[2])) end
     s[6], s[2] = weigh(s[6] or {}, tick)
   else
     s[3], s[6] = s[3] + used - (n and n[2] or 0), s[6] or 0
   end
   s[4] = s[4] + unused - (n and n[3] or 0)
-  -- What was seen before a loss and nobody has reported counts as used: see above. Of w no node reports any,
-  -- so the branch of w never runs.
+  -- What was seen before a loss and nobody has reported counts as used (STOCKS_LUA). Nodes report 0 as seen
+  -- of w, so the branch of w never runs.
   if most > 0 and s[5] > 0 then
-    if code == 'w' then s[2] = max(s[2], s[5] - s[3] - s[4]) else s[6] = max(s[6], s[5] - s[2] - s[3] - s[4]) end
+    if code == 'w' then s[2] = max(s[2], s[5] - s[3] - s[4])
+    else s[6] = max(s[6], s[5] - s[2] - s[3] - s[4]) end
     s[5] = 0
   end
   local left = limit - s[2] - s[3] - s[4] - (code == 'w' and 0 or s[6])
   local granted = share_of(left, least, most)
-  local elsewhere = s[4] > unused
+  local held_by_others = s[4] > unused
   s[4] = s[4] + granted
   all[code], own[code] = s, nil
   if unused + granted > 0 or used > 0 then own[code] = {s[1], used, unused + granted} end
   local free = 0
   if code == 'w' and granted == 0 then free = free_in(s[6], max(1, least) - left, now) end
-  return {granted, max(0, left - granted), elsewhere, s[1], free}
+  return {granted, max(0, left - granted), held_by_others, s[1], free}
 end
--- A life has ended that has the record own[code]. What it had unused is free (f), or counts as used because
+-- Called when the life of own[code] has ended. What it had unused is free (f), or counts as used because
 -- nobody knows whether it was: from now on (w), or until the period is over (d? and m?).
 local function end_stock(all, own, code, now)
   local s, n = all[code], own[code]
