@@ -1,7 +1,7 @@
 /**
  * The protocol between nodes and their coordinator, which knows all limits and all money and grants them in
  * leases. The implementations are lmdb-coordinator.ts (processes of one host) and valkey-coordinator.ts
- * (hosts), which equal-share.ts wraps. Tests have a reference, test/support/memory-coordinator.ts.
+ * (hosts), which equal-share.ts wraps. Tests have another one, test/support/memory-coordinator.ts.
  * lease-manager.ts, debits.ts, shared-registry.ts and fallback-coordinator.ts call a coordinator. Main thread
  * of a gateway process.
  *
@@ -22,8 +22,8 @@
  * not newer than the last one of that node, so a delayed duplicate does no harm.
  *
  * Must hold: all nodes together never exceed a limit, whatever messages are lost or come twice. Tests: both
- * coordinators pass test/support/authority-conformance.ts; test/unit/sharing/lease-laws.test.ts tests three
- * windows.
+ * coordinators pass test/support/authority-conformance.ts; test/unit/sharing/lease-laws.test.ts runs nodes
+ * over three windows.
  */
 import type { Calendar, QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
@@ -80,8 +80,8 @@ export const STOCK_NAMES = Object.keys(STOCK_KINDS) as StockName[];
 export type PeriodOf = (name: StockName) => number;
 
 /**
- * The period of a stock at `wallMs`, as PeriodOf. `calendar` is for all days and months but those of calls a
- * day, which are in UTC+8.
+ * The period of a stock at `wallMs`, as PeriodOf. `calendar` has the settings' time zone; calls a day are
+ * counted in UTC+8 whatever it is (ledger/day.ts).
  */
 export function periodAt(name: StockName, calendar: Calendar, wallMs: WallMs): number {
   if (STOCK_KINDS[name] !== 'period') return 0;
@@ -100,7 +100,7 @@ export function entriesOf<Value>(stocks: Stocks<Value>): [StockName, Value][] {
   return Object.entries(stocks) as [StockName, Value][];
 }
 
-/** What was used of a stock in a day or month. */
+/** What was used of a stock in a day or month, in the unit of StockAsk. */
 export interface PeriodUse {
   /** The number of the day or month. */
   readonly period: number;
@@ -145,7 +145,7 @@ interface AskOrder {
   readonly heardNumber: number;
 }
 
-/** How much more is wanted: `least` to `most`, or nothing at all. Both are 0 if the ask only reports. */
+/** How much more is wanted: from `least` to `most`, or nothing. Both are 0 if the ask only reports. */
 export interface Wanted<Amount> {
   readonly least: Amount;
   readonly most: Amount;
@@ -282,7 +282,7 @@ export interface MinuteView {
   readonly unexpired: number;
 }
 
-/** What is on record of one process of this host. What it has used since its last ask is not in it. */
+/** What the coordinator has on record of one process of this host: its use up to its last ask. */
 export interface ProcessView {
   readonly slot: number;
   /** `number`: of the process's last ask for the minute; 0 if there was none. */

@@ -45,7 +45,7 @@ export class DamagedScopes {
   }
 }
 
-/** The reply if it is not known what remains. `nowMs` is the time by which the coordinator counts ticks. */
+/** The reply if it is not known what remains: nothing is granted. `nowMs`: by which ticks are counted. */
 export function unknownReply({ minute, stocks = {} }: LeaseAsk, nowMs: number): LeaseReply {
   const unknown = { heldByOthers: true, freeInMs: 0 };
   const tick = Math.floor(nowMs / TICK_MS);

@@ -1,8 +1,8 @@
 /**
- * Lets an operator take money out of accounts that several processes spend from. The money is leased from the
- * coordinator first, then the registry says that less was credited, then the lease is given back. In between
- * the money counts twice, so no call can spend it. gateway/shared-accounting.ts makes the service,
- * shared-registry.ts calls `during`. Main thread.
+ * Lets an operator take money out of accounts that several processes spend from. First the service leases the
+ * money from the coordinator, then the registry is changed to say that less was credited, then the service
+ * gives the lease back. In between the money counts as taken twice, so no call can spend it.
+ * gateway/shared-accounting.ts makes the service, shared-registry.ts calls `during`. Main thread.
  *
  * The service is a node of its own at the coordinator, so the calls keep their leases if the service fails.
  * It joins at the start and leaves in the end, as the calls' node does.
@@ -27,14 +27,14 @@ export interface Debit {
   readonly amount: PicoUnits;
 }
 
-/** How often a start tries to join. */
+/** The pause between the tries of `start` to join. */
 const JOIN_PERIOD_MS = 1_000;
 /**
  * How long a debit waits for what others hold, before it is rejected. They give back idle money within 750 ms
  * if little remains. If much remains they may keep it longer (IDLE_MS_PLENTIFUL).
  */
 const WAIT_FOR_OTHERS_MS = 1_500;
-/** How often the debit asks again meanwhile. */
+/** The pause before the debit asks again meanwhile. */
 const TRY_AGAIN_MS = 100;
 
 /** An expected error: the balance does not cover the debit. */
@@ -60,7 +60,7 @@ export class DebitService {
   readonly #closing = new AbortController();
   /** The end of the last change, which the next change waits for. Never rejects. */
   #lastChange: Promise<unknown> = Promise.resolve();
-  /** Changes with debits that are not over. */
+  /** How many changes with debits have begun or wait, and are not over. */
   #runningCount = 0;
 
   /** `recall` makes this process give back the account's idle money. */
@@ -145,7 +145,7 @@ export class DebitService {
     const asks = debits.map(({ accountId, amount }) => askOf(accountId, amount));
     for (let waitedMs = 0; ; waitedMs += TRY_AGAIN_MS) {
       const replies = await this.#exchange(asks);
-      // Each ask names a balance, so each reply has one.
+      // Each `!` is safe: each ask names a balance, so each reply has one.
       const grants = replies.map(({ stocks }) => stocks!.balance!);
       const isUnknown = replies.some((reply) => reply.isUnknown === true);
       const rejected = grants.find(({ granted }) => granted === 0n);
@@ -179,15 +179,15 @@ export class DebitService {
   }
 }
 
-/** The debits in these rows: the accounts that have less credited than before. */
+/** The debits in these rows: what they take out of accounts. A row without `former` is of a new account. */
 export function debitsOf(rows: readonly WrittenRow[]): Debit[] {
-  const added = new Map<string, bigint>();
+  const addedById = new Map<string, bigint>();
   for (const { table, key, value, former } of rows) {
     if (table !== 'accounts' || former === undefined) continue;
     const id = String(key);
-    added.set(id, (added.get(id) ?? 0n) + creditedIn(value) - creditedIn(former));
+    addedById.set(id, (addedById.get(id) ?? 0n) + creditedIn(value) - creditedIn(former));
   }
-  return [...added].flatMap(([accountId, amount]) =>
+  return [...addedById].flatMap(([accountId, amount]) =>
     amount < 0n ? [{ accountId, amount: asPicoUnits(-amount) }] : [],
   );
 }

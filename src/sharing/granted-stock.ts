@@ -27,7 +27,7 @@ interface NodeRecord {
   readonly unused: bigint;
 }
 
-/** A tuple, because each ask reads and writes it. The lease file returns an amount as number or bigint. */
+/** A tuple, which is short on disk, as each ask writes it. The file returns an amount as number or bigint. */
 export type StockState = readonly [
   name: StockName,
   period: number,
@@ -49,7 +49,7 @@ export class GrantedStock {
   #period = 0;
   /** Used in the period by lives that have ended, or before there were leases. */
   #usedByEnded = 0n;
-  /** Granted to lives that have ended without a report whether they used it. It counts as used. */
+  /** Granted to lives that have ended, which did not report whether they used it: it counts as used. */
   #unknown = 0n;
   readonly #nodes = new Map<string, NodeRecord>();
   /** Of a window: what was used, by the tick in which the coordinator heard of the use. Else empty. */
@@ -133,7 +133,7 @@ export class GrantedStock {
     };
   }
 
-  /** The node's life has ended. Its unused amount is free, or counts as used: StockKind says which. */
+  /** Called when the node's life has ended. What it had unused is free, or counts as used (StockKind). */
   forget(node: string, nowMs: number): void {
     const record = this.#nodes.get(node);
     if (record === undefined) return;

@@ -38,15 +38,18 @@ return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
  * (heard `ms` ago); `early` (after a loss of data the host has `ms` left to come back).
  */
 const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
-local now = now_ms(head[2], KEYS[1])
+local incarnation, time = head[1], head[2]
+local now = now_ms(time, KEYS[1])
 local node = node_of(KEYS[2], place)
 if node and now - node[SEEN] < SILENT then return pack({'alive', now - node[SEEN], {}}) end
--- A damaged meta counts as lost, here too: then it is empty, and nobody is awaited yet.
+-- A damaged meta counts as lost here too: state_of has emptied it, and nobody is awaited yet.
 local s = state_of(now)
 if s and now < s.till then return pack({'early', s.till - now, {}}) end
+-- Read again, because state_of may have removed it.
 node = node_of(KEYS[2], place)
 if not node then call('HINCRBY', KEYS[1], 'places', 1) end
-call('HSET', KEYS[2], place, pack({head[1], 0, node and node[SEEN] or 0, '', 0, 1, 0,
+-- In the order of the fields, INCARNATION to PAGES. VOIDS is 1: the leases of the place are to be freed.
+call('HSET', KEYS[2], place, pack({incarnation, 0, node and node[SEEN] or 0, '', 0, 1, 0,
   0, '', 0, 0, 0, node and node[INCARNATION] or '', 0}))
 call('HSET', KEYS[1], 'gone:' .. host, now)
 return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})
@@ -69,10 +72,7 @@ interface HostStatement {
   readonly heardMs: number | undefined;
 }
 
-interface HostDirectoryOptions extends Pick<
-  ValkeyServerOptions,
-  'client' | 'namespace' | 'timeInsteadMs'
-> {
+interface HostDirectoryOptions extends Pick<ValkeyServerOptions, 'client' | 'namespace' | 'timeInsteadMs'> {
   readonly partitions: number;
   /** Id of this host. */
   readonly host: string;
@@ -127,19 +127,20 @@ export class HostDirectory {
     if (silentMs < SILENT_MS) throw aliveError(id, heardAgo(silentMs));
     for (const place of record.places) {
       for (let partition = 0; partition < this.#options.partitions; partition++) {
-        await this.#forgetPlace(id, this.#placeOf(partition, id, place));
+        await this.#forgetPlace(id, this.#serverAt(partition, id, place));
       }
     }
   }
 
-  async #forgetPlace(host: string, place: ValkeyServer): Promise<void> {
+  async #forgetPlace(host: string, server: ValkeyServer): Promise<void> {
     const incarnation = randomUUID();
-    const reply = await place.run(FORGET_SCRIPT, [incarnation, place.timeInsteadMs]);
+    const reply = await server.run(FORGET_SCRIPT, [incarnation, server.timeInsteadMs]);
     const [status, ms, scopes] = reply as Forgotten;
     if (status === 'alive') throw aliveError(host, heardAgo(ms));
     if (status === 'early') throw earlyError(host, Math.ceil(ms / MS_PER_SECOND));
-    const isFree = await place.free(incarnation, scopes, () => false);
-    if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation, false])) === false)
+    // Nothing is reported as spent: what the host has charged and not reported is not known here.
+    const isFree = await server.free(incarnation, scopes, () => false);
+    if (!isFree || (await server.run(LEAVE_SCRIPT, [incarnation, false])) === false)
       throw aliveError(host, 'it has just come back');
   }
 
@@ -156,7 +157,7 @@ export class HostDirectory {
     };
     let latestMs = 0;
     for (let partition = 0; partition < partitions; partition++) {
-      const server = this.#placeOf(partition, host, host);
+      const server = this.#serverAt(partition, host, host);
       const reply = await server.run(HOSTS_SCRIPT, [server.timeInsteadMs]);
       const [nowMs, heard, awaited] = reply as Hosts;
       latestMs = Math.max(latestMs, nowMs);
@@ -171,7 +172,7 @@ export class HostDirectory {
   }
 
   /** The server, as a node at this place sees the partition. */
-  #placeOf(partition: number, host: string, place: string): ValkeyServer {
+  #serverAt(partition: number, host: string, place: string): ValkeyServer {
     return new ValkeyServer({ ...this.#options, partition, host, place });
   }
 }

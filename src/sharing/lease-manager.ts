@@ -2,8 +2,8 @@
  * Manages the leases of this process: asks the coordinator for what requests wait for and for what runs low,
  * and gives back what lies idle. gateway/shared-accounting.ts makes it. Main thread.
  *
- * One exchange is under way at a time; scopes that become due meanwhile leave with the next. No timer runs
- * while nothing is held, unless the coordinator is lost (the last exchange failed).
+ * One exchange is under way at a time; a scope that is _due_ leaves with the next. The coordinator is _lost_
+ * from a failed exchange to the next reply. No timer runs while nothing is held and nothing is lost.
  *
  * Must hold: one exchange at a time, every wait ends, an idle gateway sends nothing, and no call is admitted
  * from a lease that others may be granted (test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts).
@@ -30,7 +30,7 @@ import type { CallsUse, ManagerState } from './sharing-stats.js';
 
 /** How often waits ask again for what others may have given back, and deadlines are checked. */
 const RETRY_MS = 60;
-/** How often leases are checked for what lies idle. */
+/** How often leases are checked for what lies idle. IdleFloor (lease-terms.ts) relies on it. */
 const LOOK_MS = 250;
 /** A process that holds something makes an exchange after so long without one, as a sign of life. */
 const HEARTBEAT_MS = 5_000;
@@ -40,9 +40,9 @@ export const CUT_OFF_MS = 30_000;
 const CALENDAR_EXCHANGE_MS_MAX = 500;
 
 export interface LeaseManagerOptions {
-  /** Undefined for a scope that the ledger has not (any more). */
+  /** Undefined for a scope that the ledger does not have, or no longer. */
   readonly addressOf: (scope: LeaseScope) => ScopeAddress | undefined;
-  /** The groups that the account is in, from the leaf up. */
+  /** The groups that the account is in, from its own upward. */
   readonly groupsOf?: (account: number) => readonly number[];
   /** For all days and months but those of calls a day, whose time zone is fixed. */
   readonly calendar: Calendar;
@@ -58,7 +58,7 @@ export interface LeaseManagerOptions {
   readonly random: () => number;
   /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. */
   readonly onCalendar: (wallMs: WallMs, hostWallMs: number) => void;
-  /** Called once when the coordinator is lost, and once when it answers again. */
+  /** Called once when the coordinator is lost, and once when it replies again. */
   readonly onContact: (state: ContactState) => void;
 }
 
@@ -69,7 +69,7 @@ export class LeaseManager {
   readonly #scopes = new Map<string, LeasedScope>();
   readonly #due = new Set<LeasedScope>(); // for the next exchange
   readonly #waits: LeaseWaits;
-  #exchangeNumber = 0; // begun so far
+  #exchangeNumber = 0; // of the last exchange that has begun
   #exchanging: Promise<void> | undefined; // the exchange under way
   /** Whether the next exchange begins at the end of this event-loop turn. */
   #isScheduled = false;
@@ -77,11 +77,11 @@ export class LeaseManager {
   /** When leases were last checked for what lies idle. */
   #lookedMs = 0;
   #hasJoined = false;
-  /** Whether this node itself made the last reply, because it is cut off. */
+  /** ExchangeReply.isAlone of the last reply: this node itself made the reply, because it is cut off. */
   #isAlone = false;
-  /** When the last exchange was sent to which the coordinator itself replied. */
+  /** When the last exchange was sent to which the coordinator itself replied; Infinity before the first. */
   #heardMs = Infinity;
-  /** The coordinator may have forgotten what this process holds: every scope is reported again. */
+  /** Whether every scope is to be reported again, because the coordinator may have forgotten this node. */
   #reportsAll = false;
   #isClosed = false;
   #aheadMs = 0; // by how much the coordinator's calendar is ahead of the host's
@@ -123,13 +123,13 @@ export class LeaseManager {
     return end;
   }
 
-  /** Called when threads have used most of what is leased of these scopes. */
+  /** Called when threads have used most of what is leased of these scopes: asks for more. */
   low(scopes: readonly LeaseScope[]): void {
-    for (const address of scopes) {
-      const scope = this.#open(address);
-      if (scope === undefined) continue;
-      scope.isLow = true;
-      this.#ask(scope);
+    for (const scope of scopes) {
+      const leased = this.#open(scope);
+      if (leased === undefined) continue;
+      leased.isLow = true;
+      this.#ask(leased);
     }
   }
 
@@ -145,19 +145,19 @@ export class LeaseManager {
 
   /** Gives back at once the account's money that no call holds, because an operator debits the account. */
   recallMoney(account: AccountIndex): void {
-    const scope = this.#scopes.get(nameOf({ kind: 'account', index: account }));
-    if (scope === undefined) return;
-    scope.stock('balance')?.giveBack();
-    this.#ask(scope);
+    const leased = this.#scopes.get(nameOf({ kind: 'account', index: account }));
+    if (leased === undefined) return;
+    leased.stock('balance')?.giveBack();
+    this.#ask(leased);
   }
 
   /** Sets how much of the account's uncovered charges is to be collected; 0 ends the collection. */
   setUncovered(account: AccountIndex, amount: PicoUnits): void {
-    const address: LeaseScope = { kind: 'account', index: account };
-    const scope = amount > 0n ? this.#open(address) : this.#scopes.get(nameOf(address));
-    if (scope === undefined || this.#isClosed) return;
-    scope.openStock('balance', this.#nowMs)?.setUncovered(amount);
-    this.#ask(scope);
+    const scope: LeaseScope = { kind: 'account', index: account };
+    const leased = amount > 0n ? this.#open(scope) : this.#scopes.get(nameOf(scope));
+    if (leased === undefined || this.#isClosed) return;
+    leased.openStock('balance', this.#nowMs)?.setUncovered(amount);
+    this.#ask(leased);
     this.#runTimer();
   }
 
@@ -184,7 +184,7 @@ export class LeaseManager {
     return periodAt(name, calendar, asWallMs(clock.wallMs() + this.#aheadMs));
   };
 
-  /** The leases of the scope, which begin here if there are none; undefined if the ledger has no scope. */
+  /** The leases of the scope, which begin here if there are none; undefined if the ledger lacks the scope. */
   #open(scope: LeaseScope): LeasedScope | undefined {
     const name = nameOf(scope);
     const leased = this.#scopes.get(name);
@@ -241,11 +241,11 @@ export class LeaseManager {
         if (nowMs - this.#heardMs >= CUT_OFF_MS) this.#reportScopes();
         this.#heardMs = sentMs;
       }
-      const mayLoseSlots = this.#mayLoseSlots(nowMs);
+      const othersMayGetSlots = this.#othersMayGetSlots(nowMs);
       const asked = [...asks.keys()];
       for (const [index, scope] of asked.entries()) {
         // Before the reply is applied, which adds to slots that are withheld no more.
-        scope.stock('calls_in_flight')?.withhold(mayLoseSlots);
+        scope.stock('calls_in_flight')?.withhold(othersMayGetSlots);
         scope.applyReply(replies[index]!, sentMs, nowMs);
       }
       this.#waits.onReplies(asked);
@@ -287,8 +287,8 @@ export class LeaseManager {
     for (const scope of this.#scopes.values()) this.#due.add(scope);
   }
 
-  /** Whether others may soon be granted the call slots that are leased here. */
-  #mayLoseSlots(nowMs: number): boolean {
+  /** Whether others may soon be granted the call slots leased here: see `silentMsMax`. Without it, never. */
+  #othersMayGetSlots(nowMs: number): boolean {
     return nowMs - this.#heardMs >= Math.max(CUT_OFF_MS, this.#options.silentMsMax ?? Infinity);
   }
 
@@ -333,12 +333,12 @@ export class LeaseManager {
   }
 
   #look(nowMs: number): void {
-    const mayLoseSlots = this.#mayLoseSlots(nowMs);
-    const isCutOff = mayLoseSlots || nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
+    const othersMayGetSlots = this.#othersMayGetSlots(nowMs);
+    const isCutOff = othersMayGetSlots || nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
     for (const scope of this.#scopes.values()) {
       // Others may soon be granted these tokens and slots: see CUT_OFF_MS and `silentMsMax`.
       if (isCutOff) scope.stock('tokens_per_minute')?.giveBack();
-      if (mayLoseSlots) scope.stock('calls_in_flight')?.withhold(true);
+      if (othersMayGetSlots) scope.stock('calls_in_flight')?.withhold(true);
       if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }

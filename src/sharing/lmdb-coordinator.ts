@@ -44,11 +44,11 @@ import type { LeaseFile } from './lease-file.js';
 import { UnexpectedErrors } from './unexpected-errors.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
-/** The key of the count of lives, in the table `meta`. */
+/** The key, in the table `meta`, of the count of lives, which is the number of the latest life. */
 const LIVES = 'lives';
 /**
- * No count of lives is so high. A damaged count goes on at one of the LIVES_REPAIRED_COUNT numbers from here
- * on, chosen at random.
+ * No count of lives gets so high. A damaged count is replaced by one of the LIVES_REPAIRED_COUNT numbers from
+ * here on, chosen at random.
  */
 const LIVES_REPAIRED_FROM = 2 ** 50;
 const LIVES_REPAIRED_COUNT = 2 ** 47;
@@ -336,7 +336,7 @@ function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
   };
 }
 
-/** What the store has counted of a scope; undefined if it has counted nothing. */
+/** What the store has counted of a scope, found by its name; undefined if it has counted nothing. */
 function findCounts(store: UseStore, scope: string) {
   // An account's rule for a model: see `modelScope`.
   const slash = scope.indexOf('/');

@@ -46,10 +46,7 @@ const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
 /** The slot of the node for fallback quotas is the slot of its process plus this. See DEBIT_SLOTS_FROM. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
-interface HostCoordinatorOptions extends Pick<
-  HostsOptions,
-  'modelsInForce' | 'slot' | 'store' | 'clock'
-> {
+interface HostCoordinatorOptions extends Pick<HostsOptions, 'modelsInForce' | 'slot' | 'store' | 'clock'> {
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };
   /** The host's id, made once for the data directory. */
   readonly host: string;
@@ -72,7 +69,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const { hosts, on_authority_loss: onLoss = hosts === undefined ? 'refuse' : 'equal_share' } = sharing;
   const shares = onLoss === 'equal_share' ? (hosts ?? 1) * settings.processes : 0;
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
-  const endedAfterMs = endedAfterOf(nodeExpiryMs, modelsInForce);
+  const endedAfterMs = endedAfterMsOf(nodeExpiryMs, modelsInForce);
   const nodes: EqualShare[] = [];
   // If one node loses the server, or finds another one, all nodes of the process ask the server at once.
   const onLost = (): void => {
@@ -127,10 +124,10 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
 }
 
 /**
- * Returns `PartitionOptions.endedAfterMs`. No reload makes the result less: a call goes on by the settings
- * that it began with.
+ * Returns the function `PartitionOptions.endedAfterMs`. What it returns never shrinks at a reload, because a
+ * call goes on by the settings that it began with.
  */
-function endedAfterOf(nodeExpiryMs: number, modelsInForce: () => Settings['models']): () => number {
+function endedAfterMsOf(nodeExpiryMs: number, modelsInForce: () => Settings['models']): () => number {
   let callMsMax = nodeExpiryMs;
   let lastModels: Settings['models'] | undefined;
   return () => {
@@ -215,7 +212,7 @@ export async function claimOf(
   }
 }
 
-/** Ids of keys begin with it, ids of accounts and groups do not. */
+/** Ids of keys begin with this prefix, ids of accounts and groups do not. */
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
 /** How many account ids one read of the store returns. */
 const PAGE_IDS = 500;
@@ -235,13 +232,14 @@ function hostAccounting(
   >,
 ): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
-    // Read before the amount, which then may be newer than this version: the next report corrects that.
+    // The version first: then the amount may be newer than its version, which the next report corrects. An
+    // amount that is older than its version would stay.
     const version = store.shared.booksVersion();
     const spending = account === undefined ? undefined : store.findSpending(account.index);
     return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
   };
   // Undefined if the position is damaged. Then this host reports no credits, and the credits that the server
-  // has on record go on to count. RegistryLog cannot follow then, and logs the damage.
+  // has on record go on to count. RegistryLog logs the damage.
   const position = (): RegistryPosition | undefined => unlessDamaged(() => store.copy.position());
   return {
     spentOf: (scope) => {

@@ -1,7 +1,7 @@
 /**
- * Whether a host can follow and change the registry that hosts share: the state, its log, and the rejections
- * of changes. `appendOnce` appends a change once, even if the connection breaks. registry-log.ts uses both.
- * Main thread of a gateway process.
+ * Whether this host can follow and change the registry that hosts share: RegistryContact has the state, logs
+ * it, and makes the rejections of changes. `appendOnce` appends a change to the log at the server once, even
+ * if the connection breaks. registry-log.ts uses both. Main thread of a gateway process.
  *
  * Must hold: a change that may have been sent before is never reported as not made
  * (test/unit/sharing/registry-contact.registry-append.test.ts).
@@ -31,9 +31,9 @@ export class RegistryDiverged extends Error {
 /** Thrown if the store, or the shared registry, has changed since the work began: read both again. */
 export class Superseded extends Error {}
 
-/** When a client may send a change again that was not made. */
+/** After how many seconds a client may send again a change that was not made. */
 export const RETRY_AFTER_SECONDS = 1;
-/** How often the log repeats that something keeps this host from following. */
+/** The least time from one log entry about the same kind of failure to the next. */
 const LOG_PERIOD_MS = 60_000;
 
 export type RegistryContactState =
@@ -46,7 +46,7 @@ export type RegistryContactState =
 export class RegistryContact {
   readonly #log: Log;
   #state: RegistryContactState = { kind: 'lost', reason: 'it has not been asked yet' };
-  /** When a failure was last logged. */
+  /** When a failure was last logged (monotonic); -Infinity before the first. */
   #loggedAtMs = -Infinity;
 
   constructor(log: Log) {
@@ -119,7 +119,7 @@ export async function appendOnce(
   id: string,
   rows: readonly RegistryRow[],
 ): Promise<boolean> {
-  /** Why it is not known whether an earlier sending was carried out. */
+  /** Why it is not known whether an earlier sending was carried out; undefined if none is in doubt. */
   let earlierFailure: ValkeyError | undefined;
   for (let sends = 1; ; sends++) {
     try {

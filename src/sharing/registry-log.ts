@@ -66,7 +66,7 @@ export class RegistryLog {
   readonly #options: RegistryLogOptions;
   readonly #reseed: RegistryReseed;
   readonly #contact: RegistryContact;
-  /** The run of `#catchUp`, while there is one. */
+  /** The run of `#catchAllUp`, which all callers of `#catchUp` await; undefined if none is under way. */
   #catchingUp: Promise<void> | undefined;
   /** The end of the last change, which the next change waits for. Never rejects. */
   #lastChange: Promise<unknown> = Promise.resolve();
@@ -160,7 +160,7 @@ export class RegistryLog {
     throw new ProxyError('overloaded', 'gateway', message, RETRY_AFTER_SECONDS);
   }
 
-  /** Returns false if another change came first. Rejects as `commit` does. */
+  /** Appends the change at the server. Returns false if another came first. Rejects as `commit` does. */
   async #append(position: RegistryPosition, { id, rows }: ServerChange): Promise<boolean> {
     try {
       return await appendOnce(this.#options.server, position, id, rows);
@@ -192,7 +192,7 @@ export class RegistryLog {
     }
   }
 
-  /** Takes one step on the way of `wayTo` (registry-reseed.ts). Returns true if the copy was equal. */
+  /** Brings the copy one step nearer to `registry`, by `wayTo` (registry-reseed.ts); true if it was equal. */
   async #stepTowards(
     registry: ServerRegistry | undefined,
     position: RegistryPosition | undefined,
@@ -206,7 +206,7 @@ export class RegistryLog {
     }
     if (way === 'equal') return true;
     const { changes, damage } = registry;
-    // False also if the server no longer has the next change, or cannot read it: then all rows are needed.
+    // False also if the server no longer has the next change, or it is damaged: then all rows are needed.
     const hasNext = way === 'behind' && changes[0]?.version === (position?.version ?? 0) + 1;
     if (!hasNext && damage !== undefined && damage !== this.#loggedDamage) {
       this.#loggedDamage = damage;

@@ -1,6 +1,6 @@
 /**
- * Brings a host's copy of the registry (accounts, keys, groups) and the sharing server's into agreement.
- * registry-log.ts calls it whenever the two differ. Main thread of a gateway process.
+ * Makes a host's copy of the registry (accounts, keys, groups) equal to the sharing server's registry, or the
+ * other way round. registry-log.ts calls it whenever the two differ. Main thread of a gateway process.
  *
  * A copy's position is its epoch and its version. A new epoch of the registry begins whenever a host puts its
  * whole copy on a server that has lost data; the version counts the changes since the very first, and goes on
@@ -70,7 +70,7 @@ export async function download(
         throw new Superseded();
       work();
     });
-  /** The rows of the server that a change could delete. In the end all other such rows leave the copy. */
+  /** The names of the server's rows that a change could delete. In the end the copy loses other such rows. */
   const deletable = new Set<string>();
   const takeAll = (rows: readonly RegistryRow[]): void => {
     for (const row of rows) {
@@ -148,8 +148,8 @@ export async function seed(
         : [...position.history, [position.epoch, position.version] as [string, number]].slice(-HISTORY_MAX),
   };
   const rowCount = await putAll(copy.rows(), (rows) => server.putRows(host, newPosition.epoch, rows));
-  // To a host with accounts and without a position, shared accounts are those of others. So if the reply of
-  // `finishSeed` is lost, the store must have the position already.
+  // A host with accounts but no position takes shared accounts for those of others, and stops (`wayTo`). So
+  // the position is stored before `finishSeed`, whose reply may be lost.
   const isFirst = position === undefined && !copy.isEmpty();
   if (isFirst && rowCount !== undefined) shared.take(() => copy.setPosition(newPosition));
   if (rowCount === undefined || !(await server.finishSeed(host, found, newPosition, rowCount))) {
@@ -242,7 +242,7 @@ export class RegistryReseed {
     );
   }
 
-  /** Takes part in choosing the newest copy, until this host has seeded or some seconds are over. */
+  /** Takes part in the choice of the newest copy. Resolves when this host has seeded, or is not chosen. */
   async offer(found: RegistryPosition | undefined, signal: AbortSignal): Promise<void> {
     const { store, server, host, log } = this.#options;
     const rank = rankOf(store.copy.position(), store.copy.isEmpty());
@@ -256,7 +256,7 @@ export class RegistryReseed {
     // Only the host of the newest copy asks for the permission. The server gives it to the first that asks,
     // which matters only to hosts that saw different claims.
     const { claims } = await server.claim(host, rank, false);
-    // Of equal copies the host with the first id, so that all hosts choose the same.
+    // Of equal copies the one of the host with the first id is chosen, so that all hosts choose the same.
     const newest = claims
       .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
       .sort((first, second) => compare(second.rank, first.rank) || compare(first.host, second.host))[0];

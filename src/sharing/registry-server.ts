@@ -4,8 +4,7 @@
  * registry-log.ts and registry-reseed.ts call it. Main thread. Every call may reject with ValkeyError. The
  * keys are in valkey-codec.ts (`registryKeys`).
  *
- * A row at the server is two texts: its name, for example `["accounts","acct_…"]`, and its value as JSON, or
- * false if the row is removed.
+ * A row at the server is two texts: its name, for example `["accounts","acct_…"]`, and its value as JSON.
  *
  * Must hold: a change is appended only to the version and the id that it was made of, and the rows of a
  * seeding count only all at once. Tests: test/unit/sharing/registry-log.test.ts, registry-reseed.test.ts (a
@@ -24,6 +23,7 @@ export interface ServerChange {
   readonly rows: readonly RegistryRow[];
 }
 
+/** A row as the scripts take and return it; false in place of the value if the row is removed. */
 type RowArguments = readonly [name: string, value: string | false];
 
 function argumentsOf({ table, key, value }: RegistryRow): RowArguments {
@@ -290,7 +290,7 @@ export class RegistryServer {
     throw unexpected(reply);
   }
 
-  /** Reports how new this host's copy is, and asks for permission to seed if `wantsToSeed`. */
+  /** Reports how new this host's copy is. With `wantsToSeed` asks for permission to seed: `may`. */
   async claim(
     host: string,
     rank: string,

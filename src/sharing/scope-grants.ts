@@ -34,19 +34,19 @@ import { expiryTickOf, shareOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './g
 /** The name, among nodes, of the lives that have ended, and of what was used before the first life. */
 const NO_NODE = '';
 
-/** The permits that expire in one tick. */
+/** A bucket: the permits that expire in one tick, by the node that they were granted to. */
 type BucketState = readonly [tick: number, granted: readonly (readonly [node: string, count: number])[]];
 
-/** The permits of a scope's minute that were granted, by the tick in which they expire and by node. */
+/** The permits of a scope's minute, in buckets. */
 class MinuteBuckets {
   /** By tick of expiry, then by node: permits granted and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();
   /** The last grant to each node, whose reply may be lost. Not in `state`, because LMDB loses no reply. */
   readonly #lastGrants = new Map<string, GrantedPermits & { readonly number: number }>();
-  /** The number of the last ask, by node. */
+  /** The number of the last ask (AskOrder), by node. */
   readonly numbers = new Map<string, number>();
 
-  /** Puts in a bucket of a `state`, or what was used before anything was granted. */
+  /** Sets a bucket: of a `state`, or of what was used before anything was granted. */
   put(tick: number, granted: BucketState[1]): void {
     this.#buckets.set(tick, new Map(granted));
   }
@@ -113,7 +113,7 @@ class MinuteBuckets {
     };
   }
 
-  /** The node's life has ended. Its permits stay counted, because they may have been used. */
+  /** Called when the node's life has ended. Its permits stay counted, because they may have been used. */
   forget(node: string): void {
     this.#lastGrants.delete(node);
     this.numbers.delete(node);
@@ -232,7 +232,7 @@ export class ScopeGrants {
     };
   }
 
-  /** Forgets nodes whose life has ended. */
+  /** Forgets the nodes whose life has ended. */
   keepOnly(isAlive: (node: string) => boolean, nowMs: number): void {
     const nodes = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());
     for (const node of this.#minute.numbers.keys()) nodes.add(node);
@@ -280,7 +280,7 @@ export class ScopeGrants {
     return { slot, minute: { ...this.#minute.view(nowMs, node), number }, used: Object.fromEntries(used) };
   }
 
-  /** The node's life has ended. */
+  /** Called when the node's life has ended: frees its stocks, or counts them as used (StockKind). */
   forget(node: string, nowMs: number): void {
     for (const stock of this.#stocks.values()) stock.forget(node, nowMs);
     this.#minute.forget(node);

@@ -5,9 +5,9 @@
  * acknowledged, and in all others soon.
  *
  * A change is one transaction, which cannot wait for other processes. So it first runs without preparation.
- * If it shows the use of an account, or takes money out of one, the run stops before it writes.
- * SharedRegistry then asks for what the run lacked, and runs the change again. A change that lacks nothing,
- * such as disabling a key, runs once.
+ * If it shows the use of an account, or takes money out of one, the run stops before it writes (Unprepared).
+ * SharedRegistry then prepares the next run: it asks for the uses that this run _missed_, and has its debits
+ * leased. A change that lacks nothing, such as disabling a key, runs once.
  *
  * Must hold: a run that lacks something writes nothing, and a debit takes only what no other process holds.
  */
@@ -27,14 +27,14 @@ import { byScope, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, debitsOf, type Debit, type DebitService } from './debits.js';
 
-/** How often a change is run. It is prepared again if another process changed the same meanwhile. */
+/** How often a change is run at most: each time another process changed the same, it is prepared again. */
 const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
 
 interface SharedRegistryOptions {
   readonly store: Pick<Store, 'shared'>;
-  /** Must have been made with these `uses`. */
+  /** Must have been made with these `uses`, which tell what a run of a change has missed. */
   readonly registry: Registry;
   readonly uses: SharedUses;
   readonly coordinator: Pick<Coordinator, 'look'>;

@@ -3,9 +3,9 @@
  * of what was granted calls use. gateway/shared-accounting.ts and shared-registry.ts call it, for the status
  * page, the metrics and the admin interface. Pure; main thread.
  *
- * Must hold: what a process has reported as used is never shown as unused, although the processes' counts and
- * the coordinator's record are read at different times (also test/unit/sharing/
- * sharing-stats.calls-use.test.ts).
+ * _Reported_ or _recorded_ is what the coordinator has of a process by the process's last ask; the process
+ * itself counts more. Must hold: what a process has reported as used is never shown as unused, although the
+ * two are read at different times (also test/unit/sharing/sharing-stats.calls-use.test.ts).
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, maxOf } from '../core/units.js';
@@ -47,8 +47,8 @@ export interface SharingContext {
 export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): SharingSnapshot {
   const { lost, exchanges, failures, scopes, waits } = manager;
   const isAlone = hosts?.calls.isAlone === true;
-  const unleased = lost?.reason === 'quarantine' ? 'quarantine' : 'lost';
-  const state: SharingState = isAlone ? 'alone' : lost === undefined ? 'connected' : unleased;
+  const lossState = lost?.reason === 'quarantine' ? 'quarantine' : 'lost';
+  const state: SharingState = isAlone ? 'alone' : lost === undefined ? 'connected' : lossState;
   return {
     with: hosts === undefined ? 'processes' : 'hosts',
     state,
@@ -79,29 +79,29 @@ export interface CallsUse {
   readonly stocks: Stocks<StockHeld>;
 }
 
-/** The uses by the id of their scope. */
+/** The uses by their scope. */
 export function byScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
-  const usesOf = new Map<string, CallsUse[]>();
-  for (const use of uses) usesOf.set(use.scope, [...(usesOf.get(use.scope) ?? []), use]);
-  return usesOf;
+  const usesByScope = new Map<string, CallsUse[]>();
+  for (const use of uses) usesByScope.set(use.scope, [...(usesByScope.get(use.scope) ?? []), use]);
+  return usesByScope;
 }
 
 const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
 
 /**
- * Divides what the coordinator counts of a stock into what calls use and what is leased. `calls` is what the
- * processes of this host count, read before `view`.
+ * Divides what the coordinator counts of a stock into what calls use and what is leased. `processes` is what
+ * the processes of this host count; it must have been read before `view`.
  *
  * Between the two readings a process may be granted more and report more as used. So the process's count
- * replaces the coordinator's record of the process if the count is higher. A grant counts as leased unless it
- * was reported as used.
+ * replaces the coordinator's record of the process only if the count is higher. A grant counts as leased
+ * unless it was reported as used.
  */
-function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
+function stockUseOf(name: StockName, view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
   const { period, used: reported, unused } = view.stocks[name] ?? UNKNOWN;
   const recordedUseBySlot = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
   let used = reported;
   let [held, leasedHere] = [0n, 0n];
-  for (const { slot, stocks } of calls) {
+  for (const { slot, stocks } of processes) {
     const count = stocks[name];
     if (count?.period !== period) continue;
     const heldByCalls = maxOf(count.granted - count.used - count.available, 0n);
@@ -116,11 +116,11 @@ function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[]
 }
 
 /** As stockUseOf, of the permits of the minute; calls hold none of them. */
-function minuteUseOf(view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
+function minuteUseOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
   const { weighing, unexpired } = view.minute;
   let used = weighing - unexpired;
   let unusedHere = 0;
-  for (const { slot, minute } of calls) {
+  for (const { slot, minute } of processes) {
     unusedHere += minute.unused;
     const recorded = view.processes.find((process) => process.slot === slot)?.minute;
     if (recorded === undefined) continue;
@@ -141,10 +141,10 @@ function minuteUseOf(view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
 }
 
 /** The use of an account. What calls of other hosts hold of slots and money shows as leased. */
-export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): AccountUse {
-  const minute = minuteUseOf(view, calls);
-  const uses = new Map(entriesOf(view.stocks).map(([name]) => [name, stockUseOf(name, view, calls)]));
-  const useOfStock = (name: StockName): QuotaCount => uses.get(name) ?? stockUseOf(name, view, calls);
+export function useOf(view: ScopeView, processes: readonly CallsUse[] = []): AccountUse {
+  const minute = minuteUseOf(view, processes);
+  const uses = new Map(entriesOf(view.stocks).map(([name]) => [name, stockUseOf(name, view, processes)]));
+  const useOfStock = (name: StockName): QuotaCount => uses.get(name) ?? stockUseOf(name, view, processes);
   const day = useOfStock('calls_per_day');
   const slots = useOfStock('calls_in_flight');
   const money = useOfStock('balance');

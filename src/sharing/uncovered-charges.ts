@@ -35,7 +35,7 @@ interface Entry {
   readonly record: JournalRecord;
   /** How much of `record.uncovered` is still to be collected. */
   uncollected: bigint;
-  /** False until the charge can no longer be taken back. */
+  /** Whether the charge can no longer be taken back, so that it is collected now. */
   isDue: boolean;
 }
 

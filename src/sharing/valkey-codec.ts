@@ -1,6 +1,6 @@
 /**
- * Asks and replies in the form of the Lua scripts, which is packed arrays of numbers, and the names of all
- * keys at the server that hosts share. valkey-partition.ts encodes and decodes by it; valkey-server.ts and
+ * Asks and replies in the form of the Lua scripts, which is packed arrays, and the names of all keys at the
+ * server that hosts share. valkey-partition.ts encodes and decodes by it; valkey-server.ts and
  * registry-server.ts take keys from it. Pure; main thread.
  *
  * Must hold: arrays have the order in which valkey-stocks.ts, valkey-money.ts and valkey-scripts.ts read and
@@ -25,7 +25,7 @@ import {
 } from './coordinator.js';
 import { MONEY_BASE } from './valkey-lua.js';
 
-/** Plain MessagePack for the server's `cmsgpack`: no records or extensions; 64-bit integers below 2^53. */
+/** Plain MessagePack, because the server's `cmsgpack` knows no extensions. 64-bit integers are below 2^53. */
 const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
 
 export function packed(value: unknown): Buffer {
@@ -36,7 +36,7 @@ export function unpacked(bytes: Uint8Array): unknown {
   return packr.unpack(bytes);
 }
 
-/** The stocks that are counted as numbers. The balance is two numbers. */
+/** A stock whose amounts are one number each. An amount of the balance takes two (valkey-lua.ts). */
 type CountedName = Exclude<StockName, 'balance'>;
 /** The name of each counted stock in the scripts: see STOCKS_LUA. The server has them on record. */
 export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
@@ -53,7 +53,7 @@ const STOCK_NAME_OF_CODE = new Map(
   Object.entries(STOCK_CODES).map(([name, code]) => [code, name as CountedName]),
 );
 
-/** The entries of `stocks` that are counted. */
+/** The entries of `stocks` but the balance. */
 export function countedOf<Value>(stocks: Stocks<Value>): [CountedName, Value][] {
   return entriesOf(stocks).filter((entry): entry is [CountedName, Value] => entry[0] !== 'balance');
 }
@@ -76,14 +76,14 @@ export function moneyOf(high: number, low: number): PicoUnits {
   return asPicoUnits(BigInt(high) * MONEY_BASE + BigInt(low));
 }
 
-/** The total as [high, low, version]; false if it is undefined. */
+/** The total as the scripts take it: [high, low, version]; false if it is undefined. */
 export function versioned(total: HostSpent | Credited | undefined): readonly number[] | false {
   return total === undefined ? false : [...moneyPair(total.totalPicoUnits), total.version];
 }
 
 /**
- * One ask for EXCHANGE_SCRIPT, which says what is where. `spent` and `credited` go along if the ask names the
- * balance, `inherited` if the scope is a key that was rotated.
+ * One ask as EXCHANGE_SCRIPT takes it. `spent` and `credited` are sent if the ask names the balance,
+ * `inherited` if the scope is a key that was rotated.
  */
 export function encodeAsk(
   { scope, minute, stocks = {} }: LeaseAsk,
@@ -133,12 +133,23 @@ function encodeStock(name: CountedName, { limit, period, used, unused, least, mo
 type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
 type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
 type RawStock = readonly [...RawCount, period: number, freeInMs: number];
-type RawMoney = readonly [number, number, number, number, boolean];
-export type RawReply = readonly [RawMinute | false, readonly RawStock[] | false, RawMoney | false];
+type RawMoney = readonly [
+  grantedHigh: number,
+  grantedLow: number,
+  remainingHigh: number,
+  remainingLow: number,
+  heldByOthers: boolean,
+];
+/** The stocks are in the order of the ask's counted stocks. False stands for what the ask left out. */
+export type RawReply = readonly [
+  minute: RawMinute | false,
+  counted: readonly RawStock[] | false,
+  money: RawMoney | false,
+];
 
 /**
- * What `decode` returns, or a text that says why the reply cannot be decoded: if a row of the server is
- * damaged, the reply may have something else in place of a number.
+ * What `decode` returns, or a text that says why `decode` has thrown: if a row of the server is damaged, the
+ * reply may have something else in place of a number.
  */
 export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
   try {
@@ -148,7 +159,7 @@ export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
   }
 }
 
-/** The reply to `ask`. */
+/** The reply to `ask`. Throws if it has something else in place of a number: see `decodable`. */
 export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]: RawReply): LeaseReply {
   const replies = countedOf(stocks).map(([name], index) => {
     const [granted, remaining, heldByOthers, period, freeInMs] = (counted as readonly RawStock[])[index]!;
@@ -202,8 +213,8 @@ export type RawView = readonly [
 ];
 
 /**
- * `spentHere`: what the host has spent by its store. The part of it that was not reported to the server is
- * still counted there as outstanding.
+ * `spentHere`: what the host has spent by its store; undefined if nothing. The part of it that was not yet
+ * reported to the server still counts there as outstanding.
  */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
   const [weighing, unexpired, processes, counted, ...amounts] = view;

@@ -34,11 +34,11 @@ import { UnexpectedErrors } from './unexpected-errors.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type PartitionOptions, type PartitionReply } from './valkey-partition.js';
 
-/** The fraction of the time by which two clocks may drift apart: each by half a thousandth. */
+/** By which part of a time two clocks may drift apart in it: each by half a thousandth. */
 const CLOCK_DRIFT = 0.001;
 /**
- * Older snapshots of the server's clock are not used. So a server that was away for longer counts as having
- * lost data.
+ * The greatest age at which a snapshot of the server's clock is used. A server that was away for longer gets
+ * no estimate of the former clock, and so its check ends as if data were lost (valkey-marks.ts).
  */
 const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
@@ -57,7 +57,7 @@ export interface ValkeyCoordinatorOptions extends OptionsOfPartition {
 }
 
 const DAY_MS = 86_400_000;
-/** A larger difference is a step of the server's clock: the drift of two clocks makes less. */
+/** A difference of two clocks above this is a step of the server's clock: their drift makes less. */
 const CLOCK_STEP_MS_MIN = 100;
 
 export class ValkeyCoordinator implements Coordinator {
@@ -65,7 +65,7 @@ export class ValkeyCoordinator implements Coordinator {
   readonly #partitions: readonly ValkeyPartition[];
   readonly #held = new HeldLeases();
   readonly #unexpected: UnexpectedErrors;
-  /** What the clock of each partition's server showed at some moment between an exchange and its reply. */
+  /** What the clock of each partition's server showed at some moment from `sentMs` to `receivedMs`. */
   readonly #snapshots = new Map<ValkeyPartition, { serverMs: number; sentMs: number; receivedMs: number }>();
   /** The time of each partition's server at its last reply, by the partition's number; 0 before the first. */
   #serverTimesMs: readonly number[];
@@ -120,7 +120,7 @@ export class ValkeyCoordinator implements Coordinator {
     const sequence = this.#sequence;
     const asksByPartition = this.#partitions.map((): LeaseAsk[] => []);
     for (const ask of asks) asksByPartition[partitionOf(ask.scope, asksByPartition.length)]!.push(ask);
-    // Also to partitions without an ask: such an exchange is a sign of life.
+    // Partitions without an ask get an exchange too, as a sign of life.
     const replies = await allOrFirstLoss(
       this.#partitions.map((partition, number) =>
         this.#exchangeWith(partition, sequence, asksByPartition[number]!),
@@ -184,13 +184,13 @@ export class ValkeyCoordinator implements Coordinator {
     const sentMs = clock.monotonicMs();
     const snapshot = this.#snapshots.get(partition);
     const sinceMs = snapshot === undefined ? Infinity : sentMs - snapshot.receivedMs;
-    // The least that the server's clock can show now, whatever the drift; 0 if there is no snapshot of it.
+    // The least that the server's clock can show now, whatever the drift; 0 if there is no snapshot to use.
     const sentAtMs =
       snapshot !== undefined && sinceMs < CLOCK_ESTIMATE_MS_MAX
         ? Math.floor(snapshot.serverMs + sinceMs * (1 - CLOCK_DRIFT))
         : 0;
-    // If the estimate came with a slow reply, the server's clock may seem ahead by as long as that reply
-    // took.
+    // Whether the server's clock, which shows `serverMs` now, is ahead of the estimate by more than can be.
+    // It may seem ahead by as long as the reply took that gave the snapshot, besides the time since `sentMs`.
     const wasSetForward = (serverMs: number): boolean => {
       this.#snapshots.delete(partition);
       if (snapshot === undefined) return false;
@@ -202,7 +202,7 @@ export class ValkeyCoordinator implements Coordinator {
       this.#snapshots.set(partition, { serverMs: reply.nowMs, sentMs, receivedMs: clock.monotonicMs() });
       return reply;
     } catch (error) {
-      // After a loss the time does not go on as before.
+      // After a loss the server's clock may go on from another time.
       if (isLossOfData(error)) this.#snapshots.delete(partition);
       throw error;
     }

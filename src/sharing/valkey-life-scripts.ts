@@ -119,7 +119,7 @@ else
     s.places = call('HINCRBY', KEYS[1], 'places', 1)
     -- A new place is granted nothing until another node has heard of its join (a witness), or a server that
     -- lost the join would not be noticed. Two kinds of places need no witness: if the join of the first place
-    -- of an empty list is lost, the list is empty again, which is a loss; and a place that is awaited is still
+    -- of an empty list is lost, the list is empty again, which is a loss; and an awaited place is still
     -- awaited by a server without its join.
     local needs_no_witness = call('HLEN', KEYS[2]) == 0 or call('SISMEMBER', KEYS[3], place) == 1
     if s.grown and not needs_no_witness then join_version, joined = s.places, now end

@@ -133,8 +133,9 @@ local EXPIRY, ENDED_AFTER = 15, 16
 local function assert_whole(sum, what) assert(sum - sum == 0 and sum == floor(sum), what) end
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
 -- Calls work, which reads and writes the rows of one scope. Returns true and its result, or false and why a
--- row cannot be read: then only that scope gets no reply. Errors of Lua, as of a damaged row, are texts.
--- Those of the server are tables, and end the script (no master, no memory), but for a key of the wrong type.
+-- row cannot be read: then only that scope gets no reply. Errors of Lua are texts, such as that of a damaged
+-- row. Errors of the server are tables, and end the script (no master, no memory), except if a key has the
+-- wrong type, which is damage too.
 local function attempt(work, ...)
   local ok, result = pcall(work, ...)
   if ok then return true, result end
@@ -142,7 +143,7 @@ local function attempt(work, ...)
   if not string.find(tostring(result.err), 'WRONGTYPE', 1, true) then error(result) end
   return false, result.err
 end
--- The server's time, or the one given instead if that is not 0 (tests); less the skew of meta.
+-- The server's time, or instead if that is not 0 (tests); less the skew of meta, whose key it is, if given.
 local function now_ms(instead, meta)
   local skew = meta and tonumber(call('HGET', meta, 'skew') or 0) or 0 -- state_of sees one that is damaged
   if instead > 0 then return instead - skew end
@@ -151,7 +152,7 @@ local function now_ms(instead, meta)
 end
 
 -- Amounts of money, each its high and its low part: ah and al, bh and bl, h and l.
-local function norm(hi, lo) local carry = floor(lo / BASE) return hi + carry, lo - carry * BASE end
+local function norm(h, l) local carry = floor(l / BASE) return h + carry, l - carry * BASE end
 local function add(ah, al, bh, bl) return norm(ah + bh, al + bl) end
 local function sub(ah, al, bh, bl) return norm(ah - bh, al - bl) end
 local function less(ah, al, bh, bl) return ah < bh or (ah == bh and al < bl) end
@@ -159,11 +160,11 @@ local function is_positive(h, l) return h > 0 or (h == 0 and l > 0) end
 -- The amount divided by SHARE, rounded up.
 local function share_up(h, l)
   h, l = add(h, l, 0, SHARE - 1)
-  local q = floor(h / SHARE)
-  return norm(q, floor(((h - q * SHARE) * BASE + l) / SHARE))
+  local quotient = floor(h / SHARE)
+  return norm(quotient, floor(((h - quotient * SHARE) * BASE + l) / SHARE))
 end
 
--- In this file a backslash of Lua is doubled.
+-- The value of word in what INFO says of section. (In this file a backslash of Lua is doubled.)
 local function info_of(section, word)
   return string.match(call('INFO', section), word .. ':([^\\r\\n]*)') or ''
 end
@@ -186,7 +187,8 @@ local function node_of(nodes, who)
   end
   return node
 end
--- The longer of what the node has said of itself and what the node that asks would say: settings may differ.
+-- The longer of the time that the node has in the field and the time by the asking node's settings (own):
+-- the settings of hosts may differ.
 local function longer_of(node, field, own) return max(own, node and tonumber(node[field]) or 0) end
 -- The node of the place, if its life is still the one that asks: head[1].
 local function own_node()

@@ -1,6 +1,6 @@
 /**
- * A node's end of one partition at the server: enters the partition, exchanges with it, and, if the server
- * may have lost data, reports what the node holds and its host has spent. valkey-coordinator.ts has one for
+ * The node's side of one partition at the server: enters the partition, exchanges with it, and reports what
+ * the node holds and its host has spent if the server may have lost data. valkey-coordinator.ts has one for
  * each partition. Main thread. Calls reject with CoordinatorLost, or with errors that the caller turns into
  * one (unexpected-errors.ts).
  *
@@ -40,10 +40,10 @@ import { EXCHANGE_SCRIPT, LOOK_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valk
 import { lossOf, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
 /**
- * How often a call is sent. A server asks for one promise, and for a second one if another server took over
- * meanwhile.
+ * How often a call is sent while the server wants another term promised: once for its own term, and again if
+ * another server took over meanwhile.
  */
-const PROMISES_MAX = 4;
+const SENDS_MAX = 4;
 
 /** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */
 export interface HostAccounting {
@@ -90,14 +90,14 @@ export interface PartitionReply {
   readonly answers: readonly LeaseReply[];
 }
 
-/** What the host has spent of a scope; false if nothing, true if the host's record is damaged. */
+/** What the host has spent of a scope; false if it has spent nothing, true if its record is damaged. */
 type SpentRow = ReturnType<typeof versioned> | true;
 type Term = readonly [term: number, server: string];
 /** The reply of ENTER_SCRIPT. */
 type Entered = readonly [
   status: string,
   nowMs: number,
-  /** With the status `former` the process that still runs; with `evicts` the server's policy. */
+  /** With the status `former` the place of the process that still runs; with `evicts` the server's policy. */
   epoch: string,
   hostReported: boolean,
   /** The first scopes to free, or the term to be promised. */
@@ -122,11 +122,11 @@ export class ValkeyPartition {
   #remembered: Remembered;
   /** The version of the list of nodes in `#remembered`; undefined if it is of an earlier life. */
   #placesVersion: number | undefined;
-  /** How many pages the node reported when it last entered. */
+  /** How many pages the node reported when it last entered: REPORTED_SCRIPT compares the number. */
   #pages = 0;
   /** The last term that this place has promised, as it is on disk. */
   #promised: PromisedTerm;
-  /** The last exchange whose reply came, and which server carried it out: the node's mark. */
+  /** The node's mark: the last exchange whose reply came, and its server. Sequence 0: none in this life. */
   #heard = { sequence: 0, server: '', atMs: 0 };
 
   constructor(options: PartitionOptions) {
@@ -201,7 +201,7 @@ export class ValkeyPartition {
     if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, details as readonly string[]);
-    // A server carries out only an exchange that promises its own term, so this one is the promised one.
+    // A server carries out only an exchange that promises its own term, so it is the server of the promise.
     this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
     const replies = (details as readonly (RawReply | string)[]).values();
     if (places !== this.#placesVersion) await this.#finish(epoch, this.#pages);
@@ -265,7 +265,7 @@ export class ValkeyPartition {
   async #inTerm<Reply extends Entered | Exchanged>(
     send: (promised: Term) => Promise<unknown>,
   ): Promise<Reply> {
-    for (let tries = 0; tries < PROMISES_MAX; tries++) {
+    for (let tries = 0; tries < SENDS_MAX; tries++) {
       const reply = (await send([this.#promised.term, this.#promised.server])) as Reply;
       if (reply[0] !== 'term') return reply;
       const [term, server] = reply[4] as Term;

@@ -73,10 +73,10 @@ export class ValkeyServer {
   }
 
   /**
-   * Frees what ended lives of the place hold, and reports what the host has spent of each scope: `spentOf`
-   * returns false if it has spent nothing, and true if the host's record is damaged. `firstPage` are the
-   * first scopes to free; it may be empty. Resolves with true when nothing is held any more, with false if
-   * another life than `incarnation` has come. Rejects with CoordinatorLost.
+   * Frees what ended lives of the place hold, and reports what the host has spent of each scope. `spentOf`
+   * returns that as [high, low, version]; false if the host has spent nothing, true if its record is damaged.
+   * `firstPage` are the first scopes to free; it may be empty. Resolves with true when nothing is held any
+   * more, with false if another life than `incarnation` has come. Rejects with CoordinatorLost.
    */
   async free(
     incarnation: string,

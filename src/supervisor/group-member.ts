@@ -1,7 +1,7 @@
 /**
  * GroupMember: a member of the process group, which is a slot, and the process in it or the pause before its
  * next start. Primary: which member has the admin interface. ProcessGroup (process-group.ts) calls both, in
- * the supervisor process. The types of its options, callbacks and results are declared here too.
+ * the supervisor process. Here are also the types of ProcessGroup's options, callbacks and results.
  *
  * Must hold: a member has at most one process at a time. The pause before a restart doubles each time, up to
  * the longest one, and is the first one again after a healthy life
@@ -168,7 +168,7 @@ export class GroupMember implements PrimaryCandidate {
     return pauseMs;
   }
 
-  /** As `follow`, does nothing without a process: ProcessGroup tells Primary of each exit. */
+  /** Does nothing without a process, like `follow`: Primary learns of each exit (`onEnd`). */
   lead(): void {
     this.#process?.lead();
   }

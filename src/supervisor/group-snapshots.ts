@@ -1,8 +1,8 @@
 /**
  * Collects the snapshots of all gateway processes for the one that has the admin interface, and keeps the
  * counters of processes that have ended, so that no sum falls when a process ends. ProcessGroup
- * (process-group.ts) owns the one object. Supervisor process. In a GroupSnapshot each running process is one
- * of `members`, and its snapshot is called `reading`.
+ * (process-group.ts) owns the one object, in the supervisor process. GroupSnapshot is a message, whose fields
+ * keep their names: each running process is one of `members`, and its snapshot is `reading`.
  *
  * A process that drains sends a last snapshot. For a killed one its latest collected snapshot counts, because
  * no operator has seen higher numbers.

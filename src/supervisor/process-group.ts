@@ -58,7 +58,7 @@ export class ProcessGroup {
   /** The settings of members that the replacement in progress adds; undefined if there is none. */
   #replacing: Settings | undefined;
   #stopping = false;
-  /** Whether a gateway ended other than by exit code 0 as the group stopped, or no gateway can run. */
+  /** Whether the group ends with code 1: a gateway did not exit with 0 after the stop, or none can run. */
   #hasFailed = false;
   /** Why no gateway can run, for the operator; undefined while one can. */
   #rejection: string | undefined;
@@ -87,10 +87,10 @@ export class ProcessGroup {
   }
 
   /**
-   * Sends the settings that apply at a reload to every gateway, also to those started later, if all gateways
-   * can apply them; with `dryRun` only asks. Resolves with the reasons against them. If there are any, the
-   * settings stay as before, also at gateways that had applied them, and so does what operators have changed
-   * of the log. Reloads calls this once at a time.
+   * Asks all gateways whether they can apply the settings. If they can, and without `dryRun`, sends them the
+   * settings that apply at a reload, and later to those that start. Resolves with the reasons against the
+   * settings. If there are any, all settings stay as before, also at gateways that had applied new ones, and
+   * so does what operators have changed of the log. Reloads makes one call at a time.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#hasServed) return ['the gateway is still starting; reload again when it serves'];

@@ -38,7 +38,7 @@ const SILENT_MS_MAX = 12 * ALIVE_PERIOD_MS;
  * stay well below half of this time).
  */
 const RELOAD_MS_MAX = 60_000;
-/** The period of FileWatch. A change is reported after two polls. */
+/** The time from one poll of FileWatch to the next. A change is reported at the second poll that finds it. */
 const WATCH_PERIOD_MS = 1_000;
 
 const RELOAD: ReloadRequest = { dryRun: false, restart: false };
@@ -120,7 +120,7 @@ class Supervisor {
   readonly #group: ProcessGroup;
   /** The settings in force, as operators see them. */
   #inForce: LoadedSettings['inForce'];
-  /** The file of the settings in force; undefined if there is none. */
+  /** The path of the file that the settings in force were read from; undefined if there is none. */
   #source: string | undefined;
   /** The settings that were read last and their file, whether they are in force or not. */
   #latest: Pick<LoadedSettings, 'inForce' | 'source'>;
@@ -285,7 +285,7 @@ export class FileWatch {
   #timer: NodeJS.Timeout | undefined;
   /** The state of each file when it was last read or reported. */
   readonly #reported = new Map<string, string>();
-  /** The states at the last poll. */
+  /** The state of each file at the last poll. */
   #polled: ReadonlyMap<string, string> = new Map();
   /** After how many polls the files are reported again; 0 if the gateways have applied them. */
   #retryPolls = 0;
