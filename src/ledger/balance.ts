@@ -37,7 +37,6 @@ export interface Settlement {
   readonly uncovered: PicoUnits;
 }
 
-/** The money of an account at one moment. */
 export interface Funds {
   readonly credited: PicoUnits;
   readonly available: PicoUnits;

@@ -33,10 +33,7 @@ export class CoordinatorClock implements Clock {
     return asWallMs(this.#hostClock.wallMs() + Number(Atomics.load(this.#aheadMs, 0)));
   }
 
-  /**
-   * Sets the difference: the coordinator's wall clock showed `wallMs` when the host's showed `hostWallMs`,
-   * which may be an estimate with a fraction. Main thread.
-   */
+  /** The coordinator's wall clock showed `wallMs` when the host's showed about `hostWallMs`. Main thread. */
   follow(wallMs: WallMs, hostWallMs: number): void {
     Atomics.store(this.#aheadMs, 0, BigInt(Math.round(wallMs - hostWallMs)));
   }

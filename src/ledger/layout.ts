@@ -266,10 +266,8 @@ export type LedgerBuffers = Readonly<ReturnType<typeof createLedgerBuffers>>;
 /** Views of the records of one kind of scope. Minutes and days are counted in them. */
 export type CountedViews = Readonly<ReturnType<typeof countedViews>>;
 
-/** Views of the quota records. */
 export type QuotaViews = Readonly<ReturnType<typeof quotaViews>>;
 
-/** A thread's views of the buffers. */
 export type LedgerViews = Readonly<ReturnType<typeof openLedgerViews>>;
 
 /**

@@ -1,8 +1,7 @@
 /**
  * Requests a minute if the limit is shared with other processes: threads take permits of what the coordinator
  * granted to this process, until the grant is used up or has expired. ledger.ts and upstream-counters.ts
- * choose this class; the lease manager puts grants in, by leases.ts. Any thread, each with an object of its
- * own.
+ * choose this class; the lease manager puts grants in, by leases.ts. Any thread.
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
  * bits). A thread takes a permit by one compare-exchange and then reads the clock again, as in window.ts. If
@@ -59,10 +58,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   readonly #onLow: (scope: Index) => void;
   readonly #take = createMinuteTake();
 
-  /**
-   * The take that leaves exactly LOW_MINUTE permits calls `onLow`: each take leaves another number, so one
-   * thread does. CountedLeases.addMinute sets LOW_MINUTE.
-   */
+  /** The take that leaves exactly LOW_MINUTE permits, as leases.ts has set them, calls `onLow`. */
   constructor(views: CountedViews, clock: Clock, onLow: (scope: Index) => void) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;
@@ -70,10 +66,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /**
-   * Takes a granted permit, or nothing. `limit` decides only `MinuteTake.asks`. The next take overwrites the
-   * result.
-   */
+  /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next take overwrites the result. */
   take(scope: Index, limit = 0): MinuteTake {
     return this.#decide(scope, limit, true);
   }

@@ -57,7 +57,6 @@ export interface AccountState
   readonly active: boolean;
 }
 
-/** Money and counts of an account at one moment. */
 export interface AccountSnapshot extends Funds, ScopeCounts {
   readonly callsInFlight: number;
 }

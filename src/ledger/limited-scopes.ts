@@ -24,7 +24,6 @@ import type { MinuteCounter } from './window.js';
 /** The word of a limit that is not set. Nobody can set a limit of 0. */
 const NO_LIMIT = 0;
 
-/** What one scope has used. */
 export interface ScopeCounts {
   /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;

@@ -50,10 +50,7 @@ export function amountOf({ low, high }: Halves, headBits: number): number {
   return ((high << headBits) >>> headBits) * TWO_32 + (low >>> 0);
 }
 
-/**
- * By how much `head` is after the head of the word; negative if it is before. Heads wrap, so the result is
- * right if the two are less than half of 2^headBits apart.
- */
+/** How far `head` is after the head of the word; negative if before. Right up to half of 2^headBits. */
 export function headsSince({ high }: Halves, headBits: number, head: number): number {
   return ((head - (high >>> (32 - headBits))) << (32 - headBits)) >> (32 - headBits);
 }

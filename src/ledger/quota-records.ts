@@ -38,7 +38,6 @@ export interface PlanQuotas {
 
 export class QuotaRecords {
   readonly #views: QuotaViews;
-  /** How many records there are. */
   readonly #capacity: number;
   readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
   /** A record that this thread took for a scope to which another thread then gave one first. */

@@ -20,7 +20,6 @@ import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
 import type { MinuteTake } from './window.js';
 
-/** What a call needs of its scopes. */
 export interface CallNeeds {
   /** What the call may cost at worst. */
   readonly hold: PicoUnits;
@@ -170,10 +169,7 @@ export class QuotaRejections {
     return { ...rejection, kind: 'model', resetsMs: resetWallMs, asks };
   }
 
-  /**
-   * A rejection by the account's own quota or balance, whose reset is 1 ms away: a call that ends may give
-   * something back at any time. The other methods replace the fields that differ.
-   */
+  /** A rejection by the account's own quota or balance, with a reset at once. Others override its fields. */
   ofAccount(index: number, quota: QuotaRejection['quota'], limit: bigint, left: bigint): QuotaRejection {
     const { clock, onLowLease } = this.#options;
     const resetsMs = asWallMs(clock.wallMs() + 1);

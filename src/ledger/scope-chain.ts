@@ -41,7 +41,6 @@ import type { ScopeQuotas } from './scope-quotas.js';
 
 export const FLIGHT_BIT = 1 << CALLS_IN_FLIGHT;
 
-/** The rule of a plan for one model. */
 interface ModelRule {
   readonly modelIndex: number;
   readonly limits: QuotaLimits;
@@ -50,7 +49,6 @@ interface ModelRule {
 /** Whose quotas a call counts toward. The account's group is in shared memory. */
 export interface CallScopes {
   readonly account: AccountIndex;
-  /** The limits of the account. */
   readonly plan: {
     readonly callsPerDay: number;
     /** The lower of the plan's limit and the gateway's. */

@@ -139,10 +139,7 @@ export function tighten(
 export const NOTHING_USED: Amounts = createAmounts(0);
 
 export class ScopeQuotas extends QuotaRecords {
-  /**
-   * A second result of the last successful `take`, which the next one overwrites: what is left of the quota,
-   * with what the coordinator has if limits are shared.
-   */
+  /** A second result of the last successful `take`: what is left, with what the coordinator has. */
   left = 0;
   readonly #stocks: Stocks;
   /** Undefined if limits are shared: then the coordinator has the window, and tokens are taken of a stock. */
@@ -275,7 +272,6 @@ export class ScopeQuotas extends QuotaRecords {
     return { limit, remaining: Math.max(0, left), resetMs };
   }
 
-  /** The use of the quotas in `mask`. */
   useOf(record: number | undefined, mask: number, limitOf: (quota: number) => number): QuotaUse[] {
     const uses: QuotaUse[] = [];
     for (const [quota, name] of EXTENDED_QUOTAS.entries()) {

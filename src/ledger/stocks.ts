@@ -69,7 +69,6 @@ export function setStock(into: Halves, period: number, amount: number): void {
   pack(into, PERIOD_BITS, period, amount);
 }
 
-/** What is taken of a stock in a period. */
 export interface StockUse {
   /** What settled calls used, and what calls in flight hold. */
   readonly taken: number;

@@ -57,7 +57,6 @@ export type UpstreamBuffers = Readonly<ReturnType<typeof createUpstreamBuffers>>
 export function createUpstreamBuffers(workersMax: number, isShared = false) {
   return {
     ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
-    /** Undefined if limits are not shared. */
     ownUse: isShared ? createScopeBuffers(UPSTREAM_SCOPES_MAX) : undefined,
     /** A stripe of floats for each worker. */
     held: new SharedArrayBuffer(workersMax * STRIPE_WORDS * Float64Array.BYTES_PER_ELEMENT),
@@ -77,10 +76,7 @@ export class UpstreamCounters {
   readonly #stripe: number;
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /**
-   * `worker`: the number of the worker whose stripe this object writes. The main thread leaves it out: it
-   * writes only the stripes of dead workers. `onLow`: called when a lease runs low.
-   */
+  /** `worker`: whose stripe to write; the main thread names none. `onLow`: called when a lease runs low. */
   constructor(
     buffers: UpstreamBuffers,
     clock: Clock,

@@ -57,7 +57,6 @@ import {
 /** Whether a request is admitted, as of the moment when `take` or `check` runs. */
 export interface MinuteTake {
   readonly admitted: boolean;
-  /** Permits left now. */
   readonly remaining: number;
   /**
    * If admitted: when all permits used now will have expired. If rejected: when the next permit is free, if

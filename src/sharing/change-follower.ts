@@ -3,10 +3,9 @@
  * this host. gateway/shared-accounting.ts makes one on the main thread of a gateway process that shares its
  * registry.
  *
- * A _look_, every 25 ms, reads the newest number of the change feed, in some µs. It then reads each record
- * (a group, an account or a key) that the changes touched, as the record is now. So several changes of one
- * record are applied once. If that fails, the record is tried again: twice with the next look, then after
- * pauses that double up to 10 s.
+ * A look, every 25 ms, reads the newest number of the change feed, in some µs. It then reads each record that
+ * the changes touched (a group, an account, a key) as it is now. So several changes of one record are applied
+ * once. If that fails, the record is tried again: with the next two looks, then after pauses up to 10 s.
  *
  * Must hold: every thread of every process rejects a disabled key within 100 ms. The unit test accepts 2 s,
  * because machines of tests may be slow.
@@ -61,7 +60,6 @@ export class ChangeFollower {
   #appliedTo: number;
   /** How many looks in a row have failed. */
   #failedLooks = 0;
-  /** Whether `#applyAll` runs. */
   #isReadingAll = false;
   /** Whether a group was applied late. Its accounts stay disabled until all records are read again. */
   #wasGroupLate = false;

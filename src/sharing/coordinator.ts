@@ -40,7 +40,6 @@ export const EXCHANGE_ASKS_MAX = 1_000;
  */
 export const DEBIT_SLOTS_FROM = 1_000_000;
 
-/** The life to which a lease belongs. */
 export interface NodeIdentity {
   /** The host's id, made once for each data directory. */
   readonly host: string;
@@ -102,7 +101,6 @@ export function entriesOf<Value>(stocks: Stocks<Value>): [StockName, Value][] {
 
 /** What was used of a stock in a day or month, in the unit of StockAsk. */
 export interface PeriodUse {
-  /** The number of the day or month. */
   readonly period: number;
   readonly used: number;
 }

@@ -55,7 +55,6 @@ export class DebitService {
   readonly #coordinator: Coordinator;
   readonly #recall: (accountId: string) => void;
   #hasJoined = false;
-  /** The join under way. */
   #joining: Promise<void> | undefined;
   readonly #closing = new AbortController();
   /** The end of the last change, which the next change waits for. Never rejects. */

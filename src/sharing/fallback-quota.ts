@@ -78,7 +78,6 @@ class StockQuota {
   /** Until then none of the stock is set aside, because calls were denied some. */
   #deniedUntilMs = 0;
 
-  /** `ask`: of calls. */
   constructor(name: StockName, shares: number, ask: StockAsk) {
     this.#name = name;
     this.#shares = BigInt(shares);
@@ -172,7 +171,6 @@ export class FallbackQuota {
   #toReturn: Permits[] = [];
   /** How many permits the coordinator could still grant to any node, by its last reply. */
   #minuteRemaining = 0;
-  /** The most permits that are set aside. */
   #minuteMax = PERMITS_MAX_MIN;
   /** Until then no permits are set aside, because calls were denied some. */
   #minuteDeniedUntilMs = 0;

@@ -87,7 +87,6 @@ export class GrantedStock {
     return [this.name, this.#period, this.#usedByEnded, nodes, [...this.#useByTick], this.#unknown];
   }
 
-  /** The nodes on record. */
   get nodes(): Iterable<string> {
     return this.#nodes.keys();
   }

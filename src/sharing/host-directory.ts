@@ -74,11 +74,9 @@ interface HostStatement {
 
 interface HostDirectoryOptions extends Pick<ValkeyServerOptions, 'client' | 'namespace' | 'timeInsteadMs'> {
   readonly partitions: number;
-  /** Id of this host. */
   readonly host: string;
 }
 
-/** What all partitions have on record of a host. */
 interface HostRecord {
   heardMs: number | undefined;
   isAwaited: boolean;

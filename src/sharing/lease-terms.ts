@@ -70,9 +70,8 @@ export interface Denial {
 }
 
 /**
- * The least that an amount has been in the last `idleMs`: so much no call has needed in that time, so it lies
- * idle. The time is watched in two halves. So an amount counts as idle after one and a half times `idleMs` at
- * the latest; if it were watched whole, after twice `idleMs`.
+ * The least that an amount has been in the last `idleMs`: no call has needed it, so it lies idle. The time is
+ * watched in two halves, so an amount counts as idle half of `idleMs` late at most, not all of it.
  */
 export class IdleFloor {
   /** The least amount in the former half; 0 if the former half was not watched. */
@@ -86,9 +85,8 @@ export class IdleFloor {
   }
 
   /**
-   * Looks at the amount, of which `amount` is there now. At the end of a half returns how much has lain idle
-   * for `idleMs`, as far as looks have found; else 0. The lease manager looks every 250 ms, which is at least
-   * once in each half.
+   * `amount` is what is there now. Returns how much has lain idle for `idleMs`, as far as looks have found; 0
+   * before a half is over. The lease manager looks every 250 ms, at least once in each half.
    */
   look(amount: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || amount < this.#least) this.#least = amount;
@@ -99,8 +97,8 @@ export class IdleFloor {
   }
 
   /**
-   * Begins a half. A caller that has changed the amount by a grant or a return leaves `leastBefore` out: no
-   * former half was watched then, so that nothing counts as idle before two halves are over.
+   * Begins a half. A caller that has changed the amount by a grant or a return leaves `leastBefore` out: then
+   * nothing counts as idle before two halves are over.
    */
   restart(nowMs: number, leastBefore = 0n): void {
     this.#leastBefore = leastBefore;
@@ -126,10 +124,7 @@ export class UseRate {
     this.#readMs = nowMs;
   }
 
-  /**
-   * Takes in a reading: `total` was used up to `nowMs`. Returns whether that is more than at the last reading
-   * that set the rate. A total that has become smaller counts as no use.
-   */
+  /** `total` was used up to `nowMs`. Returns whether that is more than at the last reading with a rate. */
   read(total: number, nowMs: number): boolean {
     const spanMs = nowMs - this.#readMs;
     const hasGrown = total > this.#total;

@@ -27,10 +27,7 @@ import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
 
-/**
- * For so long after the coordinator's denial requests are rejected without an ask, so that a client that
- * calls without end costs 4 asks a second.
- */
+/** How long requests are rejected without an ask after a denial: a busy client costs 4 asks a second. */
 const REJECTING_MS = 250;
 /** A scope rests if none of its permits was used for so long: then one ask gives back all that it leases. */
 const RESTING_MS = 2_000;
@@ -61,7 +58,6 @@ export interface ScopeAddress extends LeaseScope {
   /** The name by which the coordinator knows the scope. */
   readonly scope: string;
   readonly minute: CountedLeases<number>;
-  /** The scope's index in `minute`. */
   readonly minuteIndex: number;
   /** The stock's lease; undefined if there is no such stock. Without a limit only a balance is leased. */
   readonly wordsOf: (name: StockName) => LeaseWords | undefined;
@@ -69,11 +65,9 @@ export interface ScopeAddress extends LeaseScope {
   readonly limits: () => Partial<QuotaLimits>;
 }
 
-/** A request that waits for a lease. */
 export interface Wait {
   readonly need: LeaseNeed;
   readonly sinceMs: number;
-  /** All scopes from which the request takes. */
   readonly scopes: readonly LeasedScope[];
   /** When the wait ends. It is moved back once, for a request about which the coordinator has not replied. */
   deadlineMs: number;
@@ -157,13 +151,8 @@ export class LeasedScope {
     { nowMs, periodOf, reportsAll: all }: Asking,
   ): StockAsk | undefined {
     if (limit !== undefined) {
-      const amounts = waitingNeeds.map((need) => amountOf(name, need)).filter((amount) => amount > 0n);
-      return this.openStock(name, nowMs)?.ask(
-        { needs: amounts, low: isLow, all },
-        limit,
-        periodOf(name),
-        nowMs,
-      );
+      const needs = waitingNeeds.map((need) => amountOf(name, need)).filter((amount) => amount > 0n);
+      return this.openStock(name, nowMs)?.ask({ needs, low: isLow, all }, limit, periodOf(name), nowMs);
     }
     // A lease without a limit is one whose limit was removed: all of it goes back.
     const lease = this.#stocks.get(name);
@@ -227,10 +216,7 @@ export class LeasedScope {
     return kind !== 'admission' || this.address.kind === 'model';
   }
 
-  /**
-   * Called when a request with this need is rejected. For REJECTING_MS similar requests are rejected without
-   * an ask. Gives back what is unused of denied stocks: it was too little here, and may be enough elsewhere.
-   */
+  /** Rejects similar requests for REJECTING_MS, and gives back what is unused of stocks that were denied. */
   reject(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + REJECTING_MS;
     if (this.#takesPermit(need) && this.minute.denial !== undefined) this.minute.reject(untilMs);
@@ -258,7 +244,6 @@ export class LeasedScope {
     return isDue;
   }
 
-  /** The lease of that stock; undefined if there is none. */
   stock(name: StockName): StockLease | undefined {
     return this.#stocks.get(name);
   }
@@ -324,10 +309,7 @@ function amountOf(name: StockName, need: LeaseNeed): bigint {
   }
 }
 
-/**
- * What a request lacks that has waited since `sinceMs`. A denial counts only if its ask left after the
- * request came: before, the coordinator may have had less.
- */
+/** What a request lacks that has waited since `sinceMs`. Denials of asks that left before do not count. */
 function lackOf(
   { denial, deniedUntilMs }: { readonly denial: Denial | undefined; readonly deniedUntilMs: number },
   sinceMs: number,

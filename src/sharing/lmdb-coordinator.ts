@@ -57,7 +57,6 @@ const LIVES_REPAIRED_COUNT = 2 ** 47;
 const LOOK_PERIOD_MS = 200;
 
 const NodeRow = Type.Object({
-  /** The number of the life. */
   life: Type.Integer({ minimum: 1 }),
   incarnation: Type.String(),
   /** The identity of the process, see store/process-identity.ts. */
@@ -296,9 +295,7 @@ export class LmdbCoordinator implements Coordinator {
 const THIS_HOST = 'this';
 
 export interface Coordinators {
-  /** For calls. */
   readonly calls: Coordinator;
-  /** For an operator's debits. */
   readonly debits: Coordinator;
 }
 

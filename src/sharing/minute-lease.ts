@@ -2,12 +2,10 @@
  * The lease of a scope's permits: what to ask for, and what to give back. leased-scope.ts has one for each
  * scope. Main thread.
  *
- * The grants that are here at the same time are joined in shared memory, which does not tell whose permits
- * were used. All of these permits get the earliest expiry (CountedLeases.addMinute), so it does not matter.
- * Returned permits are therefore named as permits of the grants that weigh longest at the coordinator.
- *
- * An ask also _names as used_ permits that calls have taken (MinuteAsk.used), so that the coordinator counts
- * them for a minute from now on and not from the expiry of their grant.
+ * The grants that are here at the same time are joined in shared memory, where all their permits get the
+ * earliest expiry. So it does not matter of which grant a permit was used, and returned permits are named as
+ * permits of the grants that weigh longest. An ask also _names as used_ permits that calls have taken, which
+ * the coordinator then counts for a minute from the ask on, and not from the expiry of their grant.
  *
  * Must hold: no permit is both used and returned, and none is named as used that may still be used
  * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts).
@@ -27,10 +25,7 @@ const RESTING_MS = 8_000;
 const COVERED_MS_SHORT = 1_200;
 /** An ask wants so many times what the rate of use needs, because the rate is a mean. */
 const NEED_FACTOR = 1.25;
-/**
- * So much before its expiry a grant is no longer used, because the host's clock may run slower than the
- * coordinator's: 10 ms in 16 s are 600 parts in a million.
- */
+/** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
 /** Permits that are valid for less are not named as used, because that would free them little earlier. */
 const USED_MS_MIN = 2 * TICK_MS;
@@ -43,11 +38,9 @@ const RETURN_WAIT_MS = 8_000;
 
 export class MinuteLease<Index extends number> {
   readonly #leases: CountedLeases<Index>;
-  /** The scope's index in `#leases`. */
   readonly #index: Index;
   /** The grants whose permits are here, less the permits that were returned or named as used. */
   #grants: { tick: number; count: number }[] = [];
-  /** Permits to be returned by the next ask. */
   #returned: GrantedPermits[] = [];
   /** When permits were last added to `#returned`. */
   #returnedMs = 0;
@@ -132,10 +125,7 @@ export class MinuteLease<Index extends number> {
     this.#publish();
   }
 
-  /**
-   * Rejects new waits until `untilMs`. Called if the coordinator has no permit left, and no other node has
-   * given any back.
-   */
+  /** Rejects new waits until `untilMs`: the coordinator has none left, and no other node gave any back. */
   reject(untilMs: number): void {
     this.deniedUntilMs = Math.max(untilMs, this.deniedUntilMs);
     this.#publish();

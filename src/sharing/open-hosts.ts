@@ -145,7 +145,6 @@ export interface HostsOptions {
   readonly settings: Settings;
   /** The models after the last reload. */
   readonly modelsInForce: () => Settings['models'];
-  /** Index of the process in its group. */
   readonly slot: number;
   readonly store: Store;
   readonly clock: Clock;
@@ -156,7 +155,6 @@ export interface HostsOptions {
 
 /** By this type gateway/main.ts hands `openHosts` on, which others must not import. */
 export type OpenHosts = typeof openHosts;
-/** What a gateway shares with other hosts. */
 export type Hosts = Readonly<ReturnType<OpenHosts>>;
 
 /** Opens all clients, but joins nothing. Throws as openHostCoordinators, or without `sharing`. */
@@ -178,9 +176,7 @@ export function openHosts(options: HostsOptions) {
     /** The caller closes the coordinators; `closeRegistry` does not. */
     coordinators: openHostCoordinators({ ...options, settings: { ...settings, sharing }, host, peers }),
     registry,
-    /** For operators. */
     directory: new HostDirectory({ client, namespace, partitions, host }),
-    /** `claimOf` for this host and the namespace. */
     claim: (name: string, forMs: number) =>
       claimOf(client, `${tagOf(namespace, 0)}:claim:${name}`, host, forMs),
     // The clients first: `registry.close` waits for commands that wait at the server, which the clients end.

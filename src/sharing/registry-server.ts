@@ -14,7 +14,6 @@ import { isPosition, type RegistryPosition, type RegistryRow } from '../store/re
 import { scriptOf, type ValkeyClient, ValkeyError, type ValkeyReply } from './valkey-client.js';
 import { registryKeys } from './valkey-codec.js';
 
-/** A change that some host made. */
 export interface ServerChange {
   readonly version: number;
   readonly id: string;
@@ -192,7 +191,6 @@ function readableOf(entries: readonly ValkeyReply[], name: string): Omit<ServerR
 }
 
 export interface ServerRegistry {
-  /** Position of the server's registry. */
   readonly position: RegistryPosition;
   /** The first changes after the asker's version, oldest first; none if the asker has another epoch. */
   readonly changes: readonly ServerChange[];

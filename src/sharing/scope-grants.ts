@@ -37,7 +37,6 @@ const NO_NODE = '';
 /** A bucket: the permits that expire in one tick, by the node that they were granted to. */
 type BucketState = readonly [tick: number, granted: readonly (readonly [node: string, count: number])[]];
 
-/** The permits of a scope's minute, in buckets. */
 class MinuteBuckets {
   /** By tick of expiry, then by node: permits granted and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();

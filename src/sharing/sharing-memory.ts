@@ -22,7 +22,6 @@ import { Type, type Static } from 'typebox';
 import { parsedJson } from '../core/json.js';
 import { schemaCheck } from '../core/schema-check.js';
 
-/** What a host remembers of a partition. */
 export interface Remembered {
   /** Empty if this host has never been in contact. */
   readonly epoch: string;

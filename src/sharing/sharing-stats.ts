@@ -26,11 +26,9 @@ import {
 import type { EqualShare } from './equal-share.js';
 import type { RegistryContactState } from './registry-contact.js';
 
-/** The state of the lease manager. */
 export interface ManagerState extends ContactState {
   /** How many scopes are leased or waited for. */
   readonly scopes: number;
-  /** How many requests wait. */
   readonly waits: number;
 }
 
@@ -68,7 +66,6 @@ export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): Shar
 /** What the calls of one process use of one scope. */
 export interface CallsUse {
   readonly scope: string;
-  /** The slot of the process in its group. */
   readonly slot: number;
   readonly minute: {
     /** Permits that the coordinator counts as used although no request has used them. */
@@ -79,7 +76,6 @@ export interface CallsUse {
   readonly stocks: Stocks<StockHeld>;
 }
 
-/** The uses by their scope. */
 export function byScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
   const usesByScope = new Map<string, CallsUse[]>();
   for (const use of uses) usesByScope.set(use.scope, [...(usesByScope.get(use.scope) ?? []), use]);

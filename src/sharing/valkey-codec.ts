@@ -15,11 +15,13 @@ import {
   type HostSpent,
   type LeaseAsk,
   type LeaseReply,
+  type MinuteGrant,
   type PeriodUse,
   periodUsesOf,
   type ProcessView,
   type ScopeView,
   type StockAsk,
+  type StockGrant,
   type StockName,
   type Stocks,
 } from './coordinator.js';
@@ -133,19 +135,9 @@ function encodeStock(name: CountedName, { limit, period, used, unused, least, mo
 type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
 type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
 type RawStock = readonly [...RawCount, period: number, freeInMs: number];
-type RawMoney = readonly [
-  grantedHigh: number,
-  grantedLow: number,
-  remainingHigh: number,
-  remainingLow: number,
-  heldByOthers: boolean,
-];
+type RawMoney = readonly [number, number, number, number, boolean]; // see `balanceGrant`
 /** The stocks are in the order of the ask's counted stocks. False stands for what the ask left out. */
-export type RawReply = readonly [
-  minute: RawMinute | false,
-  counted: readonly RawStock[] | false,
-  money: RawMoney | false,
-];
+export type RawReply = readonly [RawMinute | false, readonly RawStock[] | false, RawMoney | false];
 
 /**
  * What `decode` returns, or a text that says why `decode` has thrown: if a row of the server is damaged, the
@@ -166,29 +158,21 @@ export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]:
     return [name, { granted: BigInt(granted), remaining: BigInt(remaining), heldByOthers, period, freeInMs }];
   });
   return {
-    ...(minute && {
-      minute: {
-        granted: minute[0],
-        remaining: minute[1],
-        heldByOthers: minute[2],
-        tick: minute[3],
-        validMs: minute[4],
-        freeInMs: minute[5],
-      },
-    }),
+    ...(minute && { minute: minuteGrant(minute) }),
     stocks: {
       ...(Object.fromEntries(replies) as LeaseReply['stocks']),
-      ...(money && {
-        balance: {
-          granted: moneyOf(money[0], money[1]),
-          remaining: moneyOf(money[2], money[3]),
-          heldByOthers: money[4],
-          period: 0,
-          freeInMs: 0,
-        },
-      }),
+      ...(money && { balance: balanceGrant(money) }),
     },
   };
+}
+
+function minuteGrant([granted, remaining, heldByOthers, tick, validMs, freeInMs]: RawMinute): MinuteGrant {
+  return { granted, remaining, heldByOthers, tick, validMs, freeInMs };
+}
+
+function balanceGrant([high, low, remainingHigh, remainingLow, heldByOthers]: RawMoney): StockGrant {
+  const [granted, remaining] = [moneyOf(high, low), moneyOf(remainingHigh, remainingLow)];
+  return { granted, remaining, heldByOthers, period: 0, freeInMs: 0 };
 }
 
 type RawProcess = readonly [

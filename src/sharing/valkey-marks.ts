@@ -51,8 +51,7 @@ local function lose(s, now, till)
   for _, listed in ipairs(call('HKEYS', KEYS[2])) do call('SADD', KEYS[3], listed) end
 end
 
--- Begins a term above heard_term and the server's own, and a check. If the epoch has not grown, or a loss is
--- being mended, or there is no place that could show a mark, this counts as a loss instead.
+-- Begins a later term than heard_term and the server's own, and a check if places can show their marks.
 local function begin_term(s, now, heard_term)
   s.term = max(s.term, heard_term) + 1
   call('HSET', KEYS[1], 'term', s.term, 'run', s.run)
@@ -75,8 +74,7 @@ local function state_of(now)
   for field = 3, 13 do
     local is_number = m[field] and tonumber(m[field]) or (not m[field] and field > 5)
     if not is_number then
-      -- As docs/sharing.md says for a repair by hand: without meta the list of nodes is of no use, but the
-      -- rows of scopes stay.
+      -- As docs/sharing.md mends it by hand: the list of nodes goes too, the rows of scopes stay.
       redis.log(redis.LOG_WARNING, 'tollgate: ' .. KEYS[1] .. ' is damaged, and counts as lost')
       call('DEL', KEYS[1], KEYS[2])
       return nil
@@ -132,14 +130,12 @@ local function is_checked(s, now, place, sent_at)
     return true
   end
   if call('SCARD', KEYS[3]) == 0 then lose(s, now, now + QUARANTINE) end
-  -- A place that is silent for so long has to report what it holds. No permit from before weighs any more, so
-  -- nothing has to wait for a quarantine.
+  -- A place that is silent for so long has to report what it holds. No permit from before weighs any more.
   if s.checking > 0 and now >= s.checking + QUARANTINE then lose(s, now, now) end
   return false
 end
 
--- A node that has heard its mark has heard of the list of nodes as of the mark. A node whose own join has no
--- witness yet is none.
+-- A node that has heard its mark has heard of the list of nodes as of then, and so witnesses its joins.
 local function witness(s, node, heard)
   if node[JOIN_VERSION] > 0 or node[MARK] ~= heard[1] or node[MARK_VERSION] <= s.witnessed then return end
   s.witnessed = node[MARK_VERSION]

@@ -8,8 +8,8 @@
  */
 
 /**
- * The fields of the hash T:m:S (valkey-lua.ts), in which the money of one scope is, and the ask for money, as
- * `encodeAsk` in valkey-codec.ts writes it. An amount takes two items, its high and its low part:
+ * The fields of the hash T:m:S, the money of one scope, and the ask for money as `encodeAsk` in
+ * valkey-codec.ts writes it. An amount takes two items, its high and its low part (valkey-lua.ts):
  *
  *     a    of all nodes: [1, 2] credited, [3] the version of credited, [4, 5] spent, [6, 7] outstanding
  *     h:H  [1, 2] spent by host H, [3] the version of that amount
@@ -18,9 +18,8 @@
  *     ask  [1, 2] outstanding, [3, 4] least, [5, 6] most, [7] spent by the host, [8] credited; the last two
  *          are [high, low, version], or false if the host does not report them
  *
- * Every ask reports what the host's copy of the registry has as credited. Of these reports, and of those of
- * what a host has spent, the one with the newest version counts, so that a delayed report changes nothing. A
- * newer amount may be smaller. Version -1, of a hash without the field, is below any version.
+ * Of what hosts report as credited, and of what a host reports as spent, the newest version counts, also if
+ * its amount is smaller. Version -1, of a hash without the field, is older than any.
  */
 export const MONEY_LUA = `
 -- Returns a, h: of the host, n: of the place, and whether the last one is stored. Throws if u is there.

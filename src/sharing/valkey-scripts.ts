@@ -170,9 +170,7 @@ local function held_back(limit)
 end
 
 -- Whether anything is in a record p:P. Permits count too: those of an ended life are not the next life's.
-local function has_content(record)
-  return (next(record[1]) or record[2] or next(record[3])) and true or false
-end
+local function has_content(record) return (next(record[1]) or record[2] or next(record[3])) ~= nil end
 -- Carries out one ask; returns the reply. key, money_key: T:s:S and T:m:S of the ask's scope.
 local function carry_out(ask, key, money_key)
   local scope, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]

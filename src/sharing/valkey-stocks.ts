@@ -133,20 +133,18 @@ end
 -- whose clock was ahead may have begun a period before the server does, so the number of the period says when
 -- it ends, within a day.
 local function write_scope(key, place, list, all, record, now)
-  local keep_ms = (LONG + WEIGHING + 2) * TICK
+  local ttl = (LONG + WEIGHING + 2) * TICK
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
     -- Something is outstanding. A call lasts a day at most, and the report of its end writes again.
-    if s[4] > 0 then keep_ms = max(keep_ms, 2 * DAY) end
+    if s[4] > 0 then ttl = max(ttl, 2 * DAY) end
     local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
     -- A day ends 12 h after that of UTC at most, a month 1.5 days after as many of mean length.
-    if counted > 0 and kind == 'd' then keep_ms = max(keep_ms, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
-    if counted > 0 and kind == 'm' then
-      keep_ms = max(keep_ms, 32 * DAY, (s[1] * 30.436875 + 33) * DAY - now)
-    end
+    if counted > 0 and kind == 'd' then ttl = max(ttl, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
+    if counted > 0 and kind == 'm' then ttl = max(ttl, 32 * DAY, (s[1] * 30.436875 + 33) * DAY - now) end
   end
   call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(record))
-  call('PEXPIRE', key, ceil(keep_ms))
+  call('PEXPIRE', key, ceil(ttl))
 end
 -- The records p:P of a scope, by the place of each other node. The caller reads all of them before it writes
 -- one, or a damaged one would leave the scope half changed.
@@ -215,11 +213,9 @@ local function grant_stock(all, own, ask, now, current)
     s[3], s[6] = s[3] + used - (n and n[2] or 0), s[6] or 0
   end
   s[4] = s[4] + unused - (n and n[3] or 0)
-  -- What was seen before a loss and nobody has reported counts as used (STOCKS_LUA). Nodes report 0 as seen
-  -- of w, so the branch of w never runs.
+  -- What was seen before a loss and nobody has reported counts as used. Of w and f nothing is seen.
   if most > 0 and s[5] > 0 then
-    if code == 'w' then s[2] = max(s[2], s[5] - s[3] - s[4])
-    else s[6] = max(s[6], s[5] - s[2] - s[3] - s[4]) end
+    s[6] = max(s[6], s[5] - s[2] - s[3] - s[4])
     s[5] = 0
   end
   local left = limit - s[2] - s[3] - s[4] - (code == 'w' and 0 or s[6])

@@ -322,11 +322,7 @@ export class GatewayProcess {
     clearInterval(this.#lookTimer);
     this.#reloads.replyToAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
     this.#snapshots.replyToAll({});
-    this.#callbacks.onExit({
-      how: this.#killedFor ?? how,
-      clean,
-      rejection: this.#rejection,
-    });
+    this.#callbacks.onExit({ how: this.#killedFor ?? how, clean, rejection: this.#rejection });
   }
 }
 

@@ -262,7 +262,6 @@ export interface GroupCallbacks {
 }
 
 export interface Replacement {
-  /** How many gateways are replaced. */
   readonly count: number;
   /** Resolves with undefined when all are replaced, or with the reason why the others stay. */
   readonly done: Promise<string | undefined>;

@@ -40,7 +40,6 @@ export class GroupSnapshots {
    */
   readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
 
-  /** Includes the process in all later collections. */
   add(process: ReadableProcess, slot: number): void {
     this.#running.set(process, { slot, latest: {}, isFinal: false });
   }
@@ -125,7 +124,6 @@ function storeReply(running: RunningProcess, reply: Snapshot): void {
   if (!running.isFinal) running.latest = { ...running.latest, ...reply };
 }
 
-/** Returns only that kind of the snapshot. */
 function only(snapshot: Snapshot, kind: SnapshotKind): Snapshot {
   return { [kind]: snapshot[kind] };
 }

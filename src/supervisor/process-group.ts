@@ -378,9 +378,5 @@ export class ProcessGroup {
 
 /** Replaces the settings' ports, which may be 0, by those that the gateway has got. */
 function withPorts(settings: Settings, { port, adminPort }: GatewayReady): Settings {
-  return {
-    ...settings,
-    listen: { ...settings.listen, port },
-    admin: { ...settings.admin, port: adminPort },
-  };
+  return { ...settings, listen: { ...settings.listen, port }, admin: { ...settings.admin, port: adminPort } };
 }
