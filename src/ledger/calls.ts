@@ -59,7 +59,7 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
   readonly dirty: DirtySet;
 }
 
-const NO_MASKS = new Uint8Array(0);
+const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopes` 0
 /** How often `#takeAll` may try, each time with a later day or month, before it throws. */
 const PERIODS_MAX = 1_000;
 /** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
@@ -78,8 +78,8 @@ export class Calls {
   readonly dirty: DirtySet;
   protected readonly quotas: ScopeQuotas;
   protected readonly clock: Clock;
-  // The next fields are about the one call that is being admitted or settled. So nothing that `Calls` calls
-  // meanwhile, such as `onLowLease`, may admit or settle another call.
+  // The next fields are about the one call that is being admitted, settled, released or reversed. So nothing
+  // that `Calls` calls meanwhile, such as `onLowLease`, may do that to another call.
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #rejections: QuotaRejections;
@@ -393,7 +393,7 @@ export class Calls {
     }
   }
 
-  /** Marks a scope dirty. `admit`, `reverse` and `close` mark the account themselves. */
+  /** Marks a scope dirty, unless it is the account, which `admit`, `reverse` and `close` mark. */
   #mark(scope: number): void {
     if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).dirty.mark(this.#chain.links[scope]!.index);
   }

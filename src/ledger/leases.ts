@@ -50,9 +50,9 @@ export class CountedLeases<Index extends number> {
 
   /**
    * Adds `permits` that are valid until `expiresMs`. One word has room for one expiry. So the new grant joins
-   * the earlier one, and all permits get the earlier of the two expiries; but if the earlier grant is valid
-   * for less than half as long, the new one replaces it. Then returns how many permits were left of the
-   * replaced grant: the caller gives them back. LeasedWindow calls `onLow` when `low` permits are left.
+   * the earlier one, and all permits get the earlier of the two expiries. But if the earlier grant is used
+   * up, or valid for less than half as long, the new one replaces it; then returns how many permits were left
+   * of the earlier one, which the caller gives back. LeasedWindow calls `onLow` when `low` are left.
    */
   addMinute(scope: Index, expiresMs: number, permits: number, low: number, nowMs: number): 'joined' | number {
     const word = layout.windowAt(scope);

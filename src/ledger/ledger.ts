@@ -67,7 +67,7 @@ export class Ledger extends Calls {
   readonly groups: LimitedScopes<GroupIndex>;
   /** Pairs of an account and a model that its plan has a rule for. */
   readonly models: LimitedScopes<ModelScopeIndex>;
-  /** Which slot of `models` each of these pairs has. */
+  /** Which slot of `models` each pair has. */
   readonly modelScopes: ModelScopes;
   readonly #views: LedgerViews;
   readonly #accountsMax: number;

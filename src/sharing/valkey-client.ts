@@ -1,5 +1,5 @@
 /**
- * The client for the Valkey or Redis that hosts share. Each call (a script or a command) has a deadline and
+ * The client for the Valkey or Redis that hosts share. A _call_ (a script or a command) has a deadline and
  * fails at once without a connection; reconnecting is spread over time. open-hosts.ts makes clients for
  * valkey-server.ts, registry-server.ts and the claims of notices. Main thread. Import this file only if there
  * is `sharing`: `@redis/client` costs 21 MB of memory and 0.1 s.
@@ -29,11 +29,11 @@ export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 
 /** Connecting takes one to three round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
-/** How many calls may be under way. The coordinator has one for each partition, the registry some. */
+/** How many calls may be under way at once: the coordinator has one for each partition, others a few. */
 const COMMANDS_MAX = 1_024;
 /**
- * Pauses between tries grow from the first to the longest, and up to a half is taken off at random.
- * With them a thousand clients that lost one server at the same moment make some 2,700 connections a second.
+ * The pauses between tries to connect double from the first to the longest; up to a half is taken off at
+ * random. A thousand clients that lost a server at the same moment then make 2,700 connections a second.
  */
 const RECONNECT_FIRST_MS = 100;
 const RECONNECT_LONGEST_MS = 500;
@@ -100,11 +100,11 @@ export class ValkeyClient {
   readonly #options: ValkeyClientOptions;
   readonly #peers: ValkeyPeers;
   #connection: ValkeyConnection;
-  /** The timer that opens the next connection after a pause; undefined if no pause runs. */
+  /** The timer of the pause before the next connection is opened; undefined if no pause runs. */
   #reopening: NodeJS.Timeout | undefined;
   /** How many connections in a row were dropped without a good reply. The pause depends on it. */
   #drops = 0;
-  /** When the last connection began to open. */
+  /** When the last connection began to open (monotonic). */
   #openedMs = 0;
   /** Whether the connection has had a reply that was no error. */
   #hasGoodReply = false;
@@ -175,7 +175,7 @@ export class ValkeyClient {
     }
   }
 
-  /** Drops the connection; pending calls are rejected as unreachable. */
+  /** Drops the connection for good. Pending calls reject as `unreachable`, later ones as `offline`. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -184,7 +184,7 @@ export class ValkeyClient {
     this.#connection.destroy();
   }
 
-  /** Begins to connect. Events of a connection that is no longer the present one are ignored. */
+  /** Begins to connect. Ignores events of a connection that is no longer `#connection`. */
   #open(): ValkeyConnection {
     const { url, username, password, name } = this.#options;
     this.#openedMs = performance.now();
@@ -220,7 +220,7 @@ export class ValkeyClient {
     return connection;
   }
 
-  /** Drops a connection and opens another one after a pause. */
+  /** Drops the connection, and opens another one after a pause. Does nothing if that is under way already. */
   #drop(connection: ValkeyConnection): void {
     if (connection !== this.#connection || this.#reopening !== undefined || this.#isClosed) return;
     connection.destroy();
@@ -244,7 +244,7 @@ export class ValkeyClient {
     for (const peer of this.#peers.clients) peer.#hurry();
   }
 
-  /** Shortens a pause. But a client that fails again and again tries ten times a second at the most. */
+  /** Shortens a pause. RECONNECT_FIRST_MS lie between two tries all the same: ten a second at most. */
   #hurry(): void {
     if (this.#reopening === undefined) return;
     const sinceMs = performance.now() - this.#openedMs;

@@ -65,7 +65,7 @@ const BINARY = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer }, timeout: 0 }
 const TEXT = { timeout: 0 } as const;
 /** In a Cluster: how often a call is sent again that met a server which is not the master any more. */
 const REDIRECTIONS_MAX = 3;
-/** How often Sentinels are asked whether another server is the master now. Each time costs a connection. */
+/** The pause before Sentinels are asked again who is the master. Each time costs a connection. */
 const SENTINEL_LOOK_MS = 2_000;
 /** How long the other clients of a process use a master that one client has found, without asking. */
 const FOUND_MS = 1_000;
@@ -74,7 +74,7 @@ const SENTINEL_PATIENCE_MS = 250;
 /** TCP keep-alive. It finds a lost route in seconds; without it that could take hours. */
 const KEEP_ALIVE_MS = 5_000;
 
-/** Whether the server replied with an error, whose text begins with a code. Then it has done nothing. */
+/** Whether the server has replied with an error, whose text begins with a code, and so has done nothing. */
 export function isServersNo(error: unknown): boolean {
   return error instanceof ErrorReply;
 }
@@ -176,7 +176,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   let timer: NodeJS.Timeout | undefined;
   let isMaster = false;
   let isOver = false;
-  // Clients must leave a master that is cut off from its Sentinels, because it goes on to serve them.
+  // A master that is cut off from its Sentinels goes on to serve its clients, so these have to look.
   const look = async (used: NamedMaster): Promise<void> => {
     const { epoch } = await askSentinels().catch(() => used);
     if (isOver) return;
@@ -189,7 +189,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
       const noMaster = new Error(`no master within ${connectTimeoutMs} ms`);
       timer = setTimeout(() => giveUp(noMaster), connectTimeoutMs);
       const server = knownMaster.found ?? (await askSentinels());
-      // `destroy` was called meanwhile.
+      // `destroy` was called during the `await`.
       if (isOver) return;
       client = clientOf(common, server);
       client.on('error', giveUp);
