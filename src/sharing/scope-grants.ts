@@ -57,7 +57,7 @@ class MinuteBuckets {
     return weighing.map(([tick, bucket]) => [tick, [...bucket].filter(([, count]) => count > 0)]);
   }
 
-  /** What weighs now, of `node` alone if it is given. */
+  /** What weighs now: of all nodes, or of `node` alone if it is given. */
   view(nowMs: number, node?: string): MinuteView {
     const nowTick = Math.floor(nowMs / TICK_MS);
     let [weighing, unexpired] = [0, 0];
@@ -83,7 +83,7 @@ class MinuteBuckets {
     }
     const lastGrant = this.#lastGrants.get(node);
     if (lastGrant !== undefined && ask.order !== undefined && lastGrant.number > ask.order.heardNumber) {
-      // The ask repeats what an earlier one returned and named as used, which has been recorded.
+      // What the ask returns and names as used repeats an earlier ask, by which it was recorded.
       this.#takeBack(node, lastGrant);
     } else {
       for (const permits of ask.returned) this.#takeBack(node, permits);

@@ -1,7 +1,7 @@
 /**
  * The registry of a process that shares it with other processes, as the admin interface uses it.
  * gateway/shared-accounting.ts makes it. Main thread of a gateway process. Statements show what all processes
- * use, debits first lease the money from all, and a change is in force in this process when it is
+ * use. Debits first lease the money from all processes. A change is in force in this process when it is
  * acknowledged, and in all others soon.
  *
  * A change is one transaction, which cannot wait for other processes. So it first runs without preparation.

@@ -3,9 +3,9 @@
  * of what was granted calls use. gateway/shared-accounting.ts and shared-registry.ts call it, for the status
  * page, the metrics and the admin interface. Pure; main thread.
  *
- * _Reported_ or _recorded_ is what the coordinator has of a process by the process's last ask; the process
- * itself counts more. Must hold: what a process has reported as used is never shown as unused, although the
- * two are read at different times (also test/unit/sharing/sharing-stats.calls-use.test.ts).
+ * Must hold: what a process has reported as used is never shown as unused, although the processes' counts and
+ * the coordinator's record, which is of their last asks, are read at different times (also
+ * test/unit/sharing/sharing-stats.calls-use.test.ts).
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, maxOf } from '../core/units.js';
@@ -94,7 +94,7 @@ const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
  */
 function stockUseOf(name: StockName, view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
   const { period, used: reported, unused } = view.stocks[name] ?? UNKNOWN;
-  const recordedUseBySlot = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
+  const recordedBySlot = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
   let used = reported;
   let [held, leasedHere] = [0n, 0n];
   for (const { slot, stocks } of processes) {
@@ -104,7 +104,7 @@ function stockUseOf(name: StockName, view: ScopeView, processes: readonly CallsU
     held += heldByCalls;
     leasedHere += maxOf(count.granted - count.used - heldByCalls, 0n);
     // Without a record the life has ended for the coordinator, which has counted its use already.
-    const recorded = recordedUseBySlot.get(slot);
+    const recorded = recordedBySlot.get(slot);
     if (recorded !== undefined) used += maxOf(count.used - recorded, 0n);
   }
   const leased = maxOf(reported + unused - used - held, 0n);
