@@ -15,7 +15,7 @@ export class CoordinatorClock implements Clock {
   readonly #hostClock: Clock;
   /**
    * One word: by how many ms the coordinator's wall clock is ahead of the host's; negative if it is behind.
-   * 0 until the coordinator has replied: then the host's wall clock counts.
+   * 0 until the coordinator has replied: until then days are counted by the host's wall clock.
    */
   readonly #aheadMs: BigInt64Array;
 

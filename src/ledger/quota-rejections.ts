@@ -75,7 +75,7 @@ export class QuotaRejections {
   readonly #options: QuotaRejectionsOptions;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
-  /** Scratch: what the rejected call needs. `#neverFits` sets it, and runs before all that reads it. */
+  /** Scratch: what the rejected call needs. `#neverFits` sets it, before anything reads it. */
   readonly #needs = createAmounts(1);
 
   /** `chain` and `taken` are of the call that is being admitted. */

@@ -51,7 +51,8 @@ local function lose(s, now, till)
   for _, listed in ipairs(call('HKEYS', KEYS[2])) do call('SADD', KEYS[3], listed) end
 end
 
--- Begins a later term than heard_term and the server's own, and a check if places can show their marks.
+-- Begins a later term than heard_term and the server's own, and in it a check. If the epoch has not grown, or
+-- a loss is not yet mended, or no place is on the list, data counts as lost instead.
 local function begin_term(s, now, heard_term)
   s.term = max(s.term, heard_term) + 1
   call('HSET', KEYS[1], 'term', s.term, 'run', s.run)

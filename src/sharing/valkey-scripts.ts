@@ -135,7 +135,6 @@ if node[EPOCH] == s.epoch and not has_heard(node, heard) then lose(s, now, now +
 if node[EPOCH] ~= s.epoch then return refuse('report', max(0, s.till - now)) end
 witness(s, node, heard)
 if s.checking > 0 and not is_checked(s, now, place, sent_at) then
-  -- is_checked has found a loss.
   if s.checking == 0 then return refuse('report', max(0, s.till - now)) end
   return refuse('check', max(TICK, s.checking + QUARANTINE - now), call('SRANDMEMBER', KEYS[3], 3))
 end
