@@ -14,7 +14,7 @@ import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
 
-/** Checks all groups, members and rows of quota use. Returns the number of groups, damaged ones included. */
+/** Checks all groups, members and rows of quota use. Returns the number of groups, with the damaged ones. */
 export function auditGroups(run: AuditRun): number {
   const { snapshot } = run;
   const groups = new Map<string, GroupRecord>();
@@ -52,7 +52,7 @@ function auditGroup(
     run.differs(subject, `the group in the list of ${parentId}`, undefined, id);
 }
 
-/** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, because groups may form a cycle. */
+/** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, as groups may form a circle. */
 function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>): number {
   let depth = 1;
   for (let group: GroupRecord | undefined = record; depth <= GROUP_DEPTH_MAX; depth++) {
@@ -71,8 +71,9 @@ function auditMembers(run: AuditRun, groups: ReadonlyMap<string, GroupRecord>): 
     const subject = run.subjectAt('group_members', key);
     const id = kind === MEMBER_ACCOUNT ? run.accountIdOf(slot) : undefined;
     const account = id === undefined ? undefined : run.peek(readAccount, 'accounts', id);
-    const found = kind === MEMBER_ACCOUNT ? account?.groupId : groupBySlot.get(slot)?.parentId;
-    run.expect(subject, `the group of this ${kind === MEMBER_ACCOUNT ? 'account' : 'group'}`, found, groupId);
+    const memberGroupId = kind === MEMBER_ACCOUNT ? account?.groupId : groupBySlot.get(slot)?.parentId;
+    const memberKind = kind === MEMBER_ACCOUNT ? 'account' : 'group';
+    run.expect(subject, `the group of this ${memberKind}`, memberGroupId, groupId);
   }
 }
 
@@ -96,7 +97,7 @@ function auditUses(run: AuditRun): void {
     run.read(readQuotaUse, 'quota_uses', key, value);
     const [kind, slot] = key;
     const owner = Object.hasOwn(owners, kind)
-      ? // The cast stands for all three tables, whose keys have one type.
+      ? // Cast to one of the three tables: their keys all have the same type.
         snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
       : undefined;
     if (owner !== undefined) continue;

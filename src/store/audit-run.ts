@@ -10,7 +10,7 @@ import { decimalOf } from '../core/money.js';
 import { StoreError } from './store-file.js';
 import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
 
-/** How many differences are listed. More have one cause, so further differences are only counted. */
+/** How many differences are listed. So many have one cause, so further differences are only counted. */
 const DIFFERENCES_MAX = 1_000;
 
 export interface Difference {
@@ -72,11 +72,11 @@ export class AuditRun {
 
   /** `account` is the id of the account that the row is about; null if the row is about none. */
   subjectAt<Name extends TableName>(
-    name: Name,
+    table: Name,
     key: TableKeys[Name],
     account: string | null = null,
   ): AuditSubject {
-    return { account, location: this.snapshot.locationOf(name, key) };
+    return { account, location: this.snapshot.locationOf(table, key) };
   }
 
   /** Adds a difference, or only counts it beyond DIFFERENCES_MAX. */
@@ -94,12 +94,12 @@ export class AuditRun {
   /** Returns the record in `value`. If it is damaged, returns undefined and adds a difference. */
   read<Name extends TableName, Decoded>(
     reader: (stored: unknown, location: string) => Decoded,
-    name: Name,
+    table: Name,
     key: TableKeys[Name],
     value: unknown,
     account: string | null = null,
   ): Decoded | undefined {
-    const subject = this.subjectAt(name, key, account);
+    const subject = this.subjectAt(table, key, account);
     try {
       return reader(value, subject.location);
     } catch (error) {
@@ -110,15 +110,15 @@ export class AuditRun {
   }
 
   /**
-   * Returns the record under `key`. Undefined if there is none, or if it is damaged: the check that reads its
-   * table adds that difference.
+   * Returns the record under `key`. Undefined if there is none or if it is damaged. Adds no difference for a
+   * damaged record: the check that goes through its table calls `read`, which adds it.
    */
   peek<Name extends TableName, Decoded>(
     reader: (stored: unknown, location: string) => Decoded,
-    name: Name,
+    table: Name,
     key: TableKeys[Name],
   ): Decoded | undefined {
-    const stored = this.snapshot.get(name, key);
+    const stored = this.snapshot.get(table, key);
     if (stored === undefined) return undefined;
     try {
       return reader(stored, '');
@@ -131,7 +131,7 @@ export class AuditRun {
   /**
    * Checks that each row of the tables of slots, free slots and names leads to a record that has that slot or
    * name. `recordOf` returns the record with an id, `accountOf` the id of its account. Names of keys are left
-   * out, because several keys may have one name; slots of accounts are never free.
+   * out, because several keys may have one name. Free slots of accounts do not exist.
    */
   followBack<Row extends SlotRecord>(
     kind: 'account' | 'group' | 'key',
@@ -147,8 +147,8 @@ export class AuditRun {
     ): void => {
       const record = typeof id === 'string' ? recordOf(id) : undefined;
       const subject = this.subjectAt(table, key, accountOf(record));
-      const found = field === 'slot' ? record?.index : record?.name;
-      this.expect(subject, `the ${field} of ${kind} ${idIn(id)}`, found, key);
+      const actual = field === 'slot' ? record?.index : record?.name;
+      this.expect(subject, `the ${field} of ${kind} ${idIn(id)}`, actual, key);
     };
     for (const { key, value } of snapshot.rows(`${kind}_slots`)) follow(`${kind}_slots`, key, value, 'slot');
     if (kind !== 'key') {

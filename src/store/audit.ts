@@ -8,7 +8,7 @@
  * hold both ways: slots, names, keys, accounts, stored responses.
  *
  * Must hold: a check here or in audit-groups.ts reads each table of StoreSnapshot; otherwise the audit misses
- * damage in that table.
+ * damage in that table. (No test compares the tables with the checks.)
  */
 import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
@@ -17,7 +17,7 @@ import type { KeyRecord } from '../registry/key-record.js';
 import type { ChainLink } from '../registry/operator-change.js';
 import { type AuditBounds, AuditRun, type Difference, idIn } from './audit-run.js';
 import { auditGroupOf, auditGroups } from './audit-groups.js';
-import { readFlush } from './flush-mark.js';
+import { ACCOUNTING_VERSION, readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
 import {
   readAccount,
@@ -141,7 +141,7 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
   const accountSubject = run.subjectAt('accounts', account, account);
   run.expect(accountSubject, 'credited', credited, creditSum(run, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
-    // The bound in whole units: CREDITED_PICO_UNITS_MAX.
+    // 9000000 is CREDITED_PICO_UNITS_MAX in whole units of the currency.
     run.differs(accountSubject, 'credited', credited, 'from 0 to 9000000');
   }
 
@@ -157,7 +157,7 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
   if (spent > credited && !isCopy) run.differs(spendingSubject, 'spent', spent, `not more than was credited`);
   if (uncovered < 0n) run.differs(spendingSubject, 'uncovered', uncovered, 'not negative');
   const usage = usageSums(run, record);
-  // `read` has added a difference for a damaged row.
+  // For a damaged row `read` has added a difference already.
   if (!isDamaged) {
     run.expect(spendingSubject, 'spent', spent, usage.cost);
     run.expect(spendingSubject, 'uncovered', uncovered, usage.uncovered);
@@ -185,22 +185,20 @@ function auditCreditRequests(run: AuditRun, { id, index }: AccountRecord): void 
 function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint; uncovered: bigint } {
   let cost = 0n;
   let uncovered = 0n;
-  /**
-   * By key id: whether rows of this account may name the key. Rows come by hour, so a key comes many times.
-   */
-  const keys = new Map<string, boolean>();
+  /** By key id: whether rows of this account may name the key. Kept, because a key has rows of many hours. */
+  const isAllowedByKey = new Map<string, boolean>();
   for (const { key, value } of run.snapshot.rows('usage', [index], [index + 1])) {
     const totals = run.read(readUsage, 'usage', key, value, id);
     cost += totals?.cost ?? 0n;
     // Stops at the same bound as the sum in the account's row of `spending`.
     uncovered = uncoveredAfter(uncovered, totals?.uncovered ?? 0n);
     const keyId = key[2];
-    let isAllowed = keys.get(keyId);
+    let isAllowed = isAllowedByKey.get(keyId);
     if (isAllowed === undefined) {
       // Usage outlives its key, so a key without a record is taken for a deleted key.
       const owner = run.peek(readKey, 'keys', keyId)?.accountIndex;
       isAllowed = keyId.startsWith('key_') && (owner === undefined || owner === index);
-      keys.set(keyId, isAllowed);
+      isAllowedByKey.set(keyId, isAllowed);
     }
     if (!isAllowed) {
       const subject = run.subjectAt('usage', key, id);
@@ -226,9 +224,9 @@ function auditOwners(run: AuditRun): void {
 /** The number in each gateway's flush mark is at most the accounting version (flush-mark.ts). */
 function auditFlushes(run: AuditRun): void {
   const { snapshot } = run;
-  const stored = snapshot.get('meta', 'books_version') ?? 0;
+  const stored = snapshot.get('meta', ACCOUNTING_VERSION) ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
-  const versionSubject = run.subjectAt('meta', 'books_version');
+  const versionSubject = run.subjectAt('meta', ACCOUNTING_VERSION);
   if (typeof stored !== 'number') run.differs(versionSubject, 'the number of flushes', 'damaged', 'a number');
   for (const { key: slot, value } of snapshot.rows('flushes')) {
     const flush = run.read(readFlush, 'flushes', slot, value);
@@ -241,7 +239,8 @@ function auditFlushes(run: AuditRun): void {
 type Age = [endedMs: number, account: number, key: string];
 
 /**
- * Each response has its row of `answer_ages`, each row its response; the bytes of the rows add up to the sum.
+ * Each stored response, which the tables call an answer, has a row of `answer_ages`, and each row has a
+ * response. The bytes of these rows add up to the sum in `meta`.
  */
 function auditStoredResponses(run: AuditRun): void {
   const { snapshot } = run;
@@ -262,7 +261,7 @@ function auditStoredResponses(run: AuditRun): void {
   auditAges(run, responseCount);
 }
 
-/** The names of tables and rows are those of `keyedResponseTable` (response-table.ts). */
+/** Checks the rows of `answer_ages`, and the sum `answer_bytes` that response-table.ts keeps of them. */
 function auditAges(run: AuditRun, responseCount: number): void {
   const { snapshot } = run;
   let ageCount = 0;
@@ -357,8 +356,8 @@ function auditKeyReferences(run: AuditRun): void {
   for (const { key, value } of snapshot.rows('keys_of_account')) {
     const record = keyOf(run, value);
     const subject = run.subjectAt('keys_of_account', key, record?.accountId);
-    const found = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
-    run.expect(subject, `account and slot of key ${idIn(value)}`, found, key.join('/'));
+    const actual = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
+    run.expect(subject, `account and slot of key ${idIn(value)}`, actual, key.join('/'));
   }
   for (const { key } of snapshot.rows('key_names')) {
     const [name, id] = key;

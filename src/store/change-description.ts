@@ -26,7 +26,7 @@ type Fields = Readonly<Record<string, FieldValue>>;
 interface RecordType {
   /** The name in `target.type` of a change. */
   readonly type: string;
-  /** Casts instead of checking: the store has packed the row. */
+  /** Casts `stored` and checks nothing, because the store itself has packed the row. */
   readonly fields: (stored: Stored, nameOfGroup: (id: string) => string) => Fields;
 }
 
@@ -79,7 +79,10 @@ function secretFieldsOf({ active, expiresSeconds, digest }: Stored): Fields {
   };
 }
 
-/** The stored field `spendPerDayPicoUnits` becomes `spend_per_day`, a decimal amount. */
+/**
+ * The stored field `spendPerDayPicoUnits` becomes `spend_per_day`, a decimal amount; `callsPerDay` becomes
+ * `calls_per_day`, a number. Null if there is no such limit.
+ */
 function limitFieldsOf(stored: Stored): Fields {
   return Object.fromEntries(
     Object.keys(LIMITS).map((field) => {
@@ -114,7 +117,8 @@ interface ChangedRecord {
 
 /**
  * Returns undefined if the rows change nothing that operators see. `nameOfGroup` returns the name of a group
- * by its id. The target is a record that existed before, if there is one: of a rotation the former key.
+ * by its id. The target is a record that existed before, if there is one: for a rotation it is the key that
+ * was rotated, and not its successor.
  */
 export function describeChange(
   rows: readonly WrittenRow[],
@@ -122,7 +126,7 @@ export function describeChange(
 ): ChangeNote | undefined {
   const records = changedRecordsOf(rows, nameOfGroup);
   if (records.length === 0) return undefined;
-  if (records.length > RECORDS_MAX) return bulkOf(records);
+  if (records.length > RECORDS_MAX) return bulkNoteOf(records);
   const target = records.find(({ isNew }) => !isNew) ?? records[0]!;
   const otherRecords = records.filter((record) => record !== target);
   return {
@@ -152,13 +156,14 @@ function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string)
     const recordType = RECORD_TYPES[table];
     if (recordType !== undefined) {
       const id = String(((value ?? former) as Stored).id);
-      const earlier = writtenRecords.get(id);
+      const earlierWrite = writtenRecords.get(id);
       writtenRecords.set(id, {
         recordType,
-        former: earlier === undefined ? (former as Stored | undefined) : earlier.former,
+        former: earlierWrite === undefined ? (former as Stored | undefined) : earlierWrite.former,
         value: value as Stored | undefined,
       });
     } else if (table === 'credits') {
+      // The key of a row of `credits`: the account's slot, and the number of the credit.
       const [account] = key as [number, number];
       credits.set(account, [...(credits.get(account) ?? []), ...creditOf(value as Stored)]);
     }
@@ -167,7 +172,7 @@ function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string)
     const { type, fields } = recordType;
     const before = former && fields(former, nameOfGroup);
     const after = value && fields(value, nameOfGroup);
-    // The recorder leaves out removals that find no row, so `value` or `former` is there.
+    // `value` or `former` is there, because row-recorder.ts leaves out removals that find no row.
     const latest = (value ?? former)!;
     const creditFields = type === 'account' ? (credits.get(latest.index) ?? []) : [];
     return {
@@ -175,7 +180,7 @@ function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string)
       id,
       isNew: former === undefined,
       name: String(latest.name),
-      changes: [...differenceOf(before ?? {}, after ?? {}), ...creditFields],
+      changes: [...changedFieldsOf(before ?? {}, after ?? {}), ...creditFields],
     };
   });
 }
@@ -185,7 +190,7 @@ function creditOf({ amountPicoUnits, note }: Stored): FieldChange[] {
   return [newField('amount', moneyOf(amountPicoUnits)), newField('note', String(note))];
 }
 
-function differenceOf(before: Fields, after: Fields): FieldChange[] {
+function changedFieldsOf(before: Fields, after: Fields): FieldChange[] {
   return Object.keys({ ...before, ...after }).flatMap((field) => {
     const change = { field, before: before[field] ?? null, after: after[field] ?? null };
     return change.before === change.after ? [] : [change];
@@ -197,7 +202,7 @@ function targetOf({ type, id, name }: ChangedRecord): ChangeTarget {
 }
 
 /** Describes many records by the count of each type, and the names of the first RECORDS_MAX records. */
-function bulkOf(records: readonly ChangedRecord[]): ChangeNote {
+function bulkNoteOf(records: readonly ChangedRecord[]): ChangeNote {
   const counts = new Map<string, number>();
   for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);
   const [first] = records;

@@ -1,9 +1,8 @@
 /**
  * The change feed: which groups, accounts and keys each transaction of the registry touched.
  * sharing/change-follower.ts reads it, so that every process of a host brings its shared buffers up to date
- * with what another process committed. store.ts makes SharedChanges, by which processes change a
- * registry that they share: sharing/shared-registry.ts, registry-log.ts and registry-reseed.ts call it. Main
- * thread.
+ * with what another process committed. store.ts makes SharedChanges, by which processes change a registry
+ * that they share. sharing/shared-registry.ts, registry-log.ts and registry-reseed.ts use it. Main thread.
  *
  *     changes  number of the change, from 1 without gaps  → slots of the groups, accounts, keys touched
  *     meta     'changes'                                   → number of the newest
@@ -70,7 +69,7 @@ export class ChangeFeed {
 
   /**
    * Returns what the changes after `number` touched, each slot once. Undefined if some of those changes are
-   * no longer kept.
+   * no longer kept: then the caller reads all records.
    */
   since(number: number): Touched | undefined {
     const groups = new Set<GroupIndex>();
@@ -85,7 +84,7 @@ export class ChangeFeed {
       for (const slot of touched.keys) keys.add(slot);
       nextNumber++;
     }
-    // The rows of the newest changes are missing.
+    // The feed ends before the newest change: its last rows are missing.
     if (nextNumber <= this.#newest()) return undefined;
     return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
   }
@@ -107,7 +106,7 @@ function touchedBy(rows: readonly WrittenRow[]): Touched {
   const accounts = new Set<AccountIndex>();
   const keys = new Set<KeyIndex>();
   for (const { table, value, former } of rows) {
-    // The recorder leaves out removals that find no row, so `value` or `former` is there.
+    // `value` or `former` is there, because row-recorder.ts leaves out removals that find no row.
     const { index } = (value ?? former) as { readonly index?: unknown };
     if (table === 'groups') groups.add(asGroupIndex(Number(index)));
     else if (table === 'accounts') accounts.add(asAccountIndex(Number(index)));
@@ -145,10 +144,11 @@ export class SharedChanges {
 
   /**
    * Runs `work` as one transaction of this host alone, which is on disk and in the feed when `commit`
-   * returns. `check` gets the rows that were written. If `work` or `check` throws, nothing is written.
+   * returns. From then on the store is no copy of a registry that hosts share, because other hosts lack the
+   * rows. `check` gets the rows that were written. If `work` or `check` throws, nothing is written.
    */
   commit<Result>(work: () => Result, check: (rows: readonly WrittenRow[]) => void = () => undefined): Result {
-    return this.#commit(work, (rows) => {
+    return this.#commitAndAppend(work, (rows) => {
       check(rows);
       if (rows.length > 0) this.#copy.detach();
     });
@@ -156,7 +156,7 @@ export class SharedChanges {
 
   /** As `commit`, for rows that all hosts have agreed on. The store remains a copy of their registry. */
   take(work: () => void): void {
-    this.#commit(work, () => undefined);
+    this.#commitAndAppend(work, () => undefined);
   }
 
   /**
@@ -182,11 +182,11 @@ export class SharedChanges {
     } catch (error) {
       if (!(error instanceof Undone)) throw error;
     }
-    // `recorded` is set, or `work` has thrown.
+    // `recorded` is set here: if `work` threw, `draft` has thrown its error.
     return recorded!;
   }
 
-  #commit<Result>(work: () => Result, check: (rows: readonly WrittenRow[]) => void): Result {
+  #commitAndAppend<Result>(work: () => Result, check: (rows: readonly WrittenRow[]) => void): Result {
     const { environment, recorder } = this.#tables;
     return environment.write(() => {
       const { result, rows } = recorder.record(work);

@@ -26,8 +26,8 @@ import { bootId } from './process-identity.js';
 import { closedObject, Count, damaged, Format, FORMAT, locationOf } from './record-codec.js';
 import type { Tables } from './tables.js';
 
-/** The name is on disk, and `auditFlushes` (audit.ts) has it too. */
-const ACCOUNTING_VERSION = 'books_version';
+/** The row of `meta`, by its name on disk. audit.ts compares it with the flush marks. */
+export const ACCOUNTING_VERSION = 'books_version';
 
 const StoredFlush = closedObject({ format: Format, life: Type.String({ minLength: 1 }), sequence: Count });
 
@@ -50,7 +50,7 @@ export function accountingVersionOf(tables: MetaTable): number {
   return version;
 }
 
-/** Raises the accounting version by one, and to `least` at least. Call in a transaction. */
+/** Raises the accounting version by one, or to `least` if that is more. Call in a transaction. */
 function raiseAccountingVersion(tables: MetaTable, least = 0): void {
   tables.meta.putSync(ACCOUNTING_VERSION, Math.max(accountingVersionOf(tables) + 1, least));
 }
@@ -60,7 +60,7 @@ export class FlushMark {
   readonly #tables: MarkTables;
   readonly #slot: number;
   readonly #life: string;
-  /** Number of the flush that was begun last; 0 before the first. On disk: `sequence`. */
+  /** Number of the flush that was begun last; 0 before the first. On disk it is called `sequence`. */
   #number = 0;
 
   /**
@@ -74,10 +74,7 @@ export class FlushMark {
     tables.environment.write(() => raiseAccountingVersion(tables));
   }
 
-  /**
-   * Call before the transaction. Otherwise a flush whose transaction never began is taken for the flush
-   * before.
-   */
+  /** Call before the transaction, or a flush whose transaction never began is taken for the one before. */
   begin(): void {
     this.#number += 1;
   }
@@ -90,12 +87,12 @@ export class FlushMark {
   }
 
   /**
-   * Whether the flush that was begun last is on disk although its commit failed. The mark of an earlier life
-   * in this slot counts as none. Throws what the store throws.
+   * Whether the flush that was begun last is on disk although its commit failed. False also if the mark in
+   * this slot is that of an earlier life. Throws what the store throws.
    */
   hasReachedDisk(): boolean {
     const { environment, flushes } = this.#tables;
-    // Otherwise the read may be of a moment before the commit.
+    // Without `refresh` the read may show the store as it was before the commit.
     environment.refresh();
     const stored = flushes.get(this.#slot);
     if (stored === undefined) return false;

@@ -45,10 +45,10 @@ const ACCOUNTS_MAX = 20_000;
 const KEYS_MAX = 20_000;
 
 /**
- * Transactions of one run: enough for twice the accounts that a ledger can have (4.2 million). Listeners may
- * change an account again that this run has written; the bound ends a run that cannot keep up with them.
+ * Transactions of one run: enough for twice the accounts that a ledger can have (4.2 million). The bound ends
+ * a run that cannot keep up with listeners, which go on changing accounts that it has written.
  */
-const BATCHES_MAX = 500;
+const TRANSACTIONS_MAX = 500;
 
 /** While flushes keep failing, a failure is logged this often. */
 const LOG_PERIOD_MS = 10_000;
@@ -72,17 +72,14 @@ export interface FlushedResponses {
   /** Call when `changes`, which `due` returned, are on disk. */
   recordWritten(changes: ResponseChanges): void;
   /**
-   * Call when the transaction failed, and once it is known not to be on disk all the same. Responses are
-   * long and the disk may have space for the charges alone, so the next flush writes them without their
-   * bodies.
+   * Call when the transaction failed, and once it is known not to be on disk all the same. Responses are long
+   * and the disk may have space for the charges alone, so the next flush leaves out their bodies.
    */
   recordFailed(): void;
 }
 
 export interface FlushStore extends UsageStore {
-  /**
-   * Runs `work` as one transaction, which is on disk when `commit` returns. If it throws, nothing is written.
-   */
+  /** Runs `work` as one transaction. On return it is on disk; if it throws, nothing is written. */
   commit<Result>(work: () => Result): Result;
   /** Writes the rows. Called in a transaction. */
   putAccounting(rows: FlushRows): void;
@@ -176,17 +173,17 @@ export class LedgerFlush {
   }
 
   /**
-   * Writes all that has changed. Returns true when all is on disk. False if something is left for the next
-   * run: after a failure, which is logged and loses nothing, or after BATCHES_MAX transactions. Costs some
-   * microseconds a row, and for each transaction an fsync.
+   * Writes all that has changed, in as many transactions as it takes. Returns true when all is on disk. False
+   * if something is left for the next run: after a failure, which is logged and loses nothing, or after
+   * TRANSACTIONS_MAX transactions. Costs some microseconds a row, and for each transaction an fsync.
    */
   run(): boolean {
     return this.#meter.measure(() => this.#writeAll());
   }
 
   /**
-   * Writes what the journals hold, and what keys, groups and rules for models have used, for responses that
-   * are sent only when their charge is on disk. True if all is on disk; false after a failure.
+   * Writes in one transaction what the journals hold, and what keys, groups and rules for models have used.
+   * Some responses wait for it (`durability: commit`). True if all is on disk; false after a failure.
    */
   commit(): boolean {
     return this.#meter.measure(() => {
@@ -208,25 +205,25 @@ export class LedgerFlush {
   }
 
   /**
-   * Counts the records of the journals in memory. False if a row of the store could not be read: then the
-   * record that belongs to the row, and all records after it, stay in their journals.
+   * Counts the records of the journals in memory. False, and logged, if a row of the store could not be read:
+   * then the record that belongs to the row, and all records after it, stay in their journals.
    */
   drain(): boolean {
     try {
-      // First: if the last commit is on disk after all, its rows leave memory. A record that was counted in
-      // such a row earlier would be lost with the row.
+      // The last commit is resolved first: if it is on disk after all, its rows leave memory. A record that
+      // was counted in such a row before would be lost with the row.
       this.#resolveCommit();
       this.#options.journals.forEach((journal, index) => {
         const requestPrefix = this.#options.requestPrefixOf(index);
         journal.drain((record) => this.#count(requestPrefix, record));
       });
-      for (let first = this.#queued[0]; first !== undefined; first = this.#queued[0]) {
-        this.#count(first.requestPrefix, first.record);
+      for (let queued = this.#queued[0]; queued !== undefined; queued = this.#queued[0]) {
+        this.#count(queued.requestPrefix, queued.record);
         this.#queued.shift();
       }
       return true;
     } catch (error) {
-      this.#fail(error);
+      this.#recordFailure(error);
       return false;
     }
   }
@@ -265,7 +262,7 @@ export class LedgerFlush {
 
   #writeAll(): boolean {
     if (!this.drain()) return false;
-    for (let batches = 0; batches < BATCHES_MAX; batches++) {
+    for (let transactions = 0; transactions < TRANSACTIONS_MAX; transactions++) {
       // After the journals. A listener counts the day's call before it appends the charge, so the count of
       // each charge drained above is in this transaction or in an earlier one.
       const drained = this.#options.ledger.dirty.drain(
@@ -281,7 +278,7 @@ export class LedgerFlush {
 
   #count(requestPrefix: string, record: JournalRecord): void {
     const { usage, totals, keyUses, usageLog, topAccounts, uncoveredCharges } = this.#options;
-    // First `rowOf`, which may throw: a record is counted whole or not at all.
+    // `rowOf` is called first, because it may throw: a record is counted whole or not at all.
     const row = usage.rowOf(record);
     totals.add(record.account, record.charged, record.uncovered);
     usage.add(row, record);
@@ -293,17 +290,18 @@ export class LedgerFlush {
   }
 
   #write(): boolean {
-    const isWritten = this.#writeRows();
+    const isWritten = this.#writeTransaction();
     this.#options.usageLog?.handOver();
     return isWritten;
   }
 
-  #writeRows(): boolean {
+  #writeTransaction(): boolean {
     const { store, mark, usage, journals, keyUses, quotaUses, storedResponses } = this.#options;
     let responses: ResponseChanges | undefined;
     try {
       if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0 || (quotaUses?.size ?? 0) > 0) {
-        // First: if this flush fails before its transaction, the mark on disk must not be taken for its mark.
+        // `begin` first: if this flush fails before its transaction, the mark on disk must not be taken for
+        // its own.
         mark?.begin();
         // After the drain of the journals. A listener hands a response over before it appends the charge: so
         // the response of each charge that was drained is here.
@@ -324,11 +322,11 @@ export class LedgerFlush {
     } catch (error) {
       if (mark === undefined) storedResponses?.recordFailed();
       else this.#unresolved = { responses };
-      this.#fail(error);
+      this.#recordFailure(error);
       return false;
     }
     for (const journal of journals) journal.recordCommitted();
-    this.#recordHealthy();
+    this.#recordSuccess();
     return true;
   }
 
@@ -370,7 +368,7 @@ export class LedgerFlush {
    * Logs the failure, at most once each LOG_PERIOD_MS. Has the listeners reject new calls if the settings say
    * so, or if too many rows wait in memory.
    */
-  #fail(error: unknown): void {
+  #recordFailure(error: unknown): void {
     const { usage, keyUses, rejectOnError, clock, log } = this.#options;
     const accounts = this.#accounts.size;
     const rowsWaiting = accounts + usage.waiting.size + (keyUses?.size ?? 0);
@@ -386,7 +384,7 @@ export class LedgerFlush {
     });
   }
 
-  #recordHealthy(): void {
+  #recordSuccess(): void {
     if (this.#lastError === undefined) return;
     this.#lastError = undefined;
     this.#loggedAtMs = -Infinity;

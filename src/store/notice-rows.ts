@@ -33,7 +33,7 @@ const waitingRange = (): { start: Key; end: Key } => ({
   end: ['waits', Number.MAX_SAFE_INTEGER, AFTER_ALL_IDS],
 });
 
-/** What identifies a notice of a scope, whether or not operators were told. (No mark of a node.) */
+/** What identifies a notice of a scope, told or not. (The mark of a node is something else.) */
 export interface NoticeMark {
   readonly scopeId: string;
   /** A quota's name, or `balance`. */
@@ -65,11 +65,12 @@ export class NoticeRows {
     this.#tables = tables;
   }
 
-  /** Whether operators were told of no threshold as high as the mark's in its period. Takes some µs. */
+  /** False if operators were told in the mark's period of a threshold as high as its own. Takes some µs. */
   isNew({ scopeId, quota, period, percent }: NoticeMark): boolean {
     const stored = this.#tables.notices.get(['told', scopeId, quota]);
     if (!isToldRow(stored)) return true;
-    return stored[0] !== period || stored[1] < percent;
+    const [toldPeriod, toldPercent] = stored;
+    return toldPeriod !== period || toldPercent < percent;
   }
 
   /**
@@ -117,15 +118,17 @@ export class NoticeRows {
     const range = { start: this.#nextSweptKey, end: ['told', AFTER_ALL_IDS, ''], limit: NOTICES_SWEPT_MAX };
     const rows = [...notices.getRange(range)];
     this.#nextSweptKey = rows.length < NOTICES_SWEPT_MAX ? ['told', '', ''] : rows.at(-1)!.key;
-    const droppable = rows.filter(
-      ({ value }) => !isToldRow(value) || (value[2] !== null && value[2] + KEPT_AFTER_PERIOD_MS < nowMs),
-    );
-    const unsendable = Array.from(notices.getRange(waitingRange())).filter(
+    const removableNotices = rows.filter(({ value }) => {
+      if (!isToldRow(value)) return true;
+      const [, , endsMs] = value;
+      return endsMs !== null && endsMs + KEPT_AFTER_PERIOD_MS < nowMs;
+    });
+    const damagedWebhooks = Array.from(notices.getRange(waitingRange())).filter(
       ({ value }) => typeof value !== 'string',
     );
-    if (droppable.length + unsendable.length === 0) return;
+    if (removableNotices.length + damagedWebhooks.length === 0) return;
     environment.write(() => {
-      for (const { key } of [...droppable, ...unsendable]) notices.removeSync(key);
+      for (const { key } of [...removableNotices, ...damagedWebhooks]) notices.removeSync(key);
     });
   }
 

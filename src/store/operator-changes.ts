@@ -57,6 +57,7 @@ const StoredChange = closedObject({ format: Format, text: Type.String(), hash: D
 type StoredChange = Static<typeof StoredChange>;
 const isStoredChange = schemaCheck('StoredChange', StoredChange);
 const isHashedChange = schemaCheck('HashedChange', closedObject(HASHED_CHANGE));
+/** The hash is empty in CHAIN_START. */
 const StoredLink = Type.Object({ number: Count, hash: Type.String({ pattern: '^([0-9a-f]{64})?$' }) });
 const isLink = schemaCheck('StoredLink', StoredLink);
 
@@ -123,14 +124,14 @@ export class OperatorChanges implements ChangeStore {
     }
   }
 
-  note(note: ChangeNote): void {
+  note(changeNote: ChangeNote): void {
     invariant(this.#current !== undefined, 'somebody changes something');
-    this.#appendRow(this.#current, note);
+    this.#appendRow(this.#current, changeNote);
   }
 
   /**
-   * Appends the change that wrote `rows`. store.ts calls it in their transaction. Outside of `during` it does
-   * nothing, because no operator has changed anything.
+   * Appends the change that wrote `rows`. store.ts calls it in their transaction. Does nothing outside of
+   * `during`: then no operator has changed anything.
    */
   append(rows: readonly WrittenRow[]): void {
     if (this.#current === undefined) return;
@@ -160,8 +161,8 @@ export class OperatorChanges implements ChangeStore {
   #removeUpTo(last: number): void {
     const { operatorChanges, meta } = this.#tables;
     const hash = decodedChange(operatorChanges.get(last))?.hash;
-    // That row was removed or altered by hand, so its hash is unknown. The next change removes it together
-    // with the row after it.
+    // The row `last` was removed or altered by hand, so its hash is unknown, and `verify` could not begin
+    // after it. The next change tries to remove the rows up to the one after `last`.
     if (hash === undefined) return;
     for (const key of Array.from(operatorChanges.getKeys({ end: last + 1 }))) operatorChanges.removeSync(key);
     meta.putSync(CHANGES_BEFORE, { number: last, hash });
@@ -177,8 +178,8 @@ export class OperatorChanges implements ChangeStore {
   }
 
   /**
-   * Takes over the head of the chain, or the row before the oldest, from another host. Rows beyond the chain
-   * are removed. registry-copy.ts calls it in its transaction.
+   * Takes over the head of the chain, or the row before the oldest, from another host. Removes rows after the
+   * head, or rows up to the one before the oldest. registry-copy.ts calls it in its transaction.
    */
   takeLink(name: typeof CHANGES_HEAD | typeof CHANGES_BEFORE, value: unknown): void {
     const { operatorChanges, meta } = this.#tables;
@@ -216,13 +217,13 @@ export class OperatorChanges implements ChangeStore {
   async verify(clientLeft?: AbortSignal): Promise<ChainReport> {
     const chain = new ChainCheck(this.#link(CHANGES_BEFORE));
     const { operatorChanges } = this.#tables;
-    for (let next = 0; ;) {
+    for (let nextNumber = 0; ;) {
       throwIfLeft(clientLeft);
-      const rows = Array.from(operatorChanges.getRange({ start: next, limit: SLICE_ROWS }));
+      const rows = Array.from(operatorChanges.getRange({ start: nextNumber, limit: SLICE_ROWS }));
       for (const { key, value } of rows) chain.add(key, value);
       // The head is read in the event-loop turn of the last slice, so that both are of one moment.
       if (rows.length < SLICE_ROWS) return chain.report(this.head());
-      next = rows.at(-1)!.key + 1;
+      nextNumber = rows.at(-1)!.key + 1;
       await nextTurn();
     }
   }
@@ -240,9 +241,7 @@ function matches(change: OperatorChange, { who, action, target, fromMs, toMs }: 
   return (fromMs === undefined || change.at_ms >= fromMs) && (toMs === undefined || change.at_ms <= toMs);
 }
 
-/**
- * Verifies the chain row by row; rows must come in the order of their numbers. `verify` and audit.ts use it.
- */
+/** Verifies the chain row by row, in the order of their numbers. `verify` and audit.ts use it. */
 export class ChainCheck {
   readonly #before: ChainLink;
   readonly #problems: ChainProblem[] = [];

@@ -1,31 +1,35 @@
 /**
  * The identity of a process: its pid, its start time and the boot it runs in, as Linux's `/proc` shows them,
- * because a pid alone is reused. The store hold, leases and idempotency locks are rows that name the
- * identity of their process, and are void once that has ended. Main thread, or a command.
+ * because a pid alone is reused. store-hold.ts, sharing/lmdb-coordinator.ts (nodes) and
+ * sharing/shared-locks.ts (idempotency locks) write the identity of a process into a row. The row is void
+ * once that process has ended. flush.ts and flush-mark.ts need the boot alone. Main thread, or a command.
  *
  * `/proc` shows the processes of its own PID namespace alone, so a process of another container counts as
- * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. Under the store hold, each
- * row is of a process of this supervisor, or of one that has ended.
+ * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. The others run under the
+ * store hold, so each of their rows is of a process of this supervisor, or of a process that has ended.
  *
  * Must hold: an identity begins with the pid and a space, because `isRunning` and store-hold.ts read the pid
  * from it (test/unit/store/store-hold.test.ts).
  */
 import { readFileSync } from 'node:fs';
 
-/** EPERM and EACCES: the process is hidden (hidepid), so it is another user's. */
-const NO_SUCH_PROCESS: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESRCH', 'EPERM', 'EACCES']);
+/** EPERM and EACCES: the process is hidden (hidepid), so it is another user's, and none of Tollgate. */
+const NO_PROCESS_ERRORS: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESRCH', 'EPERM', 'EACCES']);
+
+/** The start in ticks is field 22 of proc_pid_stat(5); counted here from the state, which is field 3. */
+const START_FIELD = 19;
 
 /**
- * A text that no other process of this PID namespace ever has. Undefined if no such process runs, or it is a
- * zombie. Throws what reading `/proc` throws otherwise, such as EMFILE.
+ * A text that no other process of this PID namespace ever has. Undefined if no process with this pid runs, or
+ * it is a zombie. Throws if `/proc` cannot be read, for example with EMFILE.
  */
 export function identityOf(pid: number): string | undefined {
   const startTicks = startTicksOf(pid);
-  // Not in the `try` of `startTicksOf`: without the boot's id nobody knows that the process has ended.
+  // `readBootId` may throw, and its error is not caught: undefined would say that the process has ended.
   return startTicks === undefined ? undefined : `${pid} ${startTicks} ${readBootId()}`;
 }
 
-/** Undefined if no such process runs, or it is a zombie. */
+/** Undefined and throws as `identityOf`. */
 function startTicksOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -36,8 +40,8 @@ function startTicksOf(pid: number): string | undefined {
     // Z, X: a zombie, a dead process.
     return state === 'Z' || state === 'X' ? undefined : fields[START_FIELD];
   } catch (error) {
-    // Any other error, such as EMFILE, does not say whether the process runs.
-    if (NO_SUCH_PROCESS.has((error as NodeJS.ErrnoException).code)) return undefined;
+    // Other errors, such as EMFILE, do not say whether the process runs.
+    if (NO_PROCESS_ERRORS.has((error as NodeJS.ErrnoException).code)) return undefined;
     throw error;
   }
 }
@@ -54,9 +58,6 @@ export function bootId(): string | undefined {
 function readBootId(): string {
   return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
 }
-
-/** proc_pid_stat(5): field 22, counted from the state, which is field 3. */
-const START_FIELD = 19;
 
 /**
  * Whether the process that had this identity still runs in this PID namespace. True if `/proc` cannot be read

@@ -10,7 +10,7 @@
 import type { Database, Key } from 'lmdb';
 
 /**
- * Tables that an operator's change writes; what calls write is in others. RegistryCopy.take must know each
+ * The tables that an operator's change writes. Calls write to other tables. RegistryCopy.take must know each
  * (test/unit/sharing/registry-log.test.ts).
  */
 export type RecordedTable =
@@ -48,8 +48,9 @@ export class RowRecorder {
   }
 
   /**
-   * Runs `work`, inside a transaction. Returns its result and the rows that it wrote, in their order. A
-   * `record` around this one gets these rows too, even if `work` throws.
+   * Runs `work`, inside a transaction. Returns its result and the rows that it wrote, in their order. If this
+   * call runs within another `record` (`Store.commit` within SharedChanges), the outer call gets the rows
+   * too, even if `work` throws.
    */
   record<Result>(work: () => Result): { readonly result: Result; readonly rows: readonly WrittenRow[] } {
     const outerRows = this.#rows;
@@ -64,9 +65,10 @@ export class RowRecorder {
   }
 
   /**
-   * Replaces `putSync` and `removeSync` of `table`, so that `record` gets the rows from now on: all, or those
-   * of `recordedKeys`. These must be texts, because they are compared by `===`. Returns `table`. Call it once
-   * for each table, or rows come twice.
+   * Replaces `putSync` and `removeSync` of `table`, so that `record` gets its rows from now on.
+   * `recordedKeys`: the only keys whose rows are recorded; by default all are. Such keys must be texts,
+   * because `===` compares them. Returns `table`. Call `watch` once for each table, or each row is recorded
+   * twice.
    */
   watch<TableKey extends Key>(
     name: RecordedTable,
@@ -75,17 +77,18 @@ export class RowRecorder {
   ): Table<TableKey> {
     const put: (key: TableKey, value: unknown) => unknown = table.putSync.bind(table);
     const remove: (key: TableKey) => unknown = table.removeSync.bind(table);
-    // Undefined if a write of the key is not to be recorded now.
-    const recordedRows = (key: TableKey): WrittenRow[] | undefined => {
+    // Returns the list that a write of the key is added to; undefined if the write is not recorded.
+    const rowsFor = (key: TableKey): WrittenRow[] | undefined => {
       return recordedKeys === undefined || recordedKeys.includes(key) ? this.#rows : undefined;
     };
     return Object.assign(table, {
       putSync: (key: TableKey, value: unknown): unknown => {
-        recordedRows(key)?.push({ table: name, key, value, former: table.get(key) });
+        rowsFor(key)?.push({ table: name, key, value, former: table.get(key) });
         return put(key, value);
       },
       removeSync: (key: TableKey): unknown => {
-        const rows = recordedRows(key);
+        // A removal that finds no row is not recorded: the readers of rows need `value` or `former`.
+        const rows = rowsFor(key);
         if (rows !== undefined) {
           const former = table.get(key);
           if (former !== undefined) rows.push({ table: name, key, value: undefined, former });
