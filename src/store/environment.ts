@@ -43,10 +43,7 @@ export class Environment {
   readonly root: RootDatabase;
   /** Undefined for a reader on a read-only disk. */
   readonly #gate: RootDatabase | undefined;
-  /**
-   * Whether this object has the gate. An `inGate` in an `inGate` would block for ever if it took the gate
-   * again.
-   */
+  /** Whether this object has the gate. An `inGate` in an `inGate` would wait for ever for the gate. */
   #hasGate = false;
   #readersCheckedMs = performance.now();
 
@@ -86,10 +83,7 @@ export class Environment {
     return this.root.readerList() !== NO_READERS;
   }
 
-  /**
-   * Later reads see what other processes have committed by now. Otherwise they may be older by one event-loop
-   * turn.
-   */
+  /** Lets later reads see all commits up to now. Without it they may be older by one event-loop turn. */
   refresh(): void {
     this.root.resetReadTxn();
   }

@@ -1,6 +1,7 @@
 /**
- * The store's tables of groups and of their members, which are accounts and subgroups. registry/groups.ts
- * and registry-copy.ts change groups here, inside their transactions, store.ts moves accounts. Main thread.
+ * The store's tables of groups and of their members, which are accounts and subgroups. registry/groups.ts and
+ * registry-copy.ts change groups here, inside their transactions; store.ts moves accounts to other groups.
+ * Main thread.
  *
  * Must hold: `put`, `remove` and `takeOut` change all tables of a group; otherwise the audit finds a
  * difference (test/unit/store/audit-groups.test.ts).
@@ -112,9 +113,10 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
 
   takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex {
     const { groupSlotsFree, quotaUses } = this.#tables;
-    // A late flush may have written a use of the deleted group.
-    const clear = (index: number): void => void quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
-    const [slot] = this.takeSlots(1, restedMs, slotsMax, groupSlotsFree, GROUP_SLOTS_USED, clear);
+    // A flush after the deletion may have written what calls of the deleted group had used.
+    const clearUse = (index: number): void =>
+      void quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
+    const [slot] = this.takeSlots(1, restedMs, slotsMax, groupSlotsFree, GROUP_SLOTS_USED, clearUse);
     // `takeSlots` returns as many slots as it was asked for.
     return asGroupIndex(slot!);
   }
@@ -136,8 +138,8 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   }
 
   /**
-   * Removes the group but does not free its slot: the host that deleted the group has freed it. Another group
-   * that has the name or the slot already keeps them.
+   * Removes the group but does not free its slot, which the host that deleted the group has freed. If another
+   * group has the name or the slot already, its rows stay.
    */
   takeOut({ id, index, name, parentId }: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers, quotaUses } = this.#tables;
@@ -148,15 +150,14 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
       groupSlots.removeSync(index);
       quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
     }
-    // The slot's next group may be in the same parent. Then this row of `group_members` is that group's.
-    const next = hasSlot ? undefined : this.findAt(index);
-    if (parentId !== undefined && next?.parentId !== parentId)
+    // Another group that has the slot now may be in the same parent. Then the row of `group_members` belongs
+    // to that group, and stays.
+    const laterGroup = hasSlot ? undefined : this.findAt(index);
+    if (parentId !== undefined && laterGroup?.parentId !== parentId)
       groupMembers.removeSync([parentId, MEMBER_GROUP, index]);
   }
 
-  /**
-   * Moves an account from the group of its `former` record, undefined for a new account, to its group now.
-   */
+  /** Moves an account from its `former` group to its group now. `former` is undefined for a new account. */
   moveAccount(former: AccountRecord | undefined, { index, groupId }: AccountRecord): void {
     const { groupMembers } = this.#tables;
     if (former?.groupId === groupId) return;

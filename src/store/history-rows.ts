@@ -64,7 +64,7 @@ export class HistoryRows {
     }
   }
 
-  /** `prefix` begins the keys of the rows. `isWhole` checks the fields besides `start`. */
+  /** `prefix`: how the keys of the rows begin. `isWhole` checks the fields besides `start`. */
   #read<Stored extends Span>(
     prefix: [] | ['accounts'],
     ring: RingName,
@@ -75,7 +75,7 @@ export class HistoryRows {
       start: [...prefix, seconds, 0],
       end: [...prefix, seconds, Infinity],
     });
-    return Array.from(rows, ({ value }) => parsed<Stored>(value))
+    return Array.from(rows, ({ value }) => parsedSpan<Stored>(value))
       .filter((span): span is Stored => typeof span?.start === 'number' && isWhole(span))
       .sort((span, otherSpan) => span.start - otherSpan.start);
   }
@@ -87,7 +87,8 @@ function positionOf(ring: RingName, { start }: Span): RingPosition {
   return [seconds, (start / seconds) % spans];
 }
 
-function parsed<Stored>(value: unknown): Partial<Stored> | null {
+/** Null if the value is no JSON text. Otherwise any field may be missing: `#read` checks them. */
+function parsedSpan<Stored>(value: unknown): Partial<Stored> | null {
   try {
     return typeof value === 'string' ? (JSON.parse(value) as Partial<Stored> | null) : null;
   } catch {

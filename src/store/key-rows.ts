@@ -37,34 +37,32 @@ import { quotaUseKeyOf, SETTLED } from './quota-use-rows.js';
 import { SlotRows } from './slot-rows.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
 
-const StoredKey = Type.Object(
-  {
-    format: Format,
-    index: Slot,
-    id: Type.String(),
-    accountIndex: Slot,
-    accountId: Type.String(),
-    name: Type.String(),
-    digest: Digest,
-    prefix: Type.String(),
-    active: Type.Boolean(),
-    createdMs: Moment,
-    expiresSeconds: Type.Optional(Count),
-    ...LIMITS,
-    isPrivate: Type.Optional(Type.Literal(true)),
-    replacedById: Type.Optional(Type.String()),
-    inherited: Type.Optional(
-      closedObject({
-        minuteUsed: Count,
-        dayNumber: Count,
-        dayCalls: Count,
-        takenMs: Moment,
-        quotas: Type.Optional(closedObject(SETTLED)),
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const StoredKey = closedObject({
+  format: Format,
+  index: Slot,
+  id: Type.String(),
+  accountIndex: Slot,
+  accountId: Type.String(),
+  name: Type.String(),
+  digest: Digest,
+  prefix: Type.String(),
+  active: Type.Boolean(),
+  createdMs: Moment,
+  expiresSeconds: Type.Optional(Count),
+  ...LIMITS,
+  isPrivate: Type.Optional(Type.Literal(true)),
+  replacedById: Type.Optional(Type.String()),
+  /** Of a rotated key's successor: what was used of the rotated key (InheritedUse). */
+  inherited: Type.Optional(
+    closedObject({
+      minuteUsed: Count,
+      dayNumber: Count,
+      dayCalls: Count,
+      takenMs: Moment,
+      quotas: Type.Optional(closedObject(SETTLED)),
+    }),
+  ),
+});
 
 const StoredKeyUse = closedObject({
   format: Format,
@@ -140,9 +138,7 @@ export function readKeyUse(stored: unknown, location: string): KeyUseRecord {
 /** Above every slot: LMDB orders a row with it after the rows of all slots. */
 const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
 
-/**
- * If so many keys have one name, the account's own keys are searched instead of the keys of that name.
- */
+/** If so many keys of all accounts have one name, `findOfAccount` searches the account's keys instead. */
 const KEYS_OF_NAME_MAX = 20;
 
 export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
@@ -166,7 +162,8 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   }
 
   *eachOfName(name: string): Generator<KeyRecord> {
-    // The range has no end: the first key of another name ends it.
+    // The range has no end, because no key of a row follows all rows of the name. The first row of another
+    // name ends the loop.
     for (const [rowName, id] of this.#tables.keyNames.getKeys({ start: [name, ''] })) {
       if (rowName !== name) return;
       yield this.recordOf(id);
@@ -219,8 +216,8 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   }
 
   /**
-   * Removes the key but does not free its slot: the host that deleted the key has freed it. Another key that
-   * has the slot already keeps what belongs to the slot.
+   * Removes the key but does not free its slot, which the host that deleted the key has freed. If another key
+   * has the slot already, the rows of the slot stay.
    */
   takeOut({ id, index, accountIndex, name }: KeyRecord): void {
     const { keys, keySlots, keysOfAccount, keyNames, keyUses, quotaUses } = this.#tables;

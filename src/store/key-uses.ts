@@ -39,9 +39,7 @@ export class KeyUses {
     return this.#waiting.size;
   }
 
-  /**
-   * The waiting keys; none after `recordWritten`. flush.ts reads them before it calls that, for notices.
-   */
+  /** The waiting keys; none after `recordWritten`, so flush.ts reads them before, for notices. */
   get waiting(): Iterable<KeyIndex> {
     return this.#waiting;
   }
@@ -72,15 +70,15 @@ export class KeyUses {
   }
 
   /**
-   * Call when the result of `rows` is on disk. No `addCharged` or `drain` may come between `rows` and this
-   * call, or their keys would wait no more. flush.ts awaits nothing in between. If a failed commit proves to
-   * be on disk all the same, flush.ts calls this before it drains anything.
+   * Call when the result of `rows` is on disk. No `addCharged` or `drain` may come between `rows` and
+   * `recordWritten`, which would drop their keys without a row. flush.ts awaits nothing in between. If a
+   * failed commit proves to be on disk all the same, flush.ts calls this before it drains anything.
    */
   recordWritten(): void {
     this.#waiting.clear();
   }
 
-  /** The row to write, given `use`, what this process has counted; undefined if no row is to be written. */
+  /** Returns the row to write, if any. `use` is what this process has counted. */
   protected rowOf(_key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     return use;
   }
@@ -114,8 +112,8 @@ export class SharedKeyUses extends KeyUses {
   readonly #daysOnDisk = new Map<KeyIndex, Day>();
   /**
    * The same for the rows that the last `rows` returned: `recordWritten` moves them to `#daysOnDisk`. The
-   * next `rows` drops the entries of a failed flush, because it may write no row of a key, or a row of 0
-   * calls.
+   * next `rows` drops the entries of a flush that failed: it may make no entry for one of these keys, and
+   * `recordWritten` would then take the old entry for written.
    */
   readonly #daysInCommit = new Map<KeyIndex, Day>();
 
@@ -150,9 +148,10 @@ export class SharedKeyUses extends KeyUses {
     );
     const { dayNumber, dayCalls } = use;
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
-    // Also if the count has fallen to 0, because calls were given back to the day: the row must lose them.
+    // An entry is also made if the count has fallen to 0 since the last flush, because calls were given back
+    // to the day: the row must lose these calls.
     if (dayCalls > 0 || dayOnDisk.dayCalls > 0) this.#daysInCommit.set(key, { dayNumber, dayCalls });
-    // The sum for the day: the row's calls, and this process's calls less those that are in the row already.
+    // `dayAfter` adds to the row's calls of the day those of this process that are not in the row yet.
     return { ...use, lastUsedSeconds, ...dayAfter(use, dayOnDisk, stored) };
   }
 }

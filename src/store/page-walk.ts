@@ -9,7 +9,7 @@
  *
  * Comparing the file's length with its last page is not enough. LMDB never writes pages at the end that one
  * transaction used and freed, so 39 of 100 sound files were shorter than the last page they name. And a file
- * with a garbage page has its full length, but ends the gateway. So this walk visits every page in use: 0.4 s
+ * with a garbage page has its full length, but ends the gateway. So this walk visits all pages in use: 0.4 s
  * a GB.
  *
  * Must hold: a sound file is never called damaged, even if another process writes to the file meanwhile
@@ -36,10 +36,7 @@ const OVERFLOW_PAGES = 20;
 const KIND_BRANCH = 0x01;
 const KIND_LEAF = 0x02;
 const KIND_OVERFLOW = 0x04;
-/**
- * LMDB's P_LEAF2: values of one size without nodes. Tollgate writes none, but another program's file may have
- * them.
- */
+/** LMDB's P_LEAF2: values of one size without nodes. Another program's file may have such pages. */
 const KIND_LEAF_PLAIN = 0x20;
 
 const NODE_HEAD_BYTES = 8;

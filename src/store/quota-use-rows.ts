@@ -15,8 +15,8 @@ import { closedObject, Count, damaged, Format, FORMAT, locationOf, Moment } from
 import type { Tables } from './tables.js';
 
 /**
- * Counts that a call raises when it is settled, and their periods; money in nano-units. Rows of rotated keys
- * (key-rows.ts) have these fields too.
+ * The fields of what a call adds when it is settled, and of the periods of these counts; money in nano-units.
+ * Rows of rotated keys (key-rows.ts) have these fields too.
  */
 export const SETTLED = {
   minuteTokens: Count,
@@ -42,7 +42,7 @@ type StoredQuotaUse = Static<typeof StoredQuotaUse>;
 
 const isQuotaUse = schemaCheck('StoredQuotaUse', StoredQuotaUse);
 
-/** Field by field, because a flush packs many rows. */
+/** Field by field, because a flush packs many rows and a spread object is slower. */
 function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
   return {
     format: FORMAT,
@@ -80,9 +80,7 @@ export function readQuotaUse(stored: unknown, location: string): QuotaUseRecord 
   };
 }
 
-/**
- * `[kind, slot, model id]`. The slot of kind `model` is an account's; for other kinds the model id is empty.
- */
+/** `[kind, slot, model id]`. A `model` has its account's slot; other kinds have an empty model id. */
 type QuotaUseKey = [string, number, string];
 
 export function quotaUseKeyOf(scope: UsedScope): QuotaUseKey {
@@ -96,7 +94,7 @@ export class QuotaUseRows {
     this.#tables = tables;
   }
 
-  /** Undefined if the scope has no row: it had none of these quotas when its calls ended. */
+  /** Undefined if no flush has found quotas of the scope that are counted in this table. */
   find(scope: UsedScope): QuotaUseRecord | undefined {
     const key = quotaUseKeyOf(scope);
     const stored = this.#tables.quotaUses.get(key);

@@ -29,7 +29,7 @@ import type { Log } from '../telemetry/log.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
 import { unlessDamaged } from './record-codec.js';
 
-/** For accounts and keys, whose requests a minute and calls a day are in other rows. */
+/** For accounts and keys: their requests a minute and calls a day are in `spending` and `key_uses`. */
 const NO_COUNTS = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
 
 export class QuotaUses {
@@ -60,21 +60,21 @@ export class QuotaUses {
   }
 
   /**
-   * Yields the rows of all groups and rules that were drained, and of the `accounts` and `keys` that have
-   * such quotas. Iterate once, in the transaction that writes the rows.
+   * Yields the rows of all groups and rules that were drained, and of the `accounts` and `keys` that have a
+   * quota record. Iterate once, in the transaction that writes the rows.
    */
   *rows(
     accounts: Iterable<AccountIndex>,
     keys: Iterable<KeyIndex>,
   ): Generator<readonly [UsedScope, QuotaUseRecord]> {
-    for (const index of accounts) yield* this.#rowOf({ kind: 'account', index });
-    for (const index of keys) yield* this.#rowOf({ kind: 'key', index });
-    for (const index of this.#groups) yield* this.#rowOf({ kind: 'group', index });
+    for (const index of accounts) yield* this.#rowsOf({ kind: 'account', index });
+    for (const index of keys) yield* this.#rowsOf({ kind: 'key', index });
+    for (const index of this.#groups) yield* this.#rowsOf({ kind: 'group', index });
     for (const slot of this.#modelRules) {
       const pair = this.#ledger.modelScopes.pairOf(slot);
       if (pair === undefined) continue;
       const { account: index, modelIndex } = pair;
-      yield* this.#rowOf({ kind: 'model', index, modelId: this.#modelIdOf(modelIndex) }, slot);
+      yield* this.#rowsOf({ kind: 'model', index, modelId: this.#modelIdOf(modelIndex) }, slot);
     }
   }
 
@@ -84,15 +84,18 @@ export class QuotaUses {
     this.#modelRules.clear();
   }
 
-  /** The row to write, given what this gateway has `counted`; undefined if none is to be written. */
-  protected rowAfter(_scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
+  /** Returns the row to write, if any. `counted` is what this gateway has counted. */
+  protected rowOf(_scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
     return counted;
   }
 
-  /** `slot` is that of a rule for a model, in the ledger. Yields nothing if the scope has no such quotas. */
-  *#rowOf(scope: UsedScope, slot?: ModelScopeIndex): Generator<readonly [UsedScope, QuotaUseRecord]> {
+  /**
+   * Yields the row of the scope, or nothing if no row is to be written. `slot`: of a rule for a model, its
+   * slot in the ledger.
+   */
+  *#rowsOf(scope: UsedScope, slot?: ModelScopeIndex): Generator<readonly [UsedScope, QuotaUseRecord]> {
     const counted = slot === undefined ? this.#useOf(scope) : this.#useOfModel(slot);
-    const row = counted && this.rowAfter(scope, counted);
+    const row = counted && this.rowOf(scope, counted);
     if (row !== undefined) yield [scope, row];
   }
 
@@ -138,7 +141,7 @@ const NOTHING_SETTLED = {
   spendPerMonth: 0,
 };
 
-/** The rows that several gateways add to (QuotaUseRows). `rowAfter` reads them in the flush's transaction. */
+/** The rows that several gateways add to (QuotaUseRows). `rowOf` reads them in the flush's transaction. */
 interface SharedQuotaRows {
   find(scope: UsedScope): QuotaUseRecord | undefined;
   /** The id of who has the slot; undefined if another gateway has deleted the key or group. */
@@ -153,9 +156,9 @@ export class SharedQuotaUses extends QuotaUses {
   readonly #rows: SharedQuotaRows;
   readonly #log: Log;
   /**
-   * By row: what this gateway has counted and has on disk. With the owner, because the slot of a deleted key
-   * or group is given again after a day, and the next owner's counts begin at 0 within the same month.
-   * Entries stay for good, one at most for each row.
+   * By row: what this gateway has counted and has on disk. An entry names the owner of the slot, because the
+   * slot of a deleted key or group is given again after a day, and the next owner's counts begin at 0 within
+   * the same month. Entries stay for good, one at most for each row.
    */
   readonly #usesOnDisk = new Map<string, OwnedUse>();
   /** The counts in the rows that the last `rows` yielded. `recordWritten` moves them to `#usesOnDisk`. */
@@ -185,7 +188,7 @@ export class SharedQuotaUses extends QuotaUses {
     this.#usesInCommit.clear();
   }
 
-  protected override rowAfter(scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
+  protected override rowOf(scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
     const owner = this.#rows.ownerOf(scope);
     if (owner === undefined) return undefined;
     const rowKey = quotaUseKeyOf(scope).join('/');

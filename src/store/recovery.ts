@@ -6,8 +6,9 @@
  * An account can spend what was credited less what was spent. Holds are not on disk, because the calls that
  * had them are gone.
  *
- * Must hold: groups are filled before accounts, and keys before their uses; a row that cannot be right stops
- * the start with an error that names the row, before any call is served (test/unit/store/recovery.test.ts).
+ * Must hold: groups are filled before accounts, and keys before their uses; a row with impossible amounts
+ * stops the start with an error that names the row, before any call is served
+ * (test/unit/store/recovery.test.ts).
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -34,20 +35,17 @@ import type { AccountRecord, SpendingRecord } from '../registry/account-record.j
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 
-/**
- * Accounts without a plan that are logged singly. Further accounts have the same cause and are counted.
- */
+/** Accounts without a plan that are logged singly. Further accounts are only counted. */
 const ACCOUNTS_LOGGED_MAX = 10;
 
 /** Longer than any month: a use that is so old is of no period that still runs. */
 const LONGEST_MONTH_MS = 32 * 24 * 3_600_000;
 
 const NOTHING = asPicoUnits(0n);
-/**
- * Counts of keys, below of accounts, if processes share the limits: the coordinator grants what is left.
- */
-const NO_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
-const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
+/** For a key whose limits processes share: the counts on disk are left to the coordinator. */
+const NO_KEY_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
+/** For such an account: its money and counts are left to the coordinator, which grants them. */
+const NOTHING_GRANTED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
 
 /** All buffers, `totals` and `directory` must be empty. */
 interface RecoveryOptions {
@@ -118,7 +116,7 @@ function restoreQuotaUses(options: RecoveryOptions): void {
 function recoverAccounts(options: RecoveryOptions): number {
   const { store, ledger, totals, directory, catalog, accountsMax, log } = options;
   let accounts = 0;
-  let withoutPlan = 0;
+  let planlessCount = 0;
   const nowMs = flushTimeNow(options);
   const isCopy = totals === undefined && store.copy.position() !== undefined;
   for (const record of store.accounts()) {
@@ -127,7 +125,7 @@ function recoverAccounts(options: RecoveryOptions): number {
     assertSound(store, record, spending, isCopy);
     const group = groupIndexOf(record, options, store);
     const state = accountStateOf(record, spending, catalog, group);
-    ledger.openAccount(record.index, totals === undefined ? { ...state, ...NOTHING_USED } : state);
+    ledger.openAccount(record.index, totals === undefined ? { ...state, ...NOTHING_GRANTED } : state);
     ledger.setGroup(record.index, group);
     directory?.set(record);
     if (spending !== undefined && totals !== undefined) {
@@ -136,8 +134,8 @@ function recoverAccounts(options: RecoveryOptions): number {
     }
     accounts++;
     if (findPlanIndex(catalog, record.planId) !== undefined) continue;
-    withoutPlan++;
-    if (withoutPlan <= ACCOUNTS_LOGGED_MAX) {
+    planlessCount++;
+    if (planlessCount <= ACCOUNTS_LOGGED_MAX) {
       log.warn('account is disabled: its plan is not in the settings; add it, or use "accounts set-plan"', {
         account: record.id,
         name: record.name,
@@ -145,8 +143,8 @@ function recoverAccounts(options: RecoveryOptions): number {
       });
     }
   }
-  if (withoutPlan > ACCOUNTS_LOGGED_MAX)
-    log.warn('more accounts are disabled for the same reason', { accounts: withoutPlan });
+  if (planlessCount > ACCOUNTS_LOGGED_MAX)
+    log.warn('more accounts are disabled for the same reason', { accounts: planlessCount });
   return accounts;
 }
 
@@ -162,7 +160,7 @@ function recoverKeys(options: RecoveryOptions): number {
   }
   // In the order of the table: 1.1 µs a row, against 1.9 µs if the row of each key were looked up.
   for (const [key, use] of store.keys.uses()) {
-    restoreKeyUse(key, totals === undefined ? { ...use, ...NO_COUNTS } : use, options, nowMs);
+    restoreKeyUse(key, totals === undefined ? { ...use, ...NO_KEY_COUNTS } : use, options, nowMs);
   }
   return keys;
 }

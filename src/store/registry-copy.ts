@@ -1,7 +1,7 @@
 /**
- * This host's copy of the registry that hosts share: its position in the log of changes, the taking over of
- * rows, and the export of all rows. store.ts makes the object; sharing/registry-log.ts, registry-reseed.ts
- * and open-hosts.ts use it. Main thread.
+ * This host's copy of the registry that hosts share: its position in the log of changes, how rows of other
+ * hosts are taken over, and how all rows are read for other hosts. store.ts makes the object;
+ * sharing/registry-log.ts, registry-reseed.ts and open-hosts.ts use it. Main thread.
  *
  *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
  *           'registry_partial'   → true while all rows are being taken over
@@ -92,7 +92,7 @@ const DELETABLE: readonly RecordedTable[] = [
   'operators',
 ];
 
-/** Those methods of the store that also write indexes (names, slots). store.ts passes itself. */
+/** The parts of the store by which `take` also writes indexes (names, slots). store.ts passes itself. */
 interface CopiedRows {
   readonly groups: GroupRows;
   readonly keys: KeyRows;
@@ -122,9 +122,7 @@ export class RegistryCopy {
     this.#store = store;
   }
 
-  /**
-   * The name by which other hosts know this data directory. The first call makes it and writes it to disk.
-   */
+  /** The name by which other hosts know this data directory. The first call makes and stores it. */
   hostId(): string {
     const { meta, environment } = this.#tables;
     return environment.write(() => {
@@ -196,10 +194,10 @@ export class RegistryCopy {
     } else if (table === 'accounts') {
       this.#store.putAccount(readAccount(value, location));
     } else if (table === 'groups') {
-      if (value === null) takeOut(this.#store.groups, String(key));
+      if (value === null) removeDeleted(this.#store.groups, String(key));
       else this.#takeGroup(value, location);
     } else if (table === 'keys') {
-      if (value === null) takeOut(this.#store.keys, String(key));
+      if (value === null) removeDeleted(this.#store.keys, String(key));
       else this.#takeKey(value, location);
     } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       this.#store.changes.takeLink(key, value);
@@ -213,21 +211,20 @@ export class RegistryCopy {
 
   /**
    * Returns all rows, in an order in which `take` can write them. They are of one moment only if the caller
-   * awaits nothing meanwhile. Throws StoreError `damaged` at a row that cannot be decoded, because it cannot
-   * be sent.
+   * awaits nothing meanwhile. Throws StoreError `damaged` at a row that cannot be decoded: it cannot be sent.
    */
   *rows(): Generator<RegistryRow> {
     for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE]) {
       const value: unknown = this.#tables.meta.get(name);
-      if (value !== undefined) yield this.#readable({ table: 'meta', key: name, value });
+      if (value !== undefined) yield this.#assertReadable({ table: 'meta', key: name, value });
     }
     for (const [name, table] of Object.entries(this.#tablesByName)) {
       for (const { key, value } of table.getRange())
-        yield this.#readable({ table: name as RecordedTable, key: key as RegistryRow['key'], value });
+        yield this.#assertReadable({ table: name as RecordedTable, key: key as RegistryRow['key'], value });
     }
   }
 
-  #readable(row: RegistryRow): RegistryRow {
+  #assertReadable(row: RegistryRow): RegistryRow {
     if (row.value !== UNREADABLE) return row;
     throw damaged(`${this.#tables.path}: record ${String(row.key)} of table ${row.table}`);
   }
@@ -248,7 +245,7 @@ export class RegistryCopy {
 
   #takeKey(value: unknown, location: string): void {
     const record = readKey(value, location);
-    // Another key had the slot before. Its use, which this host has recorded, must not count for this key.
+    // If another key had the slot before, what this host has recorded of its use must not count for this key.
     if (this.#store.keys.findId(record.index) !== record.id) {
       this.#tables.keyUses.removeSync(record.index);
       this.#tables.quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: record.index }));
@@ -274,7 +271,7 @@ interface Removable<Row> {
  * Removes a record that another host has deleted, if it is here. A row of `key_slots_free` or
  * `group_slots_free` frees the slot.
  */
-function takeOut<Row>(rows: Removable<Row>, id: string): void {
+function removeDeleted<Row>(rows: Removable<Row>, id: string): void {
   const record = rows.find(id);
   if (record !== undefined) rows.takeOut(record);
 }

@@ -3,8 +3,8 @@
  * ResponseTable for replays by Idempotency-Key (stored-responses.ts, flush.ts), and one for the response
  * cache (gateway/cache-service.ts), which also bounds each model. Main thread of a gateway process.
  *
- * Must hold: a damaged row or sum is neither served nor stops the transaction, which may be that of charges
- * (test/unit/store/response-table.test.ts, test/fuzz).
+ * Must hold: a damaged row is not served. Neither a damaged row nor a damaged sum of bytes stops the
+ * transaction, which may be that of charges (test/unit/store/response-table.test.ts, test/fuzz).
  */
 import { parsedJson } from '../core/json.js';
 import { asAccountIndex } from '../core/units.js';
@@ -24,7 +24,9 @@ export const EXPIRY_PAUSE_MS = 100;
 const BATCH_ROWS = 64;
 
 export interface ResponseChanges {
+  /** Responses to write. */
   readonly kept: readonly ResponseRecord[];
+  /** Keys whose responses are to be removed. */
   readonly forgotten: readonly ResponseKey[];
   readonly bounds: ResponseBounds;
 }
@@ -54,9 +56,7 @@ interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'ans
   readonly modelAges?: Tables['cachedModelAges'];
 }
 
-/**
- * Name of the row of `meta` with the bytes that the responses of each model of the cache count for, as JSON.
- */
+/** Name of the row of `meta` with the bytes of the cached responses of each model, as JSON. */
 const MODEL_BYTES_NAME = 'cached_model_bytes';
 
 /** The bytes that the responses of a model count for, by model id. A model without responses has no entry. */
@@ -123,10 +123,7 @@ export class ResponseTable {
     return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : this.#recount();
   }
 
-  /**
-   * Makes the changes, then removes the oldest responses until all are within the bounds. Call in a
-   * transaction.
-   */
+  /** Makes the changes, then removes the oldest responses beyond the bounds. Call in a transaction. */
   apply({ kept, forgotten, bounds }: ResponseChanges): void {
     const { meta, bytesName } = this.#tables;
     const modelBytes = this.#readModelBytes();
@@ -135,9 +132,9 @@ export class ResponseTable {
     if (bytes > bounds.bytesMax) bytes = this.#recount();
     for (const key of forgotten) bytes -= this.#remove(key, modelBytes);
     for (const record of kept) bytes += this.#put(record, modelBytes);
-    // First the bounds of models, so that the common bound evicts no more than it must.
+    // The bounds of models come first: what they evict need not be evicted for the bound of all.
     for (const [model, bytesMax] of bounds.modelBytesMax ?? [])
-      bytes -= this.#evictOf(model, bytesMax, modelBytes);
+      bytes -= this.#evictOfModel(model, bytesMax, modelBytes);
     meta.putSync(bytesName, this.#evict(bytes, bounds, modelBytes));
     if (modelBytes !== undefined) meta.putSync(MODEL_BYTES_NAME, JSON.stringify([...modelBytes]));
   }
@@ -187,13 +184,10 @@ export class ResponseTable {
     return bytes;
   }
 
-  /**
-   * Puts the record, in place of an older record of its key. Returns by how many bytes all responses grow.
-   */
+  /** Puts the record in place of an older one of its key. Returns by how many bytes all responses grow. */
   #put(record: ResponseRecord, modelBytes: ModelBytes | undefined): number {
     const { account, key, endedMs } = record;
-    // A commit that failed may be on disk all the same. Its response lost its bytes in memory, but has them
-    // on disk.
+    // A commit that failed may be on disk all the same: then the disk has the bytes that memory has lost.
     if (record.bytes === undefined && this.#hasRow(record)) return 0;
     const removed = this.#remove(record, modelBytes);
     const bytes = responseBytesOf(record);
@@ -249,7 +243,7 @@ export class ResponseTable {
   }
 
   /** Removes the oldest responses of a model beyond its bound. Returns their bytes. */
-  #evictOf(model: string, bytesMax: number, modelBytes: ModelBytes | undefined): number {
+  #evictOfModel(model: string, bytesMax: number, modelBytes: ModelBytes | undefined): number {
     let removed = 0;
     while ((modelBytes?.get(model) ?? 0) > bytesMax) {
       // A shorter key sorts before all keys that begin with it; the type knows whole keys alone.
@@ -290,8 +284,6 @@ function isModelEntry(value: unknown): value is [string, number] {
   return Array.isArray(value) && typeof value[0] === 'string' && Number.isSafeInteger(value[1]);
 }
 
-/**
- * The bytes that a row of ages counts for. A damaged row counts as ROW_BYTES, and must not stop the flush.
- */
+/** The bytes that a row of ages counts for. A damaged row counts ROW_BYTES, and stops no flush. */
 const countedBytesOf = (value: unknown): number =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= ROW_BYTES ? value : ROW_BYTES;

@@ -88,10 +88,11 @@ export class SlotRows<SlotRecord, Index extends number> {
 
   /**
    * Takes `count` slots, in the transaction that puts their records. First come slots of `freeSlots` (time of
-   * the deletion, slot) that were freed before `restedMs`, longest unused first; then slots never used.
-   * Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot that was
-   * never used may be beyond `slotsMax`: callers check. `clear` removes what another process has flushed for
-   * the deleted record after its deletion. The row `slotsUsedName` of `meta` counts the slots ever used.
+   * the deletion, slot) that were freed before `restedMs`, longest unused first; then slots never used. Free
+   * slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot that was never
+   * used may be beyond `slotsMax`: callers check. `clearUse` removes the use that another process may have
+   * flushed for the deleted record after its deletion. The row `slotsUsedName` of `meta` counts the slots
+   * ever used.
    */
   protected takeSlots(
     count: number,
@@ -99,7 +100,7 @@ export class SlotRows<SlotRecord, Index extends number> {
     slotsMax: number,
     freeSlots: Table<[number, number]>,
     slotsUsedName: string,
-    clear: (slot: number) => void,
+    clearUse: (slot: number) => void,
   ): number[] {
     const slots: number[] = [];
     const restedKeys = freeSlots.getKeys({ end: [restedMs, 0] }).filter(([, slot]) => slot < slotsMax);
@@ -107,7 +108,7 @@ export class SlotRows<SlotRecord, Index extends number> {
     for (const freeKey of Array.from(restedKeys.slice(0, count))) {
       const [, slot] = freeKey;
       freeSlots.removeSync(freeKey);
-      clear(slot);
+      clearUse(slot);
       slots.push(slot);
     }
     if (slots.length === count) return slots;

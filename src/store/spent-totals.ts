@@ -1,9 +1,9 @@
 /**
  * What each account has spent according to the journals: the amounts that go to disk, in the account's row
- * (SpendingRecord). flush.ts adds to them on the main thread, and knows them as SpendingTotals: these are
- * SpentTotals (gateway/accounting.ts) if this gateway alone writes the rows, SharedTotals
- * (gateway/shared-accounting.ts) if several gateways add to them. 16 bytes an account (24 if shared); memory
- * pages that are never touched cost nothing.
+ * (SpendingRecord). flush.ts adds to them on the main thread, by the interface SpendingTotals. Its classes
+ * are SpentTotals (gateway/accounting.ts), if this gateway alone writes the rows, and SharedTotals
+ * (gateway/shared-accounting.ts), if several gateways add to the rows. 16 bytes an account (24 if shared);
+ * memory pages that are never touched cost nothing.
  *
  * Must hold: amounts come from the journals and not from the ledger's words. Those words are ahead by what is
  * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts).
@@ -24,8 +24,7 @@ export interface SpendingTotals {
   add(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void;
   /**
    * Returns the row as it is to be on disk. Call in the transaction that writes the row; throws what the
-   * store throws. If the transaction fails, the next transaction calls `recordOf` again, and no amount is
-   * lost.
+   * store throws. If the transaction fails, the next one calls `recordOf` again, and no amount is lost.
    */
   recordOf(account: AccountIndex, counts: LedgerCounts): SpendingRecord;
   /**
@@ -100,12 +99,12 @@ export class SharedTotals implements SpendingTotals {
   readonly #uncovered = new Map<AccountIndex, bigint>();
   /** Reversals: charges that were taken back, as positive amounts, until the reversal is on disk. */
   readonly #reversed = new Map<AccountIndex, bigint>();
-  /** This gateway's days as of the last `recordOf`; `recordWritten` moves them to both arrays above. */
+  /** Days of the last `recordOf`, which `recordWritten` moves to `#dayNumbers` and `#dayCalls`. */
   readonly #daysInCommit = new Map<AccountIndex, Day>();
 
   /**
    * A row on disk is the sum of all gateways, so `findSpending` is called in the transaction that writes it.
-   * `onReversed` gets each amount whose reversal is on disk: this gateway's lease then has so much less.
+   * `onReversed` gets each amount whose reversal is on disk: this gateway's lease is then smaller by it.
    */
   constructor(
     accountsMax: number,

@@ -16,9 +16,7 @@ import { findPageError, type PageError } from './page-walk.js';
 
 export type StoreErrorCode = 'foreign' | 'newer' | 'damaged' | 'unreadable';
 
-/**
- * The store cannot be used as it is, and the start must stop. The message names the file and says what to do.
- */
+/** The store cannot be used, and the start must stop. The message names the file and says what to do. */
 export class StoreError extends Error {
   readonly code: StoreErrorCode;
 
@@ -171,10 +169,7 @@ export function unreadable(path: string, error: unknown): StoreError {
   );
 }
 
-/**
- * For every opening of an LMDB file. Openers of small files override `mapSize` and `maxDbs`, readers
- * `readOnly`.
- */
+/** For each LMDB file that is opened. Small files override `mapSize` and `maxDbs`, readers `readOnly`. */
 export const OPTIONS = {
   noSubdir: true,
   // More than there are tables, so that a later format may have more.

@@ -10,11 +10,12 @@
  *
  * Containers that share a volume do not see each other's processes (PID namespaces), so `/proc` alone does
  * not tell whether the process in the row has died. Therefore whoever has the hold is also a _reader_ of
- * `hold.lmdb`: it has read the file outside of a write. Nobody else is, because reads within a write make
- * no reader. LMDB guards a reader's entry by a lock of the kernel on its lock file, which all containers of
- * one machine see, and which ends with its process, however that one ends. Such a lock needs no clock and no
- * heartbeat, and works on volumes where no Unix socket can be made. If a file system has no such locks, LMDB
- * does not work either. An older Tollgate is no reader: its row is valid if `/proc` shows its process.
+ * `hold.lmdb`: it has read the file outside of a write. No other process is a reader, because reads within a
+ * write make none. LMDB guards a reader's entry by a lock of the kernel on its lock file, which all
+ * containers of one machine see, and which ends with its process, even if that is killed. Such a lock needs
+ * no clock and no heartbeat, and works on volumes where no Unix socket can be made. If a file system has no
+ * such locks, LMDB does not work either. An older Tollgate is no reader: its row is valid if `/proc` shows
+ * its process.
  *
  * Gateways of one supervisor that share their limits share the hold. The row then names their group, and lets
  * in further members of it. A gateway that goes on draining after its supervisor has died keeps everybody
@@ -45,7 +46,10 @@ const ROW_KEY = 'holder';
 /** The row: who has the hold, the _holder_. */
 const OwnerRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
-  /** Of one of `members` (process-identity.ts). An older Tollgate, without groups, checks this one alone. */
+  /**
+   * The identity (process-identity.ts) of one of `members`. An older Tollgate, without groups, reads no
+   * other.
+   */
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),
@@ -114,8 +118,7 @@ export class StoreHold {
   /**
    * Takes the hold. If nobody else has it, `onAlone` is called before any other process can take it. Throws
    * StoreHeld if another process has it, and StoreError if the file cannot be read or written. Costs an
-   * fsync. Call it once until `giveBack`: a second hold of this process on the folder would end with the
-   * first.
+   * fsync. Call it once until `giveBack`: a second hold on the folder would end with the first.
    */
   static take(dataPath: string, user: StoreUser, onAlone: () => void = () => undefined): StoreHold {
     makeDataFolder(dataPath);
@@ -228,7 +231,7 @@ function rowOf(
     : { kind, identity, group, members: [...members], ...origin };
 }
 
-/** Other processes that have the hold, run, and are in the PID namespace of this process. */
+/** Identities of the other holders that run and are in the PID namespace of this process. */
 function otherMembersOf(ownerRow: OwnerRow | undefined): string[] {
   if (ownerRow === undefined) return [];
   const ownId = ownIdentity();

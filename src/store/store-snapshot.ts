@@ -104,10 +104,7 @@ export class StoreSnapshot {
     return this.#tables.get(name)?.get(key, { transaction: this.#transaction });
   }
 
-  /**
-   * Yields all rows, or those from `start` to before `end`, in the order of their keys. Iterate before
-   * `close`.
-   */
+  /** Yields all rows, or those from `start` to before `end`, ordered by key. Iterate before `close`. */
   *rows<Name extends TableName>(
     name: Name,
     start?: readonly number[],

@@ -136,17 +136,14 @@ export class Store implements RecordStore {
       const { result, rows } = recorder.record(work);
       if (rows.length === 0) return result;
       this.changes.append(rows);
-      // The other hosts lack these rows. In a transaction of `shared`, which records too, SharedChanges
-      // detaches the copy if it must.
+      // Other hosts lack these rows, so the store is no copy of their registry any more. In a transaction of
+      // `shared`, which records rows too, SharedChanges decides that.
       if (!recorder.isRecording) this.copy.detach();
       return result;
     });
   }
 
-  /**
-   * Later reads see what other processes have committed by now. Otherwise they may be older by one event-loop
-   * turn.
-   */
+  /** Lets later reads see all commits up to now. Without it they may be older by one event-loop turn. */
   refresh(): void {
     this.#tables.environment.refresh();
   }
@@ -180,9 +177,7 @@ export class Store implements RecordStore {
     );
   }
 
-  /**
-   * At most `limit` ids after `after`, in their order. Reads keys alone, so a damaged row hides no account.
-   */
+  /** At most `limit` ids after `after`, ordered. Reads keys alone, so a damaged row hides no account. */
   listAccountIds(after: string, limit: number): string[] {
     return Array.from(this.#tables.accounts.getKeys({ start: after, exclusiveStart: true, limit }));
   }
@@ -205,7 +200,7 @@ export class Store implements RecordStore {
     return this.#accounts.all();
   }
 
-  /** Puts the first credit of a new account. */
+  /** Puts the first credit of a new account, as number 0, without looking for the last number. */
   openCredits(account: AccountIndex, record: CreditRecord): void {
     this.#tables.credits.putSync([account, 0], packCredit(record));
   }
@@ -284,10 +279,7 @@ export class Store implements RecordStore {
     return stored === undefined ? undefined : readUsage(stored, locationOf(this.#tables, 'usage', key));
   }
 
-  /**
-   * Ordered by hour, key id and model id: from `fromRow` of `fromHour`, or its first row, to the end of
-   * `toHour`.
-   */
+  /** Ordered by hour, key id and model id, from `fromRow` of `fromHour` to the last row of `toHour`. */
   *usages({ account, fromHour, fromRow, toHour }: UsageRange): Generator<UsageRecord> {
     const { keyId = '', modelId = '' } = fromRow ?? {};
     const range = { start: [account, fromHour, keyId, modelId], end: [account, toHour + 1, '', ''] };

@@ -12,9 +12,7 @@ import type { FlushedResponses } from './flush.js';
 import type { ResponseBounds, ResponseChanges } from './response-table.js';
 import type { Store } from './store.js';
 
-/**
- * Bytes that wait for the disk: seconds of a busy gateway. Beyond them responses wait without their bytes.
- */
+/** Bytes that wait for the disk: seconds of a busy gateway. Further responses wait without bytes. */
 const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 
 /** Responses that may wait, with or without bytes. If so many wait, `keep` returns false. */
@@ -74,7 +72,8 @@ export class StoredResponses implements FlushedResponses {
     const waiting = this.#waiting.get(nameOfResponse(key));
     const record = waiting === undefined ? this.#options.store.answers.find(key) : waiting.record;
     const { clock, keepHours } = this.#options;
-    // A wall clock that is ahead hides responses here, but removes none: `#bounds` believes it after an hour.
+    // A wall clock that jumps ahead hides responses here, but removes none: `#bounds` follows the jump only
+    // after an hour (RetentionCalendar).
     if (record === undefined || record.endedMs <= clock.wallMs() - keepHours * HOUR_MS) return undefined;
     return { record, isUnwritten: waiting !== undefined };
   }
@@ -159,9 +158,10 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Whether the disk has space for all bytes that wait. Checked before the commit: a commit that ran out of
-   * space while it wrote long values has ended processes with a damaged heap (lmdb 3.5.6). A commit of short
-   * rows just fails. False if the free bytes cannot be read, so that charges do not wait for long values.
+   * Whether the disk has space for all bytes that wait. It is asked before the commit, because a commit that
+   * ran out of space while it wrote long values has ended processes with a damaged heap (lmdb 3.5.6). A
+   * commit of short rows just fails. False if the free bytes cannot be read, so that charges do not wait for
+   * long values.
    */
   #hasDiskSpace(): boolean {
     const bytes = this.#waitingBytes;

@@ -286,9 +286,7 @@ function openMeta(path: string, environment: Environment, root: RootDatabase): T
   return meta;
 }
 
-/**
- * Throws StoreError `foreign` or `newer` if `format`, that of the file, is none that this program reads.
- */
+/** Throws StoreError `foreign` or `newer` if this program cannot read files of the `format`. */
 export function assertFormat(path: string, format: unknown): void {
   if (format === undefined) throw foreign(path, 'it does not name its format');
   if (typeof format !== 'number' || format < 1) throw foreign(path, 'its format is none of ours');

@@ -43,8 +43,8 @@ export class UsageBook {
    * deleted, so within an hour it means one key, and so one account.
    */
   protected readonly hours = new Map<number, Map<number, GrowingUsage>>();
-  /** Rows that are not on disk as they are here. After a failed flush they stay. */
-  readonly #changed = new Set<GrowingUsage>();
+  /** Rows that the next flush writes. After a flush that failed they stay. */
+  readonly #waiting = new Set<GrowingUsage>();
   /** Hour of the record that `rowOf` got last. The latest hour may be that of a clock that was ahead. */
   #lastHour = 0;
   readonly #modelIdOf: (modelIndex: number) => string;
@@ -72,18 +72,16 @@ export class UsageBook {
         keyId: this.store.findKeyId(record.key) ?? UNKNOWN_KEY,
         modelId: this.#modelIdOf(record.model),
       };
-      row = rowWith(key, this.startOf(key));
+      row = rowWith(key, this.startTotalsOf(key));
       rows.set(rowIndex, row);
     }
     return row;
   }
 
-  /**
-   * Counts a call in its row, which `rowOf` has returned for this record since the last `recordCommitted`.
-   */
+  /** Counts a call in its row. `rowOf` has returned the row since the last `recordCommitted`. */
   add(row: GrowingUsage, record: JournalRecord): void {
-    // A reversed call was counted as served before. It remains one call, and is a failed call now. A
-    // collected charge is of a call that was counted before.
+    // A reversed call was counted as served before. It remains one call, and is a failed call now. A record
+    // of a collected charge counts no call, because the call was counted before.
     const { outcome } = record;
     if (outcome !== 'collected') {
       const isReversal = outcome === 'reversed';
@@ -101,34 +99,34 @@ export class UsageBook {
     row.reasoningTokens = this.sumWith(row.reasoningTokens, record.reasoningTokens);
     row.cost = asPicoUnits(row.cost + record.charged);
     row.uncovered = this.uncoveredWith(row.uncovered, record.uncovered);
-    this.#changed.add(row);
+    this.#waiting.add(row);
   }
 
   /** Rows that changed since the last `recordCommitted`; flush.ts reads their number. */
   get waiting(): ReadonlySet<UsageRecord> {
-    return this.#changed;
+    return this.#waiting;
   }
 
   /**
-   * Returns the changed rows as they are to be on disk. Call in the transaction that writes them; throws what
+   * Returns the waiting rows as they are to be on disk. Call in the transaction that writes them; throws what
    * the store throws.
    */
   rows(): Iterable<UsageRecord> {
-    return this.#changed;
+    return this.#waiting;
   }
 
   /**
-   * Call when the changed rows are on disk. Drops rows of other hours, and those of this hour if they are
-   * more than USAGE_ROWS_HOT_MAX: a later call reads its row again.
+   * Call when the waiting rows are on disk. Drops the rows of all hours but the last, and those of the last
+   * hour if they are more than USAGE_ROWS_HOT_MAX. A later call reads its row again.
    */
   recordCommitted(): void {
-    this.#changed.clear();
+    this.#waiting.clear();
     for (const [hour, rows] of this.hours) {
       if (hour !== this.#lastHour || rows.size > USAGE_ROWS_HOT_MAX) this.hours.delete(hour);
     }
   }
 
-  protected startOf(key: UsageKey): UsageTotals {
+  protected startTotalsOf(key: UsageKey): UsageTotals {
     return this.store.findUsage(key) ?? NO_USAGE;
   }
 
@@ -159,7 +157,7 @@ export class SharedUsageBook extends UsageBook {
     super.recordCommitted();
   }
 
-  protected override startOf(): UsageTotals {
+  protected override startTotalsOf(): UsageTotals {
     return NO_USAGE;
   }
 
