@@ -4,8 +4,8 @@
  * 60 bytes an account. StoreOnly and OwnBuffers (registry-context.ts), the ChangeApplier (live-buffers.ts)
  * and recovery fill the directory; accounts.ts searches it. Main thread.
  *
- * Accounts are never deleted and names never change, so the lists only grow. A slot is empty for a while if
- * the ChangeApplier could not apply its account yet.
+ * Accounts are never deleted and names never change, so the lists only grow. A slot is empty until the
+ * ChangeApplier has applied its account.
  *
  * Must hold: the directory has every account of the store that limits.accounts allows, whatever process made
  * or changed the account.
@@ -13,10 +13,7 @@
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 
-/**
- * A field that is undefined does not restrict the search. One field must be set, or empty slots would be
- * found too.
- */
+/** A field that is undefined does not restrict the search. One must be set, or empty slots are found too. */
 export interface AccountFilter {
   /** `text`: part of the name, in any case. `ids`: slots of the accounts whose id begins with that text. */
   readonly search?: { readonly text: string; readonly ids: ReadonlySet<AccountIndex> } | undefined;
@@ -84,8 +81,8 @@ export class AccountDirectory {
   }
 
   #sharedId(id: string): string {
-    const kept = this.#ids.get(id);
-    if (kept === undefined) this.#ids.set(id, id);
-    return kept ?? id;
+    const sharedId = this.#ids.get(id);
+    if (sharedId === undefined) this.#ids.set(id, id);
+    return sharedId ?? id;
   }
 }

@@ -14,9 +14,9 @@ import type { QuotaCount, QuotaCounts, QuotaUse } from './quota-use.js';
 const MINUTE_MS = 60_000;
 
 /**
- * What all processes were granted of an account and, as far as is known, have neither used nor held. It
- * includes what other hosts have used since their last report, and what their calls hold of call slots and
- * money.
+ * What the coordinator has granted to all processes, less what they are known to have used or to hold. Not
+ * known, and so still counted here, is what other hosts have used since their last report, and what their
+ * calls hold of call slots and money.
  */
 interface LeasedAhead {
   /** Permits of the current minute. */
@@ -42,7 +42,7 @@ export interface AccountUse {
   readonly quotas: QuotaCounts;
 }
 
-/** Uses that the coordinator has reported, by the id of an account, a key or a group. */
+/** What the coordinator has reported, by the id of an account, a key or a group. */
 export type KnownUses = ReadonlyMap<string, AccountUse>;
 
 /** A group and where it is in the tree of groups. */
@@ -118,8 +118,8 @@ export function flushedStatement(
  * The statement of processes that share the account: money from the store, and what their calls use now.
  * `use` is undefined if the coordinator did not reply: then the result is `flushed`, the statement of the
  * last flush. A charge that is being written may be counted as held and as spent for a moment. So `available`
- * is at least 0, and `held` is what the law of the balance leaves. The amount of leased money is a little
- * older, so it may exceed `available`, by which it is capped.
+ * is cut at 0, and `held` is computed by the law of the balance. The amount of leased money is a little older
+ * than the other amounts, so it is cut at `available`.
  */
 export function sharedStatement(
   flushed: AccountCounts,

@@ -43,8 +43,8 @@ interface AccountSearch {
 /** A text that may be the beginning of an id. A text with fewer characters would match too many ids. */
 const ID_START = /^acct_[0-9a-z]{3,16}$/;
 /**
- * How many accounts are found by the beginning of their ids. Of a million random ids some 30 begin with the
- * same three characters, which is far below. Accounts beyond this number would not be found.
+ * How many accounts are found by the beginning of their ids. Accounts beyond this number would not be found;
+ * of a million random ids only some 30 begin with the same three characters.
  */
 const IDS_FOUND_MAX = 1_000;
 
@@ -110,7 +110,7 @@ export class Accounts {
     return this.#change(idOrName, (account) => ({ ...account, planId }));
   }
 
-  /** Puts the account in `group`; undefined: in none. Calls in flight stay counted in their former group. */
+  /** Puts the account in `group`, or in none. Calls in flight stay counted in their former group. */
   setGroup(idOrName: string, group: string | undefined): AccountStatement {
     return this.#change(idOrName, (account) => ({
       ...account,

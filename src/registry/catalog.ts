@@ -173,13 +173,13 @@ export interface PlanEntry {
   readonly retired?: true;
 }
 
-/** Stands for a plan that is not in the catalogue. The account is disabled, so nobody looks the plan up. */
+/**
+ * Stands for a plan that is not in the catalogue. The account is disabled, so nobody looks the plan up. The
+ * highest index that fits the status word of the ledger beside its flag.
+ */
 export const NO_PLAN_INDEX = 2 ** 30 - 1;
 
-/**
- * Indices into both lists are stable for the life of the process, also over reloads. Accounts name plans by
- * index.
- */
+/** Indices into both lists stay for the life of the process: calls name models by them, accounts plans. */
 export interface Catalog {
   readonly models: readonly ModelEntry[];
   readonly plans: readonly PlanEntry[];
@@ -202,7 +202,7 @@ export function idOfModel(name: string, { models }: Catalog): string {
   return models.some(({ id }) => id === name) ? name : (withAlias.at(-1)?.id ?? name);
 }
 
-/** The prices of all tokens of a call whose prompt has so many tokens. */
+/** The prices of all tokens of a call with this many prompt tokens: its own, or those of a long price. */
 function pricesFor(price: TokenPrice, promptTokens: number): PriceSet {
   const { long } = price;
   if (long === undefined) return price;
@@ -233,8 +233,8 @@ export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
 
 /**
  * Returns the most that a call can cost with at most so many tokens of the prompt and of the completion. A
- * report may name somewhat more tokens of the prompt (core/limits.ts). If a long price applies to so many,
- * the call holds by that price.
+ * report may name somewhat more tokens of the prompt (core/limits.ts). If a long price applies to such a
+ * prompt, the call holds by that price.
  */
 export function worstCaseOf(
   price: TokenPrice,

@@ -23,7 +23,7 @@ import { recordMomentMs, type RegistryContext } from './registry-context.js';
 /** Length of a journal line's note: enough for a sentence and a document's number. */
 const NOTE_CHARS_MAX = 500;
 
-/** A negative amount is a debit. */
+/** A credit, or with a negative amount a debit. */
 interface Transfer {
   /** Id or name. */
   readonly account: string;
@@ -144,25 +144,26 @@ export class Credits {
     const { store, live } = this.#context;
     const account = this.#accounts.recordOf(transfer.account);
     if (!live.credit(account.index, transfer.amount)) {
-      // Another process may have made the same request meanwhile, and has taken the money.
+      // If another process has made the same request meanwhile, it has taken the money, and `before` throws
+      // Replayed.
       hooks.before(account);
       throw notCovered(this.#accounts.statementOf(account).available);
     }
-    // A property, because the compiler would take a variable for false in `catch`.
-    const work = { isDone: false };
+    // An object, because the compiler would take a plain variable for false in `catch`.
+    const debit = { isPut: false };
     try {
       return store.commit(() => {
         const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
-        // Without `held`, because DebitService has made other processes give back what they held of the
-        // money.
+        // `held` does not count here: DebitService (sharing/debits.ts) has had other processes give back what
+        // they held.
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
         if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
         hooks.after(statement);
-        work.isDone = true;
+        debit.isPut = true;
         return statement;
       });
     } catch (error) {
-      if (!work.isDone || this.#isUnchanged(account))
+      if (!debit.isPut || this.#isUnchanged(account))
         live.credit(account.index, asPicoUnits(0n - transfer.amount));
       throw error;
     }
@@ -170,8 +171,7 @@ export class Credits {
 
   /**
    * Whether the disk still has the account as it was before a debit whose commit threw. False if the record
-   * cannot be read: then the ledger has too little until the gateway starts again, which harms only the
-   * account.
+   * cannot be read: then the ledger has too little until a restart, which harms only this account.
    */
   #isUnchanged(account: AccountRecord): boolean {
     try {
@@ -182,7 +182,7 @@ export class Credits {
     }
   }
 
-  /** Whether the disk has this `credited`, which each credit and debit changes. */
+  /** Whether the account on disk has this `credited`, which each credit and debit changes. */
   #hasCredited({ id, credited }: AccountRecord): boolean {
     return this.#context.store.findAccount(id)?.credited === credited;
   }

@@ -3,7 +3,7 @@
  * admin/group-routes.ts; accounts.ts finds groups by it. Main thread of a gateway process, or a command.
  *
  * Must hold: a change is on disk first and then in the live state. The tree is never deeper than
- * GROUP_DEPTH_MAX and has no cycle. A group with accounts or groups in it is not deleted. A group's parent
+ * GROUP_DEPTH_MAX and has no circle. A group with accounts or groups in it is not deleted. A group's parent
  * never changes, because ended calls find their groups by the parent (ledger/scope-chain.ts).
  */
 import { editDistance, nearestName } from '../core/wrong-input.js';
@@ -88,7 +88,7 @@ export class Groups {
     const visited = new Set<string>();
     const add = (records: readonly GroupRecord[]): void => {
       for (const record of records.toSorted((group, other) => (group.name < other.name ? -1 : 1))) {
-        // A damaged row may make a cycle, so each group is visited once.
+        // Damaged rows may make a circle, so each group is visited once.
         if (visited.has(record.id)) continue;
         visited.add(record.id);
         ordered.push(record);
@@ -106,10 +106,7 @@ export class Groups {
     return this.statementOf(this.recordOf(idOrName));
   }
 
-  /**
-   * Sets the limits that `change` has, and removes limits that are undefined in `change`. What was used
-   * stays.
-   */
+  /** Sets the limits that `change` has; undefined in `change` removes a limit. What was used stays. */
   setLimits(idOrName: string, change: Partial<QuotaLimits>): GroupStatement {
     const { store, live } = this.#context;
     return this.#change(() => {
@@ -173,13 +170,14 @@ export class Groups {
   #nearestHint(name: string): string {
     const names = this.#context.store.groups.list(0, NAMES_COMPARED_MAX).items.map((group) => group.name);
     const nearest = nearestName(name, names, (candidate) => candidate);
-    const isNear = nearest !== undefined && 2 * editDistance(name, nearest) <= nearest.length;
-    return isNear ? `, the nearest known one is ${nearest}` : ': see the list of groups';
+    // A name with more differences than half of its characters is no help.
+    const isNearEnough = nearest !== undefined && 2 * editDistance(name, nearest) <= nearest.length;
+    return isNearEnough ? `, the nearest known one is ${nearest}` : ': see the list of groups';
   }
 
   /** Returns the group and its ancestors, from the top down. */
   pathOf(record: GroupRecord): GroupRecord[] {
-    // A damaged row may make a cycle, so the path ends at the greatest depth.
+    // Damaged rows may make a circle, so the path ends at the greatest depth.
     const path = [record];
     for (let { parentId } = record; parentId !== undefined && path.length < GROUP_DEPTH_MAX;) {
       const parent = this.#context.store.groups.find(parentId);

@@ -68,6 +68,7 @@ export function isLimited({ limits }: KeyRecord): boolean {
   return hasQuotas(limits);
 }
 
+/** `sk-` and four characters. */
 const PREFIX_CHARS = 7;
 
 /** Returns the part of a key that may be shown. It leaves 232 of the 256 random bits unknown. */
@@ -86,9 +87,9 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
 }
 
 /**
- * Joins what is used `now` with what the key has `inherited`, which no process counts until the key is first
- * used. Of each count the result has that of the later period, or the greater one if the periods are
- * the same.
+ * Joins what is used `now` with what the key has `inherited`. No process counts the inherited use before the
+ * key is used first. Of each count the result has that of the later period; for equal periods, the greater
+ * one.
  */
 export function laterUse(now: InheritedUse, inherited: InheritedUse | undefined): InheritedUse {
   if (inherited === undefined) return now;
@@ -140,10 +141,7 @@ export function isExpired({ expiresSeconds }: Pick<KeyRecord, 'expiresSeconds'>,
   return expiresSeconds !== undefined && expiresSeconds <= Math.floor(nowMs / MS_PER_SECOND);
 }
 
-/**
- * Returns when a new key or token expires, in Unix seconds; undefined if it does not. Throws
- * `invalid_parameters`.
- */
+/** Returns when a new key or token expires, in Unix seconds, if it does. Throws `invalid_parameters`. */
 export function expiryOf(
   request: { readonly expiresSeconds?: number | undefined; readonly expiresInSeconds?: number | undefined },
   nowMs: WallMs,
@@ -169,7 +167,10 @@ function momentText(seconds: number): string {
   return `${moment.toISOString().replace('.000', '')} (${seconds} in Unix seconds)`;
 }
 
-/** Returns the Unix seconds at which a key that is rotated now expires: now, or after the grace period. */
+/**
+ * Returns the Unix seconds at which a key that is rotated now expires. Without grace it is expired at once,
+ * so the present second is rounded down.
+ */
 export function endOfGrace(nowMs: WallMs, graceSeconds: number): number {
   return graceSeconds === 0 ? Math.floor(nowMs / MS_PER_SECOND) : secondsLater(nowMs, graceSeconds);
 }

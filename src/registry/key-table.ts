@@ -64,7 +64,7 @@ const ENTRY_FIRST_KEY = 1;
 
 /**
  * Bounds the searches of one `find`. A search takes some microseconds, and is repeated only if a key has
- * moved meanwhile. So many searches in a row are a bug, for which `find` throws.
+ * moved meanwhile. This many searches in a row mean a bug: `find` throws.
  */
 const SEARCHES_MAX = 10_000;
 
@@ -177,7 +177,7 @@ export class KeyTable {
     return usedSeconds === NEVER ? undefined : usedSeconds;
   }
 
-  /** Whether a key has this index. Any thread. */
+  /** Whether a key has this index: it was inserted and not removed. Any thread. */
   has(key: KeyIndex): boolean {
     return Atomics.load(this.#records, stateAt(key)) !== STATE_VACANT;
   }

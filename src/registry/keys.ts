@@ -61,7 +61,7 @@ export interface RotatedKey extends CreatedKey {
   readonly replaced: KeyStatement;
 }
 
-/** A key's row of quota use has no counts of its minute and day: its row of key use has these. */
+/** A key's row of quota use has no counts of its minute and day, because its row of key use has them. */
 const NO_PLAIN_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
 
 /**
@@ -112,10 +112,7 @@ export class Keys {
     return this.#change(idOrName, (key) => ({ ...key, active }));
   }
 
-  /**
-   * Sets the limits that `change` has, and removes limits that are undefined in `change`. What was used
-   * stays.
-   */
+  /** Sets the limits that `change` has; undefined in `change` removes a limit. What was used stays. */
   setLimits(idOrName: string, change: Partial<QuotaLimits>): KeyStatement {
     return this.#change(idOrName, (key) => ({ ...key, limits: { ...key.limits, ...change } }));
   }
@@ -159,14 +156,14 @@ export class Keys {
     const { created, replaced } = commitAndApply(
       store,
       replace,
-      (made) => (this.isOnDisk(made.created) ? made : undefined),
-      (made) => {
-        const { record } = made.created;
+      (rotation) => (this.isOnDisk(rotation.created) ? rotation : undefined),
+      (rotation) => {
+        const { record } = rotation.created;
         // The new key first, so that the account is never without a valid key.
         live.putKey(record);
-        if (made.use !== undefined) live.restoreKeyUse(record.index, made.use, nowMs);
-        if (made.quotaUse !== undefined) live.restoreQuotaUse(made.scope, made.quotaUse, nowMs);
-        live.putKey(made.replaced);
+        if (rotation.use !== undefined) live.restoreKeyUse(record.index, rotation.use, nowMs);
+        if (rotation.quotaUse !== undefined) live.restoreQuotaUse(rotation.scope, rotation.quotaUse, nowMs);
+        live.putKey(rotation.replaced);
       },
     );
     return { ...created, replaced: this.#statementOf(replaced) };
@@ -188,7 +185,7 @@ export class Keys {
     );
   }
 
-  /** Takes slots for `count` new keys. Call it in the commit that puts the keys. */
+  /** Takes and returns exactly `count` slots for new keys. Call it in the commit that puts the keys. */
   takeSlots(count: number): KeyIndex[] {
     const { store, clock, keysMax } = this.#context;
     return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - SLOT_REST_MS), keysMax);
@@ -239,7 +236,7 @@ export class Keys {
     return this.#context.store.keys.find(record.id) !== undefined;
   }
 
-  /** Adds a key that `put` has written to the live state. */
+  /** Adds a key to the live state, after the commit in which `put` has written it. */
   insert(record: KeyRecord): void {
     this.#context.live.putKey(record);
   }

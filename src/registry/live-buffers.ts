@@ -142,7 +142,7 @@ export function removeGroup(index: GroupIndex, { ledger, groupNames }: LiveBuffe
 
 /**
  * Restores a scope's use. Call before any thread counts for the scope. Does nothing if the scope is not in
- * the buffers.
+ * the buffers, or is a rule for a model: see `restoreModelUse`.
  */
 export function restoreQuotaUse(
   scope: UsedScope,
@@ -180,7 +180,8 @@ export function restoreModelUse(
   const index = asModelScopeIndex(slot);
   const ageMs = nowMs - use.takenMs;
   ledger.models.open(index, {}, { used: countsIn(use), ageMs });
-  // The next call sets the limits of the rule, so its use is restored for every quota that a rule may have.
+  // The limits of the rule are set by its next call (`{}` above), so its use is restored for all quotas.
+  // Undefined if no quota record is free.
   if (ledger.models.recordOrNew(index) === undefined) return;
   ledger.restoreSettled({ kind: 'model', index }, use, ageMs);
 }
@@ -224,9 +225,7 @@ export function keyUseOf(key: KeyIndex, live: LiveBuffers, nowMs: WallMs): KeyUs
   return { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs: asWallMs(Math.floor(nowMs)) };
 }
 
-/**
- * Restores a key's use. Call before any thread counts for the key. Does nothing if it is not in the table.
- */
+/** Restores a key's use, if the key is in the table. Call before any thread counts for the key. */
 export function restoreKeyUse(
   key: KeyIndex,
   use: KeyUseRecord,
@@ -289,7 +288,7 @@ interface ChangeApplierOptions {
  */
 export class ChangeApplier {
   readonly #options: ChangeApplierOptions;
-  /** The kinds of records of which a slot was too high: each is logged once. */
+  /** Kinds of records of which a slot was too high. Each kind is logged once. */
   readonly #loggedKinds = new Set<string>();
 
   constructor(options: ChangeApplierOptions) {
@@ -324,13 +323,16 @@ export class ChangeApplier {
       return;
     }
     if (!this.#fits(index, keysMax, 'keys')) return;
-    // A slot rests for a day, so only a process that was stopped for a day finds a former key here.
+    // Only a process that was stopped for a day finds a former key here, because a slot rests for a day.
     const hasFormerKey = keyTable.has(index) && keyTable.find(record.digest) !== index;
     if (hasFormerKey) keyTable.remove(index);
     applyKey(record, live);
   }
 
-  /** Whether the slot `index` is in the buffers. Another host may have larger limits, and so higher slots. */
+  /**
+   * Whether the slot `index` is in the buffers; if not, logs the first of its kind. Another host may have
+   * larger limits, and so higher slots.
+   */
   #fits(index: number, slotsMax: number, kind: 'accounts' | 'groups' | 'keys'): boolean {
     if (index < slotsMax) return true;
     if (this.#loggedKinds.has(kind)) return false;

@@ -146,8 +146,7 @@ export interface ChangeStore {
   note(note: ChangeNote): void;
   /**
    * Returns at most `limit` rows before the number `before`, or the newest. Reads some thousand rows at most,
-   * in 10 ms, so a page may be empty although `next` is set. Skips rows that cannot be read; `verify` names
-   * them.
+   * in 10 ms, so a page may be empty although `next` is set. Skips rows that cannot be read (see `verify`).
    */
   page(filter: ChangeFilter, before: number | undefined, limit: number): ChangePage;
   /**

@@ -4,7 +4,7 @@
  * token. Main thread of a gateway process, or a command.
  *
  * Must hold: only the digest of a token is kept. Each request reads the store, so a disabled operator is
- * rejected at the next request in every process of the host, and on other hosts as soon as their copy has the
+ * rejected at the next request in every process of the host, and on other hosts once their copy has the
  * change.
  */
 import { hash } from 'node:crypto';
@@ -41,7 +41,7 @@ interface CreatedOperator extends OperatorStatement {
 /** How often last uses are written, by one fsync. A crash loses the last uses of so long. */
 const USES_PERIOD_MS = 600_000;
 
-/** Bounds the time to find an operator by its name, for which all rows are read, 3 µs each. */
+/** To find an operator by name all rows are read, 3 µs each. This bounds the time. */
 const OPERATORS_MAX = 1_000;
 
 const TOKEN_BYTES = 32;
@@ -110,10 +110,10 @@ export class Operators {
   /** Ordered by name. */
   list(): OperatorStatement[] {
     const records = this.#context.store.operators.all();
-    const uses = this.#uses();
+    const lastUses = this.#lastUses();
     return records
       .sort((record, other) => (record.name < other.name ? -1 : 1))
-      .map((record) => this.#statementOf(record, uses));
+      .map((record) => this.#statementOf(record, lastUses));
   }
 
   /**
@@ -191,10 +191,11 @@ export class Operators {
    * The last use of each operator, by id: the later of those in the store and in memory, because another
    * process that had the admin interface meanwhile has written its uses.
    */
-  #uses(): Map<string, number> {
-    const uses = this.#context.store.operators.lastUses();
-    for (const [id, seconds] of this.#unwrittenUses) uses.set(id, Math.max(seconds, uses.get(id) ?? 0));
-    return uses;
+  #lastUses(): Map<string, number> {
+    const lastUses = this.#context.store.operators.lastUses();
+    for (const [id, seconds] of this.#unwrittenUses)
+      lastUses.set(id, Math.max(seconds, lastUses.get(id) ?? 0));
+    return lastUses;
   }
 
   #recordUse(id: string, seconds: number): void {
@@ -203,7 +204,7 @@ export class Operators {
     if (clock.monotonicMs() - this.#usesTriedMs < USES_PERIOD_MS) return;
     this.#usesTriedMs = clock.monotonicMs();
     try {
-      store.commit(() => store.operators.putLastUses(this.#uses()));
+      store.commit(() => store.operators.putLastUses(this.#lastUses()));
       this.#unwrittenUses.clear();
     } catch {
       // The disk takes no write, which the flush logs. The request goes on, and the uses stay in memory.
@@ -231,11 +232,11 @@ export class Operators {
     return record;
   }
 
-  #statementOf(record: OperatorRecord, uses = this.#uses()): OperatorStatement {
+  #statementOf(record: OperatorRecord, lastUses = this.#lastUses()): OperatorStatement {
     return {
       record,
       expired: isExpired(record, this.#nowMs),
-      lastUsedSeconds: uses.get(record.id),
+      lastUsedSeconds: lastUses.get(record.id),
     };
   }
 }

@@ -31,9 +31,7 @@ export interface QuotaCount {
   readonly used: bigint;
   /** Held by calls in flight on this host. */
   readonly held: bigint;
-  /**
-   * Granted, but as far as known neither used nor held. Other hosts may have used some since their report.
-   */
+  /** Granted, and not known to be used or held: other hosts may have used some since their report. */
   readonly leased: bigint;
   /** The part of `leased` that other hosts have. */
   readonly leasedElsewhere: bigint;
@@ -51,7 +49,7 @@ export interface LimitedScope {
 }
 
 /** Counts of a scope as of the last flush. */
-type FlushedCounts = PlainCounts & { readonly takenMs: WallMs };
+type FlushedCounts = MinuteDayCounts & { readonly takenMs: WallMs };
 
 /** The counts of a group's minute and day. (Those of accounts and keys are in other rows.) */
 export function countsIn(record: QuotaUseRecord): FlushedCounts {
@@ -59,7 +57,7 @@ export function countsIn(record: QuotaUseRecord): FlushedCounts {
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/** The quotas of a row, without the counts of `countsIn`. */
+/** The quotas that are counted in quota records: those of the row that `countsIn` leaves out. */
 export function settledOfRecord(record: QuotaUseRecord): SettledQuotas {
   const { minuteTokens, dayNumber, monthNumber } = record;
   const { tokensPerDay, callsPerMonth, tokensPerMonth, spendPerDay, spendPerMonth } = record;
@@ -68,14 +66,14 @@ export function settledOfRecord(record: QuotaUseRecord): SettledQuotas {
 }
 
 /** `flushed`, but without the requests of a minute that is over. `quotasIn` checks the day. */
-export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): PlainCounts {
+export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): MinuteDayCounts {
   if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
   const { minuteUsed, dayNumber, dayCalls, takenMs } = flushed;
   return { minuteUsed: nowMs - takenMs < MINUTE_MS ? minuteUsed : 0, dayNumber, dayCalls };
 }
 
 /** Counts of requests of the minute, calls of the day and calls in flight. */
-interface PlainCounts {
+interface MinuteDayCounts {
   readonly minuteUsed: number;
   /** Counted from 1970-01-01 in UTC+8. */
   readonly dayNumber: number;
@@ -84,12 +82,12 @@ interface PlainCounts {
 }
 
 /**
- * Returns the use of each quota that has a limit, in the order of QUOTA_NAMES. `counts` has the minute, the
- * day and calls in flight, `uses` all others.
+ * Returns the use of each quota that has a limit, in the order of QUOTA_NAMES. `counts` has the requests of
+ * the minute, the calls of the day and the calls in flight; `uses` has all other quotas.
  */
 export function quotasIn(
   limits: QuotaLimits,
-  counts: PlainCounts,
+  counts: MinuteDayCounts,
   uses: Iterable<Omit<QuotaUse, 'limit'>>,
   nowMs: WallMs,
 ): QuotaUse[] {
@@ -124,8 +122,8 @@ export function flushedUses(
   const isThisMonth = record?.monthNumber === month.number;
   const isThisMinute = record !== undefined && nowMs - record.takenMs < MINUTE_MS;
   const useOf = (quota: QuotaName, used: number | undefined, isCurrent: boolean, resetsMs?: WallMs) => {
-    const factor = QUOTA_KINDS[quota].unit === 'money' ? PICO_PER_NANO : 1n;
-    return { quota, used: isCurrent ? BigInt(used ?? 0) * factor : 0n, held: 0n, resetsMs };
+    const picoFactor = QUOTA_KINDS[quota].unit === 'money' ? PICO_PER_NANO : 1n;
+    return { quota, used: isCurrent ? BigInt(used ?? 0) * picoFactor : 0n, held: 0n, resetsMs };
   };
   return [
     useOf('tokens_per_minute', record?.minuteTokens, isThisMinute),
@@ -160,8 +158,8 @@ export function sharedQuotas(
   return flushed.map((use) => {
     const { used, held, leased } = countNow(use.quota, counts, calendar, nowMs);
     const { per } = QUOTA_KINDS[use.quota];
-    // A process that died may have written more to the store than it had reported. What it had leased and
-    // then used is counted as used, and no longer as leased.
+    // A process that died may have written more to the store than it had reported. This use was leased to it,
+    // so it counts as used here, and no longer as leased.
     const hasPeriod = per === 'day' || per === 'month';
     const unreported = hasPeriod && use.used > used ? use.used - used : 0n;
     return {
@@ -206,7 +204,8 @@ export type UsedScope =
 
 /**
  * The use of a scope's quotas by ended calls, as of the last flush. These are totals, so writing them twice
- * changes nothing. The first three counts are 0 for accounts and keys, whose other rows have these counts.
+ * changes nothing. The first three fields are 0 for accounts and keys, which have these counts in other rows
+ * (`spending`, `key_uses`).
  */
 export interface QuotaUseRecord extends SettledQuotas {
   readonly minuteRequests: number;

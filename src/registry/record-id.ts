@@ -26,10 +26,7 @@ const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
 /** Tokens of operators: 256 bits are 43 characters of base64url. */
 export const OPERATOR_TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;
 
-/**
- * At the start of a pattern it forbids keys and tokens. `slice(1)` drops the `^` of a pattern, here and
- * below.
- */
+/** At the start of a pattern it forbids keys and tokens. `slice(1)` drops the `^` of each pattern. */
 const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)}|${OPERATOR_TOKEN.source.slice(1)})`;
 
 /** The rules of texts as JSON Schema, for the documents. The functions here say which rule was broken. */

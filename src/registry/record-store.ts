@@ -20,10 +20,7 @@ import type { ChangeStore } from './operator-change.js';
 import type { QuotaUseRecord, UsedScope } from './quota-use.js';
 import type { UsageRange, UsageRecord } from './usage-report.js';
 
-/**
- * Items from a slot on, in the order of their slots. The next page begins at `next`; undefined after the
- * last.
- */
+/** Items from a slot on, ordered by slot. The next page begins at `next`, undefined after the last. */
 export interface Page<Item> {
   readonly items: readonly Item[];
   readonly next: number | undefined;
@@ -70,7 +67,7 @@ export interface RecordStore {
   readonly operators: OperatorStore;
   readonly changes: ChangeStore;
   readonly quotaUses: {
-    /** Undefined if the scope has no such quotas, or was not flushed since it has some. */
+    /** Undefined if no flush has written the use of the scope. */
     find(scope: UsedScope): QuotaUseRecord | undefined;
     put(scope: UsedScope, record: QuotaUseRecord): void;
   };
@@ -117,9 +114,7 @@ export interface KeyStore {
   /** Undefined if the key was never used, or was not flushed since. */
   findUse(index: KeyIndex): KeyUseRecord | undefined;
   putUse(key: KeyIndex, record: KeyUseRecord): void;
-  /**
-   * Takes `count` slots, as `takeIndex` of a GroupStore takes one.
-   */
+  /** Takes exactly `count` slots, each as `takeIndex` of a GroupStore does. */
   takeIndexes(count: number, restedMs: WallMs, slotsMax: number): KeyIndex[];
   put(record: KeyRecord): void;
   /** Removes the key and its use. Its slot rests from `nowMs` on. */
@@ -139,10 +134,11 @@ export interface OperatorStore {
 
 /**
  * Runs `work` in one transaction, and calls `apply` with the result of `work` when the transaction is on
- * disk. A commit that threw may be on disk all the same: memory would be older than the disk until a restart.
- * So after a throw `onDisk` reads what the disk has of the result, undefined if nothing, and `apply` gets
- * that. `onDisk` may return a record as it was before `work`, because to apply it changes nothing. Throws
- * what `commit` and `work` throw, also after `apply`.
+ * disk. A commit that threw may be on disk all the same, and then memory would be older than the disk until a
+ * restart. So after a throw `onDisk` gets the result of `work` and returns what the disk has of it, or
+ * undefined for nothing; `apply` gets what `onDisk` has returned. This may be a record as it was before
+ * `work`, which changes nothing when it is applied. Throws what `commit` and `work` throw, also after
+ * `apply`.
  */
 export function commitAndApply<Made>(
   store: Pick<RecordStore, 'commit' | 'refresh'>,
@@ -150,13 +146,13 @@ export function commitAndApply<Made>(
   onDisk: (made: Made) => Made | undefined,
   apply: (made: Made) => void,
 ): Made {
-  // What `work` returned before its commit. Absent if `work` threw: then the transaction was undone.
-  const undecided: { made?: Made } = {};
+  // What `work` returned; absent if `work` threw, so that the transaction was undone.
+  const beforeCommit: { made?: Made } = {};
   let made: Made;
   try {
-    made = store.commit(() => (undecided.made = work()));
+    made = store.commit(() => (beforeCommit.made = work()));
   } catch (error) {
-    const written = undecided.made === undefined ? undefined : readAgain(store, onDisk, undecided.made);
+    const written = beforeCommit.made === undefined ? undefined : readAgain(store, onDisk, beforeCommit.made);
     if (written !== undefined) apply(written);
     throw error;
   }

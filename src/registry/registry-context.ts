@@ -17,9 +17,8 @@
  * the transaction fails (credits.ts). Tests: test/unit/registry/registry.test.ts,
  * test/unit/registry/registry-money.test.ts.
  *
- * Must hold: each method of StoreOnly that changes something is overridden in OwnBuffers; the compiler does
- * not ask for it. Tests: test/unit/registry/registry.test.ts, test/unit/registry/registry-keys.test.ts (they
- * read the shared buffers).
+ * Each method of StoreOnly that changes something is overridden in OwnBuffers, which the compiler does not
+ * ask for (registry.test.ts and registry-keys.test.ts read the shared buffers).
  */
 import {
   asWallMs,
@@ -92,7 +91,7 @@ export interface RegistryContext {
  */
 export const SLOT_REST_MS = 24 * 3_600_000;
 
-/** Not in `InheritedUse.quotas`: two quotas have other fields, and calls in flight are not inherited. */
+/** Quotas that `InheritedUse.quotas` lacks: two have other fields, calls in flight are not inherited. */
 const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
@@ -156,7 +155,7 @@ export class StoreOnly {
     this.#directory?.set(record);
   }
 
-  /** Whether the ledger can count one more key or group with these limits. Here the next start decides. */
+  /** Whether the ledger can count one more scope with these limits. True here: a command has no ledger. */
   hasRoom(_scope: CountedScope): boolean {
     return true;
   }
@@ -275,7 +274,7 @@ export class OwnBuffers extends StoreOnly {
     }
     const counts =
       kind === 'key' ? ledger.keys.countsOf(index as KeyIndex) : ledger.groups.countsOf(index as GroupIndex);
-    // The types of kind and index belong together, which the compiler does not see.
+    // Cast, because the compiler does not see that the types of `kind` and `index` belong together.
     const ledgerScope = { kind, index } as Parameters<typeof ledger.useOf>[0];
     return quotasIn(limits, counts, ledger.useOf(ledgerScope), nowMs);
   }
@@ -317,12 +316,12 @@ export class OwnBuffers extends StoreOnly {
  * The live state of a process that shares its registry: what all processes use of accounts, keys and groups.
  * The coordinator knows these uses, but a transaction cannot wait for its reply. So
  * sharing/shared-registry.ts asks beforehand, runs the work with `show`, and does both again if the work
- * needed more uses. Of a scope whose use is missing, statements show what this host has flushed.
+ * needed more uses. If the use of a scope is not known, statements show what this host has flushed.
  */
 export class SharedUses extends StoreOnly {
   override readonly inheritsByRecord = true;
   readonly #ledger: Ledger | undefined;
-  /** What `show` was given, and the ids that its work did not find there; undefined outside of `show`. */
+  /** While `show` runs: the uses that it got, and the ids that its `work` did not find there. */
   #knownUses: KnownUses | undefined;
   #missedIds: Set<string> | undefined;
 
@@ -356,7 +355,7 @@ export class SharedUses extends StoreOnly {
   }
 
   override changeAccount(_record: AccountRecord): void {
-    // The ChangeApplier applies the change to both.
+    // The ChangeApplier changes the buffers and the directory.
   }
 
   override hasRoom(scope: CountedScope): boolean {
@@ -370,7 +369,7 @@ export class SharedUses extends StoreOnly {
   override countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
     const use = this.#find(record.id);
     if (use === undefined) {
-      // The coordinator did not reply. Known are only what this host has flushed and what the key inherited.
+      // The coordinator did not reply. Only what this host has flushed and what the key inherited are known.
       const flushed = super.countsOf(record, nowMs);
       return flushed === undefined ? record.inherited : laterUse(flushed, record.inherited);
     }

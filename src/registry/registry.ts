@@ -1,8 +1,7 @@
 /**
  * The registry: every change that operators can make to accounts, groups, keys, credits and operators, and
  * the reports of usage. The routes of src/admin use it through a RegistryService. gateway/accounting.ts,
- * gateway/shared-accounting.ts and cli/store-client.ts make a Registry. Main thread of a gateway or a
- * command.
+ * gateway/shared-accounting.ts and cli/store-client.ts make a Registry. Main thread, or a command.
  *
  * Rejections are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  *
@@ -126,9 +125,7 @@ export class Registry {
     return this.#context.catalog;
   }
 
-  /**
-   * `catalog` is made by `mergeCatalogs`, so that indices stay. Set new plans after the listeners have them.
-   */
+  /** `mergeCatalogs` makes `catalog`, so that indices stay. Set new plans after the listeners have them. */
   set catalog(catalog: Catalog) {
     this.#context.catalog = catalog;
   }
@@ -218,10 +215,7 @@ export class Registry {
     }
   }
 
-  /**
-   * Resolves when no other long report runs. Call the result at the report's end. Rejects if `clientLeft` is
-   * aborted.
-   */
+  /** Resolves when no other long report runs. Call the result at the end. Rejects if `clientLeft` aborts. */
   async #waitForLongReports(clientLeft: AbortSignal | undefined): Promise<() => void> {
     if (this.#longReports > LONG_REPORTS_WAITING_MAX) {
       const message = `${LONG_REPORTS_WAITING_MAX} long reports of usage wait already: try again.`;
@@ -251,9 +245,7 @@ export class Registry {
     return this.#rowsPage(hours, from, limit, {});
   }
 
-  /**
-   * Rows of the account in slot `onlySlot`, or of all accounts. With `splitsHours` a page may end in an hour.
-   */
+  /** Rows of the account in `onlySlot`, or of all accounts. With `splitsHours` a page may end in an hour. */
   #rowsPage(
     { fromHour, toHour }: UsageHours,
     from: UsageCursor,
@@ -299,7 +291,7 @@ export class Registry {
 
   /**
    * On a store without accounts, creates the account `demo` on plan `demo` with 100.00 and one key, whose
-   * text is the result's `key`. Otherwise `key` is undefined, and `accountId` too if no account is named
+   * text is the result's `key`. Otherwise `key` is undefined; so is `accountId` if no account is named
    * `demo`.
    */
   ensureDemo(): { accountId: string | undefined; key: string | undefined } {
@@ -343,8 +335,7 @@ function namingItem<Result>(itemName: string, work: () => Result): Result {
 /**
  * How the admin interface reaches the registry: directly (`ownRegistryService`), or together with the
  * processes that share the registry (sharing/shared-registry.ts). `work` must be synchronous and have no
- * effect besides the registry: a shared registry may run it several times, and undoes each run before the
- * next.
+ * effect besides the registry: a shared registry may run it several times, and undoes each before the next.
  */
 export interface RegistryService {
   /** Returns what `work` reads; statements show what all processes use now. */

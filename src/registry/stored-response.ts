@@ -8,9 +8,7 @@
  */
 import { asAccountIndex, type AccountIndex, type WallMs } from '../core/units.js';
 
-/**
- * A key belongs to its account: two accounts may use the same text. `cacheKeyOf` makes those of the cache.
- */
+/** A key belongs to its account: two accounts may use one text. `cacheKeyOf` makes keys of the cache. */
 export interface ResponseKey {
   readonly account: AccountIndex;
   /** The header's value, printable ASCII; in the cache, model and digest. */
@@ -51,10 +49,7 @@ export function cacheKeyOf(account: AccountIndex, modelId: string, digest: strin
   return { account, key: `${modelId}/${digest}` };
 }
 
-/**
- * The model id in a key of `cacheKeyOf`. The last slash ends the id: an id may have slashes, a digest has
- * none.
- */
+/** The model id in a key of `cacheKeyOf`. The last slash ends it: only the digest has no slashes. */
 export function modelOfCacheKey({ key }: ResponseKey): string {
   return key.slice(0, key.lastIndexOf('/'));
 }

@@ -1,7 +1,7 @@
 /**
  * Usage rows, and the reports that sum them for an operator. A row has the totals of the calls of one
  * account, key, model and hour. registry.ts makes reports from the store's rows, page by page; the routes of
- * usage keep a report in KeptReport, which has a timer. All else is pure. Main thread.
+ * usage keep a report in KeptReport, which has a timer. Everything but KeptReport is pure. Main thread.
  *
  * Must hold: a report has at most LINES_MAX lines, however many rows it sums.
  */
@@ -10,9 +10,7 @@ import { invalid } from './record-id.js';
 
 const HOUR_MS = 3_600_000;
 
-/**
- * Key and model are named by id, because a key's slot is given again and a model's index ends with a restart.
- */
+/** Key and model are named by id: a key's slot is given again, a model's index ends with a restart. */
 export interface UsageKey {
   readonly account: AccountIndex;
   /** Hours since 1970-01-01T00:00Z: the hour in which the calls ended. */
