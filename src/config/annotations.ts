@@ -72,7 +72,7 @@ export interface Declaration extends Partial<Annotations> {
   readonly '~refine'?: readonly { check(value: unknown): boolean }[];
 }
 
-/** All visible characters of ASCII but `*`, which is the character between `)` and `+`. */
+/** All visible characters of ASCII but `*`, which lies between the two ranges, after `)` and before `+`. */
 export const IDENTIFIER_PATTERN = '^[!-)+-~]{1,128}$';
 
 /** A name that callers, commands and files use. `*` is for patterns. */
@@ -86,7 +86,7 @@ export const identifier = (description: string) =>
 /** The last argument of the functions below. An object, so that the numbers before it stay on one line. */
 interface Meaning {
   readonly description: string;
-  /** Undefined if a declaration above has it. */
+  /** Undefined if a declaration around this one says it. */
   readonly applies?: Applies;
 }
 
@@ -112,7 +112,7 @@ export const quota = (name: CountedQuota, unit: string, meaning: Meaning) =>
 export const optionalQuota = (name: CountedQuota, unit: string, meaning: Meaning) =>
   Type.Optional(quota(name, unit, meaning));
 
-/** A whole number with a default, `preset`. */
+/** A whole number with a default, `preset` (`default` is a word of the language). */
 export const wholeNumber = (
   minimum: number,
   maximum: number,

@@ -3,8 +3,7 @@
  * lines. The files of config/ throw it; the supervisor and commands print it. Any thread.
  *
  * Must hold: no problem contains the value of a secret, because problems are printed and logged
- * (test/unit/config/settings-reader.errors.test.ts). Callers give `describe`
- * no secret.
+ * (test/unit/config/settings-reader.errors.test.ts). Callers give no secret to `describe`.
  */
 import { withoutUrlSecrets } from '../core/secret-url.js';
 import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';
@@ -16,7 +15,7 @@ export function formatPath(path: SettingPath): string {
   return path.length === 0 ? 'settings' : formatInputPath(path);
 }
 
-/** The configuration is refused. `problems` are whole lines; none contains a secret. */
+/** The configuration is rejected. `problems` are whole lines; none contains a secret. */
 export class ConfigError extends Error {
   readonly code = 'config_refused';
   readonly problems: readonly string[];
@@ -35,7 +34,7 @@ export class ConfigError extends Error {
 export const COMMA_IN_NUMBER =
   'no setting has a number as its name; within { } a comma ends a value, so write a decimal with a point and in quotes, such as "1.50"';
 
-/** Whether a name has digits alone, so that it may be what follows the comma of a number. */
+/** Whether a name has digits alone, as the `50` that YAML makes of `1,50`. */
 export function isNumberName(name: string): boolean {
   return /^\d+$/.test(name);
 }

@@ -63,7 +63,7 @@ export function crossCheck(draft: SettingsDraft, report: Report, hasErrors: HasE
 
 /** No two models may share a name, because callers use ids and aliases alike. */
 function checkModelNames(models: SettingsDraft['models'], report: Report): void {
-  /** What was found to have each name, such as `the id of models[0]`. */
+  /** By name: what has the name first, such as `the id of models[0]`. */
   const owners = new Map<string, string>();
   const check = (name: string | undefined, path: SettingPath, owner: string): void => {
     if (name === undefined) return;
@@ -71,7 +71,7 @@ function checkModelNames(models: SettingsDraft['models'], report: Report): void 
     if (firstOwner === undefined) owners.set(name, owner);
     else report(path, `got "${name}", which is already ${firstOwner}`);
   };
-  // Ids first: if an id equals an alias, the alias is to be changed.
+  // Ids are checked first: if an id equals an alias, the error names the alias.
   models?.forEach((model, index) => check(model?.id, ['models', index, 'id'], `the id of models[${index}]`));
   models?.forEach((model, index) =>
     model?.aliases?.forEach((alias, aliasIndex) =>
@@ -122,8 +122,8 @@ function checkServices(models: SettingsDraft['models'], report: Report): void {
     const services = model?.serves?.filter((service) => service !== undefined) ?? ['chat'];
     model?.upstreams?.forEach((upstream, index) => {
       // The cast hides entries of lists that have an error, which matter to no check here.
-      const draft = (upstream ?? {}) as UpstreamDraft;
-      checkUpstreamServices(services, draft, ['models', modelIndex, 'upstreams', index], report);
+      const upstreamDraft = (upstream ?? {}) as UpstreamDraft;
+      checkUpstreamServices(services, upstreamDraft, ['models', modelIndex, 'upstreams', index], report);
     });
     model?.fallbacks?.forEach((id, index) => {
       const fallback = models.find((candidate) => candidate?.id === id && id !== undefined);
@@ -151,6 +151,7 @@ function checkUpstreamServices(
   const shownName = isEcho ? url : provider;
   const unserved = isAzure ? withoutChat.filter((service) => NOT_AT_AZURE.includes(service)) : withoutChat;
   const wantedProvider = isAzure ? 'openai' : 'openai or azure';
+  // An upstream of the provider openai may serve every service, so nothing is unserved there.
   if ((!hasOpenAiPaths || isAzure) && unserved.length > 0)
     report(
       [...path, isEcho ? 'url' : 'provider'],

@@ -79,7 +79,7 @@ export function loadSettings(
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
     rejected.add(formatPath(path));
     const location =
-      origin ?? (file === undefined || line === undefined ? undefined : `${file.shown}:${line}`);
+      origin ?? (file === undefined || line === undefined ? undefined : `${file.shownPath}:${line}`);
     errors.push({
       line: line ?? 0,
       text: `${location === undefined ? '' : `${location}: `}${formatPath(path)}: ${text}`,
@@ -89,6 +89,7 @@ export function loadSettings(
   const readerOptions = { environment, flags: overridesOf(options), secrets: readsSecrets, report };
   const reader = new SettingsReader(settingsDeclaration, readerOptions);
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
+  // The text of a path begins with the text of each map or list that contains it.
   crossCheck(draft, report, (path) => [...rejected].some((text) => text.startsWith(formatPath(path))));
   // After all checks that may reject a setting, because `checkProviders` would take it for missing.
   checkProviders(draft, report, (path) => rejected.has(formatPath(path)));
@@ -119,7 +120,7 @@ export function loadSettings(
     const override = reader.overrideAt(path);
     if (override !== undefined) return override;
     if (file === undefined || yaml === undefined) return isWritten(DEMO_SETTINGS, path) ? 'demo' : 'default';
-    return isWritten(yaml.value, path) ? `${file.shown}:${yaml.lineOf(path)}` : 'default';
+    return isWritten(yaml.value, path) ? `${file.shownPath}:${yaml.lineOf(path)}` : 'default';
   };
   const inForce = settingsInForce(settingsDeclaration, settings, originOf);
   return { settings, source: file?.path, demo: file === undefined, inForce };
@@ -136,7 +137,7 @@ interface LoadError {
 interface ConfigFile {
   readonly path: string;
   /** The path as the operator gave it. */
-  readonly shown: string;
+  readonly shownPath: string;
 }
 
 /** Finds the file by the option, else the variable, else the usual name; undefined without a file. */
@@ -146,9 +147,9 @@ function findFile(
 ): ConfigFile | undefined {
   const fromEnvironment = environment.TOLLGATE_CONFIG;
   const named = options.config ?? (fromEnvironment === '' ? undefined : fromEnvironment);
-  if (named !== undefined) return { path: resolve(workingDirectory, named), shown: named };
+  if (named !== undefined) return { path: resolve(workingDirectory, named), shownPath: named };
   const path = resolve(workingDirectory, CONFIG_FILE_NAME);
-  return existsSync(path) ? { path, shown: basename(path) } : undefined;
+  return existsSync(path) ? { path, shownPath: basename(path) } : undefined;
 }
 
 /** Parses the file, or `unwritten` in place of its content. Throws ConfigError. */
@@ -159,10 +160,10 @@ function readFile(file: ConfigFile, unwritten: string | undefined): YamlSource {
     if (unwritten === undefined) text = readBounded(file.path, CONFIG_BYTES_MAX);
     else if (Buffer.byteLength(unwritten) <= CONFIG_BYTES_MAX) text = unwritten;
   } catch (error) {
-    throw new ConfigError([`${file.shown}: cannot be read: ${reasonOf(error)}`]);
+    throw new ConfigError([`${file.shownPath}: cannot be read: ${reasonOf(error)}`]);
   }
-  if (text === undefined) throw new ConfigError([`${file.shown}: longer than ${CONFIG_BYTES_MAX} bytes`]);
-  return parseYaml(text, file.shown);
+  if (text === undefined) throw new ConfigError([`${file.shownPath}: longer than ${CONFIG_BYTES_MAX} bytes`]);
+  return parseYaml(text, file.shownPath);
 }
 
 /** Returns the options of the command line by the paths of the settings that they override. */
@@ -180,8 +181,7 @@ function overridesOf(options: LoadOptions): Map<string, Override> {
 
 /**
  * Sets each upstream's `key`, `notify.secret` and `admin.oidc.client_secret` to the content of its file.
- * Makes the paths of these files and of `credentials_file` absolute. Reads no file if `readsSecrets` is
- * false.
+ * Makes the paths of these files and of `credentials_file` absolute. Reads no file unless `readsSecrets`.
  */
 function readKeyFiles(draft: SettingsDraft, folder: string, readsSecrets: boolean, report: Report): void {
   const isKey = (text: string): boolean => KEY_PATTERN.test(text);

@@ -36,7 +36,7 @@ export function forEachUpstream(
 }
 
 /** Settings that only some providers have: `uses` of RULES has those of each provider. */
-const SPECIAL = [
+const PROVIDER_SETTINGS = [
   'api_version',
   'betas',
   'region',
@@ -47,21 +47,20 @@ const SPECIAL = [
   'member_names',
   'thoughts_back',
 ] as const;
-type Special = (typeof SPECIAL)[number];
+type ProviderSetting = (typeof PROVIDER_SETTINGS)[number];
 
 interface Rules {
   /** The provider's address; absent if each customer has another. */
   readonly url?: (region: string) => string;
   /** The default of `api_version`; empty if the provider has none. */
   readonly apiVersion: string;
-  /** The settings of SPECIAL that mean something to the provider. */
-  readonly uses: readonly Special[];
+  /** The settings of PROVIDER_SETTINGS that mean something to the provider. */
+  readonly uses: readonly ProviderSetting[];
   /** Settings that must be given. */
   readonly needs?: readonly ('url' | 'region' | 'project')[];
   /**
-   * Matches the end of the path that the gateway adds itself, so that `url` must not have it. The same words
-   * in the middle of a path belong to a proxy before the provider, such as `/v1/ACCOUNT/` of Cloudflare's AI
-   * Gateway.
+   * Matches the end of the path that the gateway adds itself, so that `url` must not have it. In the middle
+   * of a path the same words belong to a proxy, such as `/v1/ACCOUNT/` of Cloudflare's AI Gateway.
    */
   readonly adds?: RegExp;
   /** Headers that the gateway writes itself, so that `headers` must not have them. */
@@ -173,8 +172,9 @@ export function memberNamesOf(
 }
 
 /**
- * Reports settings that an upstream's provider needs or has not. `isRejected` returns whether an error
- * of that setting was reported already, so that the setting only seems to be missing.
+ * Reports settings that an upstream's provider needs and that are missing, and settings that mean nothing to
+ * it. `isRejected` returns whether an error of that setting was reported already, so that the setting only
+ * seems to be missing.
  */
 export function checkProviders(
   { models }: SettingsDraft,
@@ -202,7 +202,7 @@ function checkProvider(
   for (const name of needs)
     if (upstream[name] === undefined && !isRejected(name))
       report(name, `missing, the provider ${provider} needs it`);
-  for (const name of SPECIAL)
+  for (const name of PROVIDER_SETTINGS)
     if (upstream[name] !== undefined && upstream[name] !== false && !uses.includes(name))
       report(name, `means nothing to the provider ${provider}, leave it out`);
   for (const name of ['key', 'key_file'] as const)

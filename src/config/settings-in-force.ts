@@ -96,8 +96,7 @@ function adopt(
 /**
  * Fills in the defaults of settings that are absent, as SettingsReader does. gateway/main.ts calls it with
  * the settings that the supervisor sends, which may come from an older or a newer version (see `adopt`).
- * `declaration` must be that of schema.ts, because the declaration on disk requires no setting with a
- * default.
+ * `declaration` must be that of schema.ts, because that on disk requires no setting with a default.
  */
 export function withDefaults(declaration: Declaration, settings: unknown): unknown {
   const value = settings ?? declaration.default;
@@ -128,8 +127,7 @@ const VALUE_CHARS_MAX = 300;
 
 /**
  * Returns one entry for each setting that is not a map, in the order of the declarations. `originOf` gets the
- * path with positions in lists, such as `['models', 0, 'id']`; the entries name models and plans by their
- * ids.
+ * path with positions in lists, such as `['models', 0, 'id']`; the entries have ids of models and plans.
  */
 export function settingsInForce(
   declaration: Declaration,
@@ -224,7 +222,7 @@ export interface SettingsDifference {
 /** Maps of which any change is one change of the whole map. */
 const WHOLE_MAPS: ReadonlySet<string> = new Set(['price', 'headers', 'tls', 'cors']);
 
-interface Change {
+interface PathChange {
   readonly path: SettingPath;
   readonly text: string;
 }
@@ -240,25 +238,25 @@ export function differenceOf(
   next: Settings,
   isApplied: (path: SettingPath) => boolean = isLive,
 ): SettingsDifference {
-  const changes = compare([], current, next);
+  const changes = changesAt([], current, next);
   const pathsOf = (areApplied: boolean): string[] =>
     changes.filter(({ path }) => isApplied(path) === areApplied).map(({ text }) => text);
   return { applied: pathsOf(true), restartNeeded: pathsOf(false) };
 }
 
 /** Returns the changes at `path` and below: one for a list whose length differs. */
-function compare(path: SettingPath, current: unknown, next: unknown): Change[] {
+function changesAt(path: SettingPath, current: unknown, next: unknown): PathChange[] {
   if (isDeepStrictEqual(current, next)) return [];
   if (isMapList(current) && isMapList(next)) {
-    if (hasIds(current) && hasIds(next)) return compareById(path, current, next);
+    if (hasIds(current) && hasIds(next)) return changesById(path, current, next);
     if (current.length === next.length)
-      return current.flatMap((entry, index) => compare([...path, index], entry, next[index]));
+      return current.flatMap((entry, index) => changesAt([...path, index], entry, next[index]));
   }
   if (isRecord(current) && isRecord(next) && !WHOLE_MAPS.has(String(path.at(-1)))) {
     const names = new Set([...Object.keys(current), ...Object.keys(next)]);
-    return [...names].flatMap((name) => compare([...path, name], current[name], next[name]));
+    return [...names].flatMap((name) => changesAt([...path, name], current[name], next[name]));
   }
-  return [change(path)];
+  return [changeAt(path)];
 }
 
 /** An entry of a list that is named by its id: a model or a plan. */
@@ -266,23 +264,23 @@ interface NamedEntry {
   readonly id: string;
 }
 
-function compareById(
+function changesById(
   path: SettingPath,
   current: readonly NamedEntry[],
   next: readonly NamedEntry[],
-): Change[] {
+): PathChange[] {
   const currentById = new Map(current.map((entry) => [entry.id, entry]));
   const nextById = new Map(next.map((entry) => [entry.id, entry]));
   return [...new Set([...currentById.keys(), ...nextById.keys()])].flatMap((id) => {
     const entryPath = [...path, id];
-    if (!currentById.has(id)) return [change(entryPath, ' (added)')];
-    if (!nextById.has(id)) return [change(entryPath, ' (removed)')];
-    return compare(entryPath, currentById.get(id), nextById.get(id));
+    if (!currentById.has(id)) return [changeAt(entryPath, ' (added)')];
+    if (!nextById.has(id)) return [changeAt(entryPath, ' (removed)')];
+    return changesAt(entryPath, currentById.get(id), nextById.get(id));
   });
 }
 
 /** `suffix`: what follows the path in the text. */
-function change(path: SettingPath, suffix = ''): Change {
+function changeAt(path: SettingPath, suffix = ''): PathChange {
   return { path, text: formatPath(path) + suffix };
 }
 
@@ -326,8 +324,7 @@ function textsOf(declaration: Declaration, settings: unknown): ReadonlyMap<strin
 }
 
 /**
- * Returns the value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. Null if there
- * are none.
+ * Returns the value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. Null if none.
  */
 function textAt(texts: ReadonlyMap<string, string>, path: string): string | null {
   const text = texts.get(path);

@@ -82,7 +82,7 @@ interface ReaderOptions {
   readonly report: (path: SettingPath, text: string, origin?: string) => void;
 }
 
-/** A setting's name with its path, such as `models[].price`: a candidate for the nearest known name. */
+/** A setting's name and path, such as `models[].price`, to suggest for an unknown name. */
 interface KnownName {
   readonly name: string;
   readonly path: string;

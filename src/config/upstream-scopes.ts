@@ -13,7 +13,7 @@ import { forEachUpstream, urlOf, type UpstreamDraft } from './provider-settings.
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
-/** The limits that the upstreams of a scope declare. A limit of one of them holds for all. */
+/** The limits that the upstreams of a scope declare. A limit of one upstream holds for all of the scope. */
 export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
 
 /**
@@ -37,7 +37,8 @@ export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined
     .sort(([name], [other]) => (name! < other! ? -1 : 1));
   const address = [origin, pathname.replace(/\/$/, ''), search];
   const { region = '', project = '', profile = '' } = upstream;
-  // If there is no key, these tell accounts at a provider apart. A text of `openai` never had them.
+  // Without a key, these three tell the accounts at a provider apart. The text of an upstream of `openai`
+  // never had them, and must stay the same.
   const providerAccount = provider === 'openai' ? [] : [provider, region, project, profile];
   const modelName = quotaScope === 'model' ? (model ?? modelId) : null;
   return JSON.stringify([...address, key ?? null, secrets, modelName, ...providerAccount]);

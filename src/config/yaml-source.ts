@@ -4,8 +4,7 @@
  *
  * Must hold (test/unit/config/yaml-source.test.ts):
  * - Files are bounded before they are parsed (`readBounded`), and so is the expansion of aliases.
- * - A warning of the parser is an error, because the parser may have read something else than the operator
- *   meant.
+ * - A warning of the parser is an error: the parser may have read something else than was meant.
  */
 import { closeSync, openSync, readSync } from 'node:fs';
 import {
@@ -23,10 +22,7 @@ import { COMMA_IN_NUMBER, ConfigError, isNumberName, type SettingPath } from './
 
 /** Bytes of the longest file of settings. A thousand models with comments have some 500 KB. */
 export const CONFIG_BYTES_MAX = 1024 * 1024;
-/**
- * YAML aliases that may be expanded: enough to share a block among upstreams, too few for a billion-laughs
- * bomb.
- */
+/** YAML aliases that may be expanded: enough for shared blocks, too few for a billion-laughs bomb. */
 export const ALIASES_MAX = 100;
 
 export interface YamlSource {

@@ -1,7 +1,9 @@
 /**
  * Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. import.ts calls
- * `importDeployment`, in the process of `tollgate config import-litellm`. In all files of this folder
- * `params` is the entry's map `litellm_params`, and `info` its `model_info`.
+ * `importDeployment`, in the process of `tollgate config import-litellm`. In all files of this folder an
+ * _entry_ is one map of `model_list`, `params` its `litellm_params`, `info` its `model_info`, and a
+ * _deployment_ the entry after its conversion. `name` is the model's name for callers, `model` the provider's
+ * name of it.
  *
  * Must hold (test/unit/config/litellm/import.test.ts):
  * - No secret of the file is written.
@@ -69,7 +71,7 @@ export interface Deployment {
   readonly service: Service;
   /** LiteLLM's name of the provider, which stands before the model's name. */
   readonly provider: string;
-  /** Weight, rpm, tpm and order are as in the file. model.ts makes settings of these four. */
+  /** `weight`, `rpm`, `tpm` and `order` are as in the file; model.ts makes settings of them. */
   readonly weight: number | undefined;
   readonly rpm: number | undefined;
   readonly tpm: number | undefined;
@@ -88,13 +90,13 @@ export interface DeploymentContext {
   readonly dropsParameters: boolean;
 }
 
-/** Matches a word before the model's id. An ARN does not match: it has a colon before its first slash. */
+/** Matches a word before the model's id. An ARN has a colon before its first slash, so it does not match. */
 const BEDROCK_PREFIX = /^[\w.-]+\//;
 
 /** Matches what the provider vertex can call: Gemini, Claude, an endpoint of a tuned model. */
 const VERTEX_MODEL = /^(?:gemini-|claude-|\d+$|publishers\/google\/|endpoints\/)/;
 
-/** Parameters by which LiteLLM gets tokens of Entra. With one of them an upstream at Azure needs no key. */
+/** Parameters by which LiteLLM gets tokens of Entra ID. An entry with one of them needs no key at Azure. */
 const ENTRA_NAMES = ['azure_ad_token', 'tenant_id', 'client_id', 'client_secret', 'azure_username'];
 
 /**
@@ -117,29 +119,29 @@ export function importDeployment(
   const parameter: Parameter = (parameterName) =>
     params.text(parameterName) ?? credentials?.text(parameterName);
 
-  const target = providerModelOf(model, params.text('custom_llm_provider'));
-  const { provider } = target;
-  if (provider === undefined || target.model.includes('*')) {
-    params.remark('model', `${rejectionOf(target.name, target.model)}; the entry was left out`);
+  const providerModel = providerModelOf(model, params.text('custom_llm_provider'));
+  const { provider } = providerModel;
+  if (provider === undefined || providerModel.model.includes('*')) {
+    params.remark('model', `${rejectionOf(providerModel.name, providerModel.model)}; the entry was left out`);
     return undefined;
   }
   const { speaks } = provider;
-  const service = serviceOf(params, info, target, name);
+  const service = serviceOf(params, info, providerModel, name);
   if (service === undefined) return undefined;
   const dropsParameters = params.flag('drop_params') ?? context.dropsParameters;
   const { variables } = context;
   const providerSettings: Partial<NativeSettings> | undefined =
     speaks === undefined
       ? openaiSettings(params, provider, parameter, variables)
-      : nativeSettings(params, speaks, target, parameter, variables);
+      : nativeSettings(params, speaks, providerModel, parameter, variables);
   if (providerSettings === undefined) return undefined;
   const settings = withoutQuerySecrets(params, name, providerSettings, variables);
-  if (speaks === 'bedrock' && BEDROCK_PREFIX.test(target.model))
+  if (speaks === 'bedrock' && BEDROCK_PREFIX.test(providerModel.model))
     params.remark(
       'model',
       "what is before the slash may be LiteLLM's own: see that Bedrock has this model id",
     );
-  if (speaks === 'vertex' && !VERTEX_MODEL.test(target.model))
+  if (speaks === 'vertex' && !VERTEX_MODEL.test(providerModel.model))
     params.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
   const hasEntra = ENTRA_NAMES.some((parameterName) => isGiven(parameterName, params, credentials));
   const key = keyOf(params, name, provider, hasEntra, parameter('api_key'), variables);
@@ -155,14 +157,14 @@ export function importDeployment(
     upstream: {
       ...settings,
       ...(key === undefined ? {} : { key }),
-      model: settings.model ?? variables.text(target.model),
+      model: settings.model ?? variables.text(providerModel.model),
       ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
       ...(dropsParameters && isChatAlone(provider) ? { drop_unsupported: true } : {}),
       ...(betas === undefined ? {} : { betas }),
       ...(Object.keys(headers).length === 0 ? {} : { headers }),
       ...(timeoutMs === undefined ? {} : timeoutsOf(timeoutMs)),
     },
-    provider: target.name,
+    provider: providerModel.name,
     weight: params.number('weight'),
     rpm: params.number('rpm'),
     tpm: params.number('tpm'),
@@ -186,12 +188,12 @@ function isChatAlone(provider: Provider | undefined): boolean {
 function serviceOf(
   params: ImportMap,
   info: ImportMap,
-  target: ProviderModel,
+  providerModel: ProviderModel,
   name: string,
 ): Service | undefined {
-  const mode = info.text('mode') ?? modeByName(params, info, target, name);
+  const mode = info.text('mode') ?? modeByName(params, info, providerModel, name);
   const service = SERVICE_OF_MODE.get(mode);
-  if (service !== undefined && (service === 'chat' || !isChatAlone(target.provider))) return service;
+  if (service !== undefined && (service === 'chat' || !isChatAlone(providerModel.provider))) return service;
   const reason =
     service === undefined
       ? 'Tollgate does not serve it'
@@ -279,9 +281,10 @@ function withoutQuerySecrets(
   if (url === undefined) return settings;
   const secrets = new Set(secretsInQuery(url).filter((secret) => url.includes(secret)));
   if (secrets.size === 0) return settings;
+  // `variableNameOf` ends all names with _API_KEY, which this variable is not.
   const variableName = variableNameOf(`${name}_api_base`).replace(/_API_KEY$/, '');
-  // One secret may be the start of another, so longer ones are tried first. One pass, so that the references
-  // are not searched for secrets.
+  // Longer secrets are tried first, because a secret may be the start of another. All are replaced in one
+  // pass, so that no secret is looked for in a reference.
   const longestFirst = [...secrets].sort((secret, other) => other.length - secret.length);
   const pattern = longestFirst.map((secret) => secret.replace(/[^\w]/g, '\\$&')).join('|');
   const replaced = url.replace(

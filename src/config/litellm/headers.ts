@@ -20,9 +20,9 @@ import { type Parameter, variableNameOf, type Variables } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /**
- * Rewrites a secret, which `map` has by the name `name`, as a reference to a variable. If the file has the
- * secret itself, the variable is named `variableName`, or like that with a number, and a remark says so.
- * Undefined for a word that means "no key".
+ * Rewrites the secret `value`, which `map` has under `name`, as a reference to a variable. If the file has
+ * the secret itself, the variable is called `variableName`, perhaps with a number at its end, and a remark
+ * tells its name. Undefined for a word such as `none`, which stands for "no key".
  */
 export function secretOf(
   map: ImportMap,
@@ -53,12 +53,12 @@ interface HeaderContext {
 }
 
 /**
- * Returns the entry's `organization` and `extra_headers` as headers and beta features. `model`: the model's
- * name for callers, of which names of variables are made.
+ * Returns the entry's `organization` and `extra_headers` as headers and beta features. `modelName`: the
+ * model's name for callers, of which names of variables are made.
  */
 export function headersOf(
   params: ImportMap,
-  model: string,
+  modelName: string,
   { speaks, isAuthorised, parameter }: HeaderContext,
   variables: Variables,
 ): ImportedHeaders {
@@ -75,6 +75,7 @@ export function headersOf(
   for (const name of extra.unread) {
     const value = extra.text(name);
     if (value === undefined) continue;
+    // The first branch that applies decides, so a header that cannot be set is never written as a secret.
     const instead = speaks === undefined ? undefined : insteadOfHeader(speaks, name);
     if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name)) {
       extra.remark(name, 'a header that cannot be set');
@@ -85,7 +86,8 @@ export function headersOf(
     } else if (speaks !== undefined && isAuthorised && AUTHORISING_HEADER.test(name)) {
       extra.remark(name, 'the upstream has a key or credentials, and takes one of the two');
     } else if (matches(HEADER_NAMES_SECRET, name)) {
-      const variableName = variableNameOf(`${model}_${name}`).replace(/_API_KEY$/, '');
+      // `variableNameOf` ends all names with _API_KEY, which this header is not.
+      const variableName = variableNameOf(`${modelName}_${name}`).replace(/_API_KEY$/, '');
       const reference = secretOf(extra, name, value, variableName, variables);
       if (reference !== undefined) headers[name] = reference;
     } else {
@@ -95,7 +97,7 @@ export function headersOf(
   return { headers, betas };
 }
 
-/** Returns the beta features that the header names; undefined if `betas` cannot have them all. */
+/** Returns the beta features that the header names; undefined if the setting `betas` cannot have them all. */
 function betasOf(value: string): readonly string[] | undefined {
   const names = value.split(',').map((name) => name.trim());
   const areNames = names.every((name) => new RegExp(BETA_PATTERN).test(name));

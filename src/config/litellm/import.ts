@@ -6,8 +6,8 @@
  * Must hold (test/unit/config/litellm/import.test.ts):
  * - Every setting of the file is carried over or has a remark with its line.
  * - What is written passes `config check`, or has a remark too.
- * - Maps of the file are read before `remarkSections` and `remarkCredential`, which take a name that was not
- *   read until then for one that is not carried over.
+ * - All maps of the file are read before `remarkSections` and `remarkCredential`, which add a remark on each
+ *   name that was not read until then.
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
@@ -122,7 +122,7 @@ function impliedVariables(
   credentials: ReadonlyMap<string, ImportMap>,
 ): string[] {
   return entries.flatMap((entry) => {
-    // A map of its own, so that these names do not count as read when the entry is converted.
+    // This second ImportMap is thrown away, so that no name counts as read when the entry is converted.
     const params = entry.map('litellm_params');
     const model = params.text('model');
     const credential = credentials.get(params.text('litellm_credential_name') ?? '');
@@ -133,7 +133,7 @@ function impliedVariables(
   });
 }
 
-/** Returns the values of each credential, by its name. Of two with one name LiteLLM reads the first. */
+/** Returns the values of each credential by its name. If two have one name, LiteLLM reads the first. */
 function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap> {
   const credentials = new Map<string, ImportMap>();
   for (const credential of listOf(file, 'credential_list', remarks)) {
@@ -165,11 +165,11 @@ function modelsOf(
     }
     const deployment = importDeployment(entry, name, context);
     for (const unreadName of entry.unread) entry.remark(unreadName, 'has no counterpart');
-    const ofName = byName.get(name);
+    const deployments = byName.get(name);
     if (deployment === undefined) {
       leftOut.push(entry);
-    } else if (ofName !== undefined) {
-      ofName.push(deployment);
+    } else if (deployments !== undefined) {
+      deployments.push(deployment);
     } else if (byName.size < MODELS_MAX) {
       byName.set(name, [deployment]);
     } else {
@@ -179,8 +179,8 @@ function modelsOf(
   }
   for (const deployments of byName.values())
     leftOut.push(...deployments.slice(UPSTREAMS_MAX).map(({ entry }) => entry));
-  const ofAllModels = [...byName.values()].flatMap((deployments) => deployments.slice(0, UPSTREAMS_MAX));
-  return Array.from(byName, ([name, deployments]) => importModel(name, deployments, ofAllModels));
+  const allDeployments = [...byName.values()].flatMap((deployments) => deployments.slice(0, UPSTREAMS_MAX));
+  return Array.from(byName, ([name, deployments]) => importModel(name, deployments, allDeployments));
 }
 
 function withAliases(models: readonly ImportedModel[], router: ImportMap): ImportedModel[] {
@@ -212,7 +212,7 @@ const PLAN = { id: 'default', requests_per_minute: 60, calls_per_day: 1_000, mod
 /** Returns the text of the `tollgate.yaml`, with a comment at each model without a price. */
 function documentOf(models: readonly ImportedModel[], fileName: string): string {
   const escapedModels = models.map(withEscapedNames);
-  // Models share values, such as lists; load.ts expands only few aliases of YAML.
+  // Values that models share, such as lists, are written out: load.ts expands only few aliases.
   const options = { version: '1.2', schema: 'core', aliasDuplicateObjects: false } as const;
   const document = new Document({ models: escapedModels, plans: [PLAN] }, options);
   document.commentBefore =

@@ -1,8 +1,7 @@
 /**
  * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same
  * `model_name`: the price, the upstreams' weights and priorities, the aliases, the fallbacks. import.ts calls
- * `importModel`, `importAliases` and `withFallbacks`, in the process of `tollgate config import-litellm`.
- * Pure.
+ * `importModel`, `importAliases` and `withFallbacks`, in the command `tollgate config import-litellm`. Pure.
  *
  * An ImportMap (remarks.ts) remembers which names were read: `take`, `map`, `text` and `number` mark a name
  * as read, and a name that no function has read gets a remark in the end. So a function that reads a name and
@@ -60,12 +59,12 @@ const RATIO_NAMES = ['weight', 'rpm', 'tpm'] as const;
 
 /**
  * Returns the model `id` with an upstream for each deployment. There is at least one. Deployments beyond
- * UPSTREAMS_MAX are left out, with a remark. `ofAllModels`: the deployments of all models.
+ * UPSTREAMS_MAX are left out, with a remark. `allDeployments`: the deployments of all models.
  */
 export function importModel(
   id: string,
   deployments: readonly Deployment[],
-  ofAllModels: readonly Deployment[],
+  allDeployments: readonly Deployment[],
 ): ImportedModel {
   const kept = deployments.slice(0, UPSTREAMS_MAX);
   for (const { entry } of deployments.slice(UPSTREAMS_MAX)) {
@@ -89,7 +88,7 @@ export function importModel(
     ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
     upstreams: kept.map(({ upstream }, index) => ({
       ...upstream,
-      ...limitsOf(kept[index]!, ofAllModels),
+      ...limitsOf(kept[index]!, allDeployments),
       ...(weights === undefined ? {} : { weight: weights[index]! }),
       ...(priorities === undefined ? {} : { priority: priorities[index]! }),
     })),
@@ -106,9 +105,9 @@ const LIMITS = {
  * models they are of, and `config check` rejects a limit with two values. So entries that differ get no
  * limit, but a remark.
  */
-function limitsOf(deployment: Deployment, ofAllModels: readonly Deployment[]): Limits {
+function limitsOf(deployment: Deployment, allDeployments: readonly Deployment[]): Limits {
   const scope = scopeOf(deployment);
-  const ofScope = ofAllModels.filter((other) => scopeOf(other) === scope);
+  const deploymentsOfScope = allDeployments.filter((other) => scopeOf(other) === scope);
   const limits: { requests_per_minute?: number; tokens_per_minute?: number } = {};
   for (const parameter of ['rpm', 'tpm'] as const) {
     const value = deployment[parameter];
@@ -116,7 +115,7 @@ function limitsOf(deployment: Deployment, ofAllModels: readonly Deployment[]): L
     const { name, max } = LIMITS[parameter];
     if (!Number.isSafeInteger(value) || value < 1 || value > max)
       remarkParameter(deployment, parameter, `no limit: wanted is a whole number from 1 to ${max}`);
-    else if (ofScope.some((other) => other[parameter] !== value))
+    else if (deploymentsOfScope.some((other) => other[parameter] !== value))
       remarkParameter(deployment, parameter, 'no limit: entries with the same address, key and model differ');
     else limits[name] = value;
   }
@@ -135,12 +134,12 @@ function scopeOf({ upstream }: Deployment): string {
 
 /** Returns whole numbers from 1 in the ratio of the entries' values; undefined if all are the same. */
 function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
-  const name = RATIO_NAMES.find((each) => deployments.some((deployment) => deployment[each] !== undefined));
+  const name = RATIO_NAMES.find((ratio) => deployments.some((deployment) => deployment[ratio] !== undefined));
   if (name === undefined) return undefined;
   const shares = deployments.map((deployment) => Math.max(deployment[name] ?? 0, 0));
   const largest = Math.max(...shares);
   if (shares.every((share) => share === largest)) return undefined;
-  // 0: shares that are no whole numbers are scaled and rounded.
+  // A divisor of 0 stands for shares that are no whole numbers: they are scaled and rounded.
   const divisor = shares.every(Number.isSafeInteger) ? shares.reduce(greatestDivisor) : 0;
   const isExact = divisor > 0 && largest / divisor <= WEIGHT_MAX;
   return shares.map((share, index) => {
@@ -191,16 +190,16 @@ export function importAliases(router: ImportMap, modelIds: readonly string[]): M
   const section = router.map('model_group_alias');
   for (const alias of section.unread) {
     const value = section.take(alias);
-    const target = typeof value === 'string' ? value : section.map(alias).text('model');
+    const modelId = typeof value === 'string' ? value : section.map(alias).text('model');
     if (!MODEL_NAME.test(alias)) {
       section.remark(alias, MODEL_NAME_RULE);
     } else if (modelIds.includes(alias)) {
       section.remark(alias, 'a model has this name');
-    } else if (target === undefined || !modelIds.includes(target)) {
+    } else if (modelId === undefined || !modelIds.includes(modelId)) {
       section.remark(alias, 'its model is not among those carried over');
     } else {
-      const targetAliases = aliases.get(target) ?? [];
-      if (targetAliases.length < ALIASES_MAX) aliases.set(target, [...targetAliases, alias]);
+      const modelAliases = aliases.get(modelId) ?? [];
+      if (modelAliases.length < ALIASES_MAX) aliases.set(modelId, [...modelAliases, alias]);
       else section.remark(alias, `a model has at most ${ALIASES_MAX} aliases`);
     }
   }
@@ -245,27 +244,27 @@ function fallbacksOf(
   const modelIds = new Set(models.map(({ id }) => id));
   const fallbacksByModel = new Map<string, ModelFallbacks>();
   for (const { section, name, reason, id, listed } of listedFallbacks(sections)) {
-    const imported = listed.filter(
-      (other): other is string => typeof other === 'string' && modelIds.has(other),
+    const importedIds = listed.filter(
+      (fallback): fallback is string => typeof fallback === 'string' && modelIds.has(fallback),
     );
     const ofModel = `of ${JSON.stringify(id).slice(0, 200)}`;
-    if (!modelIds.has(id) || imported.length === 0) {
+    if (!modelIds.has(id) || importedIds.length === 0) {
       section.remark(name, `${ofModel}: its models are not among those carried over`);
       continue;
     }
-    if (imported.length < listed.length)
+    if (importedIds.length < listed.length)
       section.remark(
         name,
-        `${ofModel}: ${listed.length - imported.length} of its models are not carried over`,
+        `${ofModel}: ${listed.length - importedIds.length} of its models are not carried over`,
       );
     const fallbacks = fallbacksByModel.get(id);
     if (fallbacks === undefined) {
-      fallbacksByModel.set(id, { ids: new Set(imported), reasons: new Set([reason]) });
+      fallbacksByModel.set(id, { ids: new Set(importedIds), reasons: new Set([reason]) });
       continue;
     }
     if (!fallbacks.reasons.has(reason))
       section.remark(name, `${ofModel}: a model has one list of fallbacks, so each is used for both reasons`);
-    for (const other of imported) fallbacks.ids.add(other);
+    for (const fallback of importedIds) fallbacks.ids.add(fallback);
     fallbacks.reasons.add(reason);
   }
   return fallbacksByModel;
@@ -289,7 +288,7 @@ function listedFallbacks(sections: readonly ImportMap[]): ListedFallbacks[] {
     FALLBACK_LISTS.flatMap(([name, reason]) =>
       fallbackMaps(section, name).flatMap((map) =>
         Object.entries(map).map(([id, list]) => {
-          const listed = listIn(list).filter((other) => other !== id);
+          const listed = listIn(list).filter((fallback) => fallback !== id);
           return { section, name, reason, id, listed };
         }),
       ),
@@ -317,24 +316,24 @@ function withFallbacksOf(
   model: ImportedModel,
   { ids, reasons }: ModelFallbacks,
   servedBy: ReadonlyMap<string, readonly Service[]>,
-  router: ImportMap | undefined,
+  section: ImportMap | undefined,
 ): ImportedModel {
   const ofModel = `of ${JSON.stringify(model.id)}`;
   if (ids.size > FALLBACKS_MAX)
-    router?.remark('fallbacks', `${ofModel}: a model has at most ${FALLBACKS_MAX}`);
+    section?.remark('fallbacks', `${ofModel}: a model has at most ${FALLBACKS_MAX}`);
   // A fallback without the model's services cannot respond in its place: `config check` rejects it.
   const services = model.serves ?? CHAT;
-  const serving = [...ids].filter((id) =>
+  const servingIds = [...ids].filter((id) =>
     services.every((service) => (servedBy.get(id) ?? CHAT).includes(service)),
   );
-  if (serving.length < ids.size)
-    router?.remark(
+  if (servingIds.length < ids.size)
+    section?.remark(
       'fallbacks',
-      `${ofModel}: ${ids.size - serving.length} of its models serve something else`,
+      `${ofModel}: ${ids.size - servingIds.length} of its models serve something else`,
     );
-  if (serving.length === 0) return model;
+  if (servingIds.length === 0) return model;
   // In the file that is written, the upstreams come last.
   const { upstreams, ...withoutUpstreams } = model;
-  const fallbacks = serving.slice(0, FALLBACKS_MAX);
+  const fallbacks = servingIds.slice(0, FALLBACKS_MAX);
   return { ...withoutUpstreams, fallbacks, fallback_on: [...reasons], upstreams };
 }

@@ -1,7 +1,6 @@
 /**
  * Reads the costs of an entry of LiteLLM's file, and makes the price of a model of those of its entries.
- * deployment.ts calls `pricesOf`, model.ts `priceOf`, in the process of `tollgate config import-litellm`.
- * Pure.
+ * deployment.ts calls `pricesOf`, model.ts `priceOf`, in the command `tollgate config import-litellm`. Pure.
  *
  * A _cost_ is LiteLLM's number for one token or call; a _price_ is the text in Tollgate's file, for a million
  * tokens or a call.
@@ -88,13 +87,13 @@ function pricesNamed(
     const cost = paramsCost ?? infoCost;
     if (cost === undefined) continue;
     const source = paramsCost === undefined ? info : params;
-    const kind = name === 'call' ? PER_CALL : PER_TOKEN;
-    const price = importPrice(cost, kind);
+    const conversion = name === 'call' ? PER_CALL : PER_TOKEN;
+    const price = importPrice(cost, conversion);
     if (price === undefined) {
-      source.remark(costName, kind.rule);
+      source.remark(costName, conversion.rule);
       continue;
     }
-    if (!price.isExact) source.remark(costName, `rounded up to ${price.text} ${kind.limit}`);
+    if (!price.isExact) source.remark(costName, `rounded up to ${price.text} ${conversion.limit}`);
     prices[name] = price;
   }
   return prices;
@@ -137,19 +136,19 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
     );
     return undefined;
   }
-  const thresholds = new Set(deployments.flatMap(({ prices }) => [...prices.long.keys()]));
-  const aboves = [...thresholds].sort((above, other) => above - other);
-  for (const above of aboves.slice(LONG_PRICES_MAX))
+  const allThresholds = deployments.flatMap(({ prices }) => [...prices.long.keys()]);
+  const thresholds = [...new Set(allThresholds)].sort((threshold, other) => threshold - other);
+  for (const threshold of thresholds.slice(LONG_PRICES_MAX))
     first.remark(
       'model_name',
-      `its prices above ${above} tokens hold from ${aboves[LONG_PRICES_MAX - 1]} on where they are higher: ` +
+      `its prices above ${threshold} tokens hold from ${thresholds[LONG_PRICES_MAX - 1]} on where they are higher: ` +
         `a model has at most ${LONG_PRICES_MAX} long prices`,
     );
-  const long = aboves.slice(0, LONG_PRICES_MAX).map((above, index) => {
+  const long = thresholds.slice(0, LONG_PRICES_MAX).map((above, index) => {
     // The last long price also covers the thresholds beyond LONG_PRICES_MAX.
-    const covered = index === LONG_PRICES_MAX - 1 ? aboves.slice(index) : [above];
+    const coveredThresholds = index === LONG_PRICES_MAX - 1 ? thresholds.slice(index) : [above];
     const pricesIn = (entryPrices: DeploymentPrices): Prices =>
-      covered.map((threshold) => pricesAbove(entryPrices, threshold)).reduce(higherOf);
+      coveredThresholds.map((threshold) => pricesAbove(entryPrices, threshold)).reduce(higherOf);
     const prices = highestOf(deployments, pricesIn, ` above ${above} tokens`);
     return { above, ...textsOf(prices) };
   });
@@ -208,7 +207,7 @@ function textsOf({ input, output, ...others }: Prices): PriceTexts {
 }
 
 interface ImportedPrice {
-  /** A decimal number, with as many decimals as its kind permits at most. */
+  /** A decimal number, with at most as many decimals as its conversion permits. */
   readonly text: string;
   /** False if the price had more decimals and was rounded up. */
   readonly isExact: boolean;
@@ -221,7 +220,7 @@ const DIGITS_MAX = 40;
 const EXPONENT_MAX = 40;
 
 /** How a cost becomes a price. */
-interface PriceKind {
+interface PriceConversion {
   /** The most decimals of the price. */
   readonly decimals: number;
   /** The cost is multiplied by 10 to this power. */
@@ -235,14 +234,14 @@ interface PriceKind {
 }
 
 /** Prices of tokens are per million. */
-const PER_TOKEN: PriceKind = {
+const PER_TOKEN: PriceConversion = {
   decimals: 6,
   power: 6,
   picoUnits: picoUnitsPerToken,
   rule: 'is no cost of a token between 0 and 0.01',
   limit: 'per million tokens: six decimals at most',
 };
-export const PER_CALL: PriceKind = {
+export const PER_CALL: PriceConversion = {
   decimals: 12,
   power: 0,
   picoUnits: picoUnitsPerCall,
@@ -254,7 +253,7 @@ export const PER_CALL: PriceKind = {
  * Converts LiteLLM's cost, as the file writes it, to a price, in decimals all the way. Returns undefined if
  * it is no cost or above the highest price.
  */
-export function importPrice(cost: string, kind: PriceKind = PER_TOKEN): ImportedPrice | undefined {
+export function importPrice(cost: string, conversion = PER_TOKEN): ImportedPrice | undefined {
   const match = COST.exec(cost.trim());
   if (match === null) return undefined;
   const [, whole = '', fraction = '', exponentText = '0'] = match;
@@ -262,12 +261,12 @@ export function importPrice(cost: string, kind: PriceKind = PER_TOKEN): Imported
   const exponent = Number(exponentText);
   if (digits === '' || digits.length > DIGITS_MAX || Math.abs(exponent) > EXPONENT_MAX) return undefined;
   /** How many decimals the price has: `digits` is its value without the decimal point. */
-  const decimals = fraction.length - exponent - kind.power;
-  const divisor = 10n ** BigInt(Math.max(decimals - kind.decimals, 0));
-  const scaled = BigInt(digits) * 10n ** BigInt(Math.max(kind.decimals - decimals, 0));
+  const decimals = fraction.length - exponent - conversion.power;
+  const divisor = 10n ** BigInt(Math.max(decimals - conversion.decimals, 0));
+  const scaled = BigInt(digits) * 10n ** BigInt(Math.max(conversion.decimals - decimals, 0));
   const isExact = scaled % divisor === 0n;
-  const text = decimalText(scaled / divisor + (isExact ? 0n : 1n), kind.decimals);
-  return kind.picoUnits(text) === undefined ? undefined : { text, isExact };
+  const text = decimalText(scaled / divisor + (isExact ? 0n : 1n), conversion.decimals);
+  return conversion.picoUnits(text) === undefined ? undefined : { text, isExact };
 }
 
 /** Returns the higher of two prices of one kind. */

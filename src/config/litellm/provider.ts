@@ -2,7 +2,8 @@
  * The table of LiteLLM's providers: which protocol each speaks here, at which address, and which variable has
  * the key. Names, addresses and variables are those of LiteLLM's get_llm_provider
  * (github.com/BerriAI/litellm, MIT). import.ts, deployment.ts and headers.ts use it, in the process of
- * `tollgate config import-litellm`. Pure. `params` is an entry's map `litellm_params`.
+ * `tollgate config import-litellm`. Pure. `params` is an entry's map `litellm_params`. The file also rewrites
+ * references to variables, and makes the settings of an address.
  *
  * Must hold: a secret that the file has inline is never printed; a reference to a variable takes its place
  * (test/unit/config/litellm/import.test.ts).
@@ -103,7 +104,7 @@ export interface ProviderModel {
   readonly region?: string | undefined;
 }
 
-/** Splits a name such as `groq/llama-3.3-70b-versatile`. `custom`: the entry's `custom_llm_provider`. */
+/** Splits a name such as `groq/llama-3.3-70b-versatile`. `custom` (`custom_llm_provider`) goes first. */
 export function providerModelOf(model: string, custom: string | undefined): ProviderModel {
   const slash = model.indexOf('/');
   const beforeSlash = slash === -1 ? undefined : model.slice(0, slash);
@@ -140,7 +141,7 @@ const NO_KEY = /^(?:none|null|empty|no-?key)$/i;
 export class Variables {
   /** The variable of each inline secret. Equal secrets have one variable. */
   readonly #inline = new Map<string, string>();
-  /** Variables that are in use already. No inline secret gets one of them: it has another value. */
+  /** Variables that are in use already, with other values. No inline secret gets one of them. */
   readonly #used: ReadonlySet<string>;
 
   /** `implied`: the variables that LiteLLM reads if an entry names no key. */
@@ -159,8 +160,7 @@ export class Variables {
 
   /**
    * Rewrites a secret as a reference. If the file has the secret itself, `inline` is the variable that the
-   * operator has to set: `variableName`, with a number if that is in use. Undefined for a word that means "no
-   * key".
+   * operator has to set: `variableName`, with a number if that is in use. Undefined for a word of NO_KEY.
    */
   secret(value: string, variableName: string): { reference: string; inline: string | undefined } | undefined {
     const reference = referenceOf(value);
@@ -207,16 +207,16 @@ export function openaiSettings(
   parameter: Parameter,
   variables: Variables,
 ): { readonly url: string } | undefined {
-  const base = parameter('api_base') ?? parameter('base_url');
-  if (base === undefined) {
+  const givenAddress = parameter('api_base') ?? parameter('base_url');
+  if (givenAddress === undefined) {
     if (provider.url !== undefined) return { url: provider.url };
     params.remark('model', 'api_base is missing: the entry was left out');
     return undefined;
   }
-  const url = variables.text(withoutEndSlashes(base));
-  const withPath = provider.path === undefined || url.endsWith(provider.path) ? url : url + provider.path;
-  const checked = checkedUrl(params, withPath);
-  return checked === undefined ? undefined : { url: checked };
+  const url = variables.text(withoutEndSlashes(givenAddress));
+  const urlWithPath = provider.path === undefined || url.endsWith(provider.path) ? url : url + provider.path;
+  const allowedUrl = checkedUrl(params, urlWithPath);
+  return allowedUrl === undefined ? undefined : { url: allowedUrl };
 }
 
 /** The lookbehind keeps the pattern from trying each slash of a long run again. */
@@ -247,27 +247,28 @@ const AZURE_DEPLOYMENT = /\/openai\/deployments\/([\w.-]+)/;
 
 /**
  * Returns the settings of an upstream that speaks the provider's own protocol. Undefined, with a remark, if a
- * setting that the provider needs is missing. `target`: the provider's name of the model, and the region.
+ * setting that the provider needs is missing. `providerModel` has the model and the region.
  */
 export function nativeSettings(
   params: ImportMap,
   speaks: ProviderName,
-  target: ProviderModel,
+  providerModel: ProviderModel,
   parameter: Parameter,
   variables: Variables,
 ): NativeSettings | undefined {
-  const base = parameter('api_base') ?? parameter('base_url');
-  if (speaks === 'azure' && base === undefined) {
+  const givenAddress = parameter('api_base') ?? parameter('base_url');
+  if (speaks === 'azure' && givenAddress === undefined) {
     params.remark('model', 'api_base is missing: the entry was left out');
     return undefined;
   }
-  const baseText = base === undefined ? undefined : variables.text(withoutEndSlashes(base));
-  if (baseText?.startsWith('${') === true)
+  const addressText =
+    givenAddress === undefined ? undefined : variables.text(withoutEndSlashes(givenAddress));
+  if (addressText?.startsWith('${') === true)
     params.remark(
       'api_base',
       `the variable must be the provider's own address: no path, no slash at its end`,
     );
-  const address = baseText === undefined ? undefined : withoutAddedPath(speaks, baseText);
+  const address = addressText === undefined ? undefined : withoutAddedPath(speaks, addressText);
   const url = address === undefined ? undefined : checkedUrl(params, address);
   if (address !== undefined && url === undefined) return undefined;
   const settings = { provider: speaks, ...(url !== undefined && { url }) };
@@ -278,9 +279,9 @@ export function nativeSettings(
   switch (speaks) {
     case 'azure': {
       // `!`: without an address the entry was left out above.
-      const version = azureVersion(params, baseText!, textOf('api_version'));
-      const [, deployment = target.model] = AZURE_DEPLOYMENT.exec(baseText!) ?? [];
-      if (deployment === target.model) return { ...settings, ...version };
+      const version = azureVersion(params, addressText!, textOf('api_version'));
+      const [, deployment = providerModel.model] = AZURE_DEPLOYMENT.exec(addressText!) ?? [];
+      if (deployment === providerModel.model) return { ...settings, ...version };
       params.remark('api_base', 'LiteLLM calls the deployment that this path names: it was taken as model');
       return { ...settings, ...version, model: deployment };
     }
@@ -291,7 +292,7 @@ export function nativeSettings(
     case 'bedrock': {
       // A key and a profile would be two credentials, and `config check` rejects that.
       const profile = parameter('api_key') === undefined ? textOf('aws_profile_name') : undefined;
-      const region = regionOf(params, textOf('aws_region_name') ?? target.region, speaks);
+      const region = regionOf(params, textOf('aws_region_name') ?? providerModel.region, speaks);
       return { ...settings, region, ...(profile !== undefined && { profile }) };
     }
     default:
@@ -348,7 +349,7 @@ function azureVersion(
 
 /** Returns the address; undefined, with a remark, if an upstream may not have such an address. */
 function checkedUrl(params: ImportMap, url: string): string | undefined {
-  // A variable's value is checked when the settings are read.
+  // The value of a variable is not known yet: it is checked when the settings are read.
   if (url.startsWith('${') || isUpstreamUrl(url)) return url;
   params.remark(
     'api_base',

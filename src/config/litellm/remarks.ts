@@ -41,7 +41,7 @@ export class Remarks {
     return [...this.#remarks.values()].sort((remark, other) => remark.line - other.line);
   }
 
-  /** A scalar as the file writes it; undefined if it comes from a merged block. */
+  /** A scalar as the file writes it; undefined if it comes from a block that the key `<<` merges. */
   sourceTextAt(path: SettingPath): string | undefined {
     return this.#source.sourceTextAt(path);
   }
@@ -79,10 +79,7 @@ export class ImportMap {
     return new ImportMap(this.take(name), [...this.path, name], this.remarks);
   }
 
-  /**
-   * Reads a text; a number or a boolean as its text. Undefined if it is empty, or with a remark if it is
-   * none.
-   */
+  /** Reads a text; a number or boolean as its text. Undefined if it is empty or, with a remark, no text. */
   text(name: string): string | undefined {
     const value = this.take(name);
     if (value === undefined || value === '') return undefined;
