@@ -1,5 +1,5 @@
 /**
- * The annotations of settings, which are keywords beyond those of JSON Schema, and helpers for the schema
+ * The annotations of settings, which are keywords besides JSON Schema's own, and helpers for the schema
  * files. settings-reader.ts reads the annotations, `tollgate config schema` prints them, and JSON Schema
  * tools ignore them. Main threads and commands.
  *

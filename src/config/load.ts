@@ -73,11 +73,11 @@ export function loadSettings(
   const yaml = file === undefined ? undefined : readFile(file, options.text);
   const errors: LoadError[] = [];
   /** Paths of settings with an error. */
-  const rejected = new Set<string>();
+  const pathsWithError = new Set<string>();
   /** `origin`: the option or variable that gave the value; undefined if the file did. */
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
-    rejected.add(formatPath(path));
+    pathsWithError.add(formatPath(path));
     const location =
       origin ?? (file === undefined || line === undefined ? undefined : `${file.shownPath}:${line}`);
     errors.push({
@@ -86,13 +86,13 @@ export function loadSettings(
     });
   };
   const readsSecrets = options.secrets ?? true;
-  const readerOptions = { environment, flags: overridesOf(options), secrets: readsSecrets, report };
+  const readerOptions = { environment, optionOverrides: overridesOf(options), secrets: readsSecrets, report };
   const reader = new SettingsReader(settingsDeclaration, readerOptions);
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
   // The text of a path begins with the text of each map or list that contains it.
-  crossCheck(draft, report, (path) => [...rejected].some((text) => text.startsWith(formatPath(path))));
+  crossCheck(draft, report, (path) => [...pathsWithError].some((text) => text.startsWith(formatPath(path))));
   // After all checks that may reject a setting, because `checkProviders` would take it for missing.
-  checkProviders(draft, report, (path) => rejected.has(formatPath(path)));
+  checkProviders(draft, report, (path) => pathsWithError.has(formatPath(path)));
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);
   const dataFolder = reader.overrideAt(['data']) === undefined ? folder : workingDirectory;

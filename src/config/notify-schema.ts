@@ -22,8 +22,8 @@ export function webhookKeyOf(secret: string): Buffer | undefined {
   const encoded = SECRET.exec(secret)?.[1];
   if (encoded === undefined) return undefined;
   const bytes = Buffer.from(encoded, 'base64');
-  // Buffer.from drops a last character that is one too many, and bits beyond the last byte. Such a text is
-  // rejected, because the receiver's library may read it differently.
+  // Buffer.from drops a last character that is one too many, and bits beyond the last byte. A text that loses
+  // something is rejected: the receiver's library may read it differently.
   const isWhole = bytes.toString('base64').replace(/={1,2}$/, '') === encoded.replace(/={1,2}$/, '');
   return isWhole && bytes.length >= SECRET_BYTES_MIN && bytes.length <= SECRET_BYTES_MAX ? bytes : undefined;
 }

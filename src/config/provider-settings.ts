@@ -35,7 +35,7 @@ export function forEachUpstream(
   });
 }
 
-/** Settings that only some providers have: `uses` of RULES has those of each provider. */
+/** Settings that only some providers have: `uses` of RULES names them for each provider. */
 const PROVIDER_SETTINGS = [
   'api_version',
   'betas',
@@ -72,7 +72,7 @@ type HeaderRule = readonly [name: RegExp, instead: string];
 
 const VERSION: HeaderRule = [/^anthropic-version$/i, 'set api_version'];
 const BETAS: HeaderRule = [/^anthropic-beta$/i, 'set betas'];
-/** AWS rejects such a header if the signature does not cover it. */
+/** AWS rejects a header of this name if the signature does not cover it. */
 const SIGNED: HeaderRule = [/^x-amz-/i, 'calls are signed here, which writes them'];
 /** Matches headers that authorise a call. With a key too there would be two credentials. */
 export const AUTHORISING_HEADER = /^(?:(?:x-)?api-key|x-goog-api-key|authorization)$/i;

@@ -2,7 +2,8 @@
  * The settings in force, and what a reload would change, as operators see it: every setting as text, the
  * paths that differ between two files, their values before and after, and when each change takes effect.
  * load.ts and the supervisor (reloads.ts, process-group.ts) call it. The supervisor sends the texts to the
- * gateway processes.
+ * gateway processes. A setting is _live_ if a reload can change it in a running gateway. To _adopt_ a setting
+ * is to take its value from the next settings.
  *
  * Must hold:
  * - No text contains a secret (test/unit/config/settings-in-force.changes.test.ts).
@@ -96,7 +97,7 @@ function adopt(
 /**
  * Fills in the defaults of settings that are absent, as SettingsReader does. gateway/main.ts calls it with
  * the settings that the supervisor sends, which may come from an older or a newer version (see `adopt`).
- * `declaration` must be that of schema.ts, because that on disk requires no setting with a default.
+ * `declaration` must come from schema.ts: the file on disk requires no setting with a default.
  */
 export function withDefaults(declaration: Declaration, settings: unknown): unknown {
   const value = settings ?? declaration.default;
@@ -182,8 +183,8 @@ export function secretsIn(declaration: Declaration, value: unknown): string[] {
 }
 
 /**
- * Returns the entries after a change that let the settings of kind `applied` take effect: the entries of
- * `next` for these settings, and those of `current` for all others.
+ * Returns the entries after a change that let the settings of kind `applied` take effect: for these settings
+ * the entries of `next`, for all others the entries of `current`.
  */
 export function adoptInForce(
   current: readonly SettingInForce[],
@@ -231,7 +232,7 @@ interface PathChange {
  * Returns the paths that differ, without values. Models and plans are named by their ids:
  * `models.gpt-4o-mini.price`, `models.gpt-4o-mini (added)`, `plans.free (removed)`. Upstreams have no names
  * and are given by position: `models.gpt-4o-mini.upstreams[0].key`. `isApplied` tells which paths can take
- * effect now; by default those that a reload can change.
+ * effect now; by default the live settings.
  */
 export function differenceOf(
   current: Settings,
@@ -297,7 +298,7 @@ export interface SettingChange {
   readonly setting: string;
   /** Null if the setting had no value, or if a whole entry is added or removed. */
   readonly before: string | null;
-  /** The value after the change, with `(changed)` if both texts are equal, as those of a secret are. */
+  /** The value after the change, with `(changed)` if both texts are equal, as the texts of a secret are. */
   readonly after: string | null;
 }
 

@@ -63,7 +63,7 @@ export function interpolate(raw: string, environment: Environment): Interpolatio
   return { text, references, unset, malformed };
 }
 
-/** A value that goes before that of the file, and its origin: `--port` or `TOLLGATE_PORT`. */
+/** A value that goes before the file, and its origin: `--port` or `TOLLGATE_PORT`. */
 export interface Override {
   readonly origin: string;
   readonly value: string | number;
@@ -72,7 +72,7 @@ export interface Override {
 interface ReaderOptions {
   readonly environment: Environment;
   /** Options of the command line, by the setting's path. */
-  readonly flags: ReadonlyMap<string, Override>;
+  readonly optionOverrides: ReadonlyMap<string, Override>;
   /**
    * False for commands that need no secrets of providers. Then the variable of a secret may be unset: the
    * secret is left out of the settings, without an error.
@@ -119,7 +119,7 @@ export class SettingsReader {
    * empty variable counts as unset.
    */
   #overrideOf(declaration: Declaration, path: SettingPath): Override | undefined {
-    const option = this.#options.flags.get(formatPath(path));
+    const option = this.#options.optionOverrides.get(formatPath(path));
     if (option !== undefined) return option;
     const origin = declaration['x-environment'];
     const value = origin === undefined ? undefined : this.#options.environment[origin];

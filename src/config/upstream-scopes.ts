@@ -1,7 +1,7 @@
 /**
- * Puts the upstreams that share their limits into scopes: those with one url and one key, because a
- * provider limits what a key may use. Several models may name the same key, so limits that differ are an
- * error. load.ts calls the check; upstream/upstream-scopes.ts gives each scope its counters. Pure.
+ * Puts upstreams with one url and one key into one scope, so that they share their limits, because a provider
+ * limits what a key may use. Several models may name the same key, so limits that differ are an error.
+ * load.ts calls the check; upstream/upstream-scopes.ts gives each scope its counters. Pure.
  *
  * Must hold:
  * - Upstreams of one url and key have one scope, however the key is given.
@@ -19,7 +19,8 @@ export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
 /**
  * Matches a header that is taken for the upstream's key. The pattern is narrower than HEADER_NAMES_SECRET
  * (upstream-schema.ts) and must stay as it is, because the text of a scope depends on it. litellm/model.ts
- * uses it too. gateway/snapshot.ts gives an upstream at Azure with such a header no token of Entra.
+ * uses it too. gateway/snapshot.ts gives no token of Entra ID to an upstream at Azure that has a header of
+ * this kind.
  */
 export const KEY_HEADER = /^(?:cookie|(?:.*-)?(?:authorization|key|token|secret))$/i;
 

@@ -7,7 +7,7 @@
  * of rules name the model by it (test/unit/registry/catalog.catalog-merge.test.ts). `costOf` is never above
  * `worstCaseOf`, by which a call holds, if the tokens keep the rules of core/token-counts.ts and are no more
  * than `worstCaseOf` was given (test/unit/registry/catalog.cost.test.ts). upstream/usage-shapes.ts believes
- * reports of somewhat more tokens; such a call costs more than its hold.
+ * reports of somewhat more tokens: a call with such a report costs more than its hold.
  */
 import type { Service } from '../core/door-names.js';
 import { PROMPT_TOKENS_BESIDE_BODY } from '../core/limits.js';
@@ -202,7 +202,7 @@ export function idOfModel(name: string, { models }: Catalog): string {
   return models.some(({ id }) => id === name) ? name : (withAlias.at(-1)?.id ?? name);
 }
 
-/** The prices of all tokens of a call with this many prompt tokens: its own, or those of a long price. */
+/** The prices of all tokens of a call with this many prompt tokens: the model's own, or a long price. */
 function pricesFor(price: TokenPrice, promptTokens: number): PriceSet {
   const { long } = price;
   if (long === undefined) return price;

@@ -47,7 +47,7 @@ export interface InheritedUse extends Pick<
   KeyUseRecord,
   'minuteUsed' | 'dayNumber' | 'dayCalls' | 'takenMs'
 > {
-  /** Absent if the key has no quotas besides those of a minute and a day. */
+  /** Absent if the key's only quotas are requests a minute and calls a day. */
   readonly quotas?: SettledQuotas;
 }
 
@@ -88,8 +88,8 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
 
 /**
  * Joins what is used `now` with what the key has `inherited`. No process counts the inherited use before the
- * key is used first. Of each count the result has that of the later period; for equal periods, the greater
- * one.
+ * key is used first. Each count of the result is the count of the later period, or the greater count if the
+ * periods are equal.
  */
 export function laterUse(now: InheritedUse, inherited: InheritedUse | undefined): InheritedUse {
   if (inherited === undefined) return now;
@@ -105,7 +105,7 @@ export function laterUse(now: InheritedUse, inherited: InheritedUse | undefined)
   };
 }
 
-/** Each quota gets the count of the later period; the minute's tokens are those of `now` alone. */
+/** Each quota gets the count of the later period; the minute's tokens come from `now` alone. */
 function laterQuotas(
   now: SettledQuotas | undefined,
   inherited: SettledQuotas | undefined,

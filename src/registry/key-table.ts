@@ -74,7 +74,7 @@ interface KeyTraits {
   /** Unix seconds from which on the key is rejected; undefined for never. */
   readonly expiresSeconds?: number | undefined;
   /** Whether the ledger has limits of this key (ledger/limited-scopes.ts). */
-  readonly limited?: boolean;
+  readonly isLimited?: boolean;
   /** Whether no contents of its calls may be kept. */
   readonly isPrivate?: boolean;
 }
@@ -208,7 +208,7 @@ export class KeyTable {
     Atomics.store(this.#records, record + ACCOUNT, account);
     Atomics.store(this.#records, record + EXPIRES, traits.expiresSeconds ?? NEVER);
     Atomics.store(this.#records, record + USED, NEVER);
-    const flags = (traits.limited === true ? LIMITED : 0) | (traits.isPrivate === true ? PRIVATE : 0);
+    const flags = (traits.isLimited === true ? LIMITED : 0) | (traits.isPrivate === true ? PRIVATE : 0);
     Atomics.store(this.#records, record + STATE, (active ? STATE_ACTIVE : STATE_DISABLED) | flags);
     Atomics.store(this.#entries, position, key + ENTRY_FIRST_KEY);
   }

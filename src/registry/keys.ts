@@ -96,7 +96,7 @@ export class Keys {
     );
   }
 
-  /** Returns keys from slot `from` on: those of `account`, or of all accounts. */
+  /** Returns keys of `account`, or of all accounts, from slot `from` on. */
   list(account: string | undefined, from: number, limit: number): Page<KeyStatement> {
     const index = account === undefined ? undefined : this.#accounts.recordOf(account).index;
     const { items, next } = this.#context.store.keys.list(index, from, limit);
@@ -136,6 +136,7 @@ export class Keys {
       const former = this.recordOf(idOrName);
       assertRotatable(former, nowMs);
       const account = this.#accounts.recordOf(former.accountId);
+      // The new key gets the former key's use as a row of key use and, if there are quotas, one of quota use.
       const counts = isLimited(former) ? live.countsOf(former, nowMs) : undefined;
       const inherited = live.inheritsByRecord ? counts : undefined;
       const created = this.#make(account, former, this.takeSlots(1)[0]!, inherited);

@@ -2,7 +2,8 @@
  * Copies records of accounts, groups and keys from the store to the shared buffers, where every thread of the
  * process sees them. Main thread. store/recovery.ts calls the functions at start. Later callers are
  * OwnBuffers (registry-context.ts) in a gateway that is alone on its store, and the ChangeApplier in a
- * gateway that shares its store.
+ * gateway that shares its store. To _open_ a slot is to begin its counts, to _apply_ a record is to copy what
+ * an operator may change, to _restore_ is to set counts as of the last flush.
  *
  * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
  * buffers. Tests: test/unit/registry/live-buffers.account-state.test.ts, test/unit/store/recovery.test.ts.
@@ -193,16 +194,16 @@ export function restoreModelUse(
 export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   const { index, digest, accountIndex, active, expiresSeconds, isPrivate = false } = record;
   const { ledger, keyTable } = live;
-  const limited = isLimited(record);
+  const hasLimits = isLimited(record);
   if (!keyTable.has(index)) {
     // The ledger first: a thread that finds a limited key counts its calls there.
-    if (limited) ledger.keys.open(index, record.limits);
-    keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, limited, isPrivate });
+    if (hasLimits) ledger.keys.open(index, record.limits);
+    keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, isLimited: hasLimits, isPrivate });
     return;
   }
   // A key whose limits were removed is still counted, so that later limits do not start at 0.
   if (keyTable.isLimited(index)) ledger.keys.setLimits(index, record.limits);
-  else if (limited) {
+  else if (hasLimits) {
     ledger.keys.open(index, record.limits);
     keyTable.setLimited(index);
   }
@@ -219,9 +220,9 @@ export function keyUseOf(key: KeyIndex, live: LiveBuffers, nowMs: WallMs): KeyUs
   const { ledger, keyTable } = live;
   if (!keyTable.has(key)) return undefined;
   const lastUsedSeconds = keyTable.lastUsedSecondsOf(key);
-  const limited = keyTable.isLimited(key);
-  if (lastUsedSeconds === undefined && !limited) return undefined;
-  const { minuteUsed, dayNumber, dayCalls } = limited ? ledger.keys.countsOf(key) : NO_COUNTS;
+  const hasLimits = keyTable.isLimited(key);
+  if (lastUsedSeconds === undefined && !hasLimits) return undefined;
+  const { minuteUsed, dayNumber, dayCalls } = hasLimits ? ledger.keys.countsOf(key) : NO_COUNTS;
   return { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs: asWallMs(Math.floor(nowMs)) };
 }
 
@@ -244,7 +245,7 @@ const PAGE_ITEMS = 1_000;
 /**
  * Enables accounts that were disabled because their plan was missing, if a reload brought the plan back.
  * Resolves with their number. Reads every account, 10 µs each, so gateway/reload.ts calls it only if there
- * are such accounts.
+ * are accounts without a plan.
  */
 export async function reopenPlanless(
   store: RecordStore,

@@ -188,8 +188,8 @@ export class Operators {
   }
 
   /**
-   * The last use of each operator, by id: the later of those in the store and in memory, because another
-   * process that had the admin interface meanwhile has written its uses.
+   * The last use of each operator, by id: the later use of store and memory, because another process that had
+   * the admin interface meanwhile has written its uses.
    */
   #lastUses(): Map<string, number> {
     const lastUses = this.#context.store.operators.lastUses();

@@ -1,7 +1,8 @@
 /**
  * The use of a scope's quotas, as operators read it: from the ledger's memory, or from the last flush brought
  * up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure; main thread
- * of a gateway process, or a command.
+ * of a gateway process, or a command. A _use_ is what operators read of one quota, a _count_ what a
+ * coordinator reports of one, a _record_ the row of a scope in the store.
  *
  * Must hold: a count of a day, a month or a minute that is over is shown as 0. Fields of QuotaUseRecord are
  * on disk: store/quota-use-rows.ts must have the same fields.
@@ -51,13 +52,13 @@ export interface LimitedScope {
 /** Counts of a scope as of the last flush. */
 type FlushedCounts = MinuteDayCounts & { readonly takenMs: WallMs };
 
-/** The counts of a group's minute and day. (Those of accounts and keys are in other rows.) */
+/** The counts of a group's minute and day. (Accounts and keys have these counts in other rows.) */
 export function countsIn(record: QuotaUseRecord): FlushedCounts {
   const { minuteRequests: minuteUsed, callDayNumber: dayNumber, callsPerDay: dayCalls, takenMs } = record;
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/** The quotas that are counted in quota records: those of the row that `countsIn` leaves out. */
+/** The quotas that are counted in quota records, which `countsIn` leaves out. */
 export function settledOfRecord(record: QuotaUseRecord): SettledQuotas {
   const { minuteTokens, dayNumber, monthNumber } = record;
   const { tokensPerDay, callsPerMonth, tokensPerMonth, spendPerDay, spendPerMonth } = record;
@@ -158,8 +159,8 @@ export function sharedQuotas(
   return flushed.map((use) => {
     const { used, held, leased } = countNow(use.quota, counts, calendar, nowMs);
     const { per } = QUOTA_KINDS[use.quota];
-    // A process that died may have written more to the store than it had reported. This use was leased to it,
-    // so it counts as used here, and no longer as leased.
+    // A process that died may have written more to the store than it had reported. The difference was leased
+    // to that process: it counts as used here, and no longer as leased.
     const hasPeriod = per === 'day' || per === 'month';
     const unreported = hasPeriod && use.used > used ? use.used - used : 0n;
     return {

@@ -103,7 +103,7 @@ export class Registry {
   readonly operators: Operators;
   readonly keptReport = new KeptReport();
   readonly #store: RecordStore;
-  /** `groups`, `accounts` and the others hold this same object, so they see a reload's new catalogue. */
+  /** All five objects above hold this same object, so they see a reload's new catalogue. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
   /** How many long reports run or wait. */
   #longReports = 0;
@@ -169,7 +169,7 @@ export class Registry {
         return { record, createdKeys };
       });
     };
-    return this.#make(put).map(({ record, createdKeys }) => ({
+    return this.#createAccounts(put).map(({ record, createdKeys }) => ({
       statement: accounts.statementOf(record),
       keys: createdKeys,
     }));
@@ -237,8 +237,8 @@ export class Registry {
   }
 
   /**
-   * Returns the stored rows of those hours, ordered by account. A page may exceed `limit`, because the rows
-   * of an account's hour stay together. A page may be empty although `next` is set, if it has read
+   * Returns the stored rows of `hours`, ordered by account. A page may exceed `limit`, because the rows of an
+   * account's hour stay together. A page may be empty although `next` is set, if it has read
    * ACCOUNTS_READ_MAX accounts without calls.
    */
   usageRows(hours: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
@@ -263,7 +263,7 @@ export class Registry {
       const account = asAccountIndex(slot);
       const accountId = store.findAccountId(account);
       if (accountId === undefined) continue;
-      // The cursor's hour and row are those of its own account.
+      // The cursor's hour and row belong to its own account.
       const firstHour = slot === from.slot ? Math.max(fromHour, from.hour) : fromHour;
       const fromRow = slot === from.slot ? from.row : undefined;
       let lastHour = -1;
@@ -298,7 +298,7 @@ export class Registry {
     if (this.#store.listAccounts(0, 1).items.length > 0) {
       return { accountId: this.#store.findAccountByName(DEMO_NAME)?.id, key: undefined };
     }
-    const [made] = this.#make(() => {
+    const [made] = this.#createAccounts(() => {
       const record = this.accounts.put({ name: DEMO_NAME, planId: DEMO_PLAN, credit: DEMO_CREDIT });
       return [{ record, createdKeys: [this.keys.put(record, { name: DEMO_NAME })] }];
     });
@@ -306,7 +306,7 @@ export class Registry {
   }
 
   /** Puts accounts with their keys in one transaction, and then into the live state. */
-  #make(put: () => readonly MadeAccount[]): readonly MadeAccount[] {
+  #createAccounts(put: () => readonly MadeAccount[]): readonly MadeAccount[] {
     const { accounts, keys } = this;
     return commitAndApply(
       this.#store,

@@ -50,7 +50,7 @@ export class AuditRun {
   readonly snapshot: StoreSnapshot;
   readonly bounds: AuditBounds;
   readonly #differences: Difference[] = [];
-  /** Counts all differences, also those that are not listed. */
+  /** Counts all differences, listed or not. */
   #differencesCount = 0;
   /** The account slot that `accountIdOf` has looked up last (-1: none yet), and its account's id. */
   #lastSlot = -1;

@@ -141,7 +141,7 @@ export function describeChange(
 }
 
 /**
- * Returns an entry for each record. A transaction may write a record several times, and that of an operator
+ * Returns an entry for each record. A transaction may write a record several times, an operator's record even
  * under two digests: the first `former` and the last `value` count.
  */
 function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string) => string): ChangedRecord[] {

@@ -15,8 +15,8 @@
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
  * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
- * one; telemetry/main-watch.ts wakes processes that such a death leaves waiting. The gate can be removed when
- * a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
+ * one; telemetry/main-watch.ts wakes processes that go on waiting for a dead process. The gate can be removed
+ * when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync, linkSync, rmSync } from 'node:fs';

@@ -64,8 +64,8 @@ export class FlushMark {
   #number = 0;
 
   /**
-   * `slot` is that of the gateway process; `life` is text that no other process ever has. Costs an fsync:
-   * raises the accounting version, because a gateway without marks may have written since the last mark.
+   * `slot`: of the gateway process. `life`: a text that no other process ever has. Costs an fsync: raises the
+   * accounting version, because a gateway without marks may have written since the last mark.
    */
   constructor(tables: MarkTables, slot: number, life: string) {
     this.#tables = tables;
@@ -132,7 +132,7 @@ export function steppedMs(tables: MetaTable, current: HostClocks | undefined): n
   const flushed = tables.meta.get(CLOCKS);
   if (flushed === undefined || current === undefined) return 0;
   if (!isClocks(flushed)) throw damaged(locationOf(tables, 'meta', CLOCKS));
-  // Each boot starts the monotonic clock at 0. A clock that has gone back is that of another machine.
+  // Each boot starts the monotonic clock at 0. A clock that has gone back belongs to another machine.
   const isSameClock = flushed.boot === current.boot && flushed.monotonicMs <= current.monotonicMs;
   return isSameClock ? current.aheadMs - flushed.aheadMs : 0;
 }

@@ -7,7 +7,7 @@
  * - A gateway that has the store for itself writes rows of absolute totals: writing a row twice, or again
  *   after a crash, changes nothing.
  * - If several gateways share the store, each adds its own counts to a row, which it reads in the transaction
- *   that writes the row. They must not be added twice. So the transaction also writes a flush mark
+ *   that writes the row. No count may be added twice, so the transaction also writes a flush mark
  *   (flush-mark.ts), by which a gateway finds out whether a commit that failed is on disk all the same.
  * - If a transaction fails, its rows stay in memory, and the next flush writes them.
  *
@@ -110,7 +110,7 @@ export interface LedgerFlushOptions {
   readonly usage: UsageBook;
   /** Absent only in tests that do not look at the use of keys. */
   readonly keyUses?: KeyUses;
-  /** QuotaUses or SharedQuotaUses. Absent if no scope has quotas besides those of a minute and a day. */
+  /** QuotaUses or SharedQuotaUses. Absent only in tests that do not look at quotas. */
   readonly quotaUses?: QuotaUses;
   readonly mark?: FlushMark | undefined;
   readonly store: FlushStore;
@@ -161,9 +161,9 @@ export class LedgerFlush {
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
   /**
-   * Records that the next drain counts after those of the journals: what `drainEnded` has taken from a
-   * journal, and corrections. Example: a call has left 0.02 uncovered, and the coordinator has granted 0.02
-   * since. The correction has 0.02 charged, -0.02 uncovered.
+   * Records that the next drain counts after the journals: what `drainEnded` has taken from a journal, and
+   * corrections. Example: a call has left 0.02 uncovered, and the coordinator has granted 0.02 since. The
+   * correction has 0.02 charged, -0.02 uncovered.
    */
   readonly #queued: { readonly requestPrefix: string; readonly record: JournalRecord }[] = [];
 

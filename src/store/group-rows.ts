@@ -70,7 +70,7 @@ export function readGroup(stored: unknown, location: string): GroupRecord {
 }
 
 /**
- * Kinds of members: the second value in a key of `group_members`. They are on disk, and ranges of keys need
+ * Kinds of members: the second value in a key of `group_members`. Both are on disk, and ranges of keys need
  * MEMBER_ACCOUNT to follow MEMBER_GROUP.
  */
 export const MEMBER_GROUP = 0;

@@ -1,8 +1,8 @@
 /**
  * The history on disk: a row for each span of telemetry/history.ts, ended or running.
  * gateway/history-recorder.ts reads the rows when it starts and writes them as spans end, on the main thread
- * of the process with the admin interface. They are no part of the accounting: the audit does not read them,
- * and their loss costs a chart.
+ * of the process with the admin interface. The rows are no part of the accounting: the audit does not read
+ * them, and their loss costs a chart.
  *
  *     [seconds of the ring's spans, position]              → the span, as JSON
  *     ['accounts', seconds of the ring's spans, position]  → the span by account, as JSON

@@ -98,7 +98,7 @@ const NO_DAY: Day = { dayNumber: 0, dayCalls: 0 };
 
 /**
  * For rows that several gateway processes add to. A flush reads the row in the transaction that will write
- * it. To the row's calls of the day it adds those that this process has counted since its last flush, and it
+ * it. It adds the calls that this process has counted since its last flush to the row's calls of the day, and
  * keeps the later of both last uses. A damaged row is replaced by the counts of this process alone.
  */
 export class SharedKeyUses extends KeyUses {
@@ -151,7 +151,7 @@ export class SharedKeyUses extends KeyUses {
     // An entry is also made if the count has fallen to 0 since the last flush, because calls were given back
     // to the day: the row must lose these calls.
     if (dayCalls > 0 || dayOnDisk.dayCalls > 0) this.#daysInCommit.set(key, { dayNumber, dayCalls });
-    // `dayAfter` adds to the row's calls of the day those of this process that are not in the row yet.
+    // `dayAfter` adds the calls of this process that are not in the row yet.
     return { ...use, lastUsedSeconds, ...dayAfter(use, dayOnDisk, stored) };
   }
 }

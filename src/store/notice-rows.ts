@@ -110,8 +110,8 @@ export class NoticeRows {
   }
 
   /**
-   * Goes through the next NOTICES_SWEPT_MAX notices and removes damaged notices and those whose period
-   * ended KEPT_AFTER_PERIOD_MS ago, and all damaged webhooks.
+   * Goes through the next NOTICES_SWEPT_MAX notices. Removes a notice that is damaged or whose period ended
+   * KEPT_AFTER_PERIOD_MS ago, and all damaged webhooks.
    */
   sweep(nowMs: number): void {
     const { environment, notices } = this.#tables;

@@ -193,7 +193,8 @@ export class OperatorChanges implements ChangeStore {
     const { operatorChanges } = this.#tables;
     const items: OperatorChange[] = [];
     let rowsRead = 0;
-    // A row whose JSON lacks one of these texts cannot match. The search is faster than parsing every row.
+    // A row whose JSON lacks one of the searched texts cannot match. The search is faster than parsing every
+    // row.
     const { who, action, target } = filter;
     const searchTexts = [who, action, target].flatMap((text) =>
       text === undefined ? [] : [JSON.stringify(text).slice(1, -1)],

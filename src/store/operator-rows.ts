@@ -80,7 +80,7 @@ export class OperatorRows implements OperatorStore {
     return new Map(isUses(stored) ? Object.entries(stored) : []);
   }
 
-  /** Replaces all last uses, and leaves out those of deleted operators, so that the row does not grow. */
+  /** Replaces all last uses. Leaves out deleted operators, so that the row does not grow. */
   putLastUses(lastUses: ReadonlyMap<string, number>): void {
     const ids = new Set(this.all().map(({ id }) => id));
     const kept = [...lastUses].filter(([id]) => ids.has(id));

@@ -1,6 +1,6 @@
 /**
  * An integrity check of an LMDB file: finds missing and broken pages. `assertStoreFile` (store-file.ts) calls
- * it on the main thread before LMDB opens the file. The layout below is that of MDB_page, MDB_node, MDB_db
+ * it on the main thread before LMDB opens the file. The layout below is taken from MDB_page, MDB_node, MDB_db
  * and MDB_meta in LMDB's mdb.c.
  *
  * LMDB maps the file and follows page numbers without checking them (tried with lmdb 3.5.6). A missing page

@@ -5,8 +5,8 @@
  * once that process has ended. flush.ts and flush-mark.ts need the boot alone. Main thread, or a command.
  *
  * `/proc` shows the processes of its own PID namespace alone, so a process of another container counts as
- * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. The others run under the
- * store hold, so each of their rows is of a process of this supervisor, or of a process that has ended.
+ * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. All other callers run
+ * under the store hold, so their rows name processes of this supervisor, or processes that have ended.
  *
  * Must hold: an identity begins with the pid and a space, because `isRunning` and store-hold.ts read the pid
  * from it (test/unit/store/store-hold.test.ts).

@@ -1,7 +1,7 @@
 /**
- * The store's table of quota use: how much each scope has used of its quotas. store.ts writes rows in the
- * transaction of the charges of the same calls, registry/keys.ts those of rotated keys. Recovery,
- * coordinators and the audit read the rows. Main thread.
+ * The store's table of quota use: how much each scope has used of its quotas. store.ts writes a row in the
+ * transaction of the charges of the same calls, registry/keys.ts the row of a rotated key's successor.
+ * Recovery, coordinators and the audit read the rows. Main thread.
  *
  * Must hold: names and meanings of fields are on disk for ever. All fields are required and no other is
  * accepted, so a new field must be optional, or existing rows are damaged
@@ -124,7 +124,7 @@ export class QuotaUseRows {
       const [kind, index, modelId] = key;
       const record = readQuotaUse(value, locationOf(this.#tables, 'quota_uses', key));
       if (kind === 'model') yield [{ kind, index: asAccountIndex(index), modelId }, record];
-      // `put` alone writes rows, so the kind is one of these.
+      // `put` alone writes rows, so no other kind is possible.
       else yield [{ kind: kind as 'account' | 'key' | 'group', index }, record];
     }
   }

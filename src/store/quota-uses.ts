@@ -223,24 +223,24 @@ const COUNTS_BY_PERIOD: readonly (readonly [Period, readonly (keyof QuotaUseReco
 ];
 
 /**
- * Returns `stored`, the row on disk, plus what this gateway has counted since `flushed`, its own count at the
- * last flush. A count whose period on disk is later than this gateway's stays as it is: a period begins for
- * all gateways at once. Counts of the minute are this gateway's alone.
+ * Returns `stored`, the row on disk, plus what this gateway has counted and `ownOnDisk`, its part of the row,
+ * lacks. A count whose period on disk is later than this gateway's stays as it is: a period begins for all
+ * gateways at once. Counts of the minute are this gateway's alone.
  */
 export function sumOf(
   stored: QuotaUseRecord | undefined,
   counted: QuotaUseRecord,
-  flushed: QuotaUseRecord | undefined,
+  ownOnDisk: QuotaUseRecord | undefined,
 ): QuotaUseRecord {
-  if (stored === undefined && flushed === undefined) return counted;
+  if (stored === undefined && ownOnDisk === undefined) return counted;
   const sum: Record<keyof QuotaUseRecord, number> = { ...counted };
   for (const [period, counts] of COUNTS_BY_PERIOD) {
     const isLater = stored !== undefined && stored[period] > counted[period];
     if (isLater) sum[period] = stored[period];
     for (const count of counts) {
       const storedCount = stored?.[period] === sum[period] ? stored[count] : 0;
-      const flushedCount = flushed?.[period] === counted[period] ? flushed[count] : 0;
-      sum[count] = isLater ? storedCount : Math.max(0, storedCount + counted[count] - flushedCount);
+      const ownCountOnDisk = ownOnDisk?.[period] === counted[period] ? ownOnDisk[count] : 0;
+      sum[count] = isLater ? storedCount : Math.max(0, storedCount + counted[count] - ownCountOnDisk);
     }
   }
   return { ...sum, takenMs: counted.takenMs };

@@ -9,7 +9,7 @@
  *
  * Must hold: names and meanings of fields are on disk for ever, and so is the order of what
  * `digestOfResponse` hashes. A new field is `Type.Optional`, so that the same reader reads records of earlier
- * formats, and FORMAT is raised, so that an older Tollgate refuses the store instead of calling it damaged
+ * formats, and FORMAT is raised, so that an older Tollgate rejects the store instead of calling it damaged
  * (test/unit/store/record-codec.usage.test.ts, test/unit/store/key-rows.key-codec.test.ts).
  */
 import { createHash } from 'node:crypto';
@@ -31,7 +31,7 @@ import { StoreError } from './store-file.js';
 /** Format of the store, and of the records that are written now. Earlier records keep theirs. */
 export const FORMAT = 5;
 
-/** An object of these fields and no others: a row with another field is damaged. */
+/** An object that has no fields but `fields`: a row with another field is damaged. */
 export function closedObject<Fields extends Type.TProperties>(fields: Fields): Type.TObject<Fields> {
   return Type.Object(fields, { additionalProperties: false });
 }
@@ -179,8 +179,8 @@ export function packAccount(record: AccountRecord): StoredAccount {
 
 /**
  * Returns what `read` returns; if the row is damaged, calls `onDamaged` and returns undefined. For rows that
- * only count use and for stored responses, which a flush reads in the transaction of charges: a damaged row
- * of these must not stop the charges for ever.
+ * only count use and for stored responses, which a flush reads in the transaction of charges: one damaged row
+ * of this kind must not stop the charges for ever.
  */
 export function unlessDamaged<Row>(
   read: () => Row | undefined,

@@ -44,7 +44,7 @@ const LONGEST_MONTH_MS = 32 * 24 * 3_600_000;
 const NOTHING = asPicoUnits(0n);
 /** For a key whose limits processes share: the counts on disk are left to the coordinator. */
 const NO_KEY_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
-/** For such an account: its money and counts are left to the coordinator, which grants them. */
+/** For an account whose limits processes share: the coordinator grants money and counts. */
 const NOTHING_GRANTED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
 
 /** All buffers, `totals` and `directory` must be empty. */

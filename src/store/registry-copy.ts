@@ -155,7 +155,7 @@ export class RegistryCopy {
 
   /**
    * Call inside a transaction that the other hosts have not agreed on. From now on the registry of this host
-   * is its own, and is never mixed with that of others.
+   * is its own, and is never mixed with a shared one.
    */
   detach(): void {
     this.#tables.meta.removeSync(REGISTRY_POSITION);
@@ -210,8 +210,9 @@ export class RegistryCopy {
   }
 
   /**
-   * Returns all rows, in an order in which `take` can write them. They are of one moment only if the caller
-   * awaits nothing meanwhile. Throws StoreError `damaged` at a row that cannot be decoded: it cannot be sent.
+   * Returns all rows, in an order in which `take` can write them. The rows are of one moment only if the
+   * caller awaits nothing meanwhile. Throws StoreError `damaged` at a row that cannot be decoded: it cannot
+   * be sent.
    */
   *rows(): Generator<RegistryRow> {
     for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE]) {

@@ -1,7 +1,8 @@
 /**
  * The responses on disk (`answers` in names of tables), of which the oldest are evicted first: one
  * ResponseTable for replays by Idempotency-Key (stored-responses.ts, flush.ts), and one for the response
- * cache (gateway/cache-service.ts), which also bounds each model. Main thread of a gateway process.
+ * cache (gateway/cache-service.ts), which also bounds each model. The bytes of a response are what it counts
+ * for: its body and ROW_BYTES. Main thread of a gateway process.
  *
  * Must hold: a damaged row is not served. Neither a damaged row nor a damaged sum of bytes stops the
  * transaction, which may be that of charges (test/unit/store/response-table.test.ts, test/fuzz).
@@ -141,7 +142,7 @@ export class ResponseTable {
 
   /**
    * Undefined exactly if there is no table `modelAges`, which each `modelAges!` below relies on. A store of a
-   * former version has no such row, so the models of its responses are unknown: all responses are removed.
+   * former version lacks the row, so the models of its responses are unknown: all responses are removed.
    */
   #readModelBytes(): ModelBytes | undefined {
     const { meta, modelAges } = this.#tables;

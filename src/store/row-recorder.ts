@@ -4,7 +4,7 @@
  * from the rows, and hosts send them to each other. Main thread.
  *
  * Must hold: each table that an operator's change writes is watched, except indexes (names, slots), which
- * follow from the others. Rows of a table that is not watched never reach other processes and hosts
+ * follow from the watched tables. Rows of a table that is not watched never reach other processes and hosts
  * (test/unit/store/change-feed.shared-changes.test.ts; test/unit/sharing/registry-log.test.ts).
  */
 import type { Database, Key } from 'lmdb';

@@ -5,7 +5,7 @@
  * (gateway/shared-accounting.ts), if several gateways add to the rows. 16 bytes an account (24 if shared);
  * memory pages that are never touched cost nothing.
  *
- * Must hold: amounts come from the journals and not from the ledger's words. Those words are ahead by what is
+ * Must hold: amounts come from the journals and not from the ledger's words. The ledger is ahead by what is
  * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts).
  * Between `recordOf` and `recordWritten` of an account nothing is added to that account, or the amount would
  * count as written: flush.ts writes in one turn, and finds out whether a failed commit is on disk before it
@@ -138,7 +138,8 @@ export class SharedTotals implements SpendingTotals {
       dayCalls: this.#dayCalls[account]!,
     };
     return {
-      // `minuteUsed` is that of the gateway that wrote last. The coordinator alone has the sum of a minute.
+      // `minuteUsed` is the count of the gateway that wrote last: only the coordinator has the sum of a
+      // minute.
       ...counts,
       ...dayAfter(counts, dayOnDisk, stored),
       spent: asPicoUnits(spent),
@@ -168,13 +169,13 @@ export class SharedTotals implements SpendingTotals {
 }
 
 /**
- * Returns the day of a row that several gateways add to, with this gateway's calls since `flushed`, its own
- * day at the last flush. A row with a later day keeps it, because a day begins for all gateways at once.
+ * Returns the day of a row that several gateways add to, with the calls of this gateway that `ownOnDisk`, its
+ * part of the row, lacks. A row with a later day keeps it, because a day begins for all gateways at once.
  */
-export function dayAfter({ dayNumber, dayCalls }: Day, flushed: Day, stored: Day | undefined): Day {
+export function dayAfter({ dayNumber, dayCalls }: Day, ownOnDisk: Day, stored: Day | undefined): Day {
   if (stored !== undefined && stored.dayNumber > dayNumber)
     return { dayNumber: stored.dayNumber, dayCalls: stored.dayCalls };
   const callsOf = (day: Day | undefined): number => (day?.dayNumber === dayNumber ? day.dayCalls : 0);
   // Below 0 only if a damaged row was replaced by counts from 0, and earlier calls were then taken back.
-  return { dayNumber, dayCalls: Math.max(0, callsOf(stored) + dayCalls - callsOf(flushed)) };
+  return { dayNumber, dayCalls: Math.max(0, callsOf(stored) + dayCalls - callsOf(ownOnDisk)) };
 }

@@ -150,7 +150,7 @@ const DISK_ERRORS: ReadonlyMap<unknown, string> = new Map([
 
 /**
  * Returns why the disk did not take a row; undefined if `error` is of another kind. A transaction that ended
- * with such an error has changed nothing.
+ * with a disk error has changed nothing.
  */
 export function diskErrorOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error ? DISK_ERRORS.get(error.code) : undefined;

@@ -131,8 +131,8 @@ export class StoreSnapshot {
   }
 
   /**
-   * A table may be missing after a crash, or in a store of an earlier version: it has no rows. lmdb returns
-   * undefined for such a table, and its types do not say so.
+   * A table may be missing after a crash, or in a store of an earlier version, and then has no rows. lmdb
+   * returns undefined for a missing table, and its types do not say so.
    */
   #openTable(root: RootDatabase, name: TableName): void {
     this.#tables.set(name, root.openDB(name, TABLE));

@@ -18,7 +18,7 @@ const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 /** Responses that may wait, with or without bytes. If so many wait, `keep` returns false. */
 const WAITING_MAX = 100_000;
 
-/** Free bytes that a commit needs besides those of the responses, for the pages that it copies. */
+/** Free bytes that a commit needs besides the responses, for the pages that it copies. */
 const COMMIT_DISK_BYTES = 1024 * 1024;
 
 const HOUR_MS = 3_600_000;
@@ -183,8 +183,8 @@ export class StoredResponses implements FlushedResponses {
 
   /**
    * Removes expired responses, as many as one transaction may; returns whether there may be more. A flush
-   * that writes responses removes expired responses too, but there may be no such flush. Throws what the
-   * store throws.
+   * that writes responses removes expired responses too, but for a long time there may be none. Throws what
+   * the store throws.
    */
   expire(): boolean {
     const { store } = this.#options;

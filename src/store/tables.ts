@@ -78,7 +78,7 @@ import {
 export type Tables = Readonly<ReturnType<typeof tablesOf>>;
 
 /**
- * The rows of `meta` that an operator's change writes. They are recorded for the hosts that share the
+ * The rows of `meta` that an operator's change writes. These rows are recorded for the hosts that share the
  * registry; all other rows of `meta` are of this host alone.
  */
 export const KEY_SLOTS_USED = 'key_slots_used';
@@ -110,7 +110,7 @@ type Encoded = Buffer & { readonly start?: number };
  * msgpackr looks the names up in a tree and encodes them, which is three quarters of its time. The rows of a
  * table have the same names, so the encoded names are cached here.
  *
- * Must hold: rows are byte for byte those of a plain msgpackr Encoder, or other versions cannot read the
+ * Must hold: a row is byte for byte what a plain msgpackr Encoder makes, or other versions cannot read the
  * store (test/unit/store/tables.row-encoder.test.ts).
  */
 export class RowEncoder extends Encoder {

@@ -45,7 +45,7 @@ export class UsageBook {
   protected readonly hours = new Map<number, Map<number, GrowingUsage>>();
   /** Rows that the next flush writes. After a flush that failed they stay. */
   readonly #waiting = new Set<GrowingUsage>();
-  /** Hour of the record that `rowOf` got last. The latest hour may be that of a clock that was ahead. */
+  /** Hour of the record that `rowOf` got last. (The latest hour may come from a clock that was ahead.) */
   #lastHour = 0;
   readonly #modelIdOf: (modelIndex: number) => string;
 
@@ -80,8 +80,8 @@ export class UsageBook {
 
   /** Counts a call in its row. `rowOf` has returned the row since the last `recordCommitted`. */
   add(row: GrowingUsage, record: JournalRecord): void {
-    // A reversed call was counted as served before. It remains one call, and is a failed call now. A record
-    // of a collected charge counts no call, because the call was counted before.
+    // A reversed call was counted as served before. The call remains one call, and is a failed call now. A
+    // record of a collected charge counts no call, because the call was counted before.
     const { outcome } = record;
     if (outcome !== 'collected') {
       const isReversal = outcome === 'reversed';

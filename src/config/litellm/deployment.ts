@@ -204,7 +204,7 @@ function serviceOf(
 
 /**
  * Returns the upstream's key, as a reference to a variable; undefined if the upstream has none. `hasEntra`:
- * the entry has parameters of Entra. `apiKey`: the entry's `api_key`, or that of its credential.
+ * the entry has parameters of Entra. `apiKey`: the `api_key` of the entry or of its credential.
  */
 function keyOf(
   params: ImportMap,
@@ -316,7 +316,7 @@ function isGiven(name: string, params: ImportMap, credentials: ImportMap | undef
   return params.peek(name) !== undefined || credentials?.peek(name) !== undefined;
 }
 
-/** Returns the entry's timeout, or else that of the file; undefined, with a remark, beyond the bounds. */
+/** Returns the timeout of the entry, or else of the file; undefined, with a remark, beyond the bounds. */
 function millisecondsOf(params: ImportMap, fileSeconds: number | undefined): number | undefined {
   const seconds = params.number('timeout') ?? fileSeconds;
   if (seconds === undefined) return undefined;

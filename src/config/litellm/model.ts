@@ -296,7 +296,7 @@ function listedFallbacks(sections: readonly ImportMap[]): ListedFallbacks[] {
   );
 }
 
-/** Returns the maps of such a list. Anything else gets a remark: LiteLLM would not start with it. */
+/** Returns the maps of a list of fallbacks. Another value gets a remark: LiteLLM would not start with it. */
 function fallbackMaps(section: ImportMap, name: string): Record<string, unknown>[] {
   const value = section.take(name);
   const maps = listIn(value).filter(isRecord);

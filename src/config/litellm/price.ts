@@ -1,6 +1,7 @@
 /**
- * Reads the costs of an entry of LiteLLM's file, and makes the price of a model of those of its entries.
- * deployment.ts calls `pricesOf`, model.ts `priceOf`, in the command `tollgate config import-litellm`. Pure.
+ * Reads the costs of an entry of LiteLLM's file, and makes one price of a model from the prices of its
+ * entries. deployment.ts calls `pricesOf`, model.ts `priceOf`, in the command `tollgate config
+ * import-litellm`. Pure.
  *
  * A _cost_ is LiteLLM's number for one token or call; a _price_ is the text in Tollgate's file, for a million
  * tokens or a call.
@@ -156,8 +157,8 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
 }
 
 /**
- * Returns LiteLLM's prices for a prompt of more than `above` tokens: those of the highest threshold up to
- * `above`, and the base price of each kind that the long prices leave out. A call has no long price.
+ * Returns LiteLLM's prices for a prompt of more than `above` tokens: the prices of the highest threshold up
+ * to `above`, and the base price of each kind that this threshold lacks. A call has no long price.
  */
 function pricesAbove({ base: { call: _, ...base }, long }: DeploymentPrices, above: number): Prices {
   const reached = [...long.keys()].filter((threshold) => threshold <= above);

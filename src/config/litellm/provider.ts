@@ -1,6 +1,6 @@
 /**
  * The table of LiteLLM's providers: which protocol each speaks here, at which address, and which variable has
- * the key. Names, addresses and variables are those of LiteLLM's get_llm_provider
+ * the key. Names, addresses and variables are taken from LiteLLM's get_llm_provider
  * (github.com/BerriAI/litellm, MIT). import.ts, deployment.ts and headers.ts use it, in the process of
  * `tollgate config import-litellm`. Pure. `params` is an entry's map `litellm_params`. The file also rewrites
  * references to variables, and makes the settings of an address.
@@ -227,7 +227,7 @@ function withoutEndSlashes(address: string): string {
 /** The settings of an upstream with a protocol of its own. */
 export interface NativeSettings {
   readonly provider: ProviderName;
-  /** Present if the file names a model that differs from that of the entry. */
+  /** Present if the address names another model than the entry. */
   readonly model?: string;
   readonly url?: string;
   readonly api_version?: string;

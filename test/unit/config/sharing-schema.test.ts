@@ -60,7 +60,7 @@ void t.test('sharing is read', (t) => {
   const faults: string[] = [];
   const reader = new SettingsReader(settingsDeclaration, {
     environment: PASSWORD,
-    flags: new Map(),
+    optionOverrides: new Map(),
     secrets: true,
     report: (path, text) => faults.push(`${path.join('.')}: ${text}`),
   });

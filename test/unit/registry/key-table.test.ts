@@ -75,7 +75,7 @@ void t.test('expiry, limits and last use are seen by every thread, and go with t
   const [plain, rich] = [asKeyIndex(1), asKeyIndex(2)];
   table.insert(plain, digestAt(0, 1), ACCOUNT, true);
   const latest = KEY_EXPIRES_SECONDS_MAX;
-  table.insert(rich, digestAt(0, 2), ACCOUNT, false, { expiresSeconds: latest, limited: true });
+  table.insert(rich, digestAt(0, 2), ACCOUNT, false, { expiresSeconds: latest, isLimited: true });
   t.notOk(other.isExpired(plain, latest), 'never');
   t.notOk(other.isExpired(rich, latest - 1));
   t.ok(other.isExpired(rich, latest), 'from that second on');

@@ -126,7 +126,7 @@ void t.test('a key that has limits of its own is known by it', (t) => {
   t.equal(isLimited(), false);
   listener.keys.remove(keyIndex);
   listener.ledger.keys.open(keyIndex, { requestsPerMinute: 5, callsPerDay: undefined });
-  listener.keys.insert(keyIndex, digestOf(key), account, true, { limited: true });
+  listener.keys.insert(keyIndex, digestOf(key), account, true, { isLimited: true });
   t.equal(isLimited(), true);
   t.end();
 });
