@@ -161,12 +161,12 @@ export class SettingsReader {
     }
     const result: Record<string, unknown> = {};
     for (const [name, property] of Object.entries(properties)) {
-      const given = Object.hasOwn(raw, name) ? raw[name] : undefined;
+      const rawValue = Object.hasOwn(raw, name) ? raw[name] : undefined;
       // If the file lacks a map, but an option or a variable sets something in it, the map is read as empty.
-      const isOverridden = given === undefined && this.#isOverridden(property, [...path, name]);
-      if (given === undefined && !isOverridden && declaration.required?.includes(name) !== true) continue;
+      const isOverridden = rawValue === undefined && this.#isOverridden(property, [...path, name]);
+      if (rawValue === undefined && !isOverridden && declaration.required?.includes(name) !== true) continue;
       const isMissingMap = isOverridden && property.type === 'object' && property.default === undefined;
-      const value = this.#read(property, isMissingMap ? {} : given, [...path, name]);
+      const value = this.#read(property, isMissingMap ? {} : rawValue, [...path, name]);
       if (value !== undefined) result[name] = value;
     }
     return result;
@@ -229,16 +229,16 @@ export class SettingsReader {
     const entries: [string, unknown][] = [];
     for (const name of names) {
       const entryPath = [...path, name];
-      const given = raw[name] ?? null;
+      const rawValue = raw[name] ?? null;
       if (!matches(declaration['x-names'], name) || matches(declaration['x-names-refused'], name)) {
         this.#options.report(entryPath, 'a name that cannot be set here');
         continue;
       }
       const isSecret = matches(declaration['x-names-secret'], name);
       const value =
-        typeof given === 'string'
-          ? this.#readText(valueDeclaration, given, entryPath, isSecret)
-          : this.#readLeaf({ ...valueDeclaration, 'x-secret': isSecret }, given, entryPath);
+        typeof rawValue === 'string'
+          ? this.#readText(valueDeclaration, rawValue, entryPath, isSecret)
+          : this.#readLeaf({ ...valueDeclaration, 'x-secret': isSecret }, rawValue, entryPath);
       if (value !== undefined) entries.push([name, value]);
     }
     return Object.fromEntries(entries);

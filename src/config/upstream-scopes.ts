@@ -101,12 +101,12 @@ export function checkUpstreamLimits(
     const declared = declaredOf(upstream);
     if (declared.length === 0) return;
     const check = (scope: string, name: string, value: number | string): void => {
-      const first = firstGiven.get(`${name} ${scope}`);
-      if (first === undefined) firstGiven.set(`${name} ${scope}`, { path: [...path, name], value });
-      else if (first.value !== value)
+      const earlier = firstGiven.get(`${name} ${scope}`);
+      if (earlier === undefined) firstGiven.set(`${name} ${scope}`, { path: [...path, name], value });
+      else if (earlier.value !== value)
         report(
           [...path, name],
-          `got ${value}, but ${formatPath(first.path)} says ${first.value} for the same url and key, which share one limit (quota_scope)`,
+          `got ${value}, but ${formatPath(earlier.path)} says ${earlier.value} for the same url and key, which share one limit (quota_scope)`,
         );
     };
     const scope = scopeTextOf(upstream, model.id);

@@ -120,7 +120,8 @@ export class Credits {
     const put = (): AccountStatement => {
       const record = this.#put(transfer, hooks);
       const former = this.#accounts.statementOf(record);
-      // Computed by the law of the balance, because the ledger gets the money only after the disk.
+      // `former` lacks the credit, because the ledger gets it only after the disk: the law of the balance
+      // adds it.
       const available = asPicoUnits(record.credited - former.held - former.spent);
       const statement = { ...former, available };
       hooks.after(statement);
@@ -129,7 +130,7 @@ export class Credits {
     return commitAndApply(
       store,
       put,
-      (made) => (this.#hasCredited(made.record) ? made : undefined),
+      (statement) => (this.#hasCredited(statement.record) ? statement : undefined),
       ({ record }) => live.credit(record.index, transfer.amount),
     );
   }
@@ -144,8 +145,7 @@ export class Credits {
     const { store, live } = this.#context;
     const account = this.#accounts.recordOf(transfer.account);
     if (!live.credit(account.index, transfer.amount)) {
-      // If another process has made the same request meanwhile, it has taken the money, and `before` throws
-      // Replayed.
+      // Another process may have made the same request and taken the money: then `before` throws Replayed.
       hooks.before(account);
       throw notCovered(this.#accounts.statementOf(account).available);
     }
@@ -154,8 +154,8 @@ export class Credits {
     try {
       return store.commit(() => {
         const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
-        // `held` does not count here: DebitService (sharing/debits.ts) has had other processes give back what
-        // they held.
+        // `held` is not subtracted: if processes share the balance, DebitService (sharing/debits.ts) has
+        // leased the debit's money, so no call holds it.
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
         if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
         hooks.after(statement);

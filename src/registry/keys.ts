@@ -136,10 +136,10 @@ export class Keys {
       const former = this.recordOf(idOrName);
       assertRotatable(former, nowMs);
       const account = this.#accounts.recordOf(former.accountId);
-      // The new key gets the former key's use as a row of key use and, if there are quotas, one of quota use.
-      const counts = isLimited(former) ? live.countsOf(former, nowMs) : undefined;
-      const inherited = live.inheritsByRecord ? counts : undefined;
-      const created = this.#make(account, former, this.takeSlots(1)[0]!, inherited);
+      // The new key gets this use as a row of key use and, with a quota record, a row of quota use.
+      const formerUse = isLimited(former) ? live.countsOf(former, nowMs) : undefined;
+      const inherited = live.inheritsByRecord ? formerUse : undefined;
+      const created = this.#putNew(account, former, this.takeSlots(1)[0]!, inherited);
       const replaced = {
         ...former,
         active: graceSeconds > 0,
@@ -147,12 +147,16 @@ export class Keys {
         replacedById: created.record.id,
       };
       store.keys.put(replaced);
-      const use = counts && { ...counts, lastUsedSeconds: undefined };
+      const keyUse = formerUse && { ...formerUse, lastUsedSeconds: undefined };
       const scope: UsedScope = { kind: 'key', index: created.record.index };
-      const quotaUse = counts?.quotas && { ...NO_PLAIN_COUNTS, ...counts.quotas, takenMs: counts.takenMs };
-      if (use !== undefined) store.keys.putUse(created.record.index, use);
+      const quotaUse = formerUse?.quotas && {
+        ...NO_PLAIN_COUNTS,
+        ...formerUse.quotas,
+        takenMs: formerUse.takenMs,
+      };
+      if (keyUse !== undefined) store.keys.putUse(created.record.index, keyUse);
       if (quotaUse !== undefined) store.quotaUses.put(scope, quotaUse);
-      return { created, replaced, use, scope, quotaUse };
+      return { created, replaced, keyUse, scope, quotaUse };
     };
     const { created, replaced } = commitAndApply(
       store,
@@ -160,9 +164,9 @@ export class Keys {
       (rotation) => (this.isOnDisk(rotation.created) ? rotation : undefined),
       (rotation) => {
         const { record } = rotation.created;
-        // The new key first, so that the account is never without a valid key.
+        // The new key is put first, so that the account is never without a valid key.
         live.putKey(record);
-        if (rotation.use !== undefined) live.restoreKeyUse(record.index, rotation.use, nowMs);
+        if (rotation.keyUse !== undefined) live.restoreKeyUse(record.index, rotation.keyUse, nowMs);
         if (rotation.quotaUse !== undefined) live.restoreQuotaUse(rotation.scope, rotation.quotaUse, nowMs);
         live.putKey(rotation.replaced);
       },
@@ -196,10 +200,10 @@ export class Keys {
   put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
     assertName('name', request.name);
     assertUnique(request.name, this.#context.store.keys.findOfAccount(account.index, request.name));
-    return this.#make(account, request, index);
+    return this.#putNew(account, request, index);
   }
 
-  #make(account: AccountRecord, request: NewKey, index: KeyIndex, inherited?: InheritedUse): CreatedKey {
+  #putNew(account: AccountRecord, request: NewKey, index: KeyIndex, inherited?: InheritedUse): CreatedKey {
     const { store, live, keysMax, clock } = this.#context;
     const { name, limits, isPrivate } = request;
     const nowMs = recordMomentMs(clock);

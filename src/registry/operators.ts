@@ -226,8 +226,8 @@ export class Operators {
 
   #recordOf(idOrName: string): OperatorRecord {
     assertReference('operator', idOrName);
-    const all = this.#context.store.operators.all();
-    const record = all.find(({ id, name }) => id === idOrName || name === idOrName);
+    const records = this.#context.store.operators.all();
+    const record = records.find(({ id, name }) => id === idOrName || name === idOrName);
     if (record === undefined) throw notFound(`there is no operator ${idOrName}: see the list of operators`);
     return record;
   }

@@ -1,8 +1,8 @@
 /**
  * The use of a scope's quotas, as operators read it: from the ledger's memory, or from the last flush brought
  * up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure; main thread
- * of a gateway process, or a command. A _use_ is what operators read of one quota, a _count_ what a
- * coordinator reports of one, a _record_ the row of a scope in the store.
+ * of a gateway process, or a command. A _use_ is what operators read of one quota, a QuotaCount what a
+ * coordinator reports of one. MinuteDayCounts are counted apart from all other quotas.
  *
  * Must hold: a count of a day, a month or a minute that is over is shown as 0. Fields of QuotaUseRecord are
  * on disk: store/quota-use-rows.ts must have the same fields.
@@ -49,6 +49,15 @@ export interface LimitedScope {
   readonly limits: QuotaLimits;
 }
 
+/** Requests of the minute, calls of the day and, if they are known, calls in flight. */
+interface MinuteDayCounts {
+  readonly minuteUsed: number;
+  /** Counted from 1970-01-01 in UTC+8. */
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+  readonly callsInFlight?: number;
+}
+
 /** Counts of a scope as of the last flush. */
 type FlushedCounts = MinuteDayCounts & { readonly takenMs: WallMs };
 
@@ -71,15 +80,6 @@ export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): Min
   if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
   const { minuteUsed, dayNumber, dayCalls, takenMs } = flushed;
   return { minuteUsed: nowMs - takenMs < MINUTE_MS ? minuteUsed : 0, dayNumber, dayCalls };
-}
-
-/** Counts of requests of the minute, calls of the day and calls in flight. */
-interface MinuteDayCounts {
-  readonly minuteUsed: number;
-  /** Counted from 1970-01-01 in UTC+8. */
-  readonly dayNumber: number;
-  readonly dayCalls: number;
-  readonly callsInFlight?: number;
 }
 
 /**

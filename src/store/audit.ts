@@ -169,11 +169,11 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
 
 /** Sum of the account's credits and debits. Damaged rows are reported and left out. */
 function creditSum(run: AuditRun, { id, index }: AccountRecord): bigint {
-  let sum = 0n;
+  let credited = 0n;
   for (const { key, value } of run.snapshot.rows('credits', [index], [index + 1])) {
-    sum += run.read(readCredit, 'credits', key, value, id)?.amount ?? 0n;
+    credited += run.read(readCredit, 'credits', key, value, id)?.amount ?? 0n;
   }
-  return sum;
+  return credited;
 }
 
 function auditCreditRequests(run: AuditRun, { id, index }: AccountRecord): void {

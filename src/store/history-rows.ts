@@ -99,8 +99,8 @@ function parsedSpan<Stored>(value: unknown): Partial<Stored> | null {
 /** Whether each value is the stats of an account, with a number for each count of `noStats`. */
 function isStatsById(accounts: unknown): boolean {
   if (typeof accounts !== 'object' || accounts === null) return false;
-  const names = Object.keys(noStats());
+  const countNames = Object.keys(noStats());
   return Object.values(accounts as Readonly<Record<string, Readonly<Record<string, unknown>> | null>>).every(
-    (stats) => names.every((name) => typeof stats?.[name] === 'number'),
+    (stats) => countNames.every((name) => typeof stats?.[name] === 'number'),
   );
 }

@@ -280,8 +280,8 @@ export class ChainCheck {
   /** Call after the last row, with the `head` of the moment at which that row was read. */
   report(head: ChainLink): ChainReport {
     const last = this.#last;
-    const next = last.number + 1;
-    if (last.number < head.number) this.#addProblem(next, missingText(next, head.number));
+    const nextNumber = last.number + 1;
+    if (last.number < head.number) this.#addProblem(nextNumber, missingText(nextNumber, head.number));
     else if (last.number > head.number)
       this.#addProblem(last.number, `it was put behind the newest row, which is ${head.number}`);
     else if (last.hash !== head.hash)

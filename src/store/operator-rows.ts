@@ -83,7 +83,7 @@ export class OperatorRows implements OperatorStore {
   /** Replaces all last uses. Leaves out deleted operators, so that the row does not grow. */
   putLastUses(lastUses: ReadonlyMap<string, number>): void {
     const ids = new Set(this.all().map(({ id }) => id));
-    const kept = [...lastUses].filter(([id]) => ids.has(id));
-    this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(kept));
+    const keptUses = [...lastUses].filter(([id]) => ids.has(id));
+    this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(keptUses));
   }
 }

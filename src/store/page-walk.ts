@@ -112,9 +112,9 @@ export function findPageError(path: string): PageError | undefined {
 }
 
 function newestSnapshot(file: number): Snapshot {
-  const first = snapshotAt(file, 0);
-  const second = snapshotAt(file, first.pageBytes);
-  return first.transaction >= second.transaction ? first : second;
+  const firstMeta = snapshotAt(file, 0);
+  const secondMeta = snapshotAt(file, firstMeta.pageBytes);
+  return firstMeta.transaction >= secondMeta.transaction ? firstMeta : secondMeta;
 }
 
 function snapshotAt(file: number, position: number): Snapshot {

@@ -233,15 +233,15 @@ export function sumOf(
   ownOnDisk: QuotaUseRecord | undefined,
 ): QuotaUseRecord {
   if (stored === undefined && ownOnDisk === undefined) return counted;
-  const sum: Record<keyof QuotaUseRecord, number> = { ...counted };
+  const merged: Record<keyof QuotaUseRecord, number> = { ...counted };
   for (const [period, counts] of COUNTS_BY_PERIOD) {
     const isLater = stored !== undefined && stored[period] > counted[period];
-    if (isLater) sum[period] = stored[period];
+    if (isLater) merged[period] = stored[period];
     for (const count of counts) {
-      const storedCount = stored?.[period] === sum[period] ? stored[count] : 0;
+      const storedCount = stored?.[period] === merged[period] ? stored[count] : 0;
       const ownCountOnDisk = ownOnDisk?.[period] === counted[period] ? ownOnDisk[count] : 0;
-      sum[count] = isLater ? storedCount : Math.max(0, storedCount + counted[count] - ownCountOnDisk);
+      merged[count] = isLater ? storedCount : Math.max(0, storedCount + counted[count] - ownCountOnDisk);
     }
   }
-  return { ...sum, takenMs: counted.takenMs };
+  return { ...merged, takenMs: counted.takenMs };
 }

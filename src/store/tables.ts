@@ -271,9 +271,9 @@ function tablesOf(path: string, environment: Environment, root: RootDatabase) {
 /** Writes the format into a new file. Throws StoreError for a file of another program or a later Tollgate. */
 function openMeta(path: string, environment: Environment, root: RootDatabase): Table<string> {
   // After a crash between making `meta` and filling it, the file is still new.
-  const names = Array.from(root.getKeys());
-  const isNew = names.every((name) => name === 'meta');
-  if (!isNew && !names.includes('meta')) throw foreign(path, 'another program has written it');
+  const tableNames = Array.from(root.getKeys());
+  const isNew = tableNames.every((name) => name === 'meta');
+  if (!isNew && !tableNames.includes('meta')) throw foreign(path, 'another program has written it');
   const meta = root.openDB<unknown, string>('meta', TABLE);
   environment.write(() => {
     const format = meta.get('format');

@@ -253,8 +253,8 @@ function modeByName(
   { provider, model }: ProviderModel,
   name: string,
 ): string {
-  const names = [model, info.peek('base_model'), params.peek('base_model'), name];
-  const [mode] = names.flatMap((candidate) => {
+  const candidates = [model, info.peek('base_model'), params.peek('base_model'), name];
+  const [mode] = candidates.flatMap((candidate) => {
     const match = MODE_OF_NAME.find(([pattern]) => typeof candidate === 'string' && pattern.test(candidate));
     return match === undefined ? [] : [match[1]];
   });

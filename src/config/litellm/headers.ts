@@ -99,7 +99,7 @@ export function headersOf(
 
 /** Returns the beta features that the header names; undefined if the setting `betas` cannot have them all. */
 function betasOf(value: string): readonly string[] | undefined {
-  const names = value.split(',').map((name) => name.trim());
-  const areNames = names.every((name) => new RegExp(BETA_PATTERN).test(name));
-  return areNames && names.length <= BETAS_MAX ? names : undefined;
+  const betas = value.split(',').map((beta) => beta.trim());
+  const areValid = betas.every((beta) => new RegExp(BETA_PATTERN).test(beta));
+  return areValid && betas.length <= BETAS_MAX ? betas : undefined;
 }

@@ -126,21 +126,22 @@ interface Priced {
 export function priceOf(deployments: readonly Priced[], hasOutput: boolean): ModelPrice | undefined {
   const base = highestOf(deployments, (prices) => prices.base, '');
   const { input, output, call } = base;
-  const first = deployments[0]!.entry;
+  const firstEntry = deployments[0]!.entry;
   const isOfCallsAlone = input === undefined && output === undefined && call !== undefined;
   const isOutputFree = input !== undefined && !hasOutput;
   if ((input === undefined || output === undefined) && !isOfCallsAlone && !isOutputFree) {
-    const given = input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
-    first.remark(
+    const givenPrices =
+      input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
+    firstEntry.remark(
       'model_name',
-      `${given} in the file (LiteLLM has a table of its own): calls cost nothing until price is set`,
+      `${givenPrices} in the file (LiteLLM has a table of its own): calls cost nothing until price is set`,
     );
     return undefined;
   }
   const allThresholds = deployments.flatMap(({ prices }) => [...prices.long.keys()]);
   const thresholds = [...new Set(allThresholds)].sort((threshold, other) => threshold - other);
   for (const threshold of thresholds.slice(LONG_PRICES_MAX))
-    first.remark(
+    firstEntry.remark(
       'model_name',
       `its prices above ${threshold} tokens hold from ${thresholds[LONG_PRICES_MAX - 1]} on where they are higher: ` +
         `a model has at most ${LONG_PRICES_MAX} long prices`,
