@@ -30,7 +30,7 @@ const CONFIG_FILE_NAME = 'tollgate.yaml';
 const KEY_FILE_BYTES_MAX = 16 * 1024;
 /** Enough for a chain of ten certificates with long names; a key has some 3 KB. */
 const TLS_FILE_BYTES_MAX = 256 * 1024;
-/** Visible ASCII characters, because a key becomes a header. `key` in upstream-schema.ts is alike. */
+/** Visible ASCII characters, because a key becomes a header. upstream-schema.ts repeats it for `key`. */
 const KEY_PATTERN = /^[!-~]{1,4096}$/;
 
 export interface LoadOptions {

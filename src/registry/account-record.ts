@@ -61,7 +61,7 @@ export interface SpendingRecord {
 
 /**
  * A group of accounts. Groups are a tree, at most GROUP_DEPTH_MAX deep: a group may be in another. A group's
- * parent never changes, so no cycle can come to be.
+ * parent never changes, so no circle of groups can be made.
  */
 export interface GroupRecord {
   /** The group's slot in the ledger; given again a day after the group was deleted (SLOT_REST_MS). */

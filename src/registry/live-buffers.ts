@@ -130,7 +130,7 @@ export function applyGroup(record: GroupRecord, live: LiveBuffers, store: GroupF
   }
   const parent = parentId === undefined ? undefined : store.groups.find(parentId);
   if (parent !== undefined && !groupNames.has(parent.index, parent.name)) applyGroup(parent, live, store);
-  // The name first, as group-names.ts wants it.
+  // The name is set first: group-names.ts says why.
   groupNames.set(index, name);
   ledger.groups.open(index, limits, { parent: parent?.index });
 }

@@ -43,7 +43,7 @@ export class Environment {
   readonly root: RootDatabase;
   /** Undefined for a reader on a read-only disk. */
   readonly #gate: RootDatabase | undefined;
-  /** Whether this object has the gate. An `inGate` in an `inGate` would wait for ever for the gate. */
+  /** Whether this object has the gate: without this flag an `inGate` in an `inGate` would wait for ever. */
   #hasGate = false;
   #readersCheckedMs = performance.now();
 

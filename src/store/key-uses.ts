@@ -136,11 +136,11 @@ export class SharedKeyUses extends KeyUses {
 
   protected override rowOf(key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     if (!this.#rows.has(key)) return undefined;
-    let dayOnDisk = this.#daysOnDisk.get(key) ?? NO_DAY;
+    let ownOnDisk = this.#daysOnDisk.get(key) ?? NO_DAY;
     const stored = unlessDamaged(
       () => this.#rows.findUse(key),
       (message) => {
-        dayOnDisk = NO_DAY;
+        ownOnDisk = NO_DAY;
         this.#log.error('a damaged row of key use is replaced by what this gateway counted', {
           error: message,
         });
@@ -150,9 +150,9 @@ export class SharedKeyUses extends KeyUses {
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
     // An entry is also made if the count has fallen to 0 since the last flush, because calls were given back
     // to the day: the row must lose these calls.
-    if (dayCalls > 0 || dayOnDisk.dayCalls > 0) this.#daysInCommit.set(key, { dayNumber, dayCalls });
+    if (dayCalls > 0 || ownOnDisk.dayCalls > 0) this.#daysInCommit.set(key, { dayNumber, dayCalls });
     // `dayAfter` adds the calls of this process that are not in the row yet.
-    return { ...use, lastUsedSeconds, ...dayAfter(use, dayOnDisk, stored) };
+    return { ...use, lastUsedSeconds, ...dayAfter(use, ownOnDisk, stored) };
   }
 }
 

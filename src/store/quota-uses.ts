@@ -223,9 +223,10 @@ const COUNTS_BY_PERIOD: readonly (readonly [Period, readonly (keyof QuotaUseReco
 ];
 
 /**
- * Returns `stored`, the row on disk, plus what this gateway has counted and `ownOnDisk`, its part of the row,
- * lacks. A count whose period on disk is later than this gateway's stays as it is: a period begins for all
- * gateways at once. Counts of the minute are this gateway's alone.
+ * Returns `stored`, which is undefined for a new row, plus what this gateway has counted that is not in the
+ * row yet. `ownOnDisk` is the part of its counts that is in the row. A count whose period on disk is later
+ * than this gateway's stays as it is: a period begins for all gateways at once. Counts of the minute are this
+ * gateway's alone.
  */
 export function sumOf(
   stored: QuotaUseRecord | undefined,

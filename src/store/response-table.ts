@@ -41,6 +41,9 @@ export interface ResponseBounds {
   readonly modelBytesMax?: ReadonlyMap<string, number>;
 }
 
+/** The key of a row of ages, which sorts the responses of all accounts by the end of their calls. */
+type Age = readonly [endedMs: number, account: number, key: string];
+
 /** Returns the bytes that a response counts for. */
 export function responseBytesOf({ bytes }: ResponseRecord): number {
   return ROW_BYTES + (bytes?.length ?? 0);
@@ -72,6 +75,7 @@ export function keyedResponseTable(tables: Tables): ResponseTable {
 /** The tables of the response cache. */
 export function cachedResponseTable(tables: Tables): ResponseTable {
   const { path, meta, cached: answers, cachedAges: answerAges, cachedModelAges: modelAges } = tables;
+  // `digestSince`: a cached response of any format must have a digest.
   const shared = { path, meta, answers, answerAges, modelAges, digestSince: 0 };
   return new ResponseTable({ ...shared, name: 'cached', bytesName: 'cached_bytes' });
 }
@@ -110,7 +114,7 @@ export class ResponseTable {
   }
 
   /** The key of the oldest row of ages. */
-  #oldestAge(): readonly [number, number, string] | undefined {
+  #oldestAge(): Age | undefined {
     return Array.from(this.#tables.answerAges.getKeys({ limit: 1 }))[0];
   }
 
@@ -224,11 +228,7 @@ export class ResponseTable {
    * Removes a response from all tables. `age` is the key of its row of ages, `countedBytes` the value there.
    * Returns the bytes that the response counted for.
    */
-  #removeRow(
-    age: readonly [number, number, string],
-    countedBytes: unknown,
-    modelBytes: ModelBytes | undefined,
-  ): number {
+  #removeRow(age: Age, countedBytes: unknown, modelBytes: ModelBytes | undefined): number {
     const { answers, answerAges, modelAges } = this.#tables;
     const [endedMs, account, key] = age;
     const bytes = countedBytesOf(countedBytes);

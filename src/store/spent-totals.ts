@@ -138,8 +138,7 @@ export class SharedTotals implements SpendingTotals {
       dayCalls: this.#dayCalls[account]!,
     };
     return {
-      // `minuteUsed` is the count of the gateway that wrote last: only the coordinator has the sum of a
-      // minute.
+      // `minuteUsed` is the count of the gateway that wrote last. Only the coordinator has the sum.
       ...counts,
       ...dayAfter(counts, dayOnDisk, stored),
       spent: asPicoUnits(spent),
@@ -162,15 +161,16 @@ export class SharedTotals implements SpendingTotals {
     this.#dayCalls[account] = day.dayCalls;
   }
 
-  /** The part of this gateway's charges to the account that is on disk. It is no longer outstanding. */
+  /** The part of this gateway's charges to the account that is on disk, and so no longer outstanding. */
   writtenOf(account: AccountIndex): PicoUnits {
     return asPicoUnits(this.#chargedOnDisk[account]!);
   }
 }
 
 /**
- * Returns the day of a row that several gateways add to, with the calls of this gateway that `ownOnDisk`, its
- * part of the row, lacks. A row with a later day keeps it, because a day begins for all gateways at once.
+ * Returns the day of a row that several gateways add to: `stored`, which is undefined for a new row, plus
+ * this gateway's calls that are not in the row yet. `ownOnDisk` are its calls that are in the row. A row with
+ * a later day keeps it, because a day begins for all gateways at once.
  */
 export function dayAfter({ dayNumber, dayCalls }: Day, ownOnDisk: Day, stored: Day | undefined): Day {
   if (stored !== undefined && stored.dayNumber > dayNumber)
