@@ -19,7 +19,7 @@ interface SlotTables {
   readonly slots: Table<number>;
 }
 
-/** A SlotRecord has an id, and a slot of the type Index. */
+/** A SlotRecord has an id, and a slot of type Index. Methods throw StoreError at a damaged row. */
 export class SlotRows<SlotRecord, Index extends number> {
   readonly #tables: Tables;
   readonly #slotTables: SlotTables;

@@ -54,8 +54,8 @@ interface Limits {
 /** The highest weight in Tollgate's file (upstream-schema.ts). */
 const WEIGHT_MAX = 1_000;
 
-/** LiteLLM chooses an upstream by the first of these parameters that an entry has. */
-const RATIO_NAMES = ['weight', 'rpm', 'tpm'] as const;
+/** LiteLLM shares calls among entries by the first of these parameters that any entry has. */
+const SHARE_PARAMETERS = ['weight', 'rpm', 'tpm'] as const;
 
 /**
  * Returns the model `id` with an upstream for each deployment. There is at least one. Deployments beyond
@@ -95,15 +95,16 @@ export function importModel(
   };
 }
 
-const LIMITS = {
+/** The setting that each parameter becomes, and its highest value. */
+const LIMIT_SETTINGS = {
   rpm: { name: 'requests_per_minute', max: QUOTA_LIMITS_MAX.requestsPerMinute },
   tpm: { name: 'tokens_per_minute', max: QUOTA_LIMITS_MAX.tokensPerMinute },
 } as const;
 
 /**
  * Returns the entry's `rpm` and `tpm` as limits. Upstreams of one scope share one limit in Tollgate, whatever
- * models they are of, and `config check` rejects a limit with two values. So entries that differ get no
- * limit, but a remark.
+ * models they are of, and `config check` rejects a limit with two values. So entries of one scope that differ
+ * get no limit, but a remark.
  */
 function limitsOf(deployment: Deployment, allDeployments: readonly Deployment[]): Limits {
   const scope = scopeOf(deployment);
@@ -112,7 +113,7 @@ function limitsOf(deployment: Deployment, allDeployments: readonly Deployment[])
   for (const parameter of ['rpm', 'tpm'] as const) {
     const value = deployment[parameter];
     if (value === undefined) continue;
-    const { name, max } = LIMITS[parameter];
+    const { name, max } = LIMIT_SETTINGS[parameter];
     if (!Number.isSafeInteger(value) || value < 1 || value > max)
       remarkParameter(deployment, parameter, `no limit: wanted is a whole number from 1 to ${max}`);
     else if (deploymentsOfScope.some((other) => other[parameter] !== value))
@@ -134,9 +135,11 @@ function scopeOf({ upstream }: Deployment): string {
 
 /** Returns whole numbers from 1 in the ratio of the entries' values; undefined if all are the same. */
 function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
-  const name = RATIO_NAMES.find((ratio) => deployments.some((deployment) => deployment[ratio] !== undefined));
-  if (name === undefined) return undefined;
-  const shares = deployments.map((deployment) => Math.max(deployment[name] ?? 0, 0));
+  const parameter = SHARE_PARAMETERS.find((name) =>
+    deployments.some((deployment) => deployment[name] !== undefined),
+  );
+  if (parameter === undefined) return undefined;
+  const shares = deployments.map((deployment) => Math.max(deployment[parameter] ?? 0, 0));
   const largest = Math.max(...shares);
   if (shares.every((share) => share === largest)) return undefined;
   // A divisor of 0 stands for shares that are no whole numbers: they are scaled and rounded.
@@ -144,7 +147,7 @@ function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
   const isExact = divisor > 0 && largest / divisor <= WEIGHT_MAX;
   return shares.map((share, index) => {
     if (share === 0)
-      remarkParameter(deployments[index]!, name, 'has no share in LiteLLM; here it has the smallest');
+      remarkParameter(deployments[index]!, parameter, 'has no share in LiteLLM; here it has the smallest');
     const weight = isExact ? share / divisor : Math.round((share / largest) * WEIGHT_MAX);
     return Math.max(weight, 1);
   });
