@@ -33,7 +33,7 @@ export interface AuditBounds {
 }
 
 /** What a comparison is about. */
-export interface AuditSubject {
+interface AuditSubject {
   readonly account: string | null;
   readonly location: string;
 }
