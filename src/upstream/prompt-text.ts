@@ -171,7 +171,7 @@ class PromptReader implements Prompt {
     return items;
   }
 
-  /** Undefined if the value is not an object; else the results of `read` for the members of the form. */
+  /** Undefined if the value is not an object; else the results of `read` for the members of the level. */
   #membersOf(level: Level, read: (index: number) => unknown): Record<string, unknown> | undefined {
     const { names } = level;
     const members: Record<string, unknown> = {};
@@ -180,7 +180,7 @@ class PromptReader implements Prompt {
     return isObject ? members : undefined;
   }
 
-  /** Returns whether the value is an object; calls `read` at the values of the members of the form. */
+  /** Returns whether the value is an object; calls `read` at the values of the members of the level. */
   #object({ nameBytes }: Level, read: (index: number) => void): boolean {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) {
