@@ -159,7 +159,7 @@ function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking
   return { effort: 'low' };
 }
 
-/** The model's effort for `effort`, or a lower one if the model lacks it; undefined if it has no efforts. */
+/** The model's effort for `effort`, or the nearest one that it has; undefined if it has no efforts. */
 function effortOf(effort: string, { efforts }: ModelTraits): string | undefined {
   if (efforts.includes(effort)) return effort;
   if (efforts.length === 0) return undefined;

@@ -224,7 +224,7 @@ function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, pa
   return NO_REASONING;
 }
 
-/** The member `effort` of `outputConfig`, as asked for or lower; no member if the model has no efforts. */
+/** The member `effort` of `outputConfig`: the nearest one that the model has; no member if it has none. */
 function effortOf(effort: string, { claude }: ModelFacts): Record<string, unknown> {
   if (claude?.efforts.length === 0) return {};
   if (effort === 'minimal') return { effort: 'low' };

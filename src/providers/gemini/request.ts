@@ -234,8 +234,8 @@ function isGemini3(model: string): boolean {
 
 // What Gemini gets for each `reasoning_effort`, by the table of
 // https://ai.google.dev/gemini-api/docs/openai#thinking, read 2026-11. Gemini 3 has levels, and its Pro has
-// no `minimal`. Earlier models have budgets in tokens, and their Pro always thinks. LiteLLM has another
-// budget for `minimal`: test/judges/differences.ts lists the difference.
+// no `minimal`. Earlier models have budgets in tokens, and their Pro always thinks. LiteLLM has other
+// budgets: test/judges/differences.ts lists the difference.
 const LEVELS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     minimal: 'MINIMAL',
