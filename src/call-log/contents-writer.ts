@@ -188,10 +188,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
     // An index that claims more than the file has is damaged: the segment is read as one without an index.
     if (isIndexed && indexAt >= CONTENTS_START.length)
       return await findByIndex(read, indexAt, indexBytes, requestId);
-    const data = await read(0, size);
-    for (const at of offsetsOf(data, CONTENTS_START.length))
-      if (requestIdAt(data, at) === requestId) return contentsAt(data, at);
-    return undefined;
+    return await findInWhole(read, size, requestId);
   } finally {
     await file.close();
   }
@@ -199,6 +196,18 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
 
 /** Reads `bytes` bytes from offset `at` on; resolves with fewer if the file ends earlier. */
 type ReadBytes = (at: number, bytes: number) => Promise<Buffer>;
+
+/** Looks at each call up to offset `end`, for a segment without an index or with a damaged one. */
+async function findInWhole(
+  read: ReadBytes,
+  end: number,
+  requestId: string,
+): Promise<CallContents | undefined> {
+  const data = await read(0, end);
+  for (const at of offsetsOf(data, CONTENTS_START.length))
+    if (requestIdAt(data, at) === requestId) return contentsAt(data, at);
+  return undefined;
+}
 
 async function findByIndex(
   read: ReadBytes,
@@ -212,10 +221,13 @@ async function findByIndex(
     if (index.readInt32LE(entry) !== hash) continue;
     const at = index.readUInt32LE(entry + 4);
     const end = entry + ENTRY_BYTES < index.length ? index.readUInt32LE(entry + ENTRY_BYTES + 4) : indexAt;
-    const data = await read(at, end - at);
-    // Another request id may have the same hash, and a damaged index another offset.
-    if (contentsBytesAt(data, 0) !== undefined && requestIdAt(data, 0) === requestId)
-      return contentsAt(data, 0);
+    if (at <= end && end <= indexAt) {
+      const data = await read(at, end - at);
+      if (contentsBytesAt(data, 0) !== undefined && requestIdAt(data, 0) === requestId)
+        return contentsAt(data, 0);
+    }
+    // The index is damaged (it has no checksum), or another request id has the same hash.
+    return findInWhole(read, indexAt + indexBytes, requestId);
   }
   return undefined;
 }

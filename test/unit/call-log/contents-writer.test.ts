@@ -1,5 +1,5 @@
 /** Contents of calls on disk: whole or cut, found while their segment grows and after, and gone in time. */
-import { readdirSync, readFileSync, statSync, truncateSync, utimesSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { ContentsReader, ContentsWriter } from '#src/call-log/contents-writer.js';
@@ -62,6 +62,30 @@ void t.test('found while the segment grows, when it is whole, and without its in
   truncateSync(path, readFileSync(path).lastIndexOf('request 299') + 5);
   t.equal(await reader.find(last.requestId), undefined, 'what is cut is not shown');
   t.same(await found(written.slice(0, -1)), written.slice(0, -1));
+});
+
+void t.test('found although the index has wrong offsets', async (t) => {
+  const folder = t.testdir();
+  const written = [contents(1), contents(2)];
+  const writer = writerOn(folder, RETENTION, new StoppedClock());
+  for (const call of written) writer.append(packContents(call));
+  writer.close();
+  const path = join(folder, 'contents', FIRST_FILE);
+  const file = readFileSync(path);
+  // The index ends with two entries of 8 bytes, each a hash and an offset, and a tail of 8 bytes.
+  const [firstAt, secondAt] = [file.length - 20, file.length - 12];
+  const offsets = [file.readUInt32LE(firstAt), file.readUInt32LE(secondAt)] as const;
+  const find = async (first: number, second: number): Promise<unknown[]> => {
+    file.writeUInt32LE(first, firstAt);
+    file.writeUInt32LE(second, secondAt);
+    writeFileSync(path, file);
+    const reader = new ContentsReader(folder);
+    return Promise.all(written.map(({ requestId }) => reader.find(requestId)));
+  };
+  t.same(await find(...offsets), written);
+  t.same(await find(offsets[1], offsets[0]), written, 'swapped');
+  t.same(await find(offsets[0], 0xffff_ffff), written, 'beyond the file');
+  t.same(await find(0, 0), written, 'in the head');
 });
 
 void t.test('a key that a caller put into a message is unreadable on the disk', async (t) => {
