@@ -55,8 +55,8 @@ export class Segment {
    */
   #extents: Extent[] | undefined;
   /**
-   * The index that this object, or the writer in this thread, has built from the blocks; undefined once the
-   * segment has a sound index on disk.
+   * The index that this object, or the writer in this thread, has built from the blocks; undefined before,
+   * and once the segment has a sound index on disk.
    */
   #builtIndex: SegmentIndex | undefined;
   /** The read of the extents that runs; undefined if none does. */

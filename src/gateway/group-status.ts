@@ -146,8 +146,8 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
 }
 
 /**
- * Adds the counters of two processes; their histograms have the same bounds. Values without a
- * sum are those of `first`. So is the store's last error, because the times of the errors are not known.
+ * Adds the counters of two processes; their histograms have the same bounds. Values without a sum are those
+ * of `first`. So is the store's last error if both have one: the times of these errors are not known.
  */
 export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessStatus {
   const add = (countOf: (status: ProcessStatus) => number): number => countOf(first) + countOf(second);

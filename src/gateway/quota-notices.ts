@@ -43,7 +43,7 @@ const CLAIM_OVERLAP_MS = 3_600_000;
 /** How long other hosts may take to report their use, because an idle lease is reported after 16 s. */
 const REPORT_WAIT_MS = 20_000;
 
-/** Accounts and keys that flushes have written and no check has read; none while `isWatched` is false. */
+/** Accounts and keys that flushes have written and no check has read. Adds none unless `isWatched`. */
 export class ChangedScopes {
   readonly #isWatched: () => boolean;
   readonly #accounts = new Set<AccountIndex>();

@@ -150,7 +150,10 @@ export class ContentsBudget {
     Atomics.sub(this.#words, TAKEN, bytes);
   }
 
-  /** gateway-logs.ts calls it when the listener has ended, before its successor takes of the budget. */
+  /**
+   * gateway-logs.ts calls it when the listener has ended and its messages were read, before its successor
+   * takes of the budget.
+   */
   giveBackAll(): void {
     Atomics.store(this.#words, TAKEN, 0);
   }

@@ -145,7 +145,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     collect: (source) => [
       ...readModels(source, allModelsOf(source)).flatMap(({ model: { id }, snapshot }) =>
         snapshot.doors.flatMap(({ door, outcomes, broken }) => {
-          // A model that no call has come for has no samples.
+          // A model has no samples for a door by which no call of it has come.
           if (!hasCounted(outcomes) && !hasCounted(broken)) return [];
           const requests = { route: DOOR_PATHS[door], model: id };
           return [
