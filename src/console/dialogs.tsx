@@ -1,7 +1,7 @@
 /**
  * Components of dialogs, and the dialogs of accounts, which accounts-page.tsx opens. account-keys.tsx,
- * groups-page.tsx, operators-page.tsx and quota-dialogs.tsx use the components. A dialog is the browser's own,
- * which keeps the keyboard inside and closes with Escape. Browser.
+ * groups-page.tsx, operators-page.tsx and quota-dialogs.tsx use the components. A dialog is the browser's
+ * own, which keeps the keyboard inside and closes with Escape. Browser.
  *
  * Must hold: a secret that was created is shown once, and its dialog does not close by itself, not even when
  * the session ends (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
