@@ -98,7 +98,7 @@ function canonical(host: string): string {
   return host.toLowerCase().replace(/\.$/, '');
 }
 
-/** In any second token.ts lets some wrong tokens of a sender pass (WRONG_PER_SECOND_MAX). */
+/** The span in which token.ts counts the wrong tokens of a sender (WRONG_PER_SECOND_MAX). */
 const WAIT_SECONDS = 1;
 /** The longest name that DNS has. */
 const HOST_CHARS_SHOWN_MAX = 255;
