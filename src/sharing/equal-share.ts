@@ -88,7 +88,7 @@ export class EqualShare implements Coordinator {
   /** When the last request with a reply was sent: the node's life ends nodeExpiryMs later at the earliest. */
   #surelyHeardMs = -Infinity;
   #isAlone = false; // whether calls are granted from here
-  #isHeartbeatUnderWay = false; // whether a heartbeat is under way
+  #isHeartbeatUnderWay = false;
   /** Whether a connection broke, or a node of the process lost the server, since the last reply. */
   #isDisturbed = false;
   /** The end of the last request to the server, for which the next request waits. Never rejects. */

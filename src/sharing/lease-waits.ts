@@ -88,7 +88,7 @@ export class LeaseWaits {
     }
   }
 
-  /** Decides the wait. If that needs a reply, moves the deadline back once; ends the wait the second time. */
+  /** Decides the wait. If that needs a reply, puts the deadline off once; ends the wait the second time. */
   #endOverdue(wait: Wait, nowMs: number): void {
     this.#decide(wait, new Map());
     if (!this.#waits.has(wait)) return;

@@ -41,7 +41,7 @@ const LACKS = [
   'nothing',
   /** The coordinator has too little left, but other nodes hold some, which they may give back. */
   'held_by_others',
-  /** The coordinator has too little left, and other nodes hold none that they could give back. */
+  /** The coordinator has too little left, and other nodes hold none, or just gave none back. */
   'used_up',
   /** The coordinator has not been asked since the request came. */
   'unasked',
@@ -69,9 +69,9 @@ export interface Wait {
   readonly need: LeaseNeed;
   readonly sinceMs: number;
   readonly scopes: readonly LeasedScope[];
-  /** When the wait ends. It is moved back once, for a request about which the coordinator has not replied. */
+  /** When the wait ends. It is put off once, for a request about which the coordinator has not replied. */
   deadlineMs: number;
-  /** Whether the deadline was moved back: at the second one the wait ends, with or without the reply. */
+  /** Whether the deadline was put off: at the second one the wait ends, with or without the reply. */
   isOverdue: boolean;
   /** Ends the wait. Only LeaseWaits calls it, once. */
   readonly end: (end: LeaseEnd) => void;

@@ -65,7 +65,7 @@ local function begin_term(s, now, heard_term)
   for _, listed in ipairs(places) do call('SADD', KEYS[3], listed) end
 end
 
--- Returns the state of the partition; nil if the partition is empty, or damaged: then it is emptied here.
+-- Returns the state of the partition; nil if T:meta is empty, or damaged: then it is deleted here.
 -- Once in CHECK ms looks which server runs it, and writes the time: a server that cannot write fails here.
 local function state_of(now)
   local m = call('HMGET', KEYS[1], 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',

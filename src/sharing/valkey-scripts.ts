@@ -195,7 +195,7 @@ local function carry_out(ask, key, money_key)
         local current = period_of(stock[1], now, calendar)
         give_up_mistaken(key, place, all, own, stock[1], current)
         local stock_reply = grant_stock(all, own, stock, now, current)
-        -- Nothing of slots or tokens was left: what silent nodes held of these may be free by now.
+        -- Too little of slots or tokens was left: what silent nodes held of these may be free by now.
         if stock_reply[1] == 0 and stock[7] > 0 and (stock[1] == 'f' or stock[1] == 'w') then
           drop_silent(key, all, place, now, ended_after)
           stock_reply = grant_stock(all, own, stock, now, current)
