@@ -199,7 +199,9 @@ export function cursorAfter({ endedMs, segment, at, call }: SortKey): string {
 export function sortKeyOf(cursor: string): SortKey | undefined {
   if (!/^\d{1,16}(\.\d{1,6})?(_\d{1,16}){3}$/.test(cursor)) return undefined;
   const [endedMs, segment, at, call] = cursor.split('_').map(Number);
-  return { endedMs: endedMs!, segment: segment!, at: at!, call: call! };
+  const sortKey = { endedMs: endedMs!, segment: segment!, at: at!, call: call! };
+  // Other digits of the same numbers, and digits that a number cannot hold, are no cursor of ours.
+  return cursorAfter(sortKey) === cursor ? sortKey : undefined;
 }
 
 /**
@@ -239,5 +241,8 @@ export function readPositionsOf(cursor: string): ReadPositions | undefined {
     const [distance, at, call] = position.split('.').map((digits) => parseInt(digits, 36));
     return [lastNumber - distance!, { at: at! * 8, call: call! }];
   });
-  return { lastNumber, segments: new Map(segments) };
+  const positionsRead = { lastNumber, segments: new Map(segments) };
+  // No segment has a number below 1. A text that names a segment twice, or too many, differs from ours.
+  const isOurs = segments.every(([number]) => number > 0) && newerCursorOf(positionsRead) === cursor;
+  return isOurs ? positionsRead : undefined;
 }
