@@ -15,6 +15,7 @@ import { asPicoUnits } from '../core/units.js';
 import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
 import type { CreditRecord } from '../registry/account-record.js';
 import type { AccountStatement } from '../registry/account-statement.js';
+import type { Accounts } from '../registry/accounts.js';
 import { NOTE_RULE } from '../registry/credits.js';
 import { IDEMPOTENCY_KEY_RULE } from '../registry/record-id.js';
 import { accountSeries, type AccountStats, busiestAccounts } from '../telemetry/account-history.js';
@@ -82,6 +83,18 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
 
 function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
   return { amount: decimalOf(amount), note, created: secondsOf(createdMs) };
+}
+
+/**
+ * Returns the account's id if its record is damaged, or gone: the copy of another host's accounts may have
+ * replaced it. The list of the others is worth more than its name.
+ */
+function nameOrId(accounts: Accounts, id: string): string {
+  try {
+    return accounts.recordOf(id).name;
+  } catch {
+    return id;
+  }
 }
 
 /** Shows a count below 0 as 0: what a call was charged may be given back in a later span. */
@@ -232,8 +245,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
       const busiest = busiestAccounts(accountSpans(range));
       return service.read(({ accounts }) => {
         const busyAccounts = busiest.map(([account, stats]) => {
-          const { name } = accounts.find(account).record;
-          return { account, name, ...viewOfStats(stats) };
+          return { account, name: nameOrId(accounts, account), ...viewOfStats(stats) };
         });
         return historyOf(range, busyAccounts);
       });

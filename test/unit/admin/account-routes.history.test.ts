@@ -10,10 +10,11 @@ void t.test('who has called most, and when', async (t) => {
     return (made.json() as { id: string }).id;
   };
   const [quiet, busy] = [await idOf('quiet'), await idOf('busy')];
+  const gone = 'acct_0123456789abcdef';
   const figures = { calls: 1, prompt: 7, cached: -1, completion: 2, costPicoUnits: 1.5e12 };
   const spans = [
     { start, accounts: { [quiet]: figures } },
-    { start: start + 2, accounts: { [busy]: { ...figures, calls: 3 } } },
+    { start: start + 2, accounts: { [busy]: { ...figures, calls: 3 }, [gone]: figures } },
   ].map((span) => ({ ring: '5m' as const, span }));
   for (const span of spans) house.accounts.add([{ source: 'a', spans: [span] }], start + 20);
 
@@ -24,6 +25,7 @@ void t.test('who has called most, and when', async (t) => {
     data: [
       { account: busy, name: 'busy', ...line, calls: 3 },
       { account: quiet, name: 'quiet', ...line },
+      { account: gone, name: gone, ...line },
     ],
   });
   const nothing = { calls: 0, prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0, cost: '0.00' };
