@@ -92,6 +92,8 @@ export class Traces {
   readonly #logRecordBudget: SharedArrayBuffer | undefined;
   readonly #accountIdOf: TracesOptions['accountIdOf'];
   readonly #thread: Worker;
+  /** Resolves when the thread has ended, also if it fails before `close`. */
+  readonly #exit: Promise<unknown>;
   #isClosing = false;
 
   /** Starts the thread. gateway.ts has set the V8 flags before, because a thread takes them as it starts. */
@@ -133,6 +135,8 @@ export class Traces {
         },
       ),
     );
+    // `once` of node:events would reject if the thread fails.
+    this.#exit = new Promise((resolve) => this.#thread.once('exit', resolve));
     this.#thread.unref();
   }
 
@@ -169,17 +173,12 @@ export class Traces {
     return this.#logRecordBudget && new ExportBudget(this.#logRecordBudget).counts();
   }
 
-  /**
-   * To be called when listeners and workers have ended. Waits CLOSE_WAIT_MS_MAX at most for the last export.
-   * If the thread has failed before, waits all this time, because the thread emits no further `exit`.
-   */
+  /** Waits CLOSE_WAIT_MS_MAX at most for the last export. Call it when listeners and workers have ended. */
   async close(): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    // `once` of node:events would reject if the thread fails while it ends.
-    const exit = new Promise<unknown>((resolve) => this.#thread.once('exit', resolve));
     this.#send({ kind: 'close' });
-    await Promise.race([exit, delay(CLOSE_WAIT_MS_MAX)]);
+    await Promise.race([this.#exit, delay(CLOSE_WAIT_MS_MAX)]);
     await this.#thread.terminate();
   }
 

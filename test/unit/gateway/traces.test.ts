@@ -1,4 +1,5 @@
 /** What the environment says about exporters, as far as nothing is exported. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { tracesOf } from '#src/gateway/traces.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
@@ -36,4 +37,20 @@ void t.test('who wants no export hears nothing', (t) => {
   ];
   for (const env of envs) t.same(saidOf(env).lines, [], JSON.stringify(env));
   t.end();
+});
+
+void t.test('the end does not wait for a thread that has failed', async (t) => {
+  const log = new ListLog();
+  const metrics = createMetrics(1, 1);
+  const traces = tracesOf(ENDPOINT, { accountIdOf: () => null, metrics, thread: 0, log })!;
+  traces.newOutlet()!.port.postMessage('no spans');
+  for (let tries = 0; tries < 1_000 && log.lines.length === 0; tries++) await sleep(10);
+  t.match(log.lines[0], /^error the thread that exports to OpenTelemetry failed/);
+  const late = new AbortController();
+  const end = await Promise.race([
+    traces.close().then(() => 'ended'),
+    sleep(2_000, 'late', { signal: late.signal }),
+  ]);
+  late.abort();
+  t.equal(end, 'ended');
 });
