@@ -232,7 +232,7 @@ function addCalls(first: CallsStatus, second: CallsStatus): CallsStatus {
   };
 }
 
-/** Both have the same quotas in the same order, as in the settings; an ended process may have none. */
+/** The quotas may differ: an ended process has none, and processes take new settings one after the other. */
 function addUpstream(first: UpstreamStatus, second: UpstreamStatus): UpstreamStatus {
   return {
     ...first,
@@ -242,12 +242,15 @@ function addUpstream(first: UpstreamStatus, second: UpstreamStatus): UpstreamSta
     failures: first.failures + second.failures,
     last_failure: laterOf(first.last_failure, second.last_failure),
     last_errors: newestErrors(first.last_errors, second.last_errors),
-    quotas: first.quotas.map((quota, index) => ({
-      ...quota,
-      used: quota.used + (second.quotas[index]?.used ?? 0),
-    })),
+    quotas: addByKey(first.quotas, second.quotas, ({ quota }) => quota, addQuota),
     waiting_calls: first.waiting_calls + second.waiting_calls,
   };
+}
+
+type QuotaStatus = UpstreamStatus['quotas'][number];
+
+function addQuota(first: QuotaStatus, second: QuotaStatus): QuotaStatus {
+  return { ...first, used: first.used + second.used };
 }
 
 function addCredential(first: CredentialStatus, second: CredentialStatus): CredentialStatus {

@@ -175,3 +175,20 @@ void t.test('sharing of several: the worst state, and sums', (t) => {
   t.match(plain(statusDocument(statusOf(0, 1), [statusOf(0, 1)], undefined)), { sharing: null });
   t.end();
 });
+
+void t.test('quotas of an upstream are added by their name', (t) => {
+  const quotaOf = (quota: string, used: number) => ({ quota, limit: 10, used });
+  const [upstream] = statusOf(0, 1).upstreams;
+  const statusWith = (place: number, ...quotas: ReturnType<typeof quotaOf>[]): ProcessStatus =>
+    statusOf(place, 1, { upstreams: [{ ...upstream!, quotas }] });
+  const [requests, calls, tokens] = ['requests_per_minute', 'calls_per_day', 'tokens_per_minute'];
+  // During a reload, processes have other settings: in the second one a quota is gone, and another is new.
+  const own = statusWith(0, quotaOf(requests, 1), quotaOf(calls, 2));
+  const other = statusWith(1, quotaOf(calls, 5), quotaOf(tokens, 7));
+  t.same(statusDocument(own, [own, other], endedStatus(other)).upstreams[0]!.quotas, [
+    quotaOf(requests, 1),
+    quotaOf(calls, 7),
+    quotaOf(tokens, 7),
+  ]);
+  t.end();
+});
