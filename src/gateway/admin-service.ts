@@ -105,6 +105,12 @@ function cannotListen(address: string, code: string, section: keyof typeof ADVIC
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
+/**
+ * How many servers are kept. By the time that a gateway has had the interface so often, a connection of the
+ * first time has been idle for long.
+ */
+const SERVERS_MAX = 4;
+
 export interface AdminServiceOptions {
   /** The settings of the start, for the admin address and the data directory: a reload changes neither. */
   readonly settings: Settings;
@@ -123,7 +129,10 @@ export interface AdminServiceOptions {
 export class AdminService {
   readonly #options: AdminServiceOptions;
   readonly token: string;
-  /** All servers since the start. One that has stopped keeps its connections until their next response. */
+  /**
+   * The last SERVERS_MAX that were opened. A server that has stopped keeps its connections until their next
+   * response.
+   */
   readonly #servers: AdminServer[] = [];
   #recorder: HistoryRecorder | undefined;
   /** Whether `follow` was the last order: another gateway has the interface. */
@@ -169,6 +178,7 @@ export class AdminService {
       });
       if (isCurrent()) {
         this.#servers.push(server);
+        if (this.#servers.length > SERVERS_MAX) this.#servers.shift()!.close();
         this.#writeAddress(server.port, order, true);
       } else {
         server.close();

@@ -144,3 +144,17 @@ void t.test('a gateway that gives the interface away records nothing that it rea
   await sleep(10);
   t.same(written, []);
 });
+
+void t.test('of the interfaces that were opened the last few are kept', async (t) => {
+  const { service } = openService(t, 0);
+  const socket = connect(await service.open(false), HOST);
+  socket.write(`GET /healthz HTTP/1.1\r\nhost: ${HOST}\r\n\r\n`);
+  await once(socket, 'data');
+  // Without an answer its connection stays: the next response would end it.
+  const closed = once(socket, 'close', { signal: AbortSignal.timeout(5_000) });
+  for (let turns = 0; turns < 4; turns++) {
+    service.follow();
+    t.equal(await service.lead(), true);
+  }
+  await t.resolves(closed, 'at once, not when it has been idle for long');
+});
