@@ -3,7 +3,7 @@
  * upstream. upstream-probe.ts calls `diagnosisOf`, in the process of a command. Pure.
  *
  * Must hold: no result shows a key or a token, even if an upstream repeats one. So each text of an upstream
- * goes through `safeText` (test/e2e/upstream-test.test.ts; there is no unit test).
+ * goes through `safeText` (further test: test/e2e/upstream-test.test.ts).
  */
 import { DOOR_PATHS, type Service } from '../core/door-names.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -76,9 +76,12 @@ const SERVICES_WITH_USAGE: readonly Service[] = ['chat', 'completions', 'embeddi
 
 /** How many characters of an upstream's message are shown. */
 const MESSAGE_CHARS_MAX = 200;
-/** Matches messages of errors without such a code, as in "The model `x` does not exist". */
+/**
+ * For errors that have no code for this, such as "The model `x` does not exist". Anthropic says "model: x",
+ * Gemini "models/x is not found", Bedrock "The provided model identifier is invalid."
+ */
 const UNKNOWN_MODEL_MESSAGE =
-  /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
+  /\bmodels?\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b|^model: \S|\bmodel identifier is invalid\b/is;
 /** Error codes of Node's TLS match these. */
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
@@ -103,13 +106,17 @@ export function diagnosisOf(
     const received = isHtmlPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
     return failureOf(`status ${status}, ${received}`, adviceOfAddress(target, service));
   }
-  const error = errorIn(json);
+  // Bedrock's error is the body itself.
+  const error = errorIn(json) ?? json;
   const message = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
   const received = isHtmlPage ? ', HTML' : message === undefined ? '' : `: ${safeText(target, message)}`;
   const result = `status ${status}${received}`;
   const isUnknownModel =
     isRecord(error) &&
-    (UNKNOWN_MODEL_CODES.has(error.code) || (message !== undefined && UNKNOWN_MODEL_MESSAGE.test(message)));
+    (UNKNOWN_MODEL_CODES.has(error.code) ||
+      // Mistral has such a code as the type.
+      UNKNOWN_MODEL_CODES.has(error.type) ||
+      (message !== undefined && UNKNOWN_MODEL_MESSAGE.test(message)));
   if (isUnknownModel && (status === 400 || status === 404 || status === 422)) {
     const advice = `the provider does not know the model ${target.model ?? model}: set model: of this upstream to its name there`;
     return failureOf(result, advice);

@@ -1,0 +1,43 @@
+/** What each provider's words for an unknown model, and for a wrong address, are told as. */
+import t from 'tap';
+import { diagnosisOf } from '#src/gateway/probe-diagnosis.js';
+import { targetOf } from '../../fixtures/upstream-server.js';
+
+/** The advice for an error of that body. */
+function adviceOf(status: number, body: unknown): string {
+  const reply = { status, contentType: 'application/json', location: undefined, isCut: false };
+  const diagnosis = diagnosisOf(targetOf('http://127.0.0.1:1'), 'm', 'chat', {
+    kind: 'response',
+    ...reply,
+    body: JSON.stringify(body),
+  });
+  return `${diagnosis.result}: ${diagnosis.advice}`;
+}
+
+void t.test('an unknown model, as each provider says it', (t) => {
+  const replies: readonly (readonly [provider: string, status: number, body: object])[] = [
+    ['OpenAI', 404, { error: { message: 'It does not exist.', code: 'model_not_found' } }],
+    ['Mistral', 400, { object: 'error', message: 'Invalid: m', type: 'invalid_model', code: 1500 }],
+    ['Azure', 404, { error: { code: 'DeploymentNotFound', message: 'The deployment is not there.' } }],
+    ['Anthropic', 404, { type: 'error', error: { type: 'not_found_error', message: 'model: m' } }],
+    ['Gemini', 404, { error: { code: 404, message: 'models/m is not found for API version v1beta' } }],
+    ['Vertex', 404, { error: { code: 404, message: 'Publisher Model `p/m` was not found' } }],
+    ['Bedrock', 400, { message: 'The provided model identifier is invalid.' }],
+    ['Ollama', 404, { error: { message: 'model "m" not found, try pulling it first' } }],
+  ];
+  for (const [provider, status, body] of replies)
+    t.match(adviceOf(status, body), /the provider does not know the model m: set model:/, provider);
+  t.end();
+});
+
+void t.test('a wrong address, and a request that is refused, are no unknown model', (t) => {
+  for (const body of [
+    { type: 'error', error: { type: 'not_found_error', message: 'Not found' } },
+    { error: { message: 'no such path' } },
+    { message: 'not found' },
+    {},
+  ])
+    t.match(adviceOf(404, body), /there is no API for chat completions at/, JSON.stringify(body));
+  t.match(adviceOf(400, { message: 'max_tokens is too large' }), /max_tokens is too large: it refuses/);
+  t.end();
+});
