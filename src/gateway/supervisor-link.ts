@@ -47,7 +47,9 @@ export class SupervisorLink {
     waitMsMax: RELOAD_WAIT_MS_MAX,
     onTimeout: () => ({
       ...NOTHING_DONE,
-      problems: [`the supervisor did not answer within ${RELOAD_WAIT_MS_MAX} ms`],
+      problems: [
+        `the reload has not ended within ${RELOAD_WAIT_MS_MAX} ms, and may still be applied: the log tells, and so do the settings in force`,
+      ],
     }),
   });
   readonly #snapshots = new PendingReplies<GroupSnapshot | undefined>({

@@ -1,4 +1,5 @@
 /** What a gateway waits for when it tells its supervisor something. */
+import { mock } from 'node:test';
 import t from 'tap';
 import type { FromGateway } from '#src/gateway/messages.js';
 import { SupervisorLink } from '#src/gateway/supervisor-link.js';
@@ -27,4 +28,15 @@ void t.test('the last snapshot: a supervisor that stands still is waited for wit
   await link.reportLast({ accounts: [] });
   clearTimeout(late);
   t.pass('the gateway goes on to its last flush');
+});
+
+void t.test('a reload that takes too long: it may still be applied', async (t) => {
+  t.teardown(() => mock.timers.reset());
+  mock.timers.enable({ apis: ['setTimeout'] });
+  const link = new SupervisorLink(() => Promise.resolve());
+  const outcome = link.reload({ dryRun: false, restart: false });
+  mock.timers.tick(600_000);
+  const { applied, problems } = await outcome;
+  t.same(applied, []);
+  t.match(problems, [/^the reload has not ended within 120000 ms, and may still be applied/]);
 });
