@@ -77,6 +77,8 @@ export function UsagePage() {
     return () => clearTimeout(timer);
   }, [query]);
 
+  // Then an error is that of `Show more`: the rows stay, and the operator can try again.
+  const isShown = shown?.query === query;
   return (
     <>
       <div class="head">
@@ -101,11 +103,12 @@ export function UsagePage() {
         <TextField label="Account" placeholder="Id or name" {...inputOf('account')} />
         <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
       </div>
-      <ErrorText text={error ?? models.error} />
-      {shown !== undefined && error === undefined && (
+      <ErrorText text={(isShown ? undefined : error) ?? models.error} />
+      {shown !== undefined && (isShown || error === undefined) && (
         <ShownUsage
           {...shown}
-          onMore={shown.query === query ? (cursor) => void showPage(cursor, shown.rows) : undefined}
+          error={error}
+          onMore={isShown ? (cursor) => void showPage(cursor, shown.rows) : undefined}
         />
       )}
     </>
@@ -115,9 +118,11 @@ export function UsagePage() {
 interface ShownUsageProps extends ShownRows {
   /** Undefined while a new request waits for its rows. */
   readonly onMore: ((cursor: string) => void) | undefined;
+  /** Why the last request for more rows failed; undefined if it did not. */
+  readonly error: string | undefined;
 }
 
-function ShownUsage({ query, rows, next, onMore }: ShownUsageProps) {
+function ShownUsage({ query, rows, next, onMore, error }: ShownUsageProps) {
   const { by, from, to } = query;
   if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
@@ -129,6 +134,7 @@ function ShownUsage({ query, rows, next, onMore }: ShownUsageProps) {
         </p>
       )}
       <UsageTable rows={rows} query={query} hasMore={next !== null} />
+      <ErrorText text={error} />
       {next !== null && (
         <Button disabled={onMore === undefined} onClick={() => onMore?.(next)}>
           Show more

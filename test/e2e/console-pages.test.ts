@@ -214,8 +214,10 @@ void t.test('an account that the filter finds no longer leaves the list', SKIP, 
 
 void t.test('the sums of a part of the usage say so', SKIP, async (t) => {
   const { page } = await startConsole(t);
+  let fails = true;
   await page.route('**/admin/v1/usage?*', (route) => {
     const isFirst = !new URL(route.request().url()).searchParams.has('cursor');
+    if (!isFirst && fails) return route.fulfill({ status: 503, json: { error: { message: 'not now' } } });
     const counts = { calls: 2, failed_calls: 0, prompt_tokens: 1, cached_tokens: 0, cache_write_tokens: 0 };
     const row = { ...counts, completion_tokens: 1, reasoning_tokens: 0, cost: '1.00', uncovered: '0.00' };
     const day = isFirst ? '2025-11-23' : '2025-11-24';
@@ -225,8 +227,14 @@ void t.test('the sums of a part of the usage say so', SKIP, async (t) => {
   const table = page.getByRole('region', { name: 'Usage' });
   await table.getByText('Sum of these 1', { exact: true }).waitFor();
   await page.getByText('These are the first 1 lines').waitFor();
-  await page.getByRole('button', { name: 'Show more' }).click();
+  const more = page.getByRole('button', { name: 'Show more' });
+  await more.click();
+  await page.getByText('not now').waitFor();
+  t.ok(await table.getByText('Sum of these 1', { exact: true }).isVisible(), 'the lines stay');
+  fails = false;
+  await more.click();
   await table.getByText('Sum', { exact: true }).waitFor();
+  t.equal(await page.getByText('not now').count(), 0);
   t.equal(await page.getByText('These are the first').count(), 0);
 });
 
