@@ -277,10 +277,11 @@ function isTokenCount(value: unknown): value is number {
 /**
  * Names in a body of things that can be more prompt tokens than the body has bytes: parts of a prompt, tools
  * that the provider runs, and texts that the provider has stored (a cached content, an earlier response, a
- * prompt). `image` and `document` are Anthropic's, `document_url` is Mistral's.
+ * prompt, which is an object; that of a completion is its text). `image` and `document` are Anthropic's,
+ * `document_url` is Mistral's.
  */
 const BEYOND_TEXT =
-  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|plugins|cached_?[cC]ontent|previous_response_id|conversation|prompt)"/g;
+  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|plugins|cached_?[cC]ontent|previous_response_id|conversation)"|"prompt"\s*:\s*\{/g;
 
 /** What is known of the model that a call was sent to. */
 type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;

@@ -96,6 +96,10 @@ void t.test('input: up to the bytes of the body, and what a provider adds', (t) 
     undefined,
     'bytes of UTF-8',
   );
+  for (const prompt of ['"hello"', '["hello"]', '[1, 2]', '"{}"']) {
+    const body = `{"model":"m","prompt": ${prompt}}`;
+    t.equal(doubt(report(PROMPT_TOKENS_OF_PART, 5), { body }), 'too_much_input', `the text ${prompt}`);
+  }
   t.equal(doubt(report(0, 5)), 'zero');
   t.end();
 });
