@@ -62,7 +62,7 @@ interface Expiry {
 
 /** Parses a duration with a unit (of `durationSeconds`), or a moment. A number alone is Unix seconds. */
 function parseExpiry(text: string): Expiry {
-  return /^\d+[smhd]$/.test(text) ? { expires_in: durationSeconds(text) } : { expires: momentSeconds(text) };
+  return /^\d+[a-z]$/.test(text) ? { expires_in: durationSeconds(text) } : { expires: momentSeconds(text) };
 }
 
 const OPERATOR_ARGUMENT = "the operator's id or name";

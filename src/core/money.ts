@@ -28,7 +28,7 @@ export const BALANCE_PICO_UNITS_MAX = asPicoUnits(3_000_000n * PICO_UNITS_PER_UN
 
 /**
  * The highest price of a million tokens or of one call, in units of the currency: a hundred times the highest
- * that a provider publishes. Even 10^9 tokens then cost less than 2^64 pico-units.
+ * that a provider publishes. The price of 9 * 10^8 tokens still fits a signed 64-bit word.
  */
 const PRICE_UNITS_MAX = 10_000n;
 

@@ -10,6 +10,7 @@
  * Must hold: a check here or in audit-groups.ts reads each table of StoreSnapshot; otherwise the audit misses
  * damage in that table. (No test compares the tables with the checks.)
  */
+import { decimalOf } from '../core/money.js';
 import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
@@ -141,8 +142,7 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
   const accountSubject = run.subjectAt('accounts', account, account);
   run.expect(accountSubject, 'credited', credited, creditSum(run, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
-    // 9000000 is CREDITED_PICO_UNITS_MAX in whole units of the currency.
-    run.differs(accountSubject, 'credited', credited, 'from 0 to 9000000');
+    run.differs(accountSubject, 'credited', credited, `from 0 to ${decimalOf(CREDITED_PICO_UNITS_MAX)}`);
   }
 
   const stored = snapshot.get('spending', index);
