@@ -3,7 +3,7 @@
  * its response gets. If the upstream speaks the door's protocol, the bytes pass. Otherwise they are
  * translated: the call goes out as a chat completion, and its response comes back in the door's protocol.
  * attempt.ts makes a DoorAttempt for each such attempt, in the upstream worker. For a large body
- * large-translation.ts calls `parsedBody`, `readsExtras` and `inCallersWords`, in a counter thread.
+ * large-translation.ts calls `exactBody`, `readsExtras` and `inCallersWords`, in a counter thread.
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
  * providers/chat-writer.ts, whether the upstream reported the tokens or the gateway counted them
@@ -140,14 +140,20 @@ class TranslatedAttempt implements DoorAttempt {
     clock: Clock,
     isLarge: boolean,
   ) {
-    const body = isLarge ? {} : bodyOf(request, translator);
+    const body = isLarge ? {} : bodyOf(request);
     const model = modelIn(body);
     const { requestId, stream } = request;
     const { thoughtsBack } = target;
     this.#translator = translator;
     this.#call = { requestId, model, stream, body, nowMs: clock.wallMs(), thoughtsBack };
     this.#choices = request.choices;
-    this.#chat = isLarge ? {} : translator.toChat(body, readsExtras(target.provider), thoughtsBack);
+    this.#chat = isLarge
+      ? {}
+      : translator.toChat(
+          exactBody(body, request.body, translator),
+          readsExtras(target.provider),
+          thoughtsBack,
+        );
     const chat = { ...this.#chat, model: target.model ?? model };
     this.body = isLarge ? undefined : exactJsonText(inNamesOf(target.memberNames, chat));
   }
@@ -333,18 +339,20 @@ function failureOf(error: unknown): AttemptFailure {
  * The parsed body, which is not large (isLargeTranslation). The door has checked in the listener that it is a
  * JSON object.
  */
-function bodyOf({ body }: UpstreamRequest, translator: Translator): Members {
-  const parsed = parsedBody(body, translator);
+function bodyOf({ body }: UpstreamRequest): Members {
+  const parsed = parsedJson(body);
   invariant(isRecord(parsed), 'a body is a JSON object');
   return parsed;
 }
 
-/** The body as `toChat` takes it: long integers of its `exactMembers` keep their digits (see Translator). */
-export function parsedBody(text: string, { exactMembers }: Translator): unknown {
-  const body = parsedJson(text);
-  if (exactMembers === undefined || !isRecord(body) || !LONG_INTEGER.test(text)) return body;
+/**
+ * The body as `toChat` takes it: long integers of its `exactMembers` keep their digits (see Translator).
+ * `body` is the parsed `text`, and stays as it is, because responses may repeat members of it.
+ */
+export function exactBody(body: Members, text: string, { exactMembers }: Translator): Members {
+  if (exactMembers === undefined || !LONG_INTEGER.test(text)) return body;
   const exact = exactJson(text);
-  if (isRecord(exact))
-    for (const name of exactMembers) if (Object.hasOwn(body, name)) body[name] = exact[name];
-  return body;
+  if (!isRecord(exact)) return body;
+  const names = exactMembers.filter((name) => Object.hasOwn(body, name));
+  return { ...body, ...Object.fromEntries(names.map((name) => [name, exact[name]])) };
 }

@@ -16,7 +16,7 @@ import { dialectAt } from '../doors/dialects.js';
 import { asBuffer } from '../protocol/sse.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { FieldError, type ProviderSettings } from '../providers/provider.js';
-import { inCallersWords, parsedBody, readsExtras } from './door-call.js';
+import { exactBody, inCallersWords, readsExtras } from './door-call.js';
 import { bodyFor, inNamesOf, type MemberNames } from './upstream-body.js';
 
 /** What a translation needs: plain data, which a worker sends to a counter thread. */
@@ -69,14 +69,18 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   const text = asBuffer(body).toString();
   const provider = settings && PROVIDERS[settings.name];
   // A body for OpenAI's protocol is parsed by exactJson, whose marks keep the digits of large integers. A
-  // provider gets marks only in the `exactMembers` of a translator, and writes them by exactJsonText.
+  // provider gets marks only in schemas of another door (`exactMembers`), and writes them by exactJsonText.
   const parseChat = provider === undefined ? exactJson : parsedJson;
-  const callers = translator === undefined ? parseChat(text) : parsedBody(text, translator);
+  const callers = translator === undefined ? parseChat(text) : parsedJson(text);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   let translated = callers;
   try {
     if (translator !== undefined)
-      translated = translator.toChat(callers, readsExtras(settings), thoughtsBack);
+      translated = translator.toChat(
+        exactBody(callers, text, translator),
+        readsExtras(settings),
+        thoughtsBack,
+      );
     const chat = { ...translated, model: model ?? callers.model };
     const common = {
       isWritten: true,

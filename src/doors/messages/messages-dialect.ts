@@ -15,9 +15,9 @@ import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
   toChat,
-  // Inputs of tools become `arguments`, which are texts; schemas of tools go on as they are. Both may have
-  // long integers, whose digits JSON.parse would change.
-  exactMembers: ['messages', 'tools'],
+  // Inputs of tools become `arguments`, which are texts; schemas of tools and of the response go on as they
+  // are. All may have long integers, whose digits JSON.parse would change.
+  exactMembers: ['messages', 'tools', 'output_config'],
   names: NAMES,
   fromChat,
   openStream: (call) => new MessageWriter(call),

@@ -21,6 +21,8 @@ import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
   toChat,
+  // Schemas of tools and of the response may have long integers.
+  exactMembers: ['tools', 'text'],
   names: NAMES,
   fromChat(response, call: DoorCall) {
     // `false`: no events are written, only the response at their end.

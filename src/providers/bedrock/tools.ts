@@ -22,6 +22,7 @@
  * for the same call, or a caller gets a tool call in place of content. So both use `responseFormOf`, which
  * depends on the model and the body alone (test/unit/providers/bedrock/stream.test.ts).
  */
+import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import {
   closedSchema,
@@ -72,7 +73,7 @@ export function responseFormOf(
   const closed = facts.obeysSchemas ? schemaOf(schema, strict === true) : undefined;
   if (closed === undefined) return responseTool(body, description ?? 'Gives the answer.', schema);
   const jsonSchema = {
-    schema: JSON.stringify(closed),
+    schema: exactJsonText(closed),
     ...(typeof name === 'string' && { name }),
     ...(typeof description === 'string' && description !== '' && { description }),
   };

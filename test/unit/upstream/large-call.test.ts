@@ -136,7 +136,7 @@ void t.test('the echo model gets large bodies too', async (t) => {
     }
 });
 
-void t.test('integers in the input of a tool keep their digits', async (t) => {
+void t.test('integers in the input of a tool, and in schemas, keep their digits', async (t) => {
   for (const [name, target] of targets) {
     const at = await worldAt(t, failing(500), target);
     const input = { id: 'ID' };
@@ -151,7 +151,9 @@ void t.test('integers in the input of a tool keep their digits', async (t) => {
         input_schema: { type: 'object', properties: { id: { type: 'integer', maximum: 'MAX' } } },
       },
     ];
-    const body = JSON.stringify({ model: 'm', max_tokens: 9, messages, tools }).replace(
+    const schema = { type: 'object', properties: { n: { type: 'integer', enum: ['MAX'] } } };
+    const output_config = { format: { type: 'json_schema', schema } };
+    const body = JSON.stringify({ model: 'm', max_tokens: 9, messages, tools, output_config }).replace(
       /"(?:ID|MAX)"/g,
       '9007199254740993',
     );
@@ -163,8 +165,42 @@ void t.test('integers in the input of a tool keep their digits', async (t) => {
       });
       t.match(at.upstreams[0]!.requests.at(-1)!.body, /\bid\\?":9007199254740993\b/, name);
       // Of a chat completion that is translated once more, only arguments and results keep all digits.
-      if (target.provider === undefined)
-        t.match(at.upstreams[0]!.requests.at(-1)!.body, '"maximum":9007199254740993', name);
+      const sent = at.upstreams[0]!.requests.at(-1)!.body;
+      if (target.provider === undefined || largeBody !== undefined) {
+        t.match(sent, /\bmaximum\\*"?: ?9007199254740993/, name);
+        t.match(sent, /\benum\\*": ?\[9007199254740993\]/, name);
+      }
+      t.notMatch(sent, /integer [0-9a-f]{8}-/, `${name}: no mark is left`);
+    }
+  }
+});
+
+void t.test('integers in schemas of Responses keep their digits, and a response has no mark', async (t) => {
+  const parameters = { type: 'object', properties: { id: { type: 'integer', maximum: 'MAX' } } };
+  const schema = { type: 'object', properties: { n: { type: 'integer', enum: ['MAX'] } } };
+  const body = JSON.stringify({
+    model: 'm',
+    input: 'Go on.',
+    tools: [{ type: 'function', name: 'f', parameters }],
+    text: { format: { type: 'json_schema', name: 'n', schema } },
+  }).replaceAll('"MAX"', '9007199254740993');
+  for (const [name, target] of targets) {
+    const at = await worldAt(t, answering(answerOf(USAGE)), target);
+    for (const largeBody of [undefined, new Uint8Array(Buffer.from(body))]) {
+      const { text, rest } = await at.run({
+        door: DOOR_INDEX.responses,
+        body: largeBody === undefined ? body : '',
+        ...(largeBody && { largeBody }),
+      });
+      const sent = at.upstreams[0]!.requests.at(-1)!.body;
+      if (target.provider === undefined || largeBody !== undefined) {
+        t.match(sent, /\bmaximum\\*"?: ?9007199254740993/, name);
+        t.match(sent, /\benum\\*": ?\[9007199254740993\]/, name);
+      }
+      const response = text + Buffer.from(rest ?? []).toString();
+      if (target.provider === undefined) t.match(response, '"enum":[9007199254740992]', 'as a number has it');
+      for (const each of [sent, response])
+        t.notMatch(each, /integer [0-9a-f]{8}-/, `${name}: no mark is left`);
     }
   }
 });
