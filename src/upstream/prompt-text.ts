@@ -38,7 +38,8 @@ const levelOf = (...names: readonly string[]): Level => ({
   names,
   nameBytes: names.map((name) => Buffer.from(name)),
 });
-const REQUEST = levelOf('messages', 'tools', 'functions');
+const REQUEST = levelOf('messages', 'tools', 'functions', 'response_format');
+const FORMAT = levelOf('json_schema');
 const MESSAGE = levelOf(
   ...['role', 'name', 'audio', 'function_call', 'tool_calls'],
   ...TEXT_FIELDS,
@@ -61,8 +62,9 @@ for (const byte of Buffer.from(' \t\r\n,]}')) NUMBER_ENDS[byte] = 1;
 const PLAIN_NUMBER = /^(?:0|-?[1-9]\d{0,14})$/;
 
 /**
- * The texts of a request: role, name, content and tool calls of each message, and the tools' definitions as
- * compact JSON. An array of texts is a prompt without messages. Another body counts as one text.
+ * The texts of a request: role, name, content and tool calls of each message, and as compact JSON the
+ * definitions of tools and the schema of the response. An array of texts is a prompt without messages.
+ * Another body counts as one text.
  */
 export function promptOf(body: string | Uint8Array): Prompt {
   const bytes = typeof body === 'string' ? Buffer.from(body) : body;
@@ -104,7 +106,9 @@ class PromptReader implements Prompt {
     const definitions: (string | undefined)[] = [];
     this.#object(REQUEST, (index) => {
       if (index === 0) this.#list(() => this.#message());
-      else definitions[index] = this.#definitions();
+      else if (REQUEST.names[index] === 'response_format')
+        this.#object(FORMAT, () => (definitions[index] = this.#definitions(BRACE)));
+      else definitions[index] = this.#definitions(BRACKET);
     });
     for (const text of definitions) if (text !== undefined) this.texts.push(text);
     return reader.space() === -1;
@@ -216,12 +220,15 @@ class PromptReader implements Prompt {
     return -1;
   }
 
-  /** The definitions of tools as compact JSON; undefined if they are no array or an empty array. */
-  #definitions(): string | undefined {
-    const reader = this.#reader;
-    const isList = reader.bytes[reader.at] === BRACKET;
+  /**
+   * Definitions, of tools or of the response, as compact JSON; undefined if they are empty, or do not begin
+   * with the bracket `opener`.
+   */
+  #definitions(opener: number): string | undefined {
+    const { at, bytes } = this.#reader;
+    const isWanted = bytes[at] === opener;
     const text = this.#compact();
-    return isList && text !== '[]' ? text : undefined;
+    return isWanted && text.length > '[]'.length ? text : undefined;
   }
 
   /**

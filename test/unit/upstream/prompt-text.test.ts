@@ -28,6 +28,9 @@ function naivePromptOf(body: string): Prompt {
   }
   for (const definitions of [request.tools, request.functions])
     if (Array.isArray(definitions) && definitions.length > 0) texts.push(JSON.stringify(definitions));
+  const { response_format: format } = request;
+  if (isRecord(format) && isRecord(format.json_schema) && Object.keys(format.json_schema).length > 0)
+    texts.push(JSON.stringify(format.json_schema));
   return { messages: messages.length, names, texts, beyondText };
 }
 
@@ -86,9 +89,15 @@ class Writer {
     const members = [`"messages":${messages}`, '"model":"m"'];
     for (const name of ['tools', 'functions', 'x'])
       if (next() < 0.3) members.push(`"${name}"${this.#blank()}:${this.#list(() => this.#value(3))}`);
+    if (next() < 0.3) members.push(`"response_format":${next() < 0.1 ? this.#value(2) : this.#format()}`);
     if (next() < 0.1) members.push(this.#member(3, MESSAGE_NAMES));
     members.sort(() => next() - 0.5);
     return `${this.#blank()}{${members.join(`${this.#blank()},`)}}${this.#blank()}${next() < 0.02 ? 'x' : ''}`;
+  }
+
+  #format(): string {
+    const type = `"type"${this.#blank()}:"json_schema"`;
+    return `{${type}${this.#blank()},"json_schema":${this.#blank()}${this.#value(3)}${this.#blank()}}`;
   }
 
   #value(depth: number): string {
