@@ -15,6 +15,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort, type Question } from '../core/ask-port.js';
 import type { PicoUnits } from '../core/units.js';
+import type { RefusedQuota } from '../ledger/quota-rejections.js';
 
 /** `model`: an account's rule for a model. */
 type ScopeKind = 'account' | 'key' | 'group' | 'model' | 'upstream';
@@ -51,8 +52,12 @@ export interface LeaseAsk {
 export type LeaseEnd =
   /** When the reply was sent, this process had what the request needs. Another request may take it first. */
   | 'try'
-  /** The coordinator has nothing left, and no other node gave anything back in the time of the wait. */
-  | 'refused'
+  /**
+   * The coordinator has too little left of these, and other nodes gave nothing back while the request could
+   * wait. Of all else that the request needs there was enough. When the reply arrives another request may
+   * have taken that, so the rejection is named by this list, and not by what is short then.
+   */
+  | { readonly refused: readonly RefusedQuota[] }
   /** The coordinator has not replied in time: the process was stopped, or overloaded. */
   | 'late'
   /** The coordinator does not reply, too many requests wait already, or the process ends. */
@@ -62,6 +67,11 @@ export type LeaseEnd =
 
 /** A lease of this scope runs low. */
 type LowLease = LeaseScope;
+
+/** The quotas that refuse the request; undefined if the wait ended in another way. */
+export function refusedBy(end: LeaseEnd): readonly RefusedQuota[] | undefined {
+  return typeof end === 'object' && 'refused' in end ? end.refused : undefined;
+}
 
 /** One message: all that was sent in one event-loop turn. */
 export type LeaseMessages = readonly (Question<LeaseAsk> | LowLease)[];

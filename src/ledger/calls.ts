@@ -82,7 +82,7 @@ export class Calls {
   // that `Calls` calls meanwhile, such as `onLowLease`, may do that to another call.
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
-  readonly #rejections: QuotaRejections;
+  readonly rejections: QuotaRejections;
   readonly #callLeft: CallLeft;
   /** What the call held and used of each quota. For quotas of calls, `#held` is 1 and `#used` 0. */
   readonly #held = createAmounts(1);
@@ -102,7 +102,7 @@ export class Calls {
     this.quotas = quotas;
     this.clock = clock;
     this.#chain = new ScopeChain(views, options);
-    this.#rejections = new QuotaRejections(options, this.#chain, this.#taken);
+    this.rejections = new QuotaRejections(options, this.#chain, this.#taken);
     this.#callLeft = new CallLeft(balance, this.#chain, this.#taken);
   }
 
@@ -132,9 +132,9 @@ export class Calls {
     const taken = this.#taken;
     // `asks` is false because no coordinator can help: all quota records of this gateway are in use.
     if (!this.#chain.set(scopes, taken))
-      return { ...this.#rejections.ofAccount(account, 'scopes', 0n, 0n), asks: false };
+      return { ...this.rejections.ofAccount(account, 'scopes', 0n, 0n), asks: false };
     if (!this.#takeFlight(account, plan.callsInFlightMax))
-      return this.#rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_IN_FLIGHT, scopes, needs);
+      return this.rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_IN_FLIGHT, scopes, needs);
     let rejection: QuotaRejection | undefined;
     if (taken.scopes > 0) rejection = this.#takeAll(scopes, needs);
     else if (needs.isFree !== true) rejection = this.#takeDay(scopes, needs);
@@ -144,7 +144,7 @@ export class Calls {
     }
     if (rejection === undefined && !this.balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
-      rejection = this.#rejections.rejectionOf(ACCOUNT_SCOPE, 'balance', scopes, needs);
+      rejection = this.rejections.rejectionOf(ACCOUNT_SCOPE, 'balance', scopes, needs);
     }
     if (rejection === undefined && scopes.model?.limits.requestsPerMinute !== undefined)
       rejection = this.#takeModelMinute(scopes, needs);
@@ -270,7 +270,7 @@ export class Calls {
   #takeDay(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const dayNumber = this.day.take(scopes.account, scopes.plan.callsPerDay);
     if (dayNumber === undefined)
-      return this.#rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
+      return this.rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
     this.#taken.dayNumber = dayNumber;
     this.#callLeft.perDay = this.day.left;
     return undefined;
@@ -312,7 +312,7 @@ export class Calls {
         const isTaken = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!isTaken) {
           this.#giveBack(taken);
-          return this.#rejections.rejectionOf(scope, quota, scopes, needs);
+          return this.rejections.rejectionOf(scope, quota, scopes, needs);
         }
         if (taken.day === day && taken.month === month) continue;
         // `#take` found a later period (`#takeDayOf` never does). What it took goes back to that period, and
@@ -373,7 +373,7 @@ export class Calls {
     if (take.admitted) return undefined;
     this.balance.giveBack(account, needs.hold);
     this.#giveBack(this.#taken);
-    return this.#rejections.ofModelMinute(model!, take);
+    return this.rejections.ofModelMinute(model!, take);
   }
 
   /** Gives `#held` back to the scopes in `taken`. The callers give back hold and the account's call slot. */

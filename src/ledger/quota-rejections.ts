@@ -15,7 +15,7 @@ import { asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
 import type { Balance } from './balance.js';
 import { type DayCounter, resetOfDay } from './day.js';
 import { CALLS_IN_FLIGHT, EXTENDED_QUOTAS, type OnLowLease, TOKENS_PER_MINUTE } from './layout.js';
-import { ACCOUNT_SCOPE, type Taken } from './reservations.js';
+import { ACCOUNT_SCOPE, DAY_BIT, MODEL_SCOPE, type Taken } from './reservations.js';
 import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
 import type { MinuteTake } from './window.js';
@@ -47,6 +47,13 @@ export interface QuotaRejection {
   readonly asks: boolean;
   /** Whether the call needs more than the limit, so that it would be rejected at any time. */
   readonly never: boolean;
+}
+
+/** A quota of which the coordinator had too little for the call. `index`: of a model's rule, its slot. */
+export interface RefusedQuota {
+  readonly kind: QuotaRejection['kind'] | 'upstream';
+  readonly index: number;
+  readonly quota: QuotaName | 'balance';
 }
 
 /** The number by which calls a day are named; the extended quotas are numbered from 0. */
@@ -96,6 +103,45 @@ export class QuotaRejections {
     needs: CallNeeds,
   ): QuotaRejection {
     return this.#neverFits(scopes, needs) ?? this.#usedUp(scope, quota, scopes, needs);
+  }
+
+  /**
+   * The rejection of a call that `admit` has just rejected. If the coordinator has refused the call, that is
+   * `rejection` if its quota is one of `refused`, else that of the first of these, in the order of admission:
+   * of any other quota there was some, and other calls took it before this one could.
+   */
+  refusalOf(
+    rejection: QuotaRejection,
+    refused: readonly RefusedQuota[] | undefined,
+    scopes: CallScopes,
+    needs: CallNeeds,
+  ): QuotaRejection {
+    const { kind, index, quota, asks, never } = rejection;
+    const isRefused = (name: string, of: string, group: number): boolean =>
+      refused!.some(
+        (one) => one.quota === name && one.kind === of && (of !== 'group' || one.index === group),
+      );
+    if (refused === undefined || !asks || never || isRefused(quota, kind, index)) return rejection;
+    for (const number of [...QUOTA_ORDER, 'balance'] as const) {
+      const name = number === 'balance' ? number : (EXTENDED_QUOTAS[number] ?? 'calls_per_day');
+      for (const [scope, link] of this.#chain.links.entries()) {
+        if (isRefused(name, kindOf(scope), link.index) && this.#isLimited(scope, number))
+          return this.rejectionOf(scope, number, scopes, needs);
+      }
+    }
+    const { model } = scopes;
+    const limit = model?.limits.requestsPerMinute;
+    const { index: slot } = this.#chain.links[MODEL_SCOPE]!;
+    if (limit === undefined || !isRefused('requests_per_minute', 'model', slot)) return rejection;
+    return this.ofModelMinute(model!, this.#chain.limitedAt(MODEL_SCOPE).minute.check(slot, limit));
+  }
+
+  /** Whether the call takes of that quota. Its limit may have been removed since the coordinator refused. */
+  #isLimited(scope: number, quota: number | 'balance'): boolean {
+    if (quota === 'balance') return true;
+    if (scope === ACCOUNT_SCOPE && (quota === CALLS_IN_FLIGHT || quota === CALLS_PER_DAY)) return true;
+    const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
+    return scope < this.#taken.scopes && (this.#chain.links[scope]!.mask & bit) !== 0;
   }
 
   #neverFits(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {

@@ -6,7 +6,7 @@
  * Must hold: in each of the stages `whole` and `lowered` a call asks for at most LEASE_TRIES_MS_MAX, because
  * its caller and its body wait meanwhile (further test: test/e2e/shared-quotas.test.ts).
  */
-import type { LeaseChannel } from '../channel/lease-channel.js';
+import { type LeaseChannel, refusedBy } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { asPicoUnits } from '../core/units.js';
 import type { CallNeeds } from '../ledger/quota-rejections.js';
@@ -24,6 +24,11 @@ import { coordinatorLost, LEASE_LATE } from './rejections.js';
  *
  *     whole ──→ lowered ──→ over
  *       └─ `refuse` ────────↗
+ *
+ * A refusal says which quotas are used up (`context.refused`). `admit` is called once more, since some may
+ * have come back; if it fails for want of anything else, that was here when the coordinator refused, and
+ * other calls hold it now: the rejection is that of a refused quota. If no lease came and none was refused
+ * before the time is over, the rejection is LEASE_LATE, because perhaps nothing is used up.
  */
 export class AdmissionAsk {
   readonly #context: CallContext;
@@ -50,7 +55,7 @@ export class AdmissionAsk {
     const isTimeOver =
       this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#askUntilMs;
     if (!isTimeOver) return this.#ask(call);
-    // In the stage `lowered` the coordinator has refused the whole hold, so `admit` has rejected rightly.
+    // In the stage `lowered` the coordinator has refused the whole hold, and `admit` has rejected by that.
     return this.#stage === 'whole' ? Promise.resolve(LEASE_LATE) : undefined;
   }
 
@@ -69,7 +74,10 @@ export class AdmissionAsk {
     );
     const lostRejection = coordinatorLost(leaseEnd);
     if (lostRejection !== undefined) return lostRejection;
-    if (leaseEnd === 'refused') this.#onRefused();
+    const refused = refusedBy(leaseEnd);
+    if (refused === undefined) return undefined;
+    this.#context.refused = refused;
+    this.#onRefused();
     return undefined;
   }
 
@@ -86,8 +94,6 @@ export class AdmissionAsk {
     this.#stage = mayLowerOutput ? 'lowered' : 'over';
     // The whole hold may have used up the time, and other nodes may give money back only now.
     if (mayLowerOutput) this.#askUntilMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
-    // Also in the stage `over`: `admit` lowers the output only of a call for which `lowersOutput` is true.
-    this.#context.mayClamp = true;
   }
 
   /** The hold that `admit` has just failed to take. */

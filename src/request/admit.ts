@@ -219,7 +219,7 @@ export function needOf(
 /**
  * Takes what the call needs of all its scopes, or nothing. Returns the call as it goes upstream, or the
  * rejection. If money is lacking and `low_balance` is `clamp`, it lowers the output and tries again. With
- * shared limits it does so only after the coordinator has refused the whole hold (`context.mayClamp`).
+ * shared limits it does so only after the coordinator has refused the whole hold (`context.refused`).
  */
 function reserve(
   slot: CallSlot,
@@ -231,16 +231,16 @@ function reserve(
 ): ChatCall | ErrorRecord {
   const { caller, modelIndex } = context;
   invariant(caller !== undefined && modelIndex !== undefined, 'a call that is admitted has caller and model');
-  const { account, plan, key, isLimited } = caller;
+  const { account, plan } = caller;
   const limits = plan.modelLimits?.[modelIndex];
   const scopes = {
     account,
     plan,
-    key: isLimited ? key : undefined,
+    key: caller.isLimited ? caller.key : undefined,
     model: limits === undefined ? undefined : { modelIndex, limits },
   };
   const isLowerable = lowersOutput(context, listener);
-  const mayLower = isLowerable && (listener.leases === undefined || context.mayClamp);
+  const mayLower = isLowerable && (listener.leases === undefined || context.refused !== undefined);
   let lowered = call;
   for (let lowerings = 0; ; lowerings++) {
     const need = needOf(context, models, lowered, listener);
@@ -262,7 +262,10 @@ function reserve(
       mayLower && lowerings < LOWERINGS_MAX
         ? callWithLessOutput(rejection, models, lowered, caller, listener)
         : undefined;
-    if (nextTry === undefined) return rejectionOf(rejection, need, models, lowered, context, listener);
+    if (nextTry === undefined) {
+      const named = listener.ledger.rejections.refusalOf(rejection, context.refused, scopes, need);
+      return rejectionOf(named, need, models, lowered, context, listener);
+    }
     lowered = nextTry;
   }
 }

@@ -16,7 +16,7 @@ import type { Clock } from '../core/clock.js';
 import type { DoorName } from '../core/door-names.js';
 import type { SlotList } from '../core/slot-list.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
-import type { CallNeeds } from '../ledger/quota-rejections.js';
+import type { CallNeeds, RefusedQuota } from '../ledger/quota-rejections.js';
 import type { JournalWriter, PendingCommits } from '../ledger/journal.js';
 import type { QuotasLeft } from '../core/quotas.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -110,10 +110,10 @@ export class CallContext {
   /** What the call needs of a quota of spending that rejected it. Set with `asksLease`. */
   lacking: CallNeeds | undefined = undefined;
   /**
-   * Whether `admit` may lower the output although limits are shared, because the coordinator has refused the
-   * whole hold. Set by AdmissionAsk.
+   * The quotas of which the coordinator had too little for the call, so that `admit` may lower the output,
+   * and rejects by no other quota. Undefined if it has refused nothing. Set by AdmissionAsk.
    */
-  mayClamp = false;
+  refused: readonly RefusedQuota[] | undefined = undefined;
   /** Set by `choose` (admit.ts), for `lookUp` or `admit`, once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
   /** The model of `modelIndex`, then its fallbacks for this call, in order. Set by `choose`; empty before. */

@@ -9,11 +9,18 @@
  * rejects takes none. Further tests: test/unit/request/rate-limit.key-rate-limit.test.ts,
  * test/unit/request/rate-limit.group-rate-limit.test.ts, test/threads/key-limits.test.ts.
  */
-import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
+import {
+  type LeaseChannel,
+  type LeaseEnd,
+  type LeaseNeed,
+  type LeaseScope,
+  refusedBy,
+} from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { QUOTA_NAMES, QUOTA_SCOPES, quotaCode } from '../core/quotas.js';
-import { asAccountIndex, asGroupIndex, asKeyIndex, ceilDiv } from '../core/units.js';
+import { asAccountIndex, asGroupIndex, asKeyIndex, asWallMs, ceilDiv } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
+import type { RefusedQuota } from '../ledger/quota-rejections.js';
 import type { MinuteTake } from '../ledger/window.js';
 import type { Caller, CallContext, ListenerContext } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';
@@ -109,10 +116,32 @@ function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): Sc
 }
 
 /**
- * Takes the permits, or returns the rejection. Sets `context.rateLimit` and `context.asksLease` in any case.
- * Exported for its tests, as `takeMinutes`.
+ * The rejection of a request for which the coordinator had no permit of the scopes in `refused`, by that of
+ * them that rejects for longest. Undefined if their limits were removed since.
  */
-export function limitRate(context: CallContext, listener: ListenerContext): ErrorRecord | undefined {
+function refusalOf(
+  scopes: readonly ScopeLimit[],
+  refused: readonly RefusedQuota[],
+  { ledger, clock }: ListenerContext,
+): TightestLimit | undefined {
+  const [longest] = scopes
+    .filter(({ kind, index }) => refused.some((one) => one.kind === kind && one.index === index))
+    .map((scope) => takeOrCheck(scope, 'check', ledger))
+    .map((take) => (take.admitted ? { ...take, resetWallMs: asWallMs(clock.wallMs() + 1) } : take))
+    .sort((first, second) => second.resetWallMs - first.resetWallMs);
+  return longest && { ...longest, admitted: false, remaining: 0 };
+}
+
+/**
+ * Takes the permits, or returns the rejection. Sets `context.rateLimit` and `context.asksLease` in any case.
+ * If the coordinator has `refused` the request, it is rejected by no other scope: of those there were
+ * permits, and other requests took them.
+ */
+export function limitRate(
+  context: CallContext,
+  listener: ListenerContext,
+  refused?: readonly RefusedQuota[],
+): ErrorRecord | undefined {
   const { caller } = context;
   invariant(caller !== undefined, 'authenticate comes before the rate limit');
   const { ledger } = listener;
@@ -123,7 +152,9 @@ export function limitRate(context: CallContext, listener: ListenerContext): Erro
     return setRateLimit(context, 'account', account, limit, ledger.minute.take(account, limit), listener);
   }
   context.minutesLeft = listener.callRing.stores ? [] : undefined;
-  const tightest = takeMinutes(scopes, ledger, context.minutesLeft);
+  const take = takeMinutes(scopes, ledger, context.minutesLeft);
+  const refusal = take.admitted ? undefined : refused && refusalOf(scopes, refused, listener);
+  const tightest = refusal ?? take;
   const { kind, index } = tightest.scope;
   return setRateLimit(context, kind, index, tightest.scope.limit, tightest, listener);
 }
@@ -196,9 +227,9 @@ async function limitRateByLease(
   const askUntilMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
   for (let tries = 1; ; tries++) {
     const leaseEnd = await askLease(caller, { kind: 'minute' }, leases);
-    const rejection = limitRate(context, listener);
-    if (rejection === undefined) return undefined;
-    if (leaseEnd === 'refused') return rejection;
+    const refused = refusedBy(leaseEnd);
+    const rejection = limitRate(context, listener, refused);
+    if (rejection === undefined || refused !== undefined) return rejection;
     const lostRejection = coordinatorLost(leaseEnd);
     if (lostRejection !== undefined) return lostRejection;
     if (tries >= LEASE_TRIES_MIN && listener.clock.monotonicMs() >= askUntilMs) return LEASE_LATE;

@@ -3,16 +3,16 @@
  * adds the waits, and calls `onReplies`, `onLoss` and `onTimer`. Main thread. All times are monotonic.
  *
  * Must hold: each wait ends, at its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A wait
- * ends with 'refused' only if the coordinator has denied something that the request lacks, and has replied
- * about all that the request lacks; otherwise the listener could name a quota of which something is left. A
- * wait that ends with 'try' takes nothing: another request may be faster, and this one then waits again.
- * Tests: test/unit/sharing/lease-manager.test.ts, test/e2e/late-leases.test.ts.
+ * is refused only if the coordinator has replied about all that the request lacks, and only by quotas that
+ * the coordinator has denied: never by one of which something is left, here or elsewhere. A wait that ends
+ * with 'try' takes nothing: another request may be faster, and this one then waits again. Tests:
+ * test/unit/sharing/lease-manager.test.ts, test/unit/request/refusals.test.ts, test/e2e/late-leases.test.ts.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { CoordinatorContact } from './coordinator-contact.js';
 import type { PeriodOf } from './coordinator.js';
-import { type Lack, type LeasedScope, type Wait, laterLack } from './leased-scope.js';
+import { decisiveLack, type LeasedScope, type QuotaLack, type Wait } from './leased-scope.js';
 
 /** A request's first deadline: others give back what lies idle within 750 ms (IDLE_MS_SCARCE, IdleFloor). */
 const WAIT_MS_MAX = 1_500;
@@ -109,14 +109,12 @@ export class LeaseWaits {
   #decide(wait: Wait, waitCounts: Map<LeasedScope, number>): void {
     const { clock, contact, periodOf, ask } = this.#options;
     const nowMs = clock.monotonicMs();
-    let lack: Lack = 'nothing';
-    for (const scope of wait.scopes) {
-      lack = laterLack(lack, scope.allot(wait, this.#round, periodOf, nowMs));
-    }
-    if (lack === 'nothing') {
+    const lacks = wait.scopes.flatMap((scope) => scope.allot(wait, this.#round, periodOf, nowMs));
+    const lack = decisiveLack(lacks);
+    if (lack === undefined) {
       this.#end(wait, 'try');
     } else if (lack === 'used_up') {
-      this.#refuse(wait, nowMs);
+      this.#refuse(wait, lacks, nowMs);
     } else if (
       contact.isLostForLong(nowMs) ||
       // The coordinator could not tell how much is left, so the caller is not told that a quota is used up.
@@ -130,17 +128,26 @@ export class LeaseWaits {
       const firstScope = wait.scopes[0]!;
       const waitCount = waitCounts.get(firstScope) ?? 0;
       waitCounts.set(firstScope, waitCount + 1);
-      if (waitCount >= OTHERS_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
+      if (waitCount >= OTHERS_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, lacks, nowMs);
     }
   }
 
-  #refuse(wait: Wait, nowMs: number): void {
-    for (const scope of wait.scopes) {
-      scope.reject(wait.need, nowMs);
+  /** Each of `lacks` was denied. Those that others may give back refuse only if no other one is lacking. */
+  #refuse(wait: Wait, lacks: readonly QuotaLack[], nowMs: number): void {
+    const decisive = decisiveLack(lacks);
+    const refused = lacks.filter(({ lack }) => lack === decisive);
+    for (const { scope, quota } of refused) {
+      scope.reject(quota, nowMs);
       // The next exchange reports what `reject` gave back: others may be waiting for it.
       this.#options.ask(scope);
     }
-    this.#end(wait, 'refused');
+    this.#end(wait, {
+      refused: refused.map(({ scope: { address }, quota }) => ({
+        kind: address.kind,
+        index: address.index,
+        quota,
+      })),
+    });
   }
 
   #endLost(wait: Wait, nowMs: number): void {

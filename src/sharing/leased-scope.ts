@@ -12,6 +12,7 @@ import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.j
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
 import type { LeaseWords } from '../ledger/leased-stocks.js';
 import type { CountedLeases } from '../ledger/leases.js';
+import type { RefusedQuota } from '../ledger/quota-rejections.js';
 import {
   entriesOf,
   type LeaseAsk,
@@ -33,12 +34,11 @@ const REJECTING_MS = 250;
 const RESTING_MS = 2_000;
 
 /**
- * What a waiting request still lacks of a scope. If it lacks several things, the latest in this list decides.
- * 'unasked' is the last: a request is rejected only after the coordinator was asked for all that it lacks, or
- * the listener could name a quota of which something is left.
+ * Why a waiting request lacks a quota. If it lacks several, the latest in this list decides. 'unasked' is the
+ * last: a request is rejected only after the coordinator was asked for all that it lacks, and only by quotas
+ * that have none.
  */
 const LACKS = [
-  'nothing',
   /** The coordinator has too little left, but other nodes hold some, which they may give back. */
   'held_by_others',
   /** The coordinator has too little left, and other nodes hold none, or just gave none back. */
@@ -48,9 +48,16 @@ const LACKS = [
 ] as const;
 export type Lack = (typeof LACKS)[number];
 
-/** Returns the argument that comes later in LACKS. */
-export function laterLack(first: Lack, second: Lack): Lack {
-  return LACKS.indexOf(first) > LACKS.indexOf(second) ? first : second;
+/** A quota of which a waiting request lacks something. */
+export interface QuotaLack {
+  readonly scope: LeasedScope;
+  readonly quota: RefusedQuota['quota'];
+  readonly lack: Lack;
+}
+
+/** The lack that decides, see LACKS; undefined if nothing is lacking. */
+export function decisiveLack(lacks: readonly QuotaLack[]): Lack | undefined {
+  return LACKS[Math.max(...lacks.map(({ lack }) => LACKS.indexOf(lack)))];
 }
 
 /** A scope, and where its leases lie in shared memory. */
@@ -174,17 +181,19 @@ export class LeasedScope {
   }
 
   /**
-   * Allots to the request all that it needs of this scope, and returns 'nothing'; or allots nothing, and
+   * Allots to the request all that it needs of this scope, and returns an empty list; or allots nothing, and
    * returns what the request lacks. `round`: each new number makes a new budget of what is leased then.
    */
-  allot({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): Lack {
+  allot({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): QuotaLack[] {
     const limits = this.address.limits();
     const budget = this.#budgetOf(round, periodOf, nowMs);
     const takesPermit = this.#takesPermit(need) && (limits.requestsPerMinute ?? 0) > 0;
-    let lack: Lack = 'nothing';
+    const lacks: QuotaLack[] = [];
+    const lackOf = (quota: QuotaLack['quota'], denied: Denied | undefined): void =>
+      void lacks.push({ scope: this, quota, lack: denied ? deniedLack(denied, sinceMs, nowMs) : 'unasked' });
     if (takesPermit && budget.minute < 1) {
       const isDenied = this.minute.deniedLimit === limits.requestsPerMinute;
-      lack = isDenied ? lackOf(this.minute, sinceMs, nowMs) : 'unasked';
+      lackOf('requests_per_minute', isDenied ? this.minute : undefined);
     }
     const toAllot: [StockName, bigint][] = [];
     if (need.kind !== 'minute') {
@@ -201,14 +210,14 @@ export class LeasedScope {
         // requests were allotted (`left` less `unallotted`) is needed beside it.
         const isDenied =
           lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - unallotted >= lease.denied;
-        lack = laterLack(lack, isDenied ? lackOf(lease, sinceMs, nowMs) : 'unasked');
+        lackOf(name, isDenied ? lease : undefined);
       }
     }
-    if (lack !== 'nothing') return lack;
+    if (lacks.length > 0) return lacks;
     // Each `!` is safe: the request lacks nothing, so the budget has enough of each stock in `toAllot`.
     if (takesPermit) budget.minute -= 1;
     for (const [name, amount] of toAllot) budget.stocks.set(name, budget.stocks.get(name)! - amount);
-    return 'nothing';
+    return lacks;
   }
 
   /** Admission takes a permit of rules for models alone: the rate-limit phase took the others. */
@@ -216,16 +225,13 @@ export class LeasedScope {
     return kind !== 'admission' || this.address.kind === 'model';
   }
 
-  /** Rejects similar requests for REJECTING_MS, and gives back what is unused of stocks that were denied. */
-  reject(need: LeaseNeed, nowMs: number): void {
-    const untilMs = nowMs + REJECTING_MS;
-    if (this.#takesPermit(need) && this.minute.denial !== undefined) this.minute.reject(untilMs);
-    if (need.kind === 'minute') return;
-    for (const stock of this.#stocks.values()) {
-      if (stock.denial === undefined) continue;
-      stock.deniedUntilMs = untilMs;
-      stock.giveBack();
-    }
+  /**
+   * A request was rejected by this quota: similar ones are rejected for REJECTING_MS, and what is unused of a
+   * stock, which was too little, is given back.
+   */
+  reject(quota: QuotaLack['quota'], nowMs: number): void {
+    const lease = quota === 'requests_per_minute' ? this.minute : this.#stocks.get(quota);
+    lease?.reject(nowMs, REJECTING_MS);
   }
 
   /**
@@ -309,12 +315,14 @@ function amountOf(name: StockName, need: LeaseNeed): bigint {
   }
 }
 
+/** What a lease was denied. */
+interface Denied {
+  readonly denial: Denial | undefined;
+  readonly deniedUntilMs: number;
+}
+
 /** What a request lacks that has waited since `sinceMs`. Denials of asks that left before do not count. */
-function lackOf(
-  { denial, deniedUntilMs }: { readonly denial: Denial | undefined; readonly deniedUntilMs: number },
-  sinceMs: number,
-  nowMs: number,
-): Lack {
+function deniedLack({ denial, deniedUntilMs }: Denied, sinceMs: number, nowMs: number): Lack {
   if (nowMs < deniedUntilMs) return 'used_up';
   if (denial === undefined || denial.sentMs < sinceMs) return 'unasked';
   return denial.heldByOthers ? 'held_by_others' : 'used_up';

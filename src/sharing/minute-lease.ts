@@ -125,9 +125,13 @@ export class MinuteLease<Index extends number> {
     this.#publish();
   }
 
-  /** Rejects new waits until `untilMs`: the coordinator has none left, and no other node gave any back. */
-  reject(untilMs: number): void {
-    this.deniedUntilMs = Math.max(untilMs, this.deniedUntilMs);
+  /**
+   * Rejects new waits for `forMs`: the coordinator has none left, and no other node gave any back. Further
+   * calls do not prolong that time, or a busy client would keep the coordinator from being asked.
+   */
+  reject(nowMs: number, forMs: number): void {
+    if (nowMs < this.deniedUntilMs) return;
+    this.deniedUntilMs = nowMs + forMs;
     this.#publish();
   }
 

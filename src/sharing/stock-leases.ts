@@ -53,8 +53,8 @@ export class StockLease {
    */
   denial: Denial | undefined;
   /**
-   * Until then requests that need as much are rejected without an ask. `LeasedScope.reject` sets it. A grant
-   * meanwhile does not end this.
+   * Until then requests that need as much are rejected without an ask. `reject` sets it. A grant meanwhile
+   * does not end this.
    */
   deniedUntilMs = 0;
   /** The amount that was denied last: what was available here, and the ask's `least`. Smaller needs ask. */
@@ -256,6 +256,12 @@ export class StockLease {
     this.#words.add(period, change, 0n);
     this.#netGranted += change;
     this.#gaveBack = true;
+  }
+
+  /** As `reject` of MinuteLease. What is here is too little, so others get it. */
+  reject(nowMs: number, forMs: number): void {
+    if (nowMs >= this.deniedUntilMs) this.deniedUntilMs = nowMs + forMs;
+    this.giveBack();
   }
 
   /** Takes out of the ledger what no call holds. The next ask reports that less is outstanding. */

@@ -8,7 +8,7 @@
  * (test/unit/upstream/upstream-quotas.test.ts). LeaseChannel.ask must never reject, or nobody would ask for
  * the scope again.
  */
-import type { LeaseChannel } from '../channel/lease-channel.js';
+import { type LeaseChannel, refusedBy } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
 import type { UpstreamCounters, Shortage } from '../ledger/upstream-counters.js';
@@ -123,8 +123,8 @@ export class UpstreamQuotas {
       else
         this.#questions.set(scope, {
           nextMs: this.#clock.monotonicMs() + ASK_AGAIN_MS,
-          // Only 'refused' says that the limit is used up. After any other reply `isLate` holds at once.
-          undecidedSinceMs: reply === 'refused' ? Infinity : -Infinity,
+          // Only a refusal says that the limit is used up. After any other reply `isLate` holds at once.
+          undecidedSinceMs: refusedBy(reply) === undefined ? -Infinity : Infinity,
         });
       // The queue learns of any reply: what came may be too little for the call that asked, but enough for
       // another.

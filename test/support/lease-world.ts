@@ -11,7 +11,7 @@ import {
   type AccountIndex,
   type PicoUnits,
 } from '#src/core/units.js';
-import type { LeaseNeed, LeaseScope } from '#src/channel/lease-channel.js';
+import { type LeaseNeed, type LeaseScope, refusedBy } from '#src/channel/lease-channel.js';
 import { Calendar, NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
 import type { Clock } from '#src/core/clock.js';
 import { CoordinatorClock } from '#src/ledger/coordinator-clock.js';
@@ -398,7 +398,7 @@ export class LeaseNode {
       if (tries >= LEASE_TRIES_MIN && this.#time.nowMs - sinceMs >= LEASE_TRIES_MS_MAX) return 'lost';
       const end = await this.keeper.wait([{ kind: 'account', index: account }], need);
       taken = take();
-      if (end !== 'try' && taken !== true) return end === 'refused' ? end : 'lost';
+      if (end !== 'try' && taken !== true) return refusedBy(end) === undefined ? 'lost' : 'refused';
     }
     return 'try';
   }

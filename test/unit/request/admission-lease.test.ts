@@ -25,7 +25,7 @@ void t.test(
       const leases = {
         ask: (_scopes: unknown, need: LeaseNeed) => {
           asked.push(need);
-          return Promise.resolve('refused');
+          return Promise.resolve({ refused: [{ kind: 'account', index: house.account, quota: 'balance' }] });
         },
       } as unknown as LeaseChannel;
       const ask = new AdmissionAsk(context, house.listener, leases);

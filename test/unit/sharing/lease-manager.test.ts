@@ -284,6 +284,53 @@ void t.test('a free call waits for no quota but that of calls in flight', async 
   t.equal(end, 'try', 'although no call of the day is left');
 });
 
+void t.test('who cannot pay is refused by the balance, and no other call by what was free', async (t) => {
+  const { time, node } = createWorld(GOOD_NETWORK, { ...LIMITS, callsInFlight: 1 });
+  void node.keeper.start();
+  const ends: string[] = [];
+  const slots: number[] = [];
+  const call = (hold: bigint): void =>
+    void node.call(ACCOUNT, asPicoUnits(hold)).then(({ end, slot }) => {
+      ends.push(end);
+      if (slot !== undefined) slots.push(slot);
+    });
+  call(1n);
+  await time.run(100);
+  call(1n);
+  await time.run(2_000);
+  t.same(ends.splice(0), ['served', 'admission'], 'the one slot is in use');
+  node.endCall(ACCOUNT, slots.pop()!, asPicoUnits(1n));
+  // The slot is here, and the last that the coordinator said of slots is that it has none.
+  let end: unknown;
+  const account = [{ kind: 'account', index: ACCOUNT }] as const;
+  void node.keeper
+    .wait(account, { kind: 'admission', hold: asPicoUnits(10n ** 13n) })
+    .then((how) => (end = how));
+  await time.run(1_600);
+  t.match(end, { refused: [{ kind: 'account', index: ACCOUNT, quota: 'balance' }] });
+  call(1n);
+  await time.run(50);
+  t.same(ends, ['served']);
+});
+
+void t.test('a credit is in force within the pause after a denial, however busy the client is', async (t) => {
+  const { time, shared, node } = createWorld(GOOD_NETWORK, { ...LIMITS, requestsPerMinute: 1_000_000 });
+  shared.setCredited(SUBJECT, asPicoUnits(0n));
+  void node.keeper.start();
+  let served = 0;
+  const hammer = async (ms: number): Promise<void> => {
+    for (let passed = 0; passed < ms; passed += 20) {
+      void node.call(ACCOUNT, asPicoUnits(1_000n)).then(({ end }) => (served += end === 'served' ? 1 : 0));
+      await time.run(20);
+    }
+  };
+  await hammer(5_000);
+  t.equal(served, 0);
+  shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
+  await hammer(300);
+  t.ok(served > 0);
+});
+
 void t.test('a lower limit of calls in flight holds, although its slots are always in use', async (t) => {
   const limits = { ...LIMITS, requestsPerMinute: 1_000_000, callsInFlight: 8 };
   const { time, node } = createWorld(GOOD_NETWORK, limits);
@@ -318,7 +365,7 @@ void t.test('a denial of an upstream comes before its call gives up', async (t) 
     .wait([{ kind: 'account', index: ACCOUNT }], { kind: 'upstream' })
     .then((how) => (end = how));
   await time.run(ASK_MS - 50);
-  t.equal(end, 'refused');
+  t.match(end, { refused: [{ kind: 'account', index: ACCOUNT, quota: 'calls_in_flight' }] });
 });
 
 void t.test('a node that replies to itself keeps to the calendar of the coordinator', async (t) => {

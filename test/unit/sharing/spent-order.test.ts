@@ -36,6 +36,8 @@ const LIMITS = { callsPerDay: 1_000, callsInFlight: 8 };
 /** More than there are in one exchange. */
 const READS_MAX = 20;
 
+const REFUSED = { refused: [{ kind: 'account', index: ACCOUNT, quota: 'balance' }] };
+
 /** What was spent, as the store has it. `onRead` is called before and after each read. */
 interface Side {
   readonly coordinator: Coordinator;
@@ -113,7 +115,7 @@ async function play(connect: Connect, at: number, isSwapped: boolean) {
 async function check(t: Test, connect: Connect): Promise<void> {
   let overspent = 0;
   for (let at = 0; at < READS_MAX; at++) {
-    t.same(await play(connect, at, false), { tooMuch: 'refused', all: 'try' }, `flushed at moment ${at}`);
+    t.same(await play(connect, at, false), { tooMuch: REFUSED, all: 'try' }, `flushed at moment ${at}`);
     if ((await play(connect, at, true)).tooMuch === 'try') overspent += 1;
   }
   t.ok(overspent > 0, 'read the other way round, more is granted than there is');

@@ -38,6 +38,7 @@ function world() {
   return { clock, counters, quotas, leases, asks, lows, grant };
 }
 
+const REFUSED: LeaseEnd = { refused: [] };
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 void t.test('one ask a scope at a time, and a pause after a refusal', async (t) => {
@@ -48,7 +49,7 @@ void t.test('one ask a scope at a time, and a pause after a refusal', async (t) 
   t.same(asks[0]!.scopes, [{ kind: 'upstream', index: SCOPE }]);
   t.same(asks[0]!.need, { kind: 'upstream', tokens: 50 });
   t.match(quotas.shortageOf(QUOTAS, 50), { asks: true });
-  asks[0]!.reply('refused');
+  asks[0]!.reply(REFUSED);
   await turn();
   t.match(quotas.shortageOf(QUOTAS, 50), { asks: false }, 'the coordinator has replied');
   t.equal(quotas.take(QUOTAS, 50, false), undefined);
@@ -103,7 +104,7 @@ void t.test('who was told nothing in time is not told that the limit is reached'
   t.equal(isLate(), true, 'no reply');
   for (const [end, late] of [
     ['late', true],
-    ['refused', false],
+    [REFUSED, false],
     ['lost', true],
     [{ lostForMs: 5_000 }, true],
     ['try', false],
@@ -122,13 +123,13 @@ void t.test('full is what the coordinator has just said, not what it was not ask
   t.equal(quotas.isFull(QUOTAS, 50), false, 'nobody has asked');
   quotas.take(QUOTAS, 50, false);
   t.equal(quotas.isFull(QUOTAS, 50), false, 'the coordinator has not replied');
-  asks[0]!.reply('refused');
+  asks[0]!.reply(REFUSED);
   await turn();
   t.equal(quotas.isFull(QUOTAS, 50), true);
   clock.ms += 300;
   t.equal(quotas.isFull(QUOTAS, 50), false, 'it would be asked again');
   quotas.take(QUOTAS, 50, false);
-  asks[1]!.reply('refused');
+  asks[1]!.reply(REFUSED);
   await turn();
   grant(2, 100n, 2n);
   t.equal(quotas.isFull(QUOTAS, 50), false, 'it was granted meanwhile');
