@@ -77,20 +77,24 @@ export class LeaseWaits {
 
   /** Ends the waits whose deadline is over, and asks again for the other waits. Called every 60 to 250 ms. */
   onTimer(): void {
-    const { clock, contact, ask } = this.#options;
+    const { clock, ask } = this.#options;
     const nowMs = clock.monotonicMs();
     this.#round += 1;
     for (const wait of this.#waits) {
       if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) ask(scope);
-      // Not 'refused', because a coordinator that cannot be asked may have more by now.
-      else if (contact.isLost) this.#endLost(wait, nowMs);
       else this.#endOverdue(wait, nowMs);
     }
   }
 
-  /** Decides the wait. If that needs a reply, puts the deadline off once; ends the wait the second time. */
+  /**
+   * Decides the wait now, or lets it wait for the coordinator's reply for LATE_MS_MAX more, once: also if the
+   * last exchange has failed, because the next one is under way or comes within the pause.
+   */
   #endOverdue(wait: Wait, nowMs: number): void {
-    this.#decide(wait, new Map());
+    const { contact } = this.#options;
+    // While the coordinator is lost it may have more than it last said, so the request is not refused.
+    if (!contact.isLost) this.#decide(wait, new Map());
+    else if (wait.isOverdue || contact.isLostForLong(nowMs)) this.#endLost(wait, nowMs);
     if (!this.#waits.has(wait)) return;
     if (wait.isOverdue) this.#end(wait, 'late');
     wait.isOverdue = true;

@@ -29,6 +29,11 @@ export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 
 /** Connecting takes one to three round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
+/**
+ * A deadline is so many steps. While this thread stands still nothing is sent or read, and a step in which
+ * the thread stood still counts as one step, however long it was: the time that it lost is not the server's.
+ */
+const DEADLINE_STEPS = 4;
 /** How many calls may be under way at once: the coordinator has one for each partition, others a few. */
 const COMMANDS_MAX = 1_024;
 /**
@@ -159,8 +164,14 @@ export class ValkeyClient {
         reject(new ValkeyError('late', `no reply within ${deadlineMs} ms`));
         this.#drop(connection);
       };
-      // After a stall of this thread the reply may be in the socket, which the event loop reads after timers.
-      timer = setTimeout(() => (afterPoll = setImmediate(giveUp)), deadlineMs);
+      let steps = 0;
+      const step = (): void => {
+        steps += 1;
+        // The event loop reads sockets after timers, so the reply may be in the socket.
+        if (steps > DEADLINE_STEPS) afterPoll = setImmediate(giveUp);
+        else timer = setTimeout(step, deadlineMs / DEADLINE_STEPS);
+      };
+      step();
     });
     try {
       const reply = await Promise.race([connection.send(key, args, binary), deadlinePassed]);

@@ -67,12 +67,13 @@ function coordinatorWithout(time: EventTime, usedUp: Quota | undefined): Coordin
   const wallMs = () => time.clock.wallMs();
   const replyTo = ({ scope, minute, stocks = {} }: LeaseAsk): LeaseReply => {
     const isUsedUp = (quota: string) => usedUp !== undefined && isSame(usedUp, scope, quota);
-    const grants = Object.entries(stocks).map(([name, { most, period }]) => {
-      const granted = isUsedUp(name) ? 0n : most;
+    const grants = Object.entries(stocks).map(([name, { least, most, period }]) => {
+      // An ask wants as much again as calls hold, and here they hold ever more.
+      const granted = isUsedUp(name) ? 0n : most < 10n ** 15n ? most : least;
       const remaining = isUsedUp(name) ? 0n : 1_000n;
       return [name, { granted, remaining, heldByOthers: false, period, freeInMs: 500 }] as const;
     });
-    const granted = isUsedUp('requests_per_minute') ? 0 : (minute?.most ?? 0);
+    const granted = isUsedUp('requests_per_minute') ? 0 : Math.min(minute?.most ?? 0, minute?.limit ?? 0);
     return {
       ...(minute && {
         minute: { granted, remaining: granted, heldByOthers: false, tick: 1, validMs: 9_000, freeInMs: 500 },

@@ -188,6 +188,23 @@ const slowBy =
     close: () => coordinator.close(),
   });
 
+void t.test('a call outlasts one exchange without a reply', async (t) => {
+  const { time, node } = createWorld();
+  void node.keeper.start();
+  await time.run(100);
+  node.authority.network = { ...GOOD_NETWORK, lost: 1 };
+  let end: unknown;
+  const account = [{ kind: 'account', index: ACCOUNT }] as const;
+  void node.keeper.wait(account, { kind: 'minute' }).then((how) => (end = how));
+  // The first exchange has its deadline after 1 s. The reply to the next one comes after 1.5 s.
+  await time.run(1_020);
+  node.authority.network = { ...GOOD_NETWORK, delayMs: 450 };
+  await time.run(500);
+  t.equal(end, undefined);
+  await time.run(980);
+  t.equal(end, 'try');
+});
+
 void t.test('without a denial no request is told that a limit is used up', async (t) => {
   for (const [delayMs, expected] of [
     [2_000, 'served'],

@@ -37,6 +37,19 @@ const codeOf = (call: Promise<unknown>): Promise<string> =>
     (error: unknown) => (error instanceof ValkeyError ? error.code : String(error)),
   );
 
+void t.test('no call is late because this thread stood still', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const client = open(t, server.url, { deadlineMs: 1_000 });
+  await up(client);
+  for (const stallMs of [500, 1_100]) {
+    // The server replies after 0.2 s. The library sends in a later turn of the event loop, after the stall.
+    const call = client.command('a', ['BLPOP', 'a', '0.2']);
+    const endMs = performance.now() + stallMs;
+    while (performance.now() < endMs);
+    t.equal(await codeOf(call), 'none', `${stallMs} ms`);
+  }
+});
+
 void t.test('scripts and commands', NO_REDIS, async (t) => {
   const server = await startRedis(t);
   const client = open(t, server.url);
