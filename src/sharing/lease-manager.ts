@@ -8,9 +8,7 @@
  * Must hold: one exchange at a time, every wait ends, an idle gateway sends nothing, and no call is admitted
  * from a lease that others may be granted (test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts).
  */
-import type { MessagePort } from 'node:worker_threads';
-import type { LeaseEnd, LeaseMessages, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
-import type { AskReply } from '../core/ask-port.js';
+import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { Calendar } from '../core/quotas.js';
 import { asWallMs, type AccountIndex, type PicoUnits, type WallMs } from '../core/units.js';
@@ -34,6 +32,8 @@ const RETRY_MS = 60;
 const LOOK_MS = 250;
 /** A process that holds something makes an exchange after so long without one, as a sign of life. */
 const HEARTBEAT_MS = 5_000;
+/** How long a start waits while the coordinator waits for other nodes: two of their heartbeats. */
+const START_MS_MAX = 10_000;
 /** After so long without a reply calls take no tokens of the minute: `drop_silent` in valkey-scripts.ts. */
 export const CUT_OFF_MS = 30_000;
 /** After a longer exchange the calendar is corrected only if it is wrong by more than the exchange took. */
@@ -101,9 +101,16 @@ export class LeaseManager {
     };
   }
 
-  /** Joins the coordinator, and tries again until it works, whether leases are needed or not. */
-  start(): Promise<void> {
-    return this.#exchange();
+  /**
+   * Joins the coordinator, and tries again until it works, whether leases are needed or not. Resolves after
+   * the first try; if the coordinator has replied that it waits for other nodes, once it lends or
+   * START_MS_MAX are over. For the caller then serves, and a process that this one replaces ends.
+   */
+  async start(): Promise<void> {
+    await this.#exchange();
+    const endMs = this.#nowMs + START_MS_MAX;
+    while (this.#contact.state.lost?.reason === 'checking' && this.#nowMs < endMs && !this.#isClosed)
+      await new Promise<void>((resolve) => void this.#options.timers.after(RETRY_MS, resolve));
   }
 
   get state(): ManagerState {
@@ -374,27 +381,4 @@ export class LeaseManager {
 
 function nameOf({ kind, index }: LeaseScope): string {
   return `${kind} ${index}`;
-}
-
-/** Replies to the messages of a listener or a worker (channel/lease-channel.ts). */
-export function serveLeases(manager: LeaseManager, port: MessagePort): void {
-  let replies: AskReply<LeaseEnd>[] = [];
-  const reply = (id: number, end: LeaseEnd): void => {
-    // Replies of one event-loop turn are sent as one message.
-    if (replies.push({ id, ok: true, result: end }) > 1) return;
-    setImmediate(() => {
-      port.postMessage(replies);
-      replies = [];
-    });
-  };
-  port.on('message', (messages: LeaseMessages) => {
-    const lowScopes: LeaseScope[] = [];
-    for (const message of messages) {
-      if ('ask' in message) {
-        const { scopes, need } = message.ask;
-        void manager.wait(scopes, need).then((end) => reply(message.id, end));
-      } else lowScopes.push(message);
-    }
-    if (lowScopes.length > 0) manager.low(lowScopes);
-  });
 }

@@ -102,6 +102,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       hasShare: (extraOptions.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
       endedAfterMs,
+      onPlaces: () => opened.disturbed(),
     });
     const defaults = { coordinator, node, clock, shares: 0, nodeExpiryMs, onLost };
     const opened = new EqualShare({ ...defaults, ...extraOptions });

@@ -80,6 +80,8 @@ export interface PartitionOptions extends ValkeyServerOptions {
    * is over (LeaseManagerOptions.silentMsMax), and these last for as long as a call can.
    */
   readonly endedAfterMs: () => number;
+  /** Called when nodes have joined or left. One that joined is lent nothing until this one is heard again. */
+  readonly onPlaces?: (() => void) | undefined;
   /** The `calendar` that STOCKS_LUA describes. */
   readonly calendar: () => readonly [aheadMs: number, zoneMs: number];
 }
@@ -204,7 +206,10 @@ export class ValkeyPartition {
     // A server carries out only an exchange that promises its own term, so it is the server of the promise.
     this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
     const replies = (details as readonly (RawReply | string)[]).values();
-    if (places !== this.#placesVersion) await this.#finish(epoch, this.#pages);
+    if (places !== this.#placesVersion) {
+      await this.#finish(epoch, this.#pages);
+      this.#options.onPlaces?.();
+    }
     const answers = asks.map((ask, index) => {
       if (encoded[index] === undefined) return unknownReply(ask, nowMs);
       // There is a reply to each ask that was sent, in this order. A text says that a row is damaged.

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { Calendar, NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asCallSlot, asPicoUnits, asWallMs, type WallMs } from '#src/core/units.js';
-import type { Coordinator } from '#src/sharing/coordinator.js';
+import { type Coordinator, CoordinatorLost } from '#src/sharing/coordinator.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
 import { ASK_MS } from '#src/upstream/upstream-quotas.js';
@@ -203,6 +203,36 @@ void t.test('a call outlasts one exchange without a reply', async (t) => {
   t.equal(end, undefined);
   await time.run(980);
   t.equal(end, 'try');
+});
+
+void t.test('a start lasts until the coordinator lends, if that waits for others', async (t) => {
+  for (const [reason, checkingMs, startedMs] of [
+    ['checking', 3_000, 4_000],
+    ['checking', Infinity, 11_000],
+    ['unreachable', Infinity, 100],
+  ] as const) {
+    const time = new EventTime();
+    const shared = new MemoryCoordinator(time.clock);
+    const identity = { host: 'host', slot: 0, incarnation: 'one' };
+    const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS };
+    const sinceMs = time.nowMs;
+    const isNew = (coordinator: Coordinator): Coordinator => ({
+      join: () => coordinator.join(),
+      exchange: (asks) =>
+        time.nowMs - sinceMs < checkingMs
+          ? Promise.reject(new CoordinatorLost(reason, 'wait'))
+          : coordinator.exchange(asks),
+      look: (scopes) => coordinator.look(scopes),
+      leave: () => coordinator.leave(),
+      close: () => coordinator.close(),
+    });
+    const node = new LeaseNode(time, shared, identity, subjects, randomOf(7), GOOD_NETWORK, 1_000, isNew);
+    let tookMs = Infinity;
+    void node.keeper.start().then(() => (tookMs = time.nowMs - sinceMs));
+    await time.run(20_000);
+    t.ok(tookMs <= startedMs, `${reason}: ${tookMs} ms`);
+    if (reason === 'checking') t.ok(tookMs >= Math.min(checkingMs, 10_000), `${tookMs} ms`);
+  }
 });
 
 void t.test('without a denial no request is told that a limit is used up', async (t) => {

@@ -77,6 +77,29 @@ async function startFleet(t: Test, server: RedisServer): Promise<Fleet> {
   };
 }
 
+void t.test(
+  'a process that is new is lent something as soon as another one was heard',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t, ALWAYS);
+    const { world, first } = await startFleet(t, server);
+    let changes = 0;
+    const other = await world.connect(identity('c'), new TestHost(), { onPlaces: () => (changes += 1) });
+    await other.join();
+    for (const node of [first, first, other]) await node.exchange([]);
+    changes = 0;
+    const fresh = await world.connect(identity('d'), new TestHost());
+    await fresh.join();
+    t.equal(await reasonOf(fresh.exchange([])), 'checking');
+    await other.exchange([]);
+    t.equal(changes, 1, 'the other one is told to be heard again');
+    t.equal(await reasonOf(fresh.exchange([])), 'checking', 'nobody knows whether it has heard of that');
+    await other.exchange([]);
+    t.equal(await reasonOf(fresh.exchange([])), 'none');
+    t.equal(changes, 1);
+  },
+);
+
 async function startReplica(t: Test, master: RedisServer): Promise<RedisServer> {
   const replica = await startRedis(t, ['--replicaof', '127.0.0.1', String(master.port)]);
   await eventually('a replica that follows', async () => {
