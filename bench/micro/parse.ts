@@ -50,7 +50,7 @@ function stepsOf(body: Buffer): Record<string, Step> {
     reader: () => {
       const reader = new JsonReader(body);
       reader.skipValue();
-      return reader.at;
+      return reader.position;
     },
     scan: () => new ChatScan(body, ascii).end,
     whole: () => {

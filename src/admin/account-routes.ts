@@ -28,7 +28,7 @@ import {
   planId,
   RangeQuery,
   reference,
-  ruled,
+  textWithRule,
   secondsOf,
   viewOfQuotas,
 } from './fields.js';
@@ -40,7 +40,7 @@ import {
   AccountView,
   BulkView,
   BusyAccountView,
-  closed,
+  closedObject,
   CreditView,
   historyOf,
   historySchema,
@@ -108,14 +108,14 @@ function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
   };
 }
 
-const NewAccount = closed({
+const NewAccount = closedObject({
   name: nameOf('unique'),
   plan: planId,
   credit: Type.Optional(Amount),
   group: Type.Optional(reference('id or name of the group that it is in')),
 });
 
-const AccountsQuery = closed({
+const AccountsQuery = closedObject({
   ...PAGE_PARAMETERS,
   search: Type.Optional(
     Type.String({
@@ -129,11 +129,11 @@ const AccountsQuery = closed({
   active: Type.Optional(Type.Boolean()),
 });
 
-const NewCredit = closed({
+const NewCredit = closedObject({
   amount: Amount,
-  note: Type.Optional(ruled('why, for the journal', NOTE_RULE)),
+  note: Type.Optional(textWithRule('why, for the journal', NOTE_RULE)),
   idempotency_key: Type.Optional(
-    ruled(
+    textWithRule(
       'repeated with the same amount and note it changes nothing and gets the first answer',
       IDEMPOTENCY_KEY_RULE,
     ),
@@ -150,8 +150,8 @@ const BULK_KEYS_OF_ACCOUNT_MAX = 10;
 const BULK_BODY_BYTES_MAX = 8 * 1024 * 1024;
 
 const NewKeys = Type.Array(KeyTerms, { maxItems: BULK_KEYS_OF_ACCOUNT_MAX });
-const Bulk = closed({
-  accounts: Type.Array(closed({ ...NewAccount.properties, keys: Type.Optional(NewKeys) }), {
+const Bulk = closedObject({
+  accounts: Type.Array(closedObject({ ...NewAccount.properties, keys: Type.Optional(NewKeys) }), {
     minItems: 1,
     maxItems: BULK_ACCOUNTS_MAX,
   }),
@@ -206,7 +206,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/set-plan',
     roles: ADMIN_ONLY,
     summary: 'Move an account to another plan; what it has used in this minute and day stays used.',
-    body: closed({ plan: planId }),
+    body: closedObject({ plan: planId }),
     responseSchema: AccountView,
     respond: ({ id, body: { plan } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setPlan(id, plan))),
@@ -216,7 +216,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/set-group',
     roles: ADMIN_ONLY,
     summary: 'Move an account to another group, or to none; what it has used stays used in the former one.',
-    body: closed({ group: orNull(reference('id or name; null: in no group')) }),
+    body: closedObject({ group: orNull(reference('id or name; null: in no group')) }),
     responseSchema: AccountView,
     respond: ({ id, body: { group } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setGroup(id, group ?? undefined))),
@@ -287,7 +287,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/accounts/{account}/credits',
     summary: 'List the credits and debits of an account, oldest first.',
-    query: closed(PAGE_PARAMETERS),
+    query: closedObject(PAGE_PARAMETERS),
     responseSchema: listSchema(CreditView),
     respond: ({ id, query }, { registry: { credits } }) =>
       pageView(query, (from, limit) => credits.list(id, from, limit), viewOfCredit),

@@ -80,7 +80,7 @@ export class AdminApi {
       bodyBytesMax: route.bodyBytesMax,
       handle: (query, body, requesterLeft) =>
         this.#respond(route, requester, { id, query, body }, requesterLeft).catch((error: unknown) =>
-          this.failureOf(method, path, error),
+          this.errorResponseOf(method, path, error),
         ),
     };
   }
@@ -143,7 +143,7 @@ export class AdminApi {
    * Returns the response to what was thrown. Logs it, unless it is an expected failure. server.ts calls it
    * too, for what is thrown outside of `handle`.
    */
-  failureOf(method: string, path: string, error: unknown): AdminResponse {
+  errorResponseOf(method: string, path: string, error: unknown): AdminResponse {
     if (error instanceof ProxyError) {
       const { code, message, retryAfterSeconds } = error;
       return { ...responseOfError({ code, message }), retryAfterSeconds };

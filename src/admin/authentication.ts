@@ -18,7 +18,14 @@ import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { BOOTSTRAP, type Identify, type Operator } from '../core/roles.js';
-import { type AdminResponse, cookieOf, HOST_COOKIE, ok, type RequestHead, responseOfError } from './http.js';
+import {
+  type AdminResponse,
+  cookieOf,
+  HOST_COOKIE,
+  okResponse,
+  type RequestHead,
+  responseOfError,
+} from './http.js';
 import type { OidcView } from './oidc.js';
 import { type NewSession, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
@@ -222,7 +229,7 @@ export class AdminAuthentication {
   sessionOf(head: RequestHead, oidc?: OidcView): AdminResponse {
     const secret = this.#sessionSecretOf(head);
     const view = viewOfSession(secret === undefined ? undefined : this.#sessions.find(secret));
-    return ok(oidc === undefined ? view : { ...view, oidc });
+    return okResponse(oidc === undefined ? view : { ...view, oidc });
   }
 
   /** `POST /admin/session` with `{"token"}`: opens a session. */
@@ -237,7 +244,7 @@ export class AdminAuthentication {
     const operator = identify?.();
     if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
     const setCookie = this.openSession(head, { identify });
-    return { ...ok(viewOfSession({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
+    return { ...okResponse(viewOfSession({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
   }
 
   /**
@@ -257,7 +264,7 @@ export class AdminAuthentication {
     const body =
       url === undefined ? signedOut : { ...signedOut, sign_out: { issuer: new URL(url).host, url } };
     const isSecure = isHttps(head) || cookieOf(head, this.#cookieName(true)) !== '';
-    return { ...ok(body), setCookie: this.#cookie('', 0, isSecure) };
+    return { ...okResponse(body), setCookie: this.#cookie('', 0, isSecure) };
   }
 
   #rejectWrongToken(response: HttpResponse): AdminResponse {

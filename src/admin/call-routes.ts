@@ -20,7 +20,7 @@ import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { checkFromTo, isDay, momentOf, pageLimit } from './fields.js';
 import { quoted } from './input-reader.js';
 import { defineRoute, type Route } from './route.js';
-import { closed, Money, orNull, optionalText } from './views.js';
+import { closedObject, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
@@ -38,7 +38,7 @@ const Milliseconds = Type.Number({ minimum: 0 });
 const Status = orNull(Type.Integer({ description: 'HTTP status; null if there was none' }));
 
 /** An item of `attempts`: a CallAttempt (telemetry/call-record.ts). `start_ms`: since the call came. */
-const AttemptSchema = closed({
+const AttemptSchema = closedObject({
   upstream: TextOrNull,
   model: TextOrNull,
   status: Status,
@@ -49,7 +49,7 @@ const AttemptSchema = closed({
 });
 
 /** An item of `quotas`: a QuotaLeft (telemetry/call-record.ts). `left` is decimal text if it is money. */
-const QuotaLeftSchema = closed({
+const QuotaLeftSchema = closedObject({
   scope: Type.Enum(['account', 'key', 'group', 'model']),
   id: TextOrNull,
   quota: Type.String(),
@@ -60,7 +60,7 @@ const QuotaLeftSchema = closed({
  * telemetry/call-record.ts says what each field is, and when it is null. `callView` of that file makes all
  * fields but the names of account and key, which `viewOf` adds.
  */
-export const CallView = closed({
+export const CallView = closedObject({
   time: Type.String({ description: 'when the call ended; it came duration_ms before' }),
   request_id: Type.String({ description: 'the x-request-id of the response' }),
   route: Type.String(),
@@ -93,14 +93,14 @@ export const CallView = closed({
 });
 export type CallView = Static<typeof CallView>;
 
-const ContentsText = closed({
+const ContentsText = closedObject({
   text: Type.String({ description: 'its beginning, if it is longer than call_log.contents_body_bytes' }),
   bytes: Type.Integer({ minimum: 0, description: 'of the whole text' }),
   cut: Type.Boolean({ description: 'true: `text` is not all of it' }),
 });
 
 /** What a caller sent and got, with callers' keys masked. */
-export const ContentsView = closed({
+export const ContentsView = closedObject({
   request_id: Type.String(),
   time: Type.String({ description: 'when the call ended' }),
   request: ContentsText,
@@ -108,7 +108,7 @@ export const ContentsView = closed({
 });
 export type ContentsView = Static<typeof ContentsView>;
 
-const CallsPageView = closed({
+const CallsPageView = closedObject({
   data: Type.Array(CallView),
   next: orNull(Type.String(), '`cursor` of the page of older calls; null after the last one'),
   searched_to: orNull(
@@ -121,7 +121,7 @@ export type CallsPageView = Static<typeof CallsPageView>;
 
 const MOMENT_FORMS = 'Unix seconds, a time such as 2025-01-31T12:00Z or a day (UTC)';
 
-const CallsQuery = closed({
+const CallsQuery = closedObject({
   account: optionalText('id or name'),
   group: optionalText('id or name: of accounts that are in it now, or in a group below it'),
   key: optionalText('id or name'),
@@ -157,7 +157,7 @@ export const CALL_ROUTES: readonly Route[] = [
       const page =
         after === undefined
           ? await calls.page(filter, limit, cursor)
-          : await calls.after(after, filter, limit);
+          : await calls.newerCalls(after, filter, limit);
       if (page === undefined) {
         const [name, text] = after === undefined ? ['cursor', cursor] : ['after', after];
         throw invalid(`${name} must be one that a page has given, got ${quoted(text)}`);

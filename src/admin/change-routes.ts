@@ -12,11 +12,11 @@ import { OperatorChange } from '../registry/operator-change.js';
 import type { Registry } from '../registry/registry.js';
 import { checkFromTo, listOf, PAGE_ITEMS_DEFAULT, PAGE_PARAMETERS } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { closed, listSchema, optionalText } from './views.js';
+import { closedObject, listSchema, optionalText } from './views.js';
 
 const optionalSeconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
 
-const ChangesQuery = closed({
+const ChangesQuery = closedObject({
   ...PAGE_PARAMETERS,
   who: optionalText("an operator's name, `bootstrap`, `command` …"),
   action: optionalText('`keys.rotate`, or `keys` for all of keys'),
@@ -28,15 +28,15 @@ const ChangesQuery = closed({
 /** The fields by which a row of the chain is identified. */
 const ROW_ID_FIELDS = { number: Type.Integer(), hash: Type.String() };
 
-export const ChainView = closed({
+export const ChainView = closedObject({
   ok: Type.Boolean({ description: 'whether every row is as it was written, and none is missing' }),
   rows: Type.Integer(),
-  before: closed(
+  before: closedObject(
     ROW_ID_FIELDS,
     'the row before the oldest that is kept; number 0 and an empty hash if all are kept',
   ),
-  head: closed(ROW_ID_FIELDS, 'the newest row'),
-  problems: Type.Array(closed({ number: Type.Integer(), problem: Type.String() }), {
+  head: closedObject(ROW_ID_FIELDS, 'the newest row'),
+  problems: Type.Array(closedObject({ number: Type.Integer(), problem: Type.String() }), {
     description: 'the first rows that are not as they should be',
   }),
 });

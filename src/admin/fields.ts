@@ -27,7 +27,7 @@ import { invalid, NAME_RULE, REFERENCE_RULE } from '../registry/record-id.js';
 import { RING_NAMES } from '../telemetry/history.js';
 import { quoted } from './input-reader.js';
 import {
-  closed,
+  closedObject,
   type ListView,
   type LimitsView,
   orNull,
@@ -44,7 +44,7 @@ export const PAGE_ITEMS_DEFAULT = 100;
  * Makes the schema of a text whose rule the registry checks and explains. The reader of the body ignores the
  * rule; the OpenAPI document shows it, by `withRules`.
  */
-export function ruled(description: string, rule: TextRule, options: object = {}) {
+export function textWithRule(description: string, rule: TextRule, options: object = {}) {
   return Type.String({ description, ...options, 'x-rule': rule });
 }
 
@@ -63,15 +63,15 @@ export function withRules(schema: unknown): unknown {
   return { ...Object.fromEntries(keywords), ...(rule ?? {}) };
 }
 
-export const nameOf = (description: string) => ruled(description, NAME_RULE);
-export const planId = ruled('id of a plan', { pattern: IDENTIFIER_PATTERN });
-export const reference = (description = 'id or name') => ruled(description, REFERENCE_RULE);
+export const nameOf = (description: string) => textWithRule(description, NAME_RULE);
+export const planId = textWithRule('id of a plan', { pattern: IDENTIFIER_PATTERN });
+export const reference = (description = 'id or name') => textWithRule(description, REFERENCE_RULE);
 
 /**
  * Text, because a JSON number is a binary fraction, which cannot be 0.1 exactly. `amountOf` applies the rule,
  * and its message repeats the bounds.
  */
-export const Amount = ruled(
+export const Amount = textWithRule(
   'decimal text with at most 12 decimals, at most 3000000',
   { pattern: '^-?(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
   { examples: ['10.00'] },
@@ -159,7 +159,7 @@ export function momentOf(
 }
 
 /** `range`: how far a history goes back, which is the name of one of its rings. */
-export const RangeQuery = closed({
+export const RangeQuery = closedObject({
   range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })),
 });
 
@@ -167,7 +167,7 @@ export const RangeQuery = closed({
 type LimitsOfBody = Readonly<Partial<Record<QuotaName, number | string | null>>>;
 
 /** `spendOf` applies the rule. The pattern excludes amounts below QUOTA_SPEND_MIN. */
-const Spend = ruled(
+const Spend = textWithRule(
   'decimal text with at most 12 decimals, from 0.000000001 to 3000000',
   { pattern: '^(?!0(?:\\.0{1,9}|\\.0{9}[0-9]{1,3})?$)(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
   { examples: ['250.00'] },

@@ -22,7 +22,7 @@ import {
   viewOfQuotas,
 } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { closed, GroupView, listSchema, DeletedView } from './views.js';
+import { closedObject, GroupView, listSchema, DeletedView } from './views.js';
 
 function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement): GroupView {
   return {
@@ -37,18 +37,18 @@ function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement)
   };
 }
 
-const NewGroup = closed({
+const NewGroup = closedObject({
   name: nameOf('unique among groups'),
   parent: Type.Optional(reference('id or name of the group that it is in; this cannot be changed later')),
   ...LIMIT_FIELDS,
 });
 /** Lists the groups directly in `parent`; without it, all groups. */
-const GroupsQuery = closed({
+const GroupsQuery = closedObject({
   ...PAGE_PARAMETERS,
   parent: Type.Optional(reference('only the groups in this one: id or name')),
 });
 /** Lists `root` and all groups below it; without it, the whole tree. */
-const TreeQuery = closed({
+const TreeQuery = closedObject({
   ...PAGE_PARAMETERS,
   root: Type.Optional(reference('this group and those below it: id or name')),
 });
@@ -103,7 +103,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary:
       'Change limits of a group: a limit that is not named stays, and null removes it. What was used stays counted.',
-    body: closed(LIMIT_CHANGE_FIELDS),
+    body: closedObject(LIMIT_CHANGE_FIELDS),
     responseSchema: GroupView,
     respond: ({ id, body }, { service }) => {
       const limits = limitsOf(body);

@@ -179,7 +179,7 @@ export function methodNotAllowed(method: string, allowed: readonly string[]): Ad
 }
 
 /** `view` must have no bigint, because JSON.stringify throws for it. */
-export function ok(view: object): AdminResponse {
+export function okResponse(view: object): AdminResponse {
   return { status: 200, contentType: JSON_TYPE, body: JSON.stringify(view) };
 }
 
@@ -187,7 +187,7 @@ export function ok(view: object): AdminResponse {
  * Sends `content` on `response` once `content` is ready, unless the client has left by then, which aborts
  * `requesterLeft`. Most responses are ready at once. Rejects if `content` does, so it is called in a Guard.
  */
-export function respond(
+export function sendWhenReady(
   response: HttpResponse,
   content: AdminResponse | Promise<AdminResponse>,
   isHead: boolean,

@@ -24,7 +24,7 @@ import {
   viewOfQuotas,
 } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { closed, CreatedKeyView, KeyView, listSchema, RotatedKeyView, DeletedView } from './views.js';
+import { closedObject, CreatedKeyView, KeyView, listSchema, RotatedKeyView, DeletedView } from './views.js';
 
 export function viewOfKey(statement: KeyStatement): KeyView {
   const { record, accountName, expired, lastUsedSeconds, quotas } = statement;
@@ -67,7 +67,7 @@ const GRACE_SECONDS_MAX = 31_536_000;
 const GRACE_SECONDS_DEFAULT = 3_600;
 
 /** Body of `POST /keys` without the account; `/bulk` has such an object for each key. */
-export const KeyTerms = closed({
+export const KeyTerms = closedObject({
   name: nameOf('what the key is for; unique in the account'),
   ...EXPIRY,
   ...LIMIT_FIELDS,
@@ -75,8 +75,8 @@ export const KeyTerms = closed({
     Type.Boolean({ description: 'true: no contents of its calls are kept; false by default' }),
   ),
 });
-const NewKeyBody = closed({ account: reference(), ...KeyTerms.properties });
-const RotationBody = closed({
+const NewKeyBody = closedObject({ account: reference(), ...KeyTerms.properties });
+const RotationBody = closedObject({
   grace: Type.Optional(
     Type.Integer({
       minimum: 0,
@@ -85,7 +85,7 @@ const RotationBody = closed({
     }),
   ),
 });
-const KeysQuery = closed({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) });
+const KeysQuery = closedObject({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) });
 
 export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
@@ -132,7 +132,7 @@ export const KEY_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary:
       'Change limits of a key, within those of its account: what is not named stays, and null takes a limit away. What was used stays used.',
-    body: closed(LIMIT_CHANGE_FIELDS),
+    body: closedObject(LIMIT_CHANGE_FIELDS),
     responseSchema: KeyView,
     respond: ({ id, body }, { service }) => {
       const limits = limitsOf(body);
@@ -144,7 +144,7 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys/{key}/set-private',
     roles: ADMIN_ONLY,
     summary: 'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
-    body: closed({ private: Type.Boolean() }),
+    body: closedObject({ private: Type.Boolean() }),
     responseSchema: KeyView,
     respond: ({ id, body }, { service }) =>
       service.change(({ keys }) => viewOfKey(keys.setPrivate(id, body.private))),

@@ -10,14 +10,14 @@
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
 import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
-import { EXPIRY, listOf, ruled, secondsOf } from './fields.js';
+import { EXPIRY, listOf, textWithRule, secondsOf } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { closed, listSchema, Moment, orNull, DeletedView } from './views.js';
+import { closedObject, listSchema, Moment, orNull, DeletedView } from './views.js';
 
 const RoleName = Type.Enum([...ROLES], { description: 'what the operator may do: docs/roles.md' });
 
 /** Shows neither the token nor its digest. CreatedOperatorView shows the token. */
-export const OperatorView = closed({
+export const OperatorView = closedObject({
   id: Type.String(),
   name: Type.String(),
   role: RoleName,
@@ -32,7 +32,7 @@ export const OperatorView = closed({
 });
 export type OperatorView = Readonly<Static<typeof OperatorView>>;
 
-export const CreatedOperatorView = closed({
+export const CreatedOperatorView = closedObject({
   ...OperatorView.properties,
   token: Type.String({ description: 'the token, shown only once' }),
 });
@@ -52,8 +52,8 @@ function viewOfOperator({ record, expired, lastUsedSeconds }: OperatorStatement)
   };
 }
 
-const NewOperator = closed({
-  name: ruled('unique among operators', OPERATOR_NAME_RULE),
+const NewOperator = closedObject({
+  name: textWithRule('unique among operators', OPERATOR_NAME_RULE),
   role: RoleName,
   ...EXPIRY,
 });
@@ -94,7 +94,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     path: '/operators/{operator}/set-role',
     roles: ADMIN_ONLY,
     summary: 'Change the role of an operator, from its next request on.',
-    body: closed({ role: RoleName }),
+    body: closedObject({ role: RoleName }),
     responseSchema: OperatorView,
     respond: ({ id, body: { role } }, { service }) =>
       service.change(({ operators }) => viewOfOperator(operators.setRole(id, role))),
@@ -105,7 +105,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary:
       'Replace the token by a new one, which is shown only once, in this response. The old token is rejected at once. The new one expires as the old one would have, unless the body says otherwise.',
-    body: closed(EXPIRY),
+    body: closedObject(EXPIRY),
     responseSchema: CreatedOperatorView,
     respond: ({ id, body: { expires, expires_in } }, { service }) =>
       service.change(({ operators }) => {

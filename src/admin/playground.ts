@@ -16,7 +16,7 @@ import { STATUS_CODES, request as httpRequest, type ClientRequest, type Incoming
 import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
 import { isRecord } from '../core/json.js';
-import { type AdminResponse, type Guard, isFull, ok, responseOfError, send } from './http.js';
+import { type AdminResponse, type Guard, isFull, okResponse, responseOfError, send } from './http.js';
 
 /** Enough for a long conversation. server.ts rejects a longer body. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
@@ -50,7 +50,7 @@ export class Playground {
   /** `GET /admin/playground`: the base address of the public port, as this host reaches it. */
   describe(): AdminResponse {
     const { host, port, tls } = this.#addressOf();
-    return ok({
+    return okResponse({
       base_url: `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}/v1`,
     });
   }

@@ -20,7 +20,7 @@ import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
-import { type HostView, closed } from './views.js';
+import { type HostView, closedObject } from './views.js';
 import { createReader, parseQuery } from './input-reader.js';
 
 /** The paths of all routes are below this one. */
@@ -205,7 +205,7 @@ export interface Route {
   readonly respond: (input: RawInput, context: AdminContext) => Promise<unknown>;
 }
 
-const NO_FIELDS = closed({});
+const NO_FIELDS = closedObject({});
 
 export function defineRoute<
   Response extends TSchema,

@@ -46,7 +46,7 @@ import {
   ReloadView,
   SettingView,
   UpstreamResetView,
-  closed,
+  closedObject,
   listSchema,
   ModelView,
   PlanView,
@@ -174,7 +174,7 @@ const HOST_ROUTES = [
     action: 'hosts.forget',
     summary:
       'Forget a host that will not come back: what it was granted is free, and nobody waits for it. What it charged and did not report is lost.',
-    responseSchema: closed({ id: Type.String(), forgotten: Type.Literal(true) }),
+    responseSchema: closedObject({ id: Type.String(), forgotten: Type.Literal(true) }),
     respond: async ({ id }, context) => {
       await hostsOf(context).forget(id);
       await context.service.note({ target: { type: 'host', id, name: null }, changes: [] });
@@ -216,7 +216,7 @@ const RELOAD_ROUTE = defineRoute({
   action: 'settings.reload',
   summary:
     'Read the settings anew and apply what needs no restart. If anything in them is wrong, nothing is applied.',
-  body: closed({
+  body: closedObject({
     dry_run: Type.Optional(Type.Boolean({ description: 'only tell what would change; false by default' })),
     restart: Type.Optional(
       Type.Boolean({
@@ -250,7 +250,7 @@ const LOG_FIELDS = {
     description: 'share of the calls that went well which the access log has',
   }),
 };
-const LogSchema = closed(LOG_FIELDS);
+const LogSchema = closedObject(LOG_FIELDS);
 
 const LOG_ROUTES = [
   defineRoute({
@@ -267,7 +267,7 @@ const LOG_ROUTES = [
     roles: ADMIN_ONLY,
     summary:
       'Change what is logged, at once and in all threads; what is not named stays. A reload or a restart puts the settings in force again.',
-    body: closed({
+    body: closedObject({
       level: Type.Optional(LOG_FIELDS.level),
       access_log: Type.Optional(LOG_FIELDS.access_log),
       sample_percent: Type.Optional(LOG_FIELDS.sample_percent),
@@ -285,7 +285,7 @@ const LOG_ROUTES = [
   }),
 ];
 
-const OneModelOrAll = closed({ model: optionalText("the model's id or alias; all by default") });
+const OneModelOrAll = closedObject({ model: optionalText("the model's id or alias; all by default") });
 
 const UPSTREAM_RESET_ROUTE = defineRoute({
   method: 'POST',
@@ -340,7 +340,7 @@ const FLUSH_ROUTE = defineRoute({
   roles: ALL_ROLES,
   action: null,
   summary: 'Write the charges of all calls that have ended to disk, as happens each flush_interval_ms.',
-  responseSchema: closed({
+  responseSchema: closedObject({
     flushed: Type.Boolean({
       description: 'false where a process did not answer in time, or the disk takes nothing now',
     }),

@@ -25,10 +25,10 @@ import {
   guardOf,
   hasUnreadBody,
   methodNotAllowed,
-  ok,
+  okResponse,
   readHead,
   type RequestHead,
-  respond,
+  sendWhenReady,
   send,
   withBody,
 } from './http.js';
@@ -89,7 +89,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const app = uWS.App({});
   let isAccepting = true;
   const guardFor = (response: HttpResponse, { method, path, isHead }: RequestHead): Guard =>
-    guardOf(response, isHead, (error) => services.api.failureOf(method, path, error));
+    guardOf(response, isHead, (error) => services.api.errorResponseOf(method, path, error));
   const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
     const head = readHead(request);
     if (!isAccepting || hasUnreadBody(request, head)) closeAfter(response);
@@ -237,7 +237,7 @@ function serveWithoutToken(
     // A HEAD is rejected, because it would use up the sign-in.
     if (method === 'GET' && !head.isHead) {
       const address = response.getRemoteAddress().slice(0);
-      guard(() => respond(response, oidc.serve(head, address, remoteAddressOf(response)), head.isHead));
+      guard(() => sendWhenReady(response, oidc.serve(head, address, remoteAddressOf(response)), head.isHead));
     } else send(response, methodNotAllowed(method, ['GET']), head.isHead, 'close');
     return true;
   }
@@ -291,7 +291,12 @@ function serveOperator(
   const routed = api.find(method, path, { operator, from: remoteAddressOf(response) });
   withBody(response, head, routed.bodyBytesMax, guard, (body) => {
     const requesterLeft = new AbortController();
-    return respond(response, routed.handle(query, body, requesterLeft.signal), head.isHead, requesterLeft);
+    return sendWhenReady(
+      response,
+      routed.handle(query, body, requesterLeft.signal),
+      head.isHead,
+      requesterLeft,
+    );
   });
 }
 
@@ -301,12 +306,12 @@ const remoteAddressOf = (response: HttpResponse): string =>
 /** Responds under any Host, because probes send the address of a pod. Returns false for any other path. */
 function serveHealth(response: HttpResponse, head: RequestHead, readiness: () => boolean): boolean {
   if (head.path === '/healthz') {
-    send(response, ok({ status: 'ok', pid: process.pid }), head.isHead, 'keep');
+    send(response, okResponse({ status: 'ok', pid: process.pid }), head.isHead, 'keep');
     return true;
   }
   if (head.path !== '/readyz') return false;
   const isReady = readiness();
-  const content = ok({ status: isReady ? 'ready' : 'not ready' });
+  const content = okResponse({ status: isReady ? 'ready' : 'not ready' });
   send(response, { ...content, status: isReady ? 200 : 503 }, head.isHead, 'keep');
   return true;
 }

@@ -26,7 +26,7 @@ import { checkFromTo, isDay, momentOf, pageLimit } from './fields.js';
 import { quoted } from './input-reader.js';
 import { defineRoute, type Route, TextResponse } from './route.js';
 import {
-  closed,
+  closedObject,
   listSchema,
   type ListView,
   USAGE_STATS,
@@ -52,13 +52,13 @@ const TIME_PARAMETERS = {
 };
 const PAGE_LIMIT = pageLimit('lines of a page', PAGE_LINES_MAX, PAGE_LINES_MAX);
 
-const RowsQuery = closed({
+const RowsQuery = closedObject({
   ...TIME_PARAMETERS,
   cursor: optionalText('`next` of the page before'),
   limit: PAGE_LIMIT,
 });
 
-const UsageQuery = closed({
+const UsageQuery = closedObject({
   account: optionalText('id or name'),
   key: optionalText('id or name'),
   model: optionalText('id or alias'),

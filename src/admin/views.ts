@@ -13,7 +13,7 @@ import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
 
 /** Returns the schema of objects that have only these fields. */
-export const closed = <Fields extends TProperties>(fields: Fields, description?: string) =>
+export const closedObject = <Fields extends TProperties>(fields: Fields, description?: string) =>
   Type.Object(fields, { additionalProperties: false, ...(description && { description }) });
 
 export const Money = Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description: 'exact decimal text' });
@@ -28,7 +28,7 @@ export const orNull = <Schema extends TSchema>(schema: Schema, description?: str
 
 export const optionalText = (description: string) => Type.Optional(Type.String({ description }));
 
-export const DeletedView = closed({ id: Type.String(), deleted: Type.Literal(true) });
+export const DeletedView = closedObject({ id: Type.String(), deleted: Type.Literal(true) });
 
 /** One page. `next` is the cursor that continues the list, null after its last page. */
 export interface ListView<View> {
@@ -37,7 +37,7 @@ export interface ListView<View> {
 }
 
 export function listSchema<Item extends TSchema>(item: Item) {
-  return closed({ data: Type.Array(item), next: orNull(Type.String()) });
+  return closedObject({ data: Type.Array(item), next: orNull(Type.String()) });
 }
 
 const ResetsAt = orNull(
@@ -45,7 +45,7 @@ const ResetsAt = orNull(
   'when the quota is refilled; null for a sliding minute and for calls in flight',
 );
 const quotaUseSchema = <Amount extends TSchema>(amount: Amount) =>
-  closed({
+  closedObject({
     limit: amount,
     used: amount,
     held: amount,
@@ -67,7 +67,7 @@ export type QuotaUseView = Readonly<Static<typeof CountUse> | Static<typeof Mone
 export type QuotasView = Readonly<Partial<Record<QuotaName, QuotaUseView>>>;
 
 export const QuotasView = Type.Unsafe<QuotasView>(
-  closed(
+  closedObject(
     Object.fromEntries(
       QUOTA_NAMES.map((name) => [
         name,
@@ -80,7 +80,7 @@ export const QuotasView = Type.Unsafe<QuotasView>(
 );
 
 /** credited = balance + held + spent, so `balance` is what new calls can spend. */
-export const AccountView = closed({
+export const AccountView = closedObject({
   id: Type.String(),
   name: Type.String(),
   plan: Type.String(),
@@ -103,7 +103,7 @@ export const AccountView = closed({
   calls_in_flight: Type.Integer({ description: 'calls that run now, in all processes of this host' }),
   quotas: QuotasView,
   leased: Type.Optional(
-    closed(
+    closedObject(
       {
         /** The part of the account's balance that was granted. */
         balance: Money,
@@ -119,11 +119,11 @@ export const AccountView = closed({
 });
 export type AccountView = Readonly<Static<typeof AccountView>>;
 
-export const CreditView = closed({ amount: Money, note: Type.String(), created: Moment });
+export const CreditView = closedObject({ amount: Money, note: Type.String(), created: Moment });
 export type CreditView = Readonly<Static<typeof CreditView>>;
 
 /** Shows neither the key nor its digest. CreatedKeyView shows the key, in the response that creates it. */
-export const KeyView = closed({
+export const KeyView = closedObject({
   id: Type.String(),
   account: Type.String({ description: 'id of the account' }),
   account_name: Type.String({ description: 'name of the account' }),
@@ -142,17 +142,17 @@ export const KeyView = closed({
 });
 export type KeyView = Readonly<Static<typeof KeyView>>;
 
-export const CreatedKeyView = closed({
+export const CreatedKeyView = closedObject({
   ...KeyView.properties,
   key: Type.String({ description: 'the key, shown only once' }),
 });
 export type CreatedKeyView = Readonly<Static<typeof CreatedKeyView>>;
 
-export const RotatedKeyView = closed({ ...CreatedKeyView.properties, replaces: KeyView });
+export const RotatedKeyView = closedObject({ ...CreatedKeyView.properties, replaces: KeyView });
 export type RotatedKeyView = Readonly<Static<typeof RotatedKeyView>>;
 
 /** A group of accounts and of groups. What its accounts' calls use counts for it and each group above it. */
-export const GroupView = closed({
+export const GroupView = closedObject({
   id: Type.String(),
   name: Type.String(),
   parent: orNull(Type.String({ description: 'id of the group that it is in' })),
@@ -164,8 +164,8 @@ export const GroupView = closed({
 });
 export type GroupView = Readonly<Static<typeof GroupView>>;
 
-export const BulkView = closed({
-  data: Type.Array(closed({ account: AccountView, keys: Type.Array(CreatedKeyView) }), {
+export const BulkView = closedObject({
+  data: Type.Array(closedObject({ account: AccountView, keys: Type.Array(CreatedKeyView) }), {
     description: 'in the order of the request',
   }),
 });
@@ -179,21 +179,21 @@ const ACCOUNT_STATS = {
 };
 
 /** The calls of one account in one span of time. */
-export const AccountStatsView = closed(ACCOUNT_STATS);
+export const AccountStatsView = closedObject(ACCOUNT_STATS);
 export type AccountStatsView = Readonly<Static<typeof AccountStatsView>>;
 
-export const BusyAccountView = closed({
+export const BusyAccountView = closedObject({
   account: Type.String({ description: 'id of the account' }),
   name: Type.String(),
   ...ACCOUNT_STATS,
 });
 export type BusyAccountView = Readonly<Static<typeof BusyAccountView>>;
 
-export const AccountSpanView = closed({ start: Moment, ...ACCOUNT_STATS });
+export const AccountSpanView = closedObject({ start: Moment, ...ACCOUNT_STATS });
 export type AccountSpanView = Readonly<Static<typeof AccountSpanView>>;
 
 export function historySchema<Line extends TObject>(line: Line) {
-  return closed({
+  return closedObject({
     range: Type.Enum([...RING_NAMES]),
     seconds: Type.Integer({ description: 'length of each span' }),
     data: Type.Array(line),
@@ -239,7 +239,7 @@ const KEY_NAME = orNull(Type.String(), 'name of the key; null if it is deleted')
  * A line of usage has one of the first five fields, by which calls are grouped. The line of an account also
  * has `account_name`; that of a key has both names.
  */
-export const UsageView = closed({
+export const UsageView = closedObject({
   account: optionalText('id of the account'),
   key: optionalText('id of the key'),
   model: Type.Optional(Type.String()),
@@ -252,7 +252,7 @@ export const UsageView = closed({
 export type UsageView = Readonly<Static<typeof UsageView>>;
 
 /** A row of the accounting: the calls of a key to a model that ended in one hour. */
-export const UsageRowView = closed({
+export const UsageRowView = closedObject({
   hour: Type.String({ description: 'when it began, such as 2025-01-31T12:00:00Z' }),
   account: Type.String({ description: 'id' }),
   account_name: ACCOUNT_NAME,
@@ -273,19 +273,19 @@ const TOKEN_PRICES = {
 };
 export type TokenPricesView = Readonly<Record<keyof typeof TOKEN_PRICES, string>>;
 
-export const ModelView = closed({
+export const ModelView = closedObject({
   id: Type.String(),
   aliases: Type.Array(Type.String(), { description: 'other names that callers may use' }),
   owned_by: Type.String(),
   created: Moment,
   serves: Type.Array(Type.Enum([...SERVICES]), { description: 'what it is called for' }),
-  price: closed(
+  price: closedObject(
     {
       ...TOKEN_PRICES,
       call: Money,
       cached_response: Money,
       long: Type.Array(
-        closed({ above: Type.Integer({ description: 'tokens of the prompt' }), ...TOKEN_PRICES }),
+        closedObject({ above: Type.Integer({ description: 'tokens of the prompt' }), ...TOKEN_PRICES }),
         {
           description: 'prices of calls with more tokens in the prompt than above, ascending',
         },
@@ -305,7 +305,7 @@ const LIMITS = Object.fromEntries(
   QUOTA_NAMES.map((name) => [name, Type.Optional(QUOTA_KINDS[name].unit === 'money' ? Money : Count)]),
 );
 
-export const PlanView = closed({
+export const PlanView = closedObject({
   id: Type.String(),
   requests_per_minute: Type.Integer(),
   calls_per_day: Type.Integer(),
@@ -320,14 +320,14 @@ export const PlanView = closed({
   body_bytes: Type.Integer(),
   models: Type.Array(Type.String()),
   models_limits: Type.Array(
-    closed({ model: Type.String(), limits: Type.Unsafe<LimitsView>(closed(LIMITS)) }),
+    closedObject({ model: Type.String(), limits: Type.Unsafe<LimitsView>(closedObject(LIMITS)) }),
     { description: 'quotas of single models for one account, within those of the plan' },
   ),
 });
 export type PlanView = Readonly<Static<typeof PlanView>>;
 
 const modelsView = (description: string) =>
-  closed({ models: Type.Array(Type.String(), { description, examples: [['gpt-4o-mini']] }) });
+  closedObject({ models: Type.Array(Type.String(), { description, examples: [['gpt-4o-mini']] }) });
 
 export const UpstreamResetView = modelsView('the models whose upstreams are called again');
 export type UpstreamResetView = Static<typeof UpstreamResetView>;
@@ -335,7 +335,7 @@ export type UpstreamResetView = Static<typeof UpstreamResetView>;
 export const CacheClearView = modelsView('the models whose cached responses were removed');
 export type CacheClearView = Static<typeof CacheClearView>;
 
-export const SettingView = closed({
+export const SettingView = closedObject({
   setting: Type.String({ examples: ['models.gpt-4o-mini.price.input'] }),
   value: Type.String({ description: 'as text; a secret is not shown' }),
   origin: Type.String({
@@ -351,10 +351,14 @@ const SettingText = orNull(
   'as text; a secret is not shown; null where there is none, or a whole entry comes or goes',
 );
 
-export const SettingChangeView = closed({ setting: Type.String(), before: SettingText, after: SettingText });
+export const SettingChangeView = closedObject({
+  setting: Type.String(),
+  before: SettingText,
+  after: SettingText,
+});
 export type SettingChangeView = Readonly<Static<typeof SettingChangeView>>;
 
-export const ReloadView = closed({
+export const ReloadView = closedObject({
   dry_run: Type.Boolean(),
   applied: Type.Array(Type.String(), {
     description: 'settings that took effect, or with dry_run would',
@@ -377,7 +381,7 @@ export const ReloadView = closed({
 });
 export type ReloadView = Static<typeof ReloadView>;
 
-export const HostView = closed({
+export const HostView = closedObject({
   id: Type.String({ description: 'made once for its data directory' }),
   self: Type.Boolean({ description: 'the host that answers' }),
   state: Type.Union([Type.Literal('heard'), Type.Literal('silent'), Type.Literal('awaited')], {

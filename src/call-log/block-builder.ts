@@ -41,7 +41,7 @@ import type { PlainCall } from '../telemetry/call-ring-reader.js';
 import {
   CALL_ATTEMPTS_MAX,
   CALL_ERROR_CHARS_MAX,
-  moneyOf,
+  picoUnitsOfFloat,
   type CallRecord,
 } from '../telemetry/call-record.js';
 
@@ -190,21 +190,21 @@ export class BlockBuilder {
     const at32 = at64 << 1;
     const at16 = at64 << 2;
     const shorts = this.#shorts;
-    const account = this.#accounts.of(ints[first32 + ring.PLAIN_ACCOUNT]!);
+    const account = this.#accounts.positionOfSlot(ints[first32 + ring.PLAIN_ACCOUNT]!);
     const flags = ints[first32 + ring.PLAIN_FLAGS]!;
     this.#floats[at64] = floats[first64 + ring.PLAIN_ENDED_MS]!;
     this.#floats[at64 + REQUEST] = floats[first64 + ring.PLAIN_REQUEST]!;
     this.#amounts[at64 + CHARGED] = amounts[first64 + ring.PLAIN_CHARGED]!;
-    shorts[at16 + NAMED.prefix] = this.#prefixes.of(listener);
+    shorts[at16 + NAMED.prefix] = this.#prefixes.positionOfSlot(listener);
     shorts[at16 + NAMED.account] = account;
-    shorts[at16 + NAMED.key] = this.#keys.of(ints[first32 + ring.PLAIN_KEY]!);
-    shorts[at16 + NAMED.model] = this.#models.of(ints[first32 + ring.PLAIN_MODEL]!);
-    shorts[at16 + NAMED.answered] = this.#models.of(ints[first32 + ring.PLAIN_ANSWERED]!);
-    shorts[at16 + NAMED.upstream] = this.#upstreams.of(ints[first32 + ring.PLAIN_UPSTREAM]!);
+    shorts[at16 + NAMED.key] = this.#keys.positionOfSlot(ints[first32 + ring.PLAIN_KEY]!);
+    shorts[at16 + NAMED.model] = this.#models.positionOfSlot(ints[first32 + ring.PLAIN_MODEL]!);
+    shorts[at16 + NAMED.answered] = this.#models.positionOfSlot(ints[first32 + ring.PLAIN_ANSWERED]!);
+    shorts[at16 + NAMED.upstream] = this.#upstreams.positionOfSlot(ints[first32 + ring.PLAIN_UPSTREAM]!);
     shorts[at16 + NAMED.code] = NONE;
     // The source is the highest part of the flags.
-    shorts[at16 + NAMED.source] = this.#sources.of(flags >> ring.SOURCE_SHIFT);
-    shorts[at16 + NAMED.route] = this.#routes.of((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
+    shorts[at16 + NAMED.source] = this.#sources.positionOfSlot(flags >> ring.SOURCE_SHIFT);
+    shorts[at16 + NAMED.route] = this.#routes.positionOfSlot((flags >> ring.DOOR_SHIFT) & ring.DOOR_MASK);
     shorts[at16 + STATUS] = HTTP_OK;
     // A plain call has one attempt. No plain call is a hit, because a hit has no call slot.
     shorts[at16 + FLAGS] =
@@ -226,8 +226,8 @@ export class BlockBuilder {
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_CACHE_WRITE_1H]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_COMPLETION]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_REASONING]!);
-    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_START]!);
-    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT_START]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT_US]!);
     this.#variableBytes = this.#putPlainQuotas(call, account, at);
   }
 
@@ -255,10 +255,10 @@ export class BlockBuilder {
         scopeIndex === ACCOUNT_SCOPE
           ? account
           : scopeIndex === KEY_SCOPE
-            ? this.#keys.of(ints[first32 + ring.PLAIN_KEY]!)
+            ? this.#keys.positionOfSlot(ints[first32 + ring.PLAIN_KEY]!)
             : scopeIndex === MODEL_SCOPE
-              ? this.#models.of(ints[first32 + ring.PLAIN_MODEL]!)
-              : this.#groups.of(ints[(quota64 << 1) + 1]!);
+              ? this.#models.positionOfSlot(ints[first32 + ring.PLAIN_MODEL]!)
+              : this.#groups.positionOfSlot(ints[(quota64 << 1) + 1]!);
       at = this.#putQuota(at, scopeIndex, owner, FIRST_QUOTA_NAME + nameIndex);
       at = this.#putLeft(at, floats[quota64 + 1]!, IS_MONEY[nameIndex]!);
     }
@@ -300,7 +300,7 @@ export class BlockBuilder {
     this.#names.clear();
     this.forgetSlots();
     this.#count = this.#variableBytes = 0;
-    return Block.of(bytes, names);
+    return Block.fromBuilder(bytes, names);
   }
 
   #putDetails({ attempts, quotas, error }: CallRecord): void {
@@ -341,7 +341,7 @@ export class BlockBuilder {
   /** Writes the integer that `moneyOf` makes of a float of pico-units; returns the offset after it. */
   #putMoney(at: number, amount: number): number {
     if (amount < 0) {
-      this.#view.setBigInt64(at, moneyOf(amount), true);
+      this.#view.setBigInt64(at, picoUnitsOfFloat(amount), true);
       return at + 8;
     }
     if (!Number.isSafeInteger(amount)) return this.#putNanos(at, Math.floor(amount / PICO_IN_NANO));

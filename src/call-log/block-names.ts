@@ -99,7 +99,7 @@ export class SlotPositions {
   }
 
   /** Returns the position of the slot's name; NONE if the slot has none. */
-  of(slot: number): number {
+  positionOfSlot(slot: number): number {
     const entry = slot & (CACHED_SLOTS - 1);
     if (this.#slots[entry] === slot && slot !== NO_SLOT) return this.#positions[entry]!;
     const position = this.#positionOf(slot);

@@ -125,15 +125,15 @@ export class Block {
   /** Undefined until `names` is read, which parses them. */
   #names: readonly string[] | undefined;
 
-  private constructor(data: Buffer, at: number, words: Uint32Array) {
-    const at32 = at >> 2;
+  private constructor(data: Buffer, read: number, words: Uint32Array) {
+    const at32 = read >> 2;
     this.#data = data;
-    this.#start = at;
+    this.#start = read;
     this.bytes = words[at32 + HEAD.bytes]!;
     this.count = words[at32 + HEAD.count]!;
     this.floats = new Float64Array(data.buffer, data.byteOffset, data.length >> 3);
     this.shorts = new Uint16Array(data.buffer, data.byteOffset, data.length >> 1);
-    this.#variableAt = at + HEAD_BYTES + this.count * FIXED_BYTES;
+    this.#variableAt = read + HEAD_BYTES + this.count * FIXED_BYTES;
     this.#namesAt = this.#variableAt + words[at32 + HEAD.variableBytes]!;
     this.#namesBytes = words[at32 + HEAD.namesBytes]!;
   }
@@ -159,7 +159,7 @@ export class Block {
    * Returns the block of `bytes`, which have `names`, without a check: block-builder.ts has just made the
    * bytes. `bytes` must begin where their ArrayBuffer begins.
    */
-  static of(bytes: Buffer, names: readonly string[]): Block {
+  static fromBuilder(bytes: Buffer, names: readonly string[]): Block {
     const block = new Block(bytes, 0, new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4));
     block.#names = names;
     return block;
@@ -187,13 +187,13 @@ export class Block {
   }
 
   /** Returns the index of the call's first word in `floats`. Times 4 it is the index in `shorts`. */
-  at64(call: number): number {
+  first64Of(call: number): number {
     return (this.#start + HEAD_BYTES + call * FIXED_BYTES) >> 3;
   }
 
   /** Decodes the whole call. `!`: a prefix and a route are in every call, and `answered` with a source. */
   call(index: number): CallRecord {
-    const at64 = this.at64(index);
+    const at64 = this.first64Of(index);
     const at16 = at64 << 2;
     const { names, shorts } = this;
     const nameOf = (field: keyof typeof NAMED): string | null => names[shorts[at16 + NAMED[field]]!] ?? null;
@@ -246,7 +246,7 @@ export class Block {
 
   /** Returns the call's flags: STREAM and those declared after it. */
   flags(index: number): number {
-    return this.shorts[(this.at64(index) << 2) + FLAGS]!;
+    return this.shorts[(this.first64Of(index) << 2) + FLAGS]!;
   }
 }
 

@@ -94,7 +94,7 @@ export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
 }
 
 /** Returns a test of the block's calls by their index, or undefined if no call of the block can pass. */
-export function testOf(filter: CallFilter, block: Block): ((call: number) => boolean) | undefined {
+export function callTestOf(filter: CallFilter, block: Block): ((call: number) => boolean) | undefined {
   const { account, key, model, upstream, code, status, failed, fromMs = -Infinity, toMs = Infinity } = filter;
   const { floats, shorts } = block;
   // Positions among the block's names. Undefined: the block lacks a name of the filter.
@@ -112,7 +112,7 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
   if (codePositions?.length === 0) return undefined;
   const isOfAccounts = filter.accounts && accountTestOf(filter.accounts, block);
   return (call) => {
-    const at64 = block.at64(call);
+    const at64 = block.first64Of(call);
     const at16 = at64 * 4;
     const endedMs = floats[at64]!;
     if (endedMs < fromMs || endedMs >= toMs) return false;
@@ -188,7 +188,7 @@ export interface Position {
   readonly call: number;
 }
 
-export const START: Position = { at: 0, call: 0 };
+export const FIRST_POSITION: Position = { at: 0, call: 0 };
 
 /** Returns the cursor that continues a list after that call, with older ones. */
 export function cursorAfter({ endedMs, segment, at, call }: SortKey): string {

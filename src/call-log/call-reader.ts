@@ -14,12 +14,12 @@ import { NAMED, REQUEST } from './call-block.js';
 import {
   type CallFilter,
   extentTestOf,
-  testOf,
+  callTestOf,
   newerCursorOf,
   sortKeyOf,
   type Position,
   readPositionsOf,
-  START,
+  FIRST_POSITION,
 } from './call-query.js';
 import type { GrowingSegment } from './call-writer.js';
 import { type CallPage, PageSearch } from './page-search.js';
@@ -39,7 +39,7 @@ const NEWER_EXTENTS_MAX = 64;
 
 interface CallReaderOptions {
   /** Returns the segment that a writer in this thread appends to; undefined if there is none. */
-  readonly written?: (() => GrowingSegment | undefined) | undefined;
+  readonly growingSegment?: (() => GrowingSegment | undefined) | undefined;
   /** How long a search may take. Default: SEARCH_MS. */
   readonly searchMs?: number;
 }
@@ -51,10 +51,13 @@ export class CallReader {
   /** By number. A segment whose file is gone is left out at the next search. */
   #segments = new Map<number, Segment>();
 
-  constructor(folder: string, { written = () => undefined, searchMs = SEARCH_MS }: CallReaderOptions = {}) {
+  constructor(
+    folder: string,
+    { growingSegment = () => undefined, searchMs = SEARCH_MS }: CallReaderOptions = {},
+  ) {
     this.#folder = folder;
     this.#searchMs = searchMs;
-    this.#growingSegment = written;
+    this.#growingSegment = growingSegment;
   }
 
   /** Optional, at the start: reads the summaries of all segments, so that the first search need not. */
@@ -99,7 +102,7 @@ export class CallReader {
    * next cursor; there may be more calls after it already. For a cursor a segment is in one of three states:
    * named (continue there), above `lastNumber` (new), or neither (read to its end).
    */
-  async after(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
+  async newerCalls(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const positions = readPositionsOf(cursor);
     if (positions === undefined) return undefined;
     const mayPass = extentTestOf(filter);
@@ -110,7 +113,7 @@ export class CallReader {
     let lastRead = positions.lastNumber;
     for (const segment of segments) {
       const isNew = segment.number > positions.lastNumber;
-      const startPosition = positions.segments.get(segment.number) ?? (isNew ? START : undefined);
+      const startPosition = positions.segments.get(segment.number) ?? (isNew ? FIRST_POSITION : undefined);
       if (startPosition === undefined) continue;
       let position = startPosition;
       for (const extent of await this.#extentsOf(segment)) {
@@ -145,7 +148,7 @@ export class CallReader {
     this.#segments = segments;
     const listed = [...segments.values()];
     for (let index = 0; index < listed.length; index += OPEN_FILES_MAX)
-      await Promise.all(listed.slice(index, index + OPEN_FILES_MAX).map((segment) => segment.begin()));
+      await Promise.all(listed.slice(index, index + OPEN_FILES_MAX).map((segment) => segment.refreshTimes()));
     return listed;
   }
 
@@ -164,7 +167,7 @@ export class CallReader {
     for (const oldest of this.#segments.values()) {
       if (bytes <= INDEX_BYTES_MAX) break;
       bytes -= oldest.indexBytes;
-      oldest.forget();
+      oldest.freeExtents();
     }
     return extents;
   }
@@ -186,7 +189,7 @@ function findCallIn(
       const prefixPosition = block.positionOf(prefix);
       if (prefixPosition === undefined) continue;
       for (let call = 0; call < block.count; call++) {
-        const firstWord = block.at64(call);
+        const firstWord = block.first64Of(call);
         if (block.floats[firstWord + REQUEST] !== request) continue;
         if (block.shorts[firstWord * 4 + NAMED.prefix] === prefixPosition) return block.call(call);
       }
@@ -209,7 +212,7 @@ function appendNewer(
   let nextPosition = position;
   for (const { at, block } of blocks) {
     if (at < position.at) continue;
-    const passes = testOf(filter, block);
+    const passes = callTestOf(filter, block);
     for (let call = at === position.at ? position.call : 0; call < block.count; call++) {
       if (calls.length >= limit) return { at, call };
       if (passes?.(call) === true) calls.push(block.call(call));

@@ -61,13 +61,13 @@ export class CallWriter implements CallSink {
 
   /** The segment that is being written; undefined without one. A reader in this thread uses its index. */
   get growing(): GrowingSegment | undefined {
-    const { open } = this.#segments;
-    return open && { ...open, index: this.#index };
+    const { openSegment } = this.#segments;
+    return openSegment && { ...openSegment, index: this.#index };
   }
 
   /** Takes over the bounds of a reload, and removes segments that exceed them. */
   apply(retention: CallRetention): void {
-    this.#segments.apply(retention);
+    this.#segments.applyRetention(retention);
   }
 
   append(call: CallRecord): void {

@@ -83,7 +83,7 @@ export class ContentsWriter {
 
   /** Takes over the bounds of a reload, and removes segments that exceed them. */
   apply(retention: CallRetention): void {
-    this.#segments.apply(retention);
+    this.#segments.applyRetention(retention);
   }
 
   /**

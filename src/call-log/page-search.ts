@@ -18,7 +18,7 @@ import {
   extentTestOf,
   newestFirst,
   type SortKey,
-  testOf,
+  callTestOf,
 } from './call-query.js';
 import type { Extent } from './segment-index.js';
 import type { BlockAt, Segment } from './segment.js';
@@ -245,12 +245,12 @@ function matchesIn(
   filter: CallFilter,
   before: SortKey | undefined,
 ): (SortKey & BlockAt)[] {
-  const passes = testOf(filter, block);
+  const passes = callTestOf(filter, block);
   const matches: (SortKey & BlockAt)[] = [];
   if (passes === undefined) return matches;
   for (let call = 0; call < block.count; call++) {
     if (!passes(call)) continue;
-    const match = { endedMs: block.floats[block.at64(call)]!, segment, at, call };
+    const match = { endedMs: block.floats[block.first64Of(call)]!, segment, at, call };
     if (before === undefined || newestFirst(before, match) < 0) matches.push({ ...match, block });
   }
   return matches;

@@ -137,7 +137,7 @@ export class SegmentIndex {
     let hasFailed = false;
     let lastStatus = -1;
     for (let call = 0; call < count; call++) {
-      const at64 = block.at64(call);
+      const at64 = block.first64Of(call);
       const at16 = at64 * 4;
       const endedMs = floats[at64]!;
       const request = floats[at64 + REQUEST]!;

@@ -132,7 +132,7 @@ export class SegmentSummary {
   }
 
   /** Reads the summary at the end of `bytes`, which end at the index's tail. Undefined without a summary. */
-  static of(bytes: Buffer): SegmentSummary | undefined {
+  static parse(bytes: Buffer): SegmentSummary | undefined {
     const foot = bytes.length - FOOT_BYTES;
     if (foot < 0 || bytes.readUInt32LE(foot) !== MAGIC) return undefined;
     const length = bytes.readUInt32LE(foot + 4);

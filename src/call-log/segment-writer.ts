@@ -104,12 +104,12 @@ export class SegmentWriter<B extends WrittenBlock> {
   }
 
   /** Number and written bytes of the segment that is being written; undefined if there is none. */
-  get open(): { readonly number: number; readonly bytes: number } | undefined {
+  get openSegment(): { readonly number: number; readonly bytes: number } | undefined {
     return this.#segment;
   }
 
   /** Takes over the bounds of a reload, and removes segments that exceed them. */
-  apply(retention: CallRetention): void {
+  applyRetention(retention: CallRetention): void {
     this.#retention = retention;
     this.#enforceRetention();
   }

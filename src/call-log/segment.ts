@@ -114,12 +114,12 @@ export class Segment {
   }
 
   /** Frees the extents, unless they were built here from the blocks. */
-  forget(): void {
+  freeExtents(): void {
     if (!this.isGrowing) this.#extents = undefined;
   }
 
   /** Updates `firstMs` and `lastMs`, from the summary if the segment is complete and has one. */
-  async begin(): Promise<void> {
+  async refreshTimes(): Promise<void> {
     if (this.#takeFromWriter()) return;
     if (!this.isGrowing) {
       if (this.lastMs !== -Infinity) return;
@@ -223,7 +223,7 @@ export class Segment {
     const end = bytes.length - TAIL_BYTES;
     const indexAt = end > 0 ? indexStart(bytes.subarray(end)) : undefined;
     if (indexAt === undefined) return undefined;
-    const summary = SegmentSummary.of(bytes.subarray(0, end));
+    const summary = SegmentSummary.parse(bytes.subarray(0, end));
     if (summary !== undefined) this.#indexAt = indexAt;
     return summary;
   }
@@ -259,7 +259,7 @@ export class Segment {
     const bytes = await bytesOf(file, at, size - at);
     const extents = extentsOf(bytes);
     if (extents === undefined) return undefined;
-    this.#summary ??= SegmentSummary.of(bytes.subarray(0, -TAIL_BYTES));
+    this.#summary ??= SegmentSummary.parse(bytes.subarray(0, -TAIL_BYTES));
     this.#builtIndex = undefined;
     this.#end = at;
     return extents;

@@ -179,7 +179,7 @@ export class ListenerChannel {
   }
 
   /** The listener is about to end: from now on a call whose client has gone, or goes later, is aborted. */
-  stopLeft(): void {
+  stopLeftCalls(): void {
     this.#isStopping = true;
     for (const { id, worker } of this.#calls.all())
       if (this.table.isCancelled(id)) worker.port.push({ kind: FRAME_STOP, id });

@@ -16,7 +16,7 @@ import {
   type ConfirmationOptions,
   type DataOptions,
   exampleText,
-  nonEmpty,
+  parseNonEmpty,
   addDataOptions,
 } from './options.js';
 import { Misuse, printFields, printTable, timeText, yesNo } from './output.js';
@@ -41,7 +41,7 @@ export function addAccountCommands(program: Command): void {
   addCreateCommand(accounts);
   addListCommand(accounts);
   addAdminCommand(accounts, 'show', 'Show an account with its live counters.', 'accounts show acme')
-    .argument('<account>', 'id or name', nonEmpty)
+    .argument('<account>', 'id or name', parseNonEmpty)
     .action((account: string, options: DataOptions) => showAccount(options, 'GET', accountPath(account)));
   addCreditCommands(accounts);
   addMoveCommands(accounts);
@@ -56,10 +56,10 @@ function addCreateCommand(accounts: Command): void {
     'accounts create acme --plan free --credit 10.00',
     'accounts create ann --plan free --group research',
   )
-    .argument('<name>', 'unique name', nonEmpty)
-    .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
-    .option('--credit <amount>', 'first credit, such as 10.00', nonEmpty)
-    .option('--group <group>', 'the group that it is in (id or name)', nonEmpty)
+    .argument('<name>', 'unique name', parseNonEmpty)
+    .requiredOption('--plan <plan>', 'a plan of the settings', parseNonEmpty)
+    .option('--credit <amount>', 'first credit, such as 10.00', parseNonEmpty)
+    .option('--group <group>', 'the group that it is in (id or name)', parseNonEmpty)
     .action(
       (
         name: string,
@@ -78,9 +78,9 @@ function addListCommand(accounts: Command): void {
     'accounts list --search acme',
     'accounts list --plan free --json',
   )
-    .option('--search <text>', 'those with this in their name or id', nonEmpty)
-    .option('--plan <plan>', 'those on this plan', nonEmpty)
-    .option('--group <group>', 'those in this group (id or name), or in one below it', nonEmpty)
+    .option('--search <text>', 'those with this in their name or id', parseNonEmpty)
+    .option('--plan <plan>', 'those on this plan', parseNonEmpty)
+    .option('--group <group>', 'those in this group (id or name), or in one below it', parseNonEmpty)
     .action((options: ListOptions) => {
       const { search, plan, group } = options;
       return showList(
@@ -99,8 +99,8 @@ function addMoveCommands(accounts: Command): void {
     'Move an account to another plan.',
     'accounts set-plan acme --plan paid',
   )
-    .argument('<account>', 'id or name', nonEmpty)
-    .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
+    .argument('<account>', 'id or name', parseNonEmpty)
+    .requiredOption('--plan <plan>', 'a plan of the settings', parseNonEmpty)
     .action((account: string, options: DataOptions & { plan: string }) =>
       showAccount(options, 'POST', `${accountPath(account)}/set-plan`, { plan: options.plan }),
     );
@@ -112,8 +112,8 @@ function addMoveCommands(accounts: Command): void {
     'accounts set-group acme --group research',
     'accounts set-group acme --none',
   )
-    .argument('<account>', 'id or name', nonEmpty)
-    .option('--group <group>', 'id or name', nonEmpty)
+    .argument('<account>', 'id or name', parseNonEmpty)
+    .option('--group <group>', 'id or name', parseNonEmpty)
     .option('--none', 'in no group')
     .action((account: string, options: DataOptions & { group?: string; none?: true }) => {
       const { group, none } = options;
@@ -132,14 +132,14 @@ function addStatusCommands(accounts: Command): void {
       'accounts disable acme --yes',
     ),
   )
-    .argument('<account>', 'id or name', nonEmpty)
+    .argument('<account>', 'id or name', parseNonEmpty)
     .action(async (account: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Reject all calls of account ${account}?`, options);
       await showAccount(options, 'POST', `${accountPath(account)}/disable`);
     });
 
   addAdminCommand(accounts, 'enable', 'Accept the keys of a disabled account again.', 'accounts enable acme')
-    .argument('<account>', 'id or name', nonEmpty)
+    .argument('<account>', 'id or name', parseNonEmpty)
     .action((account: string, options: DataOptions) =>
       showAccount(options, 'POST', `${accountPath(account)}/enable`),
     );
@@ -243,8 +243,8 @@ function addCreditCommands(accounts: Command): void {
     accounts
       .command('credit')
       .description('Add to the balance, or take away with a negative amount.')
-      .argument('<account>', 'id or name', nonEmpty)
-      .argument('<amount>', 'such as 10.00; to take away: credit acme -- -2.50', nonEmpty),
+      .argument('<account>', 'id or name', parseNonEmpty)
+      .argument('<amount>', 'such as 10.00; to take away: credit acme -- -2.50', parseNonEmpty),
   )
     .addHelpText(
       'after',
@@ -256,7 +256,7 @@ function addCreditCommands(accounts: Command): void {
     accounts
       .command('debit')
       .description('Take from the balance, at most all of it.')
-      .argument('<account>', 'id or name', nonEmpty)
+      .argument('<account>', 'id or name', parseNonEmpty)
       .argument('<amount>', 'such as 2.50', unsignedAmount),
   )
     .addHelpText('after', exampleText('accounts debit acme 2.50 --note "refund of invoice 17"'))
@@ -265,7 +265,7 @@ function addCreditCommands(accounts: Command): void {
     );
 
   addAdminCommand(accounts, 'credits', 'List the credits and debits, oldest first.', 'accounts credits acme')
-    .argument('<account>', 'id or name', nonEmpty)
+    .argument('<account>', 'id or name', parseNonEmpty)
     .action((account: string, options: DataOptions) =>
       showList(options, `${accountPath(account)}/credits`, (data: readonly CreditView[]) =>
         printTable(CREDIT_COLUMNS, data, 'Nothing was credited yet.'),
@@ -285,7 +285,7 @@ function addCreditOptions(command: Command): Command {
     .option(
       '--idempotency-key <text>',
       'a word of your own: the same command with the same word is booked once',
-      nonEmpty,
+      parseNonEmpty,
     );
 }
 
@@ -298,5 +298,5 @@ function transfer(account: string, amount: string, options: CreditOptions): Prom
 /** Rejects a minus, because a debit of a negative amount would be a credit. The route checks the rest. */
 function unsignedAmount(text: string): string {
   if (text.startsWith('-')) throw new InvalidArgumentError('Want an amount without its minus.');
-  return nonEmpty(text);
+  return parseNonEmpty(text);
 }

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
-import type { AdminExchange, AdminResponse, WithoutBooks } from './store-client.js';
+import type { AdminTransport, AdminResponse, IfNoStore } from './store-client.js';
 
 /** The most that the routes of lists allow (admin/fields.ts), so that few requests are needed. */
 const PAGE_ITEMS = 1_000;
@@ -30,7 +30,7 @@ export interface AdminClient {
 /** The gateway cannot be reached, or does not respond in time. */
 export class NoResponse extends CommandError {}
 
-function clientOf({ exchange, close }: AdminExchange): AdminClient {
+function clientOf({ exchange, close }: AdminTransport): AdminClient {
   const responseTextOf = async (method: AdminCallMethod, path: string, request?: object): Promise<string> => {
     const requestBody = request === undefined ? '' : JSON.stringify(request);
     const { status, body } = await exchange(method, path, requestBody);
@@ -52,7 +52,7 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
 
 export interface ClientOptions {
   /** What to do if no gateway runs and the data directory has no store; by default `make`. */
-  readonly ifNoStore?: WithoutBooks;
+  readonly ifNoStore?: IfNoStore;
   /** How long a gateway may take for a response, by default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
 }
@@ -133,7 +133,7 @@ async function openNearest(
 ): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
-  const { openStoreExchange } = await import('./store-client.js');
+  const { openStoreTransport } = await import('./store-client.js');
   const startMs = performance.now();
   // Since when a gateway in another container has held the store; undefined if none has. A gateway that ends
   // seems to be in another container for a moment, because its process ends before its store hold.
@@ -142,7 +142,7 @@ async function openNearest(
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
     try {
-      return clientOf(openStoreExchange(settings, ifNoStore));
+      return clientOf(openStoreTransport(settings, ifNoStore));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;

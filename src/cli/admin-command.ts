@@ -20,7 +20,7 @@ import {
   type ConfirmationOptions,
   type DataOptions,
   exampleText,
-  nonEmpty,
+  parseNonEmpty,
 } from './options.js';
 import { printJson, printLine } from './output.js';
 
@@ -95,7 +95,7 @@ export function addDeleteCommand(
   pathOf: (reference: string) => string,
 ): void {
   addConfirmation(addAdminCommand(parent, 'delete', description, example))
-    .argument(`<${noun}>`, argument, nonEmpty)
+    .argument(`<${noun}>`, argument, parseNonEmpty)
     .action(async (reference: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Delete ${noun} ${reference} permanently?`, options);
       await showView(options, ['DELETE', pathOf(reference)], ({ id }: { id: string }) =>

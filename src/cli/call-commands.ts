@@ -20,7 +20,7 @@ import {
   withGateway,
   withQuery,
 } from './admin-client.js';
-import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFrom } from './options.js';
+import { addDataOptions, type DataOptions, exampleText, parseNonEmpty, wholeNumberFrom } from './options.js';
 import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import type { Column } from './table.js';
 
@@ -70,8 +70,12 @@ export function addCallCommands(program: Command): void {
     .command('calls')
     .description('Find calls that ended in the last hours or days (call_log), on this host.');
   addFilters(calls.command('list').description('List calls, those that ended last first.'))
-    .option('--from <time>', 'ended then or later: Unix seconds, 2025-01-31T12:00Z or a day (UTC)', nonEmpty)
-    .option('--to <time>', 'ended before it; a day belongs to it', nonEmpty)
+    .option(
+      '--from <time>',
+      'ended then or later: Unix seconds, 2025-01-31T12:00Z or a day (UTC)',
+      parseNonEmpty,
+    )
+    .option('--to <time>', 'ended before it; a day belongs to it', parseNonEmpty)
     .option('--limit <calls>', 'at most so many', wholeNumberFrom(1, LIST_CALLS_MAX), LIST_CALLS_DEFAULT)
     .option('--csv', 'print CSV')
     .addHelpText(
@@ -95,16 +99,16 @@ export function addCallCommands(program: Command): void {
 
 function addFilters(command: Command): Command {
   return addDataOptions(command)
-    .option('--account <account>', 'of this account (id or name)', nonEmpty)
-    .option('--group <group>', 'of accounts that are in this group (id or name) or below it', nonEmpty)
-    .option('--key <key>', 'of this key (id or name)', nonEmpty)
-    .option('--model <model>', 'that named this model, or that it answered', nonEmpty)
-    .option('--upstream <upstream>', 'with an attempt on this upstream', nonEmpty)
-    .option('--status <status>', 'with this status, such as 502 or 5xx', nonEmpty)
+    .option('--account <account>', 'of this account (id or name)', parseNonEmpty)
+    .option('--group <group>', 'of accounts that are in this group (id or name) or below it', parseNonEmpty)
+    .option('--key <key>', 'of this key (id or name)', parseNonEmpty)
+    .option('--model <model>', 'that named this model, or that it answered', parseNonEmpty)
+    .option('--upstream <upstream>', 'with an attempt on this upstream', parseNonEmpty)
+    .option('--status <status>', 'with this status, such as 502 or 5xx', parseNonEmpty)
     .option(
       '--code <code>',
       'with this error code, or client_gone; of several, with commas between, any',
-      nonEmpty,
+      parseNonEmpty,
     )
     .option('--failed', 'that did not go well');
 }
@@ -147,7 +151,7 @@ async function listCalls(options: ListOptions): Promise<void> {
     const visit = (page: readonly CallView[]): void => void calls.push(...page);
     const next = await eachCall(client, pathOf(options), options.limit, visit);
     if (options.json === true) printJson({ data: calls, next });
-    else if (options.csv === true) process.stdout.write(csvOf(CALL_CELLS, calls.map(cellsOf)));
+    else if (options.csv === true) process.stdout.write(csvOf(CALL_CSV_FIELDS, calls.map(csvCellsOf)));
     else await printTable(CALL_COLUMNS, calls, 'No such call is kept.');
   });
 }
@@ -311,7 +315,7 @@ function endedText(time: string): string {
 }
 
 /** The columns of CSV, in their order, which is public: all fields but CALL_LIST_FIELDS of export. */
-export const CALL_CELLS = [
+export const CALL_CSV_FIELDS = [
   'time',
   'request_id',
   'route',
@@ -341,8 +345,8 @@ export const CALL_CELLS = [
   'error',
 ] as const satisfies readonly (keyof CallView)[];
 
-export function cellsOf(call: CallView): CsvCell[] {
-  return CALL_CELLS.map((name) => {
+export function csvCellsOf(call: CallView): CsvCell[] {
+  return CALL_CSV_FIELDS.map((name) => {
     const value = call[name];
     return typeof value === 'boolean' ? String(value) : value;
   });

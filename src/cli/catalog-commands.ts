@@ -13,7 +13,7 @@ import type { CacheClearView, UpstreamResetView, ModelView, PlanView } from '../
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
-import { addConfigOption, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { addConfigOption, type DataOptions, exampleText, parseNonEmpty } from './options.js';
 import { CommandError, printJson, printLine, printTable } from './output.js';
 import { amountText } from './quota-text.js';
 import type { Column } from './table.js';
@@ -107,7 +107,7 @@ export function addUpstreamCommands(program: Command): void {
         'Call each upstream of the configuration once, with a request of a few tokens, and say what came back and what to do; exits with 1 where one does not serve.',
       ),
   )
-    .argument('[model]', MODEL_TEXT, nonEmpty)
+    .argument('[model]', MODEL_TEXT, parseNonEmpty)
     .option('--json', 'print JSON')
     .addHelpText('after', exampleText('upstreams test', 'upstreams test gpt-4o-mini --json'))
     .action(testUpstreams);
@@ -119,7 +119,7 @@ export function addUpstreamCommands(program: Command): void {
     'upstreams reset',
     'upstreams reset gpt-4o-mini',
   )
-    .argument('[model]', MODEL_TEXT, nonEmpty)
+    .argument('[model]', MODEL_TEXT, parseNonEmpty)
     .action((model: string | undefined, options: DataOptions) =>
       showViewOfGateway(options, ['POST', '/upstreams/reset', { model }], ({ models }: UpstreamResetView) =>
         printLine(`All upstreams are called again: ${models.join(', ')}`),
@@ -136,7 +136,7 @@ export function addCacheCommands(program: Command): void {
     'cache clear',
     'cache clear --model gpt-4o-mini',
   )
-    .option('--model <model>', MODEL_TEXT, nonEmpty)
+    .option('--model <model>', MODEL_TEXT, parseNonEmpty)
     .action(({ model, ...options }: DataOptions & { readonly model?: string }) =>
       showViewOfGateway(options, ['POST', '/cache/clear', { model }], ({ models }: CacheClearView) =>
         printLine(`No response is cached any more of: ${models.join(', ')}`),

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
-import { addConfigOption, exampleText, nonEmpty } from './options.js';
+import { addConfigOption, exampleText, parseNonEmpty } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 
 /** The exit code of `import-litellm` if the printed settings lack models of the file. */
@@ -25,7 +25,7 @@ function addImportCommand(config: Command): void {
       "Make a tollgate.yaml of LiteLLM's config.yaml, and tell line by line what could not be carried over. " +
         'Secrets are never carried over. Exits with 2 if an entry of model_list was left out.',
     )
-    .argument('<file>', "LiteLLM's configuration file", nonEmpty)
+    .argument('<file>', "LiteLLM's configuration file", parseNonEmpty)
     .option('--json', 'print {"yaml", "remarks", "variables", "leftOut"}')
     .addHelpText('after', exampleText('config import-litellm config.yaml > tollgate.yaml', 'config check'))
     .action(importFile);

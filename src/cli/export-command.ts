@@ -14,7 +14,7 @@ import type { ListView, UsageRowView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { parseMomentMs } from '../core/clock.js';
 import { type AdminClient, queryOf, withAdminClient, withQuery } from './admin-client.js';
-import { CALL_CELLS, cellsOf, eachCall } from './call-commands.js';
+import { CALL_CSV_FIELDS, csvCellsOf, eachCall } from './call-commands.js';
 import { addDataOptions, type DataOptions, exampleText } from './options.js';
 import { Misuse } from './output.js';
 import type { ParquetKind } from './parquet.js';
@@ -73,7 +73,7 @@ function dayOf(text: string): string {
 type Format = ExportOptions['format'];
 
 async function exportCalls(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
-  const output = await outputOf(format, CALL_CELLS, cellsOf, CALL_LIST_FIELDS);
+  const output = await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_LIST_FIELDS);
   await eachCall(client, withQuery('/calls', query), Infinity, output.write);
   await output.end();
 }

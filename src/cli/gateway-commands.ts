@@ -18,7 +18,7 @@ import {
   type ConfirmationOptions,
   type DataOptions,
   exampleText,
-  nonEmpty,
+  parseNonEmpty,
   wholeNumberFrom,
 } from './options.js';
 import { CommandError, printFields, printLine, printTable, timeText, yesNo } from './output.js';
@@ -192,7 +192,7 @@ export function addHostCommands(program: Command): void {
       'hosts forget 1f0c5a5e --yes',
     ),
   )
-    .argument('<host>', "the host's id: see hosts list", nonEmpty)
+    .argument('<host>', "the host's id: see hosts list", parseNonEmpty)
     .action(async (host: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(
         `Forget host ${host}? The money it was lent is free again, and what it charged and did not tell is not counted.`,

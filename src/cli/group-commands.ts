@@ -9,7 +9,7 @@ import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
 import { queryOf, withQuery } from './admin-client.js';
-import { type DataOptions, exampleText, nonEmpty } from './options.js';
+import { type DataOptions, exampleText, parseNonEmpty } from './options.js';
 import { printFields, printTable, timeText } from './output.js';
 import {
   addLimitOptions,
@@ -35,7 +35,7 @@ export function addGroupCommands(program: Command): void {
   addCreateCommand(groups);
   addListCommands(groups);
   addAdminCommand(groups, 'show', 'Show a group, with what is used of its quotas.', 'groups show research')
-    .argument('<group>', 'id or name', nonEmpty)
+    .argument('<group>', 'id or name', parseNonEmpty)
     .action((group: string, options: DataOptions) => showGroup(options, 'GET', pathOf(group)));
   addLimitsCommand(groups);
   addDeleteCommand(
@@ -59,8 +59,8 @@ function addCreateCommand(groups: Command): void {
       'groups create research --spend-per-month 250.00',
       'groups create vision --parent research --tokens-per-minute 100000',
     )
-      .argument('<name>', 'unique among groups', nonEmpty)
-      .option('--parent <group>', 'the group that it is in (id or name); it stays there', nonEmpty),
+      .argument('<name>', 'unique among groups', parseNonEmpty)
+      .option('--parent <group>', 'the group that it is in (id or name); it stays there', parseNonEmpty),
     'set',
   ).action((name: string, options: DataOptions & { parent?: string }) =>
     showGroup(options, 'POST', '/groups', { name, parent: options.parent, ...limitsOf(options) }),
@@ -76,7 +76,7 @@ function addListCommands(groups: Command): void {
     'groups list',
     'groups list --parent research --json',
   )
-    .option('--parent <group>', 'those in this group (id or name)', nonEmpty)
+    .option('--parent <group>', 'those in this group (id or name)', parseNonEmpty)
     .action(({ parent, ...options }: DataOptions & { parent?: string }) =>
       showList(options, withQuery('/groups', queryOf({ parent })), (data: readonly GroupView[]) =>
         printTable(
@@ -94,7 +94,7 @@ function addListCommands(groups: Command): void {
     'groups tree',
     'groups tree research',
   )
-    .argument('[group]', 'this one and those below it (id or name); all by default', nonEmpty)
+    .argument('[group]', 'this one and those below it (id or name); all by default', parseNonEmpty)
     .action((root: string | undefined, options: DataOptions) =>
       showList(options, withQuery('/group-tree', queryOf({ root })), (data: readonly GroupView[]) =>
         printTable(TREE_COLUMNS, treeRows(data), NO_GROUPS),
@@ -109,7 +109,7 @@ function addLimitsCommand(groups: Command): void {
       'set-limits',
       'Change limits of a group. Limits that are not named stay, and so does what was used.',
       'groups set-limits research --spend-per-month 500.00 --tokens-per-day none',
-    ).argument('<group>', 'id or name', nonEmpty),
+    ).argument('<group>', 'id or name', parseNonEmpty),
     'change',
   ).action((group: string, options: DataOptions) =>
     showGroup(options, 'POST', `${pathOf(group)}/set-limits`, changedLimitsOf(options)),

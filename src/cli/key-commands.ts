@@ -9,7 +9,7 @@ import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
 import { queryOf, withQuery } from './admin-client.js';
-import { type DataOptions, durationSeconds, momentSeconds, nonEmpty } from './options.js';
+import { type DataOptions, durationSeconds, momentSeconds, parseNonEmpty } from './options.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import { addLimitOptions, changedLimitsOf, limitsOf, quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
@@ -58,7 +58,7 @@ export function addKeyCommands(program: Command): void {
   // `--help` lists the commands in this order.
   addCreateCommand(keys);
   addAdminCommand(keys, 'show', 'Show a key and when it was last used.', 'keys show laptop')
-    .argument('<key>', KEY_ARGUMENT, nonEmpty)
+    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
     .action((key: string, options: DataOptions) => showKey(options, 'GET', pathOf(key)));
   addRotateCommand(keys);
   addLimitsCommand(keys);
@@ -85,8 +85,8 @@ function addCreateCommand(keys: Command): void {
       'Create a key, with limits of its own within those of its account. It is shown only once.',
       'keys create --account acme --name laptop --expires-in 30d',
     )
-      .requiredOption('--account <account>', 'id or name', nonEmpty)
-      .requiredOption('--name <name>', 'what the key is for; unique in the account', nonEmpty)
+      .requiredOption('--account <account>', 'id or name', parseNonEmpty)
+      .requiredOption('--name <name>', 'what the key is for; unique in the account', parseNonEmpty)
       .option('--expires-in <duration>', 'reject it after 90s, 15m, 24h, 30d …', durationSeconds)
       .option('--expires <time>', 'reject it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
       .option('--private', 'keep no contents of its calls, whatever call_log.contents says'),
@@ -106,7 +106,7 @@ function addRotateCommand(keys: Command): void {
     'Replace a key by a new one, which is shown only once. The old key is still accepted for an hour, or for --grace.',
     'keys rotate laptop --grace 24h',
   )
-    .argument('<key>', KEY_ARGUMENT, nonEmpty)
+    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
     .option(
       '--grace <duration>',
       'how long the old key is still accepted, 1h by default; 0: it is rejected at once, as after a leak',
@@ -131,7 +131,7 @@ function addLimitsCommand(keys: Command): void {
       'set-limits',
       'Change limits of a key. Limits that are not named stay, and so does what was used.',
       'keys set-limits laptop --tokens-per-day 100000 --calls-per-day none',
-    ).argument('<key>', KEY_ARGUMENT, nonEmpty),
+    ).argument('<key>', KEY_ARGUMENT, parseNonEmpty),
     'change',
   ).action((key: string, options: DataOptions) =>
     showKey(options, 'POST', `${pathOf(key)}/set-limits`, changedLimitsOf(options)),
@@ -140,7 +140,7 @@ function addLimitsCommand(keys: Command): void {
 
 function addListCommand(keys: Command): void {
   addAdminCommand(keys, 'list', 'List keys, those of all accounts by default.', 'keys list --account acme')
-    .option('--account <account>', 'of this account alone (id or name)', nonEmpty)
+    .option('--account <account>', 'of this account alone (id or name)', parseNonEmpty)
     .action(({ account, ...options }: DataOptions & { account?: string }) =>
       showList(options, withQuery('/keys', queryOf({ account })), (views: readonly KeyView[]) =>
         printTable(KEY_COLUMNS, views, 'There are no keys: see "keys create --help".'),
@@ -155,7 +155,7 @@ function addPrivateCommand(keys: Command): void {
     'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
     'keys set-private laptop yes',
   )
-    .argument('<key>', KEY_ARGUMENT, nonEmpty)
+    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
     .addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no']))
     .action((key: string, isPrivate: 'yes' | 'no', options: DataOptions) =>
       showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: isPrivate === 'yes' }),
@@ -169,7 +169,7 @@ function addStatusCommands(keys: Command): void {
     ['enable', 'Accept a disabled key again.'],
   ] as const) {
     addAdminCommand(keys, action, description, `keys ${action} laptop`)
-      .argument('<key>', KEY_ARGUMENT, nonEmpty)
+      .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
       .action((key: string, options: DataOptions) => showKey(options, 'POST', `${pathOf(key)}/${action}`));
   }
 }

@@ -17,7 +17,7 @@ import {
   durationSeconds,
   endSeconds,
   momentSeconds,
-  nonEmpty,
+  parseNonEmpty,
   wholeNumberFrom,
 } from './options.js';
 import {
@@ -88,7 +88,7 @@ export function addOperatorCommands(program: Command): void {
       ),
   );
   addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
-    .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
+    .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
     .action((operator: string, options: DataOptions) => showOperator(options, 'GET', pathOf(operator)));
   addRoleCommand(operators);
   addRotateCommand(operators);
@@ -112,7 +112,7 @@ function addCreateCommand(operators: Command): void {
     'Create an operator. Its token is shown only once; set it as TOLLGATE_ADMIN_TOKEN, or sign in with it.',
     'operators create ann --role support --expires 90d',
   )
-    .argument('<name>', 'letters, digits and . _ @ + -; unique', nonEmpty)
+    .argument('<name>', 'letters, digits and . _ @ + -; unique', parseNonEmpty)
     .addOption(roleOption())
     .option(EXPIRES_FLAGS, EXPIRES_HELP, parseExpiry)
     .action((name: string, options: DataOptions & { role: string; expires?: Expiry }) =>
@@ -127,7 +127,7 @@ function addRoleCommand(operators: Command): void {
     'Change the role of an operator, from its next request on.',
     'operators set-role ann --role finance',
   )
-    .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
+    .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
     .addOption(roleOption())
     .action((operator: string, options: DataOptions & { role: string }) =>
       showOperator(options, 'POST', `${pathOf(operator)}/set-role`, { role: options.role }),
@@ -141,7 +141,7 @@ function addRotateCommand(operators: Command): void {
     'Replace the token by a new one, which is shown only once. The old token is rejected at once.',
     'operators rotate ann --expires 90d',
   )
-    .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
+    .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
     .option(EXPIRES_FLAGS, `${EXPIRES_HELP}; as the old one by default`, parseExpiry)
     .action((operator: string, options: DataOptions & { expires?: Expiry }) =>
       printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
@@ -155,7 +155,7 @@ function addStatusCommands(operators: Command): void {
     ['enable', 'Accept the token of a disabled operator again.'],
   ] as const) {
     addAdminCommand(operators, action, description, `operators ${action} ann`)
-      .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
+      .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
       .action((operator: string, options: DataOptions) =>
         showOperator(options, 'POST', `${pathOf(operator)}/${action}`),
       );
@@ -245,9 +245,9 @@ export function addChangeCommands(program: Command): void {
     'changes list --who ann --action keys',
     'changes list --target acme --json',
   )
-    .option('--who <name>', 'of this operator; or bootstrap, command, signal, watch, start', nonEmpty)
-    .option('--action <action>', 'such as keys.rotate, or keys for all of keys', nonEmpty)
-    .option('--target <target>', 'of this account, key, group, operator … (id or name)', nonEmpty)
+    .option('--who <name>', 'of this operator; or bootstrap, command, signal, watch, start', parseNonEmpty)
+    .option('--action <action>', 'such as keys.rotate, or keys for all of keys', parseNonEmpty)
+    .option('--target <target>', 'of this account, key, group, operator … (id or name)', parseNonEmpty)
     .option(
       '--from <time>',
       'from this moment on: 2030-01-31, 2030-01-31T12:00Z or Unix seconds',

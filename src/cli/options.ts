@@ -24,7 +24,7 @@ export function addConfigOption(command: Command): Command {
   return command.option(
     '--config <file>',
     'configuration file (TOLLGATE_CONFIG; default: tollgate.yaml, where there is one)',
-    nonEmpty,
+    parseNonEmpty,
   );
 }
 
@@ -33,7 +33,7 @@ export function addStoreOptions(command: Command): Command {
   return addConfigOption(command).option(
     '--data <folder>',
     'folder of the books (TOLLGATE_DATA; default: that of the configuration)',
-    nonEmpty,
+    parseNonEmpty,
   );
 }
 
@@ -65,7 +65,7 @@ export function adminOriginOf(text: string): string | undefined {
 }
 
 /** Rejects an empty argument, which a shell passes for a variable that is not set. */
-export function nonEmpty(text: string): string {
+export function parseNonEmpty(text: string): string {
   if (text === '') throw new InvalidArgumentError('It is empty.');
   return text;
 }
@@ -113,7 +113,7 @@ export function endSeconds(text: string): number {
 }
 
 /** Parses a whole number. The gateway checks its bounds. */
-export function wholeNumber(text: string): number {
+export function parseWholeNumber(text: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw new InvalidArgumentError('A whole number is wanted.');
 }

@@ -10,7 +10,7 @@ import { once } from 'node:events';
 import type { Writable } from 'node:stream';
 import type { SchemaElement } from 'hyparquet-writer';
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
-import { amountOf } from '../core/money.js';
+import { picoUnitsOfExact } from '../core/money.js';
 
 /** The type of a column. `json`: lists as JSON text, because their items differ from row to row. */
 export type ParquetKind = 'text' | 'time' | 'integer' | 'float' | 'boolean' | 'money' | 'json';
@@ -50,7 +50,7 @@ function valueOf(kind: ParquetKind, value: unknown): Value {
     case 'time':
       return BigInt(Date.parse(value as string));
     case 'money':
-      return amountOf(value as string);
+      return picoUnitsOfExact(value as string);
     case 'json':
       return JSON.stringify(value);
     default:

@@ -7,9 +7,9 @@
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { QuotasView, QuotaUseView } from '../admin/views.js';
-import { amountOf } from '../core/money.js';
+import { picoUnitsOfExact } from '../core/money.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
-import { wholeNumber } from './options.js';
+import { parseWholeNumber } from './options.js';
 import { Misuse, timeText } from './output.js';
 
 /** The value of an option that removes the limit. */
@@ -34,7 +34,7 @@ const HELP_TEXTS: Readonly<Record<QuotaName, string>> = {
 export function addLimitOptions(command: Command, purpose: 'set' | 'change'): Command {
   for (const name of QUOTA_NAMES) {
     const isMoney = QUOTA_KINDS[name].unit === 'money';
-    const parse = isMoney ? parseAmount : wholeNumber;
+    const parse = isMoney ? parseAmount : parseWholeNumber;
     command.option(
       `--${name.replaceAll('_', '-')} <${isMoney ? 'amount' : 'n'}>`,
       purpose === 'change' ? `${HELP_TEXTS[name]}; none: no limit` : HELP_TEXTS[name],
@@ -133,5 +133,5 @@ function percentText(used: Amount, limit: Amount): string {
 
 /** Returns the count, or the money in pico-units. */
 function integerOf(amount: Amount): bigint {
-  return typeof amount === 'number' ? BigInt(amount) : amountOf(amount);
+  return typeof amount === 'number' ? BigInt(amount) : picoUnitsOfExact(amount);
 }

@@ -50,20 +50,20 @@ export interface AdminResponse {
 }
 
 /** The admin interface, reached over HTTP (admin-client.ts) or in this process. */
-export interface AdminExchange {
+export interface AdminTransport {
   /** `path`: encoded, below `/admin/v1`. `body`: JSON or empty. A CommandError if there is no response. */
   readonly exchange: (method: string, path: string, body: string) => Promise<AdminResponse>;
   readonly close: () => Promise<void>;
 }
 
 /** What a command does in a data directory without a store: make one, or reject with a CommandError. */
-export type WithoutBooks = 'make' | 'reject';
+export type IfNoStore = 'make' | 'reject';
 
 /**
  * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read. If a
  * store is made, standard error says so, because the data directory may be a wrong one.
  */
-export function openStoreExchange(settings: Settings, ifNoStore: WithoutBooks): AdminExchange {
+export function openStoreTransport(settings: Settings, ifNoStore: IfNoStore): AdminTransport {
   const hasStore = existsSync(storePath(settings.data));
   if (!hasStore && ifNoStore === 'reject')
     throw new CommandError(`${NO_BOOKS} in ${settings.data}. ${DATA_ADVICE}`);

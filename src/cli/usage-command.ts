@@ -10,7 +10,7 @@ import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import { addAdminCommand } from './admin-command.js';
 import { type AdminClient, listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
-import { type DataOptions, nonEmpty } from './options.js';
+import { type DataOptions, parseNonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
@@ -38,11 +38,11 @@ export function addUsageCommand(program: Command): void {
     'usage --account acme --from 2025-01-01 --to 2025-01-31 --by model',
     'usage --by account --csv',
   )
-    .option('--account <account>', 'of this account (id or name)', nonEmpty)
-    .option('--key <key>', 'of this key (id or name)', nonEmpty)
-    .option('--model <model>', 'of this model (id or alias)', nonEmpty)
-    .option('--from <time>', 'a day such as 2025-01-31 (UTC), or Unix seconds', nonEmpty)
-    .option('--to <time>', 'the same; the day belongs to it', nonEmpty)
+    .option('--account <account>', 'of this account (id or name)', parseNonEmpty)
+    .option('--key <key>', 'of this key (id or name)', parseNonEmpty)
+    .option('--model <model>', 'of this model (id or alias)', parseNonEmpty)
+    .option('--from <time>', 'a day such as 2025-01-31 (UTC), or Unix seconds', parseNonEmpty)
+    .option('--to <time>', 'the same; the day belongs to it', parseNonEmpty)
     .addOption(new Option('--by <what>', 'a line for each').choices([...LINES_BY]).default('day'))
     .option('--csv', 'print CSV')
     .action(showUsage);

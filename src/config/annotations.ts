@@ -130,7 +130,7 @@ export const wholeNumber = (
   } satisfies Annotations);
 
 /** True or false, by default false. */
-export const switchOff = ({ description, applies }: Meaning) =>
+export const switchSetting = ({ description, applies }: Meaning) =>
   Type.Boolean({
     default: false,
     description,

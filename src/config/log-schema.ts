@@ -8,7 +8,7 @@
 import { Type } from 'typebox';
 import {
   filePath,
-  switchOff,
+  switchSetting,
   optionalFile,
   section,
   settingsMap,
@@ -44,7 +44,7 @@ export const logSchema = Type.Object(
 
 export const accessLogSchema = Type.Object(
   {
-    enabled: switchOff({
+    enabled: switchSetting({
       description: 'Whether every chat call, also a refused one, is a line in the log when it ends.',
     }),
     path: optionalFile(

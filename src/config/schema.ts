@@ -25,7 +25,7 @@ import { isTimezone, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 import {
   BODY_BYTES_MAX,
   BODY_BYTES_MIN,
-  switchOff,
+  switchSetting,
   optionalLimit,
   section,
   settingsMap,
@@ -217,14 +217,14 @@ export const settingsSchema = Type.Object(
     call_log: callLogSchema,
     usage_log: Type.Optional(usageLogSchema),
     notify: Type.Optional(notifySchema),
-    watch: switchOff({
+    watch: switchSetting({
       description:
         'Whether a change of the configuration file, or of a key, certificate or ca file that it names, reloads the settings by itself.',
       applies: 'reload',
     }),
     metrics: Type.Object(
       {
-        account_labels: switchOff({
+        account_labels: switchSetting({
           description:
             'Balance, spending and calls of the first 1,000 accounts on /metrics, by name: it is open to whoever reaches the admin port.',
         }),

@@ -16,7 +16,7 @@ import { Type } from 'typebox';
 import { PROVIDER_NAMES } from '../core/provider-names.js';
 import {
   identifier,
-  switchOff,
+  switchSetting,
   optionalFile,
   optionalQuota,
   settingsMap,
@@ -181,11 +181,11 @@ export const upstreamSchema = Type.Object(
         } satisfies Annotations,
       ),
     ),
-    thoughts_back: switchOff({
+    thoughts_back: switchSetting({
       description:
         "openai and azure: calls of Messages and Responses that are translated give the upstream its model's earlier thoughts back, as reasoning_content of the assistant's messages. For servers that refuse a conversation without them, such as DeepSeek and Kimi; OpenAI and others may refuse the member.",
     }),
-    drop_unsupported: switchOff({
+    drop_unsupported: switchSetting({
       description:
         'Leaves out what a request asks for and the provider has no word for; else such a request gets 400, which names the member.',
     }),

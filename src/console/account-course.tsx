@@ -17,7 +17,7 @@ import type {
 } from '../admin/views.js';
 import { queryOf, useView } from './api.js';
 import { addressOf, callsAddress } from './browser.js';
-import { chart, Charts, linesOf, timesUntil } from './chart.js';
+import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { ErrorText, RangeChoice } from './controls.js';
 import { roughMoney, shortNumber } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
@@ -71,7 +71,7 @@ function CourseCharts({ history: { data, seconds: spanSeconds }, seconds }: Cour
   const lastTime = Math.floor((Date.now() / 1_000 - SPAN_DELAY_SECONDS) / spanSeconds) * spanSeconds;
   const times = timesUntil(lastTime, spanSeconds, seconds / spanSeconds);
   // The value of a span is drawn at its end.
-  const seriesOf = linesOf(times, new Map(data.map((span) => [span.start + spanSeconds, span])));
+  const seriesOf = seriesMaker(times, new Map(data.map((span) => [span.start + spanSeconds, span])));
   const perSecond = (name: string, color: string, value: (stats: AccountStatsView) => number) =>
     seriesOf(name, color, (span) => value(span) / spanSeconds);
   return (
@@ -103,7 +103,7 @@ export function AccountHours({ account }: { readonly account: string }) {
   const path = `/usage${queryOf({ account, by: 'hour', from: times[0] })}`;
   const { view, error } = useView<ListView<UsageView>>(path, HOURS_REFRESH_MS);
   // Rows by hour always have `hour`.
-  const seriesOf = linesOf(times, new Map(view?.data.map((row) => [row.hour ?? 0, row])));
+  const seriesOf = seriesMaker(times, new Map(view?.data.map((row) => [row.hour ?? 0, row])));
   return (
     <section>
       <h3>Last 24 hours</h3>

@@ -8,7 +8,7 @@
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
-import { allOf, may, post, queryOf, useView } from './api.js';
+import { fetchRows, may, post, queryOf, useView } from './api.js';
 import { callsAddress } from './browser.js';
 import { Badge, Button, Choice, ErrorText, Icon, Name, TextField, type Tone, useInput } from './controls.js';
 import {
@@ -79,7 +79,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           class="keys cards"
           rows={keyList.data}
           // For the CSV, which also has the keys that are not listed.
-          allRows={() => allOf<KeyView>('/keys', { account: account.id })}
+          allRows={() => fetchRows<KeyView>('/keys', { account: account.id })}
           keyOf={({ id }) => id}
           columns={[
             {

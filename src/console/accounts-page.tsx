@@ -12,7 +12,7 @@ import { AccountCourse, AccountHours } from './account-course.js';
 import { AccountKeys } from './account-keys.js';
 import { AccountList, ROWS_MAX } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
-import { allOf, may, type FirstRows, useAction, useView } from './api.js';
+import { fetchRows, may, type FirstRows, useAction, useView } from './api.js';
 import { addressOf, callsAddress, openPage } from './browser.js';
 import {
   Badge,
@@ -25,7 +25,7 @@ import {
   idsOf,
   Name,
   StatusBadge,
-  statusOf,
+  accountStateOf,
   TextField,
   useInput,
 } from './controls.js';
@@ -100,7 +100,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
         <CsvButton
           label="Accounts"
           columns={ACCOUNT_COLUMNS}
-          allRows={() => allOf<AccountView>('/accounts', { ...filter })}
+          allRows={() => fetchRows<AccountView>('/accounts', { ...filter })}
         />
       </section>
       {item !== '' && <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
@@ -125,7 +125,7 @@ const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
   { head: 'Id', text: ({ id }) => id },
   { head: 'Plan', text: ({ plan }) => plan },
   { head: 'Group', text: (account) => account.group_name },
-  { head: 'State', text: (account) => statusOf(account)[1] },
+  { head: 'State', text: (account) => accountStateOf(account)[1] },
   { head: 'This minute', figure: (account) => account.requests_this_minute },
   { head: 'Today', figure: (account) => account.calls_today },
   { head: 'Balance', money: ({ balance }) => balance },
@@ -313,7 +313,7 @@ const CREDITS_SHOWN = 10;
 function AccountCredits({ account }: { readonly account: AccountView }) {
   const [credits, setCredits] = useState<FirstRows<CreditView>>();
   const { error, run } = useAction(async () => {
-    setCredits(await allOf<CreditView>(`/accounts/${encodeURIComponent(account.id)}/credits`));
+    setCredits(await fetchRows<CreditView>(`/accounts/${encodeURIComponent(account.id)}/credits`));
   });
   useEffect(() => run(), [account.credited]);
   if (credits === undefined) return <ErrorText text={error} />;

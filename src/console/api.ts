@@ -125,7 +125,7 @@ const PAGE_ROWS_MAX = 1_000;
  * Fetches the rows of a list from its first page on, at most `rowsMax`. A page may be short, or empty, and
  * not be the last, so only its cursor ends the loop. `query`: see `queryOf`.
  */
-export async function allOf<Row>(
+export async function fetchRows<Row>(
   path: string,
   query: Parameters<typeof queryOf>[0] = {},
   rowsMax = ROWS_OF_CSV_MAX,
@@ -242,7 +242,7 @@ export function useRows<Row>(
 ): ViewState<FirstRows<Row>> {
   const pathAndQuery = path === undefined ? undefined : path + queryOf(query);
   // `read` is not called for an undefined path.
-  return useRead(pathAndQuery, () => allOf<Row>(path!, query, rowsMax), refreshMs);
+  return useRead(pathAndQuery, () => fetchRows<Row>(path!, query, rowsMax), refreshMs);
 }
 
 /**

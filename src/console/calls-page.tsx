@@ -8,7 +8,7 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import { allOf, get, queryOf, textOf, useRefresh, useView } from './api.js';
+import { fetchRows, get, queryOf, textOf, useRefresh, useView } from './api.js';
 import {
   addressOf,
   CALL_FILTERS,
@@ -198,7 +198,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
               class="dense"
               rows={shown.calls}
               keyOf={(call) => call.request_id}
-              allRows={() => allOf<CallView>('/calls', filter)}
+              allRows={() => fetchRows<CallView>('/calls', filter)}
               columns={CALL_COLUMNS}
             />
           )}

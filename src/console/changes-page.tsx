@@ -9,7 +9,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ChainView, OperatorChange } from '../admin/change-routes.js';
 import type { ListView } from '../admin/views.js';
-import { allOf, get, queryOf, useAction } from './api.js';
+import { fetchRows, get, queryOf, useAction } from './api.js';
 import { addressOf, type Filters, putFilters } from './browser.js';
 import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField, TYPING_MS } from './controls.js';
 import { counted, exactMoment, words } from './format.js';
@@ -109,7 +109,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
           class="cards history"
           rows={shown.data}
           keyOf={({ number }) => String(number)}
-          allRows={() => allOf<OperatorChange>('/changes', filter)}
+          allRows={() => fetchRows<OperatorChange>('/changes', filter)}
           columns={COLUMNS}
         />
       )}

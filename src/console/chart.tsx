@@ -67,7 +67,7 @@ export function timesUntil(last: number, stepSeconds: number, count: number): nu
 }
 
 /** Returns a function that makes a line from `rows`, by their time. A missing row counts as 0. */
-export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number, Row>) {
+export function seriesMaker<Row>(times: readonly number[], rows: ReadonlyMap<number, Row>) {
   return (name: string, color: string, value: (row: Row) => number): Series => ({
     name,
     color,

@@ -23,7 +23,7 @@ export interface ChatRequest {
 }
 
 /** What is known of a call so far, beyond the glossary's outcome. A field is absent until it is known. */
-export interface Outcome {
+export interface CallProgress {
   /** The text of the response; empty before the first token. */
   readonly text: string;
   readonly status?: number;
@@ -52,12 +52,12 @@ interface Completion {
 export async function chat(
   key: string,
   request: ChatRequest,
-  onProgress: (outcome: Outcome) => void,
+  onProgress: (outcome: CallProgress) => void,
   leaving: AbortSignal,
 ): Promise<void> {
   const startMs = performance.now();
-  let outcome: Outcome = { text: '' };
-  const updateOutcome = (fields: Partial<Outcome>): void => {
+  let outcome: CallProgress = { text: '' };
+  const updateOutcome = (fields: Partial<CallProgress>): void => {
     outcome = { ...outcome, ...fields };
     onProgress(outcome);
   };

@@ -204,13 +204,13 @@ export function Badge({ tone, children }: { readonly tone: Tone; readonly childr
 type AccountState = Pick<AccountView, 'active' | 'plan_missing'>;
 
 /** Returns tone and text of a badge: whether the keys of an account are accepted. */
-export function statusOf({ active, plan_missing: planMissing }: AccountState): readonly [Tone, string] {
+export function accountStateOf({ active, plan_missing: planMissing }: AccountState): readonly [Tone, string] {
   if (!active) return ['bad', 'Disabled'];
   return planMissing === true ? ['bad', 'Plan missing'] : ['good', 'Active'];
 }
 
 export function StatusBadge({ account }: { readonly account: AccountState }) {
-  const [tone, text] = statusOf(account);
+  const [tone, text] = accountStateOf(account);
   return <Badge tone={tone}>{text}</Badge>;
 }
 

@@ -4,7 +4,7 @@
  * Must hold: money is decimal text, whose decimals are cut and never computed as a binary fraction
  * (test/e2e/console-tables.test.ts).
  */
-import { amountOf, decimalOf } from '../core/money.js';
+import { picoUnitsOfExact, decimalOf } from '../core/money.js';
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
@@ -53,7 +53,7 @@ export function money(text: string, decimalsMax = 6): string {
 
 /** The exact sum of decimal texts with at most DECIMALS_OF_MONEY decimals, as decimal text. */
 export function sumOfMoney(texts: readonly string[]): string {
-  return decimalOf(texts.reduce((picoUnits, text) => picoUnits + amountOf(text), 0n));
+  return decimalOf(texts.reduce((picoUnits, text) => picoUnits + picoUnitsOfExact(text), 0n));
 }
 
 /** An amount of money that is a float, as charts have it: `0.0012`, `12.3k`. */

@@ -8,7 +8,7 @@
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
-import { allOf, may, queryOf, useRows, useView } from './api.js';
+import { fetchRows, may, queryOf, useRows, useView } from './api.js';
 import { addressOf, callsAddress, openPage } from './browser.js';
 import {
   Button,
@@ -17,7 +17,7 @@ import {
   Icon,
   Name,
   StatusBadge,
-  statusOf,
+  accountStateOf,
   TextField,
   useInput,
 } from './controls.js';
@@ -237,12 +237,12 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
           class="cards"
           rows={view.rows}
           keyOf={({ id }) => id}
-          allRows={() => allOf<AccountView>('/accounts', { group: group.id })}
+          allRows={() => fetchRows<AccountView>('/accounts', { group: group.id })}
           columns={[
             { head: 'Name', text: ({ name }) => name, href: ({ id }) => addressOf('accounts', id) },
             {
               head: 'State',
-              value: (account) => statusOf(account)[1],
+              value: (account) => accountStateOf(account)[1],
               cell: (account) => <StatusBadge account={account} />,
             },
             { head: 'Plan', text: ({ plan }) => plan },

@@ -148,12 +148,12 @@ const FAILURES: readonly string[] = ['provider_unavailable', 'internal_error', '
 /** The filter `code` that finds failed calls in the call log, also those that broke after a status 200. */
 export const FAILURE_CODES = FAILURES.join(',');
 
-export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
+export function sumOfCounts(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
 /** Counts calls by the kind of their outcome. `left`: the caller left before the end. */
-export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
+export function callsByKind(outcomes: Readonly<Record<string, number>> = {}) {
   const shares = { answered: 0, rejected: 0, failed: 0, left: 0 };
   for (const [outcome, count] of Object.entries(outcomes)) {
     if (outcome === 'ok') shares.answered += count;
@@ -174,7 +174,7 @@ export function percentile(
   bounds: readonly number[],
   fraction: number,
 ): number | null {
-  const total = sumOf(counts);
+  const total = sumOfCounts(counts);
   if (counts === undefined || total === 0 || bounds.length === 0) return null;
   const rank = fraction * total;
   /** How many values lie in the buckets before `bucket`. */

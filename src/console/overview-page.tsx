@@ -21,9 +21,9 @@ import {
   type Live,
   percentile,
   type Range,
-  sharesOf,
+  callsByKind,
   type Span,
-  sumOf,
+  sumOfCounts,
   type Growth,
   growthOf,
   rangeSeconds,
@@ -86,9 +86,9 @@ function LastSecondsTiles({ live, model }: { readonly live: Live; readonly model
   const growth = lastSecondsOf(live.snapshots, model);
   const rate = (count: number): number => (growth === undefined ? 0 : count / growth.seconds);
   const perSecond = (count: number): string => `${shortNumber(rate(count))}/s`;
-  const shares = sharesOf(growth?.outcomes);
+  const shares = callsByKind(growth?.outcomes);
   const [prompt, , completion] = growth?.tokens ?? NO_TOKENS;
-  const calls = sumOf(growth?.outcomes);
+  const calls = sumOfCounts(growth?.outcomes);
   /** The value and the hint of a tile: the median, and the 95th percentile. */
   const latencyTexts = (
     counts: Span['duration'],
@@ -182,8 +182,8 @@ function modelSums(spans: readonly Span[]): ModelSums[] {
       const [prompt, , completion] = tokens;
       const modelSum = sums.get(id) ?? { id, calls: 0, failed: 0, tokens: 0, cost: 0 };
       sums.set(id, modelSum);
-      modelSum.calls += sumOf(outcomes);
-      modelSum.failed += sharesOf(outcomes).failed;
+      modelSum.calls += sumOfCounts(outcomes);
+      modelSum.failed += callsByKind(outcomes).failed;
       modelSum.tokens += prompt + completion;
       modelSum.cost += cost;
     }
@@ -253,10 +253,10 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
         'per second',
         shortNumber,
         [
-          perSecond('answered', '--series-1', ({ outcomes }) => sharesOf(outcomes).answered),
-          perSecond('refused', '--series-2', ({ outcomes }) => sharesOf(outcomes).rejected),
-          perSecond('failed', '--series-3', ({ outcomes }) => sharesOf(outcomes).failed),
-          perSecond('client left', '--series-4', ({ outcomes }) => sharesOf(outcomes).left),
+          perSecond('answered', '--series-1', ({ outcomes }) => callsByKind(outcomes).answered),
+          perSecond('refused', '--series-2', ({ outcomes }) => callsByKind(outcomes).rejected),
+          perSecond('failed', '--series-3', ({ outcomes }) => callsByKind(outcomes).failed),
+          perSecond('client left', '--series-4', ({ outcomes }) => callsByKind(outcomes).left),
         ],
         WIDE,
       ),

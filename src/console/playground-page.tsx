@@ -11,7 +11,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
 import { get, requestJson, textOf, useView } from './api.js';
-import { chat, type ChatRequest, type Message, type Outcome } from './chat-stream.js';
+import { chat, type ChatRequest, type Message, type CallProgress } from './chat-stream.js';
 import { CodeSamples } from './code-samples.js';
 import { Button, Choice, ErrorText, Field, idsOf, type Input, TextField, useInput } from './controls.js';
 import { milliseconds, money, number } from './format.js';
@@ -19,7 +19,7 @@ import { milliseconds, money, number } from './format.js';
 /** A message of the operator, and what came of the call that sent it. */
 interface Turn {
   readonly userText: string;
-  readonly outcome: Outcome;
+  readonly outcome: CallProgress;
 }
 
 export function PlaygroundPage() {
@@ -47,7 +47,8 @@ export function PlaygroundPage() {
   const ask = async (): Promise<void> => {
     const sentText = typedText.value;
     const earlierTurns = turns;
-    const show = (outcome: Outcome): void => setTurns([...earlierTurns, { userText: sentText, outcome }]);
+    const show = (outcome: CallProgress): void =>
+      setTurns([...earlierTurns, { userText: sentText, outcome }]);
     setBusy(true);
     typedText.onValue('');
     show({ text: '' });
@@ -291,7 +292,7 @@ function useRecord(requestId: string | undefined): CallView | undefined {
  * response may have other numbers: the gateway may not accept the upstream's usage, and a fallback or the
  * response cache may have answered.
  */
-function CallStats({ outcome }: { readonly outcome: Outcome }) {
+function CallStats({ outcome }: { readonly outcome: CallProgress }) {
   const { status, firstTokenMs, totalMs, headers } = outcome;
   const requestId = headers?.find(([name]) => name === 'x-request-id')?.[1];
   const record = useRecord(totalMs === undefined ? undefined : requestId);

@@ -9,7 +9,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { get, queryOf, textOf, useView } from './api.js';
 import { addressOf, type CallFilters, callsAddress } from './browser.js';
-import { chart, Charts, linesOf, timesUntil } from './chart.js';
+import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { Button, Choice, ErrorText, idsOf, Money, Name, TextField, TYPING_MS } from './controls.js';
 import { moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';
 import { type Column, Table } from './table.js';
@@ -185,7 +185,7 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
   const firstStart = from === '' ? (starts[0] ?? 0) : Math.min(starts[0] ?? 0, secondsOf(from));
   const count = Math.min(POINTS_MAX, Math.round((lastStart - firstStart) / stepSeconds) + 1);
   const times = timesUntil(lastStart, stepSeconds, count);
-  const seriesOf = linesOf(times, rowsByStart);
+  const seriesOf = seriesMaker(times, rowsByStart);
   const unit = `per ${by}`;
   return (
     <Charts

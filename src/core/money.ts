@@ -81,7 +81,7 @@ export function decimalOf(picoUnits: bigint): string {
 }
 
 /** Pico-units of a text that `decimalOf` has written, also of a negative one. The text is not checked. */
-export function amountOf(text: string): bigint {
+export function picoUnitsOfExact(text: string): bigint {
   const [whole = '', fraction = ''] = text.split('.');
   return BigInt(whole + fraction.padEnd(MONEY_DECIMALS, '0'));
 }

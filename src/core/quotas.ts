@@ -267,7 +267,7 @@ export interface QuotasLeft {
 }
 
 /** How many numbers each quota takes in `others`. */
-export const QUOTA_NUMBERS = 3;
+export const NUMBERS_PER_QUOTA = 3;
 
 /** The low 8 bits of a quota's code are the position of its name, the bits above that of its scope. */
 const SCOPE_SHIFT = 8;

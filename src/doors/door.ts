@@ -96,7 +96,7 @@ export interface EventMeaning {
   /** Whether no text follows this event, though other events do. */
   readonly isTextOver: boolean;
   /** Why the stream has failed: the event is an error, or none of this protocol. Undefined if it goes on. */
-  readonly garbage: string | undefined;
+  readonly fault: string | undefined;
 }
 
 export const NO_MEANING: EventMeaning = {
@@ -105,7 +105,7 @@ export const NO_MEANING: EventMeaning = {
   isText: false,
   isEnd: false,
   isTextOver: false,
-  garbage: undefined,
+  fault: undefined,
 };
 
 /**

@@ -47,7 +47,7 @@ export interface BodyForm {
   /** The member that bounds the output; undefined if calls have no output that is billed. */
   readonly outputTokens: OutputTokensField | undefined;
   /** Set if `check` and the functions below read only members that `level` names. */
-  readonly readsNamedAlone?: true;
+  readonly readsKnownOnly?: true;
   /** The least bound of output that an upstream accepts; absent: 1. `body` is valid. */
   readonly outputTokensMin?: (body: Members) => number;
   /** How many responses a call generates, each bounded by `outputTokens`. `body` is valid. */
@@ -85,10 +85,10 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   const found = new Found();
   if (firstByte === BRACE) readMembers(reader, form, found);
   else reader.skipValue();
-  const lastBraceAt = reader.at - 1;
-  if (reader.space() !== -1) throw reader.unexpected();
-  if (reader.members > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
-  const isReadHere = form.readsNamedAlone === true && firstByte === BRACE;
+  const lastBraceAt = reader.position - 1;
+  if (reader.skipSpace() !== -1) throw reader.unexpected();
+  if (reader.memberCount > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
+  const isReadHere = form.readsKnownOnly === true && firstByte === BRACE;
   const body = isReadHere ? found.values : (JSON.parse(reader.bytes.toString()) as unknown);
   if (!form.check(body))
     throw new BodyError(form.explain(isReadHere ? JSON.parse(reader.bytes.toString()) : body));
@@ -118,22 +118,22 @@ class Found {
 /** Reads the members of the request itself into `found`. */
 function readMembers(
   reader: MemberReader,
-  { level, outputTokens, readsNamedAlone }: BodyForm,
+  { level, outputTokens, readsKnownOnly }: BodyForm,
   found: Found,
 ): void {
   if (!reader.openLevel(level)) return;
   do {
     const index = reader.readName(level);
-    reader.colon();
+    reader.skipColon();
     const { steering } = reader;
-    const start = reader.at;
+    const start = reader.position;
     if (index >= 0) {
       const name = level.names[index]!;
-      if (readsNamedAlone === true) found.values[name] = readKnownValue(reader, level, index);
+      if (readsKnownOnly === true) found.values[name] = readKnownValue(reader, level, index);
       else reader.skipMember(level, index);
-      if (name === 'model') found.model = { start, end: reader.at };
-      else if (name === outputTokens) found.outputBound = { start, end: reader.at };
-      else if (name === 'stream_options') found.streamOptions = { start, end: reader.at };
+      if (name === 'model') found.model = { start, end: reader.position };
+      else if (name === outputTokens) found.outputBound = { start, end: reader.position };
+      else if (name === 'stream_options') found.streamOptions = { start, end: reader.position };
       continue;
     }
     reader.skipMember(level, index);
@@ -215,7 +215,7 @@ function readKnownValue(reader: MemberReader, level: Level, index: number): unkn
     reader.skipValue();
     return undefined;
   }
-  const start = reader.at;
+  const start = reader.position;
   const inner = level.inner[index];
   const value = inner === undefined ? readUnnamedValue(reader) : readNestedValue(reader, inner);
   reader.recordStored(level.stored[index], start);
@@ -224,14 +224,16 @@ function readKnownValue(reader: MemberReader, level: Level, index: number): unkn
 
 /** Reads an object, or an array of objects, whose known names are those of `level`; any other value too. */
 function readNestedValue(reader: MemberReader, level: Level): unknown {
-  const firstByte = reader.bytes[reader.at];
+  const firstByte = reader.bytes[reader.position];
   if (firstByte === BRACE) return readObject(reader, level);
   if (firstByte !== BRACKET) return readUnnamedValue(reader);
   const items: unknown[] = [];
   if (!reader.openItems()) return items;
   do {
     reader.startItem(items.length);
-    items.push(reader.bytes[reader.at] === BRACE ? readObject(reader, level) : readUnnamedValue(reader));
+    items.push(
+      reader.bytes[reader.position] === BRACE ? readObject(reader, level) : readUnnamedValue(reader),
+    );
   } while (reader.moreItems());
   return items;
 }
@@ -244,14 +246,14 @@ function readObject(reader: MemberReader, level: Level): Members {
   if (!reader.openLevel(level)) return members;
   do {
     const index = reader.readName(level);
-    reader.colon();
-    const start = reader.at;
-    if (reader.members > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
+    reader.skipColon();
+    const start = reader.position;
+    if (reader.memberCount > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
     if (index < 0) reader.skipValue();
     else members[level.names[index]!] = readKnownValue(reader, level, index);
     if (index < 0 || index !== level.typeIndex) continue;
     typeStart = start;
-    typeEnd = reader.at;
+    typeEnd = reader.position;
   } while (reader.moreMembers());
   reader.countPart(level, typeStart, typeEnd);
   return members;
@@ -267,7 +269,7 @@ function tooManyMembers(): BodyError {
  * parsed. An object or any other list is read as an empty one, because no rule looks into it.
  */
 function readUnnamedValue(reader: MemberReader): unknown {
-  const { bytes, at: start } = reader;
+  const { bytes, position: start } = reader;
   const firstByte = bytes[start];
   if (firstByte === QUOTE) return readText(reader);
   const isListOfRequest = firstByte === BRACKET && reader.depth === 1;
@@ -280,15 +282,15 @@ function readUnnamedValue(reader: MemberReader): unknown {
   const isNumber = firstByte !== undefined && firstByte < LETTER_F && firstByte !== BRACKET;
   if (isNumber) return reader.numberFrom(start);
   // A list such as `stop_sequences`, or `null`.
-  return JSON.parse(bytes.toString('utf8', start, reader.at));
+  return JSON.parse(bytes.toString('utf8', start, reader.position));
 }
 
 /** The text of a short string, one character for each byte; LONG_TEXT for a long string. */
 function readText(reader: MemberReader): string {
-  const start = reader.at;
+  const start = reader.position;
   const hasEscapes = reader.skipText();
-  if (reader.at - start > SHORT_BYTES_MAX) return LONG_TEXT;
+  if (reader.position - start > SHORT_BYTES_MAX) return LONG_TEXT;
   return hasEscapes
-    ? reader.decoded(start, reader.at)
-    : reader.bytes.toString('latin1', start + 1, reader.at - 1);
+    ? reader.decoded(start, reader.position)
+    : reader.bytes.toString('latin1', start + 1, reader.position - 1);
 }

@@ -90,14 +90,14 @@ function joined(parts: unknown, textOfPart: (part: Members) => unknown): string 
 }
 
 /** A tool call, as far as its pieces have come. `id` and `name` are undefined until a piece has them. */
-export interface CallSoFar {
+export interface ToolCallSoFar {
   id: string | undefined;
   name: string | undefined;
   /** The arguments so far, as JSON text. */
   json: string;
 }
 
-interface CallPiece extends Readonly<CallSoFar> {
+interface CallPiece extends Readonly<ToolCallSoFar> {
   readonly index: number | undefined;
 }
 
@@ -105,7 +105,7 @@ interface CallPiece extends Readonly<CallSoFar> {
  * Reads an element of `tool_calls` of a delta, or of a whole message. The arguments may be an object: then
  * they are whole.
  */
-export function pieceOf(call: Members): CallPiece {
+export function toolCallPieceOf(call: Members): CallPiece {
   const calledFunction = isRecord(call.function) ? call.function : isRecord(call.custom) ? call.custom : {};
   const args = calledFunction.arguments ?? calledFunction.input;
   return {
@@ -122,14 +122,14 @@ export function pieceOf(call: Members): CallPiece {
  * must have a name as well. If neither `call` has an id nor the piece an index, a second name begins a call.
  * Any other piece belongs to `call`: servers repeat the name of a call.
  */
-export function isOtherCall({ id, name, index }: CallPiece, call: CallSoFar): boolean {
+export function beginsOtherToolCall({ id, name, index }: CallPiece, call: ToolCallSoFar): boolean {
   if (id !== undefined && call.id !== undefined)
     return id !== call.id && (name !== undefined || index === undefined);
   return index === undefined && call.id === undefined && name !== undefined && call.name !== undefined;
 }
 
 /** Adds a piece of the same call (`isOtherCall`) to `call`. The first id and the first name stay. */
-export function addPiece(call: CallSoFar, piece: CallPiece): void {
+export function addPiece(call: ToolCallSoFar, piece: CallPiece): void {
   call.id ??= piece.id;
   call.name ??= piece.name;
   call.json += piece.json;
@@ -139,7 +139,7 @@ export function addPiece(call: CallSoFar, piece: CallPiece): void {
  * Whether the tool call can be sent to a client: its name has come, and its id as well. If arguments have
  * come before an id, the server sends no id.
  */
-export function canBegin({ id, name, json }: CallSoFar): boolean {
+export function canSendToolCall({ id, name, json }: ToolCallSoFar): boolean {
   return name !== undefined && (id !== undefined || json !== '');
 }
 

@@ -95,14 +95,14 @@ export class Accounting {
   }
 
   /** Flushes every `intervalMs` and then calls `onFlushed`, until this method is called again. */
-  flushEach(intervalMs: number, onFlushed: () => void): void {
+  flushEvery(intervalMs: number, onFlushed: () => void): void {
     clearTimeout(this.#flushTimer);
     this.#flushTimer = setTimeout(() => {
       this.flush.run();
       this.locks.onSweep();
       this.cache.onFlushed();
       onFlushed();
-      this.flushEach(intervalMs, onFlushed);
+      this.flushEvery(intervalMs, onFlushed);
     }, msToNextTick(intervalMs));
   }
 

@@ -210,7 +210,7 @@ export class AdminService {
   /** Returns what the routes of the interface call; AdminOptions describes each member. */
   #routes(recorder: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
     const { settings, live, accounting, stats, logs, supervisor, state, log } = this.#options;
-    const calls = callReaderOf(settings.data, { written: () => logs.growingCalls });
+    const calls = callReaderOf(settings.data, { growingSegment: () => logs.growingCalls });
     // An error is dropped here: the next search fails in the same way and reports it.
     void calls.begin().catch(() => undefined);
     return {
@@ -245,7 +245,7 @@ export class AdminService {
   // The next three methods do here what an operator wants of all gateways, send it to the others, and log it.
   #changeLog(change: LogChange): LogView {
     const { logs, supervisor, log } = this.#options;
-    const view = logs.change(change);
+    const view = logs.changeSwitch(change);
     if (Object.keys(change).length > 0) {
       supervisor.sendLog(change);
       log.record('an operator changed what is logged, until the next reload', { ...view });

@@ -35,7 +35,7 @@ import {
   nameIndexOf,
   QUOTA_KINDS,
   QUOTA_NAMES,
-  QUOTA_NUMBERS,
+  NUMBERS_PER_QUOTA,
   QUOTA_SCOPES,
   type QuotasLeft,
   scopeIndexOf,
@@ -48,8 +48,8 @@ import type { EndedAttempt, EndedCall } from '../telemetry/ended-call.js';
 import {
   callMembers,
   chargeText,
-  moneyOf,
-  quoted,
+  picoUnitsOfFloat,
+  quotedAsIs,
   requestIdOf,
   timeText,
   type CallAttempt,
@@ -221,13 +221,13 @@ function quotasOf(
   { minute, inFlight, perDay, balance, others }: QuotasLeft,
 ): QuotaLeft[] {
   const quotasLeft: QuotaLeft[] = [
-    { scope: 'account', id, quota: 'balance', left: moneyOf(balance) },
+    { scope: 'account', id, quota: 'balance', left: picoUnitsOfFloat(balance) },
     { scope: 'account', id, quota: 'calls_in_flight', left: inFlight },
     { scope: 'account', id, quota: 'calls_per_day', left: perDay },
   ];
   if (minute !== undefined)
     quotasLeft.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute });
-  for (let position = 0; others !== undefined && position < others.length; position += QUOTA_NUMBERS) {
+  for (let position = 0; others !== undefined && position < others.length; position += NUMBERS_PER_QUOTA) {
     const scope = QUOTA_SCOPES[scopeIndexOf(others[position]!)]!;
     const quota = QUOTA_NAMES[nameIndexOf(others[position]!)]!;
     const amount = others[position + 2]!;
@@ -270,7 +270,7 @@ export function usageLine(
   const source = SERVED_OUTCOMES.includes(record.outcome) ? USAGE_SOURCES[record.source]! : null;
   return (
     `{"time":"${timeText(record.endedMs)}","request_id":"${requestIdOf(requestPrefix, record.request)}",` +
-    `"account":${quoted(names.ids.accountIdOf(record.account))},"key":${quoted(row.keyId)},` +
+    `"account":${quotedAsIs(names.ids.accountIdOf(record.account))},"key":${quotedAsIs(row.keyId)},` +
     `"model":${model},"answered_model":${source === null ? 'null' : answered},"outcome":"${record.outcome}",` +
     `${chargeText(record, source, record.charged)},` +
     `"uncovered":"${decimalOf(record.uncovered)}","duration_ms":${record.durationMs}}`

@@ -27,7 +27,7 @@ import {
 } from '../telemetry/contents-layout.js';
 import { LineFile } from '../telemetry/line-file.js';
 import {
-  isPretty,
+  isTerminal,
   lineFormat,
   LogSwitch,
   type Log,
@@ -120,23 +120,23 @@ export class GatewayLogs {
       log,
     });
     // `apply` drains before there is an access log: no listener runs yet, so the rings are empty.
-    this.apply(settings);
+    this.applySettings(settings);
   }
 
   /**
    * Applies the logging settings in all threads at once. A file that cannot be written fails only at its
    * first lines, which LineFile logs.
    */
-  apply(settings: Settings): void {
+  applySettings(settings: Settings): void {
     const { log, access_log: accessLog } = settings;
     this.drain();
     this.#keepsCalls = settings.call_log.enabled;
-    this.#logSwitch.store = this.#keepsCalls || this.#outbox !== undefined;
+    this.#logSwitch.storesCalls = this.#keepsCalls || this.#outbox !== undefined;
     this.#calls.apply(retentionOf(settings));
     this.#contents.apply(contentsRetentionOf(settings));
     this.#logSwitch.level = log.level;
     this.#logSwitch.samplePercent = accessLog.sample_percent;
-    this.#logSwitch.access = accessLog.enabled;
+    this.#logSwitch.writesAccessLog = accessLog.enabled;
     if (!isSameFile(this.#accessLogSettings, accessLog)) {
       this.#accessLog?.close();
       this.#accessLog =
@@ -158,7 +158,7 @@ export class GatewayLogs {
   /** Sends every call from now on to `outbox` too, even if the call log is off. */
   exportTo(outbox: CallOutbox): void {
     this.#outbox = outbox;
-    this.#logSwitch.store = true;
+    this.#logSwitch.storesCalls = true;
   }
 
   /** Drains after the period, again and again. `isBusy`: the last drain found calls. */
@@ -174,12 +174,16 @@ export class GatewayLogs {
   }
 
   /** Changes what is logged in all threads at once, until the next `apply`. Returns what is logged then. */
-  change({ level, access_log: access, sample_percent: samplePercent }: LogChange): LogView {
+  changeSwitch({ level, access_log: access, sample_percent: samplePercent }: LogChange): LogView {
     const logSwitch = this.#logSwitch;
     if (level !== undefined) logSwitch.level = level;
-    if (access !== undefined) logSwitch.access = access;
+    if (access !== undefined) logSwitch.writesAccessLog = access;
     if (samplePercent !== undefined) logSwitch.samplePercent = samplePercent;
-    return { level: logSwitch.level, access_log: logSwitch.access, sample_percent: logSwitch.samplePercent };
+    return {
+      level: logSwitch.level,
+      access_log: logSwitch.writesAccessLog,
+      sample_percent: logSwitch.samplePercent,
+    };
   }
 
   /**
@@ -288,7 +292,7 @@ export class GatewayLogs {
 
 /** Writes the access log to standard error, among the gateway's other log lines. */
 class StandardErrorLines {
-  readonly #format = isPretty() ? lineFormat() : undefined;
+  readonly #format = isTerminal() ? lineFormat() : undefined;
 
   /**
    * Writes as many lines at once as the system writes in one piece, so that lines of other threads come

@@ -105,7 +105,14 @@ export class GatewayMetrics {
   }
 
   /** Connects the objects that are created after this one. To be called before `render` and `read`. */
-  attach({ registry, accounting, groupQuotas, sharedBalances, readGroup, ...passed }: ScrapedParts): void {
+  connectParts({
+    registry,
+    accounting,
+    groupQuotas,
+    sharedBalances,
+    readGroup,
+    ...passed
+  }: ScrapedParts): void {
     const source: MetricsSource = {
       ...passed,
       version: packageVersion(),

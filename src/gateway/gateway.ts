@@ -37,7 +37,7 @@ import type { GatewayReady, GroupSnapshot, RecordReload, Snapshot, SnapshotKind 
 import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
-import { tracesOf } from './traces.js';
+import { startTraces } from './traces.js';
 import { secretsOf } from '../upstream/target.js';
 
 /** How long a start, and a reload, wait for missing credentials. Calls without their credential get 502. */
@@ -221,7 +221,7 @@ export class Gateway {
     // Threads take this flag as they start, so all threads that face the network run without code from
     // strings. The flag is set only now, because lmdb's `ordered-binary`, loaded before, needs such code.
     setFlagsFromString('--disallow-code-generation-from-strings');
-    this.#state.traces = tracesOf(process.env, {
+    this.#state.traces = startTraces(process.env, {
       accountIdOf: (account) => this.#accounting.base.idNames.accountIdOf(account),
       metrics: this.#metrics.buffers,
       thread: this.#metrics.tracesThread,
@@ -229,7 +229,7 @@ export class Gateway {
     });
     const callOutbox = this.#state.traces?.newCallOutbox();
     if (callOutbox !== undefined) this.#logs.exportTo(callOutbox);
-    await this.#credentials.want(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
+    await this.#credentials.ensure(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
     this.#workers.start(this.#listeners);
     await this.#listeners.start(port);
     foundPort?.release();
@@ -276,7 +276,7 @@ export class Gateway {
 
   /** Applies an operator's change of what is logged, made here or at another gateway of the group. */
   changeLog(change: LogChange): void {
-    this.#logs.change(change);
+    this.#logs.changeSwitch(change);
   }
 
   /** Resets the breakers of that model's upstreams, or all breakers, as an operator asks. */
@@ -318,7 +318,7 @@ export class Gateway {
       registry: this.#accounting.registry,
       store: this.#accounting.base.store,
       replaceRoutes: async (routes) => {
-        await this.#credentials.want(credentialsOf(routes), CREDENTIALS_RELOAD_WAIT_MS);
+        await this.#credentials.ensure(credentialsOf(routes), CREDENTIALS_RELOAD_WAIT_MS);
         return this.#workers.replaceRoutes(routes);
       },
       replaceListenerSettings: (settings) => this.#listeners.replaceSettings(settings),
@@ -329,7 +329,7 @@ export class Gateway {
     this.#credentials.retain(credentialsOf(this.#live.routes));
     this.#accounting.cache.applySettings(this.#live.catalog, this.settings.cache.bytes);
     if (this.#state.ready) this.#flushEach(this.settings.flush_interval_ms);
-    if (problems.length === 0) this.#logs.apply(this.settings);
+    if (problems.length === 0) this.#logs.applySettings(this.settings);
     return problems;
   }
 
@@ -394,6 +394,6 @@ export class Gateway {
   }
 
   #flushEach(intervalMs: number): void {
-    this.#accounting.flushEach(intervalMs, () => this.#notifications.run());
+    this.#accounting.flushEvery(intervalMs, () => this.#notifications.checkAndSend());
   }
 }

@@ -277,7 +277,7 @@ export class IdempotencyService implements FlushedResponses {
       const digestOfOther = this.#shared?.take(lock);
       if (digestOfOther !== undefined) return stateInProgress(digestOfOther, lock);
       // Another process may have stored the response and released its lock since the lookup above.
-      stored = this.#shared && this.#responses.findAnew(lock);
+      stored = this.#shared && this.#responses.refreshAndFind(lock);
       if (stored !== undefined) this.#releaseShared([lock]);
     }
     if (stored === undefined) {

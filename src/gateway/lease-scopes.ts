@@ -99,7 +99,7 @@ export class LeaseScopes {
     if (scopeId === undefined) return undefined;
     const { kind, index } = scope;
     const wordsOf = (name: StockName): LeaseWords | undefined => this.#wordsOf(scope, name);
-    return { kind, index, scope: scopeId, minute, minuteIndex: index, wordsOf, limits };
+    return { kind, index, scopeId: scopeId, minute, minuteIndex: index, wordsOf, limits };
   }
 
   /** The address of an account's rule for a model. */
@@ -121,19 +121,19 @@ export class LeaseScopes {
   /** The address of an upstream's scope; undefined if no upstream has it any more. */
   #upstreamAddress(index: UpstreamScopeIndex): ScopeAddress | undefined {
     const { upstreams, live } = this.#options;
-    const scope = live.scopes.at(index);
+    const scope = live.scopes.scopeAt(index);
     if (scope === undefined) return undefined;
     return {
       kind: 'upstream',
       index,
-      scope: scope.id,
+      scopeId: scope.id,
       minute: upstreams.minute,
       minuteIndex: index,
       wordsOf: (name) =>
         name === 'tokens_per_minute' || name === 'calls_in_flight'
           ? upstreams.stockOf(index, name)
           : undefined,
-      limits: () => live.scopes.at(index)?.limits ?? {},
+      limits: () => live.scopes.scopeAt(index)?.limits ?? {},
     };
   }
 

@@ -218,7 +218,7 @@ export class Listeners implements WorkerClients {
   async #start(fixedInit: FixedInit, isSuccessor: boolean): Promise<void> {
     const { workers } = this.#options;
     const { init, ports } = this.#connectServices(fixedInit);
-    const worker = workers.startIn(fixedInit.index);
+    const worker = workers.workerFor(fixedInit.index);
     const entry =
       worker === undefined
         ? new URL('../request/listener.thread.js', import.meta.url)

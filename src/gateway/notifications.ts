@@ -79,8 +79,8 @@ export class Notifications {
    * To be called after each flush of the timer (Accounting.flushEach). Returns at once. A `look` does nothing
    * while an earlier `look` runs. Neither `look` rejects: both log their errors.
    */
-  run(): void {
-    void this.#notices.look().then(() => this.#outbox.look());
+  checkAndSend(): void {
+    void this.#notices.check().then(() => this.#outbox.sendWaiting());
   }
 
   /**
@@ -104,7 +104,7 @@ export class Notifications {
   }
 
   /** Counts of webhooks for the metrics; undefined if the settings name no receiver. */
-  get counts(): WebhookCounts | undefined {
+  get webhookCounts(): WebhookCounts | undefined {
     if (this.#options.live.settings.notify?.url === undefined) return undefined;
     return { ...this.#outbox.counts, dropped: this.#notices.dropped };
   }

@@ -120,7 +120,7 @@ export class UpstreamWorkers {
    * Makes the worker that runs in a listener's thread, with the listener's index. Undefined if workers have
    * threads of their own.
    */
-  startIn(listenerIndex: number): WorkerStart | undefined {
+  workerFor(listenerIndex: number): WorkerStart | undefined {
     return this.#options.workers === 0 ? this.#openWorker(listenerIndex) : undefined;
   }
 

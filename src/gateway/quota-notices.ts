@@ -203,7 +203,7 @@ export class QuotaNotices {
    * Checks up to CHECKED_SCOPES_MAX accounts and keys that have changed. To be called after each flush. Does
    * nothing while a check runs. Never rejects.
    */
-  async look(): Promise<void> {
+  async check(): Promise<void> {
     const { settings, changed, read, claim, clock, log } = this.#options;
     const notify = settings();
     if (this.#isChecking || notify === undefined) return;

@@ -68,7 +68,7 @@ export function openShared(options: AccountingOptions, group: GroupPosition): Ac
   const totals = new SharedTotals(
     accountsMax,
     (account) => store.findSpending(account),
-    (account, amount) => new Leases(buffers.ledger).forgetMoney(account, amount),
+    (account, amount) => new Leases(buffers.ledger).removeReversed(account, amount),
   );
   // Read before the buffers are filled, so that a change that arrives meanwhile is not missed.
   const appliedTo = store.shared.feed.newest();
@@ -297,7 +297,7 @@ function managerOf(
     addressOf: scopes.addressOf,
     groupsOf: scopes.groupsOf,
     calendar: new Calendar(buffers.ledger.timezone),
-    onCalendar: (wallMs, hostWallMs) => coordinatorClock.follow(wallMs, hostWallMs),
+    onCalendar: (wallMs, hostWallMs) => coordinatorClock.setDifference(wallMs, hostWallMs),
     onContact: ({ lost }) => {
       if (lost === undefined) log.warn('those who share the limits can be reached again', {});
       else {

@@ -130,7 +130,7 @@ interface StatsOptions {
   readonly logs: Pick<GatewayLogs, 'dropped'>;
   readonly workers: UpstreamWorkers;
   readonly credentials: Pick<CredentialKeeper, 'statuses'>;
-  readonly notifications: Pick<Notifications, 'counts' | 'groupQuotas' | 'sharedBalances'>;
+  readonly notifications: Pick<Notifications, 'webhookCounts' | 'groupQuotas' | 'sharedBalances'>;
   readonly state: GatewayState;
   /** The process group; undefined if this gateway is the only one on its data directory. */
   readonly group: GroupPosition | undefined;
@@ -153,7 +153,7 @@ export class Stats {
         readAll: (kind) => supervisor.readAll(kind),
       });
     this.#processGroup = processGroup;
-    metrics.attach({
+    metrics.connectParts({
       registry: accounting.registry,
       accounting: accounting.flush,
       bodies: {
@@ -163,7 +163,7 @@ export class Stats {
       spans: () => state.traces?.spanCounts,
       logRecords: () => state.traces?.logRecordCounts,
       droppedCalls: () => logs.dropped,
-      webhooks: () => notifications.counts,
+      webhooks: () => notifications.webhookCounts,
       credentials: () => this.#credentials(),
       cacheStoredBytes: () => accounting.cache.storedBytes,
       groupQuotas: notifications.groupQuotas,

@@ -42,7 +42,7 @@ interface TracesOptions {
 }
 
 /** Starts the export. Returns undefined if nothing is exported. Throws if an endpoint is no HTTP address. */
-export function tracesOf(
+export function startTraces(
   env: NodeJS.ProcessEnv,
   options: Omit<TracesOptions, 'env' | 'exported'>,
 ): Traces | undefined {

@@ -89,7 +89,7 @@ export class WebhookOutbox {
    * Sends webhooks until none waits or a pause begins. To be called every second or so; does nothing while an
    * earlier call sends, or while the outbox is closed. Never rejects.
    */
-  async look(): Promise<void> {
+  async sendWaiting(): Promise<void> {
     const nowMs = this.#calendar.nowMs();
     if (this.#isSending || !this.#isOpen) return;
     this.#isSending = true;

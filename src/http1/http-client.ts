@@ -68,7 +68,7 @@ export interface HttpHandler {
    * The client buffers `bytes` more of the response, or fewer if `bytes` is negative. Returns false if the
    * memory budget is used up; the handler has then ended the call.
    */
-  hold?(bytes: number): boolean;
+  countBuffered?(bytes: number): boolean;
 }
 
 export interface HttpCall {

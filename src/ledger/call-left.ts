@@ -7,7 +7,7 @@
  * cleared between calls. No unit test; test/e2e/quotas.test.ts and test/e2e/upstream-headers.test.ts see the
  * numbers that callers get.
  */
-import { QUOTA_NAMES, QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/quotas.js';
+import { QUOTA_NAMES, NUMBERS_PER_QUOTA, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Balance } from './balance.js';
 import { EXTENDED_QUOTAS, lowestBitOf } from './layout.js';
@@ -37,7 +37,7 @@ export class CallLeft {
   /** What is left of `quota` of `scope`, at scope × QUOTAS_PER_SCOPE + quota. Money in nano-units. */
   readonly #left = new Float64Array(SCOPES_MAX * QUOTAS_PER_SCOPE);
   /** Scratch of `#othersLeft`. Filled with fractions, so that V8 stores plain floats from the start. */
-  readonly #triples = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS_PER_SCOPE + 1)).fill(0.5);
+  readonly #triples = new Array<number>(NUMBERS_PER_QUOTA * SCOPES_MAX * (QUOTAS_PER_SCOPE + 1)).fill(0.5);
 
   /** `chain` and `taken` belong to `Calls`, which sets them to the call that it admits. */
   constructor(balance: Balance, chain: ScopeChain, taken: Taken) {

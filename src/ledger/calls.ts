@@ -132,7 +132,7 @@ export class Calls {
     const taken = this.#taken;
     // `asks` is false because no coordinator can help: all quota records of this gateway are in use.
     if (!this.#chain.set(scopes, taken))
-      return { ...this.rejections.ofAccount(account, 'scopes', 0n, 0n), asks: false };
+      return { ...this.rejections.ofAccount(account, 'scopes', 0n, 0n), mayAskForMore: false };
     if (!this.#takeFlight(account, plan.callsInFlightMax))
       return this.rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_IN_FLIGHT, scopes, needs);
     let rejection: QuotaRejection | undefined;

@@ -34,7 +34,7 @@ export class CoordinatorClock implements Clock {
   }
 
   /** The coordinator's wall clock showed `wallMs` when the host's showed about `hostWallMs`. Main thread. */
-  follow(wallMs: WallMs, hostWallMs: number): void {
+  setDifference(wallMs: WallMs, hostWallMs: number): void {
     Atomics.store(this.#aheadMs, 0, BigInt(Math.round(wallMs - hostWallMs)));
   }
 }

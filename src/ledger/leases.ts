@@ -180,7 +180,7 @@ export class Leases {
    * Takes out the money of a reversed charge, which counted as held, once a flush has removed the charge from
    * the store: from then on the coordinator may grant that money to any process.
    */
-  forgetMoney(account: AccountIndex, amount: PicoUnits): void {
+  removeReversed(account: AccountIndex, amount: PicoUnits): void {
     Atomics.sub(this.#words64, account * layout.COUNTED_WORDS64 + layout.CREDITED, amount);
   }
 

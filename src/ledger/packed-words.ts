@@ -95,7 +95,7 @@ export class PackedWords {
 
   /** Atomically adds a whole number, which may be negative, to all 64 bits. */
   add(index: number, amount: number): void {
-    plus(ZERO, amount, addend);
+    addTo(ZERO, amount, addend);
     halves[0] = addend.low;
     halves[1] = addend.high;
     Atomics.add(this.#words, index, words[0]!);
@@ -107,7 +107,7 @@ const ZERO: Halves = { low: 0, high: 0 };
 const addend: Halves = { low: 0, high: 0 };
 
 /** Sets `into` to the 64 bits of `word` plus a whole number, which may be negative. */
-export function plus(word: Halves, amount: number, into: Halves): void {
+export function addTo(word: Halves, amount: number, into: Halves): void {
   const high = Math.floor(amount / TWO_32);
   const low = (word.low >>> 0) + (amount - high * TWO_32);
   into.low = low | 0;

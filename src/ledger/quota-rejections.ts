@@ -44,9 +44,9 @@ export interface QuotaRejection {
   /** When a call may be admitted again, as far as that is known (wall clock). */
   readonly resetsMs: WallMs;
   /** Whether the coordinator may have more: then the listener asks before it rejects the call. */
-  readonly asks: boolean;
+  readonly mayAskForMore: boolean;
   /** Whether the call needs more than the limit, so that it would be rejected at any time. */
-  readonly never: boolean;
+  readonly canNeverFit: boolean;
 }
 
 /** A quota of which the coordinator had too little for the call. `index`: of a model's rule, its slot. */
@@ -116,12 +116,13 @@ export class QuotaRejections {
     scopes: CallScopes,
     needs: CallNeeds,
   ): QuotaRejection {
-    const { kind, index, quota, asks, never } = rejection;
+    const { kind, index, quota, mayAskForMore, canNeverFit } = rejection;
     const isRefused = (name: string, of: string, group: number): boolean =>
       refused!.some(
         (one) => one.quota === name && one.kind === of && (of !== 'group' || one.index === group),
       );
-    if (refused === undefined || !asks || never || isRefused(quota, kind, index)) return rejection;
+    if (refused === undefined || !mayAskForMore || canNeverFit || isRefused(quota, kind, index))
+      return rejection;
     for (const number of [...QUOTA_ORDER, 'balance'] as const) {
       const name = number === 'balance' ? number : (EXTENDED_QUOTAS[number] ?? 'calls_per_day');
       for (const [scope, link] of this.#chain.links.entries()) {
@@ -151,7 +152,7 @@ export class QuotaRejections {
       for (let quota = 0; quota < QUOTA_COUNT; quota++) {
         if ((mask & (1 << quota)) === 0) continue;
         if (this.#needs[quota]! <= limits[first + quota]!) continue;
-        return { ...this.#quotaRejection(scope, quota, scopes), never: true };
+        return { ...this.#quotaRejection(scope, quota, scopes), canNeverFit: true };
       }
     }
     return undefined;
@@ -212,14 +213,14 @@ export class QuotaRejections {
       BigInt(limits.requestsPerMinute!),
       0n,
     );
-    return { ...rejection, kind: 'model', resetsMs: resetWallMs, asks };
+    return { ...rejection, kind: 'model', resetsMs: resetWallMs, mayAskForMore: asks };
   }
 
   /** A rejection by the account's own quota or balance, with a reset at once. Others override its fields. */
   ofAccount(index: number, quota: QuotaRejection['quota'], limit: bigint, left: bigint): QuotaRejection {
     const { clock, onLowLease } = this.#options;
     const resetsMs = asWallMs(clock.wallMs() + 1);
-    const asks = onLowLease !== undefined;
-    return { kind: 'account', index, quota, limit, left, resetsMs, asks, never: false };
+    const mayAskForMore = onLowLease !== undefined;
+    return { kind: 'account', index, quota, limit, left, resetsMs, mayAskForMore, canNeverFit: false };
   }
 }

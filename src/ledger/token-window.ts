@@ -49,7 +49,7 @@ import { QUOTA_TOKENS_MAX } from '../core/quotas.js';
 import type { MonotonicMs } from '../core/units.js';
 import * as layout from './layout.js';
 import type { QuotaViews } from './layout.js';
-import { amountOf, type Halves, headsSince, PackedWords, pack, plus } from './packed-words.js';
+import { amountOf, type Halves, headsSince, PackedWords, pack, addTo } from './packed-words.js';
 import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 
 const TICK_BITS = 22;
@@ -109,7 +109,7 @@ export class TokenWindow {
       }
       this.left = limit - weight - amount;
       if (amount === 0) return true;
-      plus(this.#taken, amount, this.#next);
+      addTo(this.#taken, amount, this.#next);
       if (this.#words.exchange(takenAt(record), this.#taken, this.#next)) return true;
     }
     throw new Error('invariant broken: tokens are taken or refused in bounded tries');

@@ -79,7 +79,7 @@ export function mockVector(text: string, dimensions = DIMENSIONS): number[] {
 const base64Of = (vector: readonly number[]): string =>
   Buffer.from(Float32Array.from(vector).buffer).toString('base64');
 
-export function doorWhole(completion: MockCompletion, door: MockDoorRequest): string {
+export function doorResponse(completion: MockCompletion, door: MockDoorRequest): string {
   const { model } = completion.request;
   const usage = usageOf(completion, door);
   switch (door.kind) {

@@ -8,7 +8,7 @@
  * version or key is rejected as Azure rejects it (test/unit/mock/mock-openai.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
-import { doorFrames, doorWhole, readDoorRequest } from './mock-openai-doors.js';
+import { doorFrames, doorResponse, readDoorRequest } from './mock-openai-doors.js';
 import {
   BYTES_PER_TOKEN,
   brokenSse,
@@ -86,7 +86,7 @@ function usageOf({ usage }: MockCompletion): object | undefined {
 
 function whole(completion: MockCompletion): string {
   const { door } = completion.request;
-  return door === undefined ? chatWhole(completion) : doorWhole(completion, door);
+  return door === undefined ? chatWhole(completion) : doorResponse(completion, door);
 }
 
 function chatWhole(completion: MockCompletion): string {

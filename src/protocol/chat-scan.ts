@@ -132,7 +132,7 @@ export class ChatScan implements BodyScan {
     let otherValue: unknown;
     if (firstByte === BRACE) this.#readRequest();
     else otherValue = reader.readValue();
-    if (reader.space() !== -1) throw reader.unexpected();
+    if (reader.skipSpace() !== -1) throw reader.unexpected();
     if (firstByte !== BRACE) throw new BodyError(explain(otherValue, undefined));
     if (this.#messagesError !== undefined || !checkChatRequest(standIn)) {
       throw new BodyError(explain(standIn, this.#messagesError));
@@ -153,23 +153,23 @@ export class ChatScan implements BodyScan {
     if (reader.openLevel(REQUEST)) {
       do {
         const index = reader.readName(REQUEST);
-        const firstByte = reader.colon();
-        const start = reader.at;
+        const firstByte = reader.skipColon();
+        const start = reader.position;
         if (index === REQUEST_MODEL) {
           // Not by `readValue`, which may cut a long string: the model is looked up by this name.
           standIn.model = reader.readWholeValue(firstByte, this.#isAscii);
-          this.model = { start, end: reader.at };
+          this.model = { start, end: reader.position };
         } else if (index === REQUEST_MESSAGES) standIn.messages = this.#readMessages();
         else if (index === REQUEST_STREAM) standIn.stream = reader.readValue();
         else if (index === REQUEST_STREAM_OPTIONS) {
           standIn.stream_options = this.#readStreamOptions();
-          this.streamOptions = { start, end: reader.at };
+          this.streamOptions = { start, end: reader.position };
         } else if (index === REQUEST_MAX_TOKENS) {
           standIn.max_tokens = reader.readInteger();
-          this.maxTokens = { start, end: reader.at };
+          this.maxTokens = { start, end: reader.position };
         } else if (index === REQUEST_MAX_COMPLETION_TOKENS) {
           standIn.max_completion_tokens = reader.readInteger();
-          this.maxCompletionTokens = { start, end: reader.at };
+          this.maxCompletionTokens = { start, end: reader.position };
         } else if (index === REQUEST_N) standIn.n = reader.readInteger();
         else if (index === REQUEST_TEMPERATURE) standIn.temperature = reader.readValue();
         else if (index === REQUEST_TOP_P) standIn.top_p = reader.readValue();
@@ -184,7 +184,7 @@ export class ChatScan implements BodyScan {
         }
       } while (reader.moreMembers());
     }
-    this.end = reader.at - 1;
+    this.end = reader.position - 1;
     this.mediaParts = reader.mediaParts;
     // `skipMember` has found the stored things anywhere in the request.
     if (reader.storedMembers.length > 0)
@@ -203,7 +203,7 @@ export class ChatScan implements BodyScan {
     else if (reader.openLevel(EXTRA_BODY)) {
       do {
         const index = reader.readName(EXTRA_BODY);
-        reader.colon();
+        reader.skipColon();
         reader.skipMember(EXTRA_BODY, index);
         if (index === UNKNOWN) hasOther = true;
         else hasGoogle = true;
@@ -221,7 +221,7 @@ export class ChatScan implements BodyScan {
     let hasHostedTool = false;
     do {
       reader.startItem(count++);
-      if (reader.bytes[reader.at] === BRACE) hasHostedTool = this.#readTool() || hasHostedTool;
+      if (reader.bytes[reader.position] === BRACE) hasHostedTool = this.#readTool() || hasHostedTool;
       else reader.skipValue();
     } while (reader.moreItems());
     if (hasHostedTool) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
@@ -240,12 +240,12 @@ export class ChatScan implements BodyScan {
     if (!reader.openLevel(TOOL)) return false;
     do {
       const index = reader.readName(TOOL);
-      const firstByte = reader.colon();
-      const start = reader.at;
+      const firstByte = reader.skipColon();
+      const start = reader.position;
       reader.skipMember(TOOL, index);
       // CALLERS_TOOL_TYPES have quotes as well. A type that is written with escapes counts as the provider's.
       if (index === TOOL_TYPE && firstByte === QUOTE)
-        hasHostedType = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.at));
+        hasHostedType = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.position));
       else if (index !== TOOL_TYPE && index !== UNKNOWN) hasDefinition = true;
     } while (reader.moreMembers());
     return hasHostedType ?? !hasDefinition;
@@ -254,7 +254,7 @@ export class ChatScan implements BodyScan {
   /** Checks each message by itself. Sets `#messagesError` for the first wrong message. */
   #readMessages(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACKET) return reader.readValue();
+    if (reader.bytes[reader.position] !== BRACKET) return reader.readValue();
     let count = 0;
     if (reader.openItems()) {
       do {
@@ -277,7 +277,7 @@ export class ChatScan implements BodyScan {
    */
   #readMessage(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return reader.readValue();
+    if (reader.bytes[reader.position] !== BRACE) return reader.readValue();
     const message = MESSAGE_STAND_IN;
     message.role = undefined;
     message.content = undefined;
@@ -288,7 +288,7 @@ export class ChatScan implements BodyScan {
     if (reader.openLevel(MESSAGE)) {
       do {
         const index = reader.readName(MESSAGE);
-        const firstByte = reader.colon();
+        const firstByte = reader.skipColon();
         if (index === MESSAGE_ROLE)
           message.role = firstByte === QUOTE ? this.#readRole() : reader.readValue();
         else if (index === MESSAGE_CONTENT) message.content = this.#readContent(firstByte);
@@ -310,10 +310,10 @@ export class ChatScan implements BodyScan {
   /** Returns the role, or for the error the text of an unknown one. */
   #readRole(): string {
     const reader = this.#reader;
-    const start = reader.at;
+    const start = reader.position;
     reader.skipScalar(QUOTE);
     // Roles are compared as bytes, which costs no string. The two quotes do not belong to the role.
-    const length = reader.at - start - 2;
+    const length = reader.position - start - 2;
     for (let index = 0; index < ROLE_BYTES.length; index++) {
       const roleBytes = ROLE_BYTES[index]!;
       if (roleBytes.length !== length) continue;
@@ -321,7 +321,7 @@ export class ChatScan implements BodyScan {
       while (offset < length && reader.bytes[start + 1 + offset] === roleBytes[offset]) offset++;
       if (offset === length) return CHAT_ROLES[index]!;
     }
-    return reader.excerpt(start, reader.at);
+    return reader.excerpt(start, reader.position);
   }
 
   /**
@@ -351,18 +351,18 @@ export class ChatScan implements BodyScan {
   /** Returns ANY_PART for a valid part, and for any other what the validator rejects. Counts media parts. */
   #readPart(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return reader.readValue();
+    if (reader.bytes[reader.position] !== BRACE) return reader.readValue();
     let type: unknown;
     if (reader.openLevel(PART)) {
       do {
         const index = reader.readName(PART);
-        const firstByte = reader.colon();
-        const start = reader.at;
+        const firstByte = reader.skipColon();
+        const start = reader.position;
         // Any text is a valid type here: upstreams check the type.
         if (index !== PART.typeIndex) reader.skipMember(PART, index);
         else if (firstByte === QUOTE) {
           reader.skipScalar(QUOTE);
-          reader.countPart(PART, start, reader.at);
+          reader.countPart(PART, start, reader.position);
           type = '';
         } else type = reader.readValue();
       } while (reader.moreMembers());
@@ -372,17 +372,17 @@ export class ChatScan implements BodyScan {
 
   #readStreamOptions(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return reader.readValue();
+    if (reader.bytes[reader.position] !== BRACE) return reader.readValue();
     let includeUsage: unknown;
     if (reader.openLevel(STREAM_OPTIONS)) {
       this.hasStreamOptions = true;
       do {
         const index = reader.readName(STREAM_OPTIONS);
-        reader.colon();
-        const start = reader.at;
+        reader.skipColon();
+        const start = reader.position;
         if (index === INCLUDE_USAGE) {
           includeUsage = reader.readValue();
-          this.includeUsage = { start, end: reader.at };
+          this.includeUsage = { start, end: reader.position };
         } else reader.skipMember(STREAM_OPTIONS, index);
       } while (reader.moreMembers());
     }

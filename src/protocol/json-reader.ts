@@ -65,13 +65,13 @@ const NULL = Buffer.from('null');
  *       do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
  */
 export class JsonReader {
-  at = 0;
+  position = 0;
   /** Number of open brackets and braces. */
   depth = 0;
   /** Values that have begun, also nested ones. prompt-text.ts, whose body was checked before, resets it. */
-  values = 0;
+  valueCount = 0;
   /** Number of members whose name was read, with nested members; doors/member-scan.ts bounds it. */
-  members = 0;
+  memberCount = 0;
   readonly bytes: Buffer;
   /** Length of `bytes`. */
   readonly end: number;
@@ -86,25 +86,25 @@ export class JsonReader {
   }
 
   /** Skips white space. Returns the byte at `at`, or -1 at the end. */
-  space(): number {
+  skipSpace(): number {
     const { bytes, end } = this;
-    let at = this.at;
+    let at = this.position;
     while (at < end) {
       const byte = bytes[at]!;
       if (byte > 32 || (byte !== 32 && byte !== 10 && byte !== 13 && byte !== 9)) {
-        this.at = at;
+        this.position = at;
         return byte;
       }
       at++;
     }
-    this.at = at;
+    this.position = at;
     return -1;
   }
 
   /** Enters an object. Returns true with `at` on its first name's quote, or false after an empty object. */
   openObject(): boolean {
     this.#enter();
-    const byte = this.space();
+    const byte = this.skipSpace();
     if (byte === QUOTE) return true;
     if (byte === BRACE_END) return this.#leave();
     throw this.unexpected();
@@ -112,10 +112,10 @@ export class JsonReader {
 
   /** Call after each member. Returns true with `at` on the next name's quote, or false after the object. */
   moreMembers(): boolean {
-    const byte = this.space();
+    const byte = this.skipSpace();
     if (byte === COMMA) {
-      this.at++;
-      if (this.space() === QUOTE) return true;
+      this.position++;
+      if (this.skipSpace() === QUOTE) return true;
     } else if (byte === BRACE_END) return this.#leave();
     throw this.unexpected();
   }
@@ -123,15 +123,15 @@ export class JsonReader {
   /** Enters an array. Returns true with `at` on its first item, or false after an empty array. */
   openArray(): boolean {
     this.#enter();
-    return this.space() === BRACKET_END ? this.#leave() : true;
+    return this.skipSpace() === BRACKET_END ? this.#leave() : true;
   }
 
   /** Call after each item. Returns true with `at` on the next item, or false after the array. */
   moreItems(): boolean {
-    const byte = this.space();
+    const byte = this.skipSpace();
     if (byte === COMMA) {
-      this.at++;
-      this.space();
+      this.position++;
+      this.skipSpace();
       return true;
     }
     if (byte === BRACKET_END) return this.#leave();
@@ -139,21 +139,21 @@ export class JsonReader {
   }
 
   /** Call after a name. Goes to the value. Returns the first byte of the value, or -1 at the end. */
-  colon(): number {
-    if (this.space() !== COLON) throw this.unexpected();
-    this.at++;
-    this.members++;
-    return this.space();
+  skipColon(): number {
+    if (this.skipSpace() !== COLON) throw this.unexpected();
+    this.position++;
+    this.memberCount++;
+    return this.skipSpace();
   }
 
   /** Skips a value of any kind, with all that is in it. */
   skipValue(): void {
-    const byte = this.at < this.end ? this.bytes[this.at]! : -1;
+    const byte = this.position < this.end ? this.bytes[this.position]! : -1;
     if (byte === BRACE) {
       if (!this.openObject()) return;
       do {
         this.skipString();
-        this.colon();
+        this.skipColon();
         this.skipValue();
       } while (this.moreMembers());
     } else if (byte === BRACKET) {
@@ -183,7 +183,7 @@ export class JsonReader {
   skipString(): boolean {
     const { bytes, end } = this;
     const view = this.#view;
-    let at = this.at + 1;
+    let at = this.position + 1;
     let isEscaped = false;
     for (;;) {
       if (view !== undefined) {
@@ -210,7 +210,7 @@ export class JsonReader {
       }
       if (at >= end) throw this.#endsEarly();
       if (byte === QUOTE) {
-        this.at = at + 1;
+        this.position = at + 1;
         return isEscaped;
       }
       if (byte !== BACKSLASH) throw broken('a control character in a string', at);
@@ -226,7 +226,7 @@ export class JsonReader {
 
   /** The error to throw because of the byte at `at`. */
   unexpected(): BodyError {
-    return this.at >= this.end ? this.#endsEarly() : broken('an unexpected character', this.at);
+    return this.position >= this.end ? this.#endsEarly() : broken('an unexpected character', this.position);
   }
 
   #endsEarly(): BodyError {
@@ -238,18 +238,18 @@ export class JsonReader {
     if (++this.depth > BODY_NESTING_MAX) {
       throw new BodyError(`the request body must be nested at most ${BODY_NESTING_MAX} levels deep`);
     }
-    this.at++;
+    this.position++;
   }
 
   /** Returns false, as the public methods do after an object or array. */
   #leave(): false {
-    this.at++;
+    this.position++;
     this.depth--;
     return false;
   }
 
   #countValue(): void {
-    if (++this.values > BODY_VALUES_MAX) {
+    if (++this.valueCount > BODY_VALUES_MAX) {
       throw new BodyError(`the request body must have at most ${BODY_VALUES_MAX} values`);
     }
   }
@@ -284,13 +284,13 @@ export class JsonReader {
   }
 
   #skipLiteral(literal: Uint8Array): void {
-    const { bytes, at } = this;
+    const { bytes, position } = this;
     for (let index = 0; index < literal.length; index++) {
-      if (bytes[at + index] === literal[index]) continue;
-      this.at = at + index;
+      if (bytes[position + index] === literal[index]) continue;
+      this.position = position + index;
       throw this.unexpected();
     }
-    this.at = at + literal.length;
+    this.position = position + literal.length;
   }
 
   #skipNumber(firstByte: number): void {
@@ -308,7 +308,7 @@ export class JsonReader {
 
   /** Steps over one byte. Returns the byte after it, or -1 at the end. */
   #nextByte(): number {
-    const at = ++this.at;
+    const at = ++this.position;
     return at < this.end ? this.bytes[at]! : -1;
   }
 
@@ -316,10 +316,10 @@ export class JsonReader {
   #skipDigits(firstDigit: number): number {
     if (firstDigit < ZERO || firstDigit > NINE) throw this.unexpected();
     const { bytes, end } = this;
-    let at = this.at + 1;
+    let at = this.position + 1;
     let byte = -1;
     while (at < end && (byte = bytes[at]!) >= ZERO && byte <= NINE) at++;
-    this.at = at;
+    this.position = at;
     return at < end ? byte : -1;
   }
 }

@@ -152,40 +152,55 @@ export function spellingOf(name: string): string {
 }
 
 /** Members for a Level, in whose values no names are checked. */
-export function plain(...names: string[]): Record<string, undefined> {
+export function uncheckedMembers(...names: string[]): Record<string, undefined> {
   return Object.fromEntries(names.map((name) => [name, undefined]));
 }
 
-const CALLED_FUNCTION = new Level(plain('name', 'arguments', 'input'));
+const CALLED_FUNCTION = new Level(uncheckedMembers('name', 'arguments', 'input'));
 const TOOL_CALL = new Level({
-  ...plain('id', 'type', 'index'),
+  ...uncheckedMembers('id', 'type', 'index'),
   function: CALLED_FUNCTION,
   custom: CALLED_FUNCTION,
 });
 /** The value of that member of a content part whose name is the part's type, as `image_url`. */
 const PART_SOURCE = new Level(
-  plain('url', 'detail', 'data', 'format', 'file_id', 'file_data', 'filename', 'type', 'media_type'),
+  uncheckedMembers(
+    'url',
+    'detail',
+    'data',
+    'format',
+    'file_id',
+    'file_data',
+    'filename',
+    'type',
+    'media_type',
+  ),
   { url: 'storage_url', data: 'storage_url', file_data: 'storage_url', file_id: 'file_id' },
 );
-const AUDIO_REFERENCE = new Level(plain('id'), { id: 'audio_id' });
+const AUDIO_REFERENCE = new Level(uncheckedMembers('id'), { id: 'audio_id' });
 /** Extensions of Google's OpenAI-compatible interface, which also takes names in camel case. */
-const GOOGLE = new Level(plain('cached_content', CAMEL_CACHED_CONTENT), {
+const GOOGLE = new Level(uncheckedMembers('cached_content', CAMEL_CACHED_CONTENT), {
   cached_content: 'cached_content',
   [CAMEL_CACHED_CONTENT]: 'cached_content',
 });
-const FUNCTION_DEFINITION = new Level(plain('name', 'description', 'parameters', 'strict', 'format'));
+const FUNCTION_DEFINITION = new Level(
+  uncheckedMembers('name', 'description', 'parameters', 'strict', 'format'),
+);
 export const TOOL = new Level({
-  ...plain('type', 'name'),
+  ...uncheckedMembers('type', 'name'),
   function: FUNCTION_DEFINITION,
   custom: FUNCTION_DEFINITION,
 });
-const TOOL_CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('name')) });
+const TOOL_CHOICE = new Level({
+  ...uncheckedMembers('type', 'mode'),
+  function: new Level(uncheckedMembers('name')),
+});
 
 export const EXTRA_BODY = new Level({ google: GOOGLE });
 
 /** `file_id` and `document_url` are Mistral's, which accepts strings for the other addresses too. */
 const PART_MEMBERS = {
-  ...plain('type', 'text', 'refusal', 'cache_control', 'file_id', 'document_url'),
+  ...uncheckedMembers('type', 'text', 'refusal', 'cache_control', 'file_id', 'document_url'),
   image_url: PART_SOURCE,
   video_url: PART_SOURCE,
   audio_url: PART_SOURCE,
@@ -209,7 +224,7 @@ export const PART = new Level(PART_MEMBERS, STORED_IN_PART, TEXT_TYPES);
 
 /** `images` are made by a model: providers/gemini/contents.ts reads them again, whatever their type. */
 export const MESSAGE = new Level({
-  ...plain('role', 'content', 'name', 'tool_call_id', 'refusal', 'reasoning', 'reasoning_content'),
+  ...uncheckedMembers('role', 'content', 'name', 'tool_call_id', 'refusal', 'reasoning', 'reasoning_content'),
   images: new Level(PART_MEMBERS, STORED_IN_PART, []),
   audio: AUDIO_REFERENCE,
   tool_calls: TOOL_CALL,
@@ -217,14 +232,31 @@ export const MESSAGE = new Level({
 });
 
 export const STREAM_OPTIONS = new Level(
-  plain('include_usage', 'include_obfuscation', 'continuous_usage_stats'),
+  uncheckedMembers('include_usage', 'include_obfuscation', 'continuous_usage_stats'),
 );
 
 export const REQUEST = new Level({
-  ...plain('model', 'messages', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'n'),
-  ...plain('stream', 'stream_options', 'stop', 'seed', 'user', 'response_format', 'metadata', 'store'),
-  ...plain('presence_penalty', 'frequency_penalty', 'logit_bias', 'logprobs', 'top_logprobs'),
-  ...plain('parallel_tool_calls', 'reasoning_effort', 'modalities', 'prediction'),
+  ...uncheckedMembers(
+    'model',
+    'messages',
+    'max_tokens',
+    'max_completion_tokens',
+    'temperature',
+    'top_p',
+    'n',
+  ),
+  ...uncheckedMembers(
+    'stream',
+    'stream_options',
+    'stop',
+    'seed',
+    'user',
+    'response_format',
+    'metadata',
+    'store',
+  ),
+  ...uncheckedMembers('presence_penalty', 'frequency_penalty', 'logit_bias', 'logprobs', 'top_logprobs'),
+  ...uncheckedMembers('parallel_tool_calls', 'reasoning_effort', 'modalities', 'prediction'),
   tools: TOOL,
   functions: FUNCTION_DEFINITION,
   tool_choice: TOOL_CHOICE,

@@ -113,18 +113,18 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
 export function modelInFirstPiece(piece: Uint8Array): string | undefined {
   const reader = new JsonReader(piece);
   try {
-    if (reader.space() !== BRACE || !reader.openObject()) return undefined;
+    if (reader.skipSpace() !== BRACE || !reader.openObject()) return undefined;
     do {
-      const nameStart = reader.at;
+      const nameStart = reader.position;
       if (reader.skipString()) return undefined;
       const isModel =
-        reader.at - nameStart === MODEL_NAME.length &&
-        reader.bytes.toString('latin1', nameStart, reader.at) === MODEL_NAME;
-      const firstByte = reader.colon();
-      const start = reader.at;
+        reader.position - nameStart === MODEL_NAME.length &&
+        reader.bytes.toString('latin1', nameStart, reader.position) === MODEL_NAME;
+      const firstByte = reader.skipColon();
+      const start = reader.position;
       reader.skipValue();
       if (!isModel) continue;
-      const end = reader.at;
+      const end = reader.position;
       // An empty name (two quotes) breaks a rule: the caller gets that error when the whole body is read.
       if (firstByte !== QUOTE || end - start === 2 || end - start > BODY_MODEL_BYTES_MAX) return undefined;
       return isUtf8(reader.bytes.subarray(start, end)) ? reader.decoded(start, end) : undefined;

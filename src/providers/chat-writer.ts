@@ -65,7 +65,7 @@ export interface Choice {
   readonly index: number;
   /** The whole message, including `role`. */
   readonly message: Record<string, unknown>;
-  readonly finish: FinishReason;
+  readonly finishReason: FinishReason;
   readonly logprobs?: unknown;
 }
 
@@ -92,11 +92,11 @@ export interface CompletionText {
 export function completionOf({ id, created, model, choices, usage }: Completion): CompletionText {
   let text = headOf(id, created, model);
   for (let position = 0; position < choices.length; position++) {
-    const { index, message, finish, logprobs } = choices[position]!;
+    const { index, message, finishReason, logprobs } = choices[position]!;
     if (position > 0) text += ',';
     text +=
       `{"index":${Number.isFinite(index) ? index : 'null'},"message":${messageText(message)},` +
-      `"logprobs":${logprobs === undefined ? 'null' : JSON.stringify(logprobs)},"finish_reason":"${finish}"}`;
+      `"logprobs":${logprobs === undefined ? 'null' : JSON.stringify(logprobs)},"finish_reason":"${finishReason}"}`;
   }
   return withUsage(text, model, choices, usage);
 }

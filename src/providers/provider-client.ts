@@ -89,7 +89,7 @@ export class ProviderClient {
     const credential = this.#credentialOf(target);
     // The gateway renews the upstream's credential, and has none now.
     if (credential === undefined && settings.credential !== undefined)
-      return new NoCall(handler, NO_CREDENTIAL);
+      return new FailedCall(handler, NO_CREDENTIAL);
     const provider = this.#providers[settings.name];
     if (provider === undefined)
       return this.#startAzure(target, settings, credential, body, requestId, handler, moreHeaders, path);
@@ -134,7 +134,7 @@ export class ProviderClient {
     invariant(provider !== undefined, 'a counter thread writes requests to providers in the table');
     const credential = this.#credentialOf(target);
     if (credential === undefined && settings.credential !== undefined)
-      return new NoCall(handler, NO_CREDENTIAL);
+      return new FailedCall(handler, NO_CREDENTIAL);
     const model = String(chat.model);
     const nowMs = this.#clock.wallMs();
     const call = { settings, credential, body: chat, model, stream, requestId, nowMs };
@@ -158,7 +158,7 @@ export class ProviderClient {
     const headers = [...moreHeaders, ...azureHeaders(credential)];
     if (credential === undefined || credentialPosition === undefined)
       return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
-    const watcher = new WatchedHandler(handler, this.#credentials, credentialPosition, credential);
+    const watcher = new RenewedCredentialHandler(handler, this.#credentials, credentialPosition, credential);
     const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watcher, headers, path);
     watcher.setHttpCall(httpCall);
     return httpCall;
@@ -230,7 +230,7 @@ function callOf(
  * A call that fails before anything is sent. The handler learns of the fault in a microtask, after `start`
  * has returned. upstream/attempt.ts makes a NoCall too, if a door cannot write the request.
  */
-export class NoCall implements HttpCall {
+export class FailedCall implements HttpCall {
   readonly sent = false;
   readonly isHeldUp = false;
   #isAborted = false;
@@ -262,7 +262,7 @@ export class NoCall implements HttpCall {
  * Must hold: the body of an error is buffered, and reaches the handler in one piece after the credential was
  * removed from it (test/unit/providers/provider-client.watched-handler.test.ts).
  */
-export class WatchedHandler implements HttpHandler {
+export class RenewedCredentialHandler implements HttpHandler {
   readonly #handler: HttpHandler;
   readonly #credentials: Credentials;
   readonly #credentialPosition: number;
@@ -327,7 +327,7 @@ export class WatchedHandler implements HttpHandler {
     const body = Buffer.concat(this.#chunks).toString('utf8');
     this.#chunks = [];
     if (body === '') return;
-    const text = this.#credentials.cleaned(this.#credential, shortened(body));
+    const text = this.#credentials.withoutTraces(this.#credential, shortened(body));
     this.#handler.onData(Buffer.from(text));
   }
 }

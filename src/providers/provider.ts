@@ -57,7 +57,7 @@ export interface Credentials {
   /** Call if the provider rejects the credential: then credential-keeper.ts renews the credential early. */
   rejected(position: number, credential: Credential): void;
   /** Returns a provider's text without traces of the credential. */
-  cleaned(credential: Credential, text: string): string;
+  withoutTraces(credential: Credential, text: string): string;
 }
 
 /** A call without its credential. The body of its request depends on nothing else. */

@@ -198,7 +198,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
         repeatable: false,
       });
     // `hold` counts bytes against the memory budget. If the budget is used up, the handler ends the call.
-    else if (this.#handler.hold?.(chunk.length) !== false) this.#chunks.push(chunk);
+    else if (this.#handler.countBuffered?.(chunk.length) !== false) this.#chunks.push(chunk);
   }
 
   /**
@@ -211,7 +211,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     const uncountedBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#countedEventBytes : 0;
     if (uncountedBytes > 0) {
       this.#countedEventBytes = heldBytes;
-      if (this.#handler.hold?.(uncountedBytes) === false) return;
+      if (this.#handler.countBuffered?.(uncountedBytes) === false) return;
     }
     this.#relay(text);
   }
@@ -239,7 +239,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     const passedText = this.#passedRequest?.readResponse?.(body);
     const completion = passedText === undefined ? this.#provider.readResponse(body, this.#call) : undefined;
     // The provider's bytes are freed. The handler counts the translated text itself if it keeps the text.
-    this.#handler.hold?.(-this.#bufferedBytes);
+    this.#handler.countBuffered?.(-this.#bufferedBytes);
     if (completion === undefined || this.#handler.onWhole === undefined) {
       this.#relay(passedText ?? completion!.text);
       return;
@@ -292,7 +292,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #cleaned(message: string): string {
     const { credential } = this.#call;
     if (credential === undefined || credential.kind === 'key') return message;
-    return this.#credentials.cleaned(credential, message.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
+    return this.#credentials.withoutTraces(credential, message.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   }
 
   /** Runs `work`. If it throws, ends the call: a bug of a translator counts as an invalid response. */

@@ -91,7 +91,7 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
  * key is used first. Each count of the result is the count of the later period, or the greater count if the
  * periods are equal.
  */
-export function laterUse(now: InheritedUse, inherited: InheritedUse | undefined): InheritedUse {
+export function mergeUse(now: InheritedUse, inherited: InheritedUse | undefined): InheritedUse {
   if (inherited === undefined) return now;
   const takenMs = asWallMs(Math.max(now.takenMs, inherited.takenMs));
   const weighs = (use: InheritedUse): boolean => takenMs - use.takenMs < WINDOW_MS;

@@ -31,7 +31,7 @@ import { type Catalog, isListed, NO_PLAN_INDEX } from './catalog.js';
 import type { GroupNames } from './group-names.js';
 import { isLimited, type KeyRecord, type KeyUseRecord } from './key-record.js';
 import type { KeyTable } from './key-table.js';
-import { countsIn, type QuotaUseRecord, type UsedScope } from './quota-use.js';
+import { minuteDayCountsOf, type QuotaUseRecord, type UsedScope } from './quota-use.js';
 import type { GroupStore, RecordStore } from './record-store.js';
 
 export interface LiveBuffers {
@@ -163,7 +163,7 @@ export function restoreQuotaUse(
     if (groupNames.nameOf(index) === '') return;
     const { groups } = ledger;
     const parent = groups.parentOf(index);
-    groups.open(index, groups.limitsOf(index), { used: countsIn(use), ageMs, parent });
+    groups.open(index, groups.limitsOf(index), { used: minuteDayCountsOf(use), ageMs, parent });
     ledger.restoreSettled({ kind: 'group', index }, use, ageMs);
   }
 }
@@ -180,7 +180,7 @@ export function restoreModelUse(
   if (slot === undefined) return;
   const index = asModelScopeIndex(slot);
   const ageMs = nowMs - use.takenMs;
-  ledger.models.open(index, {}, { used: countsIn(use), ageMs });
+  ledger.models.open(index, {}, { used: minuteDayCountsOf(use), ageMs });
   // The limits of the rule are set by its next call (`{}` above), so its use is restored for all quotas.
   // Undefined if no quota record is free.
   if (ledger.models.recordOrNew(index) === undefined) return;

@@ -62,13 +62,13 @@ interface MinuteDayCounts {
 type FlushedCounts = MinuteDayCounts & { readonly takenMs: WallMs };
 
 /** The counts of a group's minute and day. (Accounts and keys have these counts in other rows.) */
-export function countsIn(record: QuotaUseRecord): FlushedCounts {
+export function minuteDayCountsOf(record: QuotaUseRecord): FlushedCounts {
   const { minuteRequests: minuteUsed, callDayNumber: dayNumber, callsPerDay: dayCalls, takenMs } = record;
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
 /** The quotas that are counted in quota records, which `countsIn` leaves out. */
-export function settledOfRecord(record: QuotaUseRecord): SettledQuotas {
+export function settledQuotasOf(record: QuotaUseRecord): SettledQuotas {
   const { minuteTokens, dayNumber, monthNumber } = record;
   const { tokensPerDay, callsPerMonth, tokensPerMonth, spendPerDay, spendPerMonth } = record;
   const days = { dayNumber, tokensPerDay, spendPerDay };

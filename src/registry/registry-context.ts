@@ -43,7 +43,7 @@ import {
 import type { Ledger } from '../ledger/ledger.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { Catalog } from './catalog.js';
-import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord, laterUse } from './key-record.js';
+import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord, mergeUse } from './key-record.js';
 import {
   accountStateOf,
   applyAccount,
@@ -58,14 +58,14 @@ import {
 } from './live-buffers.js';
 import {
   countsAt,
-  countsIn,
+  minuteDayCountsOf,
   flushedUses,
   type LimitedScope,
   quotasIn,
   type QuotaUse,
   type QuotaUseRecord,
   inheritedQuotasOf,
-  settledOfRecord,
+  settledQuotasOf,
   sharedQuotas,
   type UsedScope,
 } from './quota-use.js';
@@ -197,7 +197,7 @@ export class StoreOnly {
         ? this.store.findSpending(index as AccountIndex)
         : kind === 'key'
           ? this.store.keys.findUse(index as KeyIndex)
-          : record && countsIn(record);
+          : record && minuteDayCountsOf(record);
     return quotasIn(limits, countsAt(counts, nowMs), flushedUses(record, this.calendar, nowMs), nowMs);
   }
 
@@ -223,7 +223,7 @@ export class StoreOnly {
 
   protected settledOf(key: KeyIndex): SettledQuotas | undefined {
     const record = this.store.quotaUses.find({ kind: 'key', index: key });
-    return record && settledOfRecord(record);
+    return record && settledQuotasOf(record);
   }
 }
 
@@ -371,7 +371,7 @@ export class SharedUses extends StoreOnly {
     if (use === undefined) {
       // The coordinator did not reply. Only what this host has flushed and what the key inherited are known.
       const flushed = super.countsOf(record, nowMs);
-      return flushed === undefined ? record.inherited : laterUse(flushed, record.inherited);
+      return flushed === undefined ? record.inherited : mergeUse(flushed, record.inherited);
     }
     // Other hosts may still use what they have leased under the former key, so it counts as used.
     const elsewhereOf = (quota: QuotaName): number => Number(use.quotas.get(quota)?.leasedElsewhere ?? 0n);
@@ -380,7 +380,7 @@ export class SharedUses extends StoreOnly {
     const { dayNumber } = use;
     const hasSettled = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
     const quotas = hasSettled ? { quotas: inheritedQuotasOf(use.quotas, this.calendar, nowMs) } : {};
-    return laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs, ...quotas }, record.inherited);
+    return mergeUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs, ...quotas }, record.inherited);
   }
 
   override quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {

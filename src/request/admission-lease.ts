@@ -12,10 +12,10 @@ import { asPicoUnits } from '../core/units.js';
 import type { CallNeeds } from '../ledger/quota-rejections.js';
 import { promptTokensMaxOf, type ChatCall } from '../protocol/chat-call.js';
 import { worstCaseOf } from '../registry/catalog.js';
-import { boundedCall, lowersOutput, type Models, needOf } from './admit.js';
+import { withPlanBound, lowersOutput, type Models, needOf } from './admit.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
 import { askLease, LEASE_TRIES_MIN, LEASE_TRIES_MS_MAX } from './rate-limit.js';
-import { coordinatorLost, LEASE_LATE } from './rejections.js';
+import { coordinatorRejection, LEASE_LATE } from './rejections.js';
 
 /**
  * The leases that one call asks for. If `low_balance` is `clamp`, the output is lowered only once the
@@ -72,7 +72,7 @@ export class AdmissionAsk {
       this.#leases,
       this.#modelScopeOf(caller),
     );
-    const lostRejection = coordinatorLost(leaseEnd);
+    const lostRejection = coordinatorRejection(leaseEnd);
     if (lostRejection !== undefined) return lostRejection;
     const refused = refusedBy(leaseEnd);
     if (refused === undefined) return undefined;
@@ -99,7 +99,7 @@ export class AdmissionAsk {
   /** The hold that `admit` has just failed to take. */
   #wholeNeed(caller: Caller, call: ChatCall): CallNeeds {
     const models = this.#models();
-    return needOf(this.#context, models, boundedCall(call, caller.plan, models), this.#listener);
+    return needOf(this.#context, models, withPlanBound(call, caller.plan, models), this.#listener);
   }
 
   /**
@@ -108,8 +108,8 @@ export class AdmissionAsk {
    * have, and at least what one token of each choice costs.
    */
   #loweredNeed(caller: Caller, call: ChatCall): CallNeeds {
-    const { lacking } = this.#context;
-    if (lacking !== undefined) return lacking;
+    const { lackingNeeds } = this.#context;
+    if (lackingNeeds !== undefined) return lackingNeeds;
     // The dearest model's, as in `needOf`: any of the models may answer.
     const leastHold = this.#models()
       .map(({ model }) => worstCaseOf(model.price, promptTokensMaxOf(call, model), call.choices))

@@ -20,7 +20,7 @@ import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
 import { promptTokensMaxOf, withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
-import type { ChosenModel } from './model-access.js';
+import type { CandidateModel } from './model-access.js';
 import { holdsMedia, neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { secondsUntil, setTokenLimit } from './rate-limit.js';
 import {
@@ -60,7 +60,7 @@ function outputBeyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefi
 }
 
 /** Returns the call, or a copy of it with the bound that `planBoundOf` says it needs. */
-export function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
+export function withPlanBound(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const bound = planBoundOf(call, plan, models);
   return bound === undefined ? call : withOutputTokensMax(call, bound);
 }
@@ -73,10 +73,10 @@ function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | 
 }
 
 /** The models that may answer: the call's own, which `choose` makes sure is there, then its fallbacks. */
-export type Models = readonly ChosenModel[];
+export type Models = readonly CandidateModel[];
 
 /** The chosen model of a call, before anything is taken. */
-interface Choice extends ChosenModel {
+interface Choice extends CandidateModel {
   /** The bound that the gateway has to add to the call; undefined if the call needs none. */
   readonly outputTokensMax: number | undefined;
 }
@@ -85,7 +85,7 @@ interface Choice extends ChosenModel {
  * Chooses the model, or rejects if the plan does not allow what the call asks for. Sets `context.modelIndex`
  * as soon as the model is found, and `context.models` if the call is not rejected. Takes nothing.
  */
-export function choose(
+export function chooseModel(
   context: CallContext,
   call: ChatCall,
   listener: ListenerContext,
@@ -98,7 +98,7 @@ export function choose(
   const modelIndex = access.indexOf(call.model, caller.planIndex);
   if (modelIndex === undefined) return unknownModel(call.model);
   context.modelIndex = modelIndex;
-  const chosen = access.chosenOf(modelIndex, caller.planIndex);
+  const chosen = access.candidatesOf(modelIndex, caller.planIndex);
   const { model } = chosen[0]!;
   const service = SERVICE_OF[context.door.name];
   if (!model.serves.includes(service)) return notServed(model, service);
@@ -132,7 +132,7 @@ export function admit(
 ): ErrorRecord | undefined {
   const { channel } = listener;
   context.asksLease = false;
-  const chosen = choose(context, call, listener);
+  const chosen = chooseModel(context, call, listener);
   if ('code' in chosen) return chosen;
   const { modelIndex, model, outputTokensMax } = chosen;
   const { models } = context;
@@ -153,7 +153,7 @@ export function admit(
     return callOrRejection;
   }
   // `reserve` returns `bounded` itself, unless it has lowered the output.
-  context.isClamped = callOrRejection !== bounded;
+  context.isOutputLowered = callOrRejection !== bounded;
   // After `reserve` the ledger still knows what is left of the minute's tokens, which saves a second reading.
   // For a free call, which takes no tokens, `setTokenLimit` reads what is left.
   if (context.door.isFree === true) setTokenLimit(context, listener);
@@ -255,9 +255,9 @@ function reserve(
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
     // AdmissionAsk may ask the coordinator for what the ledger lacks here (`asks`). If the call needs more
     // than the whole limit (`never`), a lease helps only if the output may be lowered.
-    context.asksLease = rejection.asks && (!rejection.never || (isSpending && isLowerable));
+    context.asksLease = rejection.mayAskForMore && (!rejection.canNeverFit || (isSpending && isLowerable));
     // For a quota of spending AdmissionAsk asks for the last try's need, whose output may be lowered.
-    context.lacking = isSpending ? need : undefined;
+    context.lackingNeeds = isSpending ? need : undefined;
     const nextTry =
       mayLower && lowerings < LOWERINGS_MAX
         ? callWithLessOutput(rejection, models, lowered, caller, listener)
@@ -319,7 +319,7 @@ function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | un
  * has checked that `context.caller` is there; `models` has the call's own model first.
  */
 function rejectionOf(
-  { kind, index, quota, limit, left, resetsMs, never }: QuotaRejection,
+  { kind, index, quota, limit, left, resetsMs, canNeverFit }: QuotaRejection,
   { hold, tokens }: CallNeeds,
   models: Models,
   call: ChatCall,
@@ -334,7 +334,7 @@ function rejectionOf(
   const owner = ownerOf(kind, index, plan.id, models[0]!.model.id, listener.groupNames);
   const tokenNeed = listener.tokenQuota === 'reserve' ? tokens : 0;
   const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? tokenNeed : 1);
-  if (never)
+  if (canNeverFit)
     return neverFits(
       { owner, quota, limit, need },
       context.door.name,

@@ -19,7 +19,7 @@ import {
   type CarriedTrace,
   checkedTraceState,
   FLAG_SAMPLED,
-  FLAGS_OF_NEW,
+  FLAGS_OF_NEW_TRACE,
   isSampled,
   newSpanId,
   newTraceId,
@@ -76,7 +76,7 @@ export class CallTrace {
   }
 
   /** Sends the span of the call. Called once, last, if the trace is recorded. Some 1 µs. */
-  ended(
+  sendSpan(
     context: CallContext,
     { outcome, receivedMs, responseMs, endedMs, queuedMs, settled }: CallEnd,
   ): void {
@@ -168,7 +168,7 @@ export class CallTracer {
     const isRecorded = isSampled(sampling, traceId, parent);
     if (!isRecorded && parent === undefined) return UNRECORDED_TRACE;
     // The upstream gets this gateway's decision and span id in place of the client's, recorded or not.
-    const flags = ((parent?.flags ?? FLAGS_OF_NEW) & ~FLAG_SAMPLED) | (isRecorded ? FLAG_SAMPLED : 0);
+    const flags = ((parent?.flags ?? FLAGS_OF_NEW_TRACE) & ~FLAG_SAMPLED) | (isRecorded ? FLAG_SAMPLED : 0);
     const spanId = newSpanId();
     return new CallTrace(
       [traceParentText({ traceId, spanId, flags }), state],

@@ -24,7 +24,7 @@ import type { Door } from '../doors/door.js';
 import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs, type WallMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import * as ring from '../telemetry/call-ring-layout.js';
-import type { EndedAttempt, EndedCall, EndedUsage, Wanted } from '../telemetry/ended-call.js';
+import type { EndedAttempt, EndedCall, EndedUsage, WantedLogs } from '../telemetry/ended-call.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { GatheredContents } from './call-contents.js';
 import type { CallTrace } from './call-trace.js';
@@ -211,7 +211,7 @@ export class ChatExchange extends CallContext {
     this.isOver = true;
     this.giveBackBody();
     this.storable?.giveUp();
-    if (this.hit !== undefined) this.#listener.cache.letGo(this.hit.bytes);
+    if (this.hit !== undefined) this.#listener.cache.endSending(this.hit.bytes);
     this.stopSweep();
     this.report(outcome);
     if (this.contents !== undefined) this.#endContents(this.contents, outcome);
@@ -226,12 +226,12 @@ export class ChatExchange extends CallContext {
     const { callRing, clock } = this.#listener;
     const nowMs = clock.monotonicMs();
     this.#count(outcome, nowMs);
-    const log = callRing.isLogged(outcome);
-    const store = callRing.isStored(this.#storedAs, nowMs);
+    const log = callRing.chooseLogged(outcome);
+    const store = callRing.chooseStored(this.#storedAs, nowMs);
     if (log || !store || outcome !== 'ok' || !this.#isAttemptDeferred || !this.#appendPlain(nowMs))
       this.#appendWhole(outcome, nowMs, { log, store });
     if (this.trace?.isRecorded !== true) return;
-    this.trace.ended(this, {
+    this.trace.sendSpan(this, {
       outcome,
       receivedMs: this.#receivedMs,
       responseMs: this.#responseMs,
@@ -241,7 +241,7 @@ export class ChatExchange extends CallContext {
     });
   }
 
-  #appendWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: Wanted): void {
+  #appendWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: WantedLogs): void {
     // A call that is not stored has no deferred attempt, unless the call log was just switched off: then the
     // reader drops the record. Each call with attempts is appended, because UpstreamErrors counts them.
     this.#addDeferredAttempt();
@@ -343,8 +343,8 @@ export class ChatExchange extends CallContext {
     ints[first32 + ring.PLAIN_FIRST_TOKEN] =
       stream && responseMs !== undefined ? microsOf(responseMs - receivedMs) : ring.NOTHING;
     ints[first32 + ring.PLAIN_ADMITTED] = microsOf(admission.admittedMs - receivedMs);
-    ints[first32 + ring.PLAIN_START] = microsOf(startMs);
-    ints[first32 + ring.PLAIN_ATTEMPT] = microsOf(Math.max(0, settled.settledMs - receivedMs - startMs));
+    ints[first32 + ring.PLAIN_ATTEMPT_START] = microsOf(startMs);
+    ints[first32 + ring.PLAIN_ATTEMPT_US] = microsOf(Math.max(0, settled.settledMs - receivedMs - startMs));
     ints[first32 + ring.PLAIN_IN_FLIGHT] = quotasLeft.inFlight;
     ints[first32 + ring.PLAIN_PER_DAY] = quotasLeft.perDay;
     ints[first32 + ring.PLAIN_MINUTE] = quotasLeft.minute ?? ring.NOTHING;

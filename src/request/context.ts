@@ -33,7 +33,7 @@ import type { ContentsGatherer } from './call-contents.js';
 import type { Connections } from './connections.js';
 import type { EarlierResponse } from './idempotency.js';
 import type { ListenerLimits, ListenerSettings } from './messages.js';
-import type { ChosenModel, ModelAccess } from './model-access.js';
+import type { CandidateModel, ModelAccess } from './model-access.js';
 import type { DiscardBudgets } from './read-body.js';
 import type { BodyTurns } from './read-turns.js';
 import type { ResponseCache } from './response-cache.js';
@@ -65,7 +65,7 @@ export interface TokenLimitState {
 }
 
 /** An admitted call, with its slot and hold. Set by `admit`; ended once by `settle` or `release`. */
-export interface Admission extends ChosenModel {
+export interface Admission extends CandidateModel {
   readonly slot: CallSlot;
   /** The call as it goes upstream: with the model's id, and with the bound of output that `admit` has set. */
   readonly call: ChatCall;
@@ -108,7 +108,7 @@ export class CallContext {
    */
   asksLease = false;
   /** What the call needs of a quota of spending that rejected it. Set with `asksLease`. */
-  lacking: CallNeeds | undefined = undefined;
+  lackingNeeds: CallNeeds | undefined = undefined;
   /**
    * The quotas of which the coordinator had too little for the call, so that `admit` may lower the output,
    * and rejects by no other quota. Undefined if it has refused nothing. Set by AdmissionAsk.
@@ -117,14 +117,14 @@ export class CallContext {
   /** Set by `choose` (admit.ts), for `lookUp` or `admit`, once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
   /** The model of `modelIndex`, then its fallbacks for this call, in order. Set by `choose`; empty before. */
-  models: readonly ChosenModel[] = [];
+  models: readonly CandidateModel[] = [];
   admission: Admission | undefined = undefined;
   /** Set by `lookUp` (replay.ts) if the response cache has the response. The hold is then a hit's price. */
   hit: EarlierResponse | undefined = undefined;
   /** The header lines about the response cache, set by `lookUp`; empty if the cache was not asked. */
   cacheLine = '';
   /** Whether the output was lowered to what the account can pay. Set by `admit`. */
-  isClamped = false;
+  isOutputLowered = false;
 
   constructor(requestId: string, requestNumber: number, corsLines = '', door = CHAT) {
     this.requestId = requestId;
@@ -171,7 +171,7 @@ export interface Swept {
 
 /** What an exchange uses of its listener. */
 export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metrics' | 'callRing' | 'channel'> {
-  readonly cache: Pick<ResponseCache, 'letGo'>;
+  readonly cache: Pick<ResponseCache, 'endSending'>;
   readonly bodies: BodyBudget;
   readonly contents: ContentsGatherer;
   /** Bodies that are read, and responses that are written in pieces. Calls in flight bound the list. */

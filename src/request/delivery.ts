@@ -34,7 +34,7 @@ import type { ChatExchange } from './chat-exchange.js';
 import type { Connections } from './connections.js';
 import type { Admission, ListenerContext } from './context.js';
 import type { ListenerLimits } from './messages.js';
-import type { ChosenModel } from './model-access.js';
+import type { CandidateModel } from './model-access.js';
 import { NOT_COMMITTED, STOPPED } from './rejections.js';
 import { writeChatHead, writeError } from './response.js';
 import { ResponseWriter, type ResponseOwner } from './response-writer.js';
@@ -176,7 +176,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   onSweep(nowMs: MonotonicMs): void {
-    if (this.#writer?.isBlocked === true) this.#exchange.cached?.letOthersGo();
+    if (this.#writer?.isBlocked === true) this.#exchange.cached?.endFlight();
     const isMoving = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
     if (isMoving) return;
     this.#isCutByGateway = true;
@@ -224,7 +224,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   /** The fallback that answers; undefined if the model that the call names does. Known at the first byte. */
-  get #fallback(): ChosenModel | undefined {
+  get #fallback(): CandidateModel | undefined {
     const { models } = this.#exchange;
     const index = models.length === 1 ? 0 : this.#listener.channel.table.fallbackOf(this.#admission.slot);
     return index === 0 ? undefined : models[index];
@@ -235,7 +235,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (this.#state === 'responding') this.#listener.channel.refund(this.#admission.slot, bytes);
   }
 
-  onLeft(): void {
+  onDelivered(): void {
     this.#finish(this.#outcome);
   }
 

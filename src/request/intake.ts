@@ -358,7 +358,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     const exchange = this.#exchange;
     this.#state = 'dispatched';
     // The output was lowered to this account's balance: callers who can pay more must not get the response.
-    if (exchange.isClamped && exchange.cached !== undefined) {
+    if (exchange.isOutputLowered && exchange.cached !== undefined) {
       exchange.cached.giveUp();
       exchange.cached = undefined;
     }

@@ -29,7 +29,7 @@ const KNOWN_ENTRY_BYTES = 1_024;
 export interface KnownRequest {
   readonly door: Door;
   /** The result of `door.read` for the body: always a call, never an error. */
-  readonly read: ChatRequestResult;
+  readonly readResult: ChatRequestResult;
   /**
    * What decides on the response besides the body (door, model, settings), as one text. replay.ts makes it
    * for each request, and requestDigestOf of protocol/request-digest.ts puts it into the digest of the key.
@@ -81,7 +81,7 @@ export class KnownRequests {
       const known = this.#byText.get(request.bodyText);
       if (known?.door === request.door) {
         request.known = known;
-        return known.read;
+        return known.readResult;
       }
     }
     return request.door.read(bytes);
@@ -94,8 +94,8 @@ export class KnownRequests {
     this.#forget(bodyText);
     // Latin-1 takes one byte a character; the text of a call may take two.
     const bytes = KNOWN_ENTRY_BYTES + bodyText.length + 2 * call.body.length;
-    const read = { ok: true, call } as const;
-    this.#byText.set(bodyText, { door, read, facts, key, name: nameOfResponse(key), bytes });
+    const readResult = { ok: true, call } as const;
+    this.#byText.set(bodyText, { door, readResult, facts, key, name: nameOfResponse(key), bytes });
     this.#bytes += bytes;
     this.#evict();
   }

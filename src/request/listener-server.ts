@@ -24,7 +24,7 @@ import { mayDiscard } from './read-body.js';
 import { CHUNKED_BODY, NOTHING_HERE } from './rejections.js';
 import { RequestHead } from './request-head.js';
 import type { CorsSettings } from './messages.js';
-import { Cors, DOCUMENT_PATH, rejectLast, writeDocument, writeError } from './response.js';
+import { Cors, DOCUMENT_PATH, rejectAndClose, writeDocument, writeError } from './response.js';
 
 /** How often bodies and responses are checked for standing still. */
 const SWEEP_PERIOD_MS = 1_000;
@@ -75,7 +75,7 @@ export class ListenerServer {
   /** Accepts no new connection. Calls `onDrained` when the drain has ended (Connections.drain). */
   drain(keepsIdle: boolean, onDrained: () => void): void {
     // From now on a call whose client has left is cut at its upstream, not read to its end.
-    this.#listener.channel.stopLeft();
+    this.#listener.channel.stopLeftCalls();
     this.#listener.connections.drain(() => this.#requestCount, keepsIdle, onDrained);
   }
 
@@ -84,7 +84,7 @@ export class ListenerServer {
    * then: a response that waits for the disk ends when its charge is on disk, or when a sweep gives up.
    */
   close(onSettled: () => void): void {
-    this.#listener.channel.stopLeft();
+    this.#listener.channel.stopLeftCalls();
     this.#listener.connections.close(() => {
       this.#stopSweeps();
       onSettled();
@@ -207,7 +207,7 @@ export class ListenerServer {
   /** Ends the connection with the response, because the framing of what follows is not certain. */
   #rejectAndEnd(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
     this.#listener.metrics.countRequest(route, error.code);
-    rejectLast(res, error, this.#newContext(doorAt(req)), req.getMethod() === 'head');
+    rejectAndClose(res, error, this.#newContext(doorAt(req)), req.getMethod() === 'head');
   }
 
   #rejectMethod(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {

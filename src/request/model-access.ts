@@ -8,7 +8,7 @@
 import { type Catalog, isListed, type ModelEntry } from '../registry/catalog.js';
 
 /** A model that may answer a call: the one that the call names, or a fallback. */
-export interface ChosenModel {
+export interface CandidateModel {
   /** The model's index in the catalogue. */
   readonly modelIndex: number;
   readonly model: ModelEntry;
@@ -25,7 +25,7 @@ export class ModelAccess {
   readonly #indexByName = new Map<string, number>();
   readonly #catalog: Catalog;
   /** By model: a list of that model alone, made once so that a call without fallbacks needs no new list. */
-  readonly #listsOfOne: readonly (readonly ChosenModel[])[];
+  readonly #listsOfOne: readonly (readonly CandidateModel[])[];
   /** By plan: the indices of its models. Made when first needed, because all at once may be a million. */
   readonly #indicesByPlan: (ReadonlySet<number> | undefined)[];
   /** By plan. Each price is made when first needed. */
@@ -50,7 +50,7 @@ export class ModelAccess {
   }
 
   /** Returns the model, and then its fallbacks that are listed and on the plan, in their order. */
-  chosenOf(modelIndex: number, planIndex: number): readonly ChosenModel[] {
+  candidatesOf(modelIndex: number, planIndex: number): readonly CandidateModel[] {
     const listOfOne = this.#listsOfOne[modelIndex]!;
     const { models } = this.#catalog;
     const { fallbacks } = models[modelIndex]!;

@@ -14,7 +14,7 @@ import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asGroupIndex } from '../core/units.js';
 import { type ChatCall, mediaTokensOf } from '../protocol/chat-call.js';
 import type { GroupNames } from '../registry/group-names.js';
-import type { ChosenModel } from './model-access.js';
+import type { CandidateModel } from './model-access.js';
 
 /**
  * The scope that the message names as the owner of the quota: an account has the quotas of its plan. `model`
@@ -108,7 +108,7 @@ export function quotaUsedUp({
 export const FEWER_MEDIA = 'send fewer images, documents, sounds and videos';
 
 /** Whether tokens are held for media parts, at any of the models that may answer. */
-export function holdsMedia(models: readonly Pick<ChosenModel, 'model'>[], call: ChatCall): boolean {
+export function holdsMedia(models: readonly Pick<CandidateModel, 'model'>[], call: ChatCall): boolean {
   return models.some(({ model }) => mediaTokensOf(call, model) > 0);
 }
 

@@ -25,7 +25,7 @@ import type { MinuteTake } from '../ledger/window.js';
 import type { Caller, CallContext, ListenerContext } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';
 import { ownerOf, quotaUsedUp } from './quota-rejections.js';
-import { coordinatorLost, LEASE_LATE } from './rejections.js';
+import { coordinatorRejection, LEASE_LATE } from './rejections.js';
 
 /**
  * How long, and at least how often, a request asks again if other requests of the scope took what was
@@ -62,7 +62,7 @@ interface TightestLimit extends MinuteTake {
  * permits that were taken before are lost for a minute, because a window's count cannot be lowered once its
  * tick may have ended.
  */
-export function takeMinutes(scopes: readonly ScopeLimit[], ledger: Ledger, left?: number[]): TightestLimit {
+export function takePermits(scopes: readonly ScopeLimit[], ledger: Ledger, left?: number[]): TightestLimit {
   let rejecting: TightestLimit | undefined;
   // The first scope is checked last, and only if another scope rejects. Otherwise the take of the first scope
   // decides, before anything is taken.
@@ -152,7 +152,7 @@ export function limitRate(
     return setRateLimit(context, 'account', account, limit, ledger.minute.take(account, limit), listener);
   }
   context.minutesLeft = listener.callRing.stores ? [] : undefined;
-  const take = takeMinutes(scopes, ledger, context.minutesLeft);
+  const take = takePermits(scopes, ledger, context.minutesLeft);
   const refusal = take.admitted ? undefined : refused && refusalOf(scopes, refused, listener);
   const tightest = refusal ?? take;
   const { kind, index } = tightest.scope;
@@ -230,7 +230,7 @@ async function limitRateByLease(
     const refused = refusedBy(leaseEnd);
     const rejection = limitRate(context, listener, refused);
     if (rejection === undefined || refused !== undefined) return rejection;
-    const lostRejection = coordinatorLost(leaseEnd);
+    const lostRejection = coordinatorRejection(leaseEnd);
     if (lostRejection !== undefined) return lostRejection;
     if (tries >= LEASE_TRIES_MIN && listener.clock.monotonicMs() >= askUntilMs) return LEASE_LATE;
   }

@@ -190,7 +190,7 @@ export const LEASE_LATE = overloaded(
  * Returns the rejection if no coordinator could decide on the lease. Undefined if one has decided: after
  * `try` the request takes of its quotas again, and for a refusal quota-rejections.ts makes the rejection.
  */
-export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
+export function coordinatorRejection(end: LeaseEnd): ErrorRecord | undefined {
   if (end === 'lost') return COORDINATOR_LOST;
   if (end === 'late') return LEASE_LATE;
   if (end === 'try' || 'refused' in end) return undefined;

@@ -21,7 +21,7 @@ import type { ChatCall } from '../protocol/chat-call.js';
 import { requestDigestOf } from '../protocol/request-digest.js';
 import { ALL_ACCOUNTS, cacheKeyOf, nameOfResponse } from '../registry/stored-response.js';
 import { modelSlotOf } from '../telemetry/metrics-layout.js';
-import { choose } from './admit.js';
+import { chooseModel } from './admit.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { Connections } from './connections.js';
 import type { Admission, ListenerContext, Swept } from './context.js';
@@ -60,7 +60,7 @@ export function lookUp(
   // An Idempotency-Key promises the response of the first call with that key. Large bodies are not digested
   // here, because a digest would delay the listener's other calls.
   if (exchange.keyed !== undefined || call.bodyBytes > limits.parseInlineBytesMax) return undefined;
-  const chosen = choose(exchange, call, listener);
+  const chosen = chooseModel(exchange, call, listener);
   if ('code' in chosen) return undefined;
   const { model, modelIndex, outputTokensMax } = chosen;
   const { cache: cacheRule } = model;
@@ -80,7 +80,7 @@ export function lookUp(
   };
   const recordHit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
     // Not if the exchange is over: only its `finish` calls `letGo` for the bytes that `hold` counts.
-    if (!exchange.isOver && !cache.hold(bytes)) {
+    if (!exchange.isOver && !cache.beginSending(bytes)) {
       recordMiss();
       return undefined;
     }
@@ -212,7 +212,7 @@ export class Replay implements ResponseOwner, Swept {
         this.writeHead(false);
         exchange.res.end(this.#bytes, exchange.endsConnection);
       });
-      this.onLeft();
+      this.onDelivered();
       return;
     }
     this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
@@ -247,7 +247,7 @@ export class Replay implements ResponseOwner, Swept {
     // No worker waits for credits.
   }
 
-  onLeft(): void {
+  onDelivered(): void {
     this.#exchange.finish('ok');
   }
 }

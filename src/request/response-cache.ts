@@ -105,7 +105,7 @@ export class ResponseCache {
   #cacheRules: ReadonlyMap<string, CacheRule> = new Map();
   readonly known = new KnownRequests();
   /** How often `clear` was called. The response of a call that began before the last time is not kept. */
-  epoch = 0;
+  clearCount = 0;
   /** Whether any model has a cache. */
   isOn = false;
 
@@ -160,7 +160,7 @@ export class ResponseCache {
    * until `letGo`, once for all clients that get them. If not, the call is made: a slow client then makes an
    * upstream wait, and takes no memory here. `bytes` must be the very array of the entry.
    */
-  hold(bytes: Uint8Array): boolean {
+  beginSending(bytes: Uint8Array): boolean {
     if (bytes.length <= SENDING_BYTES_UNCOUNTED) return true;
     const clients = this.#sendingCounts.get(bytes) ?? 0;
     if (clients === 0 && this.#sendingBytes + bytes.length > SENDING_BYTES_MAX) return false;
@@ -170,7 +170,7 @@ export class ResponseCache {
   }
 
   /** Called once for each `hold` that returned true, when the client has the response or has left. */
-  letGo(bytes: Uint8Array): void {
+  endSending(bytes: Uint8Array): void {
     if (bytes.length <= SENDING_BYTES_UNCOUNTED) return;
     const clients = this.#sendingCounts.get(bytes)!;
     if (clients > 1) {
@@ -199,7 +199,7 @@ export class ResponseCache {
   /** Forgets the responses of that model, or all. */
   clear(modelId: string | undefined): void {
     const isCleared = (id: string): boolean => modelId === undefined || id === modelId;
-    this.epoch += 1;
+    this.clearCount += 1;
     for (const [id, model] of this.#models)
       if (isCleared(id)) for (const entry of model.entries.values()) this.#removeEntry(id, model, entry);
     for (const flight of [...this.#flights.values()])
@@ -212,10 +212,10 @@ export class ResponseCache {
     const flight: Flight = { key, waiting: undefined };
     this.#flights.set(nameOfResponse(key), flight);
     // A reply that was sent before a `clear` may come after it: its response must not come back.
-    const { epoch } = this;
+    const { clearCount } = this;
     const reply = await orRejected(this.#port.askFor(WAIT_MS_MAX, LATE_ERROR, key).reply, () => ALONE_REPLY);
     if (reply.state === 'lead') return { state: 'lead', flight };
-    if (reply.state === 'found' && epoch === this.epoch) this.#addEntry(key, reply.response);
+    if (reply.state === 'found' && clearCount === this.clearCount) this.#addEntry(key, reply.response);
     this.#endFlight(flight, reply);
     return reply;
   }
@@ -325,21 +325,21 @@ export class CachedCall implements StorableCall {
     this.#key = key;
     this.#cache = cache;
     this.#clock = clock;
-    this.#epoch = cache.epoch;
+    this.#epoch = cache.clearCount;
     this.#pieces = new CollectedPieces(budget, CACHED_BYTES_MAX);
     this.#flight = flight;
   }
 
   collect(bytes: Uint8Array): void {
     this.#pieces.add(bytes);
-    if (this.#pieces.isEmpty) this.letOthersGo();
+    if (this.#pieces.isEmpty) this.endFlight();
   }
 
   /**
    * Ends the flight, so that the requests that wait make calls of their own. This response is too long to be
    * kept, or its client does not read it. In the second case it is still kept once it is whole.
    */
-  letOthersGo(): void {
+  endFlight(): void {
     const flight = this.#flight;
     this.#flight = undefined;
     if (flight !== undefined) this.#cache.abandon(flight);
@@ -353,7 +353,7 @@ export class CachedCall implements StorableCall {
 
   publish(): void {
     const flight = this.#flight;
-    if (this.#whole === undefined || this.#epoch !== this.#cache.epoch) {
+    if (this.#whole === undefined || this.#epoch !== this.#cache.clearCount) {
       this.giveUp();
       return;
     }
@@ -369,6 +369,6 @@ export class CachedCall implements StorableCall {
   giveUp(): void {
     this.#pieces.drop();
     this.#whole = undefined;
-    this.letOthersGo();
+    this.endFlight();
   }
 }

@@ -85,7 +85,7 @@ export interface ResponseOwner {
    * The response has ended, and the kernel has it, except what one small write may leave with µWS. Called at
    * most once, and not if the client leaves before.
    */
-  onLeft(): void;
+  onDelivered(): void;
 }
 
 export class ResponseWriter {
@@ -314,7 +314,7 @@ export class ResponseWriter {
   #onDelivered(): void {
     this.#isLingering = false;
     this.#isDelivered = true;
-    this.#owner.onLeft();
+    this.#owner.onDelivered();
     if (!this.#sentClose && !this.#cutsAtEnd) return;
     // Later, because µWS uses the connection after its callback.
     setImmediate(() => {

@@ -146,7 +146,7 @@ export function writeError(
  * Rejects a request with wrong framing, after which nothing may be read from the connection. The response is
  * written outside of the callback of µWS: see outsideOfCallbacks in read-body.ts.
  */
-export function rejectLast(
+export function rejectAndClose(
   res: HttpResponse,
   error: ErrorRecord,
   context: CallContext,

@@ -13,15 +13,15 @@ import { asPicoUnits, type MonotonicMs, type PicoUnits, type WallMs } from '../c
 import { CREDITED_PICO_UNITS_MAX, type Settlement } from '../ledger/balance.js';
 import type { Taken } from '../ledger/reservations.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
-import { USAGE_SOURCES, type Usage, usageOfWhole } from '../core/token-counts.js';
+import { USAGE_SOURCES, type Usage, usageWithoutParts } from '../core/token-counts.js';
 import { costOf } from '../registry/catalog.js';
 import type { CallContext, ListenerContext } from './context.js';
-import type { ChosenModel } from './model-access.js';
+import type { CandidateModel } from './model-access.js';
 
 type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
 
 const NO_COST = asPicoUnits(0n);
-const NO_USAGE = usageOfWhole(0, 0, 'reported');
+const NO_USAGE = usageWithoutParts(0, 0, 'reported');
 /** The amounts in the journal's record of a call that costs nothing. */
 const NO_CHARGE: Settlement = { charged: NO_COST, uncovered: NO_COST };
 
@@ -52,7 +52,7 @@ export function settle(
   context: CallContext,
   usage: Usage,
   listener: SettleContext,
-  fallback?: ChosenModel,
+  fallback?: CandidateModel,
 ): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
@@ -94,7 +94,17 @@ function charge(
   const settledWallMs = listener.clock.wallMs();
   const amounts = { charged, uncovered };
   const position = append(context, 'served', usage, answered, amounts, listener, settledMs, settledWallMs);
-  return { position, settledMs, settledWallMs, usage, tokens, answered, taken, charged, uncovered };
+  return {
+    position,
+    settledMs,
+    settledWallMs,
+    usage,
+    tokens,
+    answered,
+    taken,
+    charged,
+    uncovered,
+  };
 }
 
 /**

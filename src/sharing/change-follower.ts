@@ -14,7 +14,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { errorText } from '../core/errors.js';
 import { asAccountIndex, asGroupIndex, asKeyIndex } from '../core/units.js';
 import type { ChangeApplier } from '../registry/live-buffers.js';
-import type { ChangeFeed, Touched } from '../store/change-feed.js';
+import type { ChangeFeed, TouchedSlots } from '../store/change-feed.js';
 import type { Log } from '../telemetry/log.js';
 
 /** Leaves time for two looks within the 100 ms, even if the main thread is busy. */
@@ -133,7 +133,7 @@ export class ChangeFollower {
     for (const { tryAgain } of due.slice(0, PAGE_RECORDS)) tryAgain();
   }
 
-  #apply({ groups = [], accounts, keys }: Touched): void {
+  #apply({ groups = [], accounts, keys }: TouchedSlots): void {
     const { applier } = this.#options;
     for (const group of groups) this.#attempt('group', group, () => applier.applyGroup(group));
     for (const account of accounts) this.#attempt('account', account, () => applier.applyAccount(account));

@@ -94,7 +94,7 @@ export class CoordinatorContact {
   }
 
   /** Records a reply, which ends the loss. A pause goes on: not every exchange asks `mayTry` before. */
-  answered(sentMs: number, nowMs: number): void {
+  recordReply(sentMs: number, nowMs: number): void {
     this.#lost = undefined;
     this.#failuresInRow = 0;
     addValue(this.#exchanges, nowMs - sentMs);
@@ -102,7 +102,7 @@ export class CoordinatorContact {
   }
 
   /** Records a failure: begins a loss, or updates the present one, whose `sinceMs` stays. Begins a pause. */
-  failed(error: unknown, nowMs: number): void {
+  recordFailure(error: unknown, nowMs: number): void {
     const reason = error instanceof CoordinatorLost ? error.reason : 'failing';
     const waitMs = error instanceof CoordinatorLost ? error.waitMs : undefined;
     const untilMs = waitMs === undefined ? undefined : nowMs + waitMs;

@@ -26,7 +26,7 @@ export class DamagedScopes {
   }
 
   /** Logs the scope with `fields`, unless it was logged before. */
-  record(scope: string, fields: LogFields): void {
+  logOnce(scope: string, fields: LogFields): void {
     if (this.#loggedScopes.has(scope)) return;
     this.#loggedScopes.add(scope);
     this.#log.error(this.#message, { scope, ...fields });
@@ -39,7 +39,7 @@ export class DamagedScopes {
     } catch (error) {
       // Any other error concerns more than this scope.
       if (!(error instanceof StoreError)) throw error;
-      this.record(scope, { error: error.message });
+      this.logOnce(scope, { error: error.message });
       return undefined;
     }
   }

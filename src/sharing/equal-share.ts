@@ -116,14 +116,14 @@ export class EqualShare implements Coordinator {
   }
 
   /** Sends a heartbeat soon: another server may have taken over, and other nodes may wait for this one. */
-  disturbed(): void {
+  onDisturbed(): void {
     if (this.#isDisturbed || this.#hasLeft || this.#stopHeartbeat === undefined) return;
     this.#isDisturbed = true;
     this.#setHeartbeat();
   }
 
   /** Called when there is a connection to the server again: an ask or a join that waits is tried at once. */
-  connected(): void {
+  onConnected(): void {
     this.#contact.endPause();
     if (this.#stopHeartbeat === undefined) this.onBack?.();
     else if (this.#isDisturbed && !this.#isHeartbeatUnderWay && !this.#hasLeft) void this.#sendHeartbeat();
@@ -153,7 +153,7 @@ export class EqualShare implements Coordinator {
         return this.#options.coordinator.exchange(asks.map(withoutLocalPermits));
       });
       this.#onReply(queuedMs);
-      for (const [index, ask] of asks.entries()) this.#fallback?.served(ask, reply.answers[index]!);
+      for (const [index, ask] of asks.entries()) this.#fallback?.recordReply(ask, reply.answers[index]!);
       return reply;
     } catch (error) {
       // `unknown_node` is a reply: the caller joins again. `closed`: this process has closed the coordinator.
@@ -245,9 +245,9 @@ export class EqualShare implements Coordinator {
   }
 
   #onLoss(error: CoordinatorLost): void {
-    this.#contact.failed(error, this.#options.clock.monotonicMs());
+    this.#contact.recordFailure(error, this.#options.clock.monotonicMs());
     if (this.#isDisturbed) this.#setHeartbeat();
-    else this.disturbed();
+    else this.onDisturbed();
     this.#options.onLost?.();
   }
 
@@ -280,7 +280,7 @@ export class EqualShare implements Coordinator {
   #onReply(queuedMs: number): void {
     const wasLost = this.#contact.isLost;
     this.#isDisturbed = false;
-    this.#contact.answered(queuedMs, this.#options.clock.monotonicMs());
+    this.#contact.recordReply(queuedMs, this.#options.clock.monotonicMs());
     this.#setAlone(undefined);
     if (wasLost) this.onBack?.();
   }

@@ -65,7 +65,7 @@ export class FallbackCoordinator {
   }
 
   /** Called when the coordinator itself has replied to an ask of the calls' node. */
-  served(ask: LeaseAsk, reply: LeaseReply): void {
+  recordReply(ask: LeaseAsk, reply: LeaseReply): void {
     const nowMs = this.#nowMs;
     let quota = this.#quotas.get(ask.scope);
     if (quota === undefined) {
@@ -74,14 +74,14 @@ export class FallbackCoordinator {
       this.#quotas.set(ask.scope, quota);
     }
     // What calls were denied is given back at once.
-    if (quota.serve(ask, reply, nowMs)) this.#reportAfter(0);
+    if (quota.recordReply(ask, reply, nowMs)) this.#reportAfter(0);
     if (this.#stopTimer === undefined) this.#reportAfter(REPORT_MS);
   }
 
   /** Whether `grant` may grant something. */
   get holdsAny(): boolean {
     const nowMs = this.#nowMs;
-    return !this.#isExpired && [...this.#quotas.values()].some((quota) => quota.holds(nowMs));
+    return !this.#isExpired && [...this.#quotas.values()].some((quota) => quota.holdsAnyAt(nowMs));
   }
 
   /** Grants to the calls' node, which must report the grant to the coordinator; undefined without a quota. */
@@ -177,7 +177,7 @@ export class FallbackCoordinator {
     const { answers: replies } = await this.#options.coordinator.exchange(asks);
     this.#reportedMs = sentMs;
     return quotas.filter((quota, index) => {
-      const asksAgain = quota.applyReply(replies[index]!, sentMs) || quota.returns;
+      const asksAgain = quota.applyReply(replies[index]!, sentMs) || quota.hasPermitsToReturn;
       if (!asksAgain && quota.isEmpty && this.#isUnserved(quota)) this.#quotas.delete(quota.scope);
       return asksAgain;
     });

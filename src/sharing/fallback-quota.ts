@@ -189,7 +189,7 @@ export class FallbackQuota {
    * Records the coordinator's reply to an ask of calls. The next ask of this quota gives back what calls were
    * denied; returns whether some of that is here. A resource that calls did not ask for stays as it was.
    */
-  serve({ minute, stocks = {} }: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
+  recordReply({ minute, stocks = {} }: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
     this.servedMs = nowMs;
     if (minute !== undefined) {
       this.#minute = minute;
@@ -207,7 +207,7 @@ export class FallbackQuota {
   }
 
   /** Whether calls could be granted anything from here. */
-  holds(nowMs: number): boolean {
+  holdsAnyAt(nowMs: number): boolean {
     return this.#hasPermits(nowMs) || this.#holdsStock;
   }
 
@@ -217,7 +217,7 @@ export class FallbackQuota {
   }
 
   /** Whether there are permits that the next ask will return. */
-  get returns(): boolean {
+  get hasPermitsToReturn(): boolean {
     return this.#toReturn.length > 0;
   }
 

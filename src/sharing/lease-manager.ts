@@ -131,7 +131,7 @@ export class LeaseManager {
   }
 
   /** Called when threads have used most of what is leased of these scopes: asks for more. */
-  low(scopes: readonly LeaseScope[]): void {
+  askForMore(scopes: readonly LeaseScope[]): void {
     for (const scope of scopes) {
       const leased = this.#open(scope);
       if (leased === undefined) continue;
@@ -147,7 +147,7 @@ export class LeaseManager {
     if (address === undefined) return undefined;
     // A scope without leases has nothing unused, and no ask under way.
     const { unused = 0, heardNumber = this.#exchangeNumber } = leased?.minute ?? {};
-    return { scope: address.scope, minute: { unused, heardNumber }, stocks: stocksIn(address) };
+    return { scope: address.scopeId, minute: { unused, heardNumber }, stocks: stocksIn(address) };
   }
 
   /** Gives back at once the account's money that no call holds, because an operator debits the account. */
@@ -177,7 +177,7 @@ export class LeaseManager {
     try {
       if (this.#hasJoined) await this.#leave();
     } catch (error) {
-      this.#contact.failed(error, this.#nowMs);
+      this.#contact.recordFailure(error, this.#nowMs);
     }
     await this.#options.coordinator.close();
   }
@@ -240,7 +240,7 @@ export class LeaseManager {
       const { wallMs, answers: replies, isAlone = false } = await coordinator.exchange([...asks.values()]);
       this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
-      this.#contact.answered(sentMs, nowMs);
+      this.#contact.recordReply(sentMs, nowMs);
       // A node that replies to itself has only the host's calendar: the last known difference holds.
       if (!isAlone) {
         this.#followCalendar(wallMs, clock.wallMs(), nowMs - sentMs);
@@ -300,7 +300,7 @@ export class LeaseManager {
   }
 
   #onLoss(error: CoordinatorLost, asked: Iterable<LeasedScope>, wasLost: boolean): void {
-    this.#contact.failed(error, this.#nowMs);
+    this.#contact.recordFailure(error, this.#nowMs);
     if (error.reason === 'unknown_node') {
       this.#hasJoined = false;
       this.#reportsAll = true;

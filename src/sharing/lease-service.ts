@@ -28,6 +28,6 @@ export function serveLeases(manager: LeaseManager, port: MessagePort): void {
         void manager.wait(scopes, need).then((end) => reply(message.id, end));
       } else lowScopes.push(message);
     }
-    if (lowScopes.length > 0) manager.low(lowScopes);
+    if (lowScopes.length > 0) manager.askForMore(lowScopes);
   });
 }

@@ -88,7 +88,7 @@ export class IdleFloor {
    * `amount` is what is there now. Returns how much has lain idle for `idleMs`, as far as looks have found; 0
    * before a half is over. The lease manager looks every 250 ms, at least once in each half.
    */
-  look(amount: bigint, idleMs: number, nowMs: number): bigint {
+  idleAmount(amount: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || amount < this.#least) this.#least = amount;
     if (nowMs - this.#sinceMs < idleMs / 2) return 0n;
     const floor = minOf(this.#least, this.#leastBefore);

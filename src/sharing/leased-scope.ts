@@ -63,7 +63,7 @@ export function decisiveLack(lacks: readonly QuotaLack[]): Lack | undefined {
 /** A scope, and where its leases lie in shared memory. */
 export interface ScopeAddress extends LeaseScope {
   /** The name by which the coordinator knows the scope. */
-  readonly scope: string;
+  readonly scopeId: string;
   readonly minute: CountedLeases<number>;
   readonly minuteIndex: number;
   /** The stock's lease; undefined if there is no such stock. Without a limit only a balance is leased. */
@@ -129,7 +129,7 @@ export class LeasedScope {
    */
   ask(asking: Asking): LeaseAsk | undefined {
     const { nowMs, number } = asking;
-    const { scope } = this.address;
+    const { scopeId } = this.address;
     const limits = this.address.limits();
     const { isLow } = this;
     this.isLow = false;
@@ -146,7 +146,11 @@ export class LeasedScope {
     this.#sent =
       minute === undefined && asks.length === 0
         ? undefined
-        : { scope, ...(minute && { minute }), ...(asks.length > 0 && { stocks: Object.fromEntries(asks) }) };
+        : {
+            scope: scopeId,
+            ...(minute && { minute }),
+            ...(asks.length > 0 && { stocks: Object.fromEntries(asks) }),
+          };
     return this.#sent;
   }
 
@@ -209,7 +213,8 @@ export class LeasedScope {
         // A denial of a larger amount, or under another limit, says nothing about this amount. What other
         // requests were allotted (`left` less `unallotted`) is needed beside it.
         const isDenied =
-          lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - unallotted >= lease.denied;
+          lease?.deniedLimit === limit &&
+          amount + lease.availableIn(periodOf(name)) - unallotted >= lease.deniedAmount;
         lackOf(name, isDenied ? lease : undefined);
       }
     }
@@ -244,7 +249,7 @@ export class LeasedScope {
     if (isAlone) return isDue;
     const slots = this.#stocks.get('calls_in_flight');
     const limit = slots && limitOf(this.address.limits(), slots.name);
-    if (limit !== undefined) slots?.follow(limit);
+    if (limit !== undefined) slots?.followLimit(limit);
     for (const stock of this.#stocks.values()) isDue = stock.look(nowMs) || isDue;
     if (isDue && this.waits.size === 0 && this.minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
     return isDue;
@@ -284,7 +289,7 @@ export class LeasedScope {
     budget.round = round;
     budget.minute = this.minute.left(nowMs);
     for (const stock of this.#stocks.values())
-      budget.stocks.set(stock.name, stock.left(periodOf(stock.name)));
+      budget.stocks.set(stock.name, stock.availableIn(periodOf(stock.name)));
     return budget;
   }
 }

@@ -18,7 +18,7 @@ import { invariant } from '../core/errors.js';
 import type { Calendar } from '../core/quotas.js';
 import { asPicoUnits, type WallMs } from '../core/units.js';
 import { schemaCheck } from '../core/schema-check.js';
-import { countsIn } from '../registry/quota-use.js';
+import { minuteDayCountsOf } from '../registry/quota-use.js';
 import { identityOf, isRunning } from '../store/process-identity.js';
 import type { Store } from '../store/store.js';
 import { StoreError } from '../store/store-file.js';
@@ -341,7 +341,7 @@ function findCounts(store: UseStore, scope: string) {
     const modelId = scope.slice(slash + 1);
     const account = store.findAccount(scope.slice(0, slash));
     const quotas = account && store.quotaUses.find({ kind: 'model', index: account.index, modelId });
-    return quotas && { counts: countsIn(quotas), quotas };
+    return quotas && { counts: minuteDayCountsOf(quotas), quotas };
   }
   const account = store.findAccount(scope);
   if (account !== undefined) {
@@ -355,5 +355,5 @@ function findCounts(store: UseStore, scope: string) {
   }
   const group = store.groups.find(scope);
   const quotas = group && store.quotaUses.find({ kind: 'group', index: group.index });
-  return quotas && { counts: countsIn(quotas), quotas };
+  return quotas && { counts: minuteDayCountsOf(quotas), quotas };
 }

@@ -73,7 +73,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const nodes: EqualShare[] = [];
   // If one node loses the server, or finds another one, all nodes of the process ask the server at once.
   const onLost = (): void => {
-    for (const node of nodes) node.disturbed();
+    for (const node of nodes) node.onDisturbed();
   };
   const open = (nodeSlot: number, extraOptions: Partial<EqualShareOptions> = {}): EqualShare => {
     const node = { host, slot: nodeSlot, incarnation: randomUUID() };
@@ -84,7 +84,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       name: `tollgate:${sharing.namespace}:${nodeSlot}`,
       deadlineMs: EXCHANGE_DEADLINE_MS,
       onDisturbed: onLost,
-      onConnected: () => opened.connected(),
+      onConnected: () => opened.onConnected(),
       peers,
     });
     const coordinator = new ValkeyCoordinator({
@@ -102,7 +102,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       hasShare: (extraOptions.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
       endedAfterMs,
-      onPlaces: () => opened.disturbed(),
+      onPlaces: () => opened.onDisturbed(),
     });
     const defaults = { coordinator, node, clock, shares: 0, nodeExpiryMs, onLost };
     const opened = new EqualShare({ ...defaults, ...extraOptions });

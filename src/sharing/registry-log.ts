@@ -201,7 +201,7 @@ export class RegistryLog {
     const way = this.#reseed.wayTo(registry?.position, position);
     // The second condition is for the compiler: without a registry `wayTo` returns 'reseed'.
     if (way === 'reseed' || registry === undefined) {
-      await this.#reseed.offer(registry?.position, this.#closing.signal);
+      await this.#reseed.takePartInReseed(registry?.position, this.#closing.signal);
       return false;
     }
     if (way === 'equal') return true;
@@ -264,7 +264,7 @@ export class RegistryLog {
    */
   #write(epoch: string, change: ServerChange): void {
     const { copy, shared } = this.#options.store;
-    shared.take(() => {
+    shared.commitAgreed(() => {
       const position = copy.position();
       if (position?.epoch !== epoch) throw new Superseded();
       if (position.version >= change.version) return;

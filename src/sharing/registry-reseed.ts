@@ -64,7 +64,7 @@ export async function download(
   const positionBefore = copy.position();
   /** Runs `work` in a transaction of the store, unless another process has moved the copy. */
   const unlessMoved = (work: () => void): void =>
-    shared.take(() => {
+    shared.commitAgreed(() => {
       const position = copy.position();
       if (position?.epoch !== positionBefore?.epoch || position?.version !== positionBefore?.version)
         throw new Superseded();
@@ -151,13 +151,13 @@ export async function seed(
   // A host with accounts but no position takes shared accounts for those of others, and stops (`wayTo`). So
   // the position is stored before `finishSeed`, whose reply may be lost.
   const isFirst = position === undefined && !copy.isEmpty();
-  if (isFirst && rowCount !== undefined) shared.take(() => copy.setPosition(newPosition));
+  if (isFirst && rowCount !== undefined) shared.commitAgreed(() => copy.setPosition(newPosition));
   if (rowCount === undefined || !(await server.finishSeed(host, found, newPosition, rowCount))) {
-    if (isFirst) shared.take(() => copy.detach());
+    if (isFirst) shared.commitAgreed(() => copy.detach());
     await server.dropEpoch(newPosition.epoch);
     return false;
   }
-  if (!isFirst) shared.take(() => copy.setPosition(newPosition));
+  if (!isFirst) shared.commitAgreed(() => copy.setPosition(newPosition));
   return true;
 }
 
@@ -243,24 +243,24 @@ export class RegistryReseed {
   }
 
   /** Takes part in the choice of the newest copy. Resolves when this host has seeded, or is not chosen. */
-  async offer(found: RegistryPosition | undefined, signal: AbortSignal): Promise<void> {
+  async takePartInReseed(found: RegistryPosition | undefined, signal: AbortSignal): Promise<void> {
     const { store, server, host, log } = this.#options;
     const rank = rankOf(store.copy.position(), store.copy.isEmpty());
     const { claimsWaitMs = CLAIMS_WAIT_MS } = this.#options;
     for (let waitedMs = 0; waitedMs < claimsWaitMs; waitedMs += CLAIM_PERIOD_MS) {
-      await server.claim(host, rank, false);
+      await server.reportCopy(host, rank, false);
       // The pause rejects only by the signal.
       await pause(CLAIM_PERIOD_MS, undefined, { signal }).catch(() => undefined);
       if (signal.aborted) return;
     }
     // Only the host of the newest copy asks for the permission. The server gives it to the first that asks,
     // which matters only to hosts that saw different claims.
-    const { claims } = await server.claim(host, rank, false);
+    const { claims } = await server.reportCopy(host, rank, false);
     // Of equal copies the one of the host with the first id is chosen, so that all hosts choose the same.
     const newest = claims
       .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
       .sort((first, second) => compare(second.rank, first.rank) || compare(first.host, second.host))[0];
-    if (newest?.host !== host || !(await server.claim(host, rank, true)).may) return;
+    if (newest?.host !== host || !(await server.reportCopy(host, rank, true)).may) return;
     if (await seed(store, server, host, found)) {
       const reason =
         found === undefined ? 'the sharing server had none' : 'those at the sharing server were older';

@@ -289,7 +289,7 @@ export class RegistryServer {
   }
 
   /** Reports how new this host's copy is. With `wantsToSeed` asks for permission to seed: `may`. */
-  async claim(
+  async reportCopy(
     host: string,
     rank: string,
     wantsToSeed: boolean,

@@ -23,7 +23,7 @@ import type { Registry, RegistryService } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
 import type { Store } from '../store/store.js';
 import { CoordinatorLost, EXCHANGE_ASKS_MAX, type Coordinator } from './coordinator.js';
-import { byScope, useOf, type CallsUse } from './sharing-stats.js';
+import { groupByScope, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, debitsOf, type Debit, type DebitService } from './debits.js';
 
@@ -170,7 +170,7 @@ export class SharedRegistry implements RegistryService {
         const calls = await this.#options.callsUses(page);
         const slots = [...new Set(calls.map(({ slot }) => slot))];
         const views = await this.#options.coordinator.look(page, slots);
-        const callsByScope = byScope(calls);
+        const callsByScope = groupByScope(calls);
         for (const view of views) uses.set(view.scope, useOf(view, callsByScope.get(view.scope)));
       }
     } catch (error) {

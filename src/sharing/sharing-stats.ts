@@ -76,7 +76,7 @@ export interface CallsUse {
   readonly stocks: Stocks<StockHeld>;
 }
 
-export function byScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
+export function groupByScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
   const usesByScope = new Map<string, CallsUse[]>();
   for (const use of uses) usesByScope.set(use.scope, [...(usesByScope.get(use.scope) ?? []), use]);
   return usesByScope;

@@ -58,7 +58,7 @@ export class StockLease {
    */
   deniedUntilMs = 0;
   /** The amount that was denied last: what was available here, and the ask's `least`. Smaller needs ask. */
-  denied = 0n;
+  deniedAmount = 0n;
   /** The limit at that denial: under another limit requests ask again. */
   deniedLimit = 0n;
   /** Whether the coordinator has plenty left, so that idle amounts may stay here for longer. */
@@ -95,7 +95,7 @@ export class StockLease {
   }
 
   /** What calls may take in `period`. The words may already be of the next period, if a clock is ahead. */
-  left(period: number): bigint {
+  availableIn(period: number): bigint {
     const held = this.#words.read();
     return held.period >= period && held.period <= period + PERIODS_AHEAD_MAX ? held.available : 0n;
   }
@@ -125,7 +125,7 @@ export class StockLease {
     const isOver = held.period < currentPeriod;
     const period = isOver ? currentPeriod : held.period;
     const { granted, used } = isOver ? { granted: 0n, used: 0n } : held;
-    const available = this.left(currentPeriod);
+    const available = this.availableIn(currentPeriod);
     const unused = maxOf(granted - used, 0n);
     const report = { limit, period, used, unused };
     const wanted = needs.reduce((total, need) => total + need, this.#uncovered);
@@ -171,7 +171,7 @@ export class StockLease {
       this.denial = granted === 0n ? { sentMs, heldByOthers } : undefined;
       // A grant does not reset these two, because they hold until `deniedUntilMs`.
       if (granted === 0n) {
-        this.denied = this.left(period) + ask.least;
+        this.deniedAmount = this.availableIn(period) + ask.least;
         this.deniedLimit = ask.limit;
       }
     }
@@ -209,7 +209,7 @@ export class StockLease {
     const idleMs = this.#isPlentiful ? this.#plentifulMs : IDLE_MS_SCARCE;
     // A stock in use keeps what it will need soon, even if that lay idle.
     const kept = nowMs - this.#usedMs >= idleMs ? 0n : this.#coveredNeed;
-    const idle = this.#idle.look(held.available, idleMs, nowMs) - kept;
+    const idle = this.#idle.idleAmount(held.available, idleMs, nowMs) - kept;
     if (idle > 0n) {
       this.#giveBack(idle);
       this.#idle.restart(nowMs);
@@ -229,7 +229,7 @@ export class StockLease {
    * when calls end. Calls in flight go on beyond the limit, but no new call takes the slot of one that ends.
    * LeasedScope calls it at each look.
    */
-  follow(limit: bigint): void {
+  followLimit(limit: bigint): void {
     const limitBefore = this.#limitBefore;
     this.#limitBefore = limit;
     if (this.name !== 'calls_in_flight' || limit >= limitBefore) return;

@@ -64,7 +64,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly isMine: (scope: string) => boolean;
   readonly held: HeldLeases;
   /** Logs scopes with a damaged row at the server. */
-  readonly damage: Pick<DamagedScopes, 'record'>;
+  readonly damage: Pick<DamagedScopes, 'logOnce'>;
   /** Logs scopes with a damaged record in the host's store. */
   readonly storeDamage: Pick<DamagedScopes, 'read'>;
   readonly memory: Pick<SharingMemory, 'of' | 'set' | 'promisedBy' | 'promiseTerm'>;
@@ -253,7 +253,7 @@ export class ValkeyPartition {
   }
 
   #recordDamage(scope: string, error: string): void {
-    this.#options.damage.record(scope, { rows: this.#server.keys.of(scope).join(' '), error });
+    this.#options.damage.logOnce(scope, { rows: this.#server.keys.of(scope).join(' '), error });
   }
 
   /**

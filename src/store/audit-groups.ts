@@ -26,7 +26,7 @@ export function auditGroups(run: AuditRun): number {
   }
   // After all groups are read, because a parent may come after its child.
   for (const [id, record] of groups) auditGroup(run, id, record, groups);
-  run.followBack('group', (id) => groups.get(id));
+  run.checkBackReferences('group', (id) => groups.get(id));
   auditMembers(run, groups);
   auditUses(run);
   return count;

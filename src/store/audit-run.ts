@@ -133,7 +133,7 @@ export class AuditRun {
    * name. `recordOf` returns the record with an id, `accountOf` the id of its account. Names of keys are left
    * out, because several keys may have one name. Free slots of accounts do not exist.
    */
-  followBack<Row extends SlotRecord>(
+  checkBackReferences<Row extends SlotRecord>(
     kind: 'account' | 'group' | 'key',
     recordOf: (id: string) => Row | undefined,
     accountOf: (record: Row | undefined) => string | null = () => null,

@@ -114,7 +114,7 @@ function auditAccounts(run: AuditRun): AccountSums {
     auditCreditRequests(run, record);
   }
   const recordOf = (id: string): AccountRecord | undefined => run.peek(readAccount, 'accounts', id);
-  run.followBack('account', recordOf, (record) => record?.id ?? null);
+  run.checkBackReferences('account', recordOf, (record) => record?.id ?? null);
   auditOwners(run);
   return sums;
 }
@@ -348,7 +348,7 @@ function auditKey(run: AuditRun, id: string, record: KeyRecord): void {
 /** Checks that slots, accounts, names and uses lead to keys. */
 function auditKeyReferences(run: AuditRun): void {
   const { snapshot } = run;
-  run.followBack(
+  run.checkBackReferences(
     'key',
     (id) => keyOf(run, id),
     (record) => record?.accountId ?? null,

@@ -37,7 +37,7 @@ const CHANGES_KEPT = 4_096;
  * Slots that a change touched. The feed has no records: its reader takes the records from the store, as they
  * are when it reads.
  */
-export interface Touched {
+export interface TouchedSlots {
   /** Absent in changes that an older Tollgate, without groups, wrote. */
   readonly groups?: readonly GroupIndex[] | undefined;
   readonly accounts: readonly AccountIndex[];
@@ -71,7 +71,7 @@ export class ChangeFeed {
    * Returns what the changes after `number` touched, each slot once. Undefined if some of those changes are
    * no longer kept: then the caller reads all records.
    */
-  since(number: number): Touched | undefined {
+  since(number: number): TouchedSlots | undefined {
     const groups = new Set<GroupIndex>();
     const accounts = new Set<AccountIndex>();
     const keys = new Set<KeyIndex>();
@@ -95,13 +95,13 @@ export class ChangeFeed {
     return number;
   }
 
-  #readTouched(number: number, value: unknown): Touched {
+  #readTouched(number: number, value: unknown): TouchedSlots {
     if (isTouched(value)) return value;
     throw damaged(locationOf(this.#tables, 'changes', number));
   }
 }
 
-function touchedBy(rows: readonly WrittenRow[]): Touched {
+function touchedBy(rows: readonly WrittenRow[]): TouchedSlots {
   const groups = new Set<GroupIndex>();
   const accounts = new Set<AccountIndex>();
   const keys = new Set<KeyIndex>();
@@ -115,7 +115,7 @@ function touchedBy(rows: readonly WrittenRow[]): Touched {
   return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
 }
 
-function isTouched(value: unknown): value is Touched {
+function isTouched(value: unknown): value is TouchedSlots {
   if (typeof value !== 'object' || value === null) return false;
   const { groups = [], accounts, keys } = value as Readonly<Record<string, unknown>>;
   return areSlots(groups) && areSlots(accounts) && areSlots(keys);
@@ -155,7 +155,7 @@ export class SharedChanges {
   }
 
   /** As `commit`, for rows that all hosts have agreed on. The store remains a copy of their registry. */
-  take(work: () => void): void {
+  commitAgreed(work: () => void): void {
     this.#commitAndAppend(work, () => undefined);
   }
 

@@ -21,7 +21,7 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
-import { takeInterrupts } from '../telemetry/main-watch.js';
+import { installSignalHandler } from '../telemetry/main-watch.js';
 import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 
 /** LMDB's first two pages, and some more. */
@@ -50,7 +50,7 @@ export class Environment {
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
     // Before this thread can wait for a lock. Otherwise telemetry/main-watch.ts could not wake the thread.
-    takeInterrupts();
+    installSignalHandler();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {
       this.root = this.inGate(() => open(path, options));

@@ -33,7 +33,7 @@ import {
   readLimits,
   Slot,
 } from './record-codec.js';
-import { quotaUseKeyOf, SETTLED } from './quota-use-rows.js';
+import { quotaUseKeyOf, SETTLED_FIELDS } from './quota-use-rows.js';
 import { SlotRows } from './slot-rows.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
 
@@ -59,7 +59,7 @@ const StoredKey = closedObject({
       dayNumber: Count,
       dayCalls: Count,
       takenMs: Moment,
-      quotas: Type.Optional(closedObject(SETTLED)),
+      quotas: Type.Optional(closedObject(SETTLED_FIELDS)),
     }),
   ),
 });

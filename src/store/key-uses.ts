@@ -21,7 +21,7 @@ import type { KeyUseRecord } from '../registry/key-record.js';
 import { keyUseOf, type LiveBuffers } from '../registry/live-buffers.js';
 import type { Log } from '../telemetry/log.js';
 import { unlessDamaged } from './record-codec.js';
-import { type Day, dayAfter } from './spent-totals.js';
+import { type Day, mergedDayOf } from './spent-totals.js';
 
 export class KeyUses {
   readonly #live: LiveBuffers;
@@ -152,7 +152,7 @@ export class SharedKeyUses extends KeyUses {
     // to the day: the row must lose these calls.
     if (dayCalls > 0 || ownOnDisk.dayCalls > 0) this.#daysInCommit.set(key, { dayNumber, dayCalls });
     // `dayAfter` adds the calls of this process that are not in the row yet.
-    return { ...use, lastUsedSeconds, ...dayAfter(use, ownOnDisk, stored) };
+    return { ...use, lastUsedSeconds, ...mergedDayOf(use, ownOnDisk, stored) };
   }
 }
 

@@ -18,7 +18,7 @@ import type { Tables } from './tables.js';
  * The fields of what a call adds when it is settled, and of the periods of these counts; money in nano-units.
  * Rows of rotated keys (key-rows.ts) have these fields too.
  */
-export const SETTLED = {
+export const SETTLED_FIELDS = {
   minuteTokens: Count,
   dayNumber: Type.Integer(),
   monthNumber: Type.Integer(),
@@ -35,7 +35,7 @@ const StoredQuotaUse = closedObject({
   callDayNumber: Type.Integer(),
   callsPerDay: Count,
   takenMs: Moment,
-  ...SETTLED,
+  ...SETTLED_FIELDS,
 });
 
 type StoredQuotaUse = Static<typeof StoredQuotaUse>;

@@ -203,7 +203,7 @@ export class SharedQuotaUses extends QuotaUses {
         });
       },
     );
-    return sumOf(stored, counted, onDisk?.owner === owner ? onDisk.use : undefined);
+    return mergedUseOf(stored, counted, onDisk?.owner === owner ? onDisk.use : undefined);
   }
 }
 
@@ -228,7 +228,7 @@ const COUNTS_BY_PERIOD: readonly (readonly [Period, readonly (keyof QuotaUseReco
  * than this gateway's stays as it is: a period begins for all gateways at once. Counts of the minute are this
  * gateway's alone.
  */
-export function sumOf(
+export function mergedUseOf(
   stored: QuotaUseRecord | undefined,
   counted: QuotaUseRecord,
   ownOnDisk: QuotaUseRecord | undefined,

@@ -129,7 +129,7 @@ function recoverAccounts(options: RecoveryOptions): number {
     ledger.setGroup(record.index, group);
     directory?.set(record);
     if (spending !== undefined && totals !== undefined) {
-      totals.open(record.index, spending.spent, spending.uncovered);
+      totals.restore(record.index, spending.spent, spending.uncovered);
       ledger.minute.restore(record.index, spending.minuteUsed, nowMs - spending.takenMs);
     }
     accounts++;

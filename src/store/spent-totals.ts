@@ -44,7 +44,7 @@ export class SpentTotals implements SpendingTotals {
   }
 
   /** Sets what the store has at the start. Recovery calls it, before the first `add`. */
-  open(account: AccountIndex, spent: PicoUnits, uncovered: PicoUnits): void {
+  restore(account: AccountIndex, spent: PicoUnits, uncovered: PicoUnits): void {
     this.#spent[account] = spent;
     this.#uncovered[account] = uncovered;
   }
@@ -140,7 +140,7 @@ export class SharedTotals implements SpendingTotals {
     return {
       // `minuteUsed` is the count of the gateway that wrote last. Only the coordinator has the sum.
       ...counts,
-      ...dayAfter(counts, dayOnDisk, stored),
+      ...mergedDayOf(counts, dayOnDisk, stored),
       spent: asPicoUnits(spent),
       uncovered: uncoveredAfter(stored?.uncovered ?? 0n, this.#uncovered.get(account) ?? 0n),
     };
@@ -172,7 +172,7 @@ export class SharedTotals implements SpendingTotals {
  * this gateway's calls that are not in the row yet. `ownOnDisk` are its calls that are in the row. A row with
  * a later day keeps it, because a day begins for all gateways at once.
  */
-export function dayAfter({ dayNumber, dayCalls }: Day, ownOnDisk: Day, stored: Day | undefined): Day {
+export function mergedDayOf({ dayNumber, dayCalls }: Day, ownOnDisk: Day, stored: Day | undefined): Day {
   if (stored !== undefined && stored.dayNumber > dayNumber)
     return { dayNumber: stored.dayNumber, dayCalls: stored.dayCalls };
   const callsOf = (day: Day | undefined): number => (day?.dayNumber === dayNumber ? day.dayCalls : 0);

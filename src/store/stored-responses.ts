@@ -79,7 +79,7 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /** As `find`, and sees what other processes have written by now. */
-  findAnew(key: ResponseKey): FoundResponse | undefined {
+  refreshAndFind(key: ResponseKey): FoundResponse | undefined {
     this.#options.store.refresh();
     return this.find(key);
   }

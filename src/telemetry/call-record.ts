@@ -122,7 +122,7 @@ export interface QuotaLeft {
  * part below a nano-unit is dropped. gateway/call-lines.ts calls `moneyOf`. call-log/block-builder.ts writes
  * the same integer, and calls `moneyOf` only for negative amounts.
  */
-export function moneyOf(amount: number): bigint {
+export function picoUnitsOfFloat(amount: number): bigint {
   if (Number.isSafeInteger(amount)) return BigInt(amount);
   return BigInt(Math.floor(amount / 1_000)) * PICO_PER_NANO;
 }
@@ -206,10 +206,10 @@ export function callMembers(call: CallRecord): string {
   // A request id, a path of DOOR_PATHS, numbers and booleans need no escapes.
   return (
     `"request_id":"${requestIdOf(call.requestPrefix, call.request)}","route":"${call.route}",` +
-    `"account":${quoted(call.account)},"key":${quoted(call.key)},` +
+    `"account":${quotedAsIs(call.account)},"key":${quotedAsIs(call.key)},` +
     `"model":${jsonName(call.model)},"answered_model":${jsonName(usage?.answeredModel ?? null)},` +
     `"upstream":${jsonName(call.upstream)},` +
-    `"stream":${call.stream},"cache":${quoted(call.cache)},"status":${call.status},"code":${quoted(code)},` +
+    `"stream":${call.stream},"cache":${quotedAsIs(call.cache)},"status":${call.status},"code":${quotedAsIs(code)},` +
     `${usage === undefined ? NO_CHARGE : chargeText(usage, usage.source, usage.charged)},` +
     `"first_token_ms":${msOrNull(call.firstTokenMs)},` +
     `"duration_ms":${roundedMs(call.durationMs)},"queued_ms":${call.queuedMs}`
@@ -218,7 +218,7 @@ export function callMembers(call: CallRecord): string {
 
 function attemptJson({ upstream, model, status, code, startMs, durationMs, error }: CallAttempt): string {
   return (
-    `{"upstream":${jsonName(upstream)},"model":${jsonName(model)},"status":${status},"code":${quoted(code)},` +
+    `{"upstream":${jsonName(upstream)},"model":${jsonName(model)},"status":${status},"code":${quotedAsIs(code)},` +
     `"start_ms":${roundedMs(startMs)},"duration_ms":${roundedMs(durationMs)},` +
     `"error":${error === null ? 'null' : jsonText(error)}}`
   );
@@ -227,7 +227,7 @@ function attemptJson({ upstream, model, status, code, startMs, durationMs, error
 function quotaJson({ scope, id, quota, left }: QuotaLeft): string {
   const amount = typeof left === 'bigint' ? `"${decimalOf(left)}"` : left;
   // Ids of accounts and keys need no escapes; the names of models and groups may.
-  const idJson = scope === 'model' || scope === 'group' ? jsonName(id) : quoted(id);
+  const idJson = scope === 'model' || scope === 'group' ? jsonName(id) : quotedAsIs(id);
   return `{"scope":"${scope}","id":${idJson},"quota":"${quota}","left":${amount}}`;
 }
 
@@ -237,7 +237,7 @@ export function chargeText(tokens: TokenCounts, source: string | null, charged: 
     `"prompt_tokens":${tokens.promptTokens},"cached_tokens":${tokens.cachedTokens},` +
     `"cache_write_tokens":${tokens.cacheWriteTokens},"cache_write_1h_tokens":${tokens.cacheWrite1hTokens},` +
     `"completion_tokens":${tokens.completionTokens},"reasoning_tokens":${tokens.reasoningTokens},` +
-    `"source":${quoted(source)},"cost":"${decimalOf(charged)}"`
+    `"source":${quotedAsIs(source)},"cost":"${decimalOf(charged)}"`
   );
 }
 
@@ -283,6 +283,6 @@ function jsonName(name: string | null): string {
 }
 
 /** Returns JSON text without escaping. For ids that the registry creates and for constants such as codes. */
-export function quoted(text: string | null): string {
+export function quotedAsIs(text: string | null): string {
   return text === null ? 'null' : `"${text}"`;
 }

@@ -84,7 +84,7 @@ export const ATTEMPT_UPSTREAM = 4;
 export const ATTEMPT_MODEL = 5;
 export const ATTEMPT_STATUS = 6;
 export const ATTEMPT_CODE = 7;
-export const ATTEMPT_TEXT = 8;
+export const ATTEMPT_TEXT_BYTES = 8;
 
 /** Fields of 64 bits, in 64-bit words from the first field of a record. */
 export const REQUEST = 0;
@@ -132,7 +132,7 @@ export const DOOR_SHIFT = 8;
 
 /** In the flags of a plain call the door has one byte, and the source all bits above that byte. */
 export const SOURCE_SHIFT = 16;
-export const BYTE_MASK = 255;
+export const DOOR_MASK = 255;
 /** The greatest number of a 32-bit field; a call with a greater one is not a plain call. */
 export const PLAIN_NUMBER_MAX = 2 ** 31 - 1;
 
@@ -158,8 +158,8 @@ export const PLAIN_REASONING = 20;
 export const PLAIN_DURATION = 21;
 export const PLAIN_FIRST_TOKEN = 22;
 export const PLAIN_ADMITTED = 23;
-export const PLAIN_START = 24;
-export const PLAIN_ATTEMPT = 25;
+export const PLAIN_ATTEMPT_START = 24;
+export const PLAIN_ATTEMPT_US = 25;
 export const PLAIN_IN_FLIGHT = 26;
 export const PLAIN_PER_DAY = 27;
 export const PLAIN_MINUTE = 28;

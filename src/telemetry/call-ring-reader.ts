@@ -17,7 +17,7 @@ import type { QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import * as layout from './call-ring-layout.js';
-import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type Wanted } from './ended-call.js';
+import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type WantedLogs } from './ended-call.js';
 import { OUTCOMES } from './metrics-layout.js';
 
 const HTTP_OK = 200;
@@ -62,7 +62,10 @@ export class CallRingReader {
    * plain calls, so `visitPlain` gets no Wanted. Memory is given back between records, so that the listener
    * can go on writing. If a visit throws, its record counts as read.
    */
-  drain(visit: (record: EndedCall, wanted: Wanted) => void, visitPlain?: (call: PlainCall) => void): void {
+  drain(
+    visit: (record: EndedCall, wanted: WantedLogs) => void,
+    visitPlain?: (call: PlainCall) => void,
+  ): void {
     const bytes = this.#ring.published();
     if (bytes === 0) return;
     this.#ring.read(bytes, (at) => {
@@ -128,7 +131,7 @@ export class CallRingReader {
     const upstream = ints[first32 + layout.PLAIN_UPSTREAM]!;
     return {
       request: floats[first64 + layout.PLAIN_REQUEST]!,
-      door: (flags >> layout.DOOR_SHIFT) & layout.BYTE_MASK,
+      door: (flags >> layout.DOOR_SHIFT) & layout.DOOR_MASK,
       endedMs: asWallMs(floats[first64 + layout.PLAIN_ENDED_MS]!),
       outcome: 'ok',
       begun: (flags & layout.BEGUN) !== 0,
@@ -166,8 +169,8 @@ export class CallRingReader {
           model: answered,
           status: HTTP_OK,
           code: undefined,
-          startMs: ints[first32 + layout.PLAIN_START]! / MICROS_PER_MS,
-          durationMs: ints[first32 + layout.PLAIN_ATTEMPT]! / MICROS_PER_MS,
+          startMs: ints[first32 + layout.PLAIN_ATTEMPT_START]! / MICROS_PER_MS,
+          durationMs: ints[first32 + layout.PLAIN_ATTEMPT_US]! / MICROS_PER_MS,
           error: '',
         },
       ],
@@ -264,7 +267,7 @@ export class CallRingReader {
     const attempts: EndedAttempt[] = [];
     for (let n = 0; n < count; n++, attemptAt += layout.ATTEMPT_BYTES) {
       attempts.push(this.#attemptAt(attemptAt, textAt));
-      textAt += ints[(attemptAt >> 2) + layout.ATTEMPT_TEXT]!;
+      textAt += ints[(attemptAt >> 2) + layout.ATTEMPT_TEXT_BYTES]!;
     }
     return { attempts, error: this.#textAt(textAt, ints[first32 + layout.ERROR_BYTES]!) };
   }
@@ -281,7 +284,7 @@ export class CallRingReader {
       code: code === layout.NOTHING ? undefined : ATTEMPT_CODES[code]!,
       startMs: floats[at >> 3]!,
       durationMs: floats[(at >> 3) + 1]!,
-      error: this.#textAt(textAt, ints[first32 + layout.ATTEMPT_TEXT]!),
+      error: this.#textAt(textAt, ints[first32 + layout.ATTEMPT_TEXT_BYTES]!),
     };
   }
 

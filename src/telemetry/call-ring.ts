@@ -9,11 +9,11 @@
  * - A text that is too long is cut, and the records after it stay whole.
  * - No other record begins between `beginPlain` and `publish`.
  */
-import { QUOTA_NUMBERS } from '../core/quotas.js';
+import { NUMBERS_PER_QUOTA } from '../core/quotas.js';
 import { FIELDS_AT, SpscWriter } from '../core/spsc-ring.js';
 import * as layout from './call-ring-layout.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from './call-record.js';
-import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type Wanted } from './ended-call.js';
+import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type WantedLogs } from './ended-call.js';
 import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
@@ -59,12 +59,12 @@ export class CallRingWriter {
 
   /** Whether calls are stored. If not, the listener need not collect what only the call log has. */
   get stores(): boolean {
-    return this.#logSwitch.store;
+    return this.#logSwitch.storesCalls;
   }
 
   /** Returns whether the access log gets a call with this outcome. Counts, so it is called once a call. */
-  isLogged(outcome: Outcome): boolean {
-    if (!this.#logSwitch.access) return false;
+  chooseLogged(outcome: Outcome): boolean {
+    if (!this.#logSwitch.writesAccessLog) return false;
     if (outcome !== 'ok') return true;
     this.#percentSum += this.#logSwitch.samplePercent;
     if (this.#percentSum < 100) return false;
@@ -76,8 +76,8 @@ export class CallRingWriter {
    * Returns whether the call log gets a call that ends at `nowMs`, monotonic. Counts, so it is called once a
    * call. `unknown`: the call was rejected, and its caller is not known.
    */
-  isStored(admission: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
-    if (!this.#logSwitch.store) return false;
+  chooseStored(admission: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
+    if (!this.#logSwitch.storesCalls) return false;
     if (admission === 'admitted') return true;
     const second = Math.floor(nowMs / MS_PER_SECOND);
     if (second !== this.#second) {
@@ -102,7 +102,7 @@ export class CallRingWriter {
    * the record.
    */
   beginPlain(others: readonly number[] | undefined): number {
-    const otherCount = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
+    const otherCount = others === undefined ? 0 : others.length / NUMBERS_PER_QUOTA;
     const at = this.#ring.reserve(layout.PLAIN_CALL, layout.PLAIN_BYTES + otherCount * layout.QUOTA_BYTES);
     if (at === -1) {
       Atomics.add(this.#dropped, layout.DROPPED, 1);
@@ -122,11 +122,11 @@ export class CallRingWriter {
    * Writes a whole record, or drops and counts it if the ring is full. Takes some 150 ns. Without `usage` or
    * `quotas` their fields keep old bytes: the reader looks at SOURCE and IN_FLIGHT first.
    */
-  append(record: EndedCall, logs: Wanted): void {
+  append(record: EndedCall, logs: WantedLogs): void {
     const { usage, attempts, quotas, error } = record;
     const others = quotas?.others;
     const attemptCount = Math.min(attempts.length, CALL_ATTEMPTS_MAX);
-    const otherCount = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
+    const otherCount = others === undefined ? 0 : others.length / NUMBERS_PER_QUOTA;
     let bytes = layout.RECORD_BYTES + attemptCount * layout.ATTEMPT_BYTES + otherCount * layout.QUOTA_BYTES;
     const textsOffset = bytes;
     // Reserves the most bytes that the texts can take. How many they take is known once they are written.
@@ -186,7 +186,7 @@ export class CallRingWriter {
   /** `others` has QUOTA_NUMBERS for each quota: code, slot, left (QuotasLeft in core/quotas.ts). */
   #writeQuotas(at: number, others: readonly number[]): void {
     const { floats, ints } = this;
-    for (let n = 0, quotaAt = at; n < others.length; n += QUOTA_NUMBERS, quotaAt += layout.QUOTA_BYTES) {
+    for (let n = 0, quotaAt = at; n < others.length; n += NUMBERS_PER_QUOTA, quotaAt += layout.QUOTA_BYTES) {
       ints[quotaAt >> 2] = others[n]!;
       ints[(quotaAt >> 2) + 1] = others[n + 1]!;
       floats[(quotaAt >> 3) + 1] = others[n + 2]!;
@@ -204,7 +204,7 @@ export class CallRingWriter {
     ints[first32 + layout.ATTEMPT_STATUS] = attempt.status;
     ints[first32 + layout.ATTEMPT_CODE] =
       attempt.code === undefined ? layout.NOTHING : ATTEMPT_CODES.indexOf(attempt.code);
-    return (ints[first32 + layout.ATTEMPT_TEXT] = this.#writeText(
+    return (ints[first32 + layout.ATTEMPT_TEXT_BYTES] = this.#writeText(
       attempt.error,
       layout.ATTEMPT_ERROR_CHARS_MAX,
       textAt,
@@ -217,7 +217,7 @@ export class CallRingWriter {
   }
 }
 
-function flagsOf({ stream, begun, cache, door }: EndedCall, { log, store }: Wanted): number {
+function flagsOf({ stream, begun, cache, door }: EndedCall, { log, store }: WantedLogs): number {
   const cacheFlag = cache === undefined ? 0 : cache === 'hit' ? layout.CACHE_HIT : layout.CACHE_MISS;
   const logFlags = cacheFlag | (log ? layout.LOGGED : 0) | (store ? layout.STORED : 0);
   return logFlags | (stream ? layout.STREAM : 0) | (begun ? layout.BEGUN : 0) | (door << layout.DOOR_SHIFT);

@@ -39,7 +39,7 @@ export interface EndedAttempt {
 }
 
 /** Which logs get the call: `log`, the access log; `store`, the call log on disk. */
-export interface Wanted {
+export interface WantedLogs {
   readonly log: boolean;
   readonly store: boolean;
 }

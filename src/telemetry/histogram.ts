@@ -62,7 +62,7 @@ export function addValue(snapshot: HistogramSnapshot, value: number): void {
 }
 
 /** Returns how many values were counted. request-families.ts leaves out histograms without any. */
-export function countOf({ counts }: HistogramSnapshot): number {
+export function valueCountOf({ counts }: HistogramSnapshot): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
 

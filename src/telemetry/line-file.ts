@@ -41,7 +41,7 @@ export interface LineFileOptions {
   readonly keep: number;
   readonly log: Log;
   /** How many bytes of waiting lines are kept after a failure. Default: 32 MiB. */
-  readonly pendingBytesMax?: number | undefined;
+  readonly waitingBytesMax?: number | undefined;
 }
 
 export class LineFile {
@@ -181,7 +181,7 @@ export class LineFile {
 
   /** Logs the first of several failures in a row, and drops the lines beyond the bound. */
   #fail(error: unknown): void {
-    const { name, path, log, pendingBytesMax = WAITING_BYTES_MAX } = this.#options;
+    const { name, path, log, waitingBytesMax = WAITING_BYTES_MAX } = this.#options;
     const reason = error instanceof Error ? error.message : String(error);
     if (this.#failure === undefined)
       log.warn(`the ${name} cannot be written; its lines wait, charges are not affected`, {
@@ -189,7 +189,7 @@ export class LineFile {
         error: reason,
       });
     this.#failure = reason;
-    this.#dropBeyond(pendingBytesMax);
+    this.#dropBeyond(waitingBytesMax);
   }
 
   /** Drops the oldest waiting lines beyond `bytesMax`, and logs how many. */

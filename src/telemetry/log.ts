@@ -80,19 +80,19 @@ export class LogSwitch {
   // Each call reads the next three words, so they are read without Atomics.load (13 ns). A plain read is
   // safe, because a 32-bit word is never read in halves. A change may be seen a moment later.
 
-  get access(): boolean {
+  get writesAccessLog(): boolean {
     return this.#words[ACCESS] === 1;
   }
 
-  set access(isOn: boolean) {
+  set writesAccessLog(isOn: boolean) {
     Atomics.store(this.#words, ACCESS, isOn ? 1 : 0);
   }
 
-  get store(): boolean {
+  get storesCalls(): boolean {
     return this.#words[STORE] === 1;
   }
 
-  set store(isOn: boolean) {
+  set storesCalls(isOn: boolean) {
     Atomics.store(this.#words, STORE, isOn ? 1 : 0);
   }
 
@@ -180,11 +180,11 @@ function openLogger(thread: string): Logger {
  * otherwise it returns the same line. gateway/gateway-logs.ts formats the access log by it.
  */
 export function lineFormat(): (line: string) => string {
-  return isPretty() ? prettyFormat() : (line) => line;
+  return isTerminal() ? prettyFormat() : (line) => line;
 }
 
 /** Whether standard error is a terminal. */
-export function isPretty(): boolean {
+export function isTerminal(): boolean {
   return isatty(STANDARD_ERROR);
 }
 

@@ -44,7 +44,7 @@ const STUCK_MS = 2_500;
  * Installs a handler, because without one the signal is ignored and interrupts nothing. Does nothing in other
  * threads than the main thread, and at a second call.
  */
-export function takeInterrupts(): void {
+export function installSignalHandler(): void {
   if (isMainThread && process.listenerCount(SIGNAL) === 0) process.on(SIGNAL, () => undefined);
 }
 

@@ -101,7 +101,7 @@ export const DISBELIEF_REASONS = [
 export type DisbeliefReason = (typeof DISBELIEF_REASONS)[number];
 
 /** How the response of the upstream ended, in a call whose client had left after the request was sent. */
-export const LEFT_ENDS = [
+export const ENDS_WITHOUT_CLIENT = [
   /** The upstream was aborted as the client left. */
   'aborted',
   /** The upstream's response was read to its end. */
@@ -109,7 +109,7 @@ export const LEFT_ENDS = [
   /** The response was being read, but a failure, a timeout or the gateway's end came before its end. */
   'cut',
 ] as const;
-export type LeftEnd = (typeof LEFT_ENDS)[number];
+export type EndWithoutClient = (typeof ENDS_WITHOUT_CLIENT)[number];
 
 /** `closed` stays first, because a word that was never written is 0. */
 export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
@@ -230,8 +230,8 @@ export const UPSTREAM_WAITS = UPSTREAM_WAITING + 1;
 export const UPSTREAM_WAITS_REJECTED = UPSTREAM_WAITS + 1;
 export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
 /** Calls whose clients have left, one word for each of LEFT_ENDS. */
-export const UPSTREAM_LEFT = UPSTREAM_WAITED_MS + 1;
-const UPSTREAM_WORDS = wholeLines(UPSTREAM_LEFT + LEFT_ENDS.length);
+export const UPSTREAM_CLIENTS_LEFT = UPSTREAM_WAITED_MS + 1;
+const UPSTREAM_WORDS = wholeLines(UPSTREAM_CLIENTS_LEFT + ENDS_WITHOUT_CLIENT.length);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /** Words of a thread's stripe. The thread writes the 99th percentile and the heap every 5 s. */
@@ -256,7 +256,7 @@ export function modelSlotOf(modelIndex: number): number {
 }
 
 /** Returns the first word of a model's block in a listener's stripe. */
-export function modelAt(modelSlot: number): number {
+export function firstWordOfModel(modelSlot: number): number {
   return MODELS + modelSlot * MODEL_WORDS;
 }
 
@@ -264,14 +264,14 @@ export function modelAt(modelSlot: number): number {
  * Returns the first of the words that count a model's calls by that door, in a listener's stripe: calls by
  * outcome, then broken calls by outcome. `door` is a position in DOOR_NAMES.
  */
-export function doorAt(modelSlot: number, door: number): number {
-  if (door === CHAT_DOOR) return modelAt(modelSlot) + MODEL_OUTCOMES;
+export function firstWordOfDoor(modelSlot: number, door: number): number {
+  if (door === CHAT_DOOR) return firstWordOfModel(modelSlot) + MODEL_OUTCOMES;
   // CHAT_DOOR is 0 (core/door-names.ts keeps it so): the other doors count from 1.
   return OTHER_DOORS + modelSlot * MODEL_DOORS_WORDS + (door - 1) * DOOR_WORDS;
 }
 
 /** Returns the first word of an upstream's block in a worker's stripe. */
-export function upstreamAt(upstreamSlot: number): number {
+export function firstWordOfUpstream(upstreamSlot: number): number {
   return upstreamSlot * UPSTREAM_WORDS;
 }
 

@@ -17,7 +17,7 @@ import type {
   BreakerState,
   DisbeliefReason,
   FailureKind,
-  LeftEnd,
+  EndWithoutClient,
   MetricsBuffers,
   OtherRoute,
   Outcome,
@@ -66,7 +66,7 @@ export interface UpstreamSnapshot {
   /** Reports of usage that were not believed, so that the gateway counted the tokens, by reason. */
   readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
   /** Calls whose clients left after the request was sent, by what became of the upstream's response. */
-  readonly left: ReadonlyMap<LeftEnd, number>;
+  readonly left: ReadonlyMap<EndWithoutClient, number>;
   /** Calls that wait for the limits of upstreams now, and waits that have ended. */
   readonly waits: {
     readonly now: number;
@@ -139,11 +139,11 @@ export class MetricsReader {
    * some 3 µs for each listener.
    */
   model(modelSlot: number): ModelSnapshot {
-    const block = layout.modelAt(modelSlot);
+    const block = layout.firstWordOfModel(modelSlot);
     const listeners = this.#listeners;
     return {
       doors: DOOR_NAMES.map((door, index) => {
-        const firstWord = layout.doorAt(modelSlot, index);
+        const firstWord = layout.firstWordOfDoor(modelSlot, index);
         return {
           door,
           outcomes: sumsByName(listeners, firstWord, layout.OUTCOMES),
@@ -172,7 +172,7 @@ export class MetricsReader {
 
   /** `upstreamSlot`: the number that UpstreamNames (metrics-source.ts) gave the upstream's block. */
   upstream(upstreamSlot: number): UpstreamSnapshot {
-    const block = layout.upstreamAt(upstreamSlot);
+    const block = layout.firstWordOfUpstream(upstreamSlot);
     const breakers = new Map<BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));
     let lastFailure: UpstreamSnapshot['lastFailure'];
     for (const words of this.#workers) {
@@ -196,7 +196,7 @@ export class MetricsReader {
         ms: sum(this.#workers, block + layout.UPSTREAM_WAITED_MS),
       },
       disbelieved: sumsByName(this.#workers, block + layout.UPSTREAM_DISBELIEVED, layout.DISBELIEF_REASONS),
-      left: sumsByName(this.#workers, block + layout.UPSTREAM_LEFT, layout.LEFT_ENDS),
+      left: sumsByName(this.#workers, block + layout.UPSTREAM_CLIENTS_LEFT, layout.ENDS_WITHOUT_CLIENT),
       breakers,
     };
   }

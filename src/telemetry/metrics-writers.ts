@@ -17,7 +17,7 @@ import type {
   BreakerState,
   DisbeliefReason,
   FailureKind,
-  LeftEnd,
+  EndWithoutClient,
   MetricsBuffers,
   OtherRoute,
   Outcome,
@@ -61,7 +61,7 @@ export class ListenerMetrics {
    * position in DOOR_NAMES.
    */
   countCall(modelSlot: number, outcome: Outcome, isBroken: boolean, door: number): void {
-    const firstWord = layout.doorAt(modelSlot, door) + (isBroken ? layout.OUTCOMES.length : 0);
+    const firstWord = layout.firstWordOfDoor(modelSlot, door) + (isBroken ? layout.OUTCOMES.length : 0);
     this.#words[firstWord + layout.OUTCOMES.indexOf(outcome)]! += 1;
   }
 
@@ -80,7 +80,7 @@ export class ListenerMetrics {
     uncoveredPicoUnits: bigint,
   ): void {
     const words = this.#words;
-    const block = layout.modelAt(modelSlot);
+    const block = layout.firstWordOfModel(modelSlot);
     observe(words, block + layout.MODEL_INPUT, layout.TOKENS_BOUNDS, tokens.promptTokens);
     observe(words, block + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS, tokens.completionTokens);
     words[block + layout.MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
@@ -95,14 +95,14 @@ export class ListenerMetrics {
 
   /** Counts a call that names one model and was answered by another. */
   countFallback(namedSlot: number, answeredSlot: number): void {
-    this.#words[layout.modelAt(namedSlot) + layout.MODEL_FALLEN_BACK]! += 1;
-    this.#words[layout.modelAt(answeredSlot) + layout.MODEL_STOOD_IN]! += 1;
+    this.#words[layout.firstWordOfModel(namedSlot) + layout.MODEL_FALLEN_BACK]! += 1;
+    this.#words[layout.firstWordOfModel(answeredSlot) + layout.MODEL_STOOD_IN]! += 1;
   }
 
   /** Counts a request of a model with a cache. */
   countCached(modelSlot: number, isHit: boolean): void {
     const word = isHit ? layout.MODEL_CACHE_HITS : layout.MODEL_CACHE_MISSES;
-    this.#words[layout.modelAt(modelSlot) + word]! += 1;
+    this.#words[layout.firstWordOfModel(modelSlot) + word]! += 1;
   }
 
   /** Counts a cached response that was removed to free memory for another. */
@@ -118,12 +118,12 @@ export class ListenerMetrics {
 
   /** Counts the duration of a successful call. The two methods below count other times of such a call. */
   observeDuration(modelSlot: number, durationMs: number): void {
-    const firstWord = layout.modelAt(modelSlot) + layout.MODEL_DURATION;
+    const firstWord = layout.firstWordOfModel(modelSlot) + layout.MODEL_DURATION;
     observe(this.#words, firstWord, layout.DURATION_BOUNDS_MS, durationMs);
   }
 
   observeFirstToken(modelSlot: number, firstTokenMs: number): void {
-    const firstWord = layout.modelAt(modelSlot) + layout.MODEL_FIRST_TOKEN;
+    const firstWord = layout.firstWordOfModel(modelSlot) + layout.MODEL_FIRST_TOKEN;
     observe(this.#words, firstWord, layout.FIRST_TOKEN_BOUNDS_MS, firstTokenMs);
   }
 
@@ -145,7 +145,7 @@ export class UpstreamMetrics {
     this.#words = layout.openStripe(buffers.upstreams, workerIndex, layout.UPSTREAM_STRIPE_WORDS);
     const words = this.#words;
     for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
-      const block = layout.upstreamAt(slot);
+      const block = layout.firstWordOfUpstream(slot);
       // Words that were never written are left alone: a store makes the kernel allocate the page.
       if (words[block + layout.UPSTREAM_ATTEMPTS] !== 0) words[block + layout.UPSTREAM_IN_FLIGHT] = 0;
       if (words[block + layout.UPSTREAM_WAITING] !== 0) words[block + layout.UPSTREAM_WAITING] = 0;
@@ -154,7 +154,7 @@ export class UpstreamMetrics {
 
   /** `isRetry`: an earlier attempt of the same call has failed. */
   attemptBegun(slot: number, isRetry: boolean): void {
-    const block = layout.upstreamAt(slot);
+    const block = layout.firstWordOfUpstream(slot);
     this.#words[block + layout.UPSTREAM_ATTEMPTS]! += 1;
     this.#words[block + layout.UPSTREAM_IN_FLIGHT]! += 1;
     if (isRetry) this.#words[block + layout.UPSTREAM_RETRIES]! += 1;
@@ -162,11 +162,11 @@ export class UpstreamMetrics {
 
   /** To be called once for each `attemptBegun`. */
   attemptEnded(slot: number): void {
-    this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_IN_FLIGHT]! -= 1;
+    this.#words[layout.firstWordOfUpstream(slot) + layout.UPSTREAM_IN_FLIGHT]! -= 1;
   }
 
   countFailure(slot: number, kind: FailureKind, nowMs: WallMs): void {
-    const block = layout.upstreamAt(slot);
+    const block = layout.firstWordOfUpstream(slot);
     const kindIndex = layout.FAILURE_KINDS.indexOf(kind);
     this.#words[block + layout.UPSTREAM_FAILURES + kindIndex]! += 1;
     // A reader between these two stores shows this failure's kind with the time of the failure before.
@@ -176,12 +176,12 @@ export class UpstreamMetrics {
 
   /** A call begins to wait for the limits of its upstreams; `slot` is one of them. */
   waitBegun(slot: number): void {
-    this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_WAITING]! += 1;
+    this.#words[layout.firstWordOfUpstream(slot) + layout.UPSTREAM_WAITING]! += 1;
   }
 
   /** Called once for each `waitBegun`, with its slot. `isRejected`: no upstream had capacity in time. */
   waitEnded(slot: number, waitedMs: number, isRejected: boolean): void {
-    const block = layout.upstreamAt(slot);
+    const block = layout.firstWordOfUpstream(slot);
     this.#words[block + layout.UPSTREAM_WAITING]! -= 1;
     this.#words[block + layout.UPSTREAM_WAITS]! += 1;
     this.#words[block + layout.UPSTREAM_WAITED_MS]! += waitedMs;
@@ -190,16 +190,21 @@ export class UpstreamMetrics {
 
   /** Counts a report of usage that was not believed. */
   countDisbelieved(slot: number, reason: DisbeliefReason): void {
-    const firstWord = layout.upstreamAt(slot) + layout.UPSTREAM_DISBELIEVED;
+    const firstWord = layout.firstWordOfUpstream(slot) + layout.UPSTREAM_DISBELIEVED;
     this.#words[firstWord + layout.DISBELIEF_REASONS.indexOf(reason)]! += 1;
   }
 
   /** Counts a call whose client left after the request was sent, by how the upstream's response ended. */
-  countLeft(slot: number, end: LeftEnd): void {
-    this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_LEFT + layout.LEFT_ENDS.indexOf(end)]! += 1;
+  countLeft(slot: number, end: EndWithoutClient): void {
+    this.#words[
+      layout.firstWordOfUpstream(slot) +
+        layout.UPSTREAM_CLIENTS_LEFT +
+        layout.ENDS_WITHOUT_CLIENT.indexOf(end)
+    ]! += 1;
   }
 
   setBreaker(slot: number, state: BreakerState): void {
-    this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_BREAKER] = layout.BREAKER_STATES.indexOf(state);
+    this.#words[layout.firstWordOfUpstream(slot) + layout.UPSTREAM_BREAKER] =
+      layout.BREAKER_STATES.indexOf(state);
   }
 }

@@ -10,7 +10,7 @@
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { ERROR_KINDS } from '../core/errors.js';
-import { countOf, type HistogramSnapshot } from './histogram.js';
+import { valueCountOf, type HistogramSnapshot } from './histogram.js';
 import {
   NO_MODEL,
   OTHER_MODEL,
@@ -117,7 +117,7 @@ function modelHistogram(
 ): Sample[] {
   return readModels(source, modelsOf(source)).flatMap(({ model, snapshot }) => {
     const histogram = histogramOf(snapshot);
-    if (countOf(histogram) === 0) return [];
+    if (valueCountOf(histogram) === 0) return [];
     const labels = {
       gen_ai_operation_name: operationOf(model),
       gen_ai_provider_name: model.ownedBy,
@@ -333,6 +333,6 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
  */
 function chargedSamples(source: MetricsSource, valueOf: (snapshot: ModelSnapshot) => number): Sample[] {
   return readModels(source, modelsOf(source))
-    .filter(({ snapshot }) => countOf(snapshot.inputTokens) > 0)
+    .filter(({ snapshot }) => valueCountOf(snapshot.inputTokens) > 0)
     .map(({ model, snapshot }) => ({ value: valueOf(snapshot), labels: { model: model.id } }));
 }

@@ -105,7 +105,7 @@ function exportCalls(count: number, lines: string): void {
 /** Sends all items, then ends the thread by `exit`, because open ports and sockets keep it alive. */
 async function close(): Promise<void> {
   drainSources();
-  await accountIds.finish(IDS_WAIT_MS);
+  await accountIds.releaseAll(IDS_WAIT_MS);
   await Promise.all([spanExport?.close(), logExport?.close()]);
   process.exit(0);
 }

@@ -267,7 +267,7 @@ export class AccountIds {
    * Resolves when no batch waits, or after `timeoutMs`: then the waiting batches go to `ready` without ids.
    * Called once, at the end: the thread then ends by `process.exit`, so the timer need not be cleared.
    */
-  async finish(timeoutMs: number): Promise<void> {
+  async releaseAll(timeoutMs: number): Promise<void> {
     const empty = new Promise<void>((resolve) => (this.#onNoneWaiting = resolve));
     this.#release();
     await Promise.race([empty, delay(timeoutMs)]);

@@ -56,7 +56,7 @@ export interface EventLoop {
   /** Share of the time since the last `activeShare` in which the loop did not wait for events, 0 to 1. */
   activeShare(): number;
   /** Calls `act` after `waitMs`; returns a function that cancels the call. Does not keep the thread alive. */
-  later(waitMs: number, act: () => void): () => void;
+  callLater(waitMs: number, act: () => void): () => void;
 }
 
 function ownEventLoop(): EventLoop {
@@ -68,7 +68,7 @@ function ownEventLoop(): EventLoop {
       lastRead = performance.eventLoopUtilization();
       return performance.eventLoopUtilization(lastRead, before).utilization;
     },
-    later: (waitMs, act) => {
+    callLater: (waitMs, act) => {
       const timer = setTimeout(act, waitMs).unref();
       return () => clearTimeout(timer);
     },
@@ -122,7 +122,7 @@ export class ThreadHealth {
     const isIdle = this.#intervalMs === IDLE_INTERVAL_MS;
     const waitMs = isIdle ? msToNextTick(IDLE_INTERVAL_MS, nowMs) : this.#intervalMs;
     this.#dueMs = nowMs + waitMs;
-    this.#cancelTimer = this.#loop.later(waitMs, () => this.#measure());
+    this.#cancelTimer = this.#loop.callLater(waitMs, () => this.#measure());
   }
 
   #measure(): void {

@@ -62,7 +62,7 @@ export const FLAG_SAMPLED = 1;
 /** A flag of level 2 of the standard: the trace's id is random. Flags but these two are not passed on. */
 const FLAG_RANDOM = 2;
 /** The flags of a trace that begins here, before it is sampled. */
-export const FLAGS_OF_NEW = FLAG_RANDOM;
+export const FLAGS_OF_NEW_TRACE = FLAG_RANDOM;
 
 const TRACE_PARENT_CHARS = 55;
 /** Later versions of the standard may add fields; a text that is longer than this is taken for invalid. */
@@ -106,7 +106,7 @@ export function isSampledText(text: string): boolean {
 /** Returns the headers that carry the trace: name, value, name, value. */
 export function traceHeadersOf(carried: CarriedTrace): readonly string[] {
   if (carried === UNRECORDED) {
-    const unrecorded = { traceId: newTraceId(), spanId: newSpanId(), flags: FLAGS_OF_NEW };
+    const unrecorded = { traceId: newTraceId(), spanId: newSpanId(), flags: FLAGS_OF_NEW_TRACE };
     return ['traceparent', traceParentText(unrecorded)];
   }
   const [traceParent, traceState] = carried;

@@ -105,7 +105,7 @@ export class AttemptSpan {
   }
 
   /** Call once, when the client gets the first byte of the response. */
-  firstByte(nowMs: number): void {
+  recordFirstByte(nowMs: number): void {
     this.#firstByteMs = nowMs;
   }
 

@@ -26,7 +26,7 @@ import {
   budgetFailure,
   connectionFailure,
   FIELD_UNSUPPORTED,
-  garbageFailure,
+  invalidResponseFailure,
   meaningOf,
   pageFailure,
   rejectionFailure,
@@ -34,7 +34,7 @@ import {
   type AttemptFailure,
 } from './error-mapping.js';
 import { isLargeTranslation, isTranslated, startLargeCall, type LargeDeps } from './large-call.js';
-import { NoCall } from '../providers/provider-client.js';
+import { FailedCall } from '../providers/provider-client.js';
 import { FieldError } from '../providers/provider.js';
 import { doorAttemptOf, type DoorAttempt } from './door-call.js';
 import type { AttemptSpan } from './attempt-span.js';
@@ -125,7 +125,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#door = 'code' in door ? undefined : door;
     this.#call =
       'code' in door
-        ? new NoCall(this, door)
+        ? new FailedCall(this, door)
         : client.start(
             target,
             door.body ?? bodyFor(target, request),
@@ -221,15 +221,15 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   // TranslatedCall calls `hold` (HttpHandler), the reader the three methods after it (ResponseOutcome).
-  hold(bytes: number): boolean {
+  countBuffered(bytes: number): boolean {
     if (this.#owner.budget.grow(bytes)) return true;
     this.reject(budgetFailure());
     return false;
   }
 
-  begun(): void {
-    this.#span?.firstByte(this.#clock.monotonicMs());
-    this.taken.answered();
+  onBegin(): void {
+    this.#span?.recordFirstByte(this.#clock.monotonicMs());
+    this.taken.recordResponseBegin();
     this.#hasBegun = true;
   }
 
@@ -246,7 +246,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     if (this.#state === 'drained') return;
     const { isHeldUp } = this.#call;
     // A caller can cause these failures, so the text that was relayed before is charged.
-    if (this.#hasBegun && (isHeldUp || failure.ours)) {
+    if (this.#hasBegun && (isHeldUp || failure.isOurs)) {
       this.#cut(failure, isHeldUp);
       return;
     }
@@ -270,9 +270,11 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.#drain();
       this.#owner.reject(failure);
     } else if (!isPlain(header('content-encoding'))) {
-      this.reject(garbageFailure('encoded, which was not asked for'));
+      this.reject(invalidResponseFailure('encoded, which was not asked for'));
     } else if (!isOfType(header('content-type'), this.#request.stream)) {
-      this.reject(isHtml(header('content-type')) ? pageFailure() : garbageFailure('wrong content type'));
+      this.reject(
+        isHtml(header('content-type')) ? pageFailure() : invalidResponseFailure('wrong content type'),
+      );
     } else {
       this.#state = 'reading';
       const { meter } = this;

@@ -123,19 +123,19 @@ export class Breaker {
   /**
    * A good response has begun. If the call is the probe, the breaker closes now: a stream may take minutes.
    */
-  answered(pass: BreakerPass): void {
+  recordResponseBegin(pass: BreakerPass): void {
     if (pass === this.#stateNumber && this.isOpen) this.#close();
   }
 
   /** The call ended well. */
-  succeeded(pass: BreakerPass, nowMs: MonotonicMs): void {
+  recordSuccess(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass !== this.#stateNumber && pass !== -this.#stateNumber) return;
     if (this.isOpen && pass === this.#stateNumber) this.#close();
     else this.#count(nowMs, undefined);
   }
 
   /** The call of that account failed, by a fault of the upstream. */
-  failed(pass: BreakerPass, nowMs: MonotonicMs, account: AccountIndex): void {
+  recordFailure(pass: BreakerPass, nowMs: MonotonicMs, account: AccountIndex): void {
     if ((pass !== this.#stateNumber && pass !== -this.#stateNumber) || this.#failuresMax === 0) return;
     if (this.isOpen && pass === this.#stateNumber) {
       this.#open(nowMs, Math.min(COOLDOWN_MS_MAX, 2 * this.#cooldownMs), 'reopened');
@@ -156,7 +156,7 @@ export class Breaker {
   }
 
   /** The call ended and says nothing about the upstream. If it was the probe, the next call probes. */
-  ended(pass: BreakerPass, nowMs: MonotonicMs): void {
+  recordNoOutcome(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass === this.#stateNumber && this.isOpen) this.#probeAtMs = nowMs;
   }
 

@@ -32,7 +32,7 @@ export class CallModels {
   /** The attempts on the model's upstreams. */
   plan: RetryPlan;
   /** 0 while the caller's model serves, else the position of the fallback, from 1. */
-  number = 0;
+  fallbackNumber = 0;
 
   constructor(original: UpstreamRequest, routes: RouteTable, clock: Clock) {
     this.#original = original;
@@ -59,9 +59,9 @@ export class CallModels {
    */
   hasNext(fallbackReason: FallbackReason | undefined): boolean {
     const { fallbacks, modelIndex } = this.#original;
-    if (fallbacks === undefined || this.number === fallbacks.models.length) return false;
+    if (fallbacks === undefined || this.fallbackNumber === fallbacks.models.length) return false;
     return (
-      this.number > 0 ||
+      this.fallbackNumber > 0 ||
       (fallbackReason !== undefined && this.#routes.routeOf(modelIndex).fallbackOn.includes(fallbackReason))
     );
   }
@@ -75,14 +75,14 @@ export class CallModels {
    * The model has failed with `error`. Returns undefined if the next model gets the call, else the error for
    * the caller.
    */
-  next(error: ErrorRecord, fallbackReason: FallbackReason | undefined): ErrorRecord | undefined {
+  failOver(error: ErrorRecord, fallbackReason: FallbackReason | undefined): ErrorRecord | undefined {
     const finalError = this.finalError(error);
     if (!this.hasNext(fallbackReason)) return finalError;
     this.#earlierMs += this.plan.spentMs();
     this.#earlierAttempts += this.plan.attempts;
-    const modelIndex = this.#original.fallbacks!.models[this.number]!;
+    const modelIndex = this.#original.fallbacks!.models[this.fallbackNumber]!;
     this.request = requestTo(modelIndex, this.#routes.routeOf(modelIndex), this.#original);
-    this.number += 1;
+    this.fallbackNumber += 1;
     this.plan = this.#newPlan();
     return undefined;
   }

@@ -10,7 +10,7 @@
 import type { UpstreamRequest } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
 import { mediaTokensOf } from '../protocol/chat-call.js';
-import { usageOfWhole, type Usage } from '../core/token-counts.js';
+import { usageWithoutParts, type Usage } from '../core/token-counts.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
@@ -18,7 +18,7 @@ import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import type { ModelRoute } from './target.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
-import { doubtOf, withinHold } from './usage-shapes.js';
+import { disbeliefOf, withinHold } from './usage-shapes.js';
 
 interface UsageDeps {
   readonly routes: RouteTable;
@@ -28,7 +28,7 @@ interface UsageDeps {
 }
 
 /** The usage of a call that only asks for a count of tokens: such a call is free. */
-export const NO_USAGE = usageOfWhole(0, 0, 'reported');
+export const NO_USAGE = usageWithoutParts(0, 0, 'reported');
 
 /** A body without a prompt, whose count is 0. */
 const NO_PROMPT = '{}';
@@ -75,7 +75,7 @@ function disbeliefIn(
   const disbelief =
     reported === undefined
       ? meter.reportError
-      : doubtOf(reported, request, route, () => !meter.isReportOfPrompt && meter.hasText());
+      : disbeliefOf(reported, request, route, () => !meter.isReportOfPrompt && meter.hasText());
   if (disbelief === undefined) return undefined;
   metrics.countDisbelieved(target.slot, disbelief);
   const cause = reported === undefined ? disbelief : `${disbelief}: ${JSON.stringify(reported)}`;

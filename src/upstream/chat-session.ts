@@ -158,7 +158,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /**
-   * A `callerError` ends the call if it is the gateway's own (`ours`), else the model's attempts. After any
+   * A `callerError` ends the call if it is the gateway's own (`isOurs`), else the model's attempts. After any
    * other failure another attempt follows, if it may. If not, the model has failed: with the last reason
    * that an upstream gave, else with `#unsupportedError`, else because all upstreams cool down.
    */
@@ -176,8 +176,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#report(attempt, failure.kind, failure.cause);
     this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind, this.#shared.clock.wallMs());
     if (failure.callerError !== undefined) {
-      if (!failure.ours) {
-        this.#failModel(failure.callerError, failure.contextLength ? 'context_length' : undefined);
+      if (!failure.isOurs) {
+        this.#failModel(failure.callerError, failure.isContextTooLong ? 'context_length' : undefined);
         return;
       }
       const text = 'a call ended at a bound of the gateway: room, descriptors, or length of a response';
@@ -202,9 +202,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /** The model has failed. A fallback gets the call if its client is there and has no byte. */
-  #failModel(error: ErrorRecord, fallbackReason: FallbackReason | undefined): void {
+  #failModel(error: ErrorRecord, reason: FallbackReason | undefined): void {
     const mustStop = this.#hasRelayed || this.#isCancelled;
-    const callerError = mustStop ? this.#models.finalError(error) : this.#models.next(error, fallbackReason);
+    const callerError = mustStop ? this.#models.finalError(error) : this.#models.failOver(error, reason);
     if (callerError === undefined) this.#tryNextAfter(0);
     else this.#fail(callerError);
   }
@@ -237,7 +237,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** Reports a failed attempt to the listener; `code` is undefined if it ended well after its client left. */
   #report({ taken, status }: Attempt, code: AttemptCode | undefined, error: string): void {
-    const { number: fallback, plan } = this.#models;
+    const { fallbackNumber: fallback, plan } = this.#models;
     const { slot: upstream } = taken.target;
     const startMs = plan.attemptStartMs;
     const durationMs = this.#shared.clock.monotonicMs() - startMs;
@@ -255,10 +255,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** `isQueued`: the quota queue calls, so `#quotaWait` is set. Then false means that the call waits on. */
   #tryNext(isQueued = false): boolean {
-    const { request, plan, number: fallback } = this.#models;
+    const { request, plan, fallbackNumber: fallback } = this.#models;
     const taken = plan.take(isQueued);
     if (taken === undefined) return this.#onNoneTaken(isQueued);
-    if (isQueued) this.#quotaWait!.ended();
+    if (isQueued) this.#quotaWait!.end();
     this.#downstream.recordUpstream(taken.target.slot, fallback, plan.attemptStartMs);
     try {
       const client = clientOf(this.#shared, taken.target);
@@ -275,12 +275,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** No upstream can be taken: the call waits, or the model has failed. Returns the result of `#tryNext`. */
   #onNoneTaken(isQueued: boolean): boolean {
-    const noRoom = this.#models.plan.noRoom();
-    if (noRoom !== undefined) {
-      if (!isQueued) this.#queue(noRoom);
+    const shortage = this.#models.plan.shortage();
+    if (shortage !== undefined) {
+      if (!isQueued) this.#queue(shortage);
       return false;
     }
-    if (isQueued) this.#quotaWait!.ended();
+    if (isQueued) this.#quotaWait!.end();
     const { tokensBeyond } = this.#models.plan;
     if (tokensBeyond === undefined) this.#failCoolingDown();
     else this.#failModel(beyondQuotaError(this.#models.plan.tokens, tokensBeyond), 'unavailable');
@@ -291,7 +291,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
    * The call waits until an upstream is below its limits. If it may not wait any longer, or the queue is
    * full, `giveUp` is called, perhaps before this returns.
    */
-  #queue(noRoom: NoRoom): void {
+  #queue(shortage: NoRoom): void {
     const { quotas, clock, metrics } = this.#shared;
     const { account } = this.#models.request;
     this.#quotaWait ??= new QuotaWait(quotas.queue, clock, metrics, {
@@ -304,15 +304,15 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       recordQueued: (ms) => this.#downstream.recordQueued(ms),
       isAsking: () => this.#models.plan.limits().some((limits) => quotas.isAsking(limits)),
     });
-    this.#quotaWait.begin(noRoom);
+    this.#quotaWait.begin(shortage);
   }
 
   #failNoRoom(): void {
-    const noRoom = this.#models.plan.noRoom();
-    const seconds = Math.max(1, Math.ceil((noRoom?.freeInMs ?? 0) / 1_000));
+    const shortage = this.#models.plan.shortage();
+    const seconds = Math.max(1, Math.ceil((shortage?.freeInMs ?? 0) / 1_000));
     const error =
       this.#lastReason === undefined
-        ? noRoomError(noRoom?.quota, seconds, noRoom?.isLate)
+        ? noRoomError(shortage?.quota, seconds, shortage?.isLate)
         : unavailableError(this.#lastReason, shorterWait(this.#retryAfterSeconds, seconds));
     this.#failModel(error, 'unavailable');
   }

@@ -26,7 +26,7 @@ import { forEachEvent } from '../protocol/sse.js';
  * `.delta`. A stream of a server that only seems to stream has no such event: its texts are in the items that
  * are done. The Messages API is read as if each of its blocks were a choice.
  */
-export const TEXT_FIELDS = ['content', 'refusal'] as const;
+export const TEXT_MEMBERS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
   'reasoning_content',
   'reasoning',
@@ -182,13 +182,13 @@ function idIn(id: unknown): string {
 
 /** Calls `visit` for each text of a choice, whose message or delta is `message`. */
 function visitChoice(choice: Record<string, unknown>, message: unknown, visit: Visit): void {
-  if (isRecord(message)) collectWritten(message, visit);
+  if (isRecord(message)) visitMessage(message, visit);
   visitText('text', choice.text, visit);
 }
 
 /** As visitChoice, for a message or a delta alone. */
-export function collectWritten(message: Record<string, unknown>, visit: Visit): void {
-  for (const field of TEXT_FIELDS) visitText(field, message[field], visit);
+export function visitMessage(message: Record<string, unknown>, visit: Visit): void {
+  for (const field of TEXT_MEMBERS) visitText(field, message[field], visit);
   visitThoughts(message, visit);
   if (isRecord(message.audio)) visitText('audio', message.audio.transcript, visit);
   visitCalled('function_call', message.function_call, visit);

@@ -61,7 +61,7 @@ export class CredentialTable implements Credentials {
   }
 
   /** `text` without traces of the credential; HIDDEN if they cannot be cut out. */
-  cleaned(credential: Credential, text: string): string {
+  withoutTraces(credential: Credential, text: string): string {
     let traces = this.#traces.get(credential);
     if (traces === undefined) {
       traces = new SecretTraces(secretsOfCredential(credential));

@@ -24,7 +24,7 @@ import type { HttpFault } from '../http1/http-client.js';
 import { asBuffer, forEachEvent } from '../protocol/sse.js';
 import { usageMember } from '../providers/chat-writer.js';
 import { FieldError, type PassedCall, ProviderError } from '../providers/provider.js';
-import { garbageFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';
+import { invalidResponseFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';
 import { inNamesOf } from './upstream-body.js';
 import { PassedStreamReader } from './passed-stream-reader.js';
 import {
@@ -214,15 +214,15 @@ class WholeTranslation implements ResponseOutcome {
     this.#call = call;
   }
 
-  begun(): void {
-    this.#owner.outcome.begun();
+  onBegin(): void {
+    this.#owner.outcome.onBegin();
   }
 
   complete(response: Uint8Array): void {
     const { outcome, meter, budget } = this.#owner;
     const members = parsedJson(asBuffer(response).toString());
     if (!isRecord(members)) {
-      outcome.reject(garbageFailure('no JSON object'));
+      outcome.reject(invalidResponseFailure('no JSON object'));
       return;
     }
     const { reported } = meter;
@@ -237,7 +237,7 @@ class WholeTranslation implements ResponseOutcome {
     } catch (error) {
       // `ours` keeps the failure from the breaker: a stop sequence of the caller may have cut the arguments
       // of a tool. In a stream that does no harm, because arguments pass as they are.
-      outcome.reject({ ...failureOf(error), ours: true });
+      outcome.reject({ ...failureOf(error), isOurs: true });
       return;
     }
     // `grow` by less than 0 gives bytes back.
@@ -288,7 +288,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
       return;
     }
     if (doorEvents === '') return;
-    if (!this.#hasBegun) this.#outcome.begun();
+    if (!this.#hasBegun) this.#outcome.onBegin();
     this.#hasBegun = true;
     this.#sink.relay(Buffer.from(doorEvents));
   }
@@ -297,7 +297,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     this.#sink.crash(error);
   }
 
-  begun(): void {
+  onBegin(): void {
     // `relay` calls the attempt's `begun` in place of the reader: the first chunk may translate to nothing
     // (Azure's has no choices), and then the client has no byte yet.
   }
@@ -330,9 +330,9 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
 /** The failure of a response that the door's protocol cannot express. Throws any other error: it is a bug. */
 function failureOf(error: unknown): AttemptFailure {
   // The stack ran out. A caller can cause that, because a model writes what callers ask for.
-  if (error instanceof RangeError) return { ...garbageFailure('nested too deeply'), ours: true };
+  if (error instanceof RangeError) return { ...invalidResponseFailure('nested too deeply'), isOurs: true };
   if (!(error instanceof ProviderError)) throw error;
-  return garbageFailure(error.message);
+  return invalidResponseFailure(error.message);
 }
 
 /**

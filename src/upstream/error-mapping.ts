@@ -35,13 +35,13 @@ export interface AttemptFailure {
   /** As HttpFault.repeatable: another attempt on the same upstream most likely does no work twice. */
   readonly repeatable: boolean;
   /** The request is longer than the model can read. */
-  readonly contextLength: boolean;
+  readonly isContextTooLong: boolean;
   /** Status, or code and message of the HTTP client, for the log and `last_errors` in the status. */
   readonly cause: string;
   /** For the metrics. `credentials`: the provider rejects the operator's key or account. */
   readonly kind: FailureKind;
   /** The failure is not the upstream's, so it does not count against the breaker. */
-  readonly ours: boolean;
+  readonly isOurs: boolean;
   /** The settings may name a wrong address or model. */
   readonly wrongAddress: boolean;
 }
@@ -88,8 +88,8 @@ const UNAVAILABLE = {
   unsupported: undefined,
   retryAfterSeconds: undefined,
   repeatable: false,
-  contextLength: false,
-  ours: false,
+  isContextTooLong: false,
+  isOurs: false,
   wrongAddress: false,
 } as const;
 
@@ -188,7 +188,7 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
 export function connectionFailure(fault: HttpFault): AttemptFailure {
   const { reported } = fault;
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
-  if (fault.code === 'RESPONSE_INVALID') return garbageFailure(fault.message);
+  if (fault.code === 'RESPONSE_INVALID') return invalidResponseFailure(fault.message);
   if (fault.code === 'RESPONSE_TOO_LONG') return tooLongFailure(fault.message);
   const reason = REASON_BY_CODE[fault.code] ?? 'the connection to it failed';
   const hasNoDescriptor = NO_DESCRIPTOR_CODES.has(fault.code);
@@ -203,7 +203,7 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
     kind: hasNoDescriptor ? 'no_connection_free' : connectionFailureKind(fault.code),
-    ours: hasNoDescriptor || OWN_CODES.has(fault.code),
+    isOurs: hasNoDescriptor || OWN_CODES.has(fault.code),
   };
 }
 
@@ -239,7 +239,7 @@ function connectionFailureKind(code: string): FailureKind {
 }
 
 /** For a response that breaks the protocol. `detail`: in what way, for the log. */
-export function garbageFailure(detail: string): AttemptFailure {
+export function invalidResponseFailure(detail: string): AttemptFailure {
   return {
     ...UNAVAILABLE,
     reason: 'its answer was not valid',
@@ -254,7 +254,7 @@ export function garbageFailure(detail: string): AttemptFailure {
  * upstream's failure.
  */
 export function tooLongFailure(detail: string): AttemptFailure {
-  return { ...garbageFailure(detail), reason: 'its answer was too long', ours: true };
+  return { ...invalidResponseFailure(detail), reason: 'its answer was too long', isOurs: true };
 }
 
 /**
@@ -273,13 +273,13 @@ export function budgetFailure(): AttemptFailure {
     reason: 'its answer found no room',
     cause: 'no room for a whole answer',
     kind: 'no_room',
-    ours: true,
+    isOurs: true,
   };
 }
 
 /** For a success that is a web page: there is no API at that address. */
 export function pageFailure(): AttemptFailure {
-  return { ...garbageFailure('HTML, so there is no API at this address'), wrongAddress: true };
+  return { ...invalidResponseFailure('HTML, so there is no API at this address'), wrongAddress: true };
 }
 
 /**
@@ -309,7 +309,7 @@ export function rejectionFailure(
     cause: `status ${status}, ${isPage ? 'HTML' : isCode ? code : 'no error code'}`,
     // Only a 404 without an error in its body counts against the breaker. If an API says what it did not
     // find, one caller's request may be the reason, and also if a page has another status.
-    ours: status !== NOT_FOUND || error !== undefined,
+    isOurs: status !== NOT_FOUND || error !== undefined,
     wrongAddress: true,
   };
 }
@@ -319,7 +319,7 @@ function callerFailure(status: number, error: unknown, traces: SecretTraces): At
   return {
     ...UNAVAILABLE,
     callerError,
-    contextLength: isContextLength(error),
+    isContextTooLong: isContextLength(error),
     kind: 'rejected',
     reason: 'it refused the request',
     cause: `status ${status}`,

@@ -82,7 +82,7 @@ export class EventForms {
    * kept form, and returns where the next event starts: `from` itself if the first event has no kept form.
    * The caller relays the skipped events as all others, and counts their texts if no usage is reported.
    */
-  endFrom(events: string, from: number): number {
+  skipFrom(events: string, from: number): number {
     let position = from;
     for (;;) {
       const end = this.#endOfOneForm(events, position);

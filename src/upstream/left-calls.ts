@@ -7,7 +7,7 @@
  */
 import { LEFT_CALLS_MAX, LEFT_CALLS_OF_ACCOUNT_MAX } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
-import type { LeftEnd } from '../telemetry/metrics-layout.js';
+import type { EndWithoutClient } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { UpstreamTarget } from './target.js';
 
@@ -49,14 +49,14 @@ export class LeftCalls {
 }
 
 export class LeftCall {
-  #onEnd: ((reason: LeftEnd) => void) | undefined;
+  #onEnd: ((reason: EndWithoutClient) => void) | undefined;
 
-  constructor(onEnd: (reason: LeftEnd) => void) {
+  constructor(onEnd: (reason: EndWithoutClient) => void) {
     this.#onEnd = onEnd;
   }
 
   /** The call has ended for that reason, so it counts no longer. A second `end` does nothing. */
-  end(reason: LeftEnd): void {
+  end(reason: EndWithoutClient): void {
     this.#onEnd?.(reason);
     this.#onEnd = undefined;
   }

@@ -12,7 +12,12 @@ import { isRecord, parsedJson } from '../core/json.js';
 import type { EventJudge } from '../doors/door.js';
 import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
 import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
-import { type AttemptFailure, budgetFailure, garbageFailure, tooLongFailure } from './error-mapping.js';
+import {
+  type AttemptFailure,
+  budgetFailure,
+  invalidResponseFailure,
+  tooLongFailure,
+} from './error-mapping.js';
 import { EventForms } from './event-form.js';
 import type {
   ReaderOwner,
@@ -82,7 +87,7 @@ export class PassedStreamReader implements ResponseBodyReader {
     if (lastEvents.length > 0) this.#onEvents(lastEvents);
     if (this.#hasOutcomeNow()) return;
     if (this.#hasEndCome) this.#complete();
-    else this.#reject(garbageFailure('the stream ended before its end'));
+    else this.#reject(invalidResponseFailure('the stream ended before its end'));
   }
 
   /**
@@ -109,7 +114,7 @@ export class PassedStreamReader implements ResponseBodyReader {
       const verdict = isValid ? this.#verdictOn(data) : { garbage: 'an event is no UTF-8' };
       if (typeof verdict === 'object') {
         if (this.#hasRelayed || this.#isTextOver) this.#relay(events.subarray(runStart, start));
-        this.#reject(garbageFailure(verdict.garbage));
+        this.#reject(invalidResponseFailure(verdict.garbage));
         return;
       }
       if (verdict === 'drop') {
@@ -125,7 +130,7 @@ export class PassedStreamReader implements ResponseBodyReader {
 
   /** Skips events that have a kept form, which bring text alone. Returns where the next event begins. */
   #keptFormsEnd(latin1: string | undefined, from: number): number {
-    const end = latin1 === undefined ? from : this.#forms.endFrom(latin1, from);
+    const end = latin1 === undefined ? from : this.#forms.skipFrom(latin1, from);
     if (end > from) this.#textCame();
     return end;
   }
@@ -136,8 +141,8 @@ export class PassedStreamReader implements ResponseBodyReader {
     const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
     const event = known ?? parsedJson(data);
     if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
-    const { garbage, usage, model, isText, isEnd, isTextOver } = known ?? this.#judge.judge(event);
-    if (garbage !== undefined) return { garbage };
+    const { fault, usage, model, isText, isEnd, isTextOver } = known ?? this.#judge.judge(event);
+    if (fault !== undefined) return { garbage: fault };
     const isReport = usage !== undefined && this.#meter.report(usage, model);
     if (isText && !isReport) this.#textCame();
     this.#hasEndCome = isEnd;
@@ -147,15 +152,15 @@ export class PassedStreamReader implements ResponseBodyReader {
 
   #relay(events: Buffer): void {
     if (events.length === 0) return;
-    if (!this.#hasRelayed) this.#outcome.begun();
+    if (!this.#hasRelayed) this.#outcome.onBegin();
     this.#hasRelayed = true;
-    this.#meter.relayed(events);
+    this.#meter.addRelayed(events);
     this.#sink.relay(events);
   }
 
   #textCame(): void {
     this.#isTextOver = false;
-    this.#meter.textCame();
+    this.#meter.recordText();
   }
 
   #complete(): void {

@@ -10,22 +10,22 @@
  */
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from '../protocol/json-reader.js';
 import {
-  collectWritten,
+  visitMessage,
   PART_FIELDS,
   PARTS_DEPTH_MAX,
-  TEXT_FIELDS,
+  TEXT_MEMBERS,
   textsIn,
   THOUGHT_FIELDS,
 } from './chat-text.js';
 
 export interface Prompt {
   /** How many messages the request has; 0 for a prompt without messages. */
-  readonly messages: number;
+  readonly messageCount: number;
   /** How many messages have a name. */
-  readonly names: number;
+  readonly namedMessageCount: number;
   readonly texts: readonly string[];
   /** Whether there are parts whose tokens cannot be counted from text: images, audio, files. */
-  readonly beyondText: boolean;
+  readonly hasMedia: boolean;
 }
 
 /** The member names that are read of one kind of object; `read` gets a member's index in `names`. */
@@ -42,7 +42,7 @@ const REQUEST = levelOf('messages', 'tools', 'functions', 'response_format');
 const FORMAT = levelOf('json_schema');
 const MESSAGE = levelOf(
   ...['role', 'name', 'audio', 'function_call', 'tool_calls'],
-  ...TEXT_FIELDS,
+  ...TEXT_MEMBERS,
   ...THOUGHT_FIELDS,
 );
 const PART = levelOf(...PART_FIELDS);
@@ -75,7 +75,7 @@ export function promptOf(body: string | Uint8Array): Prompt {
     if (!(error instanceof BodyError)) throw error;
   }
   const whole = typeof body === 'string' ? body : Buffer.from(body).toString();
-  return { messages: 0, names: 0, texts: [whole], beyondText: false };
+  return { messageCount: 0, namedMessageCount: 0, texts: [whole], hasMedia: false };
 }
 
 /**
@@ -86,9 +86,9 @@ export function promptOf(body: string | Uint8Array): Prompt {
 class PromptReader implements Prompt {
   readonly #reader: JsonReader;
   readonly texts: string[] = [];
-  messages = 0;
-  names = 0;
-  beyondText = false;
+  messageCount = 0;
+  namedMessageCount = 0;
+  hasMedia = false;
 
   constructor(bytes: Uint8Array) {
     this.#reader = new JsonReader(bytes);
@@ -97,10 +97,10 @@ class PromptReader implements Prompt {
   /** Returns whether the whole body is a request, or a list of texts. */
   readRequest(): boolean {
     const reader = this.#reader;
-    const firstByte = reader.space();
+    const firstByte = reader.skipSpace();
     if (firstByte === BRACKET) {
       for (const text of textsIn(this.#parts())) this.texts.push(text);
-      return this.texts.length > 0 && reader.space() === -1;
+      return this.texts.length > 0 && reader.skipSpace() === -1;
     }
     if (firstByte !== BRACE) return false;
     const definitions: (string | undefined)[] = [];
@@ -111,13 +111,13 @@ class PromptReader implements Prompt {
       else definitions[index] = this.#definitions(BRACKET);
     });
     for (const text of definitions) if (text !== undefined) this.texts.push(text);
-    return reader.space() === -1;
+    return reader.skipSpace() === -1;
   }
 
   #message(): void {
     // JsonReader bounds how many values it reads. The listener has bounded those of the body already.
-    this.#reader.values = 0;
-    this.messages++;
+    this.#reader.valueCount = 0;
+    this.messageCount++;
     const message = this.#membersOf(MESSAGE, (index) => {
       const name = MESSAGE.names[index]!;
       if (name === 'audio') return this.#membersOf(AUDIO, () => this.#parts());
@@ -129,30 +129,30 @@ class PromptReader implements Prompt {
     const { role, name, content } = message;
     if (typeof role === 'string') this.texts.push(role);
     if (typeof name === 'string') {
-      this.names++;
+      this.namedMessageCount++;
       this.texts.push(name);
     }
-    if (Array.isArray(content)) this.beyondText ||= content.some((part) => textsIn(part).length === 0);
-    collectWritten(message, (_key, text) => this.texts.push(text));
+    if (Array.isArray(content)) this.hasMedia ||= content.some((part) => textsIn(part).length === 0);
+    visitMessage(message, (_key, text) => this.texts.push(text));
   }
 
   /** A called function. If its arguments (all but `name`, at index 0) are an object, their JSON counts. */
   #called(): unknown {
     const { bytes } = this.#reader;
     return this.#membersOf(CALLED, (index) =>
-      index > 0 && bytes[this.#reader.at] === BRACE ? this.#compact() : this.#parts(),
+      index > 0 && bytes[this.#reader.position] === BRACE ? this.#compact() : this.#parts(),
     );
   }
 
   /** A text, a part or a list of parts. */
   #parts(depth = PARTS_DEPTH_MAX): unknown {
     const reader = this.#reader;
-    const firstByte = reader.bytes[reader.at];
+    const firstByte = reader.bytes[reader.position];
     if (firstByte === QUOTE) {
-      const start = reader.at;
+      const start = reader.position;
       return reader.skipString()
-        ? reader.decoded(start, reader.at)
-        : reader.bytes.toString('utf8', start + 1, reader.at - 1);
+        ? reader.decoded(start, reader.position)
+        : reader.bytes.toString('utf8', start + 1, reader.position - 1);
     }
     if (depth > 0 && firstByte === BRACKET) return this.#list(() => this.#parts(depth - 1));
     if (depth > 0 && firstByte === BRACE) return this.#membersOf(PART, () => this.#parts(depth - 1));
@@ -163,7 +163,7 @@ class PromptReader implements Prompt {
   /** Undefined if the value is not an array; else the results of `read` for each item. */
   #list<Item>(read: () => Item): Item[] | undefined {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACKET) {
+    if (reader.bytes[reader.position] !== BRACKET) {
       reader.skipValue();
       return undefined;
     }
@@ -187,14 +187,14 @@ class PromptReader implements Prompt {
   /** Returns whether the value is an object; calls `read` at the values of the members of the level. */
   #object({ nameBytes }: Level, read: (index: number) => void): boolean {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) {
+    if (reader.bytes[reader.position] !== BRACE) {
       reader.skipValue();
       return false;
     }
     if (reader.openObject()) {
       do {
         const index = this.#name(nameBytes);
-        reader.colon();
+        reader.skipColon();
         if (index === -1) reader.skipValue();
         else read(index);
       } while (reader.moreMembers());
@@ -206,10 +206,10 @@ class PromptReader implements Prompt {
   #name(nameBytes: readonly Buffer[]): number {
     const reader = this.#reader;
     const { bytes } = reader;
-    const start = reader.at + 1;
-    const name = reader.skipString() ? Buffer.from(reader.decoded(start - 1, reader.at)) : undefined;
+    const start = reader.position + 1;
+    const name = reader.skipString() ? Buffer.from(reader.decoded(start - 1, reader.position)) : undefined;
     const from = name === undefined ? start : 0;
-    const length = name?.length ?? reader.at - 1 - start;
+    const length = name?.length ?? reader.position - 1 - start;
     for (let index = 0; index < nameBytes.length; index++) {
       const expected = nameBytes[index]!;
       if (expected.length !== length) continue;
@@ -225,8 +225,8 @@ class PromptReader implements Prompt {
    * with the bracket `opener`.
    */
   #definitions(opener: number): string | undefined {
-    const { at, bytes } = this.#reader;
-    const isWanted = bytes[at] === opener;
+    const { position, bytes } = this.#reader;
+    const isWanted = bytes[position] === opener;
     const text = this.#compact();
     return isWanted && text.length > '[]'.length ? text : undefined;
   }
@@ -238,10 +238,10 @@ class PromptReader implements Prompt {
   #compact(): string {
     const reader = this.#reader;
     const { bytes } = reader;
-    const start = reader.at;
-    reader.values = 0;
+    const start = reader.position;
+    reader.valueCount = 0;
     reader.skipValue();
-    const end = reader.at;
+    const end = reader.position;
     const text = Buffer.allocUnsafe(end - start);
     let length = 0;
     // The bytes before `copied` are in `text` already, or were left out or replaced.
@@ -258,10 +258,10 @@ class PromptReader implements Prompt {
     for (let position = start; position < end;) {
       const byte = bytes[position]!;
       if (byte === QUOTE) {
-        reader.at = position;
+        reader.position = position;
         if (reader.skipString())
-          replace(position, reader.at, JSON.stringify(reader.decoded(position, reader.at)));
-        position = reader.at;
+          replace(position, reader.position, JSON.stringify(reader.decoded(position, reader.position)));
+        position = reader.position;
       } else if (byte <= BLANK) {
         copyTo(position);
         while (bytes[position]! <= BLANK) position++;
@@ -276,7 +276,7 @@ class PromptReader implements Prompt {
       } else position++;
     }
     copyTo(end);
-    reader.at = end;
+    reader.position = end;
     return text.toString('utf8', 0, length);
   }
 }

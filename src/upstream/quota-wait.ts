@@ -130,7 +130,7 @@ export class QuotaWait implements WaitingCall {
   }
 
   /** An upstream has taken the call, or none ever will. Then `tryNow` returns true, and the call leaves. */
-  ended(): void {
+  end(): void {
     this.#endAndRecord(false);
   }
 

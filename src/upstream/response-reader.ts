@@ -15,7 +15,7 @@ import type { Dialect } from '../doors/door.js';
 import { asBuffer } from '../protocol/sse.js';
 import {
   type AttemptFailure,
-  garbageFailure,
+  invalidResponseFailure,
   budgetFailure,
   textlessTooLongFailure,
   tooLongFailure,
@@ -41,7 +41,7 @@ export type LastBytes = Uint8Array | ((usage: Usage) => Uint8Array | AttemptFail
 /** The attempt, as readers see it. Exactly one of complete and reject is called, last. */
 export interface ResponseOutcome {
   /** Called once, before the first `relay` to the sink. */
-  begun(): void;
+  onBegin(): void;
   /** The response is whole and valid; `lastBytes` are its last bytes. */
   complete(lastBytes: LastBytes): void;
   /** The response, or what still comes of it, cannot be used. */
@@ -236,7 +236,7 @@ export class ResponseReader implements ResponseBodyReader {
     const members = this.#members ?? membersOfResponse(response);
     const fault = members === undefined ? 'no JSON object' : this.#faultIn(members);
     if (fault === undefined) this.#complete(response, members!);
-    else this.#reject(garbageFailure(fault));
+    else this.#reject(invalidResponseFailure(fault));
   }
 
   /** What is wrong with the response: it lacks the door's marker, or the door finds a fault. */
@@ -251,7 +251,7 @@ export class ResponseReader implements ResponseBodyReader {
     this.#hasOutcome = true;
     this.#meter.report(reportIn(members), members.model);
     // A response without text is not kept: to look for text would parse megabytes of embeddings once more.
-    if (this.#doorRules.isTextless !== true) this.#meter.relayedWhole(response);
+    if (this.#doorRules.isTextless !== true) this.#meter.setWholeResponse(response);
     this.#outcome.complete(response);
   }
 
@@ -273,7 +273,7 @@ function joinedChunks(chunks: readonly Uint8Array[], bytes: number): Buffer {
  * hours. Beyond the bound a response is given up, and its call gets a 503 and is not billed. If the response
  * waited instead, all responses would queue behind the slowest reader.
  */
-export class ResponseBudgetBuffer {
+export class WorkerResponseBudget {
   readonly #bytesMax: number;
   readonly #uncountedBytesMax: number;
   #heldBytes = 0;
@@ -306,10 +306,10 @@ export class ResponseBudgetBuffer {
 
 /** The buffered bytes of one call's response. */
 export class ResponseBudget {
-  readonly #allResponses: ResponseBudgetBuffer;
+  readonly #allResponses: WorkerResponseBudget;
   #bytes = 0;
 
-  constructor(allResponses: ResponseBudgetBuffer) {
+  constructor(allResponses: WorkerResponseBudget) {
     this.#allResponses = allResponses;
   }
 

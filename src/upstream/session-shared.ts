@@ -15,7 +15,7 @@ import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { ErrorLog } from './error-log.js';
 import { CRASHED } from './error-mapping.js';
 import { LeftCalls } from './left-calls.js';
-import { ResponseBudgetBuffer } from './response-reader.js';
+import { WorkerResponseBudget } from './response-reader.js';
 import type { RouteTable } from './route-table.js';
 import { type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { TranslateLarge } from './large-call.js';
@@ -42,7 +42,7 @@ export interface SessionDeps {
 /** The SessionDeps, and what `sharedOf` makes for all sessions. */
 export interface SessionShared extends Omit<SessionDeps, 'log'> {
   readonly errors: ErrorLog;
-  readonly wholeResponses: ResponseBudgetBuffer;
+  readonly wholeResponses: WorkerResponseBudget;
   readonly leftCalls: LeftCalls;
 }
 
@@ -51,7 +51,7 @@ export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
   return {
     ...deps,
     errors: new ErrorLog(log, deps.clock),
-    wholeResponses: new ResponseBudgetBuffer(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
+    wholeResponses: new WorkerResponseBudget(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
     leftCalls: new LeftCalls(deps.metrics),
   };
 }

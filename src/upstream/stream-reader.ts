@@ -16,7 +16,7 @@ import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
 import { latin1EventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
-import { type AttemptFailure, garbageFailure, tooLongFailure } from './error-mapping.js';
+import { type AttemptFailure, invalidResponseFailure, tooLongFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { reportIn } from './usage-shapes.js';
@@ -118,13 +118,13 @@ export class StreamReader implements ResponseBodyReader {
     if (lastEvents.length > 0) this.#onEvents(lastEvents);
     if (this.#hasOutcomeNow()) return;
     if (this.#hasDone || this.#haveChoicesEnded) this.#complete();
-    else this.#reject(garbageFailure('the stream ended before its end'));
+    else this.#reject(invalidResponseFailure('the stream ended before its end'));
   }
 
   #onEvents(events: Buffer): void {
     const latin1 = isUtf8(events) ? events.toString('latin1') : undefined;
-    const formsEnd = latin1 !== undefined && this.#mayCompareForms ? this.#forms.endFrom(latin1, 0) : 0;
-    if (formsEnd > 0) this.#meter.textCame();
+    const formsEnd = latin1 !== undefined && this.#mayCompareForms ? this.#forms.skipFrom(latin1, 0) : 0;
+    if (formsEnd > 0) this.#meter.recordText();
     if (formsEnd === events.length) {
       this.#relay(events);
       return;
@@ -167,14 +167,14 @@ export class StreamReader implements ResponseBodyReader {
         // While the client has no byte, good events before the bad event are held back, because another
         // upstream may still respond.
         if (this.#hasRelayed || this.#hasWholeText) relayRun(start, end);
-        this.#reject(garbageFailure(verdict.garbage));
+        this.#reject(invalidResponseFailure(verdict.garbage));
         return;
       }
       // `relayRun` may have ended the attempt.
       if (this.#hasOutcomeNow()) return;
       start = end;
-      if (latin1 !== undefined && this.#mayCompareForms) start = this.#forms.endFrom(latin1, start);
-      if (start > end) this.#meter.textCame();
+      if (latin1 !== undefined && this.#mayCompareForms) start = this.#forms.skipFrom(latin1, start);
+      if (start > end) this.#meter.recordText();
       event = latin1EventFrom(events, latin1, start);
     }
     relayRun(events.length, events.length);
@@ -204,7 +204,7 @@ export class StreamReader implements ResponseBodyReader {
     const isReport = usage !== undefined && this.#meter.report(usage, event.model);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
     const isText = choices !== undefined && hasText(choices);
-    if (isText && !isReport) this.#meter.textCame();
+    if (isText && !isReport) this.#meter.recordText();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
     if (!this.#hasChoices && choices === undefined) return { garbage: 'an event has no choices' };
     this.#hasChoices = true;
@@ -237,9 +237,9 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   #relay(events: Buffer): void {
-    if (!this.#hasRelayed) this.#outcome.begun();
+    if (!this.#hasRelayed) this.#outcome.onBegin();
     this.#hasRelayed = true;
-    this.#meter.relayed(events);
+    this.#meter.addRelayed(events);
     this.#sink.relay(events);
   }
 

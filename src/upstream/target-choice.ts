@@ -183,7 +183,7 @@ export class TargetChoice {
    * Why the call must wait. To be called after `take` returned undefined, or if `isAnyLeft` is false.
    * Undefined if no target could serve the call even below its limits.
    */
-  noRoom(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
+  shortage(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
     const nowMs = this.#clock.monotonicMs();
     // Visits all upstreams that do not cool down, the best first.
     let soonest: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
@@ -307,15 +307,15 @@ export class TakenTarget {
   }
 
   /** The first part of a good response has come. Called once. */
-  answered(): void {
-    this.#state.breaker.answered(this.#pass);
+  recordResponseBegin(): void {
+    this.#state.breaker.recordResponseBegin(this.#pass);
     if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
   /** Releases a target that responded well, or rejected the request. */
   releaseGood(): void {
     if (!this.#releaseOnce()) return;
-    this.#state.breaker.succeeded(this.#pass, this.#clock.monotonicMs());
+    this.#state.breaker.recordSuccess(this.#pass, this.#clock.monotonicMs());
     if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
@@ -325,9 +325,9 @@ export class TakenTarget {
     const { breaker } = this.#state;
     if (failure.retryAfterSeconds !== undefined) {
       this.#park(failure.retryAfterSeconds * 1_000, nowMs);
-      breaker.ended(this.#pass, nowMs);
-    } else if (failure.ours) this.#endUndecided(nowMs);
-    else breaker.failed(this.#pass, nowMs, this.#account);
+      breaker.recordNoOutcome(this.#pass, nowMs);
+    } else if (failure.isOurs) this.#endUndecided(nowMs);
+    else breaker.recordFailure(this.#pass, nowMs, this.#account);
   }
 
   /** The attempt says nothing about the target. Idempotent, as the other releases are. */
@@ -354,7 +354,7 @@ export class TakenTarget {
 
   /** The attempt says nothing about the target. If it was the probe, the next attempt probes. */
   #endUndecided(nowMs: MonotonicMs): void {
-    this.#state.breaker.ended(this.#pass, nowMs);
+    this.#state.breaker.recordNoOutcome(this.#pass, nowMs);
     if (this.#isParkProbe) this.#state.parkProbeAtMs = nowMs;
   }
 
@@ -363,7 +363,7 @@ export class TakenTarget {
     if (this.#isReleased) return false;
     this.#isReleased = true;
     this.#state.inFlight--;
-    this.#hold?.ended();
+    this.#hold?.giveBackCallSlot();
     this.#metrics.attemptEnded(this.target.slot);
     return true;
   }

@@ -14,7 +14,7 @@ import { isRecord, parsedJson } from '../core/json.js';
 import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
-import { type Usage, usageOfWhole } from '../core/token-counts.js';
+import { type Usage, usageWithoutParts } from '../core/token-counts.js';
 import { asBuffer } from '../protocol/sse.js';
 import { FieldError } from '../providers/provider.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
@@ -147,13 +147,13 @@ export class TokenCount {
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
     const prompt = promptOf(body);
-    const isText = mediaTokens === 0 && !prompt.beyondText;
+    const isText = mediaTokens === 0 && !prompt.hasMedia;
     const state: CountState = {
       promptTokens:
         mediaTokens +
-        (prompt.messages === 0 ? 0 : PRIMING_TOKENS) +
-        prompt.messages * MESSAGE_TOKENS +
-        prompt.names * NAME_TOKENS,
+        (prompt.messageCount === 0 ? 0 : PRIMING_TOKENS) +
+        prompt.messageCount * MESSAGE_TOKENS +
+        prompt.namedMessageCount * NAME_TOKENS,
       completionTokens: 0,
       countedBytes: 0,
       countedTokens: 0,
@@ -244,7 +244,7 @@ export class TokenCount {
     let { completionTokens } = this.#state;
     if (relayedBytes > completionBytes)
       completionTokens = ceilDiv(completionTokens * relayedBytes, Math.max(1, completionBytes));
-    return usageOfWhole(promptTokens, completionTokens, isExact ? 'counted' : 'estimated');
+    return usageWithoutParts(promptTokens, completionTokens, isExact ? 'counted' : 'estimated');
   }
 }
 

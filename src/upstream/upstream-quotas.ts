@@ -158,7 +158,7 @@ export class QuotaHold {
   }
 
   /** Gives the call slot back, when the attempt is over. Idempotent. */
-  ended(): void {
+  giveBackCallSlot(): void {
     if (!this.#holdsCallSlot) return;
     this.#holdsCallSlot = false;
     this.#counters.giveBackCall(this.#quotas.scope);

@@ -37,7 +37,7 @@ export class UpstreamScopes {
   }
 
   /** The scope with the limits that were last in force; undefined if no scope has the slot. */
-  at(index: UpstreamScopeIndex): UpstreamScope | undefined {
+  scopeAt(index: UpstreamScopeIndex): UpstreamScope | undefined {
     return this.#byIndex[index];
   }
 

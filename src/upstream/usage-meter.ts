@@ -92,18 +92,18 @@ export class UsageMeter {
   }
 
   /** Call for each event that had text and no report. */
-  textCame(): void {
+  recordText(): void {
     this.#isReportOld = true;
   }
 
   /** The client gets these events. The meter keeps them, so the caller must not change the bytes. */
-  relayed(events: Uint8Array): void {
+  addRelayed(events: Uint8Array): void {
     this.#relayedBytes += events.length;
     this.#transcript.add(events);
   }
 
   /** The client gets this non-streamed response, which is kept. */
-  relayedWhole(response: Buffer): void {
+  setWholeResponse(response: Buffer): void {
     this.#wholeResponse = response;
   }
 

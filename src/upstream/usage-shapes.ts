@@ -61,7 +61,7 @@ import {
   PROMPT_TOKENS_OF_PART,
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '../core/limits.js';
-import { type TokenCounts, type Usage, usageOfWhole } from '../core/token-counts.js';
+import { type TokenCounts, type Usage, usageWithoutParts } from '../core/token-counts.js';
 import { MessageUsage } from '../providers/anthropic/response.js';
 import type { ProviderUsage } from '../providers/chat-writer.js';
 import { mediaTokensOf } from '../protocol/chat-call.js';
@@ -127,7 +127,7 @@ export function tokensOfReport(report: unknown): Usage | ReportError | undefined
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
   // `!`: MessageUsage has usage once it has got an object.
-  if (isOfMessages(report)) return tokensOfMessage(new MessageUsage().with(report).usage!);
+  if (isOfMessages(report)) return tokensOfMessage(new MessageUsage().add(report).usage!);
   return tokensOfMembers(inChatNames(report));
 }
 
@@ -292,7 +292,7 @@ type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;
  * text. Undefined if the report can be true. `hasText`: whether the response had any text; asked last,
  * because that parses.
  */
-export function doubtOf(
+export function disbeliefOf(
   tokens: TokenCounts,
   request: UpstreamRequest,
   model: ModelBounds,
@@ -324,7 +324,7 @@ export function withinHold(
     reason === 'beyond_max_tokens'
       ? model.outputTokensMax * request.choices
       : outputTokensAllowed(request, model);
-  return usageOfWhole(
+  return usageWithoutParts(
     Math.min(usage.promptTokens, promptTokensHeld(request, model)),
     Math.min(usage.completionTokens, outputMax),
     usage.source,

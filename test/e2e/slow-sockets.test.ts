@@ -45,7 +45,7 @@ async function start(t: Test, endsConnection: boolean) {
         if (sendsClose) res.writeHeader('connection', 'close');
       },
       onTaken: () => undefined,
-      onLeft: () => void writers.delete(writer),
+      onDelivered: () => void writers.delete(writer),
     });
     writers.set(writer, () => res.close());
     res.onAborted(() => {

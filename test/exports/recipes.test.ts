@@ -14,7 +14,7 @@ import type { UsageRowView } from '#src/admin/views.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { CALLS_FOLDER } from '#src/call-log/segment-files.js';
 import { SystemClock } from '#src/core/clock.js';
-import { amountOf } from '#src/core/money.js';
+import { picoUnitsOfExact } from '#src/core/money.js';
 import { eventually, startGateway, TEST_MODEL, temporaryFolder, testSettings } from '../support/gateway.js';
 import { randomCall } from '../support/stored-calls.js';
 import { randomOf } from '../support/random.js';
@@ -45,7 +45,7 @@ type Rows = readonly (readonly (string | null)[])[];
 const comparable = (rows: Rows): Wanted =>
   rows
     .map(([id, cost, error]) => {
-      const amount = cost === null || cost === undefined ? null : String(amountOf(cost));
+      const amount = cost === null || cost === undefined ? null : String(picoUnitsOfExact(cost));
       return [id!, amount, error === '' ? null : (error ?? null)] as const;
     })
     .sort(([left], [right]) => (left < right ? -1 : 1));
@@ -116,7 +116,9 @@ void t.test('the recipes of docs/exports.md', async (t) => {
   t.ok(inAll > BigInt(Number.MAX_SAFE_INTEGER), 'no float has the sum');
   const [usage] = linesOf(await shell('tollgate export usage --day $day')) as [UsageRowView];
   t.match(usage, { model: TEST_MODEL, calls: 3 });
-  const wantedUsage = [[usage.hour, usage.key, amountOf(usage.cost), usage.calls, usage.prompt_tokens]];
+  const wantedUsage = [
+    [usage.hour, usage.key, picoUnitsOfExact(usage.cost), usage.calls, usage.prompt_tokens],
+  ];
 
   await t.test('Parquet', NO_PYTHON, async (t) => {
     for (const block of blocksOf('Parquet', 'sh')) await shell(block);
@@ -152,7 +154,11 @@ print(json.dumps([[None if v is None else str(v) for v in row.values()] for row 
         ])
       ).toString(),
     ) as [string, string];
-    t.same([amountOf(sum), Number(count)], [inAll, calls.length], 'ClickHouse adds up without rounding');
+    t.same(
+      [picoUnitsOfExact(sum), Number(count)],
+      [inAll, calls.length],
+      'ClickHouse adds up without rounding',
+    );
   });
 
   await t.test('ClickHouse', NO_PYTHON, async (t) => {
@@ -206,7 +212,7 @@ print(json.dumps([[None if v is None else str(v) for v in row.values()] for row 
 
 function readUsage([hour, key, cost, calls, tokens]: readonly (string | null)[]): unknown[] {
   const time = new Date(hour!).toISOString().replace('.000', '');
-  return [time, key, amountOf(cost!), Number(calls), Number(tokens)];
+  return [time, key, picoUnitsOfExact(cost!), Number(calls), Number(tokens)];
 }
 
 /** A cluster of its own on a socket in a folder of its own; `env` names it to clients. */

@@ -33,7 +33,7 @@ class Sink implements ResponseSink, ResponseOutcome {
   failure: AttemptFailure | undefined;
   endings = 0;
 
-  begun(): void {
+  onBegin(): void {
     if (this.begins > 0 || this.pieces.length > 0) throw new Error('begun too late or twice');
     this.begins++;
   }

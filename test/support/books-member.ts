@@ -63,7 +63,7 @@ export function joinBooks(
   const totals = new SharedTotals(
     ACCOUNTS_MAX,
     (account) => store.findSpending(account),
-    (account, amount) => leases.forgetMoney(account, amount),
+    (account, amount) => leases.removeReversed(account, amount),
   );
   const log = new ListLog();
   recover({

@@ -265,7 +265,7 @@ export class LeaseNode {
         const group = asGroupIndex(index);
         if (kind === 'group')
           return {
-            ...{ kind, index, scope: groups[index]!.id, minute: leases.groups, minuteIndex: index },
+            ...{ kind, index, scopeId: groups[index]!.id, minute: leases.groups, minuteIndex: index },
             wordsOf: (name) =>
               name === 'balance' ? undefined : leases.stockOf({ kind, index: group }, name, calendar),
             limits: () => groups[index]!.limits,
@@ -274,7 +274,7 @@ export class LeaseNode {
         return {
           kind: 'account',
           index,
-          scope: subjects.subjectOf(account),
+          scopeId: subjects.subjectOf(account),
           minute: leases.accounts,
           minuteIndex: index,
           wordsOf: (name) => {
@@ -305,14 +305,14 @@ export class LeaseNode {
           chain.push(at);
         return chain;
       },
-      onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
+      onCalendar: (wallMs, hostWallMs) => calendar.setDifference(wallMs, hostWallMs),
       onContact: () => undefined,
     });
     const low: LeaseScope[] = [];
     const onLow = (kind: LeaseScope['kind'], index: number): void => {
       if (low.push({ kind, index }) > 1) return;
       time.after(0, () => {
-        if (!this.dead) this.keeper.low(low.splice(0));
+        if (!this.dead) this.keeper.askForMore(low.splice(0));
       });
     };
     this.ledger = new Ledger(buffers, calendar, onLow);

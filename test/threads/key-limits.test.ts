@@ -7,7 +7,7 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { TICK_MS } from '#src/ledger/window.js';
 import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { takeMinutes } from '#src/request/rate-limit.js';
+import { takePermits } from '#src/request/rate-limit.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { TIME, type AdmittedCount } from '../fixtures/ledger-hammer.js';
 import { stateOf } from '../fixtures/ledger-world.js';
@@ -82,7 +82,7 @@ for (const { ofKey, ofPlan } of [
       for (let call = 0; call < CALLS_PER_MOVE; call++) {
         const key = random(KEYS);
         const tick = time();
-        if (takeMinutes(scopesOf(key, ofKey, ofPlan), ledger).admitted) admitted.push([key, tick, tick, 1]);
+        if (takePermits(scopesOf(key, ofKey, ofPlan), ledger).admitted) admitted.push([key, tick, tick, 1]);
       }
       Atomics.add(steering, TIME, [1, 1, 2, 7, 50, 51][random(6)]!);
     }
@@ -111,7 +111,7 @@ for (const { ofKey, ofPlan, exactly } of [
     hammers.go();
     const sums = [0, 0, 0];
     for (let key = 0; key < KEYS; key++) {
-      const take = () => takeMinutes(scopesOf(key, ofKey, ofPlan), ledger).admitted;
+      const take = () => takePermits(scopesOf(key, ofKey, ofPlan), ledger).admitted;
       while (take()) sums[key]!++;
     }
     hammers.stop();

@@ -18,10 +18,10 @@ import {
   textOf,
   thoughtsOf,
   addPiece,
-  canBegin,
-  isOtherCall,
-  pieceOf,
-  type CallSoFar,
+  canSendToolCall,
+  beginsOtherToolCall,
+  toolCallPieceOf,
+  type ToolCallSoFar,
 } from '../message-parts.js';
 
 export class MessageWriter implements DoorStream {
@@ -37,7 +37,7 @@ export class MessageWriter implements DoorStream {
   /** Index, in the chat completion, of `#toolCall`; -1 before the first tool call. */
   #toolIndex = -1;
   /** The open tool call, or the last one. */
-  #toolCall: CallSoFar = { id: undefined, name: undefined, json: '' };
+  #toolCall: ToolCallSoFar = { id: undefined, name: undefined, json: '' };
   /** Whether the tool call is open, but its block waits until `canBegin` (message-parts.ts) is true. */
   #isToolPending = false;
   /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
@@ -137,8 +137,8 @@ export class MessageWriter implements DoorStream {
    * more, and for a new call at an index that is too low. An empty piece of a closed call is ignored.
    */
   #addToolCall(toolCallPiece: Members): void {
-    const piece = pieceOf(toolCallPiece);
-    const isOther = this.#toolIndex < 0 || isOtherCall(piece, this.#toolCall);
+    const piece = toolCallPieceOf(toolCallPiece);
+    const isOther = this.#toolIndex < 0 || beginsOtherToolCall(piece, this.#toolCall);
     const index = piece.index ?? this.#toolIndex + (isOther ? 1 : 0);
     if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) {
       this.#closeBlock();
@@ -158,7 +158,7 @@ export class MessageWriter implements DoorStream {
     }
     addPiece(this.#toolCall, piece);
     if (!this.#isToolPending) this.#writeArguments(piece.json);
-    else if (canBegin(this.#toolCall)) this.#startToolBlock();
+    else if (canSendToolCall(this.#toolCall)) this.#startToolBlock();
   }
 
   #isIdOfCall(id: string): boolean {

@@ -92,7 +92,7 @@ class MessageJudge implements EventJudge {
       case 'content_block_start':
         return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : NO_MEANING;
       case 'message_start':
-        if (!isRecord(message)) return { ...NO_MEANING, garbage: 'message_start without a message' };
+        if (!isRecord(message)) return { ...NO_MEANING, fault: 'message_start without a message' };
         this.#addReport(promptReportOf(message.usage));
         return { ...NO_MEANING, model: message.model };
       case 'message_delta': {
@@ -105,9 +105,9 @@ class MessageJudge implements EventJudge {
       case 'message_stop':
         return END;
       case 'error':
-        return { ...NO_MEANING, garbage: errorTypeIn(event.error) };
+        return { ...NO_MEANING, fault: errorTypeIn(event.error) };
       default:
-        return typeof type === 'string' ? NO_MEANING : { ...NO_MEANING, garbage: 'an event without a type' };
+        return typeof type === 'string' ? NO_MEANING : { ...NO_MEANING, fault: 'an event without a type' };
     }
   }
 

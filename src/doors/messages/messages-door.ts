@@ -10,7 +10,7 @@ import { SystemClock } from '../../core/clock.js';
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord, statusOf } from '../../core/errors.js';
 import { jsonText } from '../../core/json.js';
-import { Level, plain } from '../../protocol/known-members.js';
+import { Level, uncheckedMembers } from '../../protocol/known-members.js';
 import { checkCountRequest, checkMessagesRequest } from '../../protocol/validators.js';
 import type { Door, ErrorShape, ResponseFacts } from '../door.js';
 import { readersOf } from '../member-scan.js';
@@ -88,8 +88,8 @@ export function messagesHeaderLines(
   return lines;
 }
 
-const CACHE_CONTROL = new Level(plain('type', 'ttl'));
-const SOURCE_MEMBERS = plain('type', 'media_type', 'data', 'url', 'file_id');
+const CACHE_CONTROL = new Level(uncheckedMembers('type', 'ttl'));
+const SOURCE_MEMBERS = uncheckedMembers('type', 'media_type', 'data', 'url', 'file_id');
 const STORED_SOURCES = { url: 'storage_url', file_id: 'file_id' } as const;
 /**
  * Types of sources that are not media parts. Any other source is a media part: an image, a document or
@@ -98,14 +98,14 @@ const STORED_SOURCES = { url: 'storage_url', file_id: 'file_id' } as const;
 const TEXT_SOURCES = ['text', 'content'];
 /** A block within the source of a document, or a document within a block of a tool result. */
 const INNERMOST_BLOCK = new Level({
-  ...plain('type', 'text', 'title', 'context'),
+  ...uncheckedMembers('type', 'text', 'title', 'context'),
   source: new Level(SOURCE_MEMBERS, STORED_SOURCES, TEXT_SOURCES),
   cache_control: CACHE_CONTROL,
 });
 const SOURCE = new Level({ ...SOURCE_MEMBERS, content: INNERMOST_BLOCK }, STORED_SOURCES, TEXT_SOURCES);
 /** A block within a tool result. */
 const INNER_BLOCK = new Level({
-  ...plain('type', 'text', 'title', 'context'),
+  ...uncheckedMembers('type', 'text', 'title', 'context'),
   content: INNERMOST_BLOCK,
   source: SOURCE,
   cache_control: CACHE_CONTROL,
@@ -113,17 +113,27 @@ const INNER_BLOCK = new Level({
 /** A block of a message. `file_id` is that of an upload to a container. */
 const BLOCK = new Level(
   {
-    ...plain('type', 'text', 'title', 'context', 'citations', 'id', 'name', 'input', 'tool_use_id'),
-    ...plain('is_error', 'thinking', 'signature', 'data', 'file_id'),
+    ...uncheckedMembers(
+      'type',
+      'text',
+      'title',
+      'context',
+      'citations',
+      'id',
+      'name',
+      'input',
+      'tool_use_id',
+    ),
+    ...uncheckedMembers('is_error', 'thinking', 'signature', 'data', 'file_id'),
     content: INNER_BLOCK,
     source: SOURCE,
     cache_control: CACHE_CONTROL,
   },
   { file_id: 'file_id' },
 );
-const MESSAGE = new Level({ ...plain('role'), content: BLOCK });
+const MESSAGE = new Level({ ...uncheckedMembers('role'), content: BLOCK });
 const TOOL = new Level({
-  ...plain('type', 'name', 'description', 'input_schema', 'strict'),
+  ...uncheckedMembers('type', 'name', 'description', 'input_schema', 'strict'),
   cache_control: CACHE_CONTROL,
 });
 
@@ -137,15 +147,15 @@ const TOOL = new Level({
  * until it is added here.
  */
 const MESSAGES_REQUEST = new Level({
-  ...plain('model', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p', 'top_k'),
+  ...uncheckedMembers('model', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p', 'top_k'),
   messages: MESSAGE,
   system: BLOCK,
   tools: TOOL,
-  tool_choice: new Level(plain('type', 'name', 'disable_parallel_tool_use')),
-  thinking: new Level(plain('type', 'budget_tokens', 'display')),
-  metadata: new Level(plain('user_id')),
-  output_config: new Level(plain('effort', 'format')),
-  context_management: new Level({ edits: new Level(plain('type')) }),
+  tool_choice: new Level(uncheckedMembers('type', 'name', 'disable_parallel_tool_use')),
+  thinking: new Level(uncheckedMembers('type', 'budget_tokens', 'display')),
+  metadata: new Level(uncheckedMembers('user_id')),
+  output_config: new Level(uncheckedMembers('effort', 'format')),
+  context_management: new Level({ edits: new Level(uncheckedMembers('type')) }),
   cache_control: CACHE_CONTROL,
 });
 

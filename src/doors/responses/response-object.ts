@@ -8,7 +8,7 @@
  */
 import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
-import type { CallSoFar } from '../message-parts.js';
+import type { ToolCallSoFar } from '../message-parts.js';
 
 /** The members that are known from the first chunk on. */
 export interface ResponseHead {
@@ -148,25 +148,25 @@ export interface OpenMessage extends OpenItem {
   part: OpenPart | undefined;
 }
 
-export interface OpenCall extends OpenItem, CallSoFar {
+export interface OpenToolCall extends OpenItem, ToolCallSoFar {
   /** Whether response.output_item.added was written: not before the upstream has told the call's name. */
   isAdded: boolean;
 }
 
 /** How the types of a tool call's events begin: `.delta` or `.done` follows. */
-export function eventsOf({ item }: OpenCall): string {
+export function eventTypeStartOf({ item }: OpenToolCall): string {
   return item.type === 'function_call'
     ? 'response.function_call_arguments'
     : 'response.custom_tool_call_input';
 }
 
 /** The members by which an event names the open part of a message. The message must have an open part. */
-export function positionOf({ item, index, part }: OpenMessage): object {
+export function partPositionOf({ item, index, part }: OpenMessage): object {
   return { item_id: item.id, output_index: index, content_index: part!.index };
 }
 
 /** The part as the client gets it. It is a copy, so later pieces do not change it. */
-export function partOf({ type, text, logprobs }: OpenPart): object {
+export function outputPartOf({ type, text, logprobs }: OpenPart): object {
   return type === 'output_text'
     ? { type, annotations: [], logprobs: [...logprobs], text }
     : { type, refusal: text };

@@ -18,20 +18,27 @@
  */
 import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
-import { textOf, thoughtsOf, addPiece, canBegin, isOtherCall, pieceOf } from '../message-parts.js';
+import {
+  textOf,
+  thoughtsOf,
+  addPiece,
+  canSendToolCall,
+  beginsOtherToolCall,
+  toolCallPieceOf,
+} from '../message-parts.js';
 import { encryptedContent } from './encrypted-content.js';
 import { namespacesIn } from './tool-names.js';
 import {
-  eventsOf,
+  eventTypeStartOf,
   headOf,
   type ItemStatus,
-  type OpenCall,
+  type OpenToolCall,
   type OpenMessage,
   type OpenPart,
   type OpenReasoning,
-  partOf,
+  outputPartOf,
   type PlacedItem,
-  positionOf,
+  partPositionOf,
   responseObject,
   type ResponseHead,
   type ResponseState,
@@ -56,13 +63,11 @@ export class ResponseStream implements DoorStream {
   #reasoning: OpenReasoning | undefined;
   #message: OpenMessage | undefined;
   /** The open tool calls, by the index of their pieces; without an index, by their position in the delta. */
-  readonly #openCalls = new Map<unknown, OpenCall>();
+  readonly #openCalls = new Map<unknown, OpenToolCall>();
   /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
   readonly #namespaces: ReturnType<typeof namespacesIn>;
 
-  /**
-   * `isStream`: `push` and `end` return events. If false, they return '', and the caller reads `response`.
-   */
+  /** `isStream`: `push` and `end` return events; else they return '', and the caller reads `response`. */
   constructor(call: DoorCall, isStream: boolean) {
     this.#call = call;
     this.#namespaces = namespacesIn(call.body.tools);
@@ -207,18 +212,18 @@ export class ResponseStream implements DoorStream {
     if (message.part?.type !== type) {
       events += this.#closePart(message);
       message.part = { type, index: message.content.length, text: '', logprobs: [] };
-      message.content.push(partOf(message.part));
+      message.content.push(outputPartOf(message.part));
       events += this.#eventText('response.content_part.added', {
-        ...positionOf(message),
-        part: partOf(message.part),
+        ...partPositionOf(message),
+        part: outputPartOf(message.part),
       });
     }
     message.part.text += text;
     message.part.logprobs.push(...logprobs);
     return type === 'output_text'
       ? events +
-          this.#eventText('response.output_text.delta', { ...positionOf(message), delta: text, logprobs })
-      : events + this.#eventText('response.refusal.delta', { ...positionOf(message), delta: text });
+          this.#eventText('response.output_text.delta', { ...partPositionOf(message), delta: text, logprobs })
+      : events + this.#eventText('response.refusal.delta', { ...partPositionOf(message), delta: text });
   }
 
   /** Opens the message unless it is open. Returns the events for that; '' if it was open. */
@@ -246,8 +251,8 @@ export class ResponseStream implements DoorStream {
   #closePart(message: OpenMessage): string {
     const { part } = message;
     if (part === undefined) return '';
-    const position = positionOf(message);
-    const wholePart = partOf(part);
+    const position = partPositionOf(message);
+    const wholePart = outputPartOf(part);
     message.content[part.index] = wholePart;
     const { text, logprobs } = part;
     return (
@@ -264,11 +269,11 @@ export class ResponseStream implements DoorStream {
    * calls: such a server sends one call after the other.
    */
   #writeToolCall(toolCall: Members, position: number): string {
-    const piece = pieceOf(toolCall);
+    const piece = toolCallPieceOf(toolCall);
     const key = piece.index ?? position;
     let openCall = this.#openCalls.get(key);
     let events = '';
-    const isOther = openCall !== undefined && isOtherCall(piece, openCall);
+    const isOther = openCall !== undefined && beginsOtherToolCall(piece, openCall);
     if (openCall === undefined || isOther) {
       if (this.#openCalls.size === 0 || isOther) events += this.#closeAll('completed');
       events += this.#writeCallSignature(toolCall.extra_content);
@@ -277,7 +282,7 @@ export class ResponseStream implements DoorStream {
     }
     addPiece(openCall, piece);
     if (openCall.isAdded) return events + this.#toolCallDelta(openCall, piece.json);
-    return canBegin(openCall) ? events + this.#writeCallAdded(openCall) : events;
+    return canSendToolCall(openCall) ? events + this.#writeCallAdded(openCall) : events;
   }
 
   /**
@@ -294,7 +299,7 @@ export class ResponseStream implements DoorStream {
   }
 
   /** Gives a tool call the next output index. Writes no event yet, because that event must have the name. */
-  #openToolCall(isCustom: boolean): OpenCall {
+  #openToolCall(isCustom: boolean): OpenToolCall {
     const textName = isCustom ? 'input' : 'arguments';
     const placed = this.#newItem(isCustom ? 'ctc' : 'fc', {
       type: isCustom ? 'custom_tool_call' : 'function_call',
@@ -303,7 +308,7 @@ export class ResponseStream implements DoorStream {
       name: '',
       [textName]: '',
     });
-    const openCall: OpenCall = {
+    const openCall: OpenToolCall = {
       ...placed,
       id: undefined,
       name: undefined,
@@ -315,14 +320,14 @@ export class ResponseStream implements DoorStream {
         const { item, index, json } = openCall;
         Object.assign(item, { status, [textName]: json });
         const members = { item_id: item.id, output_index: index, name: item.name, [textName]: json };
-        return added + this.#eventText(`${eventsOf(openCall)}.done`, members);
+        return added + this.#eventText(`${eventTypeStartOf(openCall)}.done`, members);
       },
     };
     return openCall;
   }
 
   /** Writes response.output_item.added of a tool call, and the arguments that have come by now. */
-  #writeCallAdded(openCall: OpenCall): string {
+  #writeCallAdded(openCall: OpenToolCall): string {
     openCall.isAdded = true;
     // If the upstream has sent no id, the caller gets one that no earlier response has, because the caller
     // sends all ids back in one request. Request ids differ at their ends. OpenAI's bound is 40 characters: 5
@@ -339,10 +344,10 @@ export class ResponseStream implements DoorStream {
     return this.#itemAdded(openCall) + this.#toolCallDelta(openCall, json);
   }
 
-  #toolCallDelta(openCall: OpenCall, json: string): string {
+  #toolCallDelta(openCall: OpenToolCall, json: string): string {
     if (json === '') return '';
     const members = { item_id: openCall.item.id, output_index: openCall.index, delta: json };
-    return this.#eventText(`${eventsOf(openCall)}.delta`, members);
+    return this.#eventText(`${eventTypeStartOf(openCall)}.delta`, members);
   }
 
   /** Ends all open items. `status`: of the last item; the others are completed. */

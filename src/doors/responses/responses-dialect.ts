@@ -85,6 +85,6 @@ class ResponsesJudge implements EventJudge {
   }
 }
 
-function wrong(garbage: string): EventMeaning {
-  return { ...NO_MEANING, garbage };
+function wrong(fault: string): EventMeaning {
+  return { ...NO_MEANING, fault };
 }

@@ -13,7 +13,7 @@
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
 import { jsonText, isRecord, type Members } from '../../core/json.js';
-import { Level, plain } from '../../protocol/known-members.js';
+import { Level, uncheckedMembers } from '../../protocol/known-members.js';
 import { checkResponsesRequest } from '../../protocol/validators.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
@@ -146,24 +146,33 @@ const TEXT_TYPES = ['input_text', 'output_text', 'text', 'refusal', 'summary_tex
 /** A part of a content, output or summary; then what its members may name that the provider has stored. */
 const PART = new Level(
   {
-    ...plain('type', 'text', 'refusal', 'annotations', 'logprobs', 'prompt_cache_breakpoint'),
-    ...plain('image_url', 'detail', 'file_id', 'file_data', 'file_url', 'filename', 'input_audio'),
+    ...uncheckedMembers('type', 'text', 'refusal', 'annotations', 'logprobs', 'prompt_cache_breakpoint'),
+    ...uncheckedMembers('image_url', 'detail', 'file_id', 'file_data', 'file_url', 'filename', 'input_audio'),
   },
   { image_url: 'storage_url', file_id: 'file_id', file_data: 'storage_url', file_url: 'storage_url' },
   TEXT_TYPES,
 );
 
 const ITEM = new Level({
-  ...plain('type', 'role', 'id', 'status', 'phase', 'call_id', 'name', 'arguments', 'input'),
-  ...plain('encrypted_content'),
+  ...uncheckedMembers('type', 'role', 'id', 'status', 'phase', 'call_id', 'name', 'arguments', 'input'),
+  ...uncheckedMembers('encrypted_content'),
   content: PART,
   output: PART,
   summary: PART,
 });
 
 const TOOL = new Level({
-  ...plain('type', 'name', 'description', 'parameters', 'strict', 'format', 'server_url', 'container'),
-  ...plain('model', 'connector_id', 'authorization', 'headers', 'vector_store_ids', 'tools'),
+  ...uncheckedMembers(
+    'type',
+    'name',
+    'description',
+    'parameters',
+    'strict',
+    'format',
+    'server_url',
+    'container',
+  ),
+  ...uncheckedMembers('model', 'connector_id', 'authorization', 'headers', 'vector_store_ids', 'tools'),
 });
 
 /**
@@ -173,19 +182,39 @@ const TOOL = new Level({
  * (core/routing-members.ts).
  */
 const RESPONSES_REQUEST = new Level({
-  ...plain('model', 'instructions', 'max_output_tokens', 'temperature', 'top_p', 'top_logprobs'),
-  ...plain('stream', 'stream_options', 'store', 'background', 'previous_response_id', 'conversation'),
-  ...plain('prompt', 'parallel_tool_calls', 'max_tool_calls', 'truncation', 'include', 'metadata', 'user'),
-  ...plain('safety_identifier', 'prompt_cache_key', 'prompt_cache_retention', 'prompt_cache_options'),
-  ...plain('context_management', 'moderation'),
+  ...uncheckedMembers('model', 'instructions', 'max_output_tokens', 'temperature', 'top_p', 'top_logprobs'),
+  ...uncheckedMembers(
+    'stream',
+    'stream_options',
+    'store',
+    'background',
+    'previous_response_id',
+    'conversation',
+  ),
+  ...uncheckedMembers(
+    'prompt',
+    'parallel_tool_calls',
+    'max_tool_calls',
+    'truncation',
+    'include',
+    'metadata',
+    'user',
+  ),
+  ...uncheckedMembers(
+    'safety_identifier',
+    'prompt_cache_key',
+    'prompt_cache_retention',
+    'prompt_cache_options',
+  ),
+  ...uncheckedMembers('context_management', 'moderation'),
   input: ITEM,
   tools: TOOL,
-  tool_choice: new Level(plain('type', 'name', 'mode', 'tools', 'server_label')),
+  tool_choice: new Level(uncheckedMembers('type', 'name', 'mode', 'tools', 'server_label')),
   text: new Level({
-    ...plain('verbosity'),
-    format: new Level(plain('type', 'name', 'description', 'schema', 'strict')),
+    ...uncheckedMembers('verbosity'),
+    format: new Level(uncheckedMembers('type', 'name', 'description', 'schema', 'strict')),
   }),
-  reasoning: new Level(plain('effort', 'summary', 'generate_summary', 'context', 'mode')),
+  reasoning: new Level(uncheckedMembers('effort', 'summary', 'generate_summary', 'context', 'mode')),
 });
 
 /**

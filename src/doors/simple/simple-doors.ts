@@ -10,7 +10,7 @@ import { DOOR_PATHS } from '../../core/door-names.js';
 import { isRecord, type Members } from '../../core/json.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { BodyError } from '../../protocol/json-reader.js';
-import { Level, plain, STREAM_OPTIONS } from '../../protocol/known-members.js';
+import { Level, uncheckedMembers, STREAM_OPTIONS } from '../../protocol/known-members.js';
 import {
   checkCompletionsRequest,
   checkEmbeddingsRequest,
@@ -37,10 +37,10 @@ function simpleDoor(name: SimpleName, form: BodyForm): Door {
   };
 }
 
-const IMAGE = new Level(plain('url'), { url: 'storage_url' });
+const IMAGE = new Level(uncheckedMembers('url'), { url: 'storage_url' });
 
 export const EMBEDDINGS = simpleDoor('embeddings', {
-  level: new Level(plain('model', 'input', 'encoding_format', 'dimensions', 'user', 'stream')),
+  level: new Level(uncheckedMembers('model', 'input', 'encoding_format', 'dimensions', 'user', 'stream')),
   check: checkEmbeddingsRequest,
   explain: explainEmbeddings,
   ...NO_OUTPUT,
@@ -48,8 +48,26 @@ export const EMBEDDINGS = simpleDoor('embeddings', {
 
 export const COMPLETIONS = simpleDoor('completions', {
   level: new Level({
-    ...plain('model', 'prompt', 'max_tokens', 'n', 'stream', 'echo', 'suffix', 'logprobs', 'logit_bias'),
-    ...plain('temperature', 'top_p', 'stop', 'seed', 'user', 'presence_penalty', 'frequency_penalty'),
+    ...uncheckedMembers(
+      'model',
+      'prompt',
+      'max_tokens',
+      'n',
+      'stream',
+      'echo',
+      'suffix',
+      'logprobs',
+      'logit_bias',
+    ),
+    ...uncheckedMembers(
+      'temperature',
+      'top_p',
+      'stop',
+      'seed',
+      'user',
+      'presence_penalty',
+      'frequency_penalty',
+    ),
     stream_options: STREAM_OPTIONS,
   }),
   check: checkCompletionsRequest,
@@ -61,8 +79,8 @@ export const COMPLETIONS = simpleDoor('completions', {
 
 export const MODERATIONS = simpleDoor('moderations', {
   level: new Level({
-    ...plain('model', 'stream'),
-    input: new Level({ ...plain('type', 'text'), image_url: IMAGE }),
+    ...uncheckedMembers('model', 'stream'),
+    input: new Level({ ...uncheckedMembers('type', 'text'), image_url: IMAGE }),
   }),
   check: checkModerationsRequest,
   explain: explainModerations,
@@ -71,8 +89,16 @@ export const MODERATIONS = simpleDoor('moderations', {
 
 export const RERANK = simpleDoor('rerank', {
   level: new Level({
-    ...plain('model', 'query', 'top_n', 'return_documents', 'max_tokens_per_doc', 'rank_fields', 'stream'),
-    documents: new Level(plain('text')),
+    ...uncheckedMembers(
+      'model',
+      'query',
+      'top_n',
+      'return_documents',
+      'max_tokens_per_doc',
+      'rank_fields',
+      'stream',
+    ),
+    documents: new Level(uncheckedMembers('text')),
   }),
   check: checkRerankRequest,
   explain: explainRerank,

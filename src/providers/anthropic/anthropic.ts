@@ -131,19 +131,19 @@ function membersOf(
   let model = '';
   const otherMembers: string[] = [];
   const names: string[] = [];
-  reader.space();
+  reader.skipSpace();
   if (!reader.openObject()) return { model, otherMembers, names };
   do {
-    const start = reader.at;
+    const start = reader.position;
     reader.skipString();
-    const name = reader.decoded(start, reader.at);
-    reader.colon();
-    const valueStart = reader.at;
+    const name = reader.decoded(start, reader.position);
+    reader.skipColon();
+    const valueStart = reader.position;
     reader.skipValue();
-    if (name === 'model') model = reader.decoded(valueStart, reader.at);
+    if (name === 'model') model = reader.decoded(valueStart, reader.position);
     if (name === alsoRemoved || (REMOVED_MEMBERS as readonly string[]).includes(name)) continue;
     names.push(name);
-    otherMembers.push(reader.bytes.toString('utf8', start, reader.at));
+    otherMembers.push(reader.bytes.toString('utf8', start, reader.position));
   } while (reader.moreMembers());
   return { model, otherMembers, names };
 }

@@ -79,10 +79,10 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
             ? { function_call: calls[0]!.function }
             : calls.length > 0 && { tool_calls: calls }),
         },
-        finish: isFunctionCall && finish === 'tool_calls' ? 'function_call' : finish,
+        finishReason: isFunctionCall && finish === 'tool_calls' ? 'function_call' : finish,
       },
     ],
-    usage: new MessageUsage().with(message.usage).usage,
+    usage: new MessageUsage().add(message.usage).usage,
   });
 }
 
@@ -158,7 +158,7 @@ export class MessageUsage {
   #thinkingTokens = 0;
 
   /** Adds a report; any value but an object is ignored. Returns this object. */
-  with(usage: unknown): this {
+  add(usage: unknown): this {
     if (!isRecord(usage)) return this;
     this.#isReported = true;
     this.#uncachedTokens = countOf(usage.input_tokens, this.#uncachedTokens);

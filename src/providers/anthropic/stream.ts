@@ -146,7 +146,7 @@ export class MessageStream implements ProviderStream {
       typeof model === 'string' ? model : this.#call.model,
       Math.floor(this.#call.nowMs / 1_000),
     );
-    this.#usage.with(promptReportOf(usage));
+    this.#usage.add(promptReportOf(usage));
   }
 
   /** The writer of the stream. Throws if `message_start` has not come. */
@@ -226,7 +226,7 @@ export class MessageStream implements ProviderStream {
   }
 
   #chunksOfMessageDelta({ delta, usage }: Record<string, unknown>): string {
-    this.#usage.with(usage);
+    this.#usage.add(usage);
     this.#isUsageWhole ||= isRecord(usage);
     if (!isRecord(delta) || typeof delta.stop_reason !== 'string') return '';
     const writer = this.#openWriter();

@@ -47,7 +47,7 @@ export interface ModelFacts {
 /** Converse's greatest temperature; OpenAI's is 2. */
 export const TEMPERATURE_MAX = 1;
 /** Claude's default of temperature and of top_p. */
-export const CLAUDE_DEFAULT = 1;
+export const CLAUDE_SAMPLING_DEFAULT = 1;
 
 /** Claude is not here: its models accept cache points from V3_5 on. */
 const FAMILIES_WITH_CACHE_POINTS: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);

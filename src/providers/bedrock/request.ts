@@ -18,7 +18,7 @@ import { BESIDE_TEMPERATURE } from '../anthropic/request.js';
 import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
-import { CLAUDE_DEFAULT, factsOf, TEMPERATURE_MAX, type ModelFacts, reasoningOf } from './models.js';
+import { CLAUDE_SAMPLING_DEFAULT, factsOf, TEMPERATURE_MAX, type ModelFacts, reasoningOf } from './models.js';
 import { responseFormOf, toolsOf } from './tools.js';
 
 /** Members of Converse that a caller may send by Converse's names. */
@@ -119,7 +119,7 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, willThink: b
   const reason = allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
   // Claude's default value is not sent: a Claude model that allows no sampling refuses even the default.
   const isWorthSending = (value: number | undefined): value is number =>
-    value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
+    value !== undefined && (claude === undefined || value !== CLAUDE_SAMPLING_DEFAULT);
   const temperature = fields.number('temperature');
   if (isWorthSending(temperature)) {
     if (!allowsSampling || willThink) fields.unsupported('temperature', reason);
@@ -238,7 +238,7 @@ function plainInferenceOf(body: UnsignedCall['body'], { claude }: ModelFacts): s
   if (claude?.allowsSampling === false || !isAbsentOr(temperature, Number.isFinite)) return undefined;
   if (!isAbsentOr(topP, Number.isFinite) || Number(temperature ?? 0) > TEMPERATURE_MAX) return undefined;
   const isWorthSending = (value: unknown): boolean =>
-    value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
+    value !== undefined && (claude === undefined || value !== CLAUDE_SAMPLING_DEFAULT);
   if (claude?.hasOneSampler === true && isWorthSending(temperature) && isWorthSending(topP)) return undefined;
   const inference = [
     ...(maxTokens === undefined ? [] : [`"maxTokens":${maxTokens as number}`]),

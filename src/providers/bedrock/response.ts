@@ -136,7 +136,9 @@ export function anyResponse(json: string, call: UnsignedCall): CompletionText {
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(call.nowMs / 1000),
     model: publicName(call.model),
-    choices: [{ index: 0, message: translated.message, finish: finishOf(stopReason, translated.hasCalls) }],
+    choices: [
+      { index: 0, message: translated.message, finishReason: finishOf(stopReason, translated.hasCalls) },
+    ],
     usage: usageOf(usage, additionalModelResponseFields),
   });
 }

@@ -28,7 +28,7 @@ import {
   type IssuedCredential,
   credentialWithin,
 } from './credential-source.js';
-import { believedMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
+import { trustedLifeMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
 import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
 
 const MINUTE_MS = 60_000;
@@ -178,7 +178,7 @@ export class CredentialKeeper {
    * Never rejects. gateway.ts calls `want` at start, and at each reload before workers get the new routes;
    * then `retain`. `close` ends a `want` that waits; later calls of `want` do nothing.
    */
-  async want(positions: readonly number[], waitMs: number): Promise<void> {
+  async ensure(positions: readonly number[], waitMs: number): Promise<void> {
     if (this.#stop.signal.aborted) return;
     for (const position of new Set(positions)) {
       const entry = this.#entries.get(position);
@@ -320,7 +320,7 @@ export class CredentialKeeper {
     const nowMs = clock.wallMs();
     // NaN means to `believedMsOf` that the source does not say.
     const claimedMs = (issued.expiresMs ?? NaN) - nowMs;
-    const lifeMs = believedMsOf(claimedMs);
+    const lifeMs = trustedLifeMsOf(claimedMs);
     if (claimedMs <= 0) {
       const fields = { credential: entry.name, expired_seconds_ago: Math.round(-claimedMs / 1_000) };
       const text = 'a new credential has expired already, by what its source says';

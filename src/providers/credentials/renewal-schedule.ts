@@ -41,7 +41,7 @@ const RETRY_AFTER_MS_MAX = 5 * MINUTE_MS;
  * Returns the life of a new credential; undefined if it is unknown. `claimedMs`: the time until the expiry
  * that the source claims, NaN without one.
  */
-export function believedMsOf(claimedMs: number): number | undefined {
+export function trustedLifeMsOf(claimedMs: number): number | undefined {
   return claimedMs > 0 ? Math.min(claimedMs, LIFE_MS_MAX) : undefined;
 }
 

@@ -58,7 +58,7 @@ function errorIn(body: unknown): Members | undefined {
 /** `error`: undefined if the body has none. `status`: Google's, of the response or in the error's `code`. */
 function failureOf(error: Members | undefined, status: number): ProviderFailure {
   const text = typeof error?.message === 'string' ? error.message : '';
-  const message = text === '' ? 'the provider gave no reason' : cleaned(text);
+  const message = text === '' ? 'the provider gave no reason' : withoutOperatorNames(text);
   const details = Array.isArray(error?.details) ? (error.details as unknown[]) : [];
   return {
     status: statusOf(status, error?.status, text, details),
@@ -113,7 +113,7 @@ function retryDelayIn(details: readonly unknown[]): number | undefined {
 }
 
 /** The message without names of projects, accounts and service accounts. vertex/vertex.ts calls this too. */
-export function cleaned(message: string): string {
+export function withoutOperatorNames(message: string): string {
   let text = message;
   for (const [pattern, replacement] of TRACES) text = text.replace(pattern, replacement);
   return text;

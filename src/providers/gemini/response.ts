@@ -34,7 +34,7 @@ export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
     : [];
   if (choices.length === 0) {
     if (!isBlocked(response)) throw ProviderError.invalid('no candidates');
-    choices.push({ index: 0, message: { role: 'assistant', content: '' }, finish: 'content_filter' });
+    choices.push({ index: 0, message: { role: 'assistant', content: '' }, finishReason: 'content_filter' });
   }
   return completionOf({
     id: idOf(response, call),
@@ -180,7 +180,7 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
       }),
       ...signature,
     },
-    finish: finishOf(candidate.finishReason, calls.length > 0),
+    finishReason: finishOf(candidate.finishReason, calls.length > 0),
     ...(logprobs !== undefined && { logprobs }),
   };
 }

@@ -17,7 +17,7 @@ import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages } from '../anthropic/request.js';
 import { readMessage } from '../anthropic/response.js';
 import { MessageStream } from '../anthropic/stream.js';
-import { cleaned, readError } from '../gemini/errors.js';
+import { withoutOperatorNames, readError } from '../gemini/errors.js';
 import { authorization, methodOf } from '../gemini/gemini.js';
 import { requestBody } from '../gemini/request.js';
 import { readResponse } from '../gemini/response.js';
@@ -90,7 +90,7 @@ function readErrorOfEither(status: number, header: HeaderLookup, body: string): 
   if (!isRecord(members) || members.type !== 'error') return readError(status, header, body);
   const failure = readAnthropicError(status, header, body);
   // As in Google's own errors: the platform may name the project in an error of Claude.
-  return { ...failure, message: cleaned(failure.message) };
+  return { ...failure, message: withoutOperatorNames(failure.message) };
 }
 
 export const VERTEX: Provider = {

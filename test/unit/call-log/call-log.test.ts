@@ -155,7 +155,7 @@ void t.test('filters and pages find what a plain search finds', async (t) => {
   const first = await reader.page({ account: 'acct_1', code: 'none' }, 50);
   t.equal(first!.next, null, 'the index alone says that there is none');
   t.equal(await reader.page({}, 10, 'nonsense'), undefined);
-  t.equal(await reader.after('nonsense', {}, 10), undefined);
+  t.equal(await reader.newerCalls('nonsense', {}, 10), undefined);
   writer.close();
 });
 
@@ -177,7 +177,7 @@ void t.test('pages and looks for newer calls miss nothing while two processes wr
   const seen: CallRecord[] = [];
   let cursor = start!.newest;
   const look = async (limit: number): Promise<number> => {
-    const news = await reader.after(cursor, {}, limit);
+    const news = await reader.newerCalls(cursor, {}, limit);
     cursor = news!.newest;
     seen.push(...news!.calls);
     return news!.calls.length;
@@ -229,7 +229,7 @@ void t.test('a look from long ago finds the calls of more segments than a cursor
   }
   const found: CallRecord[] = [];
   for (let cursor = start!.newest, more = -1; more !== 0;) {
-    const after = await reader.after(cursor, {}, 7);
+    const after = await reader.newerCalls(cursor, {}, 7);
     found.push(...after!.calls);
     cursor = after!.newest;
     more = after!.calls.length;
@@ -249,11 +249,11 @@ void t.test('what another process writes between two reads of a page comes once'
   };
   while (count < 100) write();
   // It is asked before each read of a segment.
-  const reader = new CallReader(folder, { written: write });
+  const reader = new CallReader(folder, { growingSegment: write });
   const page = await reader.page({}, 1_000);
   const found = [...page!.calls];
   for (let cursor = page!.newest, more = -1; more !== 0 || count < written.length;) {
-    const after = await reader.after(cursor, {}, 1_000);
+    const after = await reader.newerCalls(cursor, {}, 1_000);
     found.push(...after!.calls);
     cursor = after!.newest;
     more = after!.calls.length;

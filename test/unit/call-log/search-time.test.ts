@@ -176,7 +176,7 @@ void t.test('a reader that begins reads the index of one segment to find a call'
 void t.test('what the writer in this thread has is not indexed a second time', async (t) => {
   const folder = t.testdir();
   const { writer, calls } = written(folder);
-  const reader = new CallReader(folder, { written: () => writer.growing });
+  const reader = new CallReader(folder, { growingSegment: () => writer.growing });
   const newest = calls.at(-1)!;
   t.same(await reader.find(requestIdOf(PREFIX, newest.request)), newest);
   // Whoever makes an index of its own needs the blocks that come before.
@@ -186,7 +186,9 @@ void t.test('what the writer in this thread has is not indexed a second time', a
   t.ok(extents.length > 1);
   writeFileSync(file, bytes.fill(0xff, 8, extents.at(-1)!.at));
   t.same(
-    await new CallReader(folder, { written: () => writer.growing }).find(requestIdOf(PREFIX, newest.request)),
+    await new CallReader(folder, { growingSegment: () => writer.growing }).find(
+      requestIdOf(PREFIX, newest.request),
+    ),
     newest,
   );
   for (let number = CALLS; number < CALLS + 2_000; number++) {
@@ -212,7 +214,7 @@ for (const [what, requestOf, isIndexRead] of [
     writer.close();
     const kept = readdirSync(folder).map((name) => join(folder, name));
     const segments = kept.map((path, number) => new Segment(number + 1, path, () => undefined));
-    await Promise.all(segments.map((segment) => segment.begin()));
+    await Promise.all(segments.map((segment) => segment.refreshTimes()));
     const random = randomOf(seed);
     const reader = new CallReader(folder);
     const looks = Array.from({ length: 50 }, () => calls[CALLS - 1 - Math.floor(random() * (CALLS / 4))]!);

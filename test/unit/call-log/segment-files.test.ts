@@ -75,7 +75,7 @@ async function findsNew(
     [...requests].reverse(),
     'by their time',
   );
-  const after = await reader.after(newest, {}, 10);
+  const after = await reader.newerCalls(newest, {}, 10);
   t.same(
     after!.calls.map(({ request }) => request),
     requests,

@@ -126,7 +126,7 @@ function summaryOf(listeners: number, extents: number): Buffer {
 }
 
 void t.test('a summary tells which extents may have a call', (t) => {
-  const summary = SegmentSummary.of(summaryOf(2, 200))!;
+  const summary = SegmentSummary.parse(summaryOf(2, 200))!;
   t.same([summary.firstMs, summary.lastMs], [0, 199]);
   t.same(summary.extentsWith('req_0-', 749), [{ at: 7_008, bytes: 600 }]);
   t.same(summary.extentsWith('req_1-', 799), [{ at: 7_008, bytes: 1_000 }]);
@@ -139,12 +139,12 @@ void t.test('a summary tells which extents may have a call', (t) => {
 void t.test('a summary that is too long, or of an earlier version, tells only what is not there', (t) => {
   const bytes = summaryOf(20, 200);
   t.ok(bytes.length < SUMMARY_BYTES_MAX);
-  const summary = SegmentSummary.of(bytes)!;
+  const summary = SegmentSummary.parse(bytes)!;
   t.equal(summary.extentsWith('req_19-', 0), undefined);
   t.same(summary.extentsWith('req_19-', 20_000), []);
   t.same(summary.extentsWith('req_20-', 0), []);
   t.equal(
-    SegmentSummary.of(summaryOf(3_000, 1))!.extentsWith('req_none-', 0),
+    SegmentSummary.parse(summaryOf(3_000, 1))!.extentsWith('req_none-', 0),
     undefined,
     'of too many listeners',
   );

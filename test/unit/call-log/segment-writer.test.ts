@@ -60,7 +60,7 @@ function worldOf(t: Test) {
   const pass = (writer: ReturnType<typeof start>, ms: number): void => {
     for (let passed = 0; passed < ms; passed += REMOVE_PERIOD_MS) {
       clock.nowMs += REMOVE_PERIOD_MS;
-      writer.apply(retention);
+      writer.applyRetention(retention);
     }
   };
   const step = (ms: number): void => {
@@ -94,7 +94,7 @@ void t.test('a clock that is ahead at the start, and set right soon, removes not
   step(10 * 24 * HOUR_MS);
   const writer = start();
   clock.nowMs += MINUTE_MS;
-  writer.apply({ keepHours: 72, keepBytes: 1024 ** 3, processes: 1 });
+  writer.applyRetention({ keepHours: 72, keepBytes: 1024 ** 3, processes: 1 });
   t.equal(left(), 60);
   step(-10 * 24 * HOUR_MS);
   pass(writer, HOUR_MS);
@@ -104,7 +104,7 @@ void t.test('a clock that is ahead at the start, and set right soon, removes not
 
 void t.test('bytes are bounded whatever the clock says', (t) => {
   const { start, left } = worldOf(t);
-  start().apply({ keepHours: 72, keepBytes: 1_000, processes: 1 });
+  start().applyRetention({ keepHours: 72, keepBytes: 1_000, processes: 1 });
   t.equal(left(), 0, 'no room beside the next segment');
   t.end();
 });

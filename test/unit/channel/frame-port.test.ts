@@ -18,7 +18,7 @@ import {
   FRAME_FAIL,
   type Frame,
 } from '#src/channel/messages.js';
-import { type Usage, USAGE_SOURCES, usageOfWhole } from '#src/core/token-counts.js';
+import { type Usage, USAGE_SOURCES, usageWithoutParts } from '#src/core/token-counts.js';
 import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-context.js';
 import { pick, randomOf } from '../../support/random.js';
 
@@ -214,7 +214,7 @@ void t.test('small calls and answers are not serialised: their message is a numb
       choices: 1,
       mediaParts: 0,
     };
-    const usage: Usage = usageOfWhole(1, 2, USAGE_SOURCES[0]);
+    const usage: Usage = usageWithoutParts(1, 2, USAGE_SOURCES[0]);
     port.push({ kind: FRAME_CALL, id, request });
     port.push({ kind: FRAME_END, id, bytes: Buffer.alloc(500), usage, upstreamWaitMs: 0.5 });
     port.push({ kind: FRAME_CANCEL, id });

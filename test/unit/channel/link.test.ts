@@ -184,7 +184,7 @@ void t.test('a listener that ends stops the calls whose clients have left, or le
   await until('the calls arrive', () => sessions.length === 3);
   link.cancel(slots[0]!, false);
   await until('the first is told', () => sessions[0]!.told.length === 1);
-  link.stopLeft();
+  link.stopLeftCalls();
   link.cancel(slots[1]!, false);
   await until('both are told', () => sessions[1]!.told.length === 1);
   t.same(

@@ -3,8 +3,8 @@ import {
   durationSeconds,
   endSeconds,
   momentSeconds,
-  nonEmpty,
-  wholeNumber,
+  parseNonEmpty,
+  parseWholeNumber,
   wholeNumberFrom,
 } from '#src/cli/options.js';
 
@@ -28,7 +28,7 @@ void t.test('durations, moments and counts', (t) => {
   ] as const) {
     t.equal(momentSeconds(text), seconds, text);
   }
-  t.equal(wholeNumber('15'), 15);
+  t.equal(parseWholeNumber('15'), 15);
   for (const wrong of ['', '-1', '1.5', '1w', 'm', '1 h', '99999999999']) {
     t.throws(() => durationSeconds(wrong), { code: 'commander.invalidArgument' }, wrong);
   }
@@ -46,7 +46,7 @@ void t.test('durations, moments and counts', (t) => {
     t.throws(() => momentSeconds(wrong), { code: 'commander.invalidArgument' }, wrong);
   }
   for (const wrong of ['', '-1', '1.5', '1e3', '1'.repeat(16)]) {
-    t.throws(() => wholeNumber(wrong), { code: 'commander.invalidArgument' }, wrong);
+    t.throws(() => parseWholeNumber(wrong), { code: 'commander.invalidArgument' }, wrong);
   }
   t.end();
 });
@@ -64,8 +64,8 @@ void t.test('the end of a span: a day belongs to it', (t) => {
 });
 
 void t.test('an empty word is misuse', (t) => {
-  t.equal(nonEmpty(' '), ' ');
-  t.throws(() => nonEmpty(''), { code: 'commander.invalidArgument' });
+  t.equal(parseNonEmpty(' '), ' ');
+  t.throws(() => parseNonEmpty(''), { code: 'commander.invalidArgument' });
   t.end();
 });
 

@@ -1,6 +1,6 @@
 import t from 'tap';
 import {
-  amountOf,
+  picoUnitsOfExact,
   BALANCE_PICO_UNITS_MAX,
   decimalOf,
   picoUnitsOf,
@@ -52,8 +52,8 @@ void t.test('decimal text is exact, and reads back', (t) => {
   t.equal(decimalOf(-1_500_000_000_000n), '-1.50');
   for (const amount of [0n, 1n, 999_999_999_999n, 1_000_000_000_001n, BALANCE_PICO_UNITS_MAX as bigint]) {
     t.equal(picoUnitsOf(decimalOf(amount)), amount);
-    t.equal(amountOf(decimalOf(amount)), amount);
-    t.equal(amountOf(decimalOf(-amount)), -amount);
+    t.equal(picoUnitsOfExact(decimalOf(amount)), amount);
+    t.equal(picoUnitsOfExact(decimalOf(-amount)), -amount);
   }
   t.end();
 });

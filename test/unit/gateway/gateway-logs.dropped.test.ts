@@ -48,7 +48,7 @@ for (const [keeps, exports] of [
     });
     if (exports) logs.exportTo(new CallOutbox(budget, () => undefined));
     const writer = new CallRingWriter(ring, new LogSwitch(control));
-    for (let calls = 0; calls < FLOOD; calls++) writer.isStored('rejected', 1_000);
+    for (let calls = 0; calls < FLOOD; calls++) writer.chooseStored('rejected', 1_000);
     Atomics.add(new Int32Array(ring.dropped), DROPPED, RING_FULL);
     Atomics.add(new Int32Array(ring.dropped), DROPPED_LOG_ONLY, LOG_ONLY);
     logs.drain();

@@ -20,7 +20,7 @@ function metricsOf(t: Test, list: List, sharedBalances?: ScrapedParts['sharedBal
     state: { unflushedAccounts: 3 },
     load: { flush: { durations: emptyHistogram([1, 2]), errors: 0, lagMs: 0 }, journalFills: [0] },
   };
-  metrics.attach({
+  metrics.connectParts({
     registry: { catalog: { models: [] }, accounts: { list } } as unknown as Registry,
     accounting: accounting as unknown as ScrapedParts['accounting'],
     groupQuotas: { refresh: () => Promise.resolve(), value: [] },

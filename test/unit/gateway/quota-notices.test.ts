@@ -76,9 +76,9 @@ function open(t: Test, more: Partial<QuotaNoticesOptions> = {}): World {
     log: new FieldLog(),
     look: () => {
       changed.add([asAccountIndex(0)], [asKeyIndex(0)]);
-      return notices.look();
+      return notices.check();
     },
-    rest: () => notices.look(),
+    rest: () => notices.check(),
   };
   const notices = new QuotaNotices({
     settings: () => world.notify,

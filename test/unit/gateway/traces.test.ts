@@ -1,7 +1,7 @@
 /** What the environment says about exporters, as far as nothing is exported. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { tracesOf } from '#src/gateway/traces.js';
+import { startTraces } from '#src/gateway/traces.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { ListLog } from '../store/support.js';
 
@@ -10,7 +10,7 @@ const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
 /** The lines of the log, and their fields. Nothing may be exported. */
 function saidOf(env: Record<string, string>) {
   const log = new ListLog();
-  const traces = tracesOf(env, { accountIdOf: () => null, metrics: createMetrics(1, 1), thread: 0, log });
+  const traces = startTraces(env, { accountIdOf: () => null, metrics: createMetrics(1, 1), thread: 0, log });
   if (traces !== undefined) throw new Error('a thread that exports was started');
   return { lines: log.lines, fields: log.fields };
 }
@@ -42,7 +42,7 @@ void t.test('who wants no export hears nothing', (t) => {
 void t.test('the end does not wait for a thread that has failed', async (t) => {
   const log = new ListLog();
   const metrics = createMetrics(1, 1);
-  const traces = tracesOf(ENDPOINT, { accountIdOf: () => null, metrics, thread: 0, log })!;
+  const traces = startTraces(ENDPOINT, { accountIdOf: () => null, metrics, thread: 0, log })!;
   traces.newOutlet()!.port.postMessage('no spans');
   for (let tries = 0; tries < 1_000 && log.lines.length === 0; tries++) await sleep(10);
   t.match(log.lines[0], /^error the thread that exports to OpenTelemetry failed/);

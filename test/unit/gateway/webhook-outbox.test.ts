@@ -54,8 +54,8 @@ void t.test('what waits is sent once, signed, and gone', async (t) => {
   world.clock.nowMs = Date.now();
   world.tell('msg_a');
   world.tell('msg_b');
-  await world.outbox.look();
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
+  await world.outbox.sendWaiting();
   t.same(world.ids(), ['msg_a', 'msg_b']);
   t.same(world.waiting(), []);
   t.match(world.outbox.counts, { sent: 2, failedAttempts: 0, givenUp: 0 });
@@ -70,15 +70,15 @@ void t.test('failures double the pause, a success ends it', async (t) => {
   const fails = 12;
   for (let n = 0; n < fails; n++) world.receiver.replies.push({ status: 500 });
   for (let n = 0; n < fails; n++) {
-    await world.outbox.look();
+    await world.outbox.sendWaiting();
     t.equal(world.receiver.received.length, n + 1);
     const pauseMs = Math.min(1_000 * 2 ** n, 300_000);
     world.clock.nowMs += pauseMs - 1;
-    await world.outbox.look();
+    await world.outbox.sendWaiting();
     t.equal(world.receiver.received.length, n + 1, `none within ${pauseMs} ms`);
     world.clock.nowMs += 1;
   }
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(new Set(world.ids()), new Set(['msg_a']), 'one id in all attempts');
   const times = world.receiver.received.map(({ headers }) => headers['webhook-timestamp']);
   t.equal(new Set(times).size, fails + 1, 'and the time of each');
@@ -88,7 +88,7 @@ void t.test('failures double the pause, a success ends it', async (t) => {
     'warn webhooks are taken again',
   ]);
   world.tell('msg_b');
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.equal(world.outbox.counts.sent, 2, 'no pause is left');
 });
 
@@ -96,12 +96,12 @@ void t.test('Retry-After is kept to', async (t) => {
   const world = await open(t);
   world.tell('msg_a');
   world.receiver.replies.push({ status: 429, headers: { 'retry-after': '120' } });
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   world.clock.nowMs += 119_999;
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.equal(world.receiver.received.length, 1);
   world.clock.nowMs += 1;
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(world.waiting(), []);
 });
 
@@ -112,9 +112,9 @@ void t.test('a receiver that hangs or redirects', async (t) => {
     { status: undefined },
     { status: 302, headers: { location: `${world.receiver.url}/x` } },
   );
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   world.clock.nowMs += 1_000;
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(
     world.receiver.received.map(({ path }) => path),
     ['/hook', '/hook'],
@@ -127,10 +127,10 @@ void t.test('one that is refused keeps none of the others back', async (t) => {
   const world = await open(t);
   for (const id of ['msg_bad', 'msg_b', 'msg_c']) world.tell(id);
   world.receiver.replies.push({ status: 400 });
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   world.receiver.replies.push({ status: 204 }, { status: 204 }, { status: 400 });
   world.clock.nowMs += 1_000;
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(world.ids(), ['msg_bad', 'msg_b', 'msg_c', 'msg_bad']);
   t.same(world.waiting(), ['msg_bad']);
 });
@@ -139,11 +139,11 @@ void t.test('a day later it is given up, and 410 at once', async (t) => {
   const world = await open(t);
   world.tell('msg_a');
   world.receiver.replies.push({ status: 410 });
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(world.waiting(), []);
   world.tell('msg_b');
   world.clock.nowMs += DAY_MS + 1_000;
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(world.ids(), ['msg_a']);
   t.same(world.waiting(), []);
   t.equal(world.outbox.counts.givenUp, 2);
@@ -165,7 +165,7 @@ void t.test(
     const pass = async (seconds: number): Promise<void> => {
       for (let at = 0; at < seconds; at += 10) {
         world.clock.nowMs += 10_000;
-        await world.outbox.look();
+        await world.outbox.sendWaiting();
       }
     };
     await pass(7_200);
@@ -198,17 +198,17 @@ void t.test('what a process leaves behind the next one sends', async (t) => {
   world.tell('msg_a');
   world.receiver.replies.push({ status: undefined });
   world.notify = { ...world.notify!, timeout_ms: 60_000 };
-  const cut = world.outbox.look();
+  const cut = world.outbox.sendWaiting();
   while (world.receiver.received.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
   world.outbox.close();
   await cut;
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.equal(world.receiver.received.length, 1, 'a closed outbox sends nothing');
   const next = world.outboxOf();
-  await next.look();
+  await next.sendWaiting();
   t.equal(world.receiver.received.length, 1, 'nor does one that does not lead');
   next.open();
-  await next.look();
+  await next.sendWaiting();
   t.same(world.ids(), ['msg_a', 'msg_a']);
   t.same(world.waiting(), []);
 });
@@ -217,10 +217,10 @@ void t.test('one that was closed sends again when it is opened', async (t) => {
   const world = await open(t);
   world.outbox.close();
   world.tell('msg_a');
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(world.waiting(), ['msg_a']);
   world.outbox.open();
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(world.ids(), ['msg_a']);
   t.same(world.waiting(), []);
   t.same(world.log.lines, []);
@@ -231,9 +231,9 @@ void t.test('without a receiver they wait', async (t) => {
   world.tell('msg_a');
   const { notify } = world;
   world.notify = { at: [80], timeout_ms: 200 };
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(world.waiting(), ['msg_a']);
   world.notify = notify;
-  await world.outbox.look();
+  await world.outbox.sendWaiting();
   t.same(world.waiting(), []);
 });

@@ -87,7 +87,7 @@ void t.test('a charge that is taken back is not spent again here', (t) => {
     { available: 50n, held: 50n, spent: 0n },
     'held until the store has it no more',
   );
-  leases.forgetMoney(ACCOUNT, pico(50n));
+  leases.removeReversed(ACCOUNT, pico(50n));
   t.match(ledger.snapshot(ACCOUNT), { credited: 50n, available: 50n, held: 0n });
   t.end();
 });

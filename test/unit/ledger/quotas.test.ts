@@ -384,7 +384,7 @@ void t.test('trees of scopes at random: no quota of any is ever exceeded, and no
           rejection !== undefined &&
           rejection.quota !== 'tokens_per_minute' &&
           unfit.length === 0 &&
-          !rejection.never
+          !rejection.canNeverFit
         )
           t.fail(`seed ${seed + run}, step ${step}: refused by ${rejection.kind} ${rejection.quota}`);
         if (rejection !== undefined) continue;

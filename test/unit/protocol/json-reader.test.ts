@@ -9,9 +9,9 @@ import { newSeed, pick, randomOf } from '../../support/random.js';
 function refusal(bytes: Uint8Array): string | undefined {
   const reader = new JsonReader(bytes);
   try {
-    reader.space();
+    reader.skipSpace();
     reader.skipValue();
-    if (reader.space() !== -1) throw reader.unexpected();
+    if (reader.skipSpace() !== -1) throw reader.unexpected();
   } catch (fault) {
     if (!(fault instanceof BodyError)) throw fault;
     return fault.message;

@@ -5,7 +5,7 @@ import { NO_USAGE } from '../../support/no-usage.js';
 import {
   membersOfResponse,
   ResponseBudget,
-  ResponseBudgetBuffer,
+  WorkerResponseBudget,
   ResponseReader,
 } from '#src/upstream/response-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
@@ -18,12 +18,12 @@ const FINISHES: readonly FinishReason[] = ['stop', 'length', 'tool_calls', 'func
 function* completions(): Generator<Completion> {
   for (const [at, text] of TEXTS.entries()) {
     for (const number of NUMBERS) {
-      const finish = FINISHES[at % FINISHES.length]!;
+      const finishReason = FINISHES[at % FINISHES.length]!;
       const call = { id: text, type: 'function', function: { name: 'f', arguments: '{}' } };
       const choices = [
-        { index: 0, message: { role: 'assistant', content: text, refusal: null }, finish },
-        { index: number, message: { content: null, tool_calls: [call], gone: undefined }, finish },
-        { index: 2, message: {}, finish, logprobs: { content: [{ token: text, logprob: -number }] } },
+        { index: 0, message: { role: 'assistant', content: text, refusal: null }, finishReason },
+        { index: number, message: { content: null, tool_calls: [call], gone: undefined }, finishReason },
+        { index: 2, message: {}, finishReason, logprobs: { content: [{ token: text, logprob: -number }] } },
       ].slice(0, at % 4);
       const usage = { ...NO_USAGE, promptTokens: 7, completionTokens: number };
       const more = {
@@ -49,11 +49,11 @@ function objectOf({ id, created, model, choices, usage }: Completion): object {
     object: 'chat.completion',
     created,
     model,
-    choices: choices.map(({ index, message, finish, logprobs = null }) => ({
+    choices: choices.map(({ index, message, finishReason, logprobs = null }) => ({
       index,
       message,
       logprobs,
-      finish_reason: finish,
+      finish_reason: finishReason,
     })),
     ...(usage && {
       usage: {
@@ -81,11 +81,11 @@ function readBy(give: (reader: ResponseReader) => void): unknown[] {
   const meter = new UsageMeter();
   const results: unknown[] = [];
   const outcome = {
-    begun: () => undefined,
+    onBegin: () => undefined,
     complete: (rest: Uint8Array) => results.push(Buffer.from(rest).toString()),
     reject: (failure: unknown) => results.push(failure),
   };
-  const reader = new ResponseReader(outcome, meter, new ResponseBudget(new ResponseBudgetBuffer(1e6, 0)));
+  const reader = new ResponseReader(outcome, meter, new ResponseBudget(new WorkerResponseBudget(1e6, 0)));
   give(reader);
   reader.onEnd();
   return [...results, meter.reported, meter.reportError, meter.responseModel];

@@ -39,7 +39,7 @@ const LINES: Provider = {
       id: 'lines-1',
       created: 1,
       model: call.model,
-      choices: [{ index: 0, message: { role: 'assistant', content }, finish: 'stop' }],
+      choices: [{ index: 0, message: { role: 'assistant', content }, finishReason: 'stop' }],
       usage: undefined,
     });
   },
@@ -239,7 +239,7 @@ void t.test('of a long message only what a caller may get is cleaned', (t) => {
   const credentials: Credentials = {
     credentialAt: () => undefined,
     rejected: () => undefined,
-    cleaned: (_credential, text) => (cleaned.push(text), 'clean'),
+    withoutTraces: (_credential, text) => (cleaned.push(text), 'clean'),
   };
   const bearer = { kind: 'bearer', token: 'ya29.token-0123456789' } as const;
   const call: ProviderCall = {

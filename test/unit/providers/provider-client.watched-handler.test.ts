@@ -1,6 +1,6 @@
 /** A call with a credential of the gateway: a 401 is reported, and an error's body names no credential. */
 import t from 'tap';
-import { WatchedHandler } from '#src/providers/provider-client.js';
+import { RenewedCredentialHandler } from '#src/providers/provider-client.js';
 import type { Credential, Credentials } from '#src/providers/provider.js';
 
 const CREDENTIAL: Credential = { kind: 'bearer', token: 'eyJ-secret' };
@@ -12,15 +12,19 @@ interface Run {
 
 const run = (status: number, ...chunks: string[]): Run => runTo((handler) => handler.onEnd(), status, chunks);
 
-function runTo(end: (handler: WatchedHandler) => void, status: number, chunks: readonly string[]): Run {
+function runTo(
+  end: (handler: RenewedCredentialHandler) => void,
+  status: number,
+  chunks: readonly string[],
+): Run {
   const events: string[] = [];
   const rejected: number[] = [];
   const credentials: Credentials = {
     credentialAt: () => CREDENTIAL,
     rejected: (position) => void rejected.push(position),
-    cleaned: (_credential, text) => text.replaceAll('eyJ-secret', '…'),
+    withoutTraces: (_credential, text) => text.replaceAll('eyJ-secret', '…'),
   };
-  const handler = new WatchedHandler(
+  const handler = new RenewedCredentialHandler(
     {
       onStart: (given) => void events.push(`start ${given}`),
       onData: (chunk) => void events.push(`data ${Buffer.from(chunk).toString()}`),

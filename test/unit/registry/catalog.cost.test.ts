@@ -3,7 +3,7 @@
  * no usage within a call's bounds costs more than its hold.
  */
 import t from 'tap';
-import { type TokenCounts, usageOfWhole } from '#src/core/token-counts.js';
+import { type TokenCounts, usageWithoutParts } from '#src/core/token-counts.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { costOf, tokenPriceOf, worstCaseOf } from '#src/registry/catalog.js';
 import { newSeed, type Random, randomOf } from '../../support/random.js';
@@ -129,7 +129,7 @@ void t.test('a long price begins with the token after its threshold', (t) => {
     ],
   });
   const cost = (promptTokens: number, cachedTokens = 0) =>
-    costOf(price, { ...usageOfWhole(promptTokens, 10, 'reported'), cachedTokens });
+    costOf(price, { ...usageWithoutParts(promptTokens, 10, 'reported'), cachedTokens });
   t.equal(cost(100_000), 200_307n);
   t.equal(cost(100_001), 400_211n);
   t.equal(

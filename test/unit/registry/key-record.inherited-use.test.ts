@@ -1,7 +1,7 @@
 import t from 'tap';
 import { asWallMs } from '#src/core/units.js';
 import type { SettledQuotas } from '#src/ledger/scope-quotas.js';
-import { type InheritedUse, laterUse } from '#src/registry/key-record.js';
+import { type InheritedUse, mergeUse } from '#src/registry/key-record.js';
 
 const NOW_MS = 1_000_000;
 const useOf = (minuteUsed: number, dayNumber: number, dayCalls: number, takenMs = NOW_MS): InheritedUse => ({
@@ -13,13 +13,13 @@ const useOf = (minuteUsed: number, dayNumber: number, dayCalls: number, takenMs 
 
 void t.test('a key that is rotated twice before it was used has what the first had used', (t) => {
   const now = useOf(1, 8, 2);
-  t.same(laterUse(now, undefined), now);
-  t.same(laterUse(useOf(0, 0, 0), useOf(5, 8, 9)), useOf(5, 8, 9), 'not used since');
-  t.same(laterUse(now, useOf(5, 8, 9)), useOf(5, 8, 9), 'counted elsewhere by less');
-  t.same(laterUse(useOf(6, 8, 10), useOf(5, 8, 9)), useOf(6, 8, 10), 'counted with what was inherited');
-  t.same(laterUse(now, useOf(5, 7, 9)), useOf(5, 8, 2), 'of the day before');
-  t.same(laterUse(now, useOf(5, 8, 9, NOW_MS - 60_000)), useOf(1, 8, 9), 'of a minute that weighs no more');
-  t.same(laterUse(useOf(5, 8, 9, NOW_MS - 60_000), now), useOf(1, 8, 9), 'or of one that never did');
+  t.same(mergeUse(now, undefined), now);
+  t.same(mergeUse(useOf(0, 0, 0), useOf(5, 8, 9)), useOf(5, 8, 9), 'not used since');
+  t.same(mergeUse(now, useOf(5, 8, 9)), useOf(5, 8, 9), 'counted elsewhere by less');
+  t.same(mergeUse(useOf(6, 8, 10), useOf(5, 8, 9)), useOf(6, 8, 10), 'counted with what was inherited');
+  t.same(mergeUse(now, useOf(5, 7, 9)), useOf(5, 8, 2), 'of the day before');
+  t.same(mergeUse(now, useOf(5, 8, 9, NOW_MS - 60_000)), useOf(1, 8, 9), 'of a minute that weighs no more');
+  t.same(mergeUse(useOf(5, 8, 9, NOW_MS - 60_000), now), useOf(1, 8, 9), 'or of one that never did');
   t.end();
 });
 
@@ -37,7 +37,7 @@ const quotasOf = (dayNumber: number, monthNumber: number, amount: number): Settl
 void t.test('and so it has of quotas of days and months', (t) => {
   const quotasAfter = (now?: SettledQuotas, before?: SettledQuotas): SettledQuotas | undefined => {
     const use = (quotas: SettledQuotas | undefined) => ({ ...useOf(1, 8, 2), ...(quotas && { quotas }) });
-    return laterUse(use(now), use(before)).quotas;
+    return mergeUse(use(now), use(before)).quotas;
   };
   const few = quotasOf(8, 3, 4);
   const many = quotasOf(8, 3, 9);

@@ -5,7 +5,7 @@ import type { LeaseChannel, LeaseNeed } from '#src/channel/lease-channel.js';
 import { COUNT_TOKENS } from '#src/doors/messages/messages-door.js';
 import { AdmissionAsk } from '#src/request/admission-lease.js';
 import { CallContext } from '#src/request/context.js';
-import { choose } from '#src/request/admit.js';
+import { chooseModel } from '#src/request/admit.js';
 import { chatCall, knownCaller, openHouse } from './support.js';
 
 void t.test(
@@ -19,7 +19,7 @@ void t.test(
       const context = isFree ? new CallContext('req_test', 1, '', COUNT_TOKENS) : knownCaller(house);
       context.caller = knownCaller(house).caller;
       const call = chatCall({ max_tokens: 10 });
-      choose(context, call, house.listener);
+      chooseModel(context, call, house.listener);
       context.asksLease = true;
       const asked: LeaseNeed[] = [];
       const leases = {

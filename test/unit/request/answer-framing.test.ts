@@ -26,7 +26,7 @@ function open(accept: (bytes: number) => number, isStream: boolean, endsConnecti
     endsConnection,
     writeHead: () => void socket.res.writeHeader('head', 'h'.repeat(HEAD_BYTES)),
     onTaken: () => undefined,
-    onLeft: () => (seen.left = true),
+    onDelivered: () => (seen.left = true),
   });
   const sweep = (idleMsMax = Infinity): boolean => writer.onSweep((time.nowMs += 1_000), idleMsMax);
   return { socket, writer, seen, sweep };

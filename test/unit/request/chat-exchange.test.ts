@@ -43,7 +43,7 @@ function bed(requestNumber = 1) {
     metrics: new ListenerMetrics(buffers, 0),
     callRing: new CallRingWriter(ring, control),
     cache: {
-      letGo: (bytes: Uint8Array) => {
+      endSending: (bytes: Uint8Array) => {
         letGo.push(bytes);
       },
     },
@@ -161,7 +161,7 @@ void t.test('calls without a model', (t) => {
 
 void t.test('what the access log is told of a stream and of a refusal', (t) => {
   const { clock, exchange, control, logged } = bed();
-  control.access = true;
+  control.writesAccessLog = true;
   control.samplePercent = 100;
   const settled = charge(exchange, true, clock);
   clock.ms += 70;
@@ -194,7 +194,7 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
     },
   ]);
   const other = bed(7);
-  other.control.access = true;
+  other.control.writesAccessLog = true;
   other.exchange.finish('invalid_api_key');
   const [refused] = other.logged();
   t.match(refused, { request: 7, outcome: 'invalid_api_key', begun: false, stream: false });
@@ -206,8 +206,8 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
 /** A call that the store wants and that went well at its only attempt, until `end`. */
 function served(isLogged: boolean, stream: boolean, end: (exchange: ChatExchange) => void) {
   const { clock, exchange, control, ring, table } = bed(9);
-  control.store = true;
-  control.access = isLogged;
+  control.storesCalls = true;
+  control.writesAccessLog = isLogged;
   control.samplePercent = 100;
   clock.ms += 0.3;
   const settled = charge(exchange, stream, clock);

@@ -6,7 +6,7 @@ import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
 import type { TriedAttempt } from '#src/channel/messages.js';
 import { asCallSlot, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { usageOfWhole } from '#src/core/token-counts.js';
+import { usageWithoutParts } from '#src/core/token-counts.js';
 import type { ChatExchange } from '#src/request/chat-exchange.js';
 import type { Admission } from '#src/request/context.js';
 import { Delivery, type DeliveryContext } from '#src/request/delivery.js';
@@ -127,7 +127,7 @@ void t.test('bytes that came with a failed attempt are written before their memo
   delivery.onTried(TRIED);
   t.equal(seen.text, 'data: 1\n\ndata: mine\n\n');
   ring.fill('x');
-  delivery.onCut(usageOfWhole(1, 1, 'estimated'), 0);
+  delivery.onCut(usageWithoutParts(1, 1, 'estimated'), 0);
   t.same([seen.text, seen.outcome], ['data: 1\n\ndata: mine\n\n', 'client_gone']);
   t.end();
 });
@@ -137,7 +137,7 @@ void t.test('a call that is cut gives its body back before its client has read',
   delivery.onData(Buffer.from('data: 1\n\n'), false);
   res.write = () => false;
   delivery.onData(Buffer.from('data: 2\n\n'), false);
-  delivery.onCut(usageOfWhole(1, 1, 'estimated'), 0);
+  delivery.onCut(usageWithoutParts(1, 1, 'estimated'), 0);
   t.same([seen.outcome, seen.bodies], ['', 1], 'it waits for its client');
   t.end();
 });
@@ -145,7 +145,7 @@ void t.test('a call that is cut gives its body back before its client has read',
 void t.test('a client that closes a connection which ends has had its response', (t) => {
   const { delivery, seen, leave } = bed('interval', false, true, true);
   delivery.onData(Buffer.alloc(40_000, 'data'), false);
-  t.equal(delivery.onEnd(Buffer.from('data: 2\n\n'), usageOfWhole(1, 1, 'reported'), 0), false);
+  t.equal(delivery.onEnd(Buffer.from('data: 2\n\n'), usageWithoutParts(1, 1, 'reported'), 0), false);
   t.equal(seen.outcome, '', 'the last bytes may still be with µWS');
   leave(false);
   t.same([seen.outcome, seen.released], ['ok', 1]);
@@ -155,7 +155,7 @@ void t.test('a client that closes a connection which ends has had its response',
 void t.test('a stop takes the charge back of a response that waits for its commit and was not begun', (t) => {
   for (const end of ['onCommitted', 'onUncommitted'] as const) {
     const { delivery, seen, leave } = bed('commit');
-    t.equal(delivery.onEnd(Buffer.from('whole'), usageOfWhole(1, 1, 'reported'), 0), false);
+    t.equal(delivery.onEnd(Buffer.from('whole'), usageWithoutParts(1, 1, 'reported'), 0), false);
     leave(true);
     t.equal(seen.outcome, '', 'its charge is on its way to the disk');
     delivery[end]();
@@ -179,7 +179,7 @@ void t.test(
       for (const hasBegun of [false, true]) {
         const { delivery, seen, leave } = bed('commit', isCut && !hasBegun);
         if (hasBegun) delivery.onData(Buffer.from('data: 1\n\n'), false);
-        delivery.onEnd(Buffer.from('data: 2\n\n'), usageOfWhole(1, 1, 'reported'), 0);
+        delivery.onEnd(Buffer.from('data: 2\n\n'), usageWithoutParts(1, 1, 'reported'), 0);
         leave(isCut);
         delivery.onCommitted();
         const expected = { outcome: 'client_gone', reversed: 0, forgotten: 0, published: 1, released: 1 };
@@ -195,7 +195,7 @@ void t.test('contents are what the client got, also if the charge is not committ
       const what = `committed: ${isCommitted}, stream: ${isStream}`;
       const { delivery, seen } = bed('commit', false, isStream);
       if (isStream) delivery.onData(Buffer.from('data: 1\n\n'), false);
-      delivery.onEnd(Buffer.from('last'), usageOfWhole(1, 1, 'reported'), 0);
+      delivery.onEnd(Buffer.from('last'), usageWithoutParts(1, 1, 'reported'), 0);
       t.equal(seen.kept, seen.text, `${what}: while it waits`);
       if (isCommitted) delivery.onCommitted();
       else delivery.onUncommitted();

@@ -124,13 +124,13 @@ function createWorld(usedUp: Quota | undefined, lowBalance: 'refuse' | 'clamp' =
     addressOf: ({ kind, index }) => {
       if (kind === 'upstream') return undefined;
       return {
-        ...{ kind, index, scope: kind, minute: leases[`${kind}s`], minuteIndex: index },
+        ...{ kind, index, scopeId: kind, minute: leases[`${kind}s`], minuteIndex: index },
         wordsOf: (name) => wordsOf(kind, name),
         limits: () => LIMITS,
       };
     },
     groupsOf: () => [GROUP],
-    onCalendar: (wallMs, hostMs) => clock.follow(wallMs, hostMs),
+    onCalendar: (wallMs, hostMs) => clock.setDifference(wallMs, hostMs),
     onContact: () => undefined,
   });
   let empty: Quota | undefined;

@@ -42,7 +42,7 @@ function open(isStream: boolean, socket = new Socket()) {
     endsConnection: false,
     writeHead: () => (socket.heads += 1),
     onTaken: (bytes) => (seen.takenBytes += bytes),
-    onLeft: () => (seen.left += 1),
+    onDelivered: () => (seen.left += 1),
   };
   const writer = new ResponseWriter(socket.res, clock, owner);
   /** Sweeps as the listener does, once a second; whether the client may stay. */

@@ -213,10 +213,10 @@ void t.test('with a connection again nothing waits for the next try', async (t) 
   });
   let backs = 0;
   share.onBack = () => (backs += 1);
-  share.connected();
+  share.onConnected();
   t.equal(backs, 1, 'before it has joined: whoever joins is told');
   await share.join();
-  share.connected();
+  share.onConnected();
   t.equal(exchanges, 0, 'nothing was disturbed');
   isLost = true;
   await t.rejects(share.exchange([]), { code: 'authority_lost' });
@@ -224,12 +224,12 @@ void t.test('with a connection again nothing waits for the next try', async (t) 
   t.ok(exchanges >= 10 && exchanges <= 30, `${exchanges} tries in 10 s`);
   isLost = false;
   const before = exchanges;
-  share.connected();
+  share.onConnected();
   await time.run(0);
   await new Promise(setImmediate);
   t.equal(exchanges, before + 1);
   t.equal(backs, 2);
-  share.connected();
+  share.onConnected();
   await time.run(2_000);
   t.ok(exchanges <= before + 2, 'and once more at the most');
 });

@@ -278,7 +278,7 @@ void t.test('a scope that is not served any more gives all back and costs no mor
   await time.run(1_000);
   const ask = { least: 1, most: 4, forMs: 2_000, limit: 600, returned: [] };
   const grant = { granted: 4, remaining: 596, heldByOthers: false, tick: 1, validMs: 16_000, freeInMs: 0 };
-  fallback.served({ scope: SUBJECT, minute: ask }, { minute: grant });
+  fallback.recordReply({ scope: SUBJECT, minute: ask }, { minute: grant });
   await time.run(60_000);
   t.ok(fallback.holdsAny);
   await time.run(70_000);

@@ -47,7 +47,7 @@ function answerTo(ask: ReturnType<typeof askOf>, nowMs: number): LeaseReply {
 
 function filledQuota(): FallbackQuota {
   const quota = new FallbackQuota(ASK.scope, SHARES, 0);
-  quota.serve(ASK, answerTo(ASK, 0), 0);
+  quota.recordReply(ASK, answerTo(ASK, 0), 0);
   // The first response says how much there is.
   for (let count = 0; count < 2; count++) quota.applyReply(answerTo(quota.ask(0, false), 0), 0);
   return quota;
@@ -79,32 +79,32 @@ for (const lacked of ['minute', 'calls_per_day', 'balance'] as const) {
         : { ...answer, stocks: { ...answer.stocks, [lacked]: { ...answer.stocks![lacked]!, granted: 0n } } };
     const wantedOf = ({ minute, stocks }: ReturnType<typeof askOf>): number =>
       lacked === 'minute' ? minute!.most : Number(stocks![lacked]!.most);
-    t.notOk(quota.serve(ASK, answer, 1_000), 'nothing is lacking');
-    t.ok(quota.serve(ASK, none, 1_000), 'some of it is here');
+    t.notOk(quota.recordReply(ASK, answer, 1_000), 'nothing is lacking');
+    t.ok(quota.recordReply(ASK, none, 1_000), 'some of it is here');
     const ask = quota.ask(1_000, false);
     t.equal(ask.minute!.returned.length > 0, lacked === 'minute', 'permits are given back');
     t.equal(ask.stocks!.calls_per_day!.unused, lacked === 'calls_per_day' ? 0n : 500n);
     t.equal(ask.stocks!.balance!.unused, lacked === 'balance' ? 0n : 50_000n);
     t.equal(wantedOf(ask), 0, 'and not asked for');
     quota.applyReply(answerTo(ask, 1_000), 1_000);
-    t.notOk(quota.serve(ASK, none, 1_500), 'there is none of it');
+    t.notOk(quota.recordReply(ASK, none, 1_500), 'there is none of it');
     quota.applyReply(answerTo(quota.ask(4_000, false), 4_000), 4_000);
     t.equal(wantedOf(quota.ask(4_000, false)), 0, 'there is enough of it again');
-    t.ok(quota.serve(ASK, none, 5_000), 'as before');
+    t.ok(quota.recordReply(ASK, none, 5_000), 'as before');
     t.end();
   });
 }
 
 void t.test('only after its first reply does a quota ask again at once', (t) => {
   const quota = new FallbackQuota(ASK.scope, SHARES, 0);
-  quota.serve(ASK, answerTo(ASK, 0), 0);
+  quota.recordReply(ASK, answerTo(ASK, 0), 0);
   t.ok(
     quota.applyReply(answerTo(quota.ask(0, false), 0), 0),
     'it has asked for nothing: how much is left was not known',
   );
   t.notOk(quota.applyReply(answerTo(quota.ask(0, false), 0), 0), 'it has what it asked for');
   const none: LeaseReply = { minute: { ...answerTo(ASK, 0).minute!, granted: 0 }, stocks: {} };
-  quota.serve(ASK, none, 1_000);
+  quota.recordReply(ASK, none, 1_000);
   t.notOk(quota.applyReply(answerTo(quota.ask(1_000, true), 1_000), 1_000), 'it has given all back');
   t.ok(quota.isEmpty);
   t.end();

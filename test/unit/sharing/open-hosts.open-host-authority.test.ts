@@ -65,7 +65,7 @@ function hostOf(t: Test, url: string, name: string): Host {
       await tables.environment.close();
     },
     credit: (amount, version) =>
-      store.shared.take(() => {
+      store.shared.commitAgreed(() => {
         const credited = asPicoUnits(amount);
         store.putAccount({
           index: INDEX,

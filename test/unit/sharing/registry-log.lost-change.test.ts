@@ -21,7 +21,7 @@ for (const [name, version, isMade] of [
     const state = { position: FIRST };
     const moveTo = (position: RegistryPosition): void => {
       state.position = position;
-      store.shared.take(() => store.copy.setPosition(position));
+      store.shared.commitAgreed(() => store.copy.setPosition(position));
     };
     moveTo(FIRST);
     const server = {

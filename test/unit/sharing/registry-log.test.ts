@@ -264,12 +264,12 @@ void t.test('a copy that a stale server does not know is kept apart', NO_REDIS, 
   for (const client of second.clients) client.close();
   await second.log.close();
   const { version, epoch, history } = second.store.copy.position()!;
-  second.store.shared.take(() => {
+  second.store.shared.commitAgreed(() => {
     second.store.copy.setPosition({ version, lastId: 'another', epoch, history });
   });
   const again = new RegistryHost(temporaryFolder(t), redis.url, 'again');
   t.teardown(() => again.close());
-  again.store.shared.take(() => {
+  again.store.shared.commitAgreed(() => {
     for (const row of second.store.copy.rows()) again.store.copy.take(row);
     again.store.copy.setPosition({ version, lastId: 'another', epoch, history });
   });
@@ -288,8 +288,8 @@ void t.test('a change that this host cannot write to its disk is told as made', 
   await first.change(({ accounts }) => accounts.create({ name: 'a', planId: 'free', credit: none }));
   await assertAllEqual(t, hosts, 'before');
   const { shared } = first.store;
-  const take = shared.take.bind(shared);
-  shared.take = () => {
+  const take = shared.commitAgreed.bind(shared);
+  shared.commitAgreed = () => {
     throw Object.assign(new Error('No space left on device'), { code: 28 });
   };
   const credit = (): Promise<unknown> => first.change(({ credits }) => credits.add('a', one, ''));
@@ -303,7 +303,7 @@ void t.test('a change that this host cannot write to its disk is told as made', 
     return second.store.findAccountByName('a')!.credited === one ? true : undefined;
   });
   await t.rejects(credit(), { code: 'overloaded', message: /^Nothing was changed/ });
-  shared.take = take;
+  shared.commitAgreed = take;
   await assertAllEqual(t, hosts, 'the disk has room again');
   t.equal(first.store.findAccountByName('a')!.credited, one);
 });

@@ -63,7 +63,7 @@ async function prepare(t: Test): Promise<Seeding> {
   const redis = await startRedis(t);
   const host = new RegistryHost(temporaryFolder(t), redis.url, 'host');
   t.teardown(() => host.close());
-  host.store.shared.take(() => {
+  host.store.shared.commitAgreed(() => {
     for (let at = 0; at < ACCOUNTS; at++) {
       host.registry.accounts.create({ name: `a${at}`, planId: 'free', credit: asPicoUnits(1n) });
     }
@@ -71,7 +71,7 @@ async function prepare(t: Test): Promise<Seeding> {
   host.store.copy.detach();
   const [client, waiter] = host.clients;
   const server = new DisturbedServer({ client: client!, waiter: waiter!, namespace: 'test' });
-  await eventually('a connection', () => server.claim('host', RANK, true).catch(() => undefined));
+  await eventually('a connection', () => server.reportCopy('host', RANK, true).catch(() => undefined));
   const rowKeys = async (): Promise<string[]> =>
     (await client!.command(undefined, ['KEYS', '*:rows:*'])) as string[];
   const begin = (): Promise<boolean> => seed(host.store, server, 'host', undefined);
@@ -119,7 +119,7 @@ void t.test('what a seeding has put stays, and what it replaces goes with it', N
   t.equal(await redis.command('PTTL', first!), ':-1');
   t.equal(await redis.command('HLEN', first!), `:${[...host.store.copy.rows()].length}`);
   server.failsToDrop = true;
-  await server.claim('host', RANK, true);
+  await server.reportCopy('host', RANK, true);
   t.equal(await seed(host.store, server, 'host', host.store.copy.position()), true);
   const [second, ...others] = await rowKeys();
   t.not(second, first);
@@ -162,7 +162,7 @@ void t.test('a copy of an epoch that ends in mid-download is no copy', NO_REDIS,
   const before = host.store.copy.position()!;
   server.afterRead = async () => {
     server.afterRead = () => undefined;
-    await server.claim('host', RANK, true);
+    await server.reportCopy('host', RANK, true);
     t.equal(await seed(host.store, server, 'host', before), true);
   };
   const other = new RegistryHost(temporaryFolder(t), redis.url, 'other');
@@ -176,7 +176,7 @@ void t.test('a copy of an epoch that ends in mid-download is no copy', NO_REDIS,
 void t.test('while a host takes all rows, each has its group when it comes', NO_REDIS, async (t) => {
   const { redis, host, server, ...seeding } = await prepare(t);
   const { registry, store } = host;
-  store.shared.take(() => {
+  store.shared.commitAgreed(() => {
     const ids = store.listAccounts(0, ACCOUNTS).items.map(({ id }) => id);
     for (const [at, account] of ids.entries()) {
       const parent = registry.groups.create({ name: `p${at}` }).record;
@@ -201,7 +201,7 @@ void t.test('while a host takes all rows, each has its group when it comes', NO_
     shared: Object.assign(Object.create(other.store.shared) as Store['shared'], {
       take: (work: () => void): void => {
         const before = countOf(other.store.groups.all());
-        other.store.shared.take(work);
+        other.store.shared.commitAgreed(work);
         server.afterRead();
         most = Math.max(most, countOf(other.store.groups.all()) - before);
       },

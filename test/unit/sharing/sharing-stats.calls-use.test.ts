@@ -2,7 +2,7 @@
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import type { ProcessView, ScopeView } from '#src/sharing/coordinator.js';
-import { byScope, useOf, type CallsUse } from '#src/sharing/sharing-stats.js';
+import { groupByScope, useOf, type CallsUse } from '#src/sharing/sharing-stats.js';
 
 const DAY = 20_000;
 const spent = asPicoUnits(50n);
@@ -58,7 +58,7 @@ void t.test('each process tells its own calls', (t) => {
   const [first, second] = [use(FIRST), use({ ...FIRST, slots: 1n })];
   const other = use(FIRST, 'acct_b');
   t.same(
-    [...byScope([first, other, second])],
+    [...groupByScope([first, other, second])],
     [
       ['acct_a', [first, second]],
       ['acct_b', [other]],

@@ -12,7 +12,7 @@ function partsOf(contact: CoordinatorContact, hosts: SharingContext['hosts'], no
 
 void t.test('from connected over lost and quarantine to connected', (t) => {
   const contact = new CoordinatorContact(() => 0);
-  contact.answered(1_000, 1_004);
+  contact.recordReply(1_000, 1_004);
   t.match(sharingSnapshot(partsOf(contact, undefined, 2_000)), {
     with: 'processes',
     state: 'connected',
@@ -23,8 +23,8 @@ void t.test('from connected over lost and quarantine to connected', (t) => {
     waits: 3,
     registry: undefined,
   });
-  contact.failed(new CoordinatorLost('unreachable', 'no route'), 3_000);
-  contact.failed(new CoordinatorLost('quarantine', 'it has lost its data'), 4_000);
+  contact.recordFailure(new CoordinatorLost('unreachable', 'no route'), 3_000);
+  contact.recordFailure(new CoordinatorLost('quarantine', 'it has lost its data'), 4_000);
   t.match(sharingSnapshot(partsOf(contact, HOSTS, 5_000)), {
     with: 'hosts',
     state: 'quarantine',
@@ -40,7 +40,7 @@ void t.test('from connected over lost and quarantine to connected', (t) => {
     lostMs: 120_000,
     registry: { state: 'lost', reason: 'offline' },
   });
-  contact.answered(6_000, 6_900);
+  contact.recordReply(6_000, 6_900);
   const { state, exchanges } = sharingSnapshot(partsOf(contact, HOSTS, 7_000));
   t.equal(state, 'connected');
   t.match(exchanges, { sum: 904 });

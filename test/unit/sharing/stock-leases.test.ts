@@ -37,8 +37,8 @@ void t.test(
     t.equal(least.least, 100n);
     lease.applyGrant(granted(150n, 450n), least, 3, 4);
     t.equal(lease.denial, undefined);
-    t.equal(lease.left(0), 150n);
-    t.equal(lease.denied, 1_000n, 'up to that amount it is worth asking');
+    t.equal(lease.availableIn(0), 150n);
+    t.equal(lease.deniedAmount, 1_000n, 'up to that amount it is worth asking');
     t.equal(lease.ask({ needs: [600n] }, 0n, 0, 0)!.least, 450n);
     t.end();
   },
@@ -54,10 +54,10 @@ void t.test('what was held when somebody looked is given back well within the wa
       leases.takeBackMoney(ACCOUNT, pico(1_000n));
       lease.look(nowMs);
       leases.addMoney(ACCOUNT, pico(1_000n), pico(0n));
-      t.equal(lease.left(0), 1_000n, 'kept');
+      t.equal(lease.availableIn(0), 1_000n, 'kept');
     }
     const freeMs = nowMs - LOOK_MS;
-    while (lease.left(0) > 0n) {
+    while (lease.availableIn(0) > 0n) {
       lease.look(nowMs);
       nowMs += LOOK_MS;
     }
@@ -75,7 +75,7 @@ void t.test('what nobody holds is given back although the rest of it moves', (t)
     lease.look(nowMs);
     leases.addMoney(ACCOUNT, pico(400n), pico(0n));
   }
-  t.equal(lease.left(0), 400n, 'six tenths were never held');
+  t.equal(lease.availableIn(0), 400n, 'six tenths were never held');
   t.end();
 });
 
@@ -97,7 +97,7 @@ void t.test('an empty lease at a coordinator that has nothing does not hoard wha
     leases.takeBackMoney(ACCOUNT, pico(1_000n));
     lease.ask({}, 0n, 0, nowMs);
   }
-  leases.takeBackMoney(ACCOUNT, pico(lease.left(0)));
+  leases.takeBackMoney(ACCOUNT, pico(lease.availableIn(0)));
   const denied = lease.ask({ needs: [1_000n] }, 0n, 0, 5_001)!;
   lease.applyGrant(granted(0n, 0n), denied, 5_001, 5_001);
   const { most } = lease.ask({ needs: [1_000n] }, 0n, 0, 5_002)!;
@@ -143,12 +143,12 @@ void t.test('calls left of yesterday keep nobody from asking for calls of today'
         lease.ask({ needs: Array.from({ length: calls }, () => 1n) }, 9_999n, day, 1);
       lease.applyGrant(some, ask(left, YESTERDAY)!, 0, 0);
       t.equal(ask(waiting, YESTERDAY), undefined, `${left} are left for ${waiting}`);
-      t.equal(lease.left(YESTERDAY + 1), 0n);
+      t.equal(lease.availableIn(YESTERDAY + 1), 0n);
       const asked = ask(waiting, YESTERDAY + 1)!;
       t.match(asked, { period: YESTERDAY + 1, unused: 0n, least: 1n }, 'nothing of today is here');
       t.ok(asked.most >= waiting);
       lease.applyGrant({ ...some, granted: BigInt(waiting), period: YESTERDAY + 1 }, asked, 1, 1);
-      t.equal(lease.left(YESTERDAY + 1), BigInt(waiting));
+      t.equal(lease.availableIn(YESTERDAY + 1), BigInt(waiting));
     }
   }
   t.end();

@@ -134,9 +134,11 @@ void t.test('on hosts that share, a credit of another host may be spent before i
   });
   const told = 'spent: 0.000000000003, not not more than was credited';
   t.match(await differencesOf(path), [new RegExp(told)], 'alone');
-  store.shared.take(() => store.copy.setPosition({ epoch: 'e', version: 1, lastId: '1', history: [] }));
+  store.shared.commitAgreed(() =>
+    store.copy.setPosition({ epoch: 'e', version: 1, lastId: '1', history: [] }),
+  );
   t.same(await differencesOf(path), []);
-  store.shared.take(() => store.copy.setPartial());
+  store.shared.commitAgreed(() => store.copy.setPartial());
   await t.rejects(audit(path, BOUNDS), {
     code: 'unreadable',
     message: /Audit again when the gateway serves/,

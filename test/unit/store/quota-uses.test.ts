@@ -6,7 +6,7 @@ import type { Catalog } from '#src/registry/catalog.js';
 import type { QuotaUse, QuotaUseRecord } from '#src/registry/quota-use.js';
 import { audit } from '#src/store/audit.js';
 import type { FlushStore } from '#src/store/flush.js';
-import { QuotaUses, SharedQuotaUses, sumOf } from '#src/store/quota-uses.js';
+import { QuotaUses, SharedQuotaUses, mergedUseOf } from '#src/store/quota-uses.js';
 import { recover } from '#src/store/recovery.js';
 import { Store } from '#src/store/store.js';
 import {
@@ -342,9 +342,9 @@ void t.test('several gateways add to a row, each what it has counted since', (t)
     ...fields,
   });
   const counted = use({ callsPerDay: 2, tokensPerDay: 20, tokensPerMonth: 200, takenMs: asWallMs(5) });
-  t.same(sumOf(undefined, counted, undefined), counted);
+  t.same(mergedUseOf(undefined, counted, undefined), counted);
   const stored = use({ callsPerDay: 1, tokensPerDay: 10, tokensPerMonth: 100, spendPerMonth: 7 });
-  t.same(sumOf(stored, counted, undefined), {
+  t.same(mergedUseOf(stored, counted, undefined), {
     ...counted,
     callsPerDay: 3,
     tokensPerDay: 30,
@@ -352,12 +352,12 @@ void t.test('several gateways add to a row, each what it has counted since', (t)
     spendPerMonth: 7,
   });
   const written = use({ callsPerDay: 2, tokensPerDay: 15, tokensPerMonth: 150 });
-  t.match(sumOf(stored, counted, written), { callsPerDay: 1, tokensPerDay: 15, tokensPerMonth: 150 });
+  t.match(mergedUseOf(stored, counted, written), { callsPerDay: 1, tokensPerDay: 15, tokensPerMonth: 150 });
   const tomorrow = use({ ...counted, dayNumber: 11, tokensPerDay: 3 });
-  t.match(sumOf(stored, tomorrow, written), { dayNumber: 11, tokensPerDay: 3, tokensPerMonth: 150 });
+  t.match(mergedUseOf(stored, tomorrow, written), { dayNumber: 11, tokensPerDay: 3, tokensPerMonth: 150 });
   const ahead = use({ dayNumber: 11, tokensPerDay: 4 });
-  t.match(sumOf(ahead, counted, written), { dayNumber: 11, tokensPerDay: 4, tokensPerMonth: 50 });
-  t.match(sumOf(undefined, counted, written), { tokensPerDay: 5 }, 'the row was removed meanwhile');
+  t.match(mergedUseOf(ahead, counted, written), { dayNumber: 11, tokensPerDay: 4, tokensPerMonth: 50 });
+  t.match(mergedUseOf(undefined, counted, written), { tokensPerDay: 5 }, 'the row was removed meanwhile');
   t.end();
 });
 

@@ -109,7 +109,9 @@ void t.test('what cannot be right stops the start', async (t) => {
   const spendings = new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]);
   store.putAccounting({ spendings, usages: [] });
   t.throws(() => start({}), { code: 'damaged', message: /\(b\).*more was spent than credited/ });
-  store.shared.take(() => store.copy.setPosition({ epoch: 'e', version: 1, lastId: '1', history: [] }));
+  store.shared.commitAgreed(() =>
+    store.copy.setPosition({ epoch: 'e', version: 1, lastId: '1', history: [] }),
+  );
   t.throws(() => start({}), { code: 'damaged' }, 'alone on what was shared once');
   const other = openHouse(t.testdir({ third: {} }) + '/third');
   t.doesNotThrow(

@@ -21,10 +21,10 @@ const REST_MS = 24 * 3_600_000;
 /** As sharing/registry-reseed.ts does it: all rows first, then what is not among them goes. */
 function download(from: Store, to: Store): void {
   const rows = JSON.parse(JSON.stringify([...from.copy.rows()])) as RegistryRow[];
-  to.shared.take(() => {
+  to.shared.commitAgreed(() => {
     for (const row of rows) to.copy.take(row);
   });
-  to.shared.take(() => to.copy.retain(new Set(rows.flatMap((row) => deletableRow(row) ?? []))));
+  to.shared.commitAgreed(() => to.copy.retain(new Set(rows.flatMap((row) => deletableRow(row) ?? []))));
 }
 
 void t.test('who has the name or the slot of a deleted record has it in a stale copy too', async (t) => {

@@ -74,7 +74,7 @@ const BOTH = { log: true, store: true };
 function bed() {
   const ring = createCallRing();
   const control = new LogSwitch(createLogSwitch());
-  control.access = true;
+  control.writesAccessLog = true;
   control.samplePercent = 100;
   const reader = new CallRingReader(ring);
   const drained = (): EndedCall[] => {
@@ -120,7 +120,7 @@ void t.test('a full ring drops and counts, and takes again what comes when it wa
 void t.test('of what went well a share is wanted, of the rest all, and nothing while it is off', (t) => {
   const { control, writer } = bed();
   const wanted = (outcome: EndedCall['outcome'], calls: number): number =>
-    Array.from({ length: calls }, () => writer.isLogged(outcome)).filter(Boolean).length;
+    Array.from({ length: calls }, () => writer.chooseLogged(outcome)).filter(Boolean).length;
   t.equal(wanted('ok', 50), 50);
   control.samplePercent = 7;
   t.equal(wanted('ok', 1_000), 70);
@@ -129,7 +129,7 @@ void t.test('of what went well a share is wanted, of the rest all, and nothing w
   control.samplePercent = 0;
   t.equal(wanted('ok', 1_000), 0);
   t.equal(wanted('rate_limit_exceeded', 20), 20);
-  control.access = false;
+  control.writesAccessLog = false;
   t.equal(wanted('rate_limit_exceeded', 20), 0);
   t.end();
 });
@@ -163,10 +163,10 @@ void t.test('long texts and too many attempts are cut, and the records behind th
 
 void t.test('the store gets each admitted call, and of rejected ones so many a second', (t) => {
   const { control, writer, reader } = bed();
-  t.equal(writer.isStored('admitted', 0), false, 'it is off');
-  control.store = true;
+  t.equal(writer.chooseStored('admitted', 0), false, 'it is off');
+  control.storesCalls = true;
   const stored = (standing: 'admitted' | 'rejected' | 'unknown', nowMs: number): number =>
-    Array.from({ length: 5_000 }, () => writer.isStored(standing, nowMs)).filter(Boolean).length;
+    Array.from({ length: 5_000 }, () => writer.chooseStored(standing, nowMs)).filter(Boolean).length;
   t.equal(stored('admitted', 10_000), 5_000);
   t.equal(stored('unknown', 10_000), 100);
   t.equal(stored('rejected', 10_500), 1_000, 'callers without a key use up nothing of those with one');

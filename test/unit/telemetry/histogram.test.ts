@@ -1,6 +1,12 @@
 /** Buckets: what is on a bound belongs to it, what is above the last has a place of its own. */
 import t from 'tap';
-import { addHistogram, countOf, emptyHistogram, histogramWords, observe } from '#src/telemetry/histogram.js';
+import {
+  addHistogram,
+  valueCountOf,
+  emptyHistogram,
+  histogramWords,
+  observe,
+} from '#src/telemetry/histogram.js';
 
 const BOUNDS = [1, 10, 100];
 
@@ -25,6 +31,6 @@ void t.test('stripes add up', (t) => {
   addHistogram(reading, one, 0);
   addHistogram(reading, other, 0);
   t.same(reading, { bounds: BOUNDS, counts: [1, 1, 2, 1], sum: 1_153 });
-  t.equal(countOf(reading), 5);
+  t.equal(valueCountOf(reading), 5);
   t.end();
 });

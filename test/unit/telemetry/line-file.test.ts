@@ -131,7 +131,7 @@ void t.test('a line that a crash cut is ended, so that the next is whole', (t) =
 void t.test('what cannot be written waits, within a bound, and is told', (t) => {
   const folder = join(t.testdir(), 'later');
   const path = join(folder, 'usage');
-  const usageLog = open(path, { pendingBytesMax: 36 });
+  const usageLog = open(path, { waitingBytesMax: 36 });
   usageLog.append(numbered(10, 2));
   t.match(noted, [/^warn the usage log cannot be written; its lines wait/]);
   t.equal(usageLog.droppedLines, 0);
@@ -155,7 +155,7 @@ void t.test('what cannot be written waits, within a bound, and is told', (t) => 
 });
 
 void t.test('a full device throws nothing', { skip: !existsSync('/dev/full') }, (t) => {
-  const usageLog = open('/dev/full', { pendingBytesMax: 24 });
+  const usageLog = open('/dev/full', { waitingBytesMax: 24 });
   usageLog.append(numbered(10, 5));
   t.equal(usageLog.droppedLines, 3);
   t.match(noted[1], /ENOSPC/);

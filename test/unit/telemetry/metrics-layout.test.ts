@@ -9,7 +9,7 @@ import { asWallMs } from '#src/core/units.js';
 import {
   DISBELIEF_REASONS,
   FAILURE_KINDS,
-  LEFT_ENDS,
+  ENDS_WITHOUT_CLIENT,
   LISTENER_STRIPE_WORDS,
   NO_MODEL,
   OTHER_MODEL,
@@ -24,7 +24,7 @@ import {
   modelSlotOf,
   openStripes,
   threadNames,
-  upstreamAt,
+  firstWordOfUpstream,
 } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { ListenerMetrics, UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
@@ -107,14 +107,14 @@ void t.test('no two counters of a worker share a word, and its stripe is its own
           (reason) => (metrics: UpstreamMetrics) => metrics.countDisbelieved(slot, reason),
         ),
         ...FAILURE_KINDS.map((kind) => (metrics: UpstreamMetrics) => metrics.countFailure(slot, kind, NOW)),
-        ...LEFT_ENDS.map((end) => (metrics: UpstreamMetrics) => metrics.countLeft(slot, end)),
+        ...ENDS_WITHOUT_CLIENT.map((end) => (metrics: UpstreamMetrics) => metrics.countLeft(slot, end)),
       ];
       for (const step of steps) {
         const buffers = createMetrics(1, 2);
         step(new UpstreamMetrics(buffers, worker));
         // Every failure is the last one for a while.
         const last = [UPSTREAM_FAILED_AT, UPSTREAM_FAILED_KIND].map(
-          (at) => `${worker}:${upstreamAt(slot) + at}`,
+          (at) => `${worker}:${firstWordOfUpstream(slot) + at}`,
         );
         for (const word of touched(openStripes(buffers.upstreams, UPSTREAM_STRIPE_WORDS))) {
           if (last.includes(word)) continue;
@@ -124,7 +124,10 @@ void t.test('no two counters of a worker share a word, and its stripe is its own
       }
     }
   }
-  t.equal(seen.size, 2 * 3 * (3 + 1 + FAILURE_KINDS.length + DISBELIEF_REASONS.length + LEFT_ENDS.length));
+  t.equal(
+    seen.size,
+    2 * 3 * (3 + 1 + FAILURE_KINDS.length + DISBELIEF_REASONS.length + ENDS_WITHOUT_CLIENT.length),
+  );
   t.end();
 });
 

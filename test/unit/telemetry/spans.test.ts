@@ -244,6 +244,6 @@ void t.test('batches wait for the ids of their accounts, in order', async (t) =>
   ids.forget();
   ids.add([record(0)]);
   t.same(asked.at(-1), [0], 'what was forgotten is asked again');
-  await ids.finish(1);
+  await ids.releaseAll(1);
   t.same(ready, [2, 1, 3, 1], 'at the end they go without');
 });

@@ -12,7 +12,7 @@ class ScriptedLoop implements EventLoop {
 
   nowMs = (): number => this.#nowMs;
   activeShare = (): number => this.active;
-  later = (delayMs: number, act: () => void): (() => void) => {
+  callLater = (delayMs: number, act: () => void): (() => void) => {
     this.#due = { atMs: this.#nowMs + delayMs, act };
     return () => (this.#due = undefined);
   };

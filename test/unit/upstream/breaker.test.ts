@@ -30,11 +30,11 @@ class Bench {
   }
 
   fail(count = 1): void {
-    for (let index = 0; index < count; index++) this.breaker.failed(this.begin(), this.now, FIRST);
+    for (let index = 0; index < count; index++) this.breaker.recordFailure(this.begin(), this.now, FIRST);
   }
 
   succeed(count = 1): void {
-    for (let index = 0; index < count; index++) this.breaker.succeeded(this.begin(), this.now);
+    for (let index = 0; index < count; index++) this.breaker.recordSuccess(this.begin(), this.now);
   }
 }
 
@@ -115,7 +115,7 @@ void t.test('one probe; each that fails doubles the rest, up to a minute', (t) =
     t.equal(bench.restMs, 0);
     const probe = bench.begin();
     t.ok(bench.restMs > 0, 'nobody beside the probe');
-    bench.breaker.failed(probe, bench.now, FIRST);
+    bench.breaker.recordFailure(probe, bench.now, FIRST);
   }
   bench.nowMs += 60_000;
   bench.succeed();
@@ -134,14 +134,14 @@ void t.test('a probe without an answer is followed by another; one that was canc
   t.equal(bench.restMs, 2_000);
   bench.nowMs += 2_000;
   const cancelled = bench.begin();
-  bench.breaker.failed(silent, bench.now, FIRST);
+  bench.breaker.recordFailure(silent, bench.now, FIRST);
   t.strictSame(bench.changes, ['opened 2000'], 'the first one is not heard any more');
-  bench.breaker.ended(cancelled, bench.now);
+  bench.breaker.recordNoOutcome(cancelled, bench.now);
   t.equal(bench.restMs, 0);
   const answered = bench.begin();
-  bench.breaker.answered(answered);
+  bench.breaker.recordResponseBegin(answered);
   t.equal(bench.restMs, 0);
-  bench.breaker.failed(answered, bench.now, FIRST);
+  bench.breaker.recordFailure(answered, bench.now, FIRST);
   t.strictSame(bench.changes, ['opened 2000', 'closed 0'], 'what a call of another state says is not heard');
   t.end();
 });
@@ -150,9 +150,9 @@ void t.test('calls that began before it opened change nothing', (t) => {
   const bench = new Bench(2);
   const early = [bench.begin(), bench.begin(), bench.begin()];
   bench.fail(2);
-  bench.breaker.succeeded(early[0]!, bench.now);
-  bench.breaker.failed(early[1]!, bench.now, FIRST);
-  bench.breaker.ended(early[2]!, bench.now);
+  bench.breaker.recordSuccess(early[0]!, bench.now);
+  bench.breaker.recordFailure(early[1]!, bench.now, FIRST);
+  bench.breaker.recordNoOutcome(early[2]!, bench.now);
   t.equal(bench.restMs, 2_000);
   t.strictSame(bench.changes, ['opened 2000']);
   t.end();
@@ -163,8 +163,8 @@ void t.test("one account's failures close the upstream to that account alone", (
   const now = asMonotonicMs(bench.nowMs);
   const call = (account: typeof FIRST, goesWell: boolean): void => {
     const pass = breaker.begin(now, account);
-    if (goesWell) breaker.succeeded(pass, now);
-    else breaker.failed(pass, now, account);
+    if (goesWell) breaker.recordSuccess(pass, now);
+    else breaker.recordFailure(pass, now, account);
   };
   for (let count = 0; count < 3; count++) call(FIRST, false);
   t.strictSame(
@@ -189,10 +189,10 @@ void t.test("one account's failures close the upstream to that account alone", (
 void t.test('an upstream that is down is closed to all with the first failure of another account', (t) => {
   const bench = new Bench(3);
   bench.fail(3);
-  bench.breaker.failed(bench.breaker.begin(bench.now, SECOND), bench.now, SECOND);
+  bench.breaker.recordFailure(bench.breaker.begin(bench.now, SECOND), bench.now, SECOND);
   t.equal(bench.breaker.waitMs(bench.now, THIRD), 2_000);
   bench.nowMs += 2_000;
-  bench.breaker.succeeded(bench.breaker.begin(bench.now, THIRD), bench.now);
+  bench.breaker.recordSuccess(bench.breaker.begin(bench.now, THIRD), bench.now);
   t.strictSame(bench.changes, ['opened 2000', 'opened 2000', 'closed 0']);
   t.equal(bench.restMs, 0);
   t.end();
@@ -203,8 +203,8 @@ void t.test('failures of several accounts close it to all at once', (t) => {
     const bench = new Bench(4);
     const { breaker } = bench;
     for (const account of [FIRST, FIRST, SECOND, FIRST]) {
-      if (!inARow) breaker.succeeded(breaker.begin(bench.now, THIRD), bench.now);
-      breaker.failed(breaker.begin(bench.now, account), bench.now, account);
+      if (!inARow) breaker.recordSuccess(breaker.begin(bench.now, THIRD), bench.now);
+      breaker.recordFailure(breaker.begin(bench.now, account), bench.now, account);
     }
     t.equal(breaker.waitMs(bench.now, THIRD), 2_000, `in a row: ${inARow}`);
   }
@@ -217,7 +217,7 @@ void t.test('after its probe has closed it an account counts anew', (t) => {
   const other = bench.breaker.begin(bench.now, SECOND);
   bench.nowMs += 2_000;
   bench.succeed();
-  bench.breaker.failed(other, bench.now, SECOND);
+  bench.breaker.recordFailure(other, bench.now, SECOND);
   bench.fail(2);
   t.equal(bench.restMs, 0, 'the call that began before counts no more');
   bench.fail();

@@ -52,17 +52,21 @@ function bounded(fields: { max_tokens?: number; max_completion_tokens?: number }
 
 void t.test('each fallback in turn, and then the error of the model that was named', (t) => {
   const models = modelsOf(bounded({ max_tokens: 50 }), ['unavailable']);
-  t.match([models.number, models.request.modelIndex], [0, 0]);
-  t.equal(models.next(error('first'), 'unavailable'), undefined);
-  t.match([models.number, models.request.modelIndex], [1, 1]);
+  t.match([models.fallbackNumber, models.request.modelIndex], [0, 0]);
+  t.equal(models.failOver(error('first'), 'unavailable'), undefined);
+  t.match([models.fallbackNumber, models.request.modelIndex], [1, 1]);
   t.same(JSON.parse(models.request.body), { max_tokens: 20, model: 'second "one"', messages: [] });
   t.equal(models.request.outputTokensMax, 20);
   const { body, modelStart, modelEnd } = models.request;
   t.equal(body.slice(modelStart, modelEnd), JSON.stringify('second "one"'));
-  t.equal(models.next(error('second'), undefined), undefined, 'a fallback refused: that is not the caller');
+  t.equal(
+    models.failOver(error('second'), undefined),
+    undefined,
+    'a fallback refused: that is not the caller',
+  );
   t.same(JSON.parse(models.request.body), { max_tokens: 50, model: 'third', messages: [] });
   t.equal(models.hasNext('unavailable'), false);
-  t.same(models.next(error('third'), 'unavailable'), error('first'));
+  t.same(models.failOver(error('third'), 'unavailable'), error('first'));
   t.end();
 });
 
@@ -77,9 +81,9 @@ void t.test('only what the settings say', (t) => {
   for (const [on, why, falls] of cases) {
     const models = modelsOf(bounded({}), on);
     t.equal(models.hasNext(why), falls);
-    t.same(models.next(error('first'), why), falls ? undefined : error('first'));
+    t.same(models.failOver(error('first'), why), falls ? undefined : error('first'));
   }
-  t.same(modelsOf({}, ['unavailable']).next(error('alone'), 'unavailable'), error('alone'));
+  t.same(modelsOf({}, ['unavailable']).failOver(error('alone'), 'unavailable'), error('alone'));
   t.end();
 });
 
@@ -99,7 +103,7 @@ void t.test('bounds are lowered, never added, in text and in bytes', (t) => {
       const models = modelsOf(large ? { ...asked, body: '', largeBody: Buffer.from(asked.body!) } : asked, [
         'unavailable',
       ]);
-      models.next(error('first'), 'unavailable');
+      models.failOver(error('first'), 'unavailable');
       const { body, largeBody } = models.request;
       const text = large ? Buffer.from(largeBody!).toString() : body;
       t.same(JSON.parse(text), { ...sent, model: 'second "one"', messages: [] });

@@ -1,6 +1,6 @@
 /** What a worker does with credentials: which it uses, what it reports, what it cleans away. */
 import t from 'tap';
-import { WatchedHandler } from '#src/providers/provider-client.js';
+import { RenewedCredentialHandler } from '#src/providers/provider-client.js';
 import type { Credential } from '#src/providers/provider.js';
 import { CredentialTable } from '#src/upstream/credential-table.js';
 
@@ -55,19 +55,19 @@ void t.test('each revision is reported once, and not by calls that began before 
 void t.test('a token is cleaned out, also one that has been replaced', (t) => {
   const { table } = world();
   table.replace([{ position: 1, revision: 2, credential: TWO }]);
-  t.equal(table.cleaned(ONE, 'bad token ya29.first-token-0123456789!'), 'bad token ***!');
-  t.notMatch(table.cleaned(AWS, 'key AKIDEXAMPLE0001 wJalrXUtnFEMI/K7MDENG'), /AKID|wJal/);
+  t.equal(table.withoutTraces(ONE, 'bad token ya29.first-token-0123456789!'), 'bad token ***!');
+  t.notMatch(table.withoutTraces(AWS, 'key AKIDEXAMPLE0001 wJalrXUtnFEMI/K7MDENG'), /AKID|wJal/);
   const encoded = Buffer.from('ya29.second-token-0123456789').toString('base64');
-  t.match(table.cleaned(TWO, `bad ${encoded}`), /is not shown/);
-  t.equal(table.cleaned(ONE, 'quota exceeded'), 'quota exceeded');
+  t.match(table.withoutTraces(TWO, `bad ${encoded}`), /is not shown/);
+  t.equal(table.withoutTraces(ONE, 'quota exceeded'), 'quota exceeded');
   t.end();
 });
 
 void t.test('what passes byte for byte: errors are held back and cleaned, the rest is not touched', (t) => {
   const { rejected, table } = world();
   const told: string[] = [];
-  const handler = (): WatchedHandler =>
-    new WatchedHandler(
+  const handler = (): RenewedCredentialHandler =>
+    new RenewedCredentialHandler(
       {
         onStart: (status) => told.push(`start ${status}`),
         onData: (chunk) => told.push(Buffer.from(chunk).toString()),

@@ -3,7 +3,7 @@ import t from 'tap';
 import { asWallMs } from '#src/core/units.js';
 import {
   connectionFailure,
-  garbageFailure,
+  invalidResponseFailure,
   meaningOf,
   pageFailure,
   rejectionFailure,
@@ -86,7 +86,7 @@ void t.test("the upstream's message reaches the caller shortened and clean", (t)
     t.equal(messageOf(bodyOf('x'.repeat(1_001)))?.length, 1_000, name);
     t.match(messageOf(bodyOf({ detail: [] })), /refused the request; check/, name);
     const tooLong = bodyOf("This model's maximum context length is 4096 tokens");
-    t.equal(rejectionFailure(400, undefined, tooLong, new SecretTraces([])).contextLength, true, name);
+    t.equal(rejectionFailure(400, undefined, tooLong, new SecretTraces([])).isContextTooLong, true, name);
   }
   for (const body of [
     '',
@@ -135,7 +135,7 @@ void t.test("a wrong address or model is nobody's fault but the settings'", (t) 
     const failure = rejectionFailure(status, type, body, traces);
     t.equal(failure.callerError?.code, fault === 'caller' ? 'invalid_parameters' : undefined, name);
     t.equal(failure.wrongAddress, fault === 'settings', name);
-    if (fault === 'settings') t.equal(failure.ours, counts === false, `${name}: the breaker`);
+    if (fault === 'settings') t.equal(failure.isOurs, counts === false, `${name}: the breaker`);
     t.match(failure.cause, new RegExp(`^status ${status}`), name);
   }
   t.match(rejectionFailure(404, JSON_TYPE, unknown, traces).cause, /model_not_found/);
@@ -168,7 +168,7 @@ void t.test('what the caller is told says what to do and names no address', (t) 
     const short = connectionFailure({ code, message: '', repeatable: true });
     t.match(short, { ours: true, callerError: { code: 'overloaded', retryAfterSeconds: 1 } }, code);
   }
-  t.match(garbageFailure('no JSON').cause, /no JSON/);
+  t.match(invalidResponseFailure('no JSON').cause, /no JSON/);
   t.end();
 });
 

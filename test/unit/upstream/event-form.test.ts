@@ -16,17 +16,17 @@ function formsOf(...events: readonly string[]): EventForms {
   return forms;
 }
 
-const isUnknown = (learned: string): boolean => formsOf(learned).endFrom(learned, 0) === 0;
-const isKnown = (forms: EventForms, event: string): boolean => forms.endFrom(event, 0) === event.length;
+const isUnknown = (learned: string): boolean => formsOf(learned).skipFrom(learned, 0) === 0;
+const isKnown = (forms: EventForms, event: string): boolean => forms.skipFrom(event, 0) === event.length;
 
 void t.test('a run goes on as long as the events are of a known form', (t) => {
   const forms = formsOf(eventOf('a'));
   const run = eventOf('b') + eventOf('') + eventOf('\\"\\u00e9\\\\');
-  t.equal(forms.endFrom(run, 0), run.length);
-  t.equal(forms.endFrom(`${run}data: {}\n\n`, 0), run.length);
-  t.equal(forms.endFrom(run, eventOf('b').length), run.length);
-  t.equal(forms.endFrom(run.slice(0, -1), 0), run.length - eventOf('\\"\\u00e9\\\\').length, 'cut short');
-  t.equal(new EventForms().endFrom(run, 0), 0, 'nothing was learned');
+  t.equal(forms.skipFrom(run, 0), run.length);
+  t.equal(forms.skipFrom(`${run}data: {}\n\n`, 0), run.length);
+  t.equal(forms.skipFrom(run, eventOf('b').length), run.length);
+  t.equal(forms.skipFrom(run.slice(0, -1), 0), run.length - eventOf('\\"\\u00e9\\\\').length, 'cut short');
+  t.equal(new EventForms().skipFrom(run, 0), 0, 'nothing was learned');
   t.end();
 });
 
@@ -44,10 +44,10 @@ void t.test('runs of events of two forms, with one, two and three texts, cut any
       const run = events.join('');
       let start = 0;
       for (const event of events) {
-        t.equal(forms.endFrom(run, start), run.length);
+        t.equal(forms.skipFrom(run, start), run.length);
         for (const cut of [1, 2, event.length >> 1, event.length - 1])
-          t.equal(forms.endFrom(run.slice(0, start + cut), 0), start);
-        t.equal(forms.endFrom(`${run.slice(0, start)}data: {}\n\n${run.slice(start)}`, 0), start);
+          t.equal(forms.skipFrom(run.slice(0, start + cut), 0), start);
+        t.equal(forms.skipFrom(`${run.slice(0, start)}data: {}\n\n${run.slice(start)}`, 0), start);
         start += event.length;
       }
     }

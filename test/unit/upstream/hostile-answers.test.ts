@@ -9,7 +9,7 @@ import {
   type ResponseOutcome,
   type ResponseSink,
 } from '#src/upstream/response-reader.js';
-import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-reader.js';
+import { WorkerResponseBudget, ResponseBudget } from '#src/upstream/response-reader.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';
@@ -25,7 +25,7 @@ class Sink implements ResponseSink, ResponseOutcome {
   rest: Uint8Array | undefined;
   rejected = false;
 
-  begun(): void {
+  onBegin(): void {
     if (this.begins > 0 || this.relayed.length > 0) throw new Error('begun too late or twice');
     this.begins++;
   }
@@ -57,7 +57,7 @@ function readWhole(answer: Uint8Array): Sink {
   const reader = new ResponseReader(
     sink,
     new UsageMeter(),
-    new ResponseBudget(new ResponseBudgetBuffer(Infinity, 0)),
+    new ResponseBudget(new WorkerResponseBudget(Infinity, 0)),
   );
   reader.onData(answer);
   reader.onEnd();

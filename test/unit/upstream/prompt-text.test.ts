@@ -1,6 +1,6 @@
 /** The texts of a request read from its bytes, against those of the tree that JSON.parse makes. */
 import t from 'tap';
-import { collectWritten, textsIn } from '#src/upstream/chat-text.js';
+import { visitMessage, textsIn } from '#src/upstream/chat-text.js';
 import { isRecord, parsedJson } from '#src/core/json.js';
 import { promptOf, type Prompt } from '#src/upstream/prompt-text.js';
 import { newSeed, pick, type Random, randomOf } from '../../support/random.js';
@@ -10,35 +10,35 @@ const CASES = 20_000;
 /** By the tree. */
 function naivePromptOf(body: string): Prompt {
   const request = parsedJson(body);
-  if (!isRecord(request)) return { messages: 0, names: 0, texts: [body], beyondText: false };
+  if (!isRecord(request)) return { messageCount: 0, namedMessageCount: 0, texts: [body], hasMedia: false };
   const texts: string[] = [];
-  let names = 0;
-  let beyondText = false;
+  let namedMessageCount = 0;
+  let hasMedia = false;
   const messages = Array.isArray(request.messages) ? (request.messages as unknown[]) : [];
   for (const message of messages) {
     if (!isRecord(message)) continue;
     if (typeof message.role === 'string') texts.push(message.role);
     if (typeof message.name === 'string') {
-      names++;
+      namedMessageCount++;
       texts.push(message.name);
     }
     if (Array.isArray(message.content))
-      beyondText ||= (message.content as unknown[]).some((part) => textsIn(part).length === 0);
-    collectWritten(message, (_key, text) => texts.push(text));
+      hasMedia ||= (message.content as unknown[]).some((part) => textsIn(part).length === 0);
+    visitMessage(message, (_key, text) => texts.push(text));
   }
   for (const definitions of [request.tools, request.functions])
     if (Array.isArray(definitions) && definitions.length > 0) texts.push(JSON.stringify(definitions));
   const { response_format: format } = request;
   if (isRecord(format) && isRecord(format.json_schema) && Object.keys(format.json_schema).length > 0)
     texts.push(JSON.stringify(format.json_schema));
-  return { messages: messages.length, names, texts, beyondText };
+  return { messageCount: messages.length, namedMessageCount, texts, hasMedia };
 }
 
-const plain = ({ messages, names, texts, beyondText }: Prompt): Prompt => ({
-  messages,
-  names,
+const plain = ({ messageCount, namedMessageCount, texts, hasMedia }: Prompt): Prompt => ({
+  messageCount,
+  namedMessageCount,
   texts: [...texts],
-  beyondText,
+  hasMedia,
 });
 
 const NAMES = [
@@ -186,10 +186,10 @@ void t.test('objects of names of their own cost what their bytes do', (t) => {
   };
   const read = costOf(() =>
     t.same(plain(promptOf(body)), {
-      messages: 1,
-      names: 0,
+      messageCount: 1,
+      namedMessageCount: 0,
       texts: ['user', 'Hello', '[{"a":1,"b":"é"}]'],
-      beyondText: false,
+      hasMedia: false,
     }),
   );
   const parsed = costOf(() => JSON.parse(body.toString()) as unknown);

@@ -54,7 +54,7 @@ void t.test('whichever of its methods throws', (t) => {
       { [broken]: () => (isBroken ? breaking() : owner[broken]()) },
       broken === 'waitsFor' ? 60_000 : 1,
     );
-    const second = waitOf('second', { tryNow: () => (second.ended(), isBroken) }, 60_000);
+    const second = waitOf('second', { tryNow: () => (second.end(), isBroken) }, 60_000);
     isBroken = true;
     // The first has waited for as long as it may, unless the coordinator is asked.
     clock.advance(ASK_MS / 2);

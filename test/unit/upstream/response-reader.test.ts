@@ -4,24 +4,24 @@ import { DOOR_INDEX } from '#src/core/door-names.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
 import { dialectAt } from '#src/doors/dialects.js';
 import type { Dialect } from '#src/doors/door.js';
-import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-reader.js';
+import { WorkerResponseBudget, ResponseBudget } from '#src/upstream/response-reader.js';
 import { ResponseReader } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, USAGE } from '../../fixtures/upstream-server.js';
 
-const AMPLE = new ResponseBudgetBuffer(Infinity, 0);
+const AMPLE = new WorkerResponseBudget(Infinity, 0);
 
 function read(
   chunks: readonly Uint8Array[],
-  { budget = AMPLE, dialect }: { budget?: ResponseBudgetBuffer; dialect?: Dialect } = {},
+  { budget = AMPLE, dialect }: { budget?: WorkerResponseBudget; dialect?: Dialect } = {},
 ) {
   const meter = new UsageMeter();
   const room = new ResponseBudget(budget);
   const outcome: { rest?: string; failure?: AttemptFailure; endings: number } = { endings: 0 };
   const reader = new ResponseReader(
     {
-      begun: () => t.fail('a whole answer is not relayed in parts'),
+      onBegin: () => t.fail('a whole answer is not relayed in parts'),
       complete: (rest) => {
         outcome.rest = Buffer.from(rest as Uint8Array).toString('utf8');
         outcome.endings++;
@@ -122,13 +122,13 @@ void t.test('the bound', (t) => {
   t.equal(endings, 1);
   const batch = read([head, filler, Buffer.from('a'), tail], { dialect: dialectAt(DOOR_INDEX.embeddings)! });
   t.match(batch.failure?.callerError?.message, /longer than the gateway takes/, 'and is not, for a batch');
-  t.equal(batch.failure?.ours, true);
+  t.equal(batch.failure?.isOurs, true);
   t.end();
 });
 
 void t.test('answers that are held together', (t) => {
   const answer = Buffer.from(answerOf(USAGE));
-  const budget = new ResponseBudgetBuffer(2 * answer.length, 10);
+  const budget = new WorkerResponseBudget(2 * answer.length, 10);
   const held = [read([answer], { budget }), read([answer], { budget })];
   t.equal(budget.heldBytes, 2 * answer.length);
   const { failure, endings } = read([answer.subarray(0, 10), answer.subarray(10)], { budget });
@@ -142,7 +142,7 @@ void t.test('answers that are held together', (t) => {
 });
 
 void t.test('short answers always find room; what is given back is what was taken', (t) => {
-  const budget = new ResponseBudgetBuffer(100, 20);
+  const budget = new WorkerResponseBudget(100, 20);
   const full = new ResponseBudget(budget);
   t.equal(full.grow(100), true);
   const short = new ResponseBudget(budget);

@@ -4,7 +4,7 @@
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asAccountIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
-import { garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
+import { invalidResponseFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { RouteTable } from '#src/upstream/route-table.js';
@@ -44,7 +44,7 @@ void t.test('calls in flight, breakers and pauses outlive a change of weight, pr
     choice.take([0], ACCOUNT)!,
     choice.take([0, 1], ACCOUNT)!,
   ];
-  broken.releaseFailed(garbageFailure('x'));
+  broken.releaseFailed(invalidResponseFailure('x'));
   paused.releaseFailed(statusFailure(429, '30', asWallMs(0)));
   table.replace([
     routeOf(
@@ -76,7 +76,7 @@ void t.test('another key, address, path, certificate or header: nothing is known
     const table = tableOf(routeOf(broken));
     const choice = table.choiceOf(0);
     const taken = choice.take(NONE, ACCOUNT)!;
-    taken.releaseFailed(garbageFailure('x'));
+    taken.releaseFailed(invalidResponseFailure('x'));
     t.equal(choice.take(NONE, ACCOUNT), undefined, 'it rests');
     table.replace([routeOf({ ...broken, ...changes })]);
     const tried = [taken.index];

@@ -14,7 +14,7 @@ class Sink implements ResponseSink, ResponseOutcome {
   failure: AttemptFailure | undefined;
   endings = 0;
 
-  begun(): void {
+  onBegin(): void {
     if (this.begins > 0 || this.relayed !== '') throw new Error('begun too late or twice');
     this.begins++;
   }

@@ -5,7 +5,7 @@ import { asAccountIndex, asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#
 import { createUpstreamBuffers, UpstreamCounters } from '#src/ledger/upstream-counters.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
-import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
+import { connectionFailure, invalidResponseFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { RetryPlan } from '#src/upstream/retry-plan.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import type { TargetQuotas } from '#src/upstream/target.js';
@@ -43,7 +43,7 @@ function planOf(targets: number, spareLimits?: Partial<TargetQuotas['limits']>, 
 }
 
 const rejected = connectionFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
-const garbage = garbageFailure('x');
+const garbage = invalidResponseFailure('x');
 
 void t.test('each upstream once, without a pause, and no second round', (t) => {
   const { plan } = planOf(3);
@@ -151,7 +151,7 @@ void t.test('a spare that is full takes no further attempt from the one that wor
     last.releaseFailed(rejected);
     t.equal(plan.pauseMs(last, rejected, false), 0, 'then the call waits for the spare');
     t.equal(plan.take(), undefined);
-    t.ok(plan.noRoom());
+    t.ok(plan.shortage());
     filling.release();
     filling.settle(0);
   }

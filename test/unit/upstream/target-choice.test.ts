@@ -5,7 +5,7 @@ import { asAccountIndex, asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
-import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
+import { connectionFailure, invalidResponseFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import type { TargetQuotas, UpstreamTarget } from '#src/upstream/target.js';
 import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
@@ -33,7 +33,7 @@ function choiceOf(targets: readonly UpstreamTarget[]) {
 const NO_QUOTAS = upstreamQuotas(new HeldClock());
 const NONE: readonly number[] = [];
 const ACCOUNT = asAccountIndex(0);
-const bad = garbageFailure('x');
+const bad = invalidResponseFailure('x');
 const paused = (seconds: string) => statusFailure(429, seconds, asWallMs(0));
 
 void t.test('the better priority takes all, the others are for failover', (t) => {
@@ -87,7 +87,7 @@ void t.test('a target that keeps failing rests, and the next priority takes its 
   const probe = choice.take(NONE, ACCOUNT)!;
   t.equal(probe.target.name, 'a', 'one probe');
   t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b', 'and only one');
-  probe.answered();
+  probe.recordResponseBegin();
   t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a', 'used again before its answer is whole');
   t.strictSame(
     log.lines.map(({ level, message, fields }) => [level, message, fields.subject]),
@@ -132,7 +132,7 @@ void t.test(
   (t) => {
     for (const [end, isOpen] of [
       ['releaseGood', true],
-      ['answered', true],
+      ['recordResponseBegin', true],
       ['release', false],
       ['again', false],
     ] as const) {

@@ -72,7 +72,7 @@ void t.test('what was granted is taken, settled, and told when it runs low', (t)
   t.equal(quotas.take(QUOTAS, 100, false), undefined);
   t.equal(asks.length, 1);
   hold.settle(10);
-  hold.ended();
+  hold.giveBackCallSlot();
   t.match(leases.stockOf(SCOPE, 'tokens_per_minute').read(), { used: 10n, available: 390n });
   t.match(leases.stockOf(SCOPE, 'calls_in_flight').read(), { used: 0n, available: 3n });
   t.same(

@@ -41,7 +41,7 @@ void t.test('a reload keeps slots and changes limits', (t) => {
     settingsOf({ key: 'b', calls_in_flight: 3 }, { key: 'c', calls_in_flight: 4 }),
   );
   t.match([b, c], [{ index: 1, limits: { callsInFlight: 3 } }, { index: 2 }]);
-  t.match(scopes.at(asUpstreamScopeIndex(1)), { limits: { callsInFlight: 3 } });
+  t.match(scopes.scopeAt(asUpstreamScopeIndex(1)), { limits: { callsInFlight: 3 } });
   t.match(scopesIn(scopes, settingsOf({ key: 'a', calls_in_flight: 1 }))[0], { index: 0 });
   t.equal(scopes.size, 3);
   t.end();

@@ -16,8 +16,8 @@ void t.test('what the counter is given', (t) => {
   const meter = new UsageMeter();
   t.equal(meter.countRequest('none', '{}').completionForm, 'none');
   const events = Buffer.from(sse(chunkOf('hello')));
-  meter.relayed(events);
-  meter.relayed(events);
+  meter.addRelayed(events);
+  meter.addRelayed(events);
   t.match(meter.countRequest('o200k_base', '{}'), {
     completionForm: 'stream',
     completion: events.toString().repeat(2),
@@ -27,7 +27,7 @@ void t.test('what the counter is given', (t) => {
 
   const whole = new UsageMeter();
   const answer = Buffer.from(answerOf(undefined, 'hello'));
-  whole.relayedWhole(answer);
+  whole.setWholeResponse(answer);
   t.match(whole.countRequest('o200k_base', '{}'), {
     completionForm: 'answer',
     completion: answer.toString(),
@@ -57,7 +57,7 @@ void t.test('what was told before a stream was left', (t) => {
   told.reportSoFar({ usageSoFar: prompt });
   t.match(told.reported, { promptTokens: 1, completionTokens: 2 }, 'a report after the text stands');
   t.equal(told.isReportOld, false);
-  told.textCame();
+  told.recordText();
   told.reportSoFar({ usageSoFar: prompt });
   t.match(told.reported, { promptTokens: 7, completionTokens: 0 }, 'one before the last text is older');
   t.end();

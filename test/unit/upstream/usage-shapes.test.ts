@@ -281,7 +281,7 @@ void t.test('a report of Messages counts as that of the chat completion that is 
       output_tokens: count(),
       output_tokens_details: pick(random, [null, { thinking_tokens: count() }]),
     };
-    const chat = usageMember(new MessageUsage().with(report).usage!);
+    const chat = usageMember(new MessageUsage().add(report).usage!);
     const wanted = tokensOfReport(chat);
     seen.add(typeof wanted === 'string' ? wanted : 'counted');
     if (isDeepStrictEqual(tokensOfReport(report), wanted)) continue;

@@ -9,10 +9,10 @@ import {
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '#src/core/limits.js';
 import type { UpstreamRequest } from '#src/channel/messages.js';
-import { usageOfWhole } from '#src/core/token-counts.js';
+import { usageWithoutParts } from '#src/core/token-counts.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { costOf, tokenPriceOf, worstCaseOf } from '#src/registry/catalog.js';
-import { doubtOf, tokensMaxOf, withinHold } from '#src/upstream/usage-shapes.js';
+import { disbeliefOf, tokensMaxOf, withinHold } from '#src/upstream/usage-shapes.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { requestOf } from '../../fixtures/upstream-server.js';
 import { newSeed, pick, type Random, randomOf } from '../../support/random.js';
@@ -59,7 +59,7 @@ function doubt(
   meter.report(report);
   return meter.reported === undefined
     ? meter.reportError
-    : doubtOf(meter.reported, requestOf(changes), MODEL, () => hasText);
+    : disbeliefOf(meter.reported, requestOf(changes), MODEL, () => hasText);
 }
 
 const report = (prompt: number, completion: number, reasoning = 0): object => ({
@@ -175,7 +175,7 @@ void t.test(
       if (reported === undefined && reportError === undefined) continue;
       const asked = Math.min(request.outputTokensMax, MODEL_MAX) * request.choices;
       const reason =
-        reported === undefined ? reportError : doubtOf(reported, request, MODEL, () => next() < 0.5);
+        reported === undefined ? reportError : disbeliefOf(reported, request, MODEL, () => next() < 0.5);
       if (reason === undefined) {
         believed++;
         const most =
@@ -230,11 +230,11 @@ void t.test('what parts are taken for is held, believed and charged', (t) => {
   t.equal(tokensMaxOf(request, MEDIA), tokensMaxOf(plain, MEDIA) + 40_000);
   t.equal(tokensMaxOf(request, MODEL), tokensMaxOf(plain, MODEL), 'nothing by default');
   const why = (promptTokens: number, call: UpstreamRequest): string | undefined =>
-    doubtOf(usageOfWhole(promptTokens, 5, 'reported'), call, MEDIA, () => true);
+    disbeliefOf(usageWithoutParts(promptTokens, 5, 'reported'), call, MEDIA, () => true);
   t.equal(why(40_000, request), undefined, 'although the body names no part that is known');
   t.equal(why(40_000, plain), 'too_much_input');
   t.equal(why(60_000, request), 'too_much_input');
-  const charged = withinHold(usageOfWhole(90_000, 5, 'counted'), 'too_much_input', request, MEDIA);
+  const charged = withinHold(usageWithoutParts(90_000, 5, 'counted'), 'too_much_input', request, MEDIA);
   t.equal(charged.promptTokens, tokensMaxOf(request, MEDIA) - 10);
   t.end();
 });

@@ -528,11 +528,11 @@ void t.test('events that pass are judged', (t) => {
     t.equal(judge.judge({ ...event, usage: {} }).isTextOver, isTextOver, String(stop));
   }
   t.equal(judge.judge({ type: 'message_stop' }).isEnd, true);
-  t.equal(judge.judge({ type: 'error', error: { type: 'overloaded_error' } }).garbage, 'overloaded_error');
+  t.equal(judge.judge({ type: 'error', error: { type: 'overloaded_error' } }).fault, 'overloaded_error');
   const types = ['your key sk-upstream-key', 'sk-upstream-key', '', 5, null, { toString: 1 }, undefined];
   for (const type of types)
-    t.equal(judge.judge({ type: 'error', error: { type } }).garbage, 'an error', 'no text of the upstream');
-  t.ok(judge.judge({ choices: [] }).garbage);
+    t.equal(judge.judge({ type: 'error', error: { type } }).fault, 'an error', 'no text of the upstream');
+  t.ok(judge.judge({ choices: [] }).fault);
   t.end();
 });
 

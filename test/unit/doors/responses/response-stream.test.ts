@@ -342,7 +342,7 @@ void t.test('the judge of an upstream that speaks Responses itself', (t) => {
   const judge = RESPONSES_DIALECT.openJudge!();
   for (const event of eventsOf(answer(randomOf(1)))) {
     const meaning = judge.judge(event as unknown as Record<string, unknown>);
-    t.equal(meaning.garbage, undefined);
+    t.equal(meaning.fault, undefined);
     t.equal(meaning.isEnd, event.type === 'response.completed' || event.type === 'response.incomplete');
     t.equal(meaning.isText, event.type.endsWith('.delta'));
     if (meaning.isEnd) t.match(meaning, { usage: { input_tokens: 10, output_tokens: 7 }, model: 'up' });
@@ -353,7 +353,7 @@ void t.test('the judge of an upstream that speaks Responses itself', (t) => {
     { type: 'response.failed', response: {} },
     {},
   ])
-    t.type(judge.judge(event).garbage, 'string');
+    t.type(judge.judge(event).fault, 'string');
   t.ok(isRecord(judge.judge({ type: 'response.of_tomorrow' })));
   t.end();
 });

@@ -53,7 +53,7 @@ class World {
   }
 
   async start(): Promise<void> {
-    await this.keeper.want([0], 0);
+    await this.keeper.ensure([0], 0);
     await this.settle();
   }
 
@@ -168,13 +168,13 @@ void t.test('waiting for the first ones is bounded', async (t) => {
   world.script = failing();
   await world.start();
   t.match(world.lines, [/^error a credential could not be had/]);
-  const wait = world.keeper.want([0], HOUR_MS);
+  const wait = world.keeper.ensure([0], HOUR_MS);
   for (let attempt = 0; attempt < 3; attempt += 1) await world.pass(1_000);
   await wait;
   t.ok(world.asked >= 3, 'three failures end it');
   const slow = new World();
   slow.script = () => new Promise(() => undefined);
-  await slow.keeper.want([0], 0);
+  await slow.keeper.ensure([0], 0);
   t.same(slow.sent, [], 'and so does its time');
 });
 
@@ -253,7 +253,7 @@ void t.test('a file that changes is read again', async (t) => {
 void t.test('a reload: others come, and those that go are forgotten', async (t) => {
   const world = new World();
   await world.start();
-  await world.keeper.want([0, 1], 0);
+  await world.keeper.ensure([0, 1], 0);
   await world.settle();
   t.equal(world.sent.at(-1)!.position, 1);
   world.keeper.retain([1]);
@@ -262,7 +262,7 @@ void t.test('a reload: others come, and those that go are forgotten', async (t) 
   await world.pass(2 * MINUTE_MS);
   t.match(world.sent.at(-1), { position: 0, credential: undefined });
   t.equal(world.keeper.current.length, 1);
-  await world.keeper.want([0, 1], 0);
+  await world.keeper.ensure([0, 1], 0);
   await world.settle();
   t.equal(world.sent.at(-1)!.position, 0, 'wanted again');
 });
@@ -378,7 +378,7 @@ void t.test('after its end it begins nothing', async (t) => {
   const world = new World();
   await world.start();
   world.keeper.close();
-  await world.keeper.want([0, 1], HOUR_MS);
+  await world.keeper.ensure([0, 1], HOUR_MS);
   await world.settle();
   t.equal(world.asked, 1);
   t.same(world.keeper.statuses, []);
