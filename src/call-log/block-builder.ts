@@ -338,7 +338,7 @@ export class BlockBuilder {
     );
   }
 
-  /** Writes the integer that `moneyOf` makes of a float of pico-units; returns the offset after it. */
+  /** Writes the integer that `picoUnitsOfFloat` makes of a float; returns the offset after it. */
   #putMoney(at: number, amount: number): number {
     if (amount < 0) {
       this.#view.setBigInt64(at, picoUnitsOfFloat(amount), true);

@@ -50,8 +50,8 @@ export class Segment {
   readonly number: number;
   readonly path: string;
   /**
-   * Undefined until `extents` has read them: at first, after `forget`, and after a writer in this thread has
-   * ended the segment.
+   * Undefined until `extents` has read them: at first, after `freeExtents`, and after a writer in this thread
+   * has ended the segment.
    */
   #extents: Extent[] | undefined;
   /**

@@ -92,7 +92,7 @@ export class ListenerChannel {
   readonly #calls: OpenCalls<OpenCall>;
   /** By the worker's index. */
   readonly #workers = new Map<number, AttachedWorker>();
-  /** Whether `stopLeft` was called. */
+  /** Whether `stopLeftCalls` was called. */
   #isStopping = false;
 
   constructor(table: CallTable, { first, count }: SlotRange) {

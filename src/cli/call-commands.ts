@@ -1,7 +1,7 @@
 /**
  * `tollgate calls …`: lists, follows and shows the calls that a host has kept in its call log. program.ts
  * adds the commands, which read from the admin interface, page by page. export-command.ts calls `eachCall`
- * and `cellsOf` too.
+ * and `csvCellsOf` too.
  *
  * Must hold: `eachCall` has one page of calls in memory; names and order of the CSV's columns are public
  * (test/e2e/call-record.test.ts, test/e2e/contents.test.ts, test/e2e/export.test.ts).

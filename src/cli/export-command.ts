@@ -133,7 +133,7 @@ async function outputOf<Row extends object>(
   };
 }
 
-/** Fields of a call that are lists. CALL_CELLS of call-commands.ts has all others. */
+/** Fields of a call that are lists. CALL_CSV_FIELDS of call-commands.ts has all others. */
 const CALL_LIST_FIELDS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
 
 /** The types of Parquet columns, of calls and of usage. A column that is not named here is text. */

@@ -1,6 +1,6 @@
 /**
  * The admin interface without a gateway: calls its routes on the store, in the process of the command.
- * admin-client.ts calls `openStoreExchange` if no gateway runs on the data directory.
+ * admin-client.ts calls `openStoreTransport` if no gateway runs on the data directory.
  *
  * Must hold: the command has the store hold until `close`, so that no gateway starts meanwhile and misses the
  * change (test/e2e/start-race.test.ts).
@@ -12,7 +12,7 @@ import { ContentsReader } from '../call-log/contents-writer.js';
 import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
-import { catalogOf } from '../gateway/snapshot.js';
+import { catalogOf } from '../gateway/settings-records.js';
 import { ownRegistryService, Registry } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';

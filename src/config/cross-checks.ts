@@ -16,8 +16,8 @@ import { forEachUpstream, type UpstreamDraft } from './provider-settings.js';
 import type { SettingsDraft } from './schema.js';
 
 /**
- * Whether `pattern` matches the model's id. `*` stands for any characters, also none. gateway/snapshot.ts
- * applies the patterns of plans by it too.
+ * Whether `pattern` matches the model's id. `*` stands for any characters, also none.
+ * gateway/settings-records.ts applies the patterns of plans by it too.
  */
 export function matchesModel(pattern: string, id: string): boolean {
   const [prefix = '', ...between] = pattern.split('*');

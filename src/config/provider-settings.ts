@@ -1,6 +1,6 @@
 /**
  * The rules of each provider for an upstream's settings: the default address and version, the settings that
- * it needs, and those that mean nothing to it. load.ts calls `checkProviders`. gateway/snapshot.ts,
+ * it needs, and those that mean nothing to it. load.ts calls `checkProviders`. gateway/settings-records.ts,
  * upstream-scopes.ts and the import from LiteLLM look up the address. Pure.
  *
  * Must hold: a setting that means nothing to the provider is an error, and not ignored

@@ -2,8 +2,9 @@
  * Declares every setting of `tollgate.yaml` once: type, bounds, unit, default, description, environment
  * variable, and when a change applies. The type `Settings`, the JSON Schema, docs/configuration.md and what a
  * reload adopts are derived from the declarations. load.ts reads the file by them; main threads and commands
- * use the result. Listeners and workers get plain records that gateway/snapshot.ts makes of the settings.
- * `wholeNumber` declares a number by its lowest and highest value, its default and its unit (annotations.ts).
+ * use the result. Listeners and workers get plain records that gateway/settings-records.ts makes of the
+ * settings. `wholeNumber` declares a number by its lowest and highest value, its default and its unit
+ * (annotations.ts).
  *
  * Must hold:
  * - Every setting has a description, every number bounds, every text a rule in words

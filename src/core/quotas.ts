@@ -260,7 +260,7 @@ export interface QuotasLeft {
   /** Pico-units, rounded as floats are above 2^53. */
   readonly balance: number;
   /**
-   * All other quotas in one flat list, each as QUOTA_NUMBERS numbers: `quotaCode`, the slot of the scope,
+   * All other quotas in one flat list, each as NUMBERS_PER_QUOTA numbers: `quotaCode`, the slot of the scope,
    * what is left (money in nano-units). Undefined if there are no others.
    */
   readonly others: readonly number[] | undefined;

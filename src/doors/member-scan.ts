@@ -5,7 +5,7 @@
  * `readersOf`. Pure; listener thread, and counter threads for large bodies, because parsing takes some 5 ms a
  * megabyte.
  *
- * For a door with `readsNamedAlone` the pass itself reads the values of known members (`readKnownValue`),
+ * For a door with `readsKnownOnly` the pass itself reads the values of known members (`readKnownValue`),
  * with LONG_TEXT in place of long strings. JSON.parse would build the whole tree, and take 1 µs more for a
  * short body. So it is called only to explain a rejection.
  *
@@ -111,7 +111,7 @@ class Found {
   streamOptions: Span = NOWHERE;
   /** Members by which the provider routes a call elsewhere, or bills it higher. */
   routing = NO_MEMBERS;
-  /** The values of known members, by name, if the form has `readsNamedAlone`. */
+  /** The values of known members, by name, if the form has `readsKnownOnly`. */
   readonly values: Record<string, unknown> = {};
 }
 

@@ -128,7 +128,7 @@ export function beginsOtherToolCall({ id, name, index }: CallPiece, call: ToolCa
   return index === undefined && call.id === undefined && name !== undefined && call.name !== undefined;
 }
 
-/** Adds a piece of the same call (`isOtherCall`) to `call`. The first id and the first name stay. */
+/** Adds a piece of the same call (`beginsOtherToolCall`) to `call`. The first id and the first name stay. */
 export function addPiece(call: ToolCallSoFar, piece: CallPiece): void {
   call.id ??= piece.id;
   call.name ??= piece.name;

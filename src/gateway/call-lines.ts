@@ -212,7 +212,7 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
 
 /**
  * Returns what was left of each quota; first come the quotas of every call. `id` is the account's. `others`
- * has QUOTA_NUMBERS numbers for each quota: its code, its scope's slot, what is left (core/quotas.ts).
+ * has NUMBERS_PER_QUOTA numbers for each quota: its code, its scope's slot, what is left (core/quotas.ts).
  */
 function quotasOf(
   names: CallRecordNames,

@@ -26,7 +26,7 @@ import type { Log, LogChange } from '../telemetry/log.js';
 import { workerCount } from '../telemetry/metrics-layout.js';
 import { AdminService, findPort } from './admin-service.js';
 import { openAccounting, type Accounting } from './accounting.js';
-import { listenerSettingsOf } from './snapshot.js';
+import { listenerSettingsOf } from './settings-records.js';
 import { CounterPool } from './counter-pool.js';
 import { Stats } from './stats.js';
 import { GatewayLogs } from './gateway-logs.js';

@@ -1,6 +1,7 @@
 /**
- * How much memory this process may use, and how much of that the bodies of calls in flight get. snapshot.ts
- * asks at the start and at each reload, stats.ts for each scrape, on the main thread of a gateway process.
+ * How much memory this process may use, and how much of that the bodies of calls in flight get.
+ * settings-records.ts asks at the start and at each reload, stats.ts for each scrape, on the main thread of a
+ * gateway process.
  *
  * Must hold: the limits of all control groups around the process count, not only of its own, because a pod's
  * limit is often set on the control group above (test/unit/gateway/memory-limit.test.ts).

@@ -76,8 +76,8 @@ export class Notifications {
   }
 
   /**
-   * To be called after each flush of the timer (Accounting.flushEach). Returns at once. A `look` does nothing
-   * while an earlier `look` runs. Neither `look` rejects: both log their errors.
+   * To be called after each flush of the timer (Accounting.flushEvery). Returns at once. A `check` does
+   * nothing while an earlier `check` runs. Neither `check` rejects: both log their errors.
    */
   checkAndSend(): void {
     void this.#notices.check().then(() => this.#outbox.sendWaiting());

@@ -79,7 +79,7 @@ interface WorkerControl {
   close(): void;
 }
 
-/** With `workers: 0`, `start` does nothing, and `startIn` makes the worker of each listener. */
+/** With `workers: 0`, `start` does nothing, and `workerFor` makes the worker of each listener. */
 export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;

@@ -32,7 +32,7 @@ import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute } from '../upstream/target.js';
 import { CredentialPositions } from '../providers/credentials/credential-spec.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
-import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
+import { catalogOf, listenerSettingsOf, routesOf } from './settings-records.js';
 
 /** What a reload changes in the gateway. */
 export interface ReloadContext {

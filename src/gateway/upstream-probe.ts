@@ -26,7 +26,7 @@ import { CredentialTable } from '../upstream/credential-table.js';
 import { addressOf, type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { diagnosisOf, type ProbeReply } from './probe-diagnosis.js';
-import { routesOf } from './snapshot.js';
+import { routesOf } from './settings-records.js';
 
 /** One upstream's result, with the field names of `--json`. A field is null if the probe has not shown it. */
 export interface ProbeView {

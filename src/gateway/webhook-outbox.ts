@@ -73,7 +73,7 @@ export class WebhookOutbox {
     return this.#counts;
   }
 
-  /** The next `look` sends. May be called again after `close`. */
+  /** The next `sendWaiting` sends. May be called again after `close`. */
   open(): void {
     this.#isOpen = true;
     if (this.#stop.signal.aborted) this.#stop = new AbortController();

@@ -255,7 +255,7 @@ export class LeasedBalance extends Balance {
 
   /**
    * Does nothing: the money counts as held until a flush has removed the charge from the store. Then
-   * `Leases.forgetMoney` takes the money out of this process, and the coordinator may grant it to any
+   * `Leases.removeReversed` takes the money out of this process, and the coordinator may grant it to any
    * process.
    */
   protected override regain(): void {

@@ -228,7 +228,7 @@ function callOf(
 
 /**
  * A call that fails before anything is sent. The handler learns of the fault in a microtask, after `start`
- * has returned. upstream/attempt.ts makes a NoCall too, if a door cannot write the request.
+ * has returned. upstream/attempt.ts makes a FailedCall too, if a door cannot write the request.
  */
 export class FailedCall implements HttpCall {
   readonly sent = false;

@@ -197,7 +197,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
         message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`,
         repeatable: false,
       });
-    // `hold` counts bytes against the memory budget. If the budget is used up, the handler ends the call.
+    // `countBuffered` counts bytes against the memory budget. If the budget is used up, the handler ends the
+    // call.
     else if (this.#handler.countBuffered?.(chunk.length) !== false) this.#chunks.push(chunk);
   }
 

@@ -67,7 +67,7 @@ export function minuteDayCountsOf(record: QuotaUseRecord): FlushedCounts {
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/** The quotas that are counted in quota records, which `countsIn` leaves out. */
+/** The quotas that are counted in quota records, which `minuteDayCountsOf` leaves out. */
 export function settledQuotasOf(record: QuotaUseRecord): SettledQuotas {
   const { minuteTokens, dayNumber, monthNumber } = record;
   const { tokensPerDay, callsPerMonth, tokensPerMonth, spendPerDay, spendPerMonth } = record;

@@ -3,7 +3,7 @@
  * quota of key, account, groups and model has what the call needs, and that the balance covers the worst
  * case. intake.ts calls `admit`, `beyondBalance` and `isAllowed`; replay.ts calls `choose`. If limits are
  * shared with other processes, admission-lease.ts decides whether a rejected call may try again, by
- * `boundedCall`, `needOf` and `lowersOutput`. Listener thread.
+ * `withPlanBound`, `needOf` and `lowersOutput`. Listener thread.
  *
  * Must hold: a rejected call has taken nothing, and an admitted call is settled or released exactly once;
  * otherwise its money and its slot stay taken for ever. The hold covers the dearest model that may answer,
@@ -122,7 +122,7 @@ export function chooseModel(
  *     modelIndex, models        for AdmissionAsk, dispatch, delivery, metrics and the call log
  *     tokenLimit, rateLimit     for the headers of the response; rateLimit only if its quota rejects
  *     quotasLeft                for the call log
- *     isClamped                 for Intake: a response with lowered output is not stored in the cache
+ *     isOutputLowered                 for Intake: a response with lowered output is not stored in the cache
  *     asksLease, lacking        for AdmissionAsk: whether the call may ask for a lease, and of how much
  */
 export function admit(
@@ -253,8 +253,8 @@ function reserve(
       return lowered;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
-    // AdmissionAsk may ask the coordinator for what the ledger lacks here (`asks`). If the call needs more
-    // than the whole limit (`never`), a lease helps only if the output may be lowered.
+    // AdmissionAsk may ask the coordinator for what the ledger lacks here (`mayAskForMore`). If the call
+    // needs more than the whole limit (`canNeverFit`), a lease helps only if the output may be lowered.
     context.asksLease = rejection.mayAskForMore && (!rejection.canNeverFit || (isSpending && isLowerable));
     // For a quota of spending AdmissionAsk asks for the last try's need, whose output may be lowered.
     context.lackingNeeds = isSpending ? need : undefined;

@@ -188,7 +188,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     const { channel, connections } = this.#listener;
     // The gateway cut the connection before the client had a byte: the caller pays nothing.
     const isWithdrawn = this.#writer === undefined && connections.isClosing;
-    // `onGone` may call `onLeft`, which ends the call.
+    // `onGone` may call `onDelivered`, which ends the call.
     this.#writer?.onGone();
     this.#writer = undefined;
     const state = this.#state;
@@ -289,14 +289,14 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     }
   }
 
-  /** Writes the last bytes. `onLeft` follows, at once or later (ResponseWriter.end). */
+  /** Writes the last bytes. `onDelivered` follows, at once or later (ResponseWriter.end). */
   #writeLastBytes(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);
     if (!this.#isOver) this.#state = 'sending';
   }
 
-  /** A getter, because `onLeft` may be called within `ResponseWriter.end`. */
+  /** A getter, because `onDelivered` may be called within `ResponseWriter.end`. */
   get #isOver(): boolean {
     return this.#state === 'over';
   }

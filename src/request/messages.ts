@@ -1,9 +1,9 @@
 /**
  * Types of the messages between the main thread (gateway/listeners.ts) and a listener thread
  * (listener.thread.ts), and of the listener's `workerData`, which gateway/listeners.ts makes.
- * gateway/snapshot.ts makes the ListenerSettings. The compiler checks both ends, but not that a reload
- * applies a new setting: `applySettings` of listener.thread.ts needs a line for it, and no test of its own
- * finds a missing one.
+ * gateway/settings-records.ts makes the ListenerSettings. The compiler checks both ends, but not that a
+ * reload applies a new setting: `applySettings` of listener.thread.ts needs a line for it, and no test of its
+ * own finds a missing one.
  *
  * Must hold: no provider's key is in these messages, because only upstream workers get the keys.
  */

@@ -98,7 +98,7 @@ function takeOrCheck(scope: ScopeLimit, method: 'take' | 'check', ledger: Ledger
   return { scope, admitted, remaining, resetWallMs, asks };
 }
 
-/** The caller's scopes with a limit, in the order of `takeMinutes`; undefined if only the account has one. */
+/** The caller's scopes with a limit, in the order of `takePermits`; undefined if only the account has one. */
 function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): ScopeLimit[] | undefined {
   const accountScope = (): ScopeLimit => ({
     kind: 'account',

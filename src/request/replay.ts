@@ -79,7 +79,8 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const recordHit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // Not if the exchange is over: only its `finish` calls `letGo` for the bytes that `hold` counts.
+    // Not if the exchange is over: only its `finish` calls `endSending` for the bytes that `beginSending`
+    // counts.
     if (!exchange.isOver && !cache.beginSending(bytes)) {
       recordMiss();
       return undefined;
@@ -227,7 +228,7 @@ export class Replay implements ResponseOwner, Swept {
   }
 
   onClientGone(): void {
-    // `onGone` may call `onLeft`, which finishes the exchange.
+    // `onGone` may call `onDelivered`, which finishes the exchange.
     this.#writer?.onGone();
     if (!this.#exchange.isOver) this.#exchange.finish('client_gone');
   }

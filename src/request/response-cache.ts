@@ -157,8 +157,8 @@ export class ResponseCache {
 
   /**
    * Whether a hit with these bytes may go to its client. If so, the bytes count toward SENDING_BYTES_MAX
-   * until `letGo`, once for all clients that get them. If not, the call is made: a slow client then makes an
-   * upstream wait, and takes no memory here. `bytes` must be the very array of the entry.
+   * until `endSending`, once for all clients that get them. If not, the call is made: a slow client then
+   * makes an upstream wait, and takes no memory here. `bytes` must be the very array of the entry.
    */
   beginSending(bytes: Uint8Array): boolean {
     if (bytes.length <= SENDING_BYTES_UNCOUNTED) return true;
@@ -169,7 +169,7 @@ export class ResponseCache {
     return true;
   }
 
-  /** Called once for each `hold` that returned true, when the client has the response or has left. */
+  /** Called once for each `beginSending` that returned true, when the client has the response or has left. */
   endSending(bytes: Uint8Array): void {
     if (bytes.length <= SENDING_BYTES_UNCOUNTED) return;
     const clients = this.#sendingCounts.get(bytes)!;

@@ -5,7 +5,7 @@
  *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the queue is written) → delivered
  *                                                                 └─→ lingering (#isLingering) ──↗
  *
- * _Ended_: `end` or `cut` was called. _Delivered_: the kernel has the response, so `onLeft` is called.
+ * _Ended_: `end` or `cut` was called. _Delivered_: the kernel has the response, so `onDelivered` is called.
  * _Gone_: the connection has ended.
  *
  * Facts of µWebSockets.js (µWS) 20.41 that this file relies on, all of them tried:
@@ -181,9 +181,9 @@ export class ResponseWriter {
   }
 
   /**
-   * Writes the last bytes. `onLeft` follows, at once unless the client is slow, or the response is long and
-   * its connection ends (#isLingering). `isStable`: the bytes never change, so those that have to wait are
-   * not copied. A frame is not stable: it is a view of shared memory, which the worker overwrites.
+   * Writes the last bytes. `onDelivered` follows, at once unless the client is slow, or the response is long
+   * and its connection ends (#isLingering). `isStable`: the bytes never change, so those that have to wait
+   * are not copied. A frame is not stable: it is a view of shared memory, which the worker overwrites.
    */
   end(bytes: Uint8Array, isStable = false): void {
     const allBytes = this.#takeUnwritten(bytes);
@@ -322,7 +322,10 @@ export class ResponseWriter {
     });
   }
 
-  /** The connection has ended. If the writer only lingered, the client has its response: `onLeft` follows. */
+  /**
+   * The connection has ended. If the writer only lingered, the client has its response: `onDelivered`
+   * follows.
+   */
   onGone(): void {
     this.#isGone = true;
     if (this.#isLingering) this.#onDelivered();

@@ -107,7 +107,7 @@ export class SharedKeyUses extends KeyUses {
   /**
    * For keys with limits: the day that this process counted last, and its calls of that day that are on
    * disk. An entry stays for good, so there are at most as many as key slots. The slot's next key comes a
-   * day later (SLOT_REST_MS), and `dayAfter` ignores entries of another day.
+   * day later (SLOT_REST_MS), and `mergedDayOf` ignores entries of another day.
    */
   readonly #daysOnDisk = new Map<KeyIndex, Day>();
   /**
@@ -151,7 +151,7 @@ export class SharedKeyUses extends KeyUses {
     // An entry is also made if the count has fallen to 0 since the last flush, because calls were given back
     // to the day: the row must lose these calls.
     if (dayCalls > 0 || ownOnDisk.dayCalls > 0) this.#daysInCommit.set(key, { dayNumber, dayCalls });
-    // `dayAfter` adds the calls of this process that are not in the row yet.
+    // `mergedDayOf` adds the calls of this process that are not in the row yet.
     return { ...use, lastUsedSeconds, ...mergedDayOf(use, ownOnDisk, stored) };
   }
 }

@@ -119,8 +119,8 @@ export interface QuotaLeft {
 
 /**
  * Returns a float of pico-units (QuotasLeft.balance) as an integer. Above 2^53 the float is not exact, so the
- * part below a nano-unit is dropped. gateway/call-lines.ts calls `moneyOf`. call-log/block-builder.ts writes
- * the same integer, and calls `moneyOf` only for negative amounts.
+ * part below a nano-unit is dropped. gateway/call-lines.ts calls `picoUnitsOfFloat`.
+ * call-log/block-builder.ts writes the same integer, and calls `picoUnitsOfFloat` only for negative amounts.
  */
 export function picoUnitsOfFloat(amount: number): bigint {
   if (Number.isSafeInteger(amount)) return BigInt(amount);

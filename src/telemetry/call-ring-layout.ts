@@ -79,7 +79,7 @@ const RING_BYTES = 2 * 1024 * 1024;
 /** Stands for an unknown or absent value in fields that are never negative. */
 export const NOTHING = -1;
 
-/** 32-bit words of an attempt, from its first byte. ATTEMPT_TEXT: how many bytes its text has. */
+/** 32-bit words of an attempt, from its first byte. ATTEMPT_TEXT_BYTES: how many bytes its text has. */
 export const ATTEMPT_UPSTREAM = 4;
 export const ATTEMPT_MODEL = 5;
 export const ATTEMPT_STATUS = 6;

@@ -59,8 +59,8 @@ export class CallRingReader {
   /**
    * Visits all records that have been appended, oldest first. If `visitPlain` is given, it gets the plain
    * calls as PlainCall, because making an object of a record takes most of the time. Only the call log wants
-   * plain calls, so `visitPlain` gets no Wanted. Memory is given back between records, so that the listener
-   * can go on writing. If a visit throws, its record counts as read.
+   * plain calls, so `visitPlain` gets no WantedLogs. Memory is given back between records, so that the
+   * listener can go on writing. If a visit throws, its record counts as read.
    */
   drain(
     visit: (record: EndedCall, wanted: WantedLogs) => void,

@@ -1,8 +1,8 @@
 /**
  * The listener's side of the call ring, which carries ended calls to the main thread for the access log and
  * the call log (call-ring-layout.ts). A listener writes a record when a call ends (request/chat-exchange.ts):
- * it asks `isLogged` and `isStored` once each, and then calls `append`, or `beginPlain` and `publish`.
- * call-ring-reader.ts is the main thread's side.
+ * it asks `chooseLogged` and `chooseStored` once each, and then calls `append`, or `beginPlain` and
+ * `publish`. call-ring-reader.ts is the main thread's side.
  *
  * Must hold (test/unit/telemetry/call-ring.test.ts):
  * - A full ring drops and counts the record, and delays no call.
@@ -183,7 +183,7 @@ export class CallRingWriter {
     this.#ring.publish();
   }
 
-  /** `others` has QUOTA_NUMBERS for each quota: code, slot, left (QuotasLeft in core/quotas.ts). */
+  /** `others` has NUMBERS_PER_QUOTA for each quota: code, slot, left (QuotasLeft in core/quotas.ts). */
   #writeQuotas(at: number, others: readonly number[]): void {
     const { floats, ints } = this;
     for (let n = 0, quotaAt = at; n < others.length; n += NUMBERS_PER_QUOTA, quotaAt += layout.QUOTA_BYTES) {

@@ -1,7 +1,7 @@
 /**
  * Frees a main thread that waits for a lock of LMDB although the lock is free. Each listener thread creates
  * one MainWatch, and its ThreadHealth calls `check` once a second or more often. store/environment.ts calls
- * `takeInterrupts` at each opening of LMDB; it acts on the main thread alone.
+ * `installSignalHandler` at each opening of LMDB; it acts on the main thread alone.
  *
  * LMDB's lock between processes is a robust mutex, and such a mutex of Linux can lose a wake-up:
  *

@@ -22,7 +22,7 @@
  *                                  response cache              entries, bytes, evictions
  *                                  overhead                    histogram, whole responses; histogram, streams
  *                                  a block for each model      see MODEL_*
- *                                  a second one for each       calls by other doors than chat: see doorAt
+ *                                  a second one for each       calls by other doors than chat
  *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
  *     threads     a thread         see THREAD_*
  *
@@ -229,7 +229,7 @@ export const UPSTREAM_WAITING = UPSTREAM_FAILED_KIND + 1;
 export const UPSTREAM_WAITS = UPSTREAM_WAITING + 1;
 export const UPSTREAM_WAITS_REJECTED = UPSTREAM_WAITS + 1;
 export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
-/** Calls whose clients have left, one word for each of LEFT_ENDS. */
+/** Calls whose clients have left, one word for each of ENDS_WITHOUT_CLIENT. */
 export const UPSTREAM_CLIENTS_LEFT = UPSTREAM_WAITED_MS + 1;
 const UPSTREAM_WORDS = wholeLines(UPSTREAM_CLIENTS_LEFT + ENDS_WITHOUT_CLIENT.length);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;

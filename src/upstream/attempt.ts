@@ -220,7 +220,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
   }
 
-  // TranslatedCall calls `hold` (HttpHandler), the reader the three methods after it (ResponseOutcome).
+  // TranslatedCall calls `countBuffered` (HttpHandler), the reader the three methods after it
+  // (ResponseOutcome).
   countBuffered(bytes: number): boolean {
     if (this.#owner.budget.grow(bytes)) return true;
     this.reject(budgetFailure());

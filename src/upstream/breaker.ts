@@ -108,7 +108,8 @@ export class Breaker {
   /**
    * A call begins for which `waitMs` or `loneWaitMs` is 0. If the breaker is open for the call's account,
    * the call is the probe. If the probe gets no response, another call probes after a cooldown. The caller
-   * hands the result to `answered` if a response begins, and then to one of `succeeded`, `failed`, `ended`.
+   * hands the result to `recordResponseBegin` if a response begins, then to `recordSuccess`, `recordFailure`
+   * or `recordNoOutcome`.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
     if (this.isOpen && !this.#isOpenFor(account)) return -this.#stateNumber;

@@ -298,14 +298,14 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   }
 
   onBegin(): void {
-    // `relay` calls the attempt's `begun` in place of the reader: the first chunk may translate to nothing
+    // `relay` calls the attempt's `onBegin` in place of the reader: the first chunk may translate to nothing
     // (Azure's has no choices), and then the client has no byte yet.
   }
 
   /**
    * Sends the door's last events in place of `[DONE]`. What the DoorStream kept until then may be too deep to
    * write. A DoorStream keeps something only of chunks that make events too, so by then the response has
-   * begun, as the session requires of a response that is cut. Without such chunks `begun` is never called,
+   * begun, as the session requires of a response that is cut. Without such chunks `onBegin` is never called,
    * and the last events are the whole response.
    */
   complete(): void {

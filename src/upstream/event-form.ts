@@ -64,7 +64,7 @@ export class EventForms {
    * Keeps the form of an event, given as Latin-1 with its blank line. The caller must have parsed it: it is
    * a JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. The string should
    * not be a slice of a larger string, which the kept literals would keep in memory. If the form is kept
-   * already, it replaces the other form, whose events are then parsed. The case is rare, because `endFrom`
+   * already, it replaces the other form, whose events are then parsed. The case is rare, because `skipFrom`
    * skips events with a kept form.
    */
   learn(event: string): void {
@@ -92,7 +92,7 @@ export class EventForms {
     }
   }
 
-  /** As endFrom, but only as far as the events have one form. The form that matched last is tried first. */
+  /** As skipFrom, but only as far as the events have one form. The form that matched last is tried first. */
   #endOfOneForm(events: string, from: number): number {
     const forms = this.#forms;
     for (let step = 0; step < forms.length; step++) {

@@ -1,6 +1,6 @@
 /**
- * The upstreams of a model, as upstream workers have them (route-table.ts). gateway/snapshot.ts makes them
- * from the settings, in the main thread, also to test upstreams (gateway/upstream-probe.ts).
+ * The upstreams of a model, as upstream workers have them (route-table.ts). gateway/settings-records.ts makes
+ * them from the settings, in the main thread, also to test upstreams (gateway/upstream-probe.ts).
  *
  * Must hold: a target has the provider's key, so no listener, log or response gets a target
  * (test/e2e/secrets.test.ts). `isSameUpstream` compares all fields by which a target is another service, or

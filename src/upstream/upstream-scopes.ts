@@ -1,7 +1,7 @@
 /**
  * Gives each scope of upstreams with limits a slot in the counters (ledger/upstream-counters.ts), and an id
- * by which hosts share the scope. gateway/reload.ts and gateway/snapshot.ts call it for each state of the
- * settings. Main thread of a gateway process.
+ * by which hosts share the scope. gateway/reload.ts and gateway/settings-records.ts call it for each state of
+ * the settings. Main thread of a gateway process.
  *
  * Must hold: a scope keeps its slot for the life of the process, also over reloads, and has the same id at
  * every host (test/unit/upstream/upstream-scopes.test.ts).

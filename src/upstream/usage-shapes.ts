@@ -1,9 +1,9 @@
 /**
  * Reads usage as providers report it. `reportIn` finds the report in a response or an event, for
  * stream-reader.ts, response-reader.ts and door-call.ts. `tokensOfReport` says what the report's numbers
- * mean, for usage-meter.ts and door-call.ts. `doubtOf` says whether the numbers can be true of a call, for
- * call-usage.ts. call-models.ts asks for the most tokens of a call (`tokensMaxOf`), chat-session.ts for its
- * bytes (`bodyBytesOf`). Pure; upstream worker.
+ * mean, for usage-meter.ts and door-call.ts. `disbeliefOf` says whether the numbers can be true of a call,
+ * for call-usage.ts. call-models.ts asks for the most tokens of a call (`tokensMaxOf`), chat-session.ts for
+ * its bytes (`bodyBytesOf`). Pure; upstream worker.
  *
  * One table is for all providers, because the members of a report (its shape) tell how to read it. The
  * sender does not, because compatible servers relay for each other.

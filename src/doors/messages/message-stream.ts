@@ -38,7 +38,9 @@ export class MessageWriter implements DoorStream {
   #toolIndex = -1;
   /** The open tool call, or the last one. */
   #toolCall: ToolCallSoFar = { id: undefined, name: undefined, json: '' };
-  /** Whether the tool call is open, but its block waits until `canBegin` (message-parts.ts) is true. */
+  /**
+   * Whether the tool call is open, but its block waits until `canSendToolCall` (message-parts.ts) is true.
+   */
   #isToolPending = false;
   /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
   #earlierIds: (string | undefined)[] | undefined;
@@ -132,9 +134,10 @@ export class MessageWriter implements DoorStream {
   }
 
   /**
-   * Adds a piece to the open tool call, or begins the next one: at a higher index, or if `isOtherCall` says
-   * so. Throws a ProviderError for a piece of a call whose block is closed, because it cannot be written any
-   * more, and for a new call at an index that is too low. An empty piece of a closed call is ignored.
+   * Adds a piece to the open tool call, or begins the next one: at a higher index, or if
+   * `beginsOtherToolCall` says so. Throws a ProviderError for a piece of a call whose block is closed,
+   * because it cannot be written any more, and for a new call at an index that is too low. An empty piece of
+   * a closed call is ignored.
    */
   #addToolCall(toolCallPiece: Members): void {
     const piece = toolCallPieceOf(toolCallPiece);

@@ -265,8 +265,8 @@ export class ResponseStream implements DoorStream {
 
   /**
    * Events for a tool call, or for a piece of its arguments. `position`: in the delta. The first call ends
-   * reasoning and message. A piece of another call at the index of an open call (`isOtherCall`) ends all open
-   * calls: such a server sends one call after the other.
+   * reasoning and message. A piece of another call at the index of an open call (`beginsOtherToolCall`) ends
+   * all open calls: such a server sends one call after the other.
    */
   #writeToolCall(toolCall: Members, position: number): string {
     const piece = toolCallPieceOf(toolCall);

@@ -1,7 +1,7 @@
 /**
  * Paths and headers of Azure OpenAI. Azure speaks OpenAI's protocol, so bodies and responses pass as they
  * are, and Azure has no Provider (providers/provider.ts), which is what translates for others. On the main
- * thread gateway/snapshot.ts makes the path once for each upstream and door; in upstream workers
+ * thread gateway/settings-records.ts makes the path once for each upstream and door; in upstream workers
  * provider-client.ts adds the headers to each call. Pure.
  *
  * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (2024-10-21:

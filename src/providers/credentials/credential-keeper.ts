@@ -318,7 +318,7 @@ export class CredentialKeeper {
   #accept(entry: Entry, issued: IssuedCredential): void {
     const { clock, send, log } = this.#options;
     const nowMs = clock.wallMs();
-    // NaN means to `believedMsOf` that the source does not say.
+    // NaN means to `trustedLifeMsOf` that the source does not say.
     const claimedMs = (issued.expiresMs ?? NaN) - nowMs;
     const lifeMs = trustedLifeMsOf(claimedMs);
     if (claimedMs <= 0) {

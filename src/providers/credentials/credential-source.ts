@@ -18,7 +18,7 @@ import type { CredentialSpec } from './credential-spec.js';
 export interface IssuedCredential {
   readonly credential: Credential;
   /**
-   * Unix milliseconds; undefined if the source does not say. The time may be wrong: see `believedMsOf` in
+   * Unix milliseconds; undefined if the source does not say. The time may be wrong: see `trustedLifeMsOf` in
    * renewal-schedule.ts.
    */
   readonly expiresMs: number | undefined;

@@ -1,8 +1,8 @@
 /**
- * Which expiring credentials the settings ask for, and the number of each. gateway/snapshot.ts numbers them
- * when it makes the routes. The number is the _position_ of the credential, by which credential-keeper.ts
- * renews it. Upstreams with equal specs share one credential and its renewals. Main thread of a gateway
- * process, and commands.
+ * Which expiring credentials the settings ask for, and the number of each. gateway/settings-records.ts
+ * numbers them when it makes the routes. The number is the _position_ of the credential, by which
+ * credential-keeper.ts renews it. Upstreams with equal specs share one credential and its renewals. Main
+ * thread of a gateway process, and commands.
  *
  * Must hold: a position keeps its meaning as long as the process runs, whatever is reloaded, because calls in
  * flight have it in their target (test/unit/providers/credentials/credential-keeper.test.ts).

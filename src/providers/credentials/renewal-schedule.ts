@@ -11,9 +11,10 @@
  * Unless the life is unknown, the renewal is earlier by up to 5 % of the life at random; but never earlier
  * than 10 s after the credential came.
  *
- * The life is the time to the expiry that the source claims (`believedMsOf`). An expiry in the next 24 hours
- * is believed; a later expiry counts as 24 hours. If the source claims none, or one in the past, the life is
- * unknown: the credential serves until another comes, because only the provider knows whether it is good.
+ * The life is the time to the expiry that the source claims (`trustedLifeMsOf`). An expiry in the next 24
+ * hours is believed; a later expiry counts as 24 hours. If the source claims none, or one in the past, the
+ * life is unknown: the credential serves until another comes, because only the provider knows whether it is
+ * good.
  *
  * After a failure the keeper waits for a pause (`pauseMsOf`) instead. The pause doubles with each failure in
  * a row, from 1 s to 30 s, less a random part of up to a half. The pause is never shorter than the
@@ -46,8 +47,8 @@ export function trustedLifeMsOf(claimedMs: number): number | undefined {
 }
 
 /**
- * Returns after how many milliseconds a new credential is renewed. `lifeMs` is from `believedMsOf`; `random`
- * is in [0, 1).
+ * Returns after how many milliseconds a new credential is renewed. `lifeMs` is from `trustedLifeMsOf`;
+ * `random` is in [0, 1).
  */
 export function renewalMsOf(lifeMs: number | undefined, random: number): number {
   if (lifeMs === undefined) return UNKNOWN_LIFE_MS;

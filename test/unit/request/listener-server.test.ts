@@ -19,7 +19,7 @@ void t.test(
       catalog: { models: [], plans: [] },
       sweeps: [],
       pendingCommits: { onSweep: () => (sweeps += 1) },
-      channel: { stopLeft: () => undefined },
+      channel: { stopLeftCalls: () => undefined },
       connections: { close: (onSettled: () => void) => (settle = onSettled) },
     } as unknown as IntakeContext;
     const server = new ListenerServer(listener, undefined, 'p', undefined as unknown as CallTracer);
