@@ -162,7 +162,7 @@ const MESSAGES_REQUEST = new Level({
 /** What the two doors have in common. */
 const COMMON = {
   level: MESSAGES_REQUEST,
-  readsNamedAlone: true,
+  readsKnownOnly: true,
   choices: () => 1,
   // Streams of this protocol always report their usage.
   asksForUsage: false,

@@ -93,7 +93,7 @@ void t.test('what operators do is logged at every level', async (t) => {
   const done = () => undefined;
   const view = { level: 'error', access_log: 'off', sample_percent: 100 };
   const { service, log } = openService(t, 0, undefined, {
-    logs: { change: () => view },
+    logs: { changeSwitch: () => view },
     supervisor: { sendLog: done, resetUpstreams: done, clearCache: done },
     workers: { resetUpstreams: done },
     listeners: { clearCache: done },

@@ -45,7 +45,13 @@ void t.test('five calls at once against 100 tokens a minute', (t) => {
   const scopes = { account, plan: planOf({ tokensPerMinute: 100 }), key: undefined };
   const refusals = ledgers.map((ledger, n) => ledger.admit(asCallSlot(n), scopes, { ...NONE, tokens: 30 }));
   t.equal(refusals.filter((rejection) => rejection === undefined).length, 3);
-  t.match(refusals[4], { kind: 'account', quota: 'tokens_per_minute', limit: 100n, left: 10n, never: false });
+  t.match(refusals[4], {
+    kind: 'account',
+    quota: 'tokens_per_minute',
+    limit: 100n,
+    left: 10n,
+    canNeverFit: false,
+  });
   ledgers[0]!.settle(asCallSlot(0), asPicoUnits(0n), 10);
   t.equal(ledgers[1]!.admit(asCallSlot(5), scopes, { ...NONE, tokens: 30 }), undefined);
   t.end();
@@ -63,9 +69,9 @@ void t.test('a call that can never fit is told so, whatever else is used up', (t
     kind: 'group',
     index: 1,
     quota: 'tokens_per_month',
-    never: true,
+    canNeverFit: true,
   });
-  t.match(ledger!.admit(asCallSlot(1), scopes, NONE), { quota: 'calls_in_flight', never: false });
+  t.match(ledger!.admit(asCallSlot(1), scopes, NONE), { quota: 'calls_in_flight', canNeverFit: false });
   t.end();
 });
 

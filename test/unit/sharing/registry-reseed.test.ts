@@ -145,7 +145,7 @@ void t.test(
       isEmpty: () => false,
       setPosition: (next: RegistryPosition) => (position = next),
     };
-    const store = { copy, shared: { take: (work: () => void) => work() } } as unknown as Store;
+    const store = { copy, shared: { commitAgreed: (work: () => void) => work() } } as unknown as Store;
     const server = { finishSeed: () => Promise.resolve(true) } as unknown as RegistryServer;
     for (let epoch = 0; epoch < 40; epoch++) {
       const lost = { ...position, version: position.version + 3 };
@@ -199,7 +199,7 @@ void t.test('while a host takes all rows, each has its group when it comes', NO_
   const shared: Pick<Store, 'shared' | 'copy'> = {
     copy: other.store.copy,
     shared: Object.assign(Object.create(other.store.shared) as Store['shared'], {
-      take: (work: () => void): void => {
+      commitAgreed: (work: () => void): void => {
         const before = countOf(other.store.groups.all());
         other.store.shared.commitAgreed(work);
         server.afterRead();

@@ -32,7 +32,7 @@ void t.test(
     const { lease } = createLease();
     const whole = lease.ask({ needs: [1_000n] }, 0n, 0, 0)!;
     lease.applyGrant(granted(0n, 600n), whole, 1, 2);
-    t.match(lease, { denial: { sentMs: 1, heldByOthers: false }, denied: 1_000n });
+    t.match(lease, { denial: { sentMs: 1, heldByOthers: false }, deniedAmount: 1_000n });
     const least = lease.ask({ needs: [100n] }, 0n, 0, 0)!;
     t.equal(least.least, 100n);
     lease.applyGrant(granted(150n, 450n), least, 3, 4);

@@ -142,7 +142,7 @@ void t.test("a wrong address or model is nobody's fault but the settings'", (t) 
   const leak = '{"error":{"code":"SK-Provider-secret"}}';
   t.notMatch(rejectionFailure(404, JSON_TYPE, leak, traces).cause, /provider/i, 'a code is no way out');
   for (const status of [301, 302, 303, 307, 308, 405, 410])
-    t.match(statusFailure(status, undefined, NOW), { wrongAddress: true, ours: false }, `status ${status}`);
+    t.match(statusFailure(status, undefined, NOW), { wrongAddress: true, isOurs: false }, `status ${status}`);
   for (const status of [304, 401, 429, 500, 503])
     t.equal(statusFailure(status, undefined, NOW).wrongAddress, false, `status ${status}`);
   t.match(pageFailure(), { wrongAddress: true, kind: 'invalid_answer' });
@@ -166,7 +166,7 @@ void t.test('what the caller is told says what to do and names no address', (t) 
   });
   for (const code of ['EMFILE', 'ENFILE']) {
     const short = connectionFailure({ code, message: '', repeatable: true });
-    t.match(short, { ours: true, callerError: { code: 'overloaded', retryAfterSeconds: 1 } }, code);
+    t.match(short, { isOurs: true, callerError: { code: 'overloaded', retryAfterSeconds: 1 } }, code);
   }
   t.match(invalidResponseFailure('no JSON').cause, /no JSON/);
   t.end();

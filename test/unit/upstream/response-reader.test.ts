@@ -132,7 +132,7 @@ void t.test('answers that are held together', (t) => {
   const held = [read([answer], { budget }), read([answer], { budget })];
   t.equal(budget.heldBytes, 2 * answer.length);
   const { failure, endings } = read([answer.subarray(0, 10), answer.subarray(10)], { budget });
-  t.match(failure, { ours: true, callerError: { code: 'overloaded', retryAfterSeconds: 5 } });
+  t.match(failure, { isOurs: true, callerError: { code: 'overloaded', retryAfterSeconds: 5 } });
   t.equal(endings, 1);
   held[0]!.room.clear();
   held[0]!.room.clear();
