@@ -127,15 +127,15 @@ export class Block {
   /** Undefined until `names` is read, which parses them. */
   #names: readonly string[] | undefined;
 
-  private constructor(data: Buffer, read: number, words: Uint32Array) {
-    const at32 = read >> 2;
+  private constructor(data: Buffer, at: number, words: Uint32Array) {
+    const at32 = at >> 2;
     this.#data = data;
-    this.#start = read;
+    this.#start = at;
     this.bytes = words[at32 + HEAD.bytes]!;
     this.count = words[at32 + HEAD.count]!;
     this.floats = new Float64Array(data.buffer, data.byteOffset, data.length >> 3);
     this.shorts = new Uint16Array(data.buffer, data.byteOffset, data.length >> 1);
-    this.#variableAt = read + HEAD_BYTES + this.count * FIXED_BYTES;
+    this.#variableAt = at + HEAD_BYTES + this.count * FIXED_BYTES;
     this.#namesAt = this.#variableAt + words[at32 + HEAD.variableBytes]!;
     this.#namesBytes = words[at32 + HEAD.namesBytes]!;
   }
@@ -144,7 +144,7 @@ export class Block {
    * Returns the block at `at`, or undefined if no whole and undamaged block is there. `data` must begin and
    * end at a multiple of 8 in its memory, and `at` must be a multiple of 8.
    */
-  static at(data: Buffer, at: number): Block | undefined {
+  static read(data: Buffer, at: number): Block | undefined {
     if (at + HEAD_BYTES > data.length) return undefined;
     const words = new Uint32Array(data.buffer, data.byteOffset, data.length >> 2);
     const at32 = at >> 2;
@@ -167,7 +167,7 @@ export class Block {
     return block;
   }
 
-  /** All bytes of a block that `of` returned. */
+  /** All bytes of a block that `fromBuilder` returned. */
   get data(): Buffer {
     return this.#data;
   }

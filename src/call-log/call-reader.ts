@@ -6,7 +6,7 @@
  * Must hold:
  * - Pages that continue at a cursor neither skip nor repeat a call, also while processes write
  *   (test/unit/call-log/call-log.test.ts).
- * - `begin` of a segment is awaited before any other method is called (`#begunSegments`).
+ * - `refreshTimes` of a segment is awaited before any other method is called (`#begunSegments`).
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
@@ -97,10 +97,10 @@ export class CallReader {
   }
 
   /**
-   * Returns calls that were written after the cursor (`newest` of a page or of the last `after`), in the
-   * order in which each process wrote them; undefined if the cursor is invalid. `newest` of the result is the
-   * next cursor; there may be more calls after it already. For a cursor a segment is in one of three states:
-   * named (continue there), above `lastNumber` (new), or neither (read to its end).
+   * Returns calls that were written after the cursor (`newest` of a page or of the last `newerCalls`), in
+   * the order in which each process wrote them; undefined if the cursor is invalid. `newest` of the result is
+   * the next cursor; there may be more calls after it already. For a cursor a segment is in one of three
+   * states: named (continue there), above `lastNumber` (new), or neither (read to its end).
    */
   async newerCalls(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const positions = readPositionsOf(cursor);
@@ -139,7 +139,7 @@ export class CallReader {
     return { calls, next: null, searchedToMs: null, newest: newerCursorOf(positions) };
   }
 
-  /** Lists the files. Returns a Segment of each, oldest first, whose `begin` has resolved. */
+  /** Lists the files. Returns a Segment of each, oldest first, whose `refreshTimes` has resolved. */
   async #begunSegments(): Promise<Segment[]> {
     const segments = new Map<number, Segment>();
     for (const { number, path } of segmentFiles(this.#folder, 'calls')) {

@@ -62,7 +62,7 @@ interface Range {
 }
 
 interface PageSearchOptions {
-  /** All segments, oldest first, after `begin`. */
+  /** All segments, oldest first, after `refreshTimes`. */
   readonly segments: readonly Segment[];
   readonly filter: CallFilter;
   /** The most calls of the page. */

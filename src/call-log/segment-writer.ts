@@ -7,7 +7,7 @@
  * - A disk that fails never makes a call fail. Blocks wait while the disk fails. Beyond WAITING_BYTES_MAX
  *   the oldest are dropped and counted (test/unit/call-log/call-log.test.ts).
  * - A block is added to the index only after it was written, because readers in this thread take the index
- *   and `open` for what is on disk.
+ *   and `openSegment` for what is on disk.
  * - A clock that is ahead for some minutes removes nothing.
  */
 import { closeSync, fstatSync, rmSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * A segment for readers, also while its writer appends: its summary, its index, and the blocks of an extent.
- * call-reader.ts creates a Segment for each file, on a main thread or in a command, and awaits `begin` before
- * each search.
+ * call-reader.ts creates a Segment for each file, on a main thread or in a command, and awaits `refreshTimes`
+ * before each search.
  *
  * All reads are asynchronous, except those of `blocksAt`. One read brings at most one of these: the summary,
  * the whole index, the extents that the caller asks for, or CHUNK_BYTES of a segment that has no index. Files
@@ -66,9 +66,9 @@ export class Segment {
   /** The length of the file when its extents were read last. */
   #size = 0;
   /**
-   * Where the index begins, for `extentsWith`. 0 unless `begin` has found a summary after the index:
-   * `#readIndex` leaves it 0 for a segment that ended while this object read it. Then `extentsWith` returns
-   * undefined more often, which costs its caller time and no call.
+   * Where the index begins, for `extentsWith`. 0 unless `refreshTimes` has found a summary after the
+   * index: `#readIndex` leaves it 0 for a segment that ended while this object read it. Then `extentsWith`
+   * returns undefined more often, which costs its caller time and no call.
    */
   #indexAt = 0;
   /** Always a multiple of 8, at which the next block begins: SEGMENT_START has 8 bytes. */
@@ -79,8 +79,8 @@ export class Segment {
   /** Whether `#writerState` last returned a state: then `#builtIndex` is the writer's. */
   #hadWriter = false;
   /**
-   * When the first and the last call ended, by the wall clock; `begin` and `extents` set both. While `lastMs`
-   * is -Infinity, neither has read a call, and `begin` reads.
+   * When the first and the last call ended, by the wall clock; `refreshTimes` and `extents` set both. While
+   * `lastMs` is -Infinity, neither has read a call, and `refreshTimes` reads.
    */
   firstMs = Infinity;
   lastMs = -Infinity;
@@ -102,7 +102,7 @@ export class Segment {
 
   /**
    * The end of the last whole block, once the extents were read. Until then it is the start of the first
-   * block, also if `begin` has read the summary.
+   * block, also if `refreshTimes` has read the summary.
    */
   get end(): number {
     return this.#end;
@@ -179,7 +179,8 @@ export class Segment {
     this.#builtIndex = state?.index;
     this.#end = state?.bytes ?? SEGMENT_START.length;
     if (state === undefined) {
-      // The writer has ended the segment, so its index is on disk now, and `begin` reads its summary.
+      // The writer has ended the segment, so its index is on disk now, and `refreshTimes` reads its
+      // summary.
       this.#extents = undefined;
       this.lastMs = -Infinity;
       return false;
@@ -310,7 +311,7 @@ const scratch: Buffer[] = [];
  */
 export function* blocksIn(bytes: Buffer, from: number): Generator<BlockAt> {
   for (let at = 0; at < bytes.length;) {
-    const block = Block.at(bytes, at);
+    const block = Block.read(bytes, at);
     if (block !== undefined) yield { at: from + at, block };
     // After damaged bytes a block may begin at any multiple of 8.
     at += block?.bytes ?? 8;

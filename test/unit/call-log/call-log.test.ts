@@ -317,7 +317,7 @@ void t.test('damaged bytes cost the blocks that they are in', async (t) => {
     if (found !== least && found !== 60) t.fail(`bit ${at}: ${found} calls`);
     if (!page!.calls.every((call) => isDeepStrictEqual(call, written[call.request]))) t.fail(`bit ${at}`);
   }
-  t.equal(Block.at(Buffer.alloc(64), 0), undefined);
+  t.equal(Block.read(Buffer.alloc(64), 0), undefined);
   // A file that is none of ours harms nothing.
   writeFileSync(join(folder, '0000000002.calls'), Buffer.alloc(100_001, 7));
   writeFileSync(path, withIndex);
