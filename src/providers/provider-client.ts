@@ -260,7 +260,7 @@ export class FailedCall implements HttpCall {
  * from the body of an error. Exported for its test.
  *
  * Must hold: the body of an error is buffered, and reaches the handler in one piece after the credential was
- * removed from it (test/unit/providers/provider-client.watched-handler.test.ts).
+ * removed from it (test/unit/providers/provider-client.renewed-credential-handler.test.ts).
  */
 export class RenewedCredentialHandler implements HttpHandler {
   readonly #handler: HttpHandler;
