@@ -136,7 +136,7 @@ export function withBody(
     chunks.push(Buffer.copyBytesFrom(new Uint8Array(chunk)));
     if (!isLast) return;
     const body = Buffer.concat(chunks);
-    // From here on `onBody` must notice if the client leaves, by `respond` or its own onAborted.
+    // From here on `onBody` must notice if the client leaves, by `sendWhenReady` or its own onAborted.
     if (isUtf8(body)) guard(() => onBody(body.toString('utf8')));
     else send(response, NOT_UTF8, isHead, 'keep');
   });

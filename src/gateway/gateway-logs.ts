@@ -119,7 +119,7 @@ export class GatewayLogs {
       clock,
       log,
     });
-    // `apply` drains before there is an access log: no listener runs yet, so the rings are empty.
+    // `applySettings` drains before there is an access log: no listener runs yet, so the rings are empty.
     this.applySettings(settings);
   }
 
@@ -173,7 +173,10 @@ export class GatewayLogs {
     }, waitMs);
   }
 
-  /** Changes what is logged in all threads at once, until the next `apply`. Returns what is logged then. */
+  /**
+   * Changes what is logged in all threads at once, until the next `applySettings`. Returns what is logged
+   * then.
+   */
   changeSwitch({ level, access_log: access, sample_percent: samplePercent }: LogChange): LogView {
     const logSwitch = this.#logSwitch;
     if (level !== undefined) logSwitch.level = level;

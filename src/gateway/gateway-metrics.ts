@@ -42,7 +42,7 @@ import { UpstreamErrors } from '../telemetry/upstream-errors.js';
  */
 const ACCOUNT_LABELS_MAX = 1_000;
 
-/** Members of `MetricsSource` that `attach` passes on unchanged. */
+/** Members of `MetricsSource` that `connectParts` passes on unchanged. */
 type PassedMembers =
   | 'bodies'
   | 'spans'
@@ -136,7 +136,7 @@ export class GatewayMetrics {
     this.#exposition = new Exposition(readGroup ?? readAlone);
   }
 
-  /** Returns the samples of this process. `attach` was called before, as for `render`. */
+  /** Returns the samples of this process. `connectParts` was called before, as for `render`. */
   async read(): Promise<MetricsSnapshot> {
     await this.#refresh();
     return readMetrics(this.#source!);

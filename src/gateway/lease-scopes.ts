@@ -99,7 +99,7 @@ export class LeaseScopes {
     if (scopeId === undefined) return undefined;
     const { kind, index } = scope;
     const wordsOf = (name: StockName): LeaseWords | undefined => this.#wordsOf(scope, name);
-    return { kind, index, scopeId: scopeId, minute, minuteIndex: index, wordsOf, limits };
+    return { kind, index, scopeId, minute, minuteIndex: index, wordsOf, limits };
   }
 
   /** The address of an account's rule for a model. */

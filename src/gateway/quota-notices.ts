@@ -4,7 +4,7 @@
  * notifications.ts owns a QuotaNotices, on the main thread of each gateway process; store/flush.ts fills the
  * ChangedScopes.
  *
- *     flush → ChangedScopes → look: use of each scope and of the groups above it → passed a threshold?
+ *     flush → ChangedScopes → check: use of each scope and of the groups above it → passed a threshold?
  *           → claimed among the hosts? → marked in the store with its webhook → line in the log
  *
  * Each threshold is reported once a day or month. The store writes the mark and the webhook in one

@@ -130,7 +130,7 @@ export class Calls {
     invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
-    // `asks` is false because no coordinator can help: all quota records of this gateway are in use.
+    // `mayAskForMore` is false because no coordinator can help: all quota records of this gateway are in use.
     if (!this.#chain.set(scopes, taken))
       return { ...this.rejections.ofAccount(account, 'scopes', 0n, 0n), mayAskForMore: false };
     if (!this.#takeFlight(account, plan.callsInFlightMax))

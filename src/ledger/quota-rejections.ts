@@ -6,8 +6,8 @@
  *
  * A `scope` is a position in the scope chain, a `quota` a number of EXTENDED_QUOTAS, or CALLS_PER_DAY.
  *
- * Must hold: a call that can never fit a limit gets `never`, whatever else is used up, because waiting would
- * not help. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
+ * Must hold: a call that can never fit a limit gets `canNeverFit`, whatever else is used up, because waiting
+ * would not help. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
  */
 import type { Clock } from '../core/clock.js';
 import type { QuotaName } from '../core/quotas.js';

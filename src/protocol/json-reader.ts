@@ -5,9 +5,9 @@
  * upstream/prompt-text.ts and providers/anthropic/anthropic.ts use it directly. Pure; any thread.
  *
  * Must hold: the caller has checked that the bytes are UTF-8, or checks each value that it decodes. What
- * JSON.parse rejects is rejected here too, if the caller checks that nothing follows: `space()` is then -1
- * (test/unit/protocol/json-reader.test.ts compares both). An escape of half a surrogate pair is rejected as
- * well: some decoders reject it, some replace the character, some keep the half until an encoder fails.
+ * JSON.parse rejects is rejected here too, if the caller checks that nothing follows: `skipSpace()` is then
+ * -1 (test/unit/protocol/json-reader.test.ts compares both). An escape of half a surrogate pair is rejected
+ * as well: some decoders reject it, some replace the character, some keep the half until an encoder fails.
  *
  * Costs 0.3 to 0.5 ms a megabyte of plain strings and at most 6 ms a megabyte of anything else. So listeners
  * leave large bodies to counter threads.
@@ -57,12 +57,12 @@ const FALSE = Buffer.from('false');
 const NULL = Buffer.from('null');
 
 /**
- * `at` is the position in `bytes`. A method that reads a value starts with `at` on the first byte of the
- * value and ends with `at` after its last byte. It throws a BodyError if the JSON is not valid; the reader
- * cannot be used after that. A method for one kind of value does not check the first byte.
+ * `position` is an index of `bytes`. A method that reads a value starts with `position` on the first byte of
+ * the value and ends with `position` after its last byte. It throws a BodyError if the JSON is not valid; the
+ * reader cannot be used after that. A method for one kind of value does not check the first byte.
  *
  *     if (reader.openObject())
- *       do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
+ *       do { reader.skipString(); reader.skipColon(); reader.skipValue(); } while (reader.moreMembers());
  */
 export class JsonReader {
   position = 0;
@@ -85,7 +85,7 @@ export class JsonReader {
     this.#view = length < VIEW_BYTES_MIN ? undefined : new DataView(buffer, byteOffset, length);
   }
 
-  /** Skips white space. Returns the byte at `at`, or -1 at the end. */
+  /** Skips white space. Returns the byte at `position`, or -1 at the end. */
   skipSpace(): number {
     const { bytes, end } = this;
     let at = this.position;
@@ -101,7 +101,9 @@ export class JsonReader {
     return -1;
   }
 
-  /** Enters an object. Returns true with `at` on its first name's quote, or false after an empty object. */
+  /**
+   * Enters an object. Returns true with `position` on its first name's quote, or false after an empty object.
+   */
   openObject(): boolean {
     this.#enter();
     const byte = this.skipSpace();
@@ -110,7 +112,9 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** Call after each member. Returns true with `at` on the next name's quote, or false after the object. */
+  /**
+   * Call after each member. Returns true with `position` on the next name's quote, or false after the object.
+   */
   moreMembers(): boolean {
     const byte = this.skipSpace();
     if (byte === COMMA) {
@@ -120,13 +124,13 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** Enters an array. Returns true with `at` on its first item, or false after an empty array. */
+  /** Enters an array. Returns true with `position` on its first item, or false after an empty array. */
   openArray(): boolean {
     this.#enter();
     return this.skipSpace() === BRACKET_END ? this.#leave() : true;
   }
 
-  /** Call after each item. Returns true with `at` on the next item, or false after the array. */
+  /** Call after each item. Returns true with `position` on the next item, or false after the array. */
   moreItems(): boolean {
     const byte = this.skipSpace();
     if (byte === COMMA) {
@@ -163,7 +167,7 @@ export class JsonReader {
     } else this.skipScalar(byte);
   }
 
-  /** Skips a value that is a string, and counts it in `values`. Returns whether the string has escapes. */
+  /** Skips a value that is a string, and counts it. Returns whether the string has escapes. */
   skipText(): boolean {
     this.#countValue();
     return this.skipString();
@@ -224,7 +228,7 @@ export class JsonReader {
     return JSON.parse(this.bytes.toString('utf8', start, end)) as string;
   }
 
-  /** The error to throw because of the byte at `at`. */
+  /** The error to throw because of the byte at `position`. */
   unexpected(): BodyError {
     return this.position >= this.end ? this.#endsEarly() : broken('an unexpected character', this.position);
   }

@@ -103,8 +103,8 @@ export class MemberReader extends JsonReader {
   }
 
   /**
-   * Steps over the name at `at`, a member of the open object, whose level is `level`. Returns its index in
-   * `level`, or UNKNOWN. Throws for a name that was given before, and for a known name in another case.
+   * Steps over the name at `position`, a member of the open object, whose level is `level`. Returns its index
+   * in `level`, or UNKNOWN. Throws for a name that was given before, and for a known name in another case.
    */
   readName(level: Level): number {
     const { bytes, end, depth } = this;
@@ -301,7 +301,9 @@ export class MemberReader extends JsonReader {
     return this.depth === 0 ? '' : (LEVELS[this.depth]?.names[POSITIONS[this.depth]!] ?? '');
   }
 
-  /** The number from `start` to `at`. Most are a few digits, which take a tenth of the time of Number(). */
+  /**
+   * The number from `start` to `position`. Most are a few digits, which take a tenth of the time of Number().
+   */
   numberFrom(start: number): number {
     const { bytes, position: end } = this;
     let value = 0;

@@ -104,7 +104,7 @@ export class AdmissionAsk {
 
   /**
    * What the call needs with its output lowered. If a quota of spending rejected the call, `admit` has set it
-   * as `context.lacking`. If the balance rejected the call, it is all money that the account is known to
+   * as `context.lackingNeeds`. If the balance rejected the call, it is all money that the account is known to
    * have, and at least what one token of each choice costs.
    */
   #loweredNeed(caller: Caller, call: ChatCall): CallNeeds {

@@ -1,8 +1,8 @@
 /**
  * The admission phase (admission control). It checks that the plan allows the call and its model, that each
  * quota of key, account, groups and model has what the call needs, and that the balance covers the worst
- * case. intake.ts calls `admit`, `beyondBalance` and `isAllowed`; replay.ts calls `choose`. If limits are
- * shared with other processes, admission-lease.ts decides whether a rejected call may try again, by
+ * case. intake.ts calls `admit`, `beyondBalance` and `isAllowed`; replay.ts calls `chooseModel`. If limits
+ * are shared with other processes, admission-lease.ts decides whether a rejected call may try again, by
  * `withPlanBound`, `needOf` and `lowersOutput`. Listener thread.
  *
  * Must hold: a rejected call has taken nothing, and an admitted call is settled or released exactly once;
@@ -72,7 +72,9 @@ function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | 
   return models.some(({ model }) => allowed < model.outputTokensMax) ? allowed : undefined;
 }
 
-/** The models that may answer: the call's own, which `choose` makes sure is there, then its fallbacks. */
+/**
+ * The models that may answer: the call's own, which `chooseModel` makes sure is there, then its fallbacks.
+ */
 export type Models = readonly CandidateModel[];
 
 /** The chosen model of a call, before anything is taken. */
@@ -115,15 +117,15 @@ export function chooseModel(
 
 /**
  * Admits the call, or returns the rejection and has taken nothing. Intake calls `admit` again after
- * AdmissionAsk has asked for a lease, so each field may be set again. `admit`, `choose`, `reserve` and
+ * AdmissionAsk has asked for a lease, so each field may be set again. `admit`, `chooseModel`, `reserve` and
  * `rejectionOf` set these fields of `context`:
  *
  *     admission                 for dispatch, delivery and settle
  *     modelIndex, models        for AdmissionAsk, dispatch, delivery, metrics and the call log
  *     tokenLimit, rateLimit     for the headers of the response; rateLimit only if its quota rejects
  *     quotasLeft                for the call log
- *     isOutputLowered                 for Intake: a response with lowered output is not stored in the cache
- *     asksLease, lacking        for AdmissionAsk: whether the call may ask for a lease, and of how much
+ *     isOutputLowered           for Intake: a response with lowered output is not stored in the cache
+ *     asksLease, lackingNeeds   for AdmissionAsk: whether the call may ask for a lease, and of how much
  */
 export function admit(
   context: CallContext,

@@ -114,9 +114,12 @@ export class CallContext {
    * and rejects by no other quota. Undefined if it has refused nothing. Set by AdmissionAsk.
    */
   refused: readonly RefusedQuota[] | undefined = undefined;
-  /** Set by `choose` (admit.ts), for `lookUp` or `admit`, once the model is known to be on the plan. */
+  /** Set by `chooseModel` (admit.ts), for `lookUp` or `admit`, once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
-  /** The model of `modelIndex`, then its fallbacks for this call, in order. Set by `choose`; empty before. */
+  /**
+   * The model of `modelIndex`, then its fallbacks for this call, in order. Set by `chooseModel`; empty
+   * before.
+   */
   models: readonly CandidateModel[] = [];
   admission: Admission | undefined = undefined;
   /** Set by `lookUp` (replay.ts) if the response cache has the response. The hold is then a hit's price. */

@@ -94,17 +94,7 @@ function charge(
   const settledWallMs = listener.clock.wallMs();
   const amounts = { charged, uncovered };
   const position = append(context, 'served', usage, answered, amounts, listener, settledMs, settledWallMs);
-  return {
-    position,
-    settledMs,
-    settledWallMs,
-    usage,
-    tokens,
-    answered,
-    taken,
-    charged,
-    uncovered,
-  };
+  return { position, settledMs, settledWallMs, usage, tokens, answered, taken, charged, uncovered };
 }
 
 /**

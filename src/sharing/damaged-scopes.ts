@@ -19,7 +19,7 @@ export class DamagedScopes {
   /** Scopes that were logged. Never more than the ledger has. */
   readonly #loggedScopes = new Set<string>();
 
-  /** `message` says what is damaged, and what to do unless the fields of `record` say so. */
+  /** `message` says what is damaged, and what to do unless the fields of `logOnce` say so. */
   constructor(log: Pick<Log, 'error'>, message: string) {
     this.#log = log;
     this.#message = message;

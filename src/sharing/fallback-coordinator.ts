@@ -1,8 +1,8 @@
 /**
  * Sets a fallback quota aside for each scope that this process served lately, so that the process can go on
  * when the coordinator cannot be reached. open-hosts.ts makes it. equal-share.ts calls `start` when the node
- * of calls has joined, `served` after each exchange of that node, and `grant` once the coordinator is lost.
- * Main thread.
+ * of calls has joined, `recordReply` after each exchange of that node, and `grant` once the coordinator is
+ * lost. Main thread.
  *
  * For calls a process has two nodes at the coordinator: _the calls' node_, which has their leases, and _this
  * node_, which has the fallback quotas. If the coordinator denies a resource to calls, this node gives back

@@ -211,7 +211,7 @@ export class LeasedScope {
         const lease = this.#stocks.get(name);
         if (unallotted >= amount) continue;
         // A denial of a larger amount, or under another limit, says nothing about this amount. What other
-        // requests were allotted (`left` less `unallotted`) is needed beside it.
+        // requests were allotted (`availableIn` less `unallotted`) is needed beside it.
         const isDenied =
           lease?.deniedLimit === limit &&
           amount + lease.availableIn(periodOf(name)) - unallotted >= lease.deniedAmount;

@@ -48,8 +48,9 @@ export class StockLease {
   #usedMs: number;
   /**
    * Set if the coordinator granted nothing to the last ask that wanted something. LeasedScope then rejects
-   * the requests that came before the ask left, need as much as `denied`, and have the limit `deniedLimit`;
-   * or it has them wait, if others may give some back. Undefined also if the ask's period was a mistake.
+   * the requests that came before the ask left, need as much as `deniedAmount`, and have the limit
+   * `deniedLimit`; or it has them wait, if others may give some back. Undefined also if the ask's period was
+   * a mistake.
    */
   denial: Denial | undefined;
   /**
@@ -73,7 +74,7 @@ export class StockLease {
   #uncovered = 0n;
   /** Whether calls take nothing of this lease: see `withhold`. Only call slots can be withheld. */
   isWithheld = false;
-  /** The limit at the last `follow`; 0 before the first. */
+  /** The limit at the last `followLimit`; 0 before the first. */
   #limitBefore = 0n;
   /** The largest need of the calls that waited at the last ask with waiting calls. It sizes the asks. */
   #largestNeed: bigint;

@@ -56,7 +56,7 @@ export function createLogSwitch(): LogSwitchBuffer {
  *     word 0  rank of the least severe level that is written, an index into LOG_LEVELS
  *     word 1  1 while the access log is on
  *     word 2  percent of the successful calls that the access log has; it has all other calls
- *     word 3  1 while ended calls are written to the call log (`store`)
+ *     word 3  1 while ended calls are written to the call log (`storesCalls`)
  */
 export class LogSwitch {
   readonly #words: Int32Array;

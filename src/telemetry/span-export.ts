@@ -224,7 +224,7 @@ export class AccountIds {
   #isAsking = false;
   /** Batches in the order of arrival. SPANS_IN_FLIGHT_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
-  /** Resolves the promise that `finish` waits for. */
+  /** Resolves the promise that `releaseAll` waits for. */
   #onNoneWaiting: () => void = () => undefined;
 
   /** `ask` requests ids from the main thread; the reply goes to `onIds`. `ready` gets batches in order. */
@@ -236,7 +236,7 @@ export class AccountIds {
     this.#ready = ready;
   }
 
-  /** Returns undefined if the id could not be read, or did not come before `finish` gave up. */
+  /** Returns undefined if the id could not be read, or did not come before `releaseAll` gave up. */
   idOf(account: AccountIndex): string | undefined {
     return this.#ids.get(account) ?? undefined;
   }
@@ -249,7 +249,7 @@ export class AccountIds {
 
   /**
    * To be called with the reply to `ask`, which has each account that was asked for. Without a reply all
-   * batches wait, until `finish`.
+   * batches wait, until `releaseAll`.
    */
   onIds(ids: readonly (readonly [AccountIndex, string | null])[]): void {
     if (this.#ids.size + ids.length > IDS_MAX) this.#ids.clear();

@@ -99,7 +99,7 @@ export class CallModels {
 
 /**
  * The request with the fallback's id as the model, and with no more output than the fallback can generate. A
- * call that sets no bound gets none. Copies the body. The call has `fallbacks`, or `next` would not ask.
+ * call that sets no bound gets none. Copies the body. The call has `fallbacks`, or `failOver` would not ask.
  */
 function requestTo(
   modelIndex: number,

@@ -235,7 +235,7 @@ class WholeTranslation implements ResponseOutcome {
     try {
       translated = translatedWith(reported);
     } catch (error) {
-      // `ours` keeps the failure from the breaker: a stop sequence of the caller may have cut the arguments
+      // `isOurs` keeps the failure from the breaker: a stop sequence of the caller may have cut the arguments
       // of a tool. In a stream that does no harm, because arguments pass as they are.
       outcome.reject({ ...failureOf(error), isOurs: true });
       return;

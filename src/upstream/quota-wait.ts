@@ -18,7 +18,7 @@ import type { NoRoom } from './target-choice.js';
 import { ASK_MS } from './upstream-quotas.js';
 
 /**
- * The session, as QuotaWait needs it. Its `tryNow` calls `QuotaWait.ended` before it returns true, or the
+ * The session, as QuotaWait needs it. Its `tryNow` calls `QuotaWait.end` before it returns true, or the
  * metrics count the call as waiting until the call is over.
  */
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
@@ -36,7 +36,7 @@ export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'wait
 /**
  * A wait begins by `begin`, and ends once:
  *
- *     ended    the owner calls it, in its `tryNow`: an upstream has taken the call, or none ever will
+ *     end      the owner calls it, in its `tryNow`: an upstream has taken the call, or none ever will
  *     giveUp   the queue calls it: the wait is late, or the queue is full
  *     leave    the owner calls it: the call is over, mostly because its client has gone
  *     #crash   a method of the owner has thrown

@@ -43,7 +43,7 @@ const CHECK_PERIOD_MS = 1_000;
 const FILES_CHECK_PERIOD_MS = 10_000;
 /** Life of a credential that the settings no longer name: calls from before a reload may still need it. */
 const LINGER_MS = 2 * MINUTE_MS;
-/** `want` stops waiting for a missing credential after so many failures in a row. */
+/** `ensure` stops waiting for a missing credential after so many failures in a row. */
 const FIRST_FAILURES_MAX = 3;
 
 /** The part of the event log that is used here. */
@@ -175,8 +175,8 @@ export class CredentialKeeper {
   /**
    * Gets the missing credentials of these positions, and from now on renews all of these positions. Resolves
    * when all have a credential, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`.
-   * Never rejects. gateway.ts calls `want` at start, and at each reload before workers get the new routes;
-   * then `retain`. `close` ends a `want` that waits; later calls of `want` do nothing.
+   * Never rejects. gateway.ts calls `ensure` at start, and at each reload before workers get the new routes;
+   * then `retain`. `close` ends an `ensure` that waits; later calls of `ensure` do nothing.
    */
   async ensure(positions: readonly number[], waitMs: number): Promise<void> {
     if (this.#stop.signal.aborted) return;

@@ -12,8 +12,8 @@
  * The HTTP status alone is not enough: Google responds with 400 also for a wrong API key, and for a country
  * or an account that it does not serve. The operator must mend such faults, not the caller.
  *
- * Must hold: no message names a project or account of the operator (`cleaned`), because callers read messages
- * (test/unit/providers/gemini/errors.test.ts).
+ * Must hold: no message names a project or account of the operator (`withoutOperatorNames`), because callers
+ * read messages (test/unit/providers/gemini/errors.test.ts).
  */
 import { isRecord, type Members, parsedJson } from '../../core/json.js';
 import { type HeaderLookup, ProviderError, type ProviderFailure } from '../provider.js';
