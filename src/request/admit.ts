@@ -249,9 +249,8 @@ function reserve(
     const rejection = listener.ledger.admit(slot, scopes, need, nowMs);
     if (rejection === undefined) {
       if (!listener.callRing.stores) return lowered;
-      const { minutesLeft, rateLimit } = context;
-      const minute = minutesLeft === undefined ? rateLimit?.remaining : undefined;
-      context.quotasLeft = listener.ledger.quotasLeft(account, minute, minutesLeft);
+      const minute = context.minutesLeft === undefined ? context.rateLimit?.remaining : undefined;
+      context.quotasLeft = listener.ledger.quotasLeft(account, minute, context.minutesLeft);
       return lowered;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
