@@ -134,7 +134,10 @@ export class QuotaRejections {
     const limit = model?.limits.requestsPerMinute;
     const { index: slot } = this.#chain.links[MODEL_SCOPE]!;
     if (limit === undefined || !isRefused('requests_per_minute', 'model', slot)) return rejection;
-    return this.ofModelMinute(model!, this.#chain.limitedAt(MODEL_SCOPE).minute.check(slot, limit));
+    const check = this.#chain.limitedAt(MODEL_SCOPE).minute.check(slot, limit);
+    const named = this.ofModelMinute(model!, check);
+    // Permits have come back since. `check` then tells when all of them will have expired.
+    return check.admitted ? { ...named, resetsMs: asWallMs(this.#options.clock.wallMs() + 1) } : named;
   }
 
   /** Whether the call takes of that quota. Its limit may have been removed since the coordinator refused. */

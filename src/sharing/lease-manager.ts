@@ -103,13 +103,18 @@ export class LeaseManager {
 
   /**
    * Joins the coordinator, and tries again until it works, whether leases are needed or not. Resolves after
-   * the first try; if the coordinator has replied that it waits for other nodes, once it lends or
-   * START_MS_MAX are over. For the caller then serves, and a process that this one replaces ends.
+   * the first try; if the coordinator has replied that it waits for other nodes, once it lends, or finds that
+   * data was lost, or START_MS_MAX are over. For the caller then serves, and a process that this one replaces
+   * ends.
    */
   async start(): Promise<void> {
     await this.#exchange();
+    if (this.#contact.state.lost?.reason !== 'checking') return;
     const endMs = this.#nowMs + START_MS_MAX;
-    while (this.#contact.state.lost?.reason === 'checking' && this.#nowMs < endMs && !this.#isClosed)
+    // Until a reply says something else: an exchange without a reply meanwhile ends no wait.
+    const isAwaited = (): boolean =>
+      this.#contact.isLost && this.#contact.state.lost?.reason !== 'quarantine' && this.#nowMs < endMs;
+    while (isAwaited() && !this.#isClosed)
       await new Promise<void>((resolve) => void this.#options.timers.after(RETRY_MS, resolve));
   }
 

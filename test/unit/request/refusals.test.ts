@@ -6,8 +6,15 @@
 import t from 'tap';
 import type { LeaseChannel, LeaseEnd } from '#src/channel/lease-channel.js';
 import type { ErrorRecord } from '#src/core/errors.js';
-import { Calendar, type QuotaLimits } from '#src/core/quotas.js';
-import { asAccountIndex, asGroupIndex, asKeyIndex, asModelScopeIndex, asPicoUnits } from '#src/core/units.js';
+import { Calendar, NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
+import {
+  asAccountIndex,
+  asCallSlot,
+  asGroupIndex,
+  asKeyIndex,
+  asModelScopeIndex,
+  asPicoUnits,
+} from '#src/core/units.js';
 import { CoordinatorClock } from '#src/ledger/coordinator-clock.js';
 import { createLedgerBuffers, EXTENDED_QUOTAS } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
@@ -234,4 +241,26 @@ void t.test('what is empty here again and again, and refused by nobody, is no li
     t.match(end, { code: 'overloaded', detail: 'lease_late' }, textOf(empty));
     t.ok(end.afterMs! < 2_000, `${end.afterMs} ms`);
   }
+});
+
+void t.test('who was refused by the minute of a model that has come back since may come at once', (t) => {
+  const time = new EventTime();
+  const buffers = createLedgerBuffers({
+    ...{ accountsMax: 1, callsInFlightMax: 1, keysMax: 1, groupsMax: 1, shared: true },
+  });
+  const clock = new CoordinatorClock(time.clock, buffers.calendar!);
+  const ledger = new Ledger(buffers, clock);
+  const model = asModelScopeIndex(ledger.modelScopes.slotOf(ACCOUNT, MODEL)!);
+  const nowMs = clock.monotonicMs();
+  new Leases(buffers).models.addMinute(model, nowMs + 9_000, 5, 0, nowMs);
+  const rule = { modelIndex: MODEL, limits: { ...NO_QUOTAS, requestsPerMinute: 10 } };
+  const scopes = { account: ACCOUNT, plan: { ...PLAN, quotas: NO_QUOTAS }, key: undefined, model: rule };
+  const needs = { hold: asPicoUnits(0n), tokens: 1 };
+  const rejection = ledger.admit(asCallSlot(0), scopes, needs);
+  t.match(rejection, { quota: 'calls_in_flight' }, 'other calls hold all slots that are here');
+  const refused = [{ kind: 'model', index: model, quota: 'requests_per_minute' }] as const;
+  const named = ledger.rejections.refusalOf(rejection!, refused, scopes, needs);
+  t.match(named, { kind: 'model', index: MODEL, quota: 'requests_per_minute', left: 0n });
+  t.ok(named.resetsMs - clock.wallMs() <= 1_000, `in ${named.resetsMs - clock.wallMs()} ms`);
+  t.end();
 });
