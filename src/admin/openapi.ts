@@ -1,9 +1,10 @@
 /**
- * Builds the OpenAPI document of the admin interface from its routes. routes.ts calls it at the first request
- * for `/admin/v1/openapi.json`; `npm run docs` uses it too. Pure; main thread.
+ * Builds the OpenAPI document of the admin interface from its routes: routes.ts at the first request for
+ * `/admin/v1/openapi.json`, and `npm run docs`. Pure; main thread.
  *
  * Must hold: each route is in the document and responds as the document says
- * (test/unit/admin/openapi.test.ts calls all routes). LIVE_OPERATION repeats by hand what live-feed.ts sends.
+ * (test/unit/admin/openapi.test.ts calls all routes). Each operationId stays as it is, because generated
+ * clients have a function of that name (no test).
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
@@ -14,14 +15,14 @@ import { REFERENCE_RULE } from '../registry/record-id.js';
 import { LIVE_ROUTE, isVariable, JSON_TYPE, ROOT, type Route } from './route.js';
 import { RangeQuery, withRules } from './fields.js';
 
-/** Returns the document as a value that JSON can express. ADMIN_ROUTES has no LIVE_ROUTE, so it is added. */
+/** Returns the document as a value that JSON can express. `routes` has no LIVE_ROUTE, so it is added. */
 export function adminDocument(routes: readonly Route[]): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
     const path = (paths[`${ROOT}${route.path}`] ??= {});
     path[route.method.toLowerCase()] = operationOf(route);
   }
-  paths[LIVE_ROUTE.path] = { get: LIVE_OPERATION };
+  paths[LIVE_ROUTE.path] = { get: LIVE_OPERATION }; // This path has ROOT already.
   return {
     openapi: '3.1.0',
     info: {
@@ -76,16 +77,16 @@ function operationOf(route: Route): object {
   };
 }
 
-/** Fields that name something, for the error `not_found`. A new field of this kind must be added here. */
+/** Fields that name something, for the error `not_found`. A new such field is added here (no test). */
 const REFERENCE_FIELDS = ['account', 'group', 'parent', 'root'];
 
 /** Returns the codes of the errors that the document lists for the route. */
-function codesOf({ method, path, roles, segments, query, body }: Route): ErrorCode[] {
+function codesOf({ method, roles, segments, query, body }: Route): ErrorCode[] {
   const fields = { ...query.properties, ...body.properties };
   const hasReference = segments.some(isVariable) || REFERENCE_FIELDS.some((name) => name in fields);
-  // Conflicts are: hosts without sharing, a second rotation of a key, a group that is not empty, and, with
-  // hosts that share, any change that could not be confirmed, whether it was made or not.
-  const mayConflict = method !== 'GET' || segments.includes('hosts') || path === '/groups/{group}';
+  // A change conflicts if a key was rotated already or a group is not empty, and, with hosts that share, if
+  // the change could not be confirmed, whether it was made or not. `/hosts` conflicts if no host shares.
+  const mayConflict = method !== 'GET' || segments.includes('hosts');
   return [
     'invalid_parameters',
     'missing_api_key',
@@ -103,7 +104,7 @@ function codesOf({ method, path, roles, segments, query, body }: Route): ErrorCo
 /** Such as `postAccountsCredit` for `POST /accounts/{account}/credit`; `getAccountsOne` for one account. */
 function operationIdOf({ method, segments }: Route): string {
   const words = segments.filter((segment) => !isVariable(segment)).map(pascalCased);
-  // `split` gives at least one segment.
+  // route.ts splits the path, which gives at least one segment.
   const endsWithOne = isVariable(segments.at(-1)!);
   return `${method.toLowerCase()}${words.join('')}${endsWithOne ? 'One' : ''}`;
 }
@@ -135,15 +136,15 @@ function queryParameters(query: TObject): object[] {
   }));
 }
 
-/** `required` is absent if all properties are optional, whatever its type says. */
+/** TypeBox leaves `required` out if all properties are optional, although its type has the member. */
 function requiredOf(schema: TObject): readonly string[] {
   return Array.isArray(schema.required) ? schema.required : [];
 }
 
-/** The operation of LIVE_ROUTE, which is not in ADMIN_ROUTES: live-feed.ts serves it. */
+/** The operation of LIVE_ROUTE, which live-feed.ts serves. This repeats by hand what that file sends. */
 const LIVE_OPERATION = {
   operationId: 'getLive',
-  summary: 'Stream the status every two seconds, and the course of its figures.',
+  summary: 'Stream the status every two seconds, and the history of its figures.',
   'x-tollgate-roles': LIVE_ROUTE.roles,
   parameters: [{ name: 'range', in: 'query', required: false, schema: RangeQuery.properties.range }],
   responses: {

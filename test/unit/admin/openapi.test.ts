@@ -159,6 +159,9 @@ void t.test('every route is in the document, answers as it says, and records wha
   keepCalls(t, house, calls);
   keepContents(t, house, ['req_abcdefgh-_12-0']);
   const document = (await house.send('GET', `${ROOT}/openapi.json`)).json() as Document;
+  const groupResponses = document.paths[`${ROOT}/groups/{group}`]!;
+  t.notOk(groupResponses.get!.responses['409'], 'a read of a group conflicts with nothing');
+  t.ok(groupResponses.delete!.responses['409'], 'its deletion may');
   const asked = new Set<string>();
   for (const [method, path, body] of REQUESTS) {
     const [plain = '', query = ''] = path.split('?');
@@ -275,6 +278,8 @@ const TEXTS = [
     '12345678',
     '1,5',
     '0.00',
+    '0.000000000999',
+    '0.000000001',
     '0.5',
     '250.00',
   ],
