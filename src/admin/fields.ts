@@ -1,10 +1,10 @@
 /**
- * What the requests and responses of several routes have in common: names, amounts, moments, pages, the
- * limits of a scope, and how much of each quota is used. The route files use these schemas and functions.
- * Pure; main thread of a gateway, and commands that work without one.
+ * The fields that several routes have in common, in requests and in responses: their schemas, and the
+ * functions that read or show them. The route files use both. Pure; main thread of a gateway, and commands
+ * that work without one.
  *
- * Must hold: a rule that the registry checks (`x-rule`) is shown in the OpenAPI document but not applied by
- * the reader, so that there is one error message, the registry's (test/unit/admin/openapi.test.ts). Limits:
+ * Must hold: an `x-rule` is shown in the OpenAPI document. The reader does not apply it, but the registry,
+ * `amountOf` or `spendOf`, whose message explains more (test/unit/admin/openapi.test.ts). Limits:
  * test/unit/admin/group-routes.test.ts. Moments: test/unit/admin/usage-routes.test.ts.
  */
 import { Type, type Static, type TSchema } from 'typebox';
@@ -40,10 +40,7 @@ import {
 const PAGE_ITEMS_MAX = 1_000;
 export const PAGE_ITEMS_DEFAULT = 100;
 
-/**
- * Makes the schema of a text whose rule the registry checks and explains. The reader of the body ignores the
- * rule; the OpenAPI document shows it, by `withRules`.
- */
+/** Makes the schema of a text with a rule that the reader of the body ignores, and `withRules` shows. */
 export function textWithRule(description: string, rule: TextRule, options: object = {}) {
   return Type.String({ description, ...options, 'x-rule': rule });
 }
@@ -63,13 +60,14 @@ export function withRules(schema: unknown): unknown {
   return { ...Object.fromEntries(keywords), ...(rule ?? {}) };
 }
 
+// Schemas, as the two constants with a capital are; every other `…Of` of this file reads or shows a value.
 export const nameOf = (description: string) => textWithRule(description, NAME_RULE);
 export const planId = textWithRule('id of a plan', { pattern: IDENTIFIER_PATTERN });
 export const reference = (description = 'id or name') => textWithRule(description, REFERENCE_RULE);
 
 /**
- * Text, because a JSON number is a binary fraction, which cannot be 0.1 exactly. `amountOf` applies the rule,
- * and its message repeats the bounds.
+ * An amount is text, because a JSON number is a binary fraction, which cannot be 0.1 exactly. `amountOf`
+ * applies the rule. Its 3000000, that of Spend and that of the message are BALANCE_PICO_UNITS_MAX.
  */
 export const Amount = textWithRule(
   'decimal text with at most 12 decimals, at most 3000000',
@@ -107,7 +105,7 @@ export function pageView<Item, View>(
   return listOf(items.map(viewOf), next);
 }
 
-/** `next`: the cursor of the following page; absent if this is the last. */
+/** `next`: the cursor of the following page; absent after the last. Some lists' cursors are no numbers. */
 export function listOf<View>(data: View[], next?: number): ListView<View> {
   return { data, next: next === undefined ? null : String(next) };
 }
@@ -158,7 +156,7 @@ export function momentOf(
   throw invalid(`${field} must be ${acceptedForms}, got ${quoted(text)}`);
 }
 
-/** `range`: how far a history goes back, which is the name of one of its rings. */
+/** `range`: the name of a ring of the history. It says how far the ring goes back. */
 export const RangeQuery = closedObject({
   range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })),
 });
@@ -166,7 +164,7 @@ export const RangeQuery = closedObject({
 /** Limits as a body has them. Null removes the limit, if the route's schema allows null. */
 type LimitsOfBody = Readonly<Partial<Record<QuotaName, number | string | null>>>;
 
-/** `spendOf` applies the rule. The pattern excludes amounts below QUOTA_SPEND_MIN. */
+/** `spendOf` applies the rule. The pattern excludes what is below QUOTA_SPEND_MIN (openapi.test.ts). */
 const Spend = textWithRule(
   'decimal text with at most 12 decimals, from 0.000000001 to 3000000',
   { pattern: '^(?!0(?:\\.0{1,9}|\\.0{9}[0-9]{1,3})?$)(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
@@ -175,7 +173,7 @@ const Spend = textWithRule(
 
 function limitSchema(name: QuotaName) {
   if (QUOTA_KINDS[name].unit === 'money') return Spend;
-  // Only limits of money are bigint, and these have returned.
+  // A number: only limits of money are bigint, and the line above has returned for money.
   return Type.Integer({ minimum: 1, maximum: QUOTA_LIMITS_MAX[QUOTA_FIELDS[name]] as number });
 }
 

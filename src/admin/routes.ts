@@ -2,13 +2,12 @@
  * The list of all routes of the admin interface, by which api.ts serves requests. Routes of accounts, keys,
  * groups, calls, changes, operators and usage have files of their own; the others are here. Main thread.
  *
- * Must hold: a route that changes something outside the registry records the change by `service.note`, once
- * the change is made (test/unit/admin/openapi.test.ts calls each route). route.ts makes the action, the name
+ * Must hold: a route that changes something outside the registry records the change by `service.note`, after
+ * it has made the change (test/unit/admin/openapi.test.ts). route.ts makes the action, the name
  * of a change, from the path, unless the route declares one; `action: null` is for a route that changes
  * nothing. The view of a model: test/unit/admin/routes.model-view.test.ts.
  */
 import { Type } from 'typebox';
-import { ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import { ADMIN_ONLY, ALL_ROLES, RIGHTS } from '../core/roles.js';
@@ -56,7 +55,7 @@ import {
 
 const TOKENS_PER_PRICE = 1_000_000n;
 
-/** Prices are shown as in the settings: per million tokens, and per call. `models`: of its catalogue. */
+/** Prices are shown as in the settings: per million tokens, and per call. `fallbacks` index `models`. */
 export function viewOfModel(model: ModelEntry, models: Catalog['models']): ModelView {
   const { price } = model;
   return {
@@ -175,10 +174,10 @@ const HOST_ROUTES = [
     summary:
       'Forget a host that will not come back: what it was granted is free, and nobody waits for it. What it charged and did not report is lost.',
     responseSchema: closedObject({ id: Type.String(), forgotten: Type.Literal(true) }),
-    respond: async ({ id }, context) => {
-      await hostsOf(context).forget(id);
-      await context.service.note({ target: { type: 'host', id, name: null }, changes: [] });
-      return { id, forgotten: true as const };
+    respond: async ({ id: host }, context) => {
+      await hostsOf(context).forget(host);
+      await context.service.note({ target: { type: 'host', id: host, name: null }, changes: [] });
+      return { id: host, forgotten: true as const };
     },
   }),
 ];
@@ -192,8 +191,8 @@ const SETTINGS_ROUTE = defineRoute({
 });
 
 /**
- * Returns the row of a reload among the changes of operators. gateway/gateway.ts calls this too, for reloads
- * by a signal or a changed file.
+ * Returns the change as which a reload is recorded. `replacing`: how many gateway processes it replaces.
+ * gateway/gateway.ts calls this too, for reloads by a signal or a changed file.
  */
 export function noteOfReload({
   changes = [],
@@ -229,7 +228,7 @@ const RELOAD_ROUTE = defineRoute({
   respond: async ({ body }, { reload, service }) => {
     const { dry_run: dryRun = false, restart = false } = body;
     const { applied, restartNeeded, changes = [], problems, replacing } = await reload({ dryRun, restart });
-    if (problems.length > 0) throw new ProxyError('invalid_parameters', 'downstream', problems.join('\n'));
+    if (problems.length > 0) throw invalid(problems.join('\n'));
     if (!dryRun) await service.note(noteOfReload({ changes, replacing }));
     return {
       dry_run: dryRun,
@@ -274,7 +273,7 @@ const LOG_ROUTES = [
     }),
     responseSchema: LogSchema,
     respond: async ({ body }, { changeLog, service }) => {
-      // A copy, because `changeLog` may return the same object again (test/unit/admin/support.ts does).
+      // A copy, because `changeLog` may change and return the same object again.
       const before = { ...changeLog({}) };
       const after = changeLog(body);
       const fields = Object.keys(body) as (keyof LogView)[];
@@ -305,8 +304,8 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
 });
 
 /**
- * Returns the id of the model that has `name` as its id or alias, or without a name the ids of all models.
- * Throws `invalid_parameters` if there is no such model.
+ * Returns the id of the model that has `name` as its id or alias, or without a name the ids of all. Looks only
+ * at models that are listed, in the settings in force. Throws `invalid_parameters` if there is none.
  */
 function idsOf(catalog: Catalog, name: string | undefined): string[] {
   const listed = catalog.models.filter(isListed);
@@ -359,6 +358,7 @@ const DOCUMENT_ROUTE = defineRoute({
   respond: () => new TextResponse(JSON_TYPE, (documentText ??= jsonText(adminDocument(ADMIN_ROUTES)))),
 });
 
+/** The order is that of the documents; no two paths match the same request. */
 export const ADMIN_ROUTES: readonly Route[] = [
   ...ACCOUNT_ROUTES,
   ...GROUP_ROUTES,

@@ -1,18 +1,18 @@
 /**
- * The schemas and types of the admin interface's responses. The routes respond with these views, the OpenAPI
- * document shows the schemas, and the commands, the console and the tests use the types. A schema and the
- * type of its values have the same name. Pure.
+ * The schemas and types of the admin interface's responses; those of calls, changes and operators are in
+ * their route files. The routes respond with these views, the OpenAPI document shows the schemas, and the
+ * commands, the console and the tests use the types. Pure.
  *
  * Must hold: fields may be added, but none is renamed or removed, because operators' programs read them (no
- * test; test/unit/admin/openapi.test.ts compares responses with the schemas). Nothing of Node is imported,
- * because the console compiles this file for the browser (`npm run lint`).
+ * test). A new one of USAGE_STATS comes last. The console compiles this file for the browser, so neither this
+ * file nor what it imports uses Node (`npm run lint`).
  */
 import { Type, type Static, type TObject, type TProperties, type TSchema } from 'typebox';
 import { SERVICES } from '../core/door-names.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
 
-/** Returns the schema of objects that have only these fields. */
+/** Closed, so that test/unit/admin/openapi.test.ts finds a field of a response that the schema lacks. */
 export const closedObject = <Fields extends TProperties>(fields: Fields, description?: string) =>
   Type.Object(fields, { additionalProperties: false, ...(description && { description }) });
 
@@ -22,7 +22,7 @@ export const Moment = Type.Integer({ description: 'Unix seconds' });
 
 const Count = Type.Integer({ minimum: 0 });
 
-/** Returns the schema of a value that may be null. `description` says when it is null. */
+/** Returns the schema of a value that may be null. `description`: when, if the name does not tell. */
 export const orNull = <Schema extends TSchema>(schema: Schema, description?: string) =>
   Type.Union([schema, Type.Null()], description === undefined ? {} : { description });
 
@@ -58,14 +58,15 @@ const CountUse = quotaUseSchema(Count);
 const MoneyUse = quotaUseSchema(Money);
 
 /**
- * limit = used + held + left, unless a lowered limit allows less than is used. `leased` is what the glossary
- * calls granted. Money is decimal text.
+ * limit = used + held + left, unless a lowered limit allows less than is used. `leased`, a public name, is
+ * what all processes were granted and have not reported as used. Money is decimal text.
  */
 export type QuotaUseView = Readonly<Static<typeof CountUse> | Static<typeof MoneyUse>>;
 
 /** The use of each quota that has a limit, by the quota's name. */
 export type QuotasView = Readonly<Partial<Record<QuotaName, QuotaUseView>>>;
 
+// Unsafe gives the type by hand, because the compiler cannot infer it of a list of names.
 export const QuotasView = Type.Unsafe<QuotasView>(
   closedObject(
     Object.fromEntries(
@@ -90,7 +91,7 @@ export const AccountView = closedObject({
   plan_missing: Type.Optional(
     Type.Literal(true, {
       description:
-        'there if the plan is not in the settings: calls are refused until it is, or another is set',
+        'there if the plan is not in the settings: calls are rejected until it is, or another is set',
     }),
   ),
   balance: Money,
@@ -210,10 +211,7 @@ export function historyOf<Line>(range: RingName, data: Line[]): HistoryView<Line
   return { range, seconds: HISTORY_RINGS[range].seconds, data };
 }
 
-/**
- * The numbers of a line of usage, in the order of the CSV's columns in `GET /usage`. A new number must come
- * last, because programs read columns by their position.
- */
+/** The numbers of a line of usage, as the CSV of `GET /usage` orders them: programs read by position. */
 export const USAGE_STATS = {
   calls: Count,
   failed_calls: Count,
@@ -236,8 +234,8 @@ const ACCOUNT_NAME = orNull(
 const KEY_NAME = orNull(Type.String(), 'name of the key; null if it is deleted');
 
 /**
- * A line of usage has one of the first five fields, by which calls are grouped. The line of an account also
- * has `account_name`; that of a key has both names.
+ * A line of usage has one field of `account`, `key`, `model`, `day` and `hour`, by which calls are grouped.
+ * The line of an account also has `account_name`; that of a key has both names.
  */
 export const UsageView = closedObject({
   account: optionalText('id of the account'),
@@ -305,6 +303,7 @@ const LIMITS = Object.fromEntries(
   QUOTA_NAMES.map((name) => [name, Type.Optional(QUOTA_KINDS[name].unit === 'money' ? Money : Count)]),
 );
 
+/** Quotas by hand: every plan has three of them, and null stands for each other one that it lacks. */
 export const PlanView = closedObject({
   id: Type.String(),
   requests_per_minute: Type.Integer(),
@@ -386,7 +385,7 @@ export const HostView = closedObject({
   self: Type.Boolean({ description: 'the host that answers' }),
   state: Type.Union([Type.Literal('heard'), Type.Literal('silent'), Type.Literal('awaited')], {
     description:
-      'heard: in the last 20 s; silent: it is gone, or cut off; awaited: the sharing server has lost data, and lends nothing before this host is back or forgotten',
+      'heard: in the last 20 s; silent: it is gone, or cut off; awaited: the server of sharing has lost data, and grants nothing before this host is back or forgotten',
   }),
   last_heard: orNull(Type.Integer({ description: 'Unix seconds' })),
 });
