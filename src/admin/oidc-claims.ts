@@ -14,18 +14,18 @@ export type Claims = Readonly<Record<string, unknown>>;
 export interface Person {
   /** One line of at most NAME_CHARS_MAX characters. */
   readonly name: string;
-  /** The provider's id of the person, which stays after a change of name. */
+  /** The provider's id of the person, which stays after a change of name: for the log, cut to one line. */
   readonly sub: string;
-  /** The values of the role claim, without those that the setting `roles` cannot name. */
+  /** Those of the role claim, such as groups, without those that the setting `roles` cannot name. */
   readonly values: readonly string[];
-  /** Whether the provider has left groups out, because there are too many for a token. */
+  /** Whether the provider has left the role claim out, because a token has no room for so many groups. */
   readonly overflown: boolean;
 }
 
 const NAME_CHARS_MAX = 200;
-/** The setting `roles` has no longer names. Each console session keeps up to VALUES_MAX values, 256 KB. */
+/** The setting `roles` can name no longer value, so a longer one gives no role. */
 const VALUE_CHARS_MAX = 256;
-const VALUES_MAX = 1_000;
+const VALUES_MAX = 1_000; // A console session keeps so many, with 256,000 characters at most.
 /** Names are logged, so they have no control characters and none that change the direction of text. */
 const ONE_LINE = /^[^\p{C}\p{Zl}\p{Zp}]+$/u;
 
@@ -36,13 +36,14 @@ export function personOf(claims: Claims, settings: OidcSettings): Person {
   const values = (Array.isArray(roleClaim) ? (roleClaim as readonly unknown[]) : [roleClaim]).filter(
     (value) => typeof value === 'string' && value.length <= VALUE_CHARS_MAX,
   ) as string[];
-  // `_claim_names` has the names of whole claims (OpenID Connect Core 5.6.2).
-  const [topClaim = ''] = settings.role_claim.split('.');
+  // `_claim_names` names whole claims that are elsewhere (OpenID Connect Core 5.6.2).
+  const absent = isMap(claims._claim_names) ? Object.keys(claims._claim_names) : [];
   return {
     name: nameIn(claims, settings) ?? oneLine(sub),
     sub: oneLine(sub),
     values: values.slice(0, VALUES_MAX),
-    overflown: roleClaim === undefined && isMap(claims._claim_names) && topClaim in claims._claim_names,
+    overflown:
+      roleClaim === undefined && absent.some((name) => `${settings.role_claim}.`.startsWith(`${name}.`)),
   };
 }
 
@@ -56,10 +57,9 @@ export function roleOf(
 }
 
 /**
- * Returns the claim at a path with dots; undefined if there is none. Names of claims may have dots
- * themselves, as URLs do. So each dot may lead into an object or be a part of a name, and the whole path is
- * tried first. An unverified email counts as missing, because people choose it themselves. Some providers
- * write `email_verified` as text. If the claim exists, all values but true count as unverified.
+ * Returns the claim at a path; undefined if it is missing or null. A dot leads into an object, or is part of
+ * a name, as in a URL; the whole path is tried first. People choose an unverified email themselves, so an
+ * `email` counts as missing if an `email_verified` beside it is neither true nor the text of some providers.
  */
 export function claimAt(claims: Claims, path: string): unknown {
   const { email_verified: verified = true } = claims;
@@ -80,7 +80,7 @@ function nameIn(claims: Claims, settings: OidcSettings): string | undefined {
   return typeof name === 'string' && name.length <= NAME_CHARS_MAX && ONE_LINE.test(name) ? name : undefined;
 }
 
-/** Cuts the text to NAME_CHARS_MAX, and replaces each character that ONE_LINE forbids. */
+/** Cuts the text to NAME_CHARS_MAX, and replaces what ONE_LINE forbids (the same character class). */
 function oneLine(text: string): string {
   return text.slice(0, NAME_CHARS_MAX).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 }
