@@ -44,7 +44,7 @@ interface RoutedRequest {
   handle(query: string, body: string, requesterLeft?: AbortSignal): AdminResponse | Promise<AdminResponse>;
 }
 
-/** Within a second disk space is rarely freed. */
+/** Disk space is rarely freed within a second, and a person who frees it does not wait for long. */
 const DISK_RETRY_SECONDS = 5;
 
 export class AdminApi {
@@ -93,7 +93,7 @@ export class AdminApi {
   ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...rawInput, body: route.method === 'GET' ? {} : parseBody(rawInput.body) };
-    // A response has one warning, so a later one replaces an earlier one.
+    // A response has one warning: a later one, such as that of a missing record, replaces an earlier one.
     let warning: string | undefined;
     const warn = (text: string): void => void (warning = text);
     const context = {
@@ -112,14 +112,14 @@ export class AdminApi {
   #serviceFor(route: Route, requester: Requester, warn: (text: string) => void): RequestService {
     const { service } = this.#parts;
     const onUnconfirmed = (processes: number): void => warn(unconfirmedText(processes));
-    // The cause of a change is the requester and the route's action. It is made only for a change, because
-    // `causeOf` throws for a route without an action: such a route must change nothing.
+    // The cause of a change says who made it, from where and by which action. A route without an action must
+    // change nothing, so `causeOf` throws for it. Reads do not call `cause`.
     const cause = (): Cause => causeOf(route, requester);
     return {
       read: (work) => service.read(work),
       change: (work) => service.change(cause(), work, onUnconfirmed),
-      // The route has already made the change, outside of the registry. So an error of the record must not
-      // fail the request. Only a route without an action fails, by `cause()` in the catch block.
+      // The route has already made the change, outside of the registry. So the request must not fail if the
+      // record does. Only a route without an action fails: `cause()` throws in the catch block too.
       note: async (note) => {
         try {
           await service.change(cause(), (registry) => registry.note(note), onUnconfirmed);
@@ -150,7 +150,7 @@ export class AdminApi {
     }
     const diskError = diskErrorOf(error);
     if (diskError !== undefined) {
-      this.#log.error('an admin request could not be written to disk, nothing was changed', {
+      this.#log.error('the change of an admin request could not be written to disk, nothing was changed', {
         method,
         path,
         error: diskError,
@@ -158,7 +158,7 @@ export class AdminApi {
       // There is no code for a full disk. `overloaded` is a 503 with `Retry-After`, so clients may retry.
       return responseOfError({
         code: 'overloaded',
-        message: `The books cannot be written: look at the disk of the data folder, ${diskError}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
+        message: `The books cannot be written: look at the disk of the data directory, ${diskError}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
         retryAfterSeconds: DISK_RETRY_SECONDS,
       });
     }
@@ -179,7 +179,7 @@ function causeOf({ method, path, action }: Route, { operator, from }: Requester)
   return { actor: { ...operator, from }, action };
 }
 
-/** Returns a 403, or undefined if the role may use the route. server.ts asks too, of OTHER_ROUTES. */
+/** Returns a 403, or undefined if the role may use the route. server.ts asks of OTHER_ROUTES (route.ts). */
 export function roleRejectionOf(
   role: Role,
   { method, roles }: Pick<Route, 'method' | 'roles'>,

@@ -3,8 +3,7 @@
  * `/admin/v1/openapi.json`, and `npm run docs`. Pure; main thread.
  *
  * Must hold: each route is in the document and responds as the document says
- * (test/unit/admin/openapi.test.ts calls all routes). Each operationId stays as it is, because generated
- * clients have a function of that name (no test).
+ * (test/unit/admin/openapi.test.ts calls all routes). An operationId stays, for generated clients (no test).
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';

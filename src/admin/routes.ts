@@ -304,8 +304,8 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
 });
 
 /**
- * Returns the id of the model that has `name` as its id or alias, or without a name the ids of all. Looks only
- * at models that are listed, in the settings in force. Throws `invalid_parameters` if there is none.
+ * Returns the id of the model that has `name` as its id or alias, or without a name the ids of all models in
+ * the settings in force, which are those that are listed. Throws `invalid_parameters` if there is none.
  */
 function idsOf(catalog: Catalog, name: string | undefined): string[] {
   const listed = catalog.models.filter(isListed);

@@ -2,15 +2,15 @@
  * The compiled request validators, checked when this module is loaded. chat-scan.ts and the doors (doors/)
  * call them, in listener threads and counter threads.
  *
- * Must hold: no thread starts without the compiled validators. TypeBox would silently interpret schemas,
- * which is many times slower (test/unit/protocol/validators.test.ts). A new validator is added here, in
+ * Must hold: no thread starts without the compiled validators, because to walk through a schema at each call
+ * is many times slower (test/unit/protocol/validators.test.ts). A new validator is added here (no test), in
  * generated.d.ts and in doors/build-generated.ts.
  */
 import * as generated from './generated.js';
 
 const MESSAGES = [{ role: 'user', content: 'probe' }];
 
-/** For each validator a valid request and an invalid one, in this order. */
+/** For each validator a valid request and an invalid one, which differ by one rule, such as a bound. */
 const PROBES = {
   checkChatRequest: [
     { model: 'probe', messages: MESSAGES, temperature: 2 },
@@ -49,7 +49,7 @@ const PROBES = {
 type ValidatorName = keyof typeof PROBES;
 
 export type Validators = Readonly<Record<ValidatorName, (value: unknown) => boolean>> & {
-  readonly COMPILED: boolean;
+  readonly COMPILED: boolean; // build-generated.ts writes true.
 };
 
 /** Throws if `validators` is not the generated module, or one gives a wrong answer. Exported for its test. */
@@ -65,7 +65,7 @@ export function assertCompiled(validators: Partial<Validators>): void {
 
 assertCompiled(generated);
 
-/** Each validator tells whether a value is a valid request of its door: 0.1 µs for a small one. */
+/** Each tells whether a value is a valid request of its door (count: `count_tokens`): 0.1 µs if small. */
 export const {
   checkChatRequest,
   checkMessagesRequest,
