@@ -1,10 +1,10 @@
 /**
  * `tollgate accounts …`: accounts and their plans, balances, credits and quotas. program.ts adds the
- * commands, which call the admin interface.
+ * commands, which call the admin interface. Process of a command.
  *
- * Must hold: names of commands and options are public (test/unit/cli/account-commands.test.ts). A credit
- * that is repeated with its `--idempotency-key` is recorded once; otherwise an account gets money twice
- * (test/e2e/credit-commands.test.ts).
+ * Must hold: names of commands and options are public (test/unit/cli/account-commands.test.ts). A repeated
+ * command gives no money twice: `credit` with its `--idempotency-key` (test/e2e/credit-commands.test.ts), and
+ * `create --credit`, because names are unique.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { AccountView, CreditView } from '../admin/views.js';
@@ -128,7 +128,7 @@ function addStatusCommands(accounts: Command): void {
     addAdminCommand(
       accounts,
       'disable',
-      'Reject all keys of an account, and ask before.',
+      'Reject all calls of an account, after a confirmation.',
       'accounts disable acme --yes',
     ),
   )
@@ -163,7 +163,7 @@ const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
   { title: 'PLAN', text: ({ plan }) => plan, cut: true },
   {
     title: 'ACTIVE',
-    text: ({ active, plan_missing }) => (plan_missing ? 'no plan' : yesNo(active)),
+    text: ({ active, plan_missing }) => (plan_missing === true ? 'no plan' : yesNo(active)),
   },
   { title: 'BALANCE', text: ({ balance }) => balance, align: 'right' },
   { title: 'HELD', text: ({ held }) => held, align: 'right' },
@@ -214,7 +214,7 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
   ];
 }
 
-/** The quotas that every plan has. `fieldsOf` prints how much is used of each in a field of its own. */
+/** The quotas that every plan has. `fieldsOf` prints each in its own field (account-commands.test.ts). */
 const COUNTED_QUOTAS = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 function otherQuotasOf({ quotas }: AccountView): AccountView['quotas'] {
@@ -242,7 +242,7 @@ function addCreditCommands(accounts: Command): void {
   addCreditOptions(
     accounts
       .command('credit')
-      .description('Add to the balance, or take away with a negative amount.')
+      .description('Add to the balance, or take away with a negative amount, as debit does.')
       .argument('<account>', 'id or name', parseNonEmpty)
       .argument('<amount>', 'such as 10.00; to take away: credit acme -- -2.50', parseNonEmpty),
   )
@@ -250,7 +250,7 @@ function addCreditCommands(accounts: Command): void {
       'after',
       exampleText('accounts credit acme 10.00 --note "invoice 17" --idempotency-key invoice-17'),
     )
-    .action((account: string, amount: string, options: CreditOptions) => transfer(account, amount, options));
+    .action((account: string, amount: string, options: CreditOptions) => addCredit(account, amount, options));
 
   addCreditOptions(
     accounts
@@ -261,7 +261,7 @@ function addCreditCommands(accounts: Command): void {
   )
     .addHelpText('after', exampleText('accounts debit acme 2.50 --note "refund of invoice 17"'))
     .action((account: string, amount: string, options: CreditOptions) =>
-      transfer(account, `-${amount}`, options),
+      addCredit(account, `-${amount}`, options),
     );
 
   addAdminCommand(accounts, 'credits', 'List the credits and debits, oldest first.', 'accounts credits acme')
@@ -289,13 +289,13 @@ function addCreditOptions(command: Command): Command {
     );
 }
 
-function transfer(account: string, amount: string, options: CreditOptions): Promise<void> {
+function addCredit(account: string, amount: string, options: CreditOptions): Promise<void> {
   const { note, idempotencyKey } = options;
   const body = { amount, note, idempotency_key: idempotencyKey };
   return showAccount(options, 'POST', `${accountPath(account)}/credit`, body);
 }
 
-/** Rejects a minus, because a debit of a negative amount would be a credit. The route checks the rest. */
+/** Rejects a minus: `debit` puts one before the amount, and sends a credit. The route checks the rest. */
 function unsignedAmount(text: string): string {
   if (text.startsWith('-')) throw new InvalidArgumentError('Want an amount without its minus.');
   return parseNonEmpty(text);

@@ -1,9 +1,9 @@
 /**
  * The commands' client of the admin interface: over HTTP if a gateway runs on the data directory, else
- * through store-client.ts. Both take the same requests and return the same responses. Process of a command.
+ * through store-client.ts. Both take the same requests and give the same responses. Process of a command.
  *
  * Must hold: the address in gateway.json is used only if its process lives (`findGateway`), and the token is
- * sent only to the gateway (test/unit/cli/admin-client.test.ts).
+ * sent only to the gateway (test/unit/cli/admin-client.test.ts, but no test redirects).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
@@ -18,8 +18,8 @@ type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
 export interface AdminClient {
   /**
-   * Returns the response's body, a view that the admin folder declares. `path` is encoded and below
-   * `/admin/v1`. Throws CommandError with the gateway's message.
+   * Sends a request and returns the body of its response, a view that the admin folder declares. `path` is
+   * encoded and below `/admin/v1`. Throws CommandError with the gateway's message.
    */
   call(method: AdminCallMethod, path: string, body?: object): Promise<unknown>;
   /** GETs `path` and returns the body as text: CSV. */
@@ -27,21 +27,20 @@ export interface AdminClient {
   close(): Promise<void>;
 }
 
-/** The gateway cannot be reached, or does not respond in time. */
+/** The gateway is not reached, or not in time. `calls` then tries again, and `status` shows it. */
 export class NoResponse extends CommandError {}
 
 function clientOf({ exchange, close }: AdminTransport): AdminClient {
-  const responseTextOf = async (method: AdminCallMethod, path: string, request?: object): Promise<string> => {
-    const requestBody = request === undefined ? '' : JSON.stringify(request);
-    const { status, body } = await exchange(method, path, requestBody);
+  const responseTextOf = async (method: AdminCallMethod, path: string, value?: object): Promise<string> => {
+    const { status, body } = await exchange(method, path, value === undefined ? '' : JSON.stringify(value));
     if (status < 400) return body;
     const { error } = (jsonIn(body) ?? {}) as { readonly error?: { readonly message?: unknown } | null };
     throw new CommandError(typeof error?.message === 'string' ? error.message : foreignText(status));
   };
   return {
-    call: async (method, path, request) => {
-      const view = jsonIn(await responseTextOf(method, path, request));
-      // A success without JSON does not come from a gateway. 200 stands for any status of a success.
+    call: async (method, path, value) => {
+      const view = jsonIn(await responseTextOf(method, path, value));
+      // A success without JSON does not come from a gateway. Its status is not known here, and mostly 200.
       if (view === undefined) throw new CommandError(foreignText(200));
       return view;
     },
@@ -103,8 +102,8 @@ export async function withGateway(
  * origin the command does not look for a gateway in the data directory. Throws Misuse.
  */
 function adminUrlOf({ adminUrl }: DataOptions): string | undefined {
-  const fromEnvironment = process.env.TOLLGATE_ADMIN_URL;
-  if (adminUrl !== undefined || fromEnvironment === undefined || fromEnvironment === '') return adminUrl;
+  const fromEnvironment = process.env.TOLLGATE_ADMIN_URL ?? '';
+  if (adminUrl !== undefined || fromEnvironment === '') return adminUrl;
   const origin = adminOriginOf(fromEnvironment);
   if (origin === undefined) throw new Misuse(`TOLLGATE_ADMIN_URL: ${ADMIN_URL_RULE}`);
   return origin;
@@ -119,7 +118,7 @@ async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
 /** Longer than a start, which reads the store for seconds, and a stop, which waits 30 s for calls. */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
-/** A longer wait is of no use: a gateway in another container can only be reached over a shared network. */
+/** Only an ending gateway is worth the wait (`elsewhereSinceMs`): another is reached by --admin-url alone. */
 const ELSEWHERE_WAIT_MS_MAX = 5_000;
 
 /**
@@ -135,8 +134,8 @@ async function openNearest(
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreTransport } = await import('./store-client.js');
   const startMs = performance.now();
-  // Since when a gateway in another container has held the store; undefined if none has. A gateway that ends
-  // seems to be in another container for a moment, because its process ends before its store hold.
+  // Since when a gateway or command in another container has held the store; undefined if none has. A gateway
+  // that ends seems to be there for a moment: its process ends before its store hold. A command ends soon.
   let elsewhereSinceMs: number | undefined;
   for (;;) {
     const address = await findGateway(settings.data);
@@ -186,7 +185,7 @@ export async function listAll<Item>(
   return items;
 }
 
-/** Adds the parameters to a path, which may have a query already. */
+/** Adds the parameters to a path, which may have a query. For commands with filters, as `queryOf` is. */
 export function withQuery(path: string, parameters: URLSearchParams): string {
   const query = parameters.toString();
   if (query === '') return path;
@@ -206,8 +205,8 @@ export function queryOf(parameters: Readonly<Record<string, string | undefined>>
 const CALL_TIMEOUT_MS = 30_000;
 
 /**
- * Rejects with CommandError if there is no token. `dataPath`: the folder of the token's file; undefined if it
- * is not known. `origin`: that of the admin interface, as `adminOriginOf` returns it.
+ * For audit-command.ts too. Rejects with CommandError if there is no token. `dataPath`: the folder of the
+ * token's file; undefined if it is not known. `origin`: that of the admin interface, by `adminOriginOf`.
  */
 export async function openHttpClient(
   dataPath: string | undefined,
@@ -219,7 +218,7 @@ export async function openHttpClient(
   if (token === undefined) {
     const tokenPlace = dataPath === undefined ? 'known' : `in ${tokenPath(dataPath)}`;
     throw new CommandError(
-      `A gateway runs, but its token is not ${tokenPlace}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
+      `The token of the gateway at ${origin} is not ${tokenPlace}: set TOLLGATE_ADMIN_TOKEN to it.`,
     );
   }
   const request = async (method: string, path: string, body: string) => {
@@ -228,7 +227,7 @@ export async function openHttpClient(
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
       body: body === '' ? null : body,
       signal: AbortSignal.timeout(timeoutMs),
-      redirect: 'error',
+      redirect: 'error', // Another address must not get the token.
     });
     return { status: response.status, body: await response.text(), warning: response.headers.get('warning') };
   };

@@ -1,9 +1,9 @@
 /**
- * What commands share that print one view of the admin interface, or one list of views. Most files that add
- * commands call these functions. A command that needs more calls `withAdminClient` (admin-client.ts) itself.
+ * For commands that send one request to the admin interface, or read one list, and print the response. Most
+ * files named …-commands.ts use it; others call `withAdminClient` (admin-client.ts). Process of a command.
  *
- * Must hold: with `--json`, standard output is one JSON text (test/unit/cli/account-commands.test.ts,
- * test/unit/cli/key-commands.test.ts, test/unit/cli/group-commands.test.ts).
+ * Must hold: with `--json`, standard output is one JSON text (test/unit/cli: account-commands.test.ts,
+ * key-commands.test.ts, group-commands.test.ts).
  */
 import type { Command } from 'commander';
 import {
@@ -38,23 +38,23 @@ export function addAdminCommand(
 }
 
 /**
- * Prints one view, or the views of a list. The parameter has the type that the route declares (admin/views.ts
- * and the routes). Neither compiler nor program checks this type: `never` lets any function fit.
+ * Prints one view, or those of a list. The parameter has the type that the route declares, which neither
+ * compiler nor program checks: `never` lets any function fit.
  */
 type Print = (view: never) => Promise<void> | void;
 
-/** Method, path and body of a request. */
+/** Method, path and body of a request. AdminClient's `call` sends it: a request, no call of a door. */
 type CallArguments = Parameters<AdminClient['call']>;
 
 /**
- * Calls the admin interface and prints the view of the response: with `--json` as it came, else by `print`.
- * Rejects as `withAdminClient` does.
+ * Prints the view that responds to the request: with `--json` as it came, else by `print`. Without a gateway
+ * the routes work on the store. Rejects as `withAdminClient` does, also if the request is rejected.
  */
 export function showView(
   options: DataOptions,
   request: CallArguments,
   print: Print,
-  clientOptions?: ClientOptions,
+  clientOptions?: ClientOptions, // Without: a missing store is made, and a response may take 30 s.
 ): Promise<void> {
   return withAdminClient(options, (client) => callAndPrint(client, options, request, print), clientOptions);
 }
@@ -75,7 +75,7 @@ async function callAndPrint(
   else await print(view as never);
 }
 
-/** As `showView`, for a list. Reads all pages before it prints the first line. `path` may have a query. */
+/** As `showView`, for a list: reads all pages, and prints them as one. `path` may have a query. */
 export function showList(options: DataOptions, path: string, print: Print): Promise<void> {
   return withAdminClient(options, async (client) => {
     const data = await listAll(client, path);
@@ -85,8 +85,8 @@ export function showList(options: DataOptions, path: string, print: Print): Prom
 }
 
 /**
- * Adds the command `delete`, which asks before it deletes. `noun` names what is deleted. `pathOf` returns the
- * encoded path of the route, which responds with a DeletedView (admin/views.ts).
+ * Adds the command `delete`, which asks first, on standard error. `noun` is what is deleted, and `argument`
+ * says how to name it. `pathOf` returns the encoded path of the route, which responds with a DeletedView.
  */
 export function addDeleteCommand(
   parent: Command,

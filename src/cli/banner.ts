@@ -1,6 +1,6 @@
 /**
- * The banner of `tollgate serve`: what an operator sees first. serve.ts prints the banner, in the supervisor
- * process. Pure.
+ * The banner of `tollgate serve`: what an operator sees first. serve.ts calls both exported functions, in the
+ * supervisor process. Pure.
  *
  * Must hold: the commands in the banner work as they are printed (test/unit/cli/banner.test.ts,
  * test/e2e/first-start.test.ts).
@@ -44,7 +44,7 @@ export function bannerOf(facts: BannerFacts): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** Empty if the store has no demo account. */
+/** Empty if there is no demo, as with a configuration file. The demo serves DEMO_MODEL, without TLS. */
 function demoLines({ ready, settings, command }: BannerFacts, address: string): string[] {
   if (ready.demoKey !== undefined) {
     return [
@@ -94,7 +94,7 @@ function hostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** How an operator in `workingDirectory` calls the script again: the command line without arguments. */
+/** How an operator in `workingDirectory` calls the script again. npx finds what npm has put into `.bin`. */
 export function commandOf(scriptPath: string, workingDirectory: string): string {
   if (basename(scriptPath) === 'tollgate') {
     return basename(dirname(scriptPath)) === '.bin' ? 'npx tollgate' : 'tollgate';

@@ -66,7 +66,7 @@ void t.test('a gateway that runs is asked, with the token', async (t) => {
   checkRefused(
     t,
     await runCommand(folder, ['accounts', 'list']),
-    /^A gateway runs, but its token is not in .*admin-token: /,
+    /^The token of the gateway at http:\/\/127\.0\.0\.1:\d+ is not in .*admin-token: /,
   );
 });
 
@@ -150,7 +150,7 @@ void t.test('a gateway elsewhere is asked with the token of the environment alon
   checkRefused(
     t,
     await runCommand(elsewhere, list),
-    /^A gateway runs, but its token is not known: set TOLLGATE/,
+    /^The token of the gateway at http:\/\/127\.0\.0\.1:\d+ is not known: set TOLLGATE/,
   );
   t.same(asked, []);
   const end = await runCommand(elsewhere, ['accounts', 'list', '--json'], {
