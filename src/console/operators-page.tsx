@@ -1,6 +1,6 @@
 /**
- * The page of operators, which main.tsx shows to the role admin: who has a token for this interface, with
- * which role and until when. Browser.
+ * The page of operators, which main.tsx shows to the role admin: who has a token for the admin interface,
+ * with which role and until when. Browser.
  *
  * Must hold: an action that changes an operator asks first, and a new token is shown once
  * (test/e2e/console.test.ts; rotation: test/e2e/console-pages.test.ts).
@@ -27,7 +27,7 @@ import { Table } from './table.js';
 /** How often the list is fetched again, for the last uses of tokens. */
 const REFRESH_MS = 10_000;
 
-/** The dialog that is open. `switch` disables or enables the operator; `shown` shows a new token. */
+/** `switch` disables or enables. `shown` shows a new token. `operator`: as it was when the dialog opened. */
 type OpenDialog =
   | { readonly kind: 'new' }
   | { readonly kind: 'role' | 'rotate' | 'switch' | 'delete'; readonly operator: OperatorView }
@@ -71,11 +71,11 @@ export function OperatorsPage() {
       </div>
       <p class="muted">
         Each has a token of their own, so that <a href={addressOf('changes')}>changes</a> tell who made them.
-        The admin token of the data directory stays beside them.
+        The admin token of the data directory stays valid.
       </p>
       <ErrorText text={error} />
       {view === undefined ? null : view.data.length === 0 ? (
-        <p class="empty">No operators yet: whoever is here has the admin token.</p>
+        <p class="empty">No operators yet: whoever sees this has the admin token.</p>
       ) : (
         <Table
           label="Operators"
@@ -86,7 +86,7 @@ export function OperatorsPage() {
             { head: 'Name', text: ({ name }) => name },
             {
               head: 'Role',
-              value: ({ role }) => role,
+              value: ({ role }) => role, // For the CSV; `cell` is for the page (table.tsx).
               cell: ({ role }) => <Badge tone="plain">{role}</Badge>,
             },
             {
@@ -97,7 +97,7 @@ export function OperatorsPage() {
                 return <Badge tone={tone}>{text}</Badge>;
               },
             },
-            { head: 'Made', seconds: ({ created }) => created },
+            { head: 'Created', seconds: ({ created }) => created },
             { head: 'Last used', seconds: (operator) => operator.last_used, nullText: 'never' },
             {
               head: { hidden: 'Actions' },
@@ -120,8 +120,8 @@ export function OperatorsPage() {
       {dialog?.kind === 'switch' && <SwitchDialog noun="operator" item={dialog.operator} {...dialogProps} />}
       {dialog?.kind === 'delete' && (
         <DeleteDialog noun="operator" path={pathTo(dialog.operator)} {...dialogProps}>
-          The token of <LongName text={dialog.operator.name} /> is refused from now on. The changes that it
-          made stay on record.
+          The token of <LongName text={dialog.operator.name} /> is refused from now on. The changes of this
+          operator stay on record.
         </DeleteDialog>
       )}
       {dialog?.kind === 'shown' && (
@@ -152,18 +152,18 @@ interface CreateProps extends Closable {
   readonly onCreated: (operator: CreatedOperatorView) => void;
 }
 
+const LIFETIME_DEFAULT = '7776000';
 /** Options of a Choice: how long a token lasts, as seconds and as text. */
 const LIFETIMES = [
   ['86400', '1 day'],
   ['2592000', '30 days'],
-  ['7776000', '90 days'],
+  [LIFETIME_DEFAULT, '90 days'],
   ['31536000', '1 year'],
 ] as const;
-const LIFETIME_DEFAULT = '7776000';
 
 /**
- * Returns the field of a body; none for the text ''. Without it a new token never expires, and a rotated one
- * expires when the former token would.
+ * Returns the field of a body that says how long the token lasts; no field for ''. Then a new token never
+ * expires, and a rotated one expires when the former token would.
  */
 function expiryOf(lifetime: string): { readonly expires_in?: number } {
   return lifetime === '' ? {} : { expires_in: Number(lifetime) };
@@ -171,7 +171,7 @@ function expiryOf(lifetime: string): { readonly expires_in?: number } {
 
 function NewOperatorDialog({ onClose, onCreated }: CreateProps) {
   const name = useInput();
-  const role = useInput('viewer');
+  const role = useInput('viewer'); // The role with the fewest rights.
   const expiresIn = useInput(LIFETIME_DEFAULT);
   const body = { name: name.value.trim(), role: role.value, ...expiryOf(expiresIn.value) };
   return (
@@ -181,7 +181,7 @@ function NewOperatorDialog({ onClose, onCreated }: CreateProps) {
       onClose={onClose}
       act={async () => onCreated(await post<CreatedOperatorView>('/operators', body))}
     >
-      <TextField label="Name" hint="Unique among operators; changes are under it." required {...name} />
+      <TextField label="Name" hint="Unique among operators; changes show it." required {...name} />
       <Choice label="Role" options={ROLE_OPTIONS} {...role} />
       <Choice label="The token lasts" options={[['', 'Until it is disabled'], ...LIFETIMES]} {...expiresIn} />
     </Question>
