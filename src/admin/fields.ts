@@ -3,8 +3,8 @@
  * functions that read or show them. The route files use both. Pure; main thread of a gateway, and commands
  * that work without one.
  *
- * Must hold: an `x-rule` is shown in the OpenAPI document. The reader does not apply it, but the registry,
- * `amountOf` or `spendOf`, whose message explains more (test/unit/admin/openapi.test.ts). Limits:
+ * Must hold: an `x-rule` is shown in the OpenAPI document. It is applied not by the reader but by the
+ * registry, `amountOf` or `spendOf`, whose message explains more (test/unit/admin/openapi.test.ts). Limits:
  * test/unit/admin/group-routes.test.ts. Moments: test/unit/admin/usage-routes.test.ts.
  */
 import { Type, type Static, type TSchema } from 'typebox';
@@ -60,7 +60,7 @@ export function withRules(schema: unknown): unknown {
   return { ...Object.fromEntries(keywords), ...(rule ?? {}) };
 }
 
-// Schemas, as the two constants with a capital are; every other `…Of` of this file reads or shows a value.
+// These three are schemas, although the other functions named `…Of` here read values or show them.
 export const nameOf = (description: string) => textWithRule(description, NAME_RULE);
 export const planId = textWithRule('id of a plan', { pattern: IDENTIFIER_PATTERN });
 export const reference = (description = 'id or name') => textWithRule(description, REFERENCE_RULE);
