@@ -1,11 +1,11 @@
 /**
- * The mock's Bedrock protocol: Converse and ConverseStream, and Claude's own protocol
- * (mock-bedrock-claude.ts). mock-upstream.ts has it in its table. Requests are checked by the reference
- * (Amazon Bedrock API Reference, "Converse" and the types it names, November 2026). Of a signature only the
- * form is checked, because the mock has no secret. Pure.
+ * Bedrock's protocol for the mock upstream, which tests, benches and `tollgate mock-upstream` run
+ * (mock-upstream.ts): Converse and ConverseStream, and Claude's own protocol (mock-bedrock-claude.ts).
+ * Requests are checked against the Amazon Bedrock API Reference, "Converse" and the types that it names
+ * (November 2026). Of a signature only the form is checked, because the mock has no secret. Pure.
  *
- * Must hold: a member that Bedrock does not know is rejected, and AWS's own SDK reads the responses
- * (test/unit/mock/mock-bedrock.test.ts).
+ * Must hold: a member that MEMBERS lacks is rejected in each object whose type is in MEMBERS, and AWS's own
+ * SDK reads the responses (test/unit/mock/mock-bedrock.test.ts).
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec';
 import { isRecord, type Members, parsedJson } from '../core/json.js';
@@ -24,7 +24,7 @@ const PATH = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-res
 const SIGNATURE_HEADER =
   /^AWS4-HMAC-SHA256 Credential=\w+\/(\d{8})\/[a-z0-9-]+\/bedrock\/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$/;
 
-/** The members of each type, separated by blanks. Types without an entry are not checked. */
+/** The members of each type, separated by blanks. Members of other types (`image`) are not checked. */
 const MEMBERS = {
   request:
     'messages system inferenceConfig toolConfig guardrailConfig additionalModelRequestFields promptVariables additionalModelResponseFieldPaths requestMetadata performanceConfig serviceTier outputConfig',
@@ -78,7 +78,7 @@ function checkNumber(value: unknown, name: string, min: number, max: number): vo
 interface Conversation {
   /** UTF-8 length of all texts. */
   promptBytes: number;
-  /** The first text of the last user message. */
+  /** The first text of the last user message: steering (mock-protocol.ts) can only begin there. */
   lastPrompt: string;
   endsWithToolResult: boolean;
   usesTools: boolean;
@@ -130,7 +130,7 @@ function readContent(content: unknown, role: 'user' | 'assistant', conversation:
     else if (name === 'cachePoint') membersOf(value, 'cachePoint');
     else if (name === 'toolUse') {
       const toolUse = membersOf(value, 'toolUse');
-      if (role !== 'assistant' || !isRecord(toolUse.input)) throw new Problem('a toolUse is wrong');
+      if (role !== 'assistant' || !isRecord(toolUse.input)) throw new Problem('toolUse: wrong role or input');
       toolUseIds.push(toolUse.toolUseId);
     } else if (name === 'toolResult') {
       const { toolUseId, content: result } = membersOf(value, 'toolResult');
@@ -187,6 +187,7 @@ function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
     );
   }
   return {
+    // Each stream of ConverseStream reports usage.
     includeUsage: true,
     promptTokens: Math.ceil(conversation.promptBytes / BYTES_PER_TOKEN),
     steering: steeringOf(conversation.lastPrompt),
@@ -195,7 +196,7 @@ function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
   };
 }
 
-/** What is wrong with the key or signature; undefined if nothing is. */
+/** What is wrong with the key or the signature's form; undefined if nothing is. */
 function authorizationProblem({ authorization = '', ...headers }: MockCall['headers']): string | undefined {
   if (authorization === '') return 'Missing Authentication Token';
   if (authorization.startsWith('Bearer ')) {
@@ -238,6 +239,7 @@ function read(call: MockCall): MockRequest | MockError {
   const [, model, operation] = PATH.exec(call.path) ?? [];
   if (model === undefined) return errorOf(404, 'no such operation', 'UnknownOperationException');
   const problem = authorizationProblem(call.headers);
+  // AWS has further names for such problems. The gateway takes all alike (providers/bedrock/errors.ts).
   if (problem !== undefined) return errorOf(403, problem, 'IncompleteSignatureException');
   const claudeOperation = CLAUDE_OPERATIONS.find((name) => name === operation);
   if (claudeOperation !== undefined) {
@@ -245,11 +247,8 @@ function read(call: MockCall): MockRequest | MockError {
     return typeof request === 'string' ? errorOf(400, request) : request;
   }
   try {
-    return {
-      ...readBody(call.body),
-      model: decodeURIComponent(model),
-      stream: operation === 'converse-stream',
-    };
+    const stream = operation === 'converse-stream';
+    return { ...readBody(call.body), model: decodeURIComponent(model), stream };
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     return errorOf(400, error.message);
@@ -265,6 +264,7 @@ const STOP_REASONS = {
 /** The signature of thinking: base64 of "mock-signature". */
 const THINKING_SIGNATURE = 'bW9jay1zaWduYXR1cmU=';
 
+/** Bedrock counts the cache's tokens beside `inputTokens`, MockUsage within `prompt`. */
 function usageOf({ usage }: MockCompletion): object | undefined {
   if (usage === undefined) return undefined;
   const { prompt, cached, written, writtenForHour, completion } = usage;
@@ -289,9 +289,7 @@ function usageOf({ usage }: MockCompletion): object | undefined {
 function modelFieldsOf({ usage }: MockCompletion): object {
   if (usage === undefined || usage.reasoning === 0) return {};
   return {
-    additionalModelResponseFields: {
-      usage: { output_tokens_details: { thinking_tokens: usage.reasoning } },
-    },
+    additionalModelResponseFields: { usage: { output_tokens_details: { thinking_tokens: usage.reasoning } } },
   };
 }
 
@@ -326,7 +324,8 @@ const codec = new EventStreamCodec(
   (text) => Buffer.from(text),
 );
 
-function frame(headers: Readonly<Record<string, string>>, body: object): Uint8Array {
+/** A frame of MockProtocol is here one message of AWS's event stream, which is binary and has checksums. */
+function eventMessage(headers: Readonly<Record<string, string>>, body: object): Uint8Array {
   const values = Object.entries({ ...headers, ':content-type': 'application/json' });
   return codec.encode({
     headers: Object.fromEntries(values.map(([name, value]) => [name, { type: 'string', value }])),
@@ -336,7 +335,7 @@ function frame(headers: Readonly<Record<string, string>>, body: object): Uint8Ar
 
 /** `p` is Bedrock's padding: it hides the length of a text from who sees only the encrypted bytes. */
 const event = (type: string, body: object): Uint8Array =>
-  frame({ ':event-type': type, ':message-type': 'event' }, { ...body, p: 'abcdefgh' });
+  eventMessage({ ':event-type': type, ':message-type': 'event' }, { ...body, p: 'abcdefgh' });
 
 function frames(completion: MockCompletion): Uint8Array[] {
   if (completion.request.isNative === true)
@@ -381,10 +380,10 @@ export const BEDROCK_MOCK: MockProtocol = {
     // In a stream the names of exceptions begin with a small letter.
     const name = EXCEPTIONS[status] ?? 'InternalServerException';
     const type = `${name.charAt(0).toLowerCase()}${name.slice(1)}`;
-    return frame({ ':exception-type': type, ':message-type': 'exception' }, { message });
+    return eventMessage({ ':exception-type': type, ':message-type': 'exception' }, { message });
   },
   broken(bytes) {
-    // Changes one bit of the payload, which ends before the checksum of 4 bytes. The checksum is then wrong.
+    // The checksum, the last 4 bytes, becomes wrong. Any byte of the payload before it would do.
     const damaged = Buffer.from(bytes);
     damaged[damaged.length - 6]! ^= 1;
     return damaged;

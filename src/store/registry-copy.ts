@@ -1,17 +1,17 @@
 /**
  * This host's copy of the registry that hosts share: its position in the log of changes, how rows of other
- * hosts are taken over, and how all rows are read for other hosts. store.ts makes the object;
+ * hosts are written here (_taken_), and how all rows are read for other hosts. store.ts makes the object;
  * sharing/registry-log.ts, registry-reseed.ts and open-hosts.ts use it. Main thread.
  *
  *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
- *           'registry_partial'   → true while all rows are being taken over
+ *           'registry_partial'   → true while a download of all rows is unfinished
  *           'host_id'            → the name by which other hosts know this data directory
  *
- * A host's own charges, uses and stored responses are no part of the copy, nor are tables that follow from
- * others (names, slots).
+ * No part of the copy are a host's own charges, uses and stored responses, and indexes (names, slots).
  *
- * Must hold: a position is set in the transaction of the last rows that it stands for, and `take` knows
- * every RecordedTable; otherwise two hosts at one position differ (test/unit/sharing/registry-log.test.ts,
+ * Must hold, or two hosts at one position differ: a position is set in the transaction of the last rows that
+ * it stands for. Each RecordedTable is in `#tablesByName`, in CHECKS or `take`, and in DELETABLE if `retain`
+ * is to remove its rows (test/unit/sharing/registry-log.test.ts, if one of its changes writes the table;
  * test/unit/store/registry-copy.retain.test.ts).
  */
 import { randomUUID } from 'node:crypto';
@@ -45,7 +45,7 @@ const Position = Type.Object({
   version: Type.Integer({ minimum: 0 }),
   /** Id of the change that made this version; empty for the first version. */
   lastId: Type.String(),
-  /** Earlier epochs and their last versions, oldest first. */
+  /** Earlier epochs and their last versions, oldest first; what for, registry-reseed.ts says. */
   history: Type.Array(Type.Tuple([Type.String(), Type.Integer({ minimum: 0 })])),
 });
 export const isPosition = schemaCheck('Position', Position);
@@ -71,8 +71,8 @@ const unlessRemoved =
     value === null ? undefined : read(value, location);
 
 /**
- * Tables whose rows are written as they come, if the check does not throw. `#tablesByName` has all, which
- * the `!` in `take` relies on. Rows of free slots consist of their keys alone.
+ * Tables whose rows are written as they come, if the check does not throw. `#tablesByName` has each, for the
+ * `!` in `take`. Rows of free slots need no check: only their keys are read.
  */
 const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
   group_slots_free: () => undefined,
@@ -83,7 +83,10 @@ const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
   operator_changes: unlessRemoved(readChange),
 };
 
-/** The tables whose rows can be deleted. `take` must accept null for each, and `#tablesByName` have each. */
+/**
+ * The tables of which `retain` removes rows. `take` must accept null for each, and `#tablesByName` have each.
+ * Rows of `operator_changes` go when `take` gets the ends of their chain (OperatorChanges.takeLink).
+ */
 const DELETABLE: readonly RecordedTable[] = [
   'groups',
   'group_slots_free',
@@ -163,14 +166,14 @@ export class RegistryCopy {
   }
 
   /**
-   * Says what rows without a position are: true for an unfinished copy of the shared registry, false for a
-   * registry of this host alone.
+   * Ask this if there is no position. True: the rows are an unfinished copy of the shared registry. False:
+   * they are a registry of this host alone.
    */
   isPartial(): boolean {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
   }
 
-  /** Call inside each transaction that takes over a part of all rows. `setPosition` ends the taking over. */
+  /** Call in each transaction that takes a part of all rows. A position stays until `setPosition`. */
   setPartial(): void {
     this.#tables.meta.putSync(REGISTRY_PARTIAL, true);
   }
@@ -200,6 +203,7 @@ export class RegistryCopy {
       if (value === null) removeDeleted(this.#store.keys, String(key));
       else this.#takeKey(value, location);
     } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
+      // A row of `meta`, as in the next branch: no other table has these keys.
       this.#store.changes.takeLink(key, value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
       if (!Number.isSafeInteger(value)) throw damaged(location);
@@ -211,8 +215,7 @@ export class RegistryCopy {
 
   /**
    * Returns all rows, in an order in which `take` can write them. The rows are of one moment only if the
-   * caller awaits nothing meanwhile. Throws StoreError `damaged` at a row that cannot be decoded: it cannot
-   * be sent.
+   * caller awaits nothing meanwhile. Throws StoreError `damaged` at a row that cannot be decoded.
    */
   *rows(): Generator<RegistryRow> {
     for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE]) {
@@ -231,8 +234,8 @@ export class RegistryCopy {
   }
 
   /**
-   * Removes each row of the DELETABLE tables whose name (`deletableRow`) is not in `rowNames`: it was deleted
-   * since the version that this copy had. Call inside the transaction that sets the position.
+   * Removes each row of the DELETABLE tables whose name (`deletableRow`) is not in `rowNames`: another host
+   * deleted the row after the version that this copy had. Call in the transaction that sets the position.
    */
   retain(rowNames: ReadonlySet<string>): void {
     for (const table of DELETABLE) {
@@ -268,21 +271,18 @@ interface Removable<Row> {
   takeOut(record: Row): void;
 }
 
-/**
- * Removes a record that another host has deleted, if it is here. A row of `key_slots_free` or
- * `group_slots_free` frees the slot.
- */
+/** Removes a record that another host has deleted, if it is here. A row of the free slots frees its slot. */
 function removeDeleted<Row>(rows: Removable<Row>, id: string): void {
   const record = rows.find(id);
   if (record !== undefined) rows.takeOut(record);
 }
 
-/** A text that identifies the row; undefined for tables that are not DELETABLE. */
+/** The name of a row: table and key. Undefined for tables that are not DELETABLE. */
 export function deletableRow({ table, key }: RegistryRow): string | undefined {
   return DELETABLE.includes(table) ? `${table} ${String(key)}` : undefined;
 }
 
-/** Returns the rows as hosts send them, in their order. Several rows with one key are all kept. */
+/** Returns the rows as hosts send them, in the order of writing, so that the last write of a key counts. */
 export function registryRowsOf(rows: readonly WrittenRow[]): RegistryRow[] {
   return rows.map(({ table, key, value }) => ({
     table,

@@ -1,12 +1,12 @@
 /**
- * Finds traces (parts) of the operator's credentials in a provider's text, also encoded ones, so that callers
- * and logs never get them. error-mapping.ts, credential-table.ts and gateway/probe-diagnosis.ts call it. Any
- * thread; each thread keeps the traces of its targets.
+ * Finds traces of the operator's credentials in a provider's text, also encoded ones, so that callers and
+ * logs never get them. A _trace_ is here a part of a credential, TRACE_CHARS long; it is none of a call's
+ * traces. error-mapping.ts, credential-table.ts and gateway/probe-diagnosis.ts call this file. Any thread.
  *
  * Must hold: a trace in plain text, in upper or lower case, or backwards, is cut out. An encoded trace cannot
  * be cut out with certainty, so such a text is dropped as a whole. Parts below TRACE_CHARS stay, so that a
- * masked key (`sk-ab***yz`) can be read. The time is bounded for any text
- * (test/unit/upstream/secret-traces.test.ts).
+ * masked key (`sk-ab***yz`) can be read; but a whole secret below TRACE_CHARS is cut out of plain text. A
+ * text of 1,000 characters takes less than 20 ms, and the time grows with the length, so callers cut texts.
  */
 import { secretsOf, type UpstreamTarget } from './target.js';
 
@@ -16,18 +16,16 @@ const TRACE_CHARS = 8;
 const LAYERS_MAX = 2;
 const MASK = '***';
 
-/** Shorter runs than this and HEX_RUN decode to fewer than TRACE_CHARS characters. */
+/** Shorter runs than these two patterns match decode to less than a trace; so do 10 characters of Base64. */
 const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
 const HEX_RUN = /[0-9a-f]{16,}/gi;
 /** What may stand between the bytes of hexadecimal text. */
 const BETWEEN_HEX = /0x|\\x|[\s:;,._-]/gi;
-/** As BETWEEN_HEX, but `0x` after a digit stays, because its zero may be a digit of the text. */
+/** As BETWEEN_HEX, but `0x` after a digit stays: in `736b2d70x` the zero belongs to the byte 70. */
 const BETWEEN_WHOLE_HEX = /(?<![0-9a-f])0x|\\x|[\s:;,._-]/gi;
 /** Letters as decimal codes, such as `115 107`. */
 const CODES = /\d{2,3}/g;
-/**
- * `%2D`, `=2D`, `\x2d`, `\u002d`, `&#x2d;`, `&#45;`: the first four groups are hexadecimal, the last decimal.
- */
+/** `%2D` or `=2D`, `\x2d`, `\u002d`, `&#x2d;`, `&#45;`: a group for each, of which the last is decimal. */
 const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9a-f]{2});|&#0*(\d{2,3});/gi;
 
 /** Looks for the same secrets in many texts. */
@@ -76,9 +74,10 @@ export class SecretTraces {
 
   /** Whether a trace is in the text, or in what the text decodes to. `layers`: how many decodings to try. */
   #hasTraceIn(text: string, layers: number): boolean {
-    // NFKC turns full-width and other variants of letters into the letters.
+    // NFKC turns full-width and other variants of letters into the letters. `decodingsOf` gets the text as it
+    // is: an encoding that is written in such letters is not looked for.
     const lower = lowerOf(text.normalize('NFKC'));
-    if (this.#traces.isIn(lower) || this.#traces.isIn(joinedOf(lower)) || this.#bare.isIn(bareOf(lower)))
+    if (this.#traces.isIn(lower) || this.#traces.isIn(printableOf(lower)) || this.#bare.isIn(bareOf(lower)))
       return true;
     return layers > 0 && decodingsOf(text).some((decoded) => this.#hasTraceIn(decoded, layers - 1));
   }
@@ -86,7 +85,7 @@ export class SecretTraces {
 
 const TRACES = new WeakMap<UpstreamTarget, SecretTraces>();
 
-/** The traces of the upstream's credentials, made at first use. */
+/** The traces of the upstream's credentials, made at first use; a target's credentials never change. */
 export function tracesOf(target: UpstreamTarget): SecretTraces {
   let traces = TRACES.get(target);
   if (traces === undefined) {
@@ -149,7 +148,7 @@ function lowerOf(text: string): string {
 }
 
 /** Printable ASCII alone: without blanks, invisible characters and the zeros of UTF-16. */
-function joinedOf(text: string): string {
+function printableOf(text: string): string {
   return text.replace(/[^!-~]+/g, '');
 }
 
@@ -170,14 +169,15 @@ function decodingsOf(text: string): string[] {
     return String.fromCharCode(hex === undefined ? Number(decimal) : parseInt(hex, 16));
   });
   if (unescaped !== text) decoded.push(unescaped);
-  const joined = text.replace(/\s+/g, '');
-  for (const run of new Set([...runsOf(text, BASE64_RUN), ...runsOf(joined, BASE64_RUN)]))
+  const unspaced = text.replace(/\s+/g, '');
+  for (const run of new Set([...runsOf(text, BASE64_RUN), ...runsOf(unspaced, BASE64_RUN)]))
     for (let offset = 0; offset < 4; offset++)
       decoded.push(Buffer.from(run.slice(offset), 'base64').toString('latin1'));
   const bareHex = [BETWEEN_HEX, BETWEEN_WHOLE_HEX].map((between) => text.replace(between, ''));
   for (const run of new Set(bareHex.flatMap((hex) => runsOf(hex, HEX_RUN))))
     for (let offset = 0; offset < 2; offset++)
       decoded.push(Buffer.from(run.slice(offset), 'hex').toString('latin1'));
+  // Few enough for the arguments of a function, because callers cut the text.
   const codes = runsOf(text, CODES);
   if (codes.length >= TRACE_CHARS) decoded.push(String.fromCharCode(...codes.map(Number)));
   return decoded;
