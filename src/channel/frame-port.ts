@@ -1,17 +1,17 @@
 /**
  * One end of the channel between a listener and a worker: a MessagePort, and a ring for each direction.
- * listener-channel.ts has a FramePort for each worker, worker-channel.ts one for its listener. A FramePort
- * runs on the thread of its end. The main thread makes channels (gateway/pools.ts).
+ * listener-channel.ts has a FramePort for each worker, worker-channel.ts one for its listener, on their
+ * threads. gateway/pools.ts makes channels; with `workers: 0`, gateway/listener-with-worker.thread.ts.
  *
  * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So
- * frames are records of the ring, and one message announces the frames of one event-loop turn: the number of
- * their bytes. If a frame cannot go by the ring (see frame-codec.ts), it is posted: the message carries the
- * frame itself, between the numbers of bytes of the records before and after it. `setImmediate` sends the
- * message after all sockets of the turn have been served, so no frame waits longer than its turn. A turn that
- * posts much (500 fast streams at once: 32 MB) sends several messages, so that none is longer than some
- * BATCH_BYTES_MAX.
+ * frames are records of the ring. One message announces those of an event-loop turn by their bytes: `1540`.
+ * A frame that cannot go by the ring (see frame-codec.ts) is _posted_: the message is then a list, such as
+ * `[1200, frame, 340]`, with the frame between the bytes of the records before and after it. `setImmediate`
+ * sends the message after all sockets of the turn were served, so no frame waits longer than its turn.
  *
- * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted.
+ * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted
+ * (test/unit/channel/frame-port.test.ts). `onFrame` uses no bytes for longer than the constructor says: their
+ * record is then given back, and no test tells.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { invariant } from '../core/errors.js';
@@ -66,9 +66,9 @@ class LocalPort implements FrameTransport {
   /** The other end; undefined once this end is closed. */
   peer: LocalPort | undefined;
   #listener: ((message: never) => void) | undefined;
-  /** Messages that came before `on('message')`. */
   #earlyMessages: unknown[] = [];
 
+  /** Ignores `transfer`: the receiver gets the same buffers, which the sender does not use any more. */
   postMessage(message: unknown): void {
     const { peer } = this;
     if (peer !== undefined) queueMicrotask(() => peer.#receive(message));
@@ -82,6 +82,7 @@ class LocalPort implements FrameTransport {
     for (const message of this.#earlyMessages.splice(0)) listener(message as never);
   }
 
+  /** Closes this end alone, which then drops what the other end sends. */
   close(): void {
     this.peer = undefined;
     this.#listener = () => undefined;
@@ -105,12 +106,7 @@ function channelOf<Port extends FrameTransport>(
   ];
 }
 
-/**
- * A posted frame, with its bytes in the form that costs least. Up to STRING_BYTES_MAX bytes become a string
- * of as many characters, which V8 copies as it is. More bytes are copied to a buffer that is transferred. A
- * transfer costs 4 µs whatever the length, and V8 counts the memory in the sender's heap and in the
- * receiver's, which makes collections more frequent.
- */
+/** A posted frame. Up to STRING_BYTES_MAX bytes are a string of as many characters; more are a buffer. */
 type Packed<F extends DataFrame | EndFrame> = Omit<F, 'bytes'> & { readonly bytes: string | Uint8Array };
 type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Packed<EndFrame>;
 
@@ -120,9 +116,13 @@ type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Pa
  */
 type Item = number | Uint8Array | PostedFrame;
 
+/** A buffer costs more: 4 µs for its transfer, and V8 collects more often, as it counts it in both heaps. */
 const STRING_BYTES_MAX = 4 * 1024;
 
-/** Bytes of posted frames after which a message is sent. A turn of small calls brings far fewer. */
+/**
+ * Bytes of posted frames after which a message is sent. All bytes of a message are in memory at once: 32 MB
+ * if 500 fast streams had one message for a turn. A turn of small calls brings far fewer.
+ */
 const BATCH_BYTES_MAX = 256 * 1024;
 
 export class FramePort {
@@ -162,7 +162,7 @@ export class FramePort {
     port.on('message', (message: number | Item[]) => this.#receive(message));
   }
 
-  /** Queues a frame. Its bytes are copied; only a large body is transferred, with its whole buffer. */
+  /** Queues a frame; after `close` it is lost. Its bytes are copied; a large body's buffer is transferred. */
   push(frame: Frame): void {
     if (!writeFrame(this.#out, frame)) this.#post(frame);
     else if (frame.kind === FRAME_CALL && frame.request.largeBody !== undefined)
@@ -175,7 +175,7 @@ export class FramePort {
     }
   }
 
-  /** Sends the queued frames, then closes both ends. */
+  /** Sends the queued frames, then closes the channel (of a LocalPort, this end). */
   close(): void {
     this.#flush();
     this.#port.close();
@@ -204,7 +204,7 @@ export class FramePort {
     }
   }
 
-  /** `bytes` of the item count toward BATCH_BYTES_MAX, and are transferred unless they are a string. */
+  /** `bytes`: those in the item. They count toward BATCH_BYTES_MAX, and a buffer is transferred. */
   #addItem(item: Item, bytes: string | Uint8Array | undefined): void {
     // The records so far come before the item, so that frames keep their order.
     const recordBytes = this.#out.takeUnannounced();

@@ -7,7 +7,7 @@
  * Each listener owns a range of call slots and hands them out itself, so no two threads contend for a slot. A
  * slot is acquired before admission, because the ledger keeps the call's reservation under the same index.
  * The slot is free again once the worker has sent its last frame for the call, or has died, and the client
- * has taken the response.
+ * has taken the response. Credits that a worker spends come back by `refund` as the client takes bytes.
  *
  * Must hold: a slot is acquired again only when its call is over for worker and client, and each call's
  * receiver gets one end. Otherwise the ledger settles another call's hold (test/unit/channel/link.test.ts).
@@ -67,7 +67,7 @@ export interface SlotRange {
 /** A worker, as this listener sees it. */
 interface AttachedWorker {
   readonly port: FramePort;
-  /** Calls of this listener that the worker has and has not ended. */
+  /** Calls of this listener that the worker has not ended. The channel's `inFlight` counts others too. */
   inFlight: number;
 }
 
@@ -103,7 +103,7 @@ export class ListenerChannel {
     this.#calls = new OpenCalls(first, count);
   }
 
-  /** Slots in use: calls from their admission until their slot is free again. */
+  /** Slots in use: calls from `acquire` until their slot is free again, also those that no worker has. */
   get inFlight(): number {
     return this.#freeSlots.length - this.#freeCount;
   }
@@ -121,9 +121,9 @@ export class ListenerChannel {
     if (worker === undefined) return;
     this.#workers.delete(index);
     worker.port.close();
-    for (const call of this.#calls.all()) {
+    // `all` returns a copy, so `#finish` may remove calls meanwhile.
+    for (const call of this.#calls.all())
       if (call.worker === worker) this.#finish(call, call.receiver.onFail(WORKER_DIED));
-    }
   }
 
   /** Returns a slot for a new call, to be released once; undefined if all are taken, which is an overload. */
@@ -131,9 +131,9 @@ export class ListenerChannel {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
     const slot = asCallSlot(this.#freeSlots[this.#freeCount]!);
-    // `begin` is called here and not in `dispatch`, because the log reads the words of each admitted call,
-    // and a call that no worker takes must not have the upstream of the slot's last call. `nextId` returns
-    // the same id in `dispatch`.
+    // `begin` clears the slot's words, `open` in `dispatch` sets the credits. The call log reads the words of
+    // calls that no worker takes, too: they must not have the upstream of the slot's last call. `nextId`
+    // returns the same id in `dispatch`.
     this.table.begin(this.#calls.nextId(slot));
     return slot;
   }
@@ -185,7 +185,7 @@ export class ListenerChannel {
       if (this.table.isCancelled(id)) worker.port.push({ kind: FRAME_STOP, id });
   }
 
-  /** The client's socket has taken `bytes` of the call's response, which `onData` had brought before. */
+  /** The client's socket has taken `bytes` that `onData` brought. Bytes of an End cost no credits. */
   refund(slot: CallSlot, bytes: number): void {
     const call = this.#calls.at(slot);
     if (call !== undefined && this.table.refund(slot, bytes))

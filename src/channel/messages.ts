@@ -1,7 +1,8 @@
 /**
- * Types of the frames between a listener and an upstream worker. listener-channel.ts sends and receives them
- * on the listener's thread, worker-channel.ts on the worker's; frame-port.ts carries them. A new field of a
- * frame that goes by the ring (all but Fail and Tried), or a new kind, needs a change of frame-codec.ts too.
+ * Types of the frames between a listener and an upstream worker, and the interfaces by which a worker's
+ * channel and its sessions call each other. listener-channel.ts sends and receives frames on the listener's
+ * thread, worker-channel.ts on the worker's; frame-port.ts carries them. A new field of a frame that goes by
+ * the ring (all but Fail and Tried), or a new kind, needs a change of frame-codec.ts too.
  *
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone
@@ -77,7 +78,7 @@ export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame |
 
 /** An attempt that has failed, or whose client left before it was over, for the call log. */
 export interface TriedAttempt {
-  /** The upstream's slot in the metrics, as `recordUpstream` gets it. */
+  /** The upstream's position among those of the metrics (its slot there), as `recordUpstream` gets it. */
   readonly upstream: number;
   /** Which fallback was tried, from 1; 0 for the model that the call names. */
   readonly fallback: number;
@@ -95,15 +96,15 @@ export interface TriedAttempt {
 export const OUTPUT_TOKENS_UNLIMITED = 2 ** 31 - 1;
 
 /**
- * The fallbacks of a call, and the spans of its body that change if a fallback allows less output. A worker
- * only lowers a bound that the body has. It adds no bound, so it needs no `bodyEnd` of ChatCall.
+ * The fallbacks of a call, and where in its body bounds stand that change if a fallback allows less output. A
+ * worker only lowers a bound that the body has. It adds no bound, so it needs no `bodyEnd` of ChatCall.
  */
 export interface FallbackModels {
-  /** Indices into the catalogue, in the order in which they are asked; at least one. */
+  /** Indices into the catalogue, in the order in which they are tried; at least one. */
   readonly models: readonly number[];
   /**
-   * Where the values of the two bounds stand in `body` or `largeBody`. Both are NOWHERE (chat-call.ts) if the
-   * call has no bound, or only bounds that are null.
+   * Where the values of the two bounds stand in `body` or `largeBody` (a Span of chat-call.ts, not of traces).
+   * Both are NOWHERE (chat-call.ts) if the call has no bound, or only bounds that are null.
    */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
@@ -129,7 +130,7 @@ export interface UpstreamRequest {
   readonly bodyIsAscii: boolean;
   /**
    * The body as UTF-8, if it has 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts): then `body`
-   * is empty. Its memory is transferred, so only the receiver may use it.
+   * is empty. Its memory is transferred, beside the ring, so only the receiver may use it.
    */
   readonly largeBody?: Uint8Array | undefined;
   /** Undefined if the call belongs to no trace. */
@@ -161,14 +162,13 @@ export interface DownstreamHandle {
    */
   data(bytes: Uint8Array): boolean;
   /**
-   * Records in the call table which upstream gets the call now, in place of an earlier one. `upstreamSlot` is
-   * the upstream's slot in the metrics. `fallback` is the number of the fallback that the upstream serves,
-   * from 1; 0 for the model that the call names. Sends no frame.
+   * Records in the call table which upstream gets the call now, in place of an earlier one. `upstreamSlot`
+   * and `fallback`: as `upstream` and `fallback` of TriedAttempt. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
   /** The attempt on the upstream that was recorded last has failed, or has ended without its client. */
   tried(attempt: TriedAttempt): void;
-  /** How long the call has waited so far because its upstreams were at their limits. Sends no frame. */
+  /** Records in the call table how long the call has waited so far for upstreams at their limits. */
   recordQueued(queuedMs: number): void;
   /**
    * Ends a call that is billed. `upstreamWaitMs`: how long the call waited for its upstreams before the first

@@ -8,8 +8,8 @@
  * random one of 2^32 generations, which makes equal ids all but impossible.
  *
  * Must hold: a call id is not used again while a frame of an earlier call may be under way; else a caller
- * gets bytes of another's response. No test shows this across two listeners. Ids in frames:
- * test/unit/channel/link.test.ts.
+ * gets bytes of another's response. test/unit/channel/open-calls.test.ts has the last generation of a slot,
+ * link.test.ts there the frames of two listeners, and no test a random generation that comes twice.
  */
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
@@ -17,10 +17,10 @@ import { asCallSlot, type CallSlot } from '../core/units.js';
 /** Slot + generation × 2^20: a safe integer for 2^33 generations. After the last generation comes 1. */
 export type CallId = number;
 
-/** By how much the ids of a slot's calls grow from one to the next. Slots are less (CALLS_IN_FLIGHT_MAX). */
+/** By how much a slot's ids grow from call to call. Slots are below it: CALLS_IN_FLIGHT_MAX is as great. */
 const GENERATION_STEP = 2 ** 20;
-/** The id of slot 0 in the last generation. */
-const LAST_IDS = GENERATION_STEP * (2 ** 33 - 1);
+/** The id of slot 0 in the last generation. Ids from here on are of that generation. */
+const LAST_GENERATION = GENERATION_STEP * (2 ** 33 - 1);
 
 /** The call slot of an id. `&` reads the low 32 bits of a safe integer exactly. */
 export function slotOfCall(id: CallId): CallSlot {
@@ -29,7 +29,7 @@ export function slotOfCall(id: CallId): CallSlot {
 
 /**
  * The low 32 bits of the call's generation, as the signed word that call-table.ts shares. In a listener, two
- * calls of a slot with the same bits are at least 2^32 calls apart.
+ * calls of a slot with the same bits are at least 2^32 - 1 calls apart.
  */
 export function generationOfCall(id: CallId): number {
   return (id / GENERATION_STEP) | 0;
@@ -38,7 +38,7 @@ export function generationOfCall(id: CallId): number {
 /**
  * What a side of the channel keeps of each open call (its _item_), by call slot. Only the slots `first` to
  * `first + count - 1` may be used: a call with another slot is not rejected, and would be lost. It is an
- * array, because a Map would keep ended calls in memory (core/slot-list.ts).
+ * array: a Map would keep ended calls in memory for seconds (core/slot-list.ts says why).
  */
 export class OpenCalls<T> {
   readonly #first: number;
@@ -63,7 +63,7 @@ export class OpenCalls<T> {
   /** An id that none of the slot's last 2^32 calls had. Returns the same id again until `add` is called. */
   nextId(slot: CallSlot): CallId {
     const lastId = this.#ids[slot - this.#first]!;
-    if (lastId >= LAST_IDS) return GENERATION_STEP + slot;
+    if (lastId >= LAST_GENERATION) return GENERATION_STEP + slot;
     return (lastId === 0 ? this.#firstId + slot : lastId) + GENERATION_STEP;
   }
 
