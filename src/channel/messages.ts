@@ -103,7 +103,7 @@ export interface FallbackModels {
   /** Indices into the catalogue, in the order in which they are tried; at least one. */
   readonly models: readonly number[];
   /**
-   * Where the values of the two bounds stand in `body` or `largeBody` (a Span of chat-call.ts, not of traces).
+   * Where the values of the two bounds stand in `body` or `largeBody` (a Span is here a part of the body).
    * Both are NOWHERE (chat-call.ts) if the call has no bound, or only bounds that are null.
    */
   readonly maxTokens: Span;
