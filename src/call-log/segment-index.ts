@@ -1,16 +1,16 @@
 /**
  * The index of a segment: for each extent of blocks, some 64 KiB, its offset, the times between which its
- * calls ended, and a Bloom filter. call-writer.ts builds it block by block, and segment-writer.ts writes it
- * at the segment's end. If a segment has none, because it still grows or its writer was killed, segment.ts
- * builds it in the same way, and writes it nowhere. segment.ts reads indexes too; call-query.ts and
- * call-reader.ts ask the filters. Main threads, and commands.
+ * calls ended, and a Bloom filter. call-writer.ts builds an index block by block, and segment-writer.ts
+ * writes it at the segment's end. If a segment has none, because it still grows or its writer was killed,
+ * segment.ts builds one in the same way, and writes it nowhere. segment.ts reads indexes too; call-query.ts
+ * and call-reader.ts ask the filters. Main threads, and commands.
  *
  *     byte  index (begins where the blocks end, at a multiple of 8; its length is a multiple of 8)
  *        0  MAGIC, count of extents, CRC-32 of all that follows the head but for the tail, and the count with
  *           all bits inverted, because the CRC-32 does not cover it (32 bits each). An earlier version wrote
  *           0 in place of the inverted count
  *       16  the extents, oldest first
- *           0 or 4 zero bytes; the summary of the whole segment (segment-summary.ts)
+ *           0 or 4 zero bytes; the summary (segment-summary.ts), which a new reader reads at first, alone
  *           the tail, the last TAIL_BYTES of the file: where the index begins in the file, MAGIC (32 bits
  *           each)
  *
@@ -26,21 +26,22 @@
  *                               and here
  *       40        the filter
  *
- * Numbers are little-endian, and without sign but for the inverted count.
+ * Numbers are little-endian, as the machine must be, and without sign but for the inverted count.
  *
  * A request id is a prefix, which names the run of a listener, and a request number, which counts that
- * listener's requests. What a filter can be asked for is a _filter key_: each request id and each name of the
- * extent, the texts of `statusKeys` of each status, FAILED_KEY if a call failed, and pairs. A pair is an
- * account or key together with how one of its calls failed: most extents have each account, and some failed
- * call, so that those alone rule out little. A filter takes filter keys as hashes of 32 bits.
+ * listener's requests. What a filter can be asked for is a _filter key_, given as a hash of 32 bits: each
+ * request id and each name of the extent, the texts of `statusKeys` of each status, FAILED_KEY if a call has
+ * a code, and pairs. A pair is an account or key together with how one of its calls failed. Most extents have
+ * calls of each account, and failed calls; only the pair tells whether the account's calls failed.
  *
  * With 16 bits and 7 probes for each filter key, one extent in 1,500 is a false positive: some ten of the
- * 16,000 in 1 GiB. For a request id the lowest and the highest request number of the extent rule out most of
- * these, because numbers rise with time. The index takes 3 to 6 percent of the calls' bytes.
+ * 16,000 in 1 GiB. For a request id the range of request numbers rules out most of these, because numbers
+ * rise with time. The index takes 3 to 6 percent of the calls' bytes.
  *
  * Must hold (test/unit/call-log/segment-index.test.ts, test/unit/call-log/call-log.test.ts):
  * - Filters and ranges may give false positives but never false negatives, else a search misses calls.
- * - Later versions read these files, so neither the layout nor a hash changes without another MAGIC.
+ * - Later versions read these files. Without another MAGIC no hash and no field changes, but for words where
+ *   earlier versions wrote 0. (No test has the bytes of an earlier version.)
  * - A damaged index is not used.
  */
 import { crc32 } from 'node:zlib';
@@ -89,7 +90,7 @@ const WORD_MAX = 2 ** 32 - 1;
 const PAIRS_BIT = 2 ** 31;
 /** The most pairs of an extent. An extent with more gets none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;
-/** A call with this status or a higher one has failed. */
+/** A call with this status or a higher one has pairs, even without a code. */
 export const FAILED_STATUS = 400;
 export const TAIL_BYTES = 8;
 /** For each filter key: how many bits the filter has, and how many of these are set or tested. */
@@ -99,7 +100,7 @@ const PROBES = 7;
 const HASHES_FIRST = 4_096;
 /** What an extent's object takes in memory, roughly. */
 const OBJECT_BYTES = 100;
-/** The filter key of failed calls. No name begins with `=`. */
+/** The filter key of failed calls: those with a code. No name begins with `=`. */
 export const FAILED_KEY = '=failed';
 
 type OpenExtent = { -readonly [Field in keyof Extent]: Extent[Field] };
@@ -149,17 +150,17 @@ export class SegmentIndex {
       this.#summary.add(prefixPosition, request, endedMs);
       this.#addHash(requestHash(hashes[prefixPosition]!, request));
       const status = shorts[at16 + STATUS]!;
+      // Most calls have the status of the call before, which costs no look at the set.
       if (status !== lastStatus) this.#statuses.add(status);
       lastStatus = status;
       const code = shorts[at16 + NAMED.code]!;
       if (code !== NONE) hasFailed = true;
-      // A call with neither has not failed, so it has no pairs.
       if (code === NONE && status < FAILED_STATUS) continue;
       this.#addPairs(hashes[shorts[at16 + NAMED.account]!], hashes[code], status);
       this.#addPairs(hashes[shorts[at16 + NAMED.key]!], hashes[code], status);
     }
     if (hasFailed) this.#addHash(hashOf(FAILED_KEY));
-    for (const status of this.#statuses) for (const key of statusKeys(status)) this.#addHash(hashOf(key));
+    for (const status of this.#statuses) for (const text of statusKeys(status)) this.#addHash(hashOf(text));
     extent.bytes = at + block.bytes - extent.at;
     extent.count += count;
     if (extent.bytes >= BLOCK_BYTES) this.seal();
@@ -176,10 +177,7 @@ export class SegmentIndex {
     this.#openExtent = undefined;
   }
 
-  /**
-   * Returns the bytes of the index, to be written at `at`, the end of the segment. `!`: all extents are
-   * sealed by then, so they have filters.
-   */
+  /** Returns the index, to be written at `at`, the end of the segment. `!`: `seal` has made all filters. */
   toBytes(at: number): Buffer {
     this.seal();
     const summary = this.#summary.toBytes();
@@ -265,24 +263,29 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
   const count = bytes.readUInt32LE(EXTENTS);
   const invertedCount = bytes.readInt32LE(INVERTED_EXTENTS);
   if (invertedCount !== 0 && invertedCount !== ~count) return undefined;
-  let offset = HEAD_BYTES;
-  return Array.from({ length: count }, () => {
-    const at = offset;
-    const words = bytes.readUInt32LE(at + FILTER_WORDS);
-    const lastPlusOne = bytes.readUInt32LE(at + LAST_REQUEST);
-    offset += EXTENT_BYTES + words * 4;
-    return {
-      at: bytes.readUInt32LE(at + AT),
-      bytes: bytes.readUInt32LE(at + BYTES),
-      count: bytes.readUInt32LE(at + COUNT) % PAIRS_BIT,
-      hasPairs: bytes.readUInt32LE(at + COUNT) >= PAIRS_BIT,
-      firstMs: bytes.readDoubleLE(at + FIRST_MS),
-      lastMs: bytes.readDoubleLE(at + LAST_MS),
-      firstRequest: bytes.readUInt32LE(at + FIRST_REQUEST),
+  const end = bytes.length - TAIL_BYTES;
+  const extents: Extent[] = [];
+  let next = HEAD_BYTES;
+  while (extents.length < count) {
+    const offset = next;
+    const words = offset + EXTENT_BYTES <= end ? bytes.readUInt32LE(offset + FILTER_WORDS) : WORD_MAX;
+    next += EXTENT_BYTES + words * 4;
+    // The count is too high, which nothing else shows in an earlier version's index.
+    if (next > end) return undefined;
+    const lastPlusOne = bytes.readUInt32LE(offset + LAST_REQUEST);
+    extents.push({
+      at: bytes.readUInt32LE(offset + AT),
+      bytes: bytes.readUInt32LE(offset + BYTES),
+      count: bytes.readUInt32LE(offset + COUNT) % PAIRS_BIT,
+      hasPairs: bytes.readUInt32LE(offset + COUNT) >= PAIRS_BIT,
+      firstMs: bytes.readDoubleLE(offset + FIRST_MS),
+      lastMs: bytes.readDoubleLE(offset + LAST_MS),
+      firstRequest: bytes.readUInt32LE(offset + FIRST_REQUEST),
       lastRequest: lastPlusOne === 0 ? Infinity : lastPlusOne - 1,
-      filter: new Int32Array(bytes.buffer, bytes.byteOffset + at + EXTENT_BYTES, words),
-    };
-  });
+      filter: new Int32Array(bytes.buffer, bytes.byteOffset + offset + EXTENT_BYTES, words),
+    });
+  }
+  return extents;
 }
 
 /** Returns whether the extent may have the call whose request id has that prefix and number. */
@@ -298,16 +301,16 @@ export function mayHaveRequest({ firstRequest, lastRequest }: Extent, request: n
 }
 
 /**
- * Returns whether the extent may have all filter keys with these hashes; true if the extent is open. Tests
- * the bits that `filterOf` sets: a change of one loop needs a change of the other, and another MAGIC.
+ * Returns whether the extent may have all filter keys with these hashes; true if the extent is open. Ask for
+ * pairs only if `hasPairs`. The loop is that of `filterOf`: a change of both needs another MAGIC.
  */
 export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean {
   if (filter === undefined) return true;
   const scale = scaleOf(filter);
   for (const hash of hashes) {
     const step = stepOf(hash);
-    for (let probe = 0, at = hash; probe < PROBES; probe++, at = (at + step) | 0) {
-      const bit = ((at >>> 0) * scale) | 0;
+    for (let probe = 0, place = hash; probe < PROBES; probe++, place = (place + step) | 0) {
+      const bit = ((place >>> 0) * scale) | 0;
       if ((filter[bit >>> 5]! & (1 << (bit & 31))) === 0) return false;
     }
   }
@@ -323,8 +326,8 @@ function filterOf(hashes: Int32Array): Int32Array {
   const scale = scaleOf(filter);
   for (const hash of hashes) {
     const step = stepOf(hash);
-    for (let probe = 0, at = hash; probe < PROBES; probe++, at = (at + step) | 0) {
-      const bit = ((at >>> 0) * scale) | 0;
+    for (let probe = 0, place = hash; probe < PROBES; probe++, place = (place + step) | 0) {
+      const bit = ((place >>> 0) * scale) | 0;
       filter[bit >>> 5]! |= 1 << (bit & 31);
     }
   }
@@ -357,10 +360,7 @@ export function requestHash(prefixHash: number, request: number): number {
   return mixed(prefixHash ^ Math.imul(request | 0, 0x9e3779b1));
 }
 
-/**
- * Returns the hash of a pair as a filter key. `caller`: the hash of an account or key; `failure`: that of a
- * code, a status, a class or FAILED_KEY.
- */
+/** Hashes a pair, from the hashes of an account or key and of a code, a status, a class or FAILED_KEY. */
 export function pairHash(caller: number, failure: number): number {
   return mixed(caller ^ Math.imul(failure, 0x85ebca77));
 }

@@ -102,6 +102,10 @@ void t.test('an index of an earlier version, which has no range, rules out none'
   const read = extentsOf(bytes)!;
   t.equal(read.length, EXTENTS);
   for (const extent of read) t.ok([0, 7, 1e12].every((number) => mayHaveRequest(extent, number)));
+  for (const count of [EXTENTS + 1, 2 ** 32 - 1]) {
+    bytes.writeUInt32LE(count, 4);
+    t.equal(extentsOf(bytes), undefined, `${count} of ${EXTENTS} extents, without the second count`);
+  }
   t.end();
 });
 
