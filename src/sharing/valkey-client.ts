@@ -1,15 +1,16 @@
 /**
- * The client for the Valkey or Redis that hosts share. A _call_ (a script or a command) has a deadline and
- * fails at once without a connection; reconnecting is spread over time. open-hosts.ts makes clients for
+ * The client for the Valkey or Redis that hosts share. valkey-connection.ts opens its connections; this file
+ * adds deadlines, kinds of errors, and reconnecting that is spread over time. open-hosts.ts makes clients for
  * valkey-server.ts, registry-server.ts and the claims of notices. Main thread. Import this file only if there
  * is `sharing`: `@redis/client` costs 21 MB of memory and 0.1 s.
  *
- * A call ends within its deadline whatever the server does. A call that failed may still be carried out, so
- * the caller makes that harmless, by a growing sequence number or a version to compare. Only the caller sends
- * a call twice, with one exception: a script that the server does not know, and therefore has not run.
+ * A _call_ is here a script or a command. It fails at once without a connection. Each command ends within its
+ * deadline, not counting time in which this thread stood still; a script that the server does not know is two
+ * commands. A call that failed may still be carried out, so the caller makes that harmless, by a growing
+ * sequence number or a version to compare. Nothing that the server may have run is sent again here.
  *
- * Must hold: a call that the server may have carried out is never reported as `refused` or `offline` (also
- * test/unit/sharing/registry-contact.registry-append.test.ts).
+ * Must hold: a call that the server may have carried out to its end is never reported as `refused` or
+ * `offline` (also test/unit/sharing/registry-contact.registry-append.test.ts).
  */
 import { createHash } from 'node:crypto';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
@@ -38,11 +39,11 @@ const DEADLINE_STEPS = 4;
 const COMMANDS_MAX = 1_024;
 /**
  * The pauses between tries to connect double from the first to the longest; up to a half is taken off at
- * random. A thousand clients that lost a server at the same moment then make 2,700 connections a second.
+ * random. A thousand clients that lost a server at the same moment try 2,700 times a second at the longest.
  */
 const RECONNECT_FIRST_MS = 100;
 const RECONNECT_LONGEST_MS = 500;
-/** Matches replies of a server that is not the master, or not yet: the master has to be found again. */
+/** Replies after which the master has to be found again. NOREPLICAS: it is cut off from its replicas. */
 const WRONG_SERVER = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|UNBLOCKED|NOREPLICAS)\b/;
 /** Matches a `sharing.url` that names one server, no Cluster and no Sentinels. */
 const SINGLE_SERVER = /^rediss?:/;
@@ -50,8 +51,8 @@ const WANT_CLUSTER =
   'the server is one of a Cluster, sharing.url wants redis-cluster://host:port,host:port, or rediss-cluster with TLS';
 
 /**
- * `refused`: the server replied with an error and did nothing, except that a script that stopped half-way did
- * what came before the error. `offline`: there was no connection, so nothing was sent. `unreachable` and
+ * `refused`: the server replied with an error, so a command did nothing, and a script did at most what came
+ * before the error. `offline`: there was no connection, so nothing was sent. `unreachable` and
  * `late`: it is not known whether the call was carried out.
  */
 export type ValkeyFailure = 'unreachable' | 'offline' | 'late' | 'refused';
@@ -81,7 +82,7 @@ export interface ValkeyClientOptions extends ValkeyAddress {
   readonly deadlineMs: number;
   /** Returns numbers in [0, 1), for the pauses. Default `Math.random`. */
   readonly random?: (() => number) | undefined;
-  /** Called when a connection breaks, or leads to another server. */
+  /** Called when a connection breaks, or no longer leads to the master. */
   readonly onDisturbed?: (() => void) | undefined;
   /** Called when there is a connection. The first call may still find that its server is the wrong one. */
   readonly onConnected?: (() => void) | undefined;
@@ -207,6 +208,7 @@ export class ValkeyClient {
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       commandsMax: COMMANDS_MAX,
       knownMaster: this.#peers.knownMaster,
+      // For the library, which in a Cluster connects to a lost server again. `#drop` replaces the connection.
       reconnectDelayMs: (tries) => this.#pauseMs(tries),
       onError: (error) => {
         if (connection !== this.#connection) return;
@@ -231,7 +233,7 @@ export class ValkeyClient {
     return connection;
   }
 
-  /** Drops the connection, and opens another one after a pause. Does nothing if that is under way already. */
+  /** Drops the connection, and opens another one after a pause, unless a pause runs already. */
   #drop(connection: ValkeyConnection): void {
     if (connection !== this.#connection || this.#reopening !== undefined || this.#isClosed) return;
     connection.destroy();
@@ -255,7 +257,7 @@ export class ValkeyClient {
     for (const peer of this.#peers.clients) peer.#hurry();
   }
 
-  /** Shortens a pause. RECONNECT_FIRST_MS lie between two tries all the same: ten a second at most. */
+  /** Shortens the pause, if one runs. RECONNECT_FIRST_MS lie between two tries all the same. */
   #hurry(): void {
     if (this.#reopening === undefined) return;
     const sinceMs = performance.now() - this.#openedMs;
@@ -267,9 +269,7 @@ export class ValkeyClient {
     return Math.round(fullMs * (0.5 + (this.#options.random ?? Math.random)() / 2));
   }
 
-  /**
-   * The error of a call that failed, for its caller. Drops the connection if its server is not the master.
-   */
+  /** The error of a failed call, for its caller. Drops the connection if its server is not the master. */
   #asValkeyError(error: unknown, connection: ValkeyConnection): ValkeyError {
     const text = messageOf(error);
     const message =
@@ -280,7 +280,7 @@ export class ValkeyClient {
     }
     const isReply = isServersNo(error);
     if (isReply && WRONG_SERVER.test(message)) this.#drop(connection);
-    // `run` expects NOSCRIPT, so it is no error of the client.
+    // An error of the connection stays, because it says more. `run` expects NOSCRIPT.
     if (!message.startsWith('NOSCRIPT')) this.#lastError ??= message;
     if (isReply) return new ValkeyError('refused', message);
     // The library's "The client is offline" or "Disconnects client" would hide why.
