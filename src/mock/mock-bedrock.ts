@@ -236,21 +236,22 @@ function errorOf(status: number, message: string, name = EXCEPTIONS[status]): Mo
 }
 
 function read(call: MockCall): MockRequest | MockError {
-  const [, model, operation] = PATH.exec(call.path) ?? [];
-  if (model === undefined) return errorOf(404, 'no such operation', 'UnknownOperationException');
+  const [, encodedModel, operation] = PATH.exec(call.path) ?? [];
+  if (encodedModel === undefined) return errorOf(404, 'no such operation', 'UnknownOperationException');
   const problem = authorizationProblem(call.headers);
   // AWS has further names for such problems. The gateway takes all alike (providers/bedrock/errors.ts).
   if (problem !== undefined) return errorOf(403, problem, 'IncompleteSignatureException');
   const claudeOperation = CLAUDE_OPERATIONS.find((name) => name === operation);
-  if (claudeOperation !== undefined) {
-    const request = readClaude(claudeOperation, decodeURIComponent(model), call.body);
-    return typeof request === 'string' ? errorOf(400, request) : request;
-  }
   try {
-    const stream = operation === 'converse-stream';
-    return { ...readBody(call.body), model: decodeURIComponent(model), stream };
+    const model = decodeURIComponent(encodedModel);
+    if (claudeOperation !== undefined) {
+      const request = readClaude(claudeOperation, model, call.body);
+      return typeof request === 'string' ? errorOf(400, request) : request;
+    }
+    return { ...readBody(call.body), model, stream: operation === 'converse-stream' };
   } catch (error) {
-    if (!(error instanceof Problem)) throw error;
+    // A URIError is of `decodeURIComponent`.
+    if (!(error instanceof Problem || error instanceof URIError)) throw error;
     return errorOf(400, error.message);
   }
 }

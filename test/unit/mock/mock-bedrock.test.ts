@@ -183,5 +183,9 @@ void t.test('requests that Bedrock would refuse are refused', (t) => {
   t.match(BEDROCK_MOCK.read({ path: '/v1/chat/completions', query: '', headers, body: '{}' }), {
     status: 404,
   });
+  t.match(BEDROCK_MOCK.read({ path: '/model/%zz/converse', query: '', headers, body: '{}' }), {
+    status: 400,
+    error: /URI/,
+  });
   t.end();
 });
