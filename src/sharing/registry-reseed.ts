@@ -216,9 +216,11 @@ export class RegistryReseed {
    */
   wayTo(found: RegistryPosition | undefined, position: RegistryPosition | undefined): Way {
     if (found === undefined) return 'reseed';
+    const { copy } = this.#options.store;
+    // A partial copy may still have its position, but its rows are of two epochs.
+    if (copy.isPartial()) return 'older';
     if (position === undefined) {
-      const { copy } = this.#options.store;
-      if (copy.isEmpty() || copy.isPartial()) return 'older';
+      if (copy.isEmpty()) return 'older';
       throw new RegistryDiverged(
         'This host has accounts of its own, and the hosts that it is to share with have others.',
       );
@@ -245,7 +247,8 @@ export class RegistryReseed {
   /** Takes part in the choice of the newest copy. Resolves when this host has seeded, or is not chosen. */
   async takePartInReseed(found: RegistryPosition | undefined, signal: AbortSignal): Promise<void> {
     const { store, server, host, log } = this.#options;
-    const rank = rankOf(store.copy.position(), store.copy.isEmpty());
+    const { copy } = store;
+    const rank = rankOf(copy.isPartial() ? undefined : copy.position(), copy.isEmpty());
     const { claimsWaitMs = CLAIMS_WAIT_MS } = this.#options;
     for (let waitedMs = 0; waitedMs < claimsWaitMs; waitedMs += CLAIM_PERIOD_MS) {
       await server.reportCopy(host, rank, false);
@@ -273,8 +276,8 @@ const RANK_DIGITS = 16;
 
 /**
  * Returns a text that is the greater the newer a copy is: by the number of its epochs, then by its version.
- * Beyond HISTORY_MAX epochs the version alone decides. A copy that was never shared ranks lowest; of these a
- * copy with accounts ranks above an empty one. Ranks are compared as text, so numbers are padded with zeros.
+ * Beyond HISTORY_MAX epochs the version alone decides. A copy that was never shared, or is partial, ranks
+ * lowest; of these a copy with accounts ranks above an empty one. Ranks are compared as text, so numbers are padded with zeros.
  */
 function rankOf(position: RegistryPosition | undefined, isEmpty: boolean): string {
   const generation = position === undefined ? (isEmpty ? 0 : 1) : 2 + position.history.length;

@@ -166,8 +166,8 @@ export class RegistryCopy {
   }
 
   /**
-   * Ask this if there is no position. True: the rows are an unfinished copy of the shared registry. False:
-   * they are a registry of this host alone.
+   * True: a download has begun and not ended, so the rows are of no position, or of two epochs if there is a
+   * position. False without a position: the rows are a registry of this host alone.
    */
   isPartial(): boolean {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
