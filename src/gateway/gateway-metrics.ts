@@ -1,13 +1,12 @@
 /**
- * The metrics of a gateway: creates the shared buffers, names threads and upstreams, and gives a scrape of
- * `/metrics` what it reads from other parts. gateway.ts and stats.ts use GatewayMetrics, on the main thread
- * of a gateway process; notifications.ts makes GroupQuotas and SharedBalances. Samples of groups' quotas and
- * of shared balances are from the gateway with the admin interface alone.
+ * The metrics of one gateway process. Its other parts count in the buffers that GatewayMetrics creates, and
+ * a scrape of `/metrics` reads them. gateway.ts and stats.ts use it, on the main thread. notifications.ts
+ * creates GroupQuotas and SharedBalances, because it knows whether this process is the primary: the primary
+ * alone shows what groups (of accounts) use of their quotas, and shared balances.
  *
- * Must hold: no two threads have the same stripe, else both write the same counters and counts are lost
- * (test/unit/telemetry/metrics-layout.test.ts). A row that cannot be read costs samples of accounts, and not
- * the page. Further tests: test/unit/gateway/gateway-metrics.group-quotas.test.ts,
- * test/unit/gateway/gateway-metrics.shared-balances.test.ts, test/e2e/metrics.test.ts.
+ * Must hold: each thread has a stripe of its own, because two writers would lose counts. A damaged row costs
+ * samples of accounts, and not the page. Further tests: gateway-metrics.group-quotas.test.ts and
+ * gateway-metrics.shared-balances.test.ts in test/unit/gateway, test/e2e/metrics.test.ts.
  */
 import type { Settings } from '../config/schema.js';
 import { QUOTA_NAMES, QUOTA_FIELDS } from '../core/quotas.js';
@@ -58,22 +57,24 @@ export interface ScrapedParts extends Pick<MetricsSource, PassedMembers> {
   readonly registry: Registry;
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
   readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'value'>;
-  /** Undefined if no other process uses the accounts: then the registry knows their balances. */
+  /** Undefined if no other process uses the accounts: the registry then has their balances. */
   readonly sharedBalances: Pick<SharedBalances, 'refresh' | 'value'> | undefined;
-  /** Reads the samples of all gateways of a group; undefined if this one is alone. */
+  /** Reads the samples of all gateways of the process group; undefined if this one is alone. */
   readonly readGroup: (() => Promise<FamilySamples>) | undefined;
 }
 
 export class GatewayMetrics {
   readonly buffers: MetricsBuffers;
   readonly reader: MetricsReader;
+  /** The names of upstreams in labels, and their slots. */
   readonly upstreams = new UpstreamNames();
   /** Gets ended calls from gateway-logs.ts. */
   readonly upstreamErrors = new UpstreamErrors();
   /** The names of threads, in the order of the stripes. */
   readonly threads: readonly string[];
   readonly #settings: Settings;
-  readonly #health: ThreadHealth;
+  readonly #health: ThreadHealth; // measures the main thread
+  /** Returns what is used of an upstream's limits. */
   readonly upstreamUse: MetricsSource['upstreamUse'];
   #source: MetricsSource | undefined;
   #cachedValues: readonly Pick<CachedValue<unknown>, 'refresh'>[] = [];
@@ -89,17 +90,17 @@ export class GatewayMetrics {
     this.#health = new ThreadHealth(this.buffers, MAIN_THREAD);
   }
 
-  /** The stripe of that listener. The order of stripes is that of `threadNames` (metrics-layout.ts). */
+  /** The stripe of a listener: its position in `threadNames` (metrics-layout.ts). */
   threadOfListener(index: number): number {
     return 1 + index;
   }
 
-  /** The stripe of the first upstream worker. The other workers follow in order. */
+  /** That of the first upstream worker. The other workers follow in order. */
   get firstWorkerThread(): number {
     return 1 + this.#settings.listen.listeners;
   }
 
-  /** The stripe of the thread that exports spans. */
+  /** That of the thread that exports spans. */
   get tracesThread(): number {
     return this.firstWorkerThread + this.#settings.workers;
   }
@@ -148,7 +149,6 @@ export class GatewayMetrics {
     return this.#exposition!.render(format);
   }
 
-  /** Reads the values of other processes and hosts, if they are due. */
   async #refresh(): Promise<void> {
     await Promise.all(this.#cachedValues.map((cachedValue) => cachedValue.refresh()));
   }
@@ -160,7 +160,7 @@ export class GatewayMetrics {
 
 /**
  * Returns the samples of accounts. Spending and calls are those of this host alone, so that their sum over
- * hosts is right. If others share the accounts, a balance is from `balances`; undefined if it is not there.
+ * hosts is right. If `balances` is given, an account that is not in it has no known balance.
  */
 function accountSamples(registry: Registry, balances: Balances | undefined): AccountSample[] {
   try {
@@ -179,18 +179,18 @@ function accountSamples(registry: Registry, balances: Balances | undefined): Acc
   }
 }
 
-/** How many groups have series of their own: one for each quota, so at most nine. */
+/** How many groups have series of their own: a group has one for each of its quotas (QUOTA_NAMES). */
 export const GROUPS_SHOWN_MAX = 100;
 /** How many groups, and accounts, are read in one turn of the event loop: for some milliseconds. */
 const GROUPS_A_PAGE = 500;
 const ACCOUNTS_A_PAGE = 500;
+/** Less than the 15 s that mostly lie between two scrapes, so that each scrape shows new values. */
 const FRESH_MS_MAX = 10_000;
 
 /**
- * A value that scrapes show, and for which all processes and hosts must be asked. notifications.ts creates
- * the two kinds below.
+ * A value that scrapes show, and for which all processes must flush and the coordinator be asked.
  *
- * Must hold: scrapes, which need no token, cause a read at most every FRESH_MS_MAX
+ * Must hold: scrapes, which need no token, cause a read at most every FRESH_MS_MAX, also if reads fail
  * (test/unit/gateway/gateway-metrics.group-quotas.test.ts).
  */
 abstract class CachedValue<Value> {
@@ -198,8 +198,9 @@ abstract class CachedValue<Value> {
   readonly #offValue: Value;
   readonly #monotonicMs: () => number;
   #isOn = false;
+  /** When the last read ended. */
   #readMs = -Infinity;
-  /** The read that goes on, for all who await it. */
+  /** The read that runs, for all who await it. */
   #running: Promise<void> | undefined;
   #value: Value;
 
@@ -222,7 +223,7 @@ abstract class CachedValue<Value> {
     this.#readMs = -Infinity;
   }
 
-  /** What the last `refresh` has read; `#offValue` without the admin interface. */
+  /** What the last good read returned; `#offValue` without the admin interface. */
   get value(): Value {
     return this.#value;
   }
@@ -237,12 +238,11 @@ abstract class CachedValue<Value> {
     try {
       const value = await this.read();
       // If `turnOff` was called meanwhile, the value stays `#offValue`.
-      if (!this.#isOn) return;
-      this.#value = value;
-      this.#readMs = this.#monotonicMs();
+      if (this.#isOn) this.#value = value;
     } catch {
-      // A row is damaged, a group was deleted, or the server of sharing is away. The next scrape reads again.
+      // A row is damaged, or a group was deleted after its id was read.
     }
+    if (this.#isOn) this.#readMs = this.#monotonicMs();
   }
 
   protected abstract read(): Promise<Value>;
@@ -292,7 +292,7 @@ export class GroupQuotas extends CachedValue<readonly GroupQuotaSample[]> {
   }
 }
 
-/** What accounts have left for new calls, in pico-units, by their ids. */
+/** What accounts have left for new calls, in pico-units, by id. */
 type Balances = ReadonlyMap<string, bigint>;
 
 /**
@@ -308,7 +308,7 @@ export class SharedBalances extends CachedValue<Balances> {
   }
 
   protected async read(): Promise<Balances> {
-    // If the coordinator cannot be asked, statements have no `leased`. Then the last known balance stays,
+    // A statement has `leased` only if the coordinator was asked. Without it the last known balance stays,
     // which is nearer the truth than the store's.
     const balances = new Map(this.value);
     let nextStart: number | undefined = 0;

@@ -1,4 +1,4 @@
-/** What a page of metrics has of accounts: shared balances, and none if a row of the registry is damaged. */
+/** Which stripe is whose. What a page has of accounts: shared balances, and none if a row is damaged. */
 import t, { type Test } from 'tap';
 import { GatewayMetrics, type ScrapedParts } from '#src/gateway/gateway-metrics.js';
 import type { Registry } from '#src/registry/registry.js';
@@ -37,6 +37,16 @@ function metricsOf(t: Test, list: List, sharedBalances?: ScrapedParts['sharedBal
   });
   return metrics;
 }
+
+void t.test('the stripes of threads are those that their names have', (t) => {
+  const metrics = metricsOf(t, () => ({ items: [], next: undefined }));
+  const stripes = [metrics.threadOfListener(0), metrics.firstWorkerThread, metrics.tracesThread];
+  t.same(
+    stripes.map((stripe) => metrics.threads[stripe]),
+    ['listener-0', 'worker-0', 'traces'],
+  );
+  t.end();
+});
 
 void t.test('a row of an account that cannot be read costs the samples of accounts alone', async (t) => {
   let isDamaged = false;
