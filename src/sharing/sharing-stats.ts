@@ -1,11 +1,11 @@
 /**
- * The stats of shared limits for operators: the status of the coordinator and of the registry, and how much
- * of what was granted calls use. gateway/shared-accounting.ts and shared-registry.ts call it, for the status
- * page, the metrics and the admin interface. Pure; main thread.
+ * What operators are shown of sharing. sharingSnapshot returns the state of the coordinator and of the
+ * registry: gateway/shared-accounting.ts calls it for the status page and the metrics. useOf returns how much
+ * of a scope is used, held and leased: shared-registry.ts calls it for statements. Pure; main thread.
  *
- * Must hold: what a process has reported as used is never shown as unused, although the processes' counts and
- * the coordinator's record, which is of their last asks, are read at different times (also
- * test/unit/sharing/sharing-stats.calls-use.test.ts).
+ * Must hold, of this host's processes: what they reported as used of a stock is not shown as unused, and an
+ * unexpired permit is shown as used only if a call took it. Their counts must be read before the view of the
+ * coordinator, which may have later asks of theirs (also test/unit/sharing/sharing-stats.calls-use.test.ts).
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, maxOf } from '../core/units.js';
@@ -13,7 +13,6 @@ import type { StockHeld } from '../ledger/leased-stocks.js';
 import type { AccountUse } from '../registry/account-statement.js';
 import type { QuotaCount } from '../registry/quota-use.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
-import type { SharingState } from '../telemetry/status-document.js';
 import type { ContactState } from './coordinator-contact.js';
 import {
   entriesOf,
@@ -29,12 +28,12 @@ import type { RegistryContactState } from './registry-contact.js';
 export interface ManagerState extends ContactState {
   /** How many scopes are leased or waited for. */
   readonly scopes: number;
-  readonly waits: number;
+  readonly waits: number; // requests that wait for a lease
 }
 
 export interface SharingContext {
   readonly manager: ManagerState;
-  /** Undefined if only processes of this host share. */
+  /** Undefined if only processes of this host share. `calls`: the coordinator that grants to calls. */
   readonly hosts:
     | { readonly calls: Pick<EqualShare, 'isAlone' | 'silentMs'>; readonly registry: RegistryContactState }
     | undefined;
@@ -45,16 +44,15 @@ export interface SharingContext {
 export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): SharingSnapshot {
   const { lost, exchanges, failures, scopes, waits } = manager;
   const isAlone = hosts?.calls.isAlone === true;
-  const lossState = lost?.reason === 'quarantine' ? 'quarantine' : 'lost';
-  const state: SharingState = isAlone ? 'alone' : lost === undefined ? 'connected' : lossState;
+  const lossState = lost && (lost.reason === 'quarantine' ? 'quarantine' : 'lost');
   return {
     with: hosts === undefined ? 'processes' : 'hosts',
-    state,
-    reason: lost?.message ?? (isAlone ? 'the authority has been silent' : undefined),
+    state: isAlone ? 'alone' : (lossState ?? 'connected'),
+    reason: lost?.message ?? (isAlone ? 'the server of sharing has not replied' : undefined),
     lostMs: isAlone ? hosts.calls.silentMs : lost === undefined ? 0 : nowMs - lost.sinceMs,
     exchanges,
     failures,
-    leased: scopes,
+    leased: scopes, // a number of scopes, but amounts in the remainder of this file
     waits,
     registry: hosts && {
       state: hosts.registry.kind,
@@ -63,12 +61,12 @@ export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): Shar
   };
 }
 
-/** What the calls of one process use of one scope. */
+/** What the calls of one process use of one scope, as the process counts it. */
 export interface CallsUse {
   readonly scope: string;
-  readonly slot: number;
+  readonly slot: number; // of the process
   readonly minute: {
-    /** Permits that the coordinator counts as used although no request has used them. */
+    /** Permits that no request has used, and whose return the coordinator has not heard of. */
     readonly unused: number;
     /** The number of the last ask whose grant is in `unused`. */
     readonly heardNumber: number;
@@ -82,18 +80,15 @@ export function groupByScope(uses: readonly CallsUse[]): Map<string, CallsUse[]>
   return usesByScope;
 }
 
-const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
+const NEVER_ASKED: StockView = { period: 0, used: 0n, unused: 0n }; // no node has asked for the stock
 
 /**
- * Divides what the coordinator counts of a stock into what calls use and what is leased. `processes` is what
- * the processes of this host count; it must have been read before `view`.
- *
- * Between the two readings a process may be granted more and report more as used. So the process's count
- * replaces the coordinator's record of the process only if the count is higher. A grant counts as leased
- * unless it was reported as used.
+ * Divides what the coordinator counts of a stock into what is used, held and leased. `processes`: what those
+ * of this host count. A process may have reported more after it was read. So its count replaces its record at
+ * the coordinator only if the count is higher: of 23 counted and 20 reported, 3 more are used, 3 less leased.
  */
-function stockUseOf(name: StockName, view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
-  const { period, used: reported, unused } = view.stocks[name] ?? UNKNOWN;
+function stockCountOf(name: StockName, view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
+  const { period, used: reported, unused } = view.stocks[name] ?? NEVER_ASKED;
   const recordedBySlot = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
   let used = reported;
   let [held, leasedHere] = [0n, 0n];
@@ -103,7 +98,7 @@ function stockUseOf(name: StockName, view: ScopeView, processes: readonly CallsU
     const heldByCalls = maxOf(count.granted - count.used - count.available, 0n);
     held += heldByCalls;
     leasedHere += maxOf(count.granted - count.used - heldByCalls, 0n);
-    // Without a record the life has ended for the coordinator, which has counted its use already.
+    // Without a record the process's life has ended for the coordinator, which has counted its use already.
     const recorded = recordedBySlot.get(slot);
     if (recorded !== undefined) used += maxOf(count.used - recorded, 0n);
   }
@@ -111,8 +106,12 @@ function stockUseOf(name: StockName, view: ScopeView, processes: readonly CallsU
   return { period, used, held, leased, leasedElsewhere: maxOf(leased - leasedHere, 0n) };
 }
 
-/** As stockUseOf, of the permits of the minute; calls hold none of them. */
-function minuteUseOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
+/**
+ * Divides the permits that weigh into used and leased. The coordinator does not know which unexpired permits
+ * are used, and takes the expired ones for used: of 12 with 8 unexpired, 4. If their process counts 3 as
+ * unused, 9 show as used. If it has asked since, the 8 may be new and the 3 expired: then only 1 does.
+ */
+function minuteCountOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
   const { weighing, unexpired } = view.minute;
   let used = weighing - unexpired;
   let unusedHere = 0;
@@ -120,7 +119,6 @@ function minuteUseOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCoun
     unusedHere += minute.unused;
     const recorded = view.processes.find((process) => process.slot === slot)?.minute;
     if (recorded === undefined) continue;
-    // If the process has asked since it was read, it is not known which of its valid permits are used.
     const unknownPermits = recorded.number <= minute.heardNumber ? 0 : recorded.unexpired;
     const usedHere = Math.max(0, recorded.weighing - minute.unused - unknownPermits);
     used += usedHere - (recorded.weighing - recorded.unexpired);
@@ -136,16 +134,18 @@ function minuteUseOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCoun
   };
 }
 
-/** The use of an account. What calls of other hosts hold of slots and money shows as leased. */
+/**
+ * The use of an account, a key or a group. What calls of other hosts hold of call slots and money shows as
+ * leased. `processes` is omitted if no process of this host counts the scope.
+ */
 export function useOf(view: ScopeView, processes: readonly CallsUse[] = []): AccountUse {
-  const minute = minuteUseOf(view, processes);
-  const uses = new Map(entriesOf(view.stocks).map(([name]) => [name, stockUseOf(name, view, processes)]));
-  const useOfStock = (name: StockName): QuotaCount => uses.get(name) ?? stockUseOf(name, view, processes);
-  const day = useOfStock('calls_per_day');
-  const slots = useOfStock('calls_in_flight');
-  const money = useOfStock('balance');
-  const quotas = Array.from(uses).flatMap(([name, count]): [QuotaName, QuotaCount][] =>
-    name === 'balance' ? [] : [[name, inQuotaUnit(name, count)]],
+  const minute = minuteCountOf(view, processes);
+  const countOf = (name: StockName): QuotaCount => stockCountOf(name, view, processes);
+  const day = countOf('calls_per_day');
+  const callSlots = countOf('calls_in_flight');
+  const money = countOf('balance');
+  const quotas = entriesOf(view.stocks).flatMap(([name]): [QuotaName, QuotaCount][] =>
+    name === 'balance' ? [] : [[name, inQuotaUnit(name, countOf(name))]],
   );
   return {
     held: asPicoUnits(money.held),
@@ -153,18 +153,18 @@ export function useOf(view: ScopeView, processes: readonly CallsUse[] = []): Acc
     minute,
     dayNumber: day.period,
     dayCalls: Number(day.used + day.held),
-    callsInFlight: Number(slots.held),
+    callsInFlight: Number(callSlots.held),
     leased: {
       minute: Number(minute.leased),
       dayCalls: Number(day.leased),
-      callsInFlight: Number(slots.leased),
+      callsInFlight: Number(callSlots.leased),
       money: asPicoUnits(money.leased),
     },
     quotas: new Map([['requests_per_minute', minute], ...quotas]),
   };
 }
 
-/** The count in the unit of the quota: money in pico-units, which leases count in SPEND_UNIT. */
+/** The count in the unit of the quota: money in pico-units. Leases count spending in SPEND_UNIT. */
 function inQuotaUnit(name: QuotaName, count: QuotaCount): QuotaCount {
   const unit = QUOTA_KINDS[name].unit === 'money' ? SPEND_UNIT : 1n;
   return {
