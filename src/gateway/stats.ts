@@ -1,13 +1,14 @@
 /**
- * The stats of one gateway (`Stats`), such as its ProcessStatus for `GET /admin/v1/status`. If a supervisor
- * runs several gateways, `Stats` has a ProcessGroupStats, which makes of all snapshots what operators see,
- * with group-status.ts. gateway.ts owns `Stats`, on the main thread of a gateway process; admin-service.ts
- * reads it. A _group_ is a process group here, but in `groupQuotas` a group of accounts.
+ * The stats that operators read: `/metrics`, `GET /admin/v1/status`, the busiest accounts. `Stats.read` makes
+ * the snapshot of this gateway. Under a supervisor ProcessGroupStats adds up the snapshots of all gateways;
+ * group-status.ts writes the status document of them. gateway.ts owns one `Stats`, on the main thread of each
+ * gateway process; admin-service.ts reads it. A _group_ is a process group, in `groupQuotas` one of accounts.
  *
  * Must hold: a sum over all gateways never falls, or Prometheus takes the fall for a restart and counts twice
- * (test/unit/gateway/stats.process-group.test.ts). `reportLast` is called once, when all threads have ended,
- * because the supervisor adds these last counters for good (test/unit/supervisor/group-snapshots.test.ts).
- * The names in the status document are public. Further test: test/e2e/metrics.test.ts.
+ * (test/unit/gateway/stats.process-group.test.ts). `read` never calls `page`, which calls `read` of all
+ * gateways. `reportLast` is called once, when all threads have ended, because the supervisor adds these
+ * counters for good (test/unit/supervisor/group-snapshots.test.ts). Names in the status document are public
+ * (test/unit/gateway/group-status.test.ts). Further test: test/e2e/metrics.test.ts.
  */
 import type { Settings } from '../config/schema.js';
 import { ProxyError } from '../core/errors.js';
@@ -59,11 +60,10 @@ import type { LiveSettings } from './reload.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
 interface ProcessGroupStatsOptions {
-  /** The slot of this gateway process. */
-  readonly slot: number;
+  readonly slot: number; // of this gateway process
   /** Reads this gateway alone. The snapshot has that kind. */
   readonly read: (kind: SnapshotKind) => Promise<Snapshot>;
-  /** Asks all gateways, through the supervisor. Undefined if the supervisor does not reply in time. */
+  /** Asks all gateways, by the supervisor. Undefined if it does not reply in time. */
   readonly readAll: (kind: SnapshotKind) => Promise<GroupSnapshot | undefined>;
 }
 
@@ -73,8 +73,9 @@ const SUPERVISOR_LATE =
   `work, or the supervisor stands still. Retry after ${SUPERVISOR_RETRY_SECONDS} seconds.`;
 
 /**
- * The sums over all gateways of the supervisor. The methods reject with ProxyError `overloaded` if the
- * supervisor does not reply: then a scrape fails, or a chart has a gap.
+ * Sums over the running gateways (`members`, each with its snapshot `reading`) and the last counters of those
+ * that have `ended`. If the supervisor does not reply, methods reject with ProxyError `overloaded`: a scrape
+ * then fails, or a chart has a gap.
  */
 export class ProcessGroupStats {
   readonly #options: ProcessGroupStatsOptions;
@@ -98,7 +99,7 @@ export class ProcessGroupStats {
     const { members, ended } = await this.#readAll('status');
     const statuses = members.flatMap(({ reading: { status } }) => (status === undefined ? [] : [status]));
     const ownStatus = statuses.find((status) => status.process === slot);
-    // `#readAll` has made sure that this gateway's status is there.
+    // `#readAll` has made sure of this gateway's status; `??` is for the type alone.
     return statusDocument(ownStatus ?? statuses[0]!, statuses, ended.status);
   }
 
@@ -188,7 +189,7 @@ export class Stats {
     return statusDocument(status!, [status!], undefined);
   }
 
-  /** The busiest accounts, one report for each process. */
+  /** Which accounts are the busiest: one report for each process. */
   async accounts(): Promise<readonly AccountReport[]> {
     return this.#processGroup === undefined
       ? [this.#options.accounting.base.topAccounts.read()]
@@ -201,9 +202,9 @@ export class Stats {
   }
 
   /**
-   * Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended. The
-   * counters of running spans of the history are in it too. Resolves when the snapshot has left this process,
-   * or after LAST_SNAPSHOT_WAIT_MS_MAX (supervisor-link.ts).
+   * Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended. Of
+   * accounts it has also the span of the history that still runs. Resolves when the snapshot has left this
+   * process, or after LAST_SNAPSHOT_WAIT_MS_MAX (supervisor-link.ts).
    */
   async reportLast(): Promise<void> {
     if (this.#processGroup === undefined) return;
@@ -247,8 +248,7 @@ export class Stats {
 
 /** What `statusOf` needs besides the metrics. */
 interface StatusInputs {
-  /** The slot of this process in its process group; 0 without a group. */
-  readonly slot: number;
+  readonly slot: number; // of this process; 0 without a process group
   readonly ready: boolean;
   readonly uptimeSeconds: number;
   /** How many listeners, and workers, run now. */
@@ -328,8 +328,8 @@ function statusOf(inputs: StatusInputs, metrics: GatewayMetrics): ProcessStatus 
 }
 
 /**
- * Counts the calls of all doors by outcome. A response that failed after its first byte is counted in
- * `broken` and not in `outcomes`, so the sum counts each call once. `!`: both have each of OUTCOMES.
+ * Counts the calls of all doors by outcome. A call whose response failed after its first byte is in `broken`,
+ * any other in `outcomes`, so the sum counts each call once. `!`: both have each of OUTCOMES.
  */
 function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   const count = (outcome: Outcome): number =>
@@ -359,16 +359,16 @@ function modelStatusesOf(id: string, model: ModelSnapshot): ModelStatus[] {
   ];
 }
 
-/** In pico-units, of which group-status.ts makes decimal text. */
+/** In pico-units. */
 function costOf(models: readonly ModelSnapshot[]): bigint {
   return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0n);
 }
 
 function upstreamStatusOf(
-  { model, name, priority, weight, slot: upstreamSlot, scope }: NamedUpstream,
+  { model, name, priority, weight, slot: metricsSlot, scope }: NamedUpstream,
   { reader, upstreamUse, upstreamErrors }: GatewayMetrics,
 ): UpstreamStatus {
-  const { attempts, callsInFlight, failures, lastFailure, breakers, waits } = reader.upstream(upstreamSlot);
+  const { attempts, callsInFlight, failures, lastFailure, breakers, waits } = reader.upstream(metricsSlot);
   return {
     model,
     name,

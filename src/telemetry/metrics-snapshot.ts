@@ -1,12 +1,10 @@
 /**
  * Samples of all metrics of one process at one moment, and how they are merged over a host's processes.
- * gateway/gateway-metrics.ts merges the snapshots of running processes for a page. The supervisor adds up
- * those of ended processes. Pure.
+ * gateway/stats.ts merges the snapshots for a page. supervisor/group-snapshots.ts adds up the last snapshots
+ * of ended processes, of which counters and histograms stay in the sums. Pure.
  *
- * Counters and histograms are sums that include ended processes. Gauges are of running processes only.
- *
- * Must hold: no sum falls when a process ends, else Prometheus takes it for a restart and counts twice
- * (test/unit/telemetry/metrics-snapshot.test.ts).
+ * Must hold: no sum of a counter or histogram falls when a process ends, else Prometheus takes the fall for a
+ * restart and counts twice (test/unit/telemetry/metrics-snapshot.test.ts).
  */
 import type { MetricFamily, Sample } from './metrics-source.js';
 
@@ -36,7 +34,7 @@ export function endedSnapshot(families: MetricsSnapshot): MetricsSnapshot {
   return families.filter(({ type, across }) => type !== 'gauge' && across === undefined);
 }
 
-/** Adds up two results of `endedSnapshot` or of this function: every family in them is a sum. */
+/** Adds up two results of `endedSnapshot` or of this function: sample by sample, families of both. */
 export function addEnded(first: MetricsSnapshot, second: MetricsSnapshot): MetricsSnapshot {
   const byName = new Map([...first, ...second].map((family) => [family.name, family]));
   return [...byName.values()].map((family) => ({
@@ -49,8 +47,9 @@ export function addEnded(first: MetricsSnapshot, second: MetricsSnapshot): Metri
 }
 
 /**
- * Returns the samples of `family` over all processes. `ended` is what `addEnded` returned for the ended ones.
- * Takes some microseconds a sample.
+ * Returns the samples of `family` over all processes, by `across`: `one`: as the writer of the page has them;
+ * `each`: all, labelled; `max`: the largest; undefined: the sum, with `ended` (what `addEnded` returned for
+ * the ended processes). Takes some microseconds a sample.
  */
 export function mergeFamily(
   family: MetricFamily,
@@ -88,7 +87,7 @@ function samplesOf(families: MetricsSnapshot, name: string): readonly Sample[] {
   return families.find((family) => family.name === name)?.samples ?? [];
 }
 
-/** Merges samples of the same name and labels into one. */
+/** Merges samples of the same name and labels into one. They stay in order, as histograms have to. */
 function mergeSamples(
   samples: readonly Sample[],
   mergeValues: (first: number, second: number) => number,
