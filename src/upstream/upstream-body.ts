@@ -1,13 +1,12 @@
 /**
- * The body of a call as an OpenAI-compatible upstream gets it: with its own name of the model, and with its
- * own names of members (the setting `member_names`). attempt.ts and door-call.ts call it in an upstream
- * worker, large-translation.ts for large bodies in a counter thread. Pure.
+ * The body of a call as an OpenAI-compatible upstream gets it: with the upstream's names of the model and of
+ * members (the setting `member_names`). attempt.ts and door-call.ts call it in an upstream worker,
+ * large-translation.ts for large bodies in a counter thread. Pure.
  *
- * Must hold: the bound of the output, on which the call's hold is based, is still sent, or a smaller bound.
- * (config/provider-settings.ts rejects settings that leave the bound out.) A body that has none of the
- * renamed members is sent byte for byte but for the model. In a body with such a member, integers keep their
- * digits, except that long integers in a text of more than 1 MiB may lose some (exact-json.ts)
- * (test/unit/upstream/upstream-body.test.ts, test/e2e/member-names.test.ts).
+ * Must hold (also test/unit/upstream/large-call.test.ts, test/e2e/member-names.test.ts): the call's hold
+ * covers the bound of the output that is sent. (config/provider-settings.ts rejects settings that leave the
+ * bound out.) A body without a member to rename is sent byte for byte but for the model. In any other body
+ * integers keep their digits, but for long ones in a text of more than 1 MiB (exact-json.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
@@ -18,8 +17,8 @@ import { asBuffer } from '../protocol/sse.js';
 /** The upstream's name of a member, by OpenAI's name; empty if the member is left out. */
 export type MemberNames = Readonly<Record<string, string>>;
 
-/** What an upstream calls the model and the members. */
-interface UpstreamNames {
+/** What one upstream calls the model and the members. */
+interface OneUpstreamsNames {
   /** Undefined if the upstream knows the model by its id. */
   readonly model: string | undefined;
   readonly memberNames?: MemberNames | undefined;
@@ -29,7 +28,7 @@ interface UpstreamNames {
 type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEnd'>;
 
 /** The body with the upstream's name of the model. */
-export function bodyFor({ model }: UpstreamNames, request: Body): string | Uint8Array {
+export function bodyFor({ model }: OneUpstreamsNames, request: Body): string | Uint8Array {
   const { largeBody } = request;
   if (model === undefined) return largeBody ?? request.body;
   if (largeBody === undefined) return withModelName(request, model);
@@ -42,15 +41,15 @@ export function bodyFor({ model }: UpstreamNames, request: Body): string | Uint8
 
 /**
  * As `bodyFor`, for a chat completion. Renames the members of a small body (some 10 µs a KB). A large body
- * that may have such a member (`mayHave`) does not come here: a counter thread renames its members, see
- * `isLargeTranslation` in large-call.ts.
+ * comes here only if it has no member to rename: otherwise a counter thread renames its members
+ * (`isLargeTranslation` in large-call.ts).
  */
-export function chatBodyFor(names: UpstreamNames, request: Body): string | Uint8Array {
-  const body = bodyFor(names, request);
-  if (names.memberNames === undefined || typeof body !== 'string') return body;
-  if (!mayHave(body, names.memberNames)) return body;
+export function chatBodyFor(upstream: OneUpstreamsNames, request: Body): string | Uint8Array {
+  const { memberNames } = upstream;
+  const body = bodyFor(upstream, request);
+  if (memberNames === undefined || typeof body !== 'string' || !mayHave(body, memberNames)) return body;
   const chat = exactJson(body) as Members;
-  const renamed = inNamesOf(names.memberNames, chat);
+  const renamed = inNamesOf(memberNames, chat);
   return renamed === chat ? body : exactJsonText(renamed);
 }
 
@@ -84,7 +83,8 @@ function hasEscaped(bytes: Buffer): boolean {
 
 /**
  * `chat` with the upstream's names; `chat` itself if it has no member to rename. If `chat` has a member by
- * the upstream's name already, that member wins, unless it is null.
+ * the upstream's name already, that member is sent, unless it is null. Of two bounds of the output it may be
+ * the larger one: the hold covers both (`outputTokensMaxOf` in protocol/request-bytes.ts).
  */
 export function inNamesOf(names: MemberNames | undefined, chat: Members): Members {
   if (names === undefined || !Object.keys(names).some((name) => Object.hasOwn(chat, name))) return chat;

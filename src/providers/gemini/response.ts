@@ -7,9 +7,9 @@
  * become `message.images`, as OpenRouter and LiteLLM have them; sound becomes `message.audio`; thoughts
  * become `reasoning_content`, and signatures `extra_content.google.thought_signature`, Google's own name.
  *
- * Must hold: `completionTokens` includes thoughts exactly once, or a call is billed wrongly
- * (test/unit/providers/gemini/gemini.test.ts). contents.ts reads images and signatures as they are written
- * here (test/unit/providers/gemini/contents.test.ts).
+ * Must hold (tests are in test/unit/providers/gemini): `completionTokens` includes thoughts exactly once, or
+ * a call is billed wrongly (gemini.test.ts). contents.ts reads images and signatures as they are written here
+ * (contents.test.ts). A sound has the same id in a stream (stream.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -25,9 +25,9 @@ import { throwError } from './errors.js';
 
 /** Translates the body of a 200. Throws a ProviderError for an error, or what is no response of Gemini. */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
-  const response = exactJson(body.toString(), 'functionCall');
+  const response = exactJson(body.toString(), 'functionCall'); // only in calls do long integers matter
   if (!isRecord(response)) throw ProviderError.invalid('no JSON object');
-  throwError(response);
+  throwError(response); // if it is an error
   const { candidates } = response;
   const choices: Choice[] = Array.isArray(candidates)
     ? (candidates as unknown[]).map((candidate, position) => choiceOf(candidate, position, call))
@@ -71,7 +71,7 @@ const FILTER_REASONS: ReadonlySet<unknown> = new Set([
   ...['IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION', 'IMAGE_OTHER', 'NO_IMAGE'],
 ]);
 
-/** `finishReason`: Google's, which does not tell calls. `hasCalls`: the candidate calls functions. */
+/** Google gives STOP for calls, too. Unlisted reasons, such as MALFORMED_FUNCTION_CALL, count as STOP. */
 export function finishOf(finishReason: unknown, hasCalls: boolean): FinishReason {
   if (FILTER_REASONS.has(finishReason)) return 'content_filter';
   if (finishReason === 'MAX_TOKENS' || finishReason === 'CONTINUATION') return 'length';
@@ -112,9 +112,9 @@ export function toolCallOf(
 
 /** An image or sound that the model made. */
 export interface Media {
-  readonly isAudio: boolean;
-  readonly data: string;
-  readonly url: string;
+  readonly isAudio: boolean; // OpenAI's sounds have no MIME type
+  readonly data: string; // base64
+  readonly url: string; // of the scheme `data:`
 }
 
 /** The media of a part; undefined if the part has none, or is a thought. */
@@ -131,9 +131,7 @@ export function imageOf({ url }: Media, part: Record<string, unknown>, index: nu
   return { type: 'image_url', image_url: { url }, index, ...signatureMember(part) };
 }
 
-/**
- * A choice from a candidate. `position`: of the candidate in the list, used if the candidate has no index.
- */
+/** A choice from a candidate. Its index is the candidate's, else the candidate's `position` in the list. */
 function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Choice {
   if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
   const index = typeof candidate.index === 'number' ? candidate.index : position;
@@ -150,7 +148,7 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
       if (part.thought === true) reasoning += text;
       else {
         content += text;
-        if (part.thoughtSignature !== undefined) signature = signatureMember(part);
+        if (part.thoughtSignature !== undefined) signature = signatureMember(part); // the last one counts
       }
     } else if (isRecord(functionCall)) calls.push(toolCallOf(functionCall, part, call, index, calls.length));
     else {
@@ -160,11 +158,11 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
     }
   }
   const logprobs = logprobsOf(candidate);
-  const nowSeconds = Math.floor(call.nowMs / 1_000);
   return {
     index,
     message: {
       role: 'assistant',
+      // As in OpenAI's protocol, which knows no images in a response: beside images alone it is ''.
       content: content === '' && (calls.length > 0 || audio.length > 0) ? null : content,
       ...(reasoning !== '' && { reasoning_content: reasoning }),
       ...(calls.length > 0 && { tool_calls: calls }),
@@ -174,7 +172,7 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
           id: audioIdOf(call, index),
           data: Buffer.concat(audio).toString('base64'),
           // OpenAI requires the member. Nobody stores the sound, so it has expired.
-          expires_at: nowSeconds,
+          expires_at: Math.floor(call.nowMs / 1_000),
           transcript: '',
         },
       }),
@@ -211,9 +209,9 @@ function tokenOf(value: unknown): object {
 }
 
 /**
- * The tokens that Google bills; undefined if the response has no usage. Google counts thoughts apart from
- * the candidates, and results of its own tools apart from the prompt, so both are added. If the total shows
- * that the candidates include the thoughts (LiteLLM has seen that in 2025), thoughts are not added again.
+ * The tokens that Google bills; undefined without usage. The prompt includes cached tokens. Google counts
+ * thoughts apart from the candidates, and results of its own tools apart from the prompt, so both are added.
+ * If the total shows that the candidates include the thoughts (LiteLLM, 2025), they are not added again.
  */
 export function usageOf({ usageMetadata: usage }: Record<string, unknown>): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
