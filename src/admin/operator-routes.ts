@@ -1,11 +1,10 @@
 /**
- * `/admin/v1/operators`: who has a token for this interface, and with which role. Only the role `admin` may
- * use it. routes.ts lists the routes with the others, api.ts calls them. Main thread.
+ * `/admin/v1/operators`: who has a token for this interface, and with which role. `{operator}` is an id or a
+ * name. Only the role `admin` may use the routes. routes.ts lists them, api.ts calls them. Main thread.
  *
  * Must hold: a token is shown only in the response that creates it. When its operator is disabled or deleted,
- * the token is rejected, and the sessions that it opened end, because authentication.ts and sessions.ts ask
- * registry/operators.ts at each request. Writes go through `service.change`, which records them as changes
- * of the requester. Reads need no record, and use `registry`.
+ * the token is rejected and its console sessions end, because authentication.ts and sessions.ts ask
+ * registry/operators.ts at each request. `service.change` records writes (change-routes.test.ts, too).
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
@@ -27,7 +26,7 @@ export const OperatorView = closedObject({
   expired: Type.Boolean(),
   last_used: orNull(
     Moment,
-    'last request to this host, which a crash may set back by ten minutes; null if there was none',
+    'when it last sent a request to this host, up to ten minutes early after a crash; null if never',
   ),
 });
 export type OperatorView = Readonly<Static<typeof OperatorView>>;
@@ -104,7 +103,8 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     path: '/operators/{operator}/rotate',
     roles: ADMIN_ONLY,
     summary:
-      'Replace the token by a new one, which is shown only once, in this response. The old token is rejected at once. The new one expires as the old one would have, unless the body says otherwise.',
+      'Replace the token by a new one, which is shown only once, in this response. The old token is ' +
+      'rejected at once. The new one expires as the old one would have, unless the body says otherwise.',
     body: closedObject(EXPIRY),
     responseSchema: CreatedOperatorView,
     respond: ({ id, body: { expires, expires_in } }, { service }) =>
@@ -117,9 +117,9 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     {
       verb: 'disable',
       active: false,
-      summary: 'Refuse the token of an operator from now on, and end the sessions that it opened.',
+      summary: 'Reject the token of an operator from now on, and end the console sessions that it opened.',
     },
-    { verb: 'enable', active: true, summary: 'Take the token of a disabled operator again.' },
+    { verb: 'enable', active: true, summary: 'Accept the token of a disabled operator again.' },
   ].map(({ verb, active, summary }) =>
     defineRoute({
       method: 'POST',

@@ -1,10 +1,9 @@
 /**
- * The page of settings, which main.tsx shows: each setting in force with its origin; and a reload in two
- * steps, a dry run and Apply. Values come as text from the gateway (config/settings-in-force.ts), in which
- * secrets are hidden. Browser.
+ * The page of settings, which main.tsx shows. A table has each setting in force: its value as text, without
+ * secrets (the gateway makes it in config/settings-in-force.ts), and where the value comes from. A card
+ * reloads the settings: first a dry run, then Apply. Browser.
  *
- * Must hold: nothing is applied before the operator has seen a dry run and confirmed it
- * (test/e2e/console.test.ts).
+ * Must hold: Apply is offered only after a dry run (test/e2e/console.test.ts). It may apply newer content.
  */
 import { useState } from 'preact/hooks';
 import type { ReloadView, SettingChangeView, SettingView, ListView } from '../admin/views.js';
@@ -18,7 +17,7 @@ const ROWS_MAX = 500;
 const DEFAULT_ORIGIN = <span class="muted">default</span>;
 
 export function SettingsPage() {
-  const { view, error, reload } = useView<ListView<SettingView>>('/settings');
+  const { view, error, reload: refetch } = useView<ListView<SettingView>>('/settings');
   const search = useInput();
   const shownOrigins = useInput('given');
   const searchText = search.value.toLowerCase();
@@ -32,8 +31,8 @@ export function SettingsPage() {
       <div class="head">
         <h1>Settings</h1>
       </div>
-      {/* The gateway rejects reloads of other operators anyway. */}
-      {may('everything') && <ReloadCard onApplied={reload} />}
+      {/* Only for the role `admin`: the gateway rejects reloads of others anyway. */}
+      {may('everything') && <ReloadCard onApplied={refetch} />}
       <ErrorText text={error} />
       <div class="filters">
         <TextField label="Search" type="search" {...search} />
@@ -63,7 +62,7 @@ export function SettingsPage() {
             class: 'value',
           },
           {
-            head: 'From',
+            head: 'From', // such as `tollgate.yaml:12`, `--port`, or `default`
             value: ({ origin }) => origin,
             cell: ({ origin }) => (origin === 'default' ? DEFAULT_ORIGIN : <code>{origin}</code>),
           },
@@ -123,6 +122,7 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
 }
 
 function ReloadResult({ view }: { readonly view: ReloadView }) {
+  // In a dry run, `applied` is what would take effect.
   const { dry_run: dryRun, applied, restart_needed: restartNeeded, changes } = view;
   if (applied.length + restartNeeded.length === 0) {
     return <p>{dryRun ? 'Nothing differs from what runs.' : 'Done; nothing differed.'}</p>;
@@ -143,11 +143,10 @@ interface SettingListProps {
   readonly title: string;
   /** Names of settings, such as `models.gpt-4o-mini.price`. */
   readonly settings: readonly string[];
-  /** Undefined unless the reload was a dry run. */
+  /** The values before and after. Undefined unless the reload was a dry run. */
   readonly changes: readonly SettingChangeView[] | undefined;
 }
 
-/** Settings, each with its value before and after if `changes` has them. */
 function SettingList({ title, settings, changes = [] }: SettingListProps) {
   if (settings.length === 0) return null;
   return (
@@ -157,7 +156,7 @@ function SettingList({ title, settings, changes = [] }: SettingListProps) {
         {settings.map((name) => (
           <li key={name}>
             <code>{name}</code>
-            <Values change={changes.find(({ setting }) => setting === name)} />
+            <ChangedValue change={changes.find(({ setting }) => setting === name)} />
           </li>
         ))}
       </ul>
@@ -166,7 +165,7 @@ function SettingList({ title, settings, changes = [] }: SettingListProps) {
 }
 
 /** Shows nothing if a whole entry is added or removed, because both values are null then. */
-function Values({ change }: { readonly change: SettingChangeView | undefined }) {
+function ChangedValue({ change }: { readonly change: SettingChangeView | undefined }) {
   if (change === undefined || (change.before === null && change.after === null)) return null;
   return (
     <div class="values">
