@@ -1,12 +1,12 @@
 /**
  * What a coordinator has on record of one stock of one scope: who was granted how much, and what was used.
- * All resources but permits are stocks, the tokens of a minute too (StockKind `window`). scope-grants.ts has
- * a GrantedStock for each stock that was asked for; lmdb-coordinator.ts writes its `state` to the lease file.
- * Main thread.
+ * All resources but permits are stocks, the tokens of a minute too (kind `window`; the other kinds are
+ * `balance`, `flight`, `period`). scope-grants.ts has a GrantedStock for each stock that was asked for;
+ * lmdb-coordinator.ts writes its `state` to the lease file. Main thread.
  *
  * Must hold: the arithmetic is that of `grant_stock` in valkey-stocks.ts, so that hosts and processes get
  * the same grants (test/unit/sharing/valkey-coordinator.test.ts compares both with random asks). New items of
- * StockState come at its end and may be absent, because files of a former version are read (no test has one).
+ * StockState come at its end and may be absent, because files of a former version are read (without a test).
  */
 import { maxOf } from '../core/units.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
@@ -23,7 +23,7 @@ import { stockShareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 interface NodeRecord {
   /** StockAsk.used of the node's last ask. */
   readonly used: bigint;
-  /** StockAsk.unused of the node's last ask, and what that ask was granted. */
+  /** What the node has outstanding: StockAsk.unused of its last ask, and what that ask was granted. */
   readonly unused: bigint;
 }
 
@@ -35,7 +35,7 @@ export type StockState = readonly [
   nodes: readonly (readonly [node: string, used: bigint | number, unused: bigint | number])[],
   window: readonly (readonly [tick: number, used: bigint | number])[],
   /** Absent in a row that a former version has written. */
-  unknown?: bigint | number,
+  unreportedByEnded?: bigint | number,
 ];
 
 /** Throws RangeError unless all arguments are whole numbers. */
@@ -46,27 +46,28 @@ export function assertWhole(...numbers: readonly unknown[]): void {
 
 export class GrantedStock {
   readonly name: StockName;
-  #period = 0;
+  /** StockAsk.period; 0 for a stock without a period. */
+  #period: number;
   /** Used in the period by lives that have ended, or before there were leases. */
-  #usedByEnded = 0n;
-  /** Granted to lives that have ended, which did not report whether they used it: it counts as used. */
-  #unknown = 0n;
+  #usedByEnded: bigint;
+  /** Of lives that have ended: what was outstanding in the period. It is not free: they may have used it. */
+  #unreportedByEnded: bigint;
   readonly #nodes = new Map<string, NodeRecord>();
   /** Of a window: what was used, by the tick in which the coordinator heard of the use. Else empty. */
   readonly #useByTick = new Map<number, bigint>();
 
-  constructor(name: StockName, period = 0, usedByEnded = 0n, unknown = 0n) {
+  constructor(name: StockName, period = 0, usedByEnded = 0n, unreportedByEnded = 0n) {
     this.name = name;
     this.#period = period;
     this.#usedByEnded = usedByEnded;
-    this.#unknown = unknown;
+    this.#unreportedByEnded = unreportedByEnded;
   }
 
   /** The stock of a `state`. Throws if the state is damaged. */
-  static fromState([name, period, usedByEnded, nodes, window, unknown = 0n]: StockState): GrantedStock {
+  static fromState([name, period, usedByEnded, nodes, window, unreported = 0n]: StockState): GrantedStock {
     if (!Object.hasOwn(STOCK_KINDS, name)) throw new RangeError(`there is no stock ${name}`);
     assertWhole(period, ...window.map(([tick]) => tick));
-    const stock = new GrantedStock(name, period, BigInt(usedByEnded), BigInt(unknown));
+    const stock = new GrantedStock(name, period, BigInt(usedByEnded), BigInt(unreported));
     for (const [node, used, unused] of nodes)
       stock.#nodes.set(node, { used: BigInt(used), unused: BigInt(unused) });
     for (const [tick, used] of window) stock.#useByTick.set(tick, BigInt(used));
@@ -84,7 +85,7 @@ export class GrantedStock {
   /** Plain values for `fromState`. */
   get state(): StockState {
     const nodes = Array.from(this.#nodes, ([node, { used, unused }]) => [node, used, unused] as const);
-    return [this.name, this.#period, this.#usedByEnded, nodes, [...this.#useByTick], this.#unknown];
+    return [this.name, this.#period, this.#usedByEnded, nodes, [...this.#useByTick], this.#unreportedByEnded];
   }
 
   get nodes(): Iterable<string> {
@@ -93,13 +94,12 @@ export class GrantedStock {
 
   /**
    * Records what `ask` reports, and grants what it wants of what is left of `limit`. `nowMs`: the time by
-   * which the coordinator counts ticks. `currentPeriod`: by the coordinator's calendar. A period too far
-   * ahead of it was a mistake of a clock.
+   * which the coordinator counts ticks. `currentPeriod`: by the coordinator's calendar; 0 without a period.
    */
   reply(node: string, limit: bigint, ask: StockAsk, nowMs: number, currentPeriod: number): StockGrant {
-    // The period on record was a mistake: its counts count in the current period.
+    // Too far ahead: a clock was wrong. What was counted in the period on record counts in the current one.
     if (this.#period > currentPeriod + PERIODS_AHEAD_MAX) this.#period = currentPeriod;
-    // The period of the ask is a mistake: nothing is recorded, so the record is not less than what is held.
+    // The clock of the node is wrong. Its report is not recorded, so the record keeps what the node had.
     if (ask.period > currentPeriod + PERIODS_AHEAD_MAX) {
       const period = Math.max(this.#period, currentPeriod);
       return { granted: 0n, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
@@ -108,7 +108,7 @@ export class GrantedStock {
     if (ask.period > this.#period) {
       this.#period = ask.period;
       this.#usedByEnded = 0n;
-      this.#unknown = 0n;
+      this.#unreportedByEnded = 0n;
       this.#nodes.clear();
     }
     // A node that still counts in an earlier period reports nothing of this one.
@@ -116,7 +116,7 @@ export class GrantedStock {
     const lastReport = this.#nodes.get(node);
     // A node without a record has reported all its use: it had nothing left, and no call in flight.
     if (lastReport !== undefined) this.#weigh(used - lastReport.used, nowMs);
-    // The report is recorded before `#taken` counts it.
+    // Recorded now, because `#taken` counts it.
     this.#nodes.set(node, { used, unused });
     const remaining = limit - this.#taken(nowMs);
     const granted = stockShareOf(remaining, ask);
@@ -132,16 +132,16 @@ export class GrantedStock {
     };
   }
 
-  /** Called when the node's life has ended. What it had unused is free, or counts as used (StockKind). */
+  /** Called when the node's life has ended. What was outstanding is free, or counts as used (StockKind). */
   forget(node: string, nowMs: number): void {
     const record = this.#nodes.get(node);
     if (record === undefined) return;
     this.#nodes.delete(node);
     if (STOCK_KINDS[this.name] === 'period') {
       this.#usedByEnded += record.used;
-      this.#unknown += record.unused;
+      this.#unreportedByEnded += record.unused;
     } else {
-      // Does something only for a window, whose reported use weighs already. Of other kinds all is free.
+      // Of a window what is outstanding weighs now; the use that was reported does already. Else it is free.
       this.#weigh(record.unused, nowMs);
     }
   }
@@ -153,29 +153,29 @@ export class GrantedStock {
 
   view(nowMs: number): StockView {
     const records = [...this.#nodes.values()];
-    const unused = totalOf(records.map((record) => record.unused)) + this.#unknown;
+    const unused = totalOf(records.map((record) => record.unused)) + this.#unreportedByEnded;
     return { period: this.#period, used: this.#taken(nowMs) - unused, unused };
   }
 
-  /** Of a window: `used` weighs from now on. Below 0 it was taken back, but goes on weighing. */
+  /** Of a window: `used` weighs from now on. Below 0 tokens were given back; what they weigh stays. */
   #weigh(used: bigint, nowMs: number): void {
     if (STOCK_KINDS[this.name] !== 'window' || used <= 0n) return;
     const tick = Math.floor(nowMs / TICK_MS);
     this.#useByTick.set(tick, (this.#useByTick.get(tick) ?? 0n) + used);
   }
 
-  /** How much of the limit is taken by all nodes: used, unused or unknown. Drops use without weight. */
+  /** How much of the limit all lives have used or may use. Drops the ticks of a window that weigh no more. */
   #taken(nowMs: number): bigint {
     const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
     for (const tick of this.#useByTick.keys()) if (tick < oldest) this.#useByTick.delete(tick);
     const isWindow = STOCK_KINDS[this.name] === 'window';
     const nodes = Array.from(this.#nodes.values(), ({ used, unused }) => (isWindow ? unused : used + unused));
-    return this.#usedByEnded + this.#unknown + totalOf(nodes) + totalOf(this.#useByTick.values());
+    return this.#usedByEnded + this.#unreportedByEnded + totalOf(nodes) + totalOf(this.#useByTick.values());
   }
 
   /**
-   * In how many ms as much use as `missing` will have no weight, the oldest first; 0 if there is not so much,
-   * or nothing is missing. Call `#taken` before, which drops use without weight.
+   * In how many ms as much use as `missing` will weigh no more; 0 if nothing is missing, or less use weighs.
+   * `#taken`, called before, has dropped what weighs no more.
    */
   #freeInMs(missing: bigint, nowMs: number): number {
     if (missing <= 0n) return 0;

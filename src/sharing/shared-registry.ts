@@ -4,10 +4,10 @@
  * use. Debits first lease the money from all processes. A change is in force in this process when it is
  * acknowledged, and in all others soon.
  *
- * A change is one transaction, which cannot wait for other processes. So it first runs without preparation.
- * If it shows the use of an account, or takes money out of one, the run stops before it writes (Unprepared).
- * SharedRegistry then prepares the next run: it asks for the uses that this run _missed_, and has its debits
- * leased. A change that lacks nothing, such as disabling a key, runs once.
+ * The _work_ of a change is one transaction, which cannot wait for other processes. So it first runs without
+ * preparation. If it shows the use of an account, or takes money out of one, the run stops before it writes
+ * (Unprepared). SharedRegistry then prepares the next run: it asks for the uses that this run _missed_, and
+ * has its debits leased. Work that lacks nothing, such as disabling a key, runs once.
  *
  * Must hold: a run that lacks something writes nothing, and a debit takes only what no other process holds.
  */
@@ -27,27 +27,28 @@ import { groupByScope, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, debitsOf, type Debit, type DebitService } from './debits.js';
 
-/** How often a change is run at most: each time another process changed the same, it is prepared again. */
+/** How often a change runs at most: twice for a debit, and once more whenever others changed the same. */
 const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
 
 interface SharedRegistryOptions {
   readonly store: Pick<Store, 'shared'>;
-  /** Must have been made with these `uses`, which tell what a run of a change has missed. */
+  /** Must have been made with these `uses`. */
   readonly registry: Registry;
+  /** `show` runs work with the uses that are known, and returns the ids of accounts whose use it missed. */
   readonly uses: SharedUses;
   readonly coordinator: Pick<Coordinator, 'look'>;
   readonly debits: DebitService;
   readonly commit: CommitChange;
   /**
-   * Waits a while for every process of this host to apply the change of that number in the feed. Resolves
-   * with how many have not.
+   * Waits a while for every process of this host to apply the row of that number in the store's change feed.
+   * Resolves with how many have not. Must not reject, for the change is durable.
    */
   readonly confirm: (change: number) => Promise<number>;
   /** Resolves when the store has what the processes had settled before the call. */
   readonly flushAll: () => Promise<unknown>;
-  /** Called with each change once it is durable. */
+  /** Called with the operator's row of each change once it is durable. Must not throw. */
   readonly onChange: (change: OperatorChange) => void;
   /** What calls use of these accounts now, as each process of this host reports it. */
   readonly callsUses: (accounts: readonly string[]) => Promise<readonly CallsUse[]>;
@@ -56,14 +57,14 @@ interface SharedRegistryOptions {
 /**
  * Makes a change for all who share the registry; resolves when it is durable and in force in this process.
  * `check` gets the rows that are about to be written, none if `work` writes nothing, and throws to prevent
- * it. `work` is synchronous and may be run several times.
+ * the change. `work` is synchronous and may be run several times. With other hosts it is RegistryLog.commit.
  */
 export type CommitChange = <Result>(
   work: () => Result,
   check: (rows: readonly WrittenRow[]) => void,
 ) => Promise<Result>;
 
-/** Processes of one host share the store itself. `onCommitted` applies the change in this process. */
+/** For processes of one host, which share the store. `onCommitted` applies the change in this process. */
 export function commitHere(store: Pick<Store, 'shared'>, onCommitted: () => void): CommitChange {
   return async (work, check) => {
     await Promise.resolve();
@@ -90,8 +91,8 @@ export class SharedRegistry implements RegistryService {
   }
 
   /**
-   * Rejects with `overloaded` if the coordinator cannot be reached, and with what `work` throws. `onBehind`
-   * gets how many processes have not applied the change in time.
+   * Rejects with `overloaded` if a debit's money cannot be leased because the coordinator is lost, or after
+   * TRIES_MAX runs; and with what `work` throws. `onBehind`: as RegistryService has it.
    */
   async change<Result>(
     cause: Cause,
@@ -102,7 +103,7 @@ export class SharedRegistry implements RegistryService {
     let prepared: Preparation = { knownUses: new Map(), asked: new Set(), debits: [] };
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       try {
-        const debits = prepared.uncovered === undefined ? prepared.debits : [];
+        const debits = prepared.notLeased === undefined ? prepared.debits : [];
         const { result, writes, change } = await debitService.during(debits, () =>
           this.#commit(cause, work, prepared),
         );
@@ -113,9 +114,9 @@ export class SharedRegistry implements RegistryService {
       } catch (error) {
         if (error instanceof CoordinatorLost) throw unreachable(error);
         if (error instanceof DebitNotCovered) {
-          // A quicker operator may have made the same debit: the next run shows whether the money is still
-          // wanted.
-          prepared = { ...prepared, uncovered: error };
+          // A quicker operator may have made the same debit. The next run, without a lease, shows whether
+          // `work` still wants the money; if so, `#commit` rejects the debit.
+          prepared = { ...prepared, notLeased: error };
         } else if (error instanceof Unprepared) {
           const asked = new Set([...prepared.asked, ...error.missed]);
           prepared = { knownUses: await this.#look(asked), asked, debits: error.debits };
@@ -129,7 +130,7 @@ export class SharedRegistry implements RegistryService {
   async #commit<Result>(
     cause: Cause,
     work: (registry: Registry) => Result,
-    { knownUses, asked, debits, uncovered }: Preparation,
+    { knownUses, asked, debits, notLeased }: Preparation,
   ): Promise<{ result: Result; writes: boolean; change: OperatorChange | undefined }> {
     const { registry, uses, commit } = this.#options;
     let writes = false;
@@ -146,8 +147,8 @@ export class SharedRegistry implements RegistryService {
     const result = await commit(run, (rows) => {
       const debitsOfRun = debitsOf(rows);
       const areSame = isDeepStrictEqual(debitsOfRun, debits);
-      if (areSame && uncovered !== undefined) throw rejectionOf(uncovered);
-      // No process uses an account that the change itself creates.
+      if (areSame && notLeased !== undefined) throw rejectionOf(notLeased);
+      // Keys of all new rows, for their accounts: no process uses an account that the change itself creates.
       const created = new Set(rows.flatMap(({ former, key }) => (former === undefined ? [key] : [])));
       const unasked = [...missed].filter((id) => !asked.has(id) && !created.has(id));
       if (unasked.length > 0 || !areSame) throw new Unprepared(unasked, debitsOfRun);
@@ -156,9 +157,7 @@ export class SharedRegistry implements RegistryService {
     return { result, writes, change };
   }
 
-  /**
-   * The uses of these accounts. Empty if the coordinator is lost: statements then show what the store has.
-   */
+  /** The uses of these accounts. Lacks some if the coordinator is lost: then the store's are shown. */
   async #look(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
     const accountIds = [...ids];
     const uses = new Map<string, AccountUse>();
@@ -168,8 +167,8 @@ export class SharedRegistry implements RegistryService {
         // Processes are asked before the coordinator: a charge that is written in between is counted twice
         // for a moment, never left out.
         const calls = await this.#options.callsUses(page);
-        const slots = [...new Set(calls.map(({ slot }) => slot))];
-        const views = await this.#options.coordinator.look(page, slots);
+        const processSlots = [...new Set(calls.map(({ slot }) => slot))];
+        const views = await this.#options.coordinator.look(page, processSlots);
         const callsByScope = groupByScope(calls);
         for (const view of views) uses.set(view.scope, useOf(view, callsByScope.get(view.scope)));
       }
@@ -185,10 +184,10 @@ interface Preparation {
   readonly knownUses: KnownUses;
   /** The accounts whose use was asked for. `knownUses` lacks it all the same if the coordinator was lost. */
   readonly asked: ReadonlySet<string>;
-  /** The debits of the last run, which are leased while the change runs, unless `uncovered` is set. */
+  /** The debits of the last run, which are leased while the change runs, unless `notLeased` is set. */
   readonly debits: readonly Debit[];
-  /** Set if the last try could not lease the debits. */
-  readonly uncovered?: DebitNotCovered;
+  /** Set if the money of the debits could not be leased. */
+  readonly notLeased?: DebitNotCovered;
 }
 
 /** Undoes a run that needs another preparation: the uses of `missed`, and `debits` leased. */
@@ -207,12 +206,13 @@ function rejectionOf({ available, heldByOthers }: DebitNotCovered): ProxyError {
   if (!heldByOthers) return notCovered(available);
   const balance = decimalOf(available);
   return invalid(
-    `amount must not take more than the balance of ${balance}: the rest is held by calls in flight and by processes that serve ` +
-      `the account, which give back what lies idle within ${IDLE_SECONDS_MAX} s; try again then`,
+    `amount must not take more than the balance of ${balance}: the rest is held by calls in flight and by ` +
+      `processes that serve the account, which give back what lies idle within ${IDLE_SECONDS_MAX} s; ` +
+      'try again then',
   );
 }
 
 function unreachable(error: CoordinatorLost): ProxyError {
-  const message = `Nothing was changed: the authority that lends the money cannot be asked (${error.message}). Try again.`;
+  const message = `Nothing was changed: the coordinator cannot be asked (${error.message}). Try again.`;
   return new ProxyError('overloaded', 'gateway', message, 1);
 }

@@ -253,7 +253,7 @@ void t.test('an authority that is lost keeps debits back, and nothing else', asy
   await desk.change(TESTER, ({ credits }) => credits.add('acme', units(5), ''));
   await t.rejects(
     desk.change(TESTER, ({ credits }) => credits.add('acme', units(-5), '')),
-    { code: 'overloaded', message: /^Nothing was changed: the authority/ },
+    { code: 'overloaded', message: /^Nothing was changed: the coordinator/ },
   );
   t.equal(store.findAccountByName('acme')!.credited, 105n);
 });
