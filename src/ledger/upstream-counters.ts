@@ -1,21 +1,21 @@
 /**
  * Counts what calls use of the limits of their upstreams, over all workers of the process: requests and
- * tokens of the minute, calls in flight. A scope is a provider's key (UpstreamScopeIndex). Each scope has the
- * same records as a group, in buffers that gateway/gateway.ts makes. Upstream workers
- * (upstream/upstream-quotas.ts) take and give back. The main thread reads (gateway/gateway-metrics.ts), and
- * settles what a dead worker held (gateway/pools.ts).
+ * tokens of the minute, calls in flight. Upstreams of one address and key have one scope
+ * (config/upstream-scopes.ts). Each scope has the same records as a group, in buffers that gateway/gateway.ts
+ * makes. Upstream workers (upstream/upstream-quotas.ts) take and give back. The main thread reads
+ * (gateway/gateway-metrics.ts), and settles what a dead worker held (gateway/pools.ts).
  *
  * If limits are shared with other processes, workers take from what the coordinator granted to this process;
  * the main thread puts grants in by UpstreamLeases. What this process uses is then counted a second time, in
  * `ownUse`, which only operators read.
  *
  * Beside the records each worker has a stripe, which it alone writes while it lives: for each scope its calls
- * in flight, and the tokens that they hold. A stripe never has more than the records hold for its worker: it
- * is raised after the records and lowered before them. If a worker dies between the two steps, nothing is
- * given back twice; what the worker held stays held until the gateway is restarted, as in stocks.ts.
+ * in flight, and the tokens that they hold. The stripe is raised after the records and lowered before them.
  *
- * Must hold: of a provider's key never more is taken than its limits, and what a dead worker's calls hold is
- * given back. Further test: test/e2e/upstream-quotas.test.ts.
+ * Must hold: of a scope never more is taken than its limits. What a dead worker's calls hold is given back,
+ * and nothing twice; but what it held when it died between the two steps stays held until the gateway is
+ * restarted, as in stocks.ts. Tests of shared limits: test/unit/upstream/upstream-quotas.test.ts. Further
+ * test: test/e2e/upstream-quotas.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
@@ -34,7 +34,7 @@ import { NO_PERIOD, Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
 
-/** Fields of a scope in a worker's stripe, and how many. */
+/** What a stripe has of each scope: how many calls are in flight, the tokens that they hold; two words. */
 const HELD_CALLS = 0;
 const HELD_TOKENS = 1;
 const HELD_WORDS = 2;
@@ -44,9 +44,9 @@ const STRIPE_WORDS = UPSTREAM_SCOPES_MAX * HELD_WORDS;
 export interface Shortage {
   /** The quota that is short (has too little left) for longest; undefined if none is short. */
   readonly quota: UpstreamQuotaName | undefined;
-  /** How long until no quota is short if no other call comes; 0: not known; Infinity: beyond the limit. */
+  /** How long until no quota is short if no other call comes; 0: not known; Infinity: never. */
   readonly freeInMs: number;
-  /** Whether the coordinator may have more, so that the worker should ask before the call waits. */
+  /** Whether the coordinator may have more, so that the worker should ask it before the call waits. */
   readonly asks: boolean;
 }
 
@@ -76,7 +76,7 @@ export class UpstreamCounters {
   readonly #stripe: number;
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /** `worker`: whose stripe to write; the main thread names none. `onLow`: called when a lease runs low. */
+  /** `worker`: whose stripe to write; the main thread writes none. `onLow`: called when a lease runs low. */
   constructor(
     buffers: UpstreamBuffers,
     clock: Clock,
@@ -134,7 +134,7 @@ export class UpstreamCounters {
     this.#settleTokens(scope, held, used);
   }
 
-  /** Whether `take` would find a quota short now. With shared limits, what the coordinator has counts too. */
+  /** Whether a quota is short. With shared limits, what the coordinator had by its last reply is free too. */
   isShort(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): boolean {
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
     if (requestsPerMinute !== undefined && !this.#minute.check(scope, requestsPerMinute).admitted)
@@ -144,7 +144,7 @@ export class UpstreamCounters {
     return tokens > tokensPerMinute || this.#msUntilTokens(scope, tokens, tokensPerMinute) > 0;
   }
 
-  /** What `take` would find short now. `freeInMs` is 0 if no quota is short, or if the wait is not known. */
+  /** Which quota is short, and for how long. Of shared limits call slots count as taken (`#isFull`). */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };
@@ -163,7 +163,7 @@ export class UpstreamCounters {
     return { quota, freeInMs, asks: this.mayAsk(scope, limits) };
   }
 
-  /** `Shortage.asks`, for a call that is not beyond the limits. Cheap, and takes nothing. */
+  /** `Shortage.asks`, for a call that is not beyond the limits. Cheap. Worker, as the two methods above. */
   mayAsk(scope: UpstreamScopeIndex, limits: UpstreamLimits): boolean {
     if (!this.#isShared) return false;
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;

@@ -4,9 +4,9 @@
  * of a listener, the journal of calls, is something else.)
  *
  * Must hold: a debit is taken from the ledger before it is on disk, and given back only if it is not on disk;
- * a credit is on disk before the ledger has it. Otherwise a call spends money that is taken. A request
- * repeated with its idempotency key changes nothing. Tests: test/unit/registry/registry-money.test.ts,
- * test/unit/registry/credits-once.test.ts.
+ * a credit is on disk before the ledger has it. Otherwise a call spends money that is taken
+ * (test/unit/registry/registry-money.test.ts). A request repeated with its idempotency key changes nothing
+ * (test/unit/registry/credits-once.test.ts).
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -24,27 +24,27 @@ import { recordMomentMs, type RegistryContext } from './registry-context.js';
 const NOTE_CHARS_MAX = 500;
 
 /** A credit, or with a negative amount a debit. */
-interface Transfer {
+interface CreditOrDebit {
   /** Id or name. */
   readonly account: string;
   readonly amount: PicoUnits;
   readonly note: string;
 }
 
-interface TransferOnce extends Transfer {
+interface CreditOrDebitOnce extends CreditOrDebit {
   readonly idempotencyKey: string;
 }
 
 /**
- * Steps within a transfer's transaction; a throw undoes the transfer. `before` must only read, because it is
- * called without a transaction for a debit that the ledger does not cover.
+ * Steps within the transaction of a credit or debit; a throw undoes it all. `before` must only read, because
+ * it is called without a transaction for a debit that the ledger does not cover.
  */
-interface TransferHooks {
+interface Hooks {
   readonly before: (account: AccountRecord) => void;
   readonly after: (statement: AccountStatement) => void;
 }
 
-const NO_HOOKS: TransferHooks = { before: () => undefined, after: () => undefined };
+const NO_HOOKS: Hooks = { before: () => undefined, after: () => undefined };
 
 export class Credits {
   readonly #context: RegistryContext;
@@ -60,7 +60,7 @@ export class Credits {
    * and in the live state on return. Throws `invalid_parameters` and `not_found`.
    */
   add(account: string, amount: PicoUnits, note: string): AccountStatement {
-    return this.#transfer({ account, amount, note }, NO_HOOKS);
+    return this.#change({ account, amount, note }, NO_HOOKS);
   }
 
   /**
@@ -68,7 +68,7 @@ export class Credits {
    * after a restart, changes nothing and gets the first response, which `responseOf` made from the statement.
    * Throws `invalid_parameters` if the key was used before with another amount or note.
    */
-  addOnce(request: TransferOnce, responseOf: (statement: AccountStatement) => string): string {
+  addOnce(request: CreditOrDebitOnce, responseOf: (statement: AccountStatement) => string): string {
     const { store } = this.#context;
     const { idempotencyKey, amount, note } = request;
     assertIdempotencyKey(idempotencyKey);
@@ -85,7 +85,7 @@ export class Credits {
       // Before the balance is checked: the first request may have taken all of it.
       assertFirst();
       let response = '';
-      this.#transfer(request, {
+      this.#change(request, {
         before: (account) => {
           index = account.index;
           // Checked again, because another process may have made the same request meanwhile.
@@ -108,17 +108,17 @@ export class Credits {
     return this.#context.store.listCredits(this.#accounts.recordOf(account).index, from, limit);
   }
 
-  #transfer(transfer: Transfer, hooks: TransferHooks): AccountStatement {
-    const { amount, note } = transfer;
+  #change(wanted: CreditOrDebit, hooks: Hooks): AccountStatement {
+    const { amount, note } = wanted;
     if (amount === 0n) throw invalid('amount must not be zero');
     assertNote(note);
-    return amount > 0n ? this.#credit(transfer, hooks) : this.#debit(transfer, hooks);
+    return amount > 0n ? this.#credit(wanted, hooks) : this.#debit(wanted, hooks);
   }
 
-  #credit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
+  #credit(credit: CreditOrDebit, hooks: Hooks): AccountStatement {
     const { store, live } = this.#context;
-    const put = (): AccountStatement => {
-      const record = this.#put(transfer, hooks);
+    const work = (): AccountStatement => {
+      const record = this.#putRows(credit, hooks);
       const former = this.#accounts.statementOf(record);
       // `former` lacks the credit, because the ledger gets it only after the disk: the law of the balance
       // adds it.
@@ -129,49 +129,49 @@ export class Credits {
     };
     return commitAndApply(
       store,
-      put,
+      work,
       (statement) => (this.#hasCredited(statement.record) ? statement : undefined),
-      ({ record }) => live.credit(record.index, transfer.amount),
+      ({ record }) => live.credit(record.index, credit.amount),
     );
   }
 
   /**
    * Takes the money from the ledger first, so that no call can spend it before the disk has the debit. The
    * ledger's balance is lower than the disk's by the charges that are not flushed yet, so what the ledger
-   * covers the disk covers too. Without a ledger the disk decides, inside the transaction, so that two
-   * commands cannot take the same money.
+   * covers the disk covers too. Without a ledger `live.credit` returns true, and the disk decides inside the
+   * transaction, so that two commands cannot take the same money.
    */
-  #debit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
+  #debit(debit: CreditOrDebit, hooks: Hooks): AccountStatement {
     const { store, live } = this.#context;
-    const account = this.#accounts.recordOf(transfer.account);
-    if (!live.credit(account.index, transfer.amount)) {
+    const account = this.#accounts.recordOf(debit.account);
+    if (!live.credit(account.index, debit.amount)) {
       // Another process may have made the same request and taken the money: then `before` throws Replayed.
       hooks.before(account);
       throw notCovered(this.#accounts.statementOf(account).available);
     }
     // An object, because the compiler would take a plain variable for false in `catch`.
-    const debit = { isPut: false };
+    const written = { isWhole: false };
     try {
       return store.commit(() => {
-        const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
-        // `held` is not subtracted: if processes share the balance, DebitService (sharing/debits.ts) has
-        // leased the debit's money, so no call holds it.
+        const statement = this.#accounts.statementOf(this.#putRows(debit, hooks));
+        // `held` is not subtracted: the ledger, or DebitService (sharing/debits.ts) if processes share the
+        // balance, has set the debit's money aside, so no call holds it.
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
-        if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
+        if (unspent < 0n) throw notCovered(asPicoUnits(unspent - debit.amount));
         hooks.after(statement);
-        debit.isPut = true;
+        written.isWhole = true;
         return statement;
       });
     } catch (error) {
-      if (!debit.isPut || this.#isUnchanged(account))
-        live.credit(account.index, asPicoUnits(0n - transfer.amount));
+      if (!written.isWhole || this.#isUnchanged(account))
+        live.credit(account.index, asPicoUnits(0n - debit.amount));
       throw error;
     }
   }
 
   /**
-   * Whether the disk still has the account as it was before a debit whose commit threw. False if the record
-   * cannot be read: then the ledger has too little until a restart, which harms only this account.
+   * Whether the disk has the account as before a debit whose commit threw: who has a ledger is alone on the
+   * store. False if it cannot be read: the ledger then has too little of this account until a restart.
    */
   #isUnchanged(account: AccountRecord): boolean {
     try {
@@ -187,8 +187,8 @@ export class Credits {
     return this.#context.store.findAccount(id)?.credited === credited;
   }
 
-  /** Puts the transfer. Called in a transaction. */
-  #put({ account: idOrName, amount, note }: Transfer, hooks: TransferHooks): AccountRecord {
+  /** Writes the account and the line of its journal. Called in a transaction. */
+  #putRows({ account: idOrName, amount, note }: CreditOrDebit, hooks: Hooks): AccountRecord {
     const { store, clock } = this.#context;
     const account = this.#accounts.recordOf(idOrName);
     hooks.before(account);
