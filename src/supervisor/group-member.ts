@@ -1,10 +1,10 @@
 /**
- * GroupMember: a member of the process group, which is a slot, and the process in it or the pause before its
- * next start. Primary: which member has the admin interface. ProcessGroup (process-group.ts) calls both, in
- * the supervisor process. Here are also the types of ProcessGroup's options, callbacks and results.
+ * GroupMember is a member of the process group: a slot with its process, or with the pause before the next
+ * process starts. Primary decides which member has the admin interface. ProcessGroup (process-group.ts) calls
+ * both, in the supervisor process. The types of its options, callbacks and results are here too.
  *
- * Must hold: a member has at most one process at a time. The pause before a restart doubles each time, up to
- * the longest one, and is the first one again after a healthy life
+ * Must hold: a member has at most one process at a time (no test). The pause before a restart doubles each
+ * time, up to the longest one, and is the first one again after a healthy life
  * (test/unit/supervisor/group-member.restart-policy.test.ts). A fork that fails is tried again after a pause
  * (test/unit/supervisor/group-member.start-later.test.ts).
  */
@@ -52,10 +52,7 @@ export class RestartPolicy {
     this.#readySinceMs = this.#clock.monotonicMs();
   }
 
-  /**
-   * To be called once for each gateway that has ended, ready or not. Returns the pause in milliseconds, which
-   * doubles each time up to `longestMs`.
-   */
+  /** Call it once for each gateway that has ended, ready or not. Returns the pause in milliseconds. */
   pauseAfterExitMs(): number {
     const { firstMs, longestMs, healthyMs } = this.#pauses;
     const readySinceMs = this.#readySinceMs;
@@ -92,9 +89,9 @@ export interface MemberOwner {
 
 export class GroupMember implements PrimaryCandidate {
   readonly slot: number;
-  /** The settings of the member's next process. The running one may differ in those that need a restart. */
+  /** The settings of the next process. The running process may have others of those that need a restart. */
   settings: Settings;
-  /** Whether the member replaces another one and has not taken over yet. Its exit then fails no group. */
+  /** Whether the member is to replace another and has not taken over. Its exit then ends no group. */
   isTrial: boolean;
   readonly #options: MemberOptions;
   readonly #owner: MemberOwner;
@@ -161,7 +158,7 @@ export class GroupMember implements PrimaryCandidate {
     return started;
   }
 
-  /** To be called once for each exit: starts a process after a pause (RestartPolicy). Returns the pause. */
+  /** Call it once for each exit: it starts a process after a pause (RestartPolicy). Returns the pause. */
   startLater(): number {
     const pauseMs = this.#policy.pauseAfterExitMs();
     this.#restartTimer = setTimeout(() => void this.start(), pauseMs);
@@ -178,9 +175,9 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   /**
-   * Sends new settings as GatewayProcess.reload does. A member that waits for its restart is started now. A
-   * process that is being replaced gets the settings too, because it still takes the last call of each
-   * connection. But it is not asked with `check`, and its reasons against the settings are dropped.
+   * As GatewayProcess.reload. A member that waits for its restart is started now, so the group must not call
+   * this after `drain`. A process that is being replaced gets the settings too, because it still takes the
+   * last call of each connection. It is not asked with `check`, and what it has against them is dropped.
    */
   async reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     if (this.#retiring) {
@@ -212,6 +209,7 @@ export class GroupMember implements PrimaryCandidate {
     clearTimeout(killTimer);
   }
 
+  /** Stops no pause: the group calls `drain` before, or `retire`. */
   kill(): void {
     this.#process?.kill();
   }
@@ -267,36 +265,37 @@ export interface Replacement {
   readonly done: Promise<string | undefined>;
 }
 
+/** A member of the group, as Primary knows it. */
 export interface PrimaryCandidate {
-  /** Whether the gateway can have the admin interface: it serves and is not about to end. */
+  /** Whether it can have the admin interface: its process serves and is not about to end. */
   readonly isFit: boolean;
-  /** Asks the gateway to open the interface. Its owner calls `onLeads` when the interface is open. */
+  /** Asks the process to open the interface. The owner calls `Primary.onLeads` when it is open. */
   lead(): void;
-  /** Tells the gateway that another one has the interface. */
+  /** Tells the process that another candidate has the interface. */
   follow(): void;
 }
 
 /**
- * Decides which gateway of a group has the admin interface, and passes the interface on. Gateways of a group
- * share the port, and the next one opens its socket before the former closes its own. So the interface stays
- * reachable, unless the process that had it was killed. One handover ends before the next begins.
+ * Decides which candidate has the admin interface, and passes the interface on. Their processes share the
+ * port, and the next opens its socket before the former closes its own. So the interface stays reachable,
+ * unless the process that had it was killed. ProcessGroup hands over to one candidate at a time.
  *
- * Must hold: the former gateway closes its interface when the next one has opened its own, not before
+ * Must hold: the former closes its interface when the next has opened its own, not before
  * (test/unit/supervisor/group-member.primary.test.ts).
  */
 export class Primary<Candidate extends PrimaryCandidate> {
-  /** The gateway that has the interface or is to open it; undefined if no gateway is fit. */
+  /** Who has the interface or is to open it; undefined if no candidate is fit. */
   #current: Candidate | undefined;
-  /** The gateway that keeps the interface until `#current` has opened its own. */
+  /** Who keeps the interface until `#current` has opened its own; undefined if nobody has to. */
   #former: Candidate | undefined;
   /** Resolves the promise of `handOver`. */
-  #onSettled: () => void = () => undefined;
+  #endHandOver: () => void = () => undefined;
 
   get current(): Candidate | undefined {
     return this.#current;
   }
 
-  /** Records that `candidate` opens the interface by itself, at its start. */
+  /** Records that the process of `candidate` opens the interface at its start, without `lead`. */
   begin(candidate: Candidate): void {
     this.#current = candidate;
   }
@@ -305,12 +304,12 @@ export class Primary<Candidate extends PrimaryCandidate> {
   handOver(candidate: Candidate): Promise<void> {
     this.#former = this.#current;
     this.#current = candidate;
-    const settled = new Promise<void>((resolve) => (this.#onSettled = resolve));
+    const handedOver = new Promise<void>((resolve) => (this.#endHandOver = resolve));
     candidate.lead();
-    return settled;
+    return handedOver;
   }
 
-  /** To be called if `candidate` could not open the interface. The former gateway keeps it, if that lives. */
+  /** Call it if `candidate` is too slow: the former keeps the interface; without one `candidate` tries on. */
   takeBack(candidate: Candidate): void {
     if (candidate !== this.#current) return;
     if (this.#former !== undefined) {
@@ -318,33 +317,33 @@ export class Primary<Candidate extends PrimaryCandidate> {
       this.#current = this.#former;
       this.#former = undefined;
     }
-    this.#onSettled();
+    this.#endHandOver();
   }
 
-  /** To be called when `candidate` has opened the interface. */
+  /** Call it when `candidate` has opened the interface. */
   onLeads(candidate: Candidate): void {
     // The message may come late, after `takeBack`: `candidate` has then been told to follow.
     if (candidate !== this.#current) return;
     this.#former?.follow();
     this.#former = undefined;
-    this.#onSettled();
+    this.#endHandOver();
   }
 
   /**
-   * To be called when `candidate` has ended. The interface then stays with the former gateway if that still
-   * has it, or goes to a fit gateway of `members`, or to the next candidate of `onFit`.
+   * Call it when the process of `candidate` has ended. The interface then stays with the former if that has
+   * it still, or goes to a fit one of `members`, or to the next candidate of `onFit`.
    */
   onEnd(candidate: Candidate, members: readonly Candidate[]): void {
     if (candidate === this.#former) this.#former = undefined;
     if (candidate !== this.#current) return;
     this.#current = this.#former;
     this.#former = undefined;
-    this.#onSettled();
+    this.#endHandOver();
     const next = members.find((member) => member !== candidate && member.isFit);
     if (this.#current === undefined && next !== undefined) void this.handOver(next);
   }
 
-  /** To be called when `candidate` serves: it gets the interface if no gateway has it. */
+  /** Call it when `candidate` serves: it gets the interface if nobody has it. */
   onFit(candidate: Candidate): void {
     if (this.#current === undefined) void this.handOver(candidate);
   }
