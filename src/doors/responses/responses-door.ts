@@ -6,20 +6,21 @@
  *
  * Must hold: request-schemas.ts has the same rules, or `explainResponsesRequest` throws for a body that only
  * the validator rejects (test/unit/doors/responses/responses-door.rules.test.ts compares both). The rules are
- * here a second time so that the threads that face the network need not load TypeBox. An error event has the
- * next sequence number of the stream, and OpenAI's client raises an error for it
- * (test/unit/doors/responses/responses-door.test.ts).
+ * here a second time so that listeners need not load TypeBox. A request by which OpenAI reads what it has
+ * stored, or runs a tool that it bills, has a routing member (test/unit/protocol/known-members.stored.test.ts
+ * and responses-door.test.ts). OpenAI's client raises an error for the error event, which has the next
+ * sequence number (test/unit/doors/responses/responses-door.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
 import { jsonText, isRecord, type Members } from '../../core/json.js';
+import { MESSAGES_MAX } from '../../core/limits.js';
+import type { RoutingMember } from '../../core/routing-members.js';
 import { Level, uncheckedMembers } from '../../protocol/known-members.js';
 import { checkResponsesRequest } from '../../protocol/validators.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
-import { MESSAGES_MAX } from '../../core/limits.js';
-import type { RoutingMember } from '../../core/routing-members.js';
 import {
   BOOLEAN,
   explainBody,
@@ -41,7 +42,7 @@ import {
 /** Members by which OpenAI reads a stored prompt or conversation. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
 
-/** In the order in which they are checked. */
+/** In the order in which they are checked. All may be absent: a stored prompt may stand for `input`. */
 const RULES: Rules = {
   input: {
     must: 'be a string or an array of items',
@@ -74,11 +75,17 @@ function itemsError(input: unknown): string | undefined {
 
 /** Types of tools whose calls the caller runs, so that OpenAI bills only tokens for them. */
 const CALLERS_TOOLS: readonly unknown[] = [
-  ...['function', 'custom', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview'],
+  'function',
+  'custom',
+  'local_shell',
+  'apply_patch',
+  'computer',
+  'computer_use_preview',
 ];
 
 /**
  * Whether the provider runs the tool, or a tool of the namespace. An unknown type counts as the provider's.
+ * BODY_NESTING_MAX, which the reader has checked, bounds how deep namespaces are.
  */
 function isHosted({ type, environment, execution, tools }: Members): boolean {
   if (CALLERS_TOOLS.includes(type)) return false;
@@ -99,7 +106,7 @@ function routingIn(body: Members): readonly RoutingMember[] {
   return routing;
 }
 
-/** Matches the ids that response-stream.ts gives items of reasoning. OpenAI's own ids have no second `_`. */
+/** Matches ids of reasoning that response-stream.ts makes: `rs_r1_0`. OpenAI's own ids have no second `_`. */
 const TRANSLATED_REASONING = /^rs_.+_\d+$/;
 
 /**
@@ -143,7 +150,10 @@ export function explainResponsesRequest(body: unknown): string {
 /** Types of parts that are text. '' stands for a part without a type, such as the result of a shell. */
 const TEXT_TYPES = ['input_text', 'output_text', 'text', 'refusal', 'summary_text', 'reasoning_text', ''];
 
-/** A part of a content, output or summary; then what its members may name that the provider has stored. */
+/**
+ * A part of a content, output or summary. In the values of "unchecked" members no names are checked. Then
+ * come the kinds of stored things that a member's value may name, and the types of text (Level).
+ */
 const PART = new Level(
   {
     ...uncheckedMembers('type', 'text', 'refusal', 'annotations', 'logprobs', 'prompt_cache_breakpoint'),
@@ -162,51 +172,23 @@ const ITEM = new Level({
 });
 
 const TOOL = new Level({
-  ...uncheckedMembers(
-    'type',
-    'name',
-    'description',
-    'parameters',
-    'strict',
-    'format',
-    'server_url',
-    'container',
-  ),
-  ...uncheckedMembers('model', 'connector_id', 'authorization', 'headers', 'vector_store_ids', 'tools'),
+  ...uncheckedMembers('type', 'name', 'description', 'parameters', 'strict', 'format', 'server_url'),
+  ...uncheckedMembers('container', 'model', 'connector_id', 'authorization', 'headers', 'vector_store_ids'),
+  ...uncheckedMembers('tools'),
 });
 
 /**
  * The known member names of a request, as protocol/known-members.ts has those of a chat completion: a name
  * that differs only in case is rejected, because decoders that fold case would read another request than the
- * admitted one. `service_tier` must not be here, because the names here are not checked for routing
- * (core/routing-members.ts).
+ * admitted one. `service_tier` must not be here: only names that are not here are looked up among the routing
+ * members (core/routing-members.ts).
  */
 const RESPONSES_REQUEST = new Level({
   ...uncheckedMembers('model', 'instructions', 'max_output_tokens', 'temperature', 'top_p', 'top_logprobs'),
-  ...uncheckedMembers(
-    'stream',
-    'stream_options',
-    'store',
-    'background',
-    'previous_response_id',
-    'conversation',
-  ),
-  ...uncheckedMembers(
-    'prompt',
-    'parallel_tool_calls',
-    'max_tool_calls',
-    'truncation',
-    'include',
-    'metadata',
-    'user',
-  ),
-  ...uncheckedMembers(
-    'safety_identifier',
-    'prompt_cache_key',
-    'prompt_cache_retention',
-    'prompt_cache_options',
-  ),
-  ...uncheckedMembers('context_management', 'moderation'),
+  ...uncheckedMembers('stream', 'stream_options', 'store', 'background', 'previous_response_id', 'prompt'),
+  ...uncheckedMembers('conversation', 'parallel_tool_calls', 'max_tool_calls', 'truncation', 'include'),
+  ...uncheckedMembers('metadata', 'user', 'safety_identifier', 'prompt_cache_key', 'prompt_cache_retention'),
+  ...uncheckedMembers('prompt_cache_options', 'context_management', 'moderation'),
   input: ITEM,
   tools: TOOL,
   tool_choice: new Level(uncheckedMembers('type', 'name', 'mode', 'tools', 'server_label')),
@@ -223,29 +205,29 @@ const RESPONSES_REQUEST = new Level({
  */
 const OUTPUT_TOKENS_MIN_AT_OPENAI = 16;
 
-const NUMBER_NAME = '"sequence_number":';
-/** The value of `sequence_number`: digits, and the character that ends them. */
-const NUMBER_VALUE = /^\s*(\d{1,15})\s*[,}]/;
+const SEQUENCE_NUMBER = '"sequence_number":';
+/** Its value: digits, and the character that ends them. */
+const SEQUENCE_VALUE = /^\s*(\d{1,15})\s*[,}]/;
 /** Bytes that are read for the value, so that the cost does not depend on the frame. */
 const VALUE_BYTES_MAX = 32;
 
 /**
  * Returns the last `sequence_number` in a frame; undefined if the frame has none. Text of the model cannot
- * match NUMBER_NAME, because quotes in such a text have backslashes.
+ * match SEQUENCE_NUMBER, because quotes in such a text have backslashes.
  */
 function numberIn(frame: Uint8Array): number | undefined {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
-  const nameStart = bytes.lastIndexOf(NUMBER_NAME);
+  const nameStart = bytes.lastIndexOf(SEQUENCE_NUMBER);
   if (nameStart < 0) return undefined;
-  const valueStart = nameStart + NUMBER_NAME.length;
-  const match = NUMBER_VALUE.exec(bytes.toString('latin1', valueStart, valueStart + VALUE_BYTES_MAX));
+  const valueStart = nameStart + SEQUENCE_NUMBER.length;
+  const match = SEQUENCE_VALUE.exec(bytes.toString('latin1', valueStart, valueStart + VALUE_BYTES_MAX));
   return match === null ? undefined : Number(match[1]);
 }
 
 /**
  * The event that ends a stream, in the form of the reference, and with a member `error` as in a chat
  * completion: OpenAI's client libraries (TypeScript, Python) raise an error for that member alone. `number`:
- * the sequence number, 0 if the stream has had no event.
+ * the next sequence number (request/delivery.ts counts), 0 if the stream has had no event.
  */
 function errorEvent({ code, message }: ErrorRecord, _requestId: string, number = 0): string {
   const event = {
@@ -265,6 +247,7 @@ const { read, readPieces } = readersOf({
   explain: explainResponsesRequest,
   outputTokens: 'max_output_tokens',
   outputTokensMin: () => OUTPUT_TOKENS_MIN_AT_OPENAI,
+  // The protocol has no member for more, and each stream ends with its usage.
   choices: () => 1,
   asksForUsage: false,
   routing: routingIn,
