@@ -3,11 +3,10 @@
  * obtains the token and authentication.ts checks it, both on the gateway's main thread. Commands read the
  * file (cli/admin-client.ts). oidc.ts limits failed sign-ins by a WrongTokens of its own.
  *
- * Must hold: only its owner can read a new file, which is created once, also if two processes start
- * together. (The mode of a file that is there already is the operator's affair, and is not checked.) The
- * comparison takes the same time wherever a wrong token differs (test/unit/admin/token.test.ts). A right
- * token is never limited, because `WrongTokens.record` is called only for a wrong token
- * (test/unit/admin/token.wrong-tokens.test.ts).
+ * Must hold: only its owner can read a new file (test/unit/admin/token.test.ts). The file is created once,
+ * also if two processes start together (no test). The mode of a file that is there already is the operator's
+ * affair, and is not checked. The comparison takes the same time wherever a wrong token differs (no test). A
+ * right token is never limited: authentication.ts calls `WrongTokens.record` only for a wrong one.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -16,10 +15,10 @@ import type { Clock } from '../core/clock.js';
 import { OPERATOR_TOKEN } from '../registry/record-id.js';
 import { makeDataFolder } from '../store/store-file.js';
 
-/** As many as an API key has, and a console session's secret (sessions.ts). */
+/** As a caller's key has, and the secret of a console session (sessions.ts). */
 const TOKEN_BITS = 256;
 /** A token that an operator chooses must be hard to guess, and fit a header. TOKEN_RULE says the same. */
-const TOKEN = /^[\x21-\x7e]{16,256}$/;
+const TOKEN_PATTERN = /^[\x21-\x7e]{16,256}$/;
 const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
 
 /**
@@ -37,9 +36,9 @@ export function tokenPath(dataPath: string): string {
 
 /**
  * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else the content of the token's file, else a new
- * token, which it writes to that file. Throws TokenError if the token breaks TOKEN_RULE, or is an operator's.
- * Commands read an operator's token from the same variable. But the gateway's own token gives the role admin,
- * under the name `bootstrap`, and no change of an operator revokes it.
+ * token, which it writes to that file. Throws TokenError if the token breaks TOKEN_RULE, or is an operator's:
+ * commands read the token of an operator from the same variable, so a mistake is likely. As the gateway's own
+ * it would give the role admin, under the name `bootstrap`, and no change of that operator would revoke it.
  *
  * A new token is written to a temporary file, which then gets the token's name, unless another process was
  * first. The pid makes the temporary name unique. The caller must have opened the store: then only processes
@@ -70,8 +69,9 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
 }
 
 const OPERATOR_TOKEN_GIVEN =
-  "TOLLGATE_ADMIN_TOKEN, or the file admin-token of the data folder, holds an operator's token, which is for " +
-  "commands and the console. As the gateway's own token it would have the role admin, and could not be revoked. " +
+  "TOLLGATE_ADMIN_TOKEN, or the file admin-token of the data directory, holds an operator's token, which " +
+  "is for commands and the console. As the gateway's own token it would have the role admin, and could not " +
+  'be revoked. ' +
   'Start the gateway without the variable, or set it to a token of your own choice; ' +
   'if it is the file, remove it and the next start makes a new one.';
 
@@ -85,7 +85,7 @@ export function findAdminToken(
 ): string | undefined {
   const token = environment.TOLLGATE_ADMIN_TOKEN;
   if (token !== undefined && token !== '') {
-    if (!TOKEN.test(token)) throw new TokenError(`TOLLGATE_ADMIN_TOKEN is no token: ${TOKEN_RULE}.`);
+    if (!TOKEN_PATTERN.test(token)) throw new TokenError(`TOLLGATE_ADMIN_TOKEN is no token: ${TOKEN_RULE}.`);
     return token;
   }
   if (dataPath === undefined) return undefined;
@@ -177,7 +177,7 @@ function senderOf(address: ArrayBuffer): string {
 /** Throws TokenError if the file has no token, and the system's error if the file cannot be read. */
 function readToken(path: string): string {
   const token = readFileSync(path, 'utf8').trim();
-  if (!TOKEN.test(token)) {
+  if (!TOKEN_PATTERN.test(token)) {
     throw new TokenError(
       `${path} holds no token: ${TOKEN_RULE}. Remove the file and the next start makes a new one.`,
     );

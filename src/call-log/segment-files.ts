@@ -8,8 +8,8 @@
  * - No two processes begin a segment with the same number, and the oldest segments are removed first
  *   (test/unit/call-log/call-log.test.ts).
  * - No number is given twice, also after all files were removed and the gateway was started again
- *   (test/unit/call-log/segment-files.test.ts). Readers know a segment by its number, and so does a client's
- *   cursor for newer calls.
+ *   (test/unit/call-log/segment-files.test.ts). Readers know a segment by its number, and so does a cursor:
+ *   the text by which a client asks for calls that are newer than its last.
  */
 import { mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,9 +22,9 @@ export const REMOVE_PERIOD_MS = 300_000;
 const SEGMENT_BYTES_MAX = 16 * 1024 * 1024;
 /** The bytes of each process make at least so many segments, so that removing one loses a small part. */
 const SEGMENTS_MIN = 8;
-/** A segment may be longer than `segmentBytesOf` by this factor, because its index takes 3 to 6 %. */
+/** A segment may be longer than `segmentBytesOf` by this factor: its index takes 3 to 6 %, and some spare. */
 const INDEX_FACTOR = 1.08;
-/** A segment ends at this part of `keepHours`: a 24th. */
+/** A segment ends after `keepHours` divided by this. */
 const AGES_KEPT = 24;
 const HOUR_MS = 3_600_000;
 
@@ -36,13 +36,13 @@ interface SegmentFile {
   readonly path: string;
 }
 
-/** The bounds from the settings. `processes`: how many gateway processes write. */
+/** The bounds from the settings. `keepHours`: at least 1. `processes`: how many gateway processes write. */
 export interface CallRetention {
   readonly keepHours: number;
   /** The bound for all segments of the data directory together. */
   readonly keepBytes: number;
   readonly processes: number;
-  /** How many bytes the longest block has. Default: 256 KiB, more than the 64 KiB of a block of calls. */
+  /** Bytes of the longest block. Default: 256 KiB, more than a block of calls has. */
   readonly blockBytes?: number;
 }
 
@@ -100,16 +100,16 @@ export function segmentBytesOf({ keepBytes, processes }: CallRetention): number 
   return Math.min(SEGMENT_BYTES_MAX, Math.floor(keepBytes / SEGMENTS_MIN / processes));
 }
 
-/** Returns the age at which a segment ends. Its last calls are removed up to this time too early. */
+/** Returns the age at which a segment ends. */
 export function segmentAgeMsOf({ keepHours }: CallRetention): number {
   return (keepHours * HOUR_MS) / AGES_KEPT;
 }
 
 /**
- * Removes segments with a call that may exceed `keepHours` before the next check. Then removes the oldest
- * segments until each process can fill another one within `keepBytes`. Every process calls it before it
- * begins a segment, so the bounds hold for all processes together. A segment that an idle process has open
- * may be removed too: segment-writer.ts sees that before its next write, and begins another.
+ * Removes segments with a call that may exceed `keepHours` before the next check, and the oldest segments
+ * until each process can fill another one within `keepBytes`. Every process calls it before it begins a
+ * segment, so the bounds hold for all together (test/unit/call-log/call-log.test.ts). A segment that an idle
+ * process has open may go too: segment-writer.ts sees that before its next write, and begins another.
  *
  * `nowMs` is the time of a RetentionCalendar (core/clock.ts): -Infinity just after the start, so that no
  * segment is too old. Returns the greatest number before the removal, for `createSegment`; 0 without a file.
@@ -123,7 +123,7 @@ export function removeOldSegments(
   const { keepHours, keepBytes, processes, blockBytes = BLOCK_BYTES_MAX / 4 } = retention;
   const reserved = processes * (segmentBytesOf(retention) * INDEX_FACTOR + blockBytes);
   // The first call of a segment may be older than the file's last write by a segment's age and a period of
-  // checks. Until the next check it becomes older by one more period.
+  // checks. Until the next check it ages by one more period. So the last calls go earlier, by all of these.
   const oldestMs = nowMs - keepHours * HOUR_MS + segmentAgeMsOf(retention) + 2 * REMOVE_PERIOD_MS;
   const listed = segmentFiles(folder, kind);
   const files = listed.flatMap(({ path }) => {

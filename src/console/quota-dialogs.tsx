@@ -1,10 +1,10 @@
 /**
  * The dialogs by which an operator makes and changes groups, moves an account to another group, and changes
  * the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx, account-keys.tsx
- * and groups-page.tsx open them. Browser.
+ * and groups-page.tsx open them. A dialog asks before it acts (`Question`). Browser.
  *
- * Must hold: only limits that were changed are sent, or two operators would undo each other's changes. A
- * field that was emptied removes its limit (`useLimits`, test/e2e/console-groups.test.ts).
+ * Must hold, of `useLimits`: only limits that were changed are sent, or two operators would undo each other's
+ * changes. A field that was emptied removes its limit (test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, KeyView, ListView, QuotasView } from '../admin/views.js';
@@ -15,12 +15,12 @@ import { type ChangeProps, type Closable, LongName, Question } from './dialogs.j
 import { isMoneyQuota, quotaTitle } from './quotas.js';
 
 /**
- * How many groups a choice offers: one page of the gateway (PAGE_ITEMS_MAX of admin/fields.ts). To reach
- * another group, an operator opens the group's page and adds the account there.
+ * How many groups a choice offers: one page of the gateway, which rejects more (PAGE_ITEMS_MAX of
+ * admin/fields.ts). To reach another group, an operator opens the group's page and adds the account there.
  */
 const GROUPS_OFFERED_MAX = 1_000;
 
-/** Returns the group's path below `/admin/v1`. */
+/** Returns the group's path below `/admin/v1`. groups-page.tsx uses it too. */
 export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
 
 /** By quota: the text of the field for its limit; empty for no limit. */
@@ -28,7 +28,7 @@ type LimitTexts = Readonly<Record<QuotaName, string>>;
 
 interface LimitsInput {
   readonly texts: LimitTexts;
-  readonly onTexts: (texts: LimitTexts) => void;
+  readonly setTexts: (texts: LimitTexts) => void;
   /** Fields of a request's body: the changed limits; null removes a limit. The gateway checks the numbers. */
   readonly body: Readonly<Record<string, number | string | null>>;
 }
@@ -39,20 +39,20 @@ function useLimits(quotas: QuotasView = {}): LimitsInput {
     const entries = QUOTA_NAMES.map((quota) => [quota, String(quotas[quota]?.limit ?? '')]);
     return Object.fromEntries(entries) as LimitTexts;
   });
-  const [texts, onTexts] = useState(initial);
+  const [texts, setTexts] = useState(initial);
   const changed = QUOTA_NAMES.filter((quota) => texts[quota].trim() !== initial[quota]);
-  // A number field whose text is no number has the text '' too, but browsers do not submit its form.
+  // A number field with another text reads as '', but browsers do not submit it. Money is sent as text.
   const valueOf = (quota: QuotaName): number | string | null => {
     const text = texts[quota].trim();
     return text === '' ? null : isMoneyQuota(quota) ? text : Number(text);
   };
-  return { texts, onTexts, body: Object.fromEntries(changed.map((quota) => [quota, valueOf(quota)])) };
+  return { texts, setTexts, body: Object.fromEntries(changed.map((quota) => [quota, valueOf(quota)])) };
 }
 
-function LimitFields({ limits: { texts, onTexts } }: { readonly limits: LimitsInput }) {
+function LimitFields({ limits: { texts, setTexts } }: { readonly limits: LimitsInput }) {
   return (
     <fieldset class="limits">
-      <legend class="muted">Limits; empty for none.</legend>
+      <legend class="muted">Limits. Leave a field empty for no limit.</legend>
       <div class="pair">
         {QUOTA_NAMES.map((quota) => (
           <TextField
@@ -62,7 +62,7 @@ function LimitFields({ limits: { texts, onTexts } }: { readonly limits: LimitsIn
               ? { inputMode: 'decimal' as const }
               : { type: 'number' as const, min: '1' })}
             value={texts[quota]}
-            onValue={(text) => onTexts({ ...texts, [quota]: text })}
+            onValue={(text) => setTexts({ ...texts, [quota]: text })}
           />
         ))}
       </div>
@@ -89,7 +89,7 @@ export function NewGroupDialog({ parent, onClose, onCreated }: NewGroupProps) {
     >
       {parent !== undefined && (
         <p>
-          In <LongName text={parent.path.join(' / ')} />, whose quotas hold for it too. It stays there.
+          In <LongName text={parent.path.join(' / ')} />, whose limits hold for it too. It stays there.
         </p>
       )}
       <TextField label="Name" hint="Unique among groups; it cannot be changed later." required {...name} />
@@ -140,7 +140,7 @@ interface AccountGroupProps extends Closable {
 const moveAccount = (account: string, group: string | null): Promise<AccountView> =>
   post<AccountView>(`/accounts/${encodeURIComponent(account)}/set-group`, { group });
 
-/** Returns the first groups of the tree as options of a Choice: id and path. */
+/** The first groups of the tree as options of a Choice: id and path. accounts-page.tsx uses them too. */
 export function useGroupOptions() {
   const path = `/group-tree${queryOf({ limit: GROUPS_OFFERED_MAX })}`;
   const { view, error } = useView<ListView<GroupView>>(path);
@@ -160,7 +160,7 @@ export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroup
       act={async () => onChanged(await moveAccount(account.id, group.value === '' ? null : group.value))}
     >
       <p>
-        <LongName text={account.name} /> shares the quotas of its group and of those above it. What it has
+        <LongName text={account.name} /> shares the limits of its group and of those above it. What it has
         used stays with the former group.
       </p>
       <ErrorText text={error} />
@@ -187,7 +187,7 @@ export function AddAccountDialog({ group, onClose, onChanged }: AddAccountProps)
       }}
     >
       <p>
-        It leaves the group that it is in, and shares the quotas of <LongName text={group.name} />.
+        It leaves the group that it is in, and shares the limits of <LongName text={group.name} />.
       </p>
       <TextField label="Account" hint="Its name or id." required {...account} />
     </Question>

@@ -1,8 +1,8 @@
 /**
  * What the messages about a wrong input have in common: paths, cut texts, rules in words, the known name that
  * a mistyped name most likely meant, and the characters that are never printed. The readers of settings
- * (config/), of admin requests (admin/input-reader.ts) and of chat bodies (protocol/) use these functions,
- * and so do the registry and the commands. Pure; any thread.
+ * (config/), of admin requests (admin/input-reader.ts) and of chat bodies (protocol/) use these functions;
+ * the registry uses UNPRINTABLE and `nearestName`, the commands `visible`. Pure; any thread.
  *
  * Must hold: the texts stay, because users and tests of these readers match on them; the edit distance is
  * exact (test/unit/core/wrong-input.nearest-name.test.ts).
@@ -11,8 +11,8 @@
 /**
  * Matches a control character; a character that breaks a line or sets the direction of writing, by which one
  * name can look like another; or half of a surrogate pair, which no URL can carry. No name or note may have
- * such a character, and none is written to a terminal. The direction marks are listed by code, because the
- * pattern is also used in JSON Schemas, which do not know the property Bidi_Control.
+ * such a character, and none is written to a terminal. The direction marks are listed by code, because many
+ * checkers of JSON Schemas, which have the pattern too, do not know the property Bidi_Control.
  */
 export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u;
 
@@ -37,7 +37,7 @@ export function formatInputPath(path: InputPath): string {
   }, '');
 }
 
-/** The text, or its first `charsMax` characters and `…`. */
+/** The text, or its first `charsMax` characters and `…`. May cut a surrogate pair. */
 export function clipped(text: string, charsMax: number): string {
   return text.length <= charsMax ? text : `${text.slice(0, charsMax)}…`;
 }
@@ -52,7 +52,7 @@ export interface ValueSchema {
   readonly 'x-unit'?: string;
 }
 
-/** What a schema allows, such as `a whole number of bytes from 1 to 9`; undefined if it does not say so. */
+/** What a schema allows, such as `a whole number of bytes from 1 to 9`; undefined for other schemas. */
 export function wantedBy(schema: ValueSchema): string | undefined {
   const { type, minimum, maximum } = schema;
   if (schema.enum !== undefined) return `one of ${schema.enum.join(', ')}`;
@@ -63,7 +63,7 @@ export function wantedBy(schema: ValueSchema): string | undefined {
   return type === 'boolean' ? 'true or false' : undefined;
 }
 
-/** Only so many characters of a name are compared, which bounds the work. All known names are shorter. */
+/** Only so many characters are compared, which bounds the work. The names of settings are shorter. */
 const NAME_CHARS_MAX = 64;
 
 /** The Levenshtein distance: insertions, deletions and replacements. At most 64² steps. */
@@ -104,7 +104,7 @@ export function synonymOf(name: string): string | undefined {
   return Object.hasOwn(SYNONYMS, folded) ? SYNONYMS[folded] : undefined;
 }
 
-/** Returns the first candidate with the smallest distance to `name`; undefined if there are no candidates. */
+/** The first candidate with the smallest distance to `name`, however large; undefined without candidates. */
 export function nearestName<C>(
   name: string,
   candidates: readonly C[],
