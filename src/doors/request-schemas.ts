@@ -1,17 +1,18 @@
 /**
  * The TypeBox schemas of requests at all doors but chat, which chat-schema.ts has. Only the build loads them:
- * build-generated.ts compiles them; after a change run `npm run build`. Messages follow platform.claude.com,
- * page "Messages", as of November 2026. The files of rules that are named below say where the bounds of the
- * other doors come from.
+ * build-generated.ts compiles them; after a change run `npm run build`. The bounds of the Messages door are
+ * those of platform.claude.com, page "Messages", as of November 2026. The files of rules that are named below
+ * say where the bounds of the other doors come from.
  *
  * The schemas check what the gateway reads or bills by. Other members, and the insides of content blocks,
  * items and tools, pass unchecked: the upstream or the translation checks them. member-scan.ts has already
  * rejected a member that makes output which no hold covers (`best_of`). `optional` allows null, because SDKs
  * send null for a member that their caller left out.
  *
- * Must hold: messages-rules.ts, responses-door.ts and simple-rules.ts explain each rule. A rule that is only
- * here makes an `explain…` throw in a listener (test/unit/doors/messages/messages-door.test.ts,
- * test/unit/doors/responses/responses-door.rules.test.ts, test/unit/doors/simple/simple-doors.test.ts).
+ * Must hold: messages-rules.ts, responses-door.ts and simple-rules.ts have each rule too, and find the one
+ * that a rejected body breaks: otherwise an `explain…` throws in a listener
+ * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-door.rules.test.ts,
+ * test/unit/doors/simple/simple-doors.test.ts).
  */
 import Type from 'typebox';
 import { MESSAGES_MAX } from '../core/limits.js';
@@ -79,7 +80,6 @@ export const ResponsesRequestSchema = Type.Object({
   stream: optional(Type.Boolean()),
   stream_options: optional(Type.Object({})),
   store: optional(Type.Boolean()),
-  // A background response is fetched by a later request, so this call would have no usage.
   background: optional(Type.Literal(false)),
   parallel_tool_calls: optional(Type.Boolean()),
   tools: optional(Type.Array(Type.Object({ type: Type.String() }))),
@@ -87,7 +87,7 @@ export const ResponsesRequestSchema = Type.Object({
   reasoning: optional(Type.Object({})),
 });
 
-/** One text, as the numbers of its tokens. */
+/** One text, as the numbers of its tokens; the bound of bodies bounds how many. */
 const Tokens = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 });
 /** One text or up to `max`, each as a string or as tokens. */
 const inputs = (max: number) =>

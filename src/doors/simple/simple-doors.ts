@@ -1,10 +1,12 @@
 /**
- * The doors whose calls are never translated: embeddings, legacy completions, moderations and reranks. Their
- * upstreams have OpenAI's paths. doors.ts has them in its table; dialects.ts is the half for upstream
- * workers. Listener thread and counter threads.
+ * The doors whose calls are never translated: embeddings, legacy completions, moderations and reranks. A call
+ * goes to an upstream that has the same path. doors.ts has the doors in its table; dialects.ts is the half
+ * for upstream workers. Listener thread and counter threads.
  *
- * Must hold: `choices` counts all generated texts, or a call holds too little money
- * (test/unit/doors/simple/simple-doors.test.ts).
+ * Must hold: `choices` counts all generated texts (member-scan.ts rejects `best_of`), and `untypedMediaParts`
+ * all documents that may be images, or a call holds too little money. The levels list all members that the
+ * gateway or an upstream acts on. Tests: test/unit/doors/simple/simple-doors.test.ts,
+ * test/unit/protocol/request-bytes.media-parts.test.ts.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { isRecord, type Members } from '../../core/json.js';
@@ -24,7 +26,7 @@ import { explainCompletions, explainEmbeddings, explainModerations, explainReran
 
 type SimpleName = 'embeddings' | 'completions' | 'moderations' | 'rerank';
 
-/** For calls that generate no text, and so have no output to bound. */
+/** For calls that generate no text, and so have no output to bound and no stream to ask for its usage. */
 const NO_OUTPUT = { outputTokens: undefined, choices: () => 1, asksForUsage: false } as const;
 
 function simpleDoor(name: SimpleName, form: BodyForm): Door {
@@ -37,6 +39,7 @@ function simpleDoor(name: SimpleName, form: BodyForm): Door {
   };
 }
 
+/** In the values of "unchecked" members no names are checked. `url` may name what the provider stores. */
 const IMAGE = new Level(uncheckedMembers('url'), { url: 'storage_url' });
 
 export const EMBEDDINGS = simpleDoor('embeddings', {
@@ -48,31 +51,15 @@ export const EMBEDDINGS = simpleDoor('embeddings', {
 
 export const COMPLETIONS = simpleDoor('completions', {
   level: new Level({
-    ...uncheckedMembers(
-      'model',
-      'prompt',
-      'max_tokens',
-      'n',
-      'stream',
-      'echo',
-      'suffix',
-      'logprobs',
-      'logit_bias',
-    ),
-    ...uncheckedMembers(
-      'temperature',
-      'top_p',
-      'stop',
-      'seed',
-      'user',
-      'presence_penalty',
-      'frequency_penalty',
-    ),
+    ...uncheckedMembers('model', 'prompt', 'max_tokens', 'n', 'stream', 'echo', 'suffix', 'logprobs'),
+    ...uncheckedMembers('logit_bias', 'temperature', 'top_p', 'stop', 'seed', 'user', 'presence_penalty'),
+    ...uncheckedMembers('frequency_penalty'),
     stream_options: STREAM_OPTIONS,
   }),
   check: checkCompletionsRequest,
   explain: explainCompletions,
   outputTokens: 'max_tokens',
+  // The schema has checked `n`, as below that `documents` is a list.
   choices: ({ prompt, n }) => choicesOf(prompt, (n ?? 1) as number),
   asksForUsage: true,
 });
@@ -118,7 +105,8 @@ const RANK_FIELDS_MAX = 100;
 
 /**
  * Whether a document counts as a media part. Some models rank images too (jina-reranker-m0): such a document
- * has an `image` and no text. Others rank texts of other names, which the caller gives in `rank_fields`.
+ * has an `image` and no `text`. Others rank texts of other names, which the caller gives in `rank_fields`. So
+ * a document without `text` counts, unless it has no `image` and `rank_fields` names a text of it.
  */
 function isMediaPart(document: unknown, rankFields: unknown): boolean {
   if (!isRecord(document) || typeof document.text === 'string') return false;
