@@ -1,11 +1,14 @@
 /**
- * The interface of a provider, a translator between two protocols: a chat completion becomes a request in the
- * provider's own protocol, and its response, stream and errors become a chat completion. provider-client.ts
+ * The interface `Provider` of a translator between two protocols: a chat completion becomes a request in the
+ * protocol of a provider, and its response, stream and errors become a chat completion. provider-client.ts
  * calls it; each folder beside this file but azure/ and credentials/ implements it. Upstream worker; `write`
  * alone also runs in counter threads, for large bodies.
  *
- * Must hold: a provider does no I/O: connections, time limits and credentials are not its own. Nothing that
- * a provider caches of one call changes another call. The bytes that it keeps of a stream are bounded
+ *     translated call: UnsignedCall --write--> WrittenRequest --headers--> ProviderRequest
+ *     passed call:     ProviderCall and PassedCall --passed--> PassedRequest
+ *
+ * Must hold: a translator does no I/O: connections, time limits and credentials are not its own. Nothing that
+ * it caches of one call changes another (no test). The bytes that it keeps of a stream are bounded
  * (test/unit/providers/long-events.test.ts).
  */
 import type { DoorName } from '../core/door-names.js';
@@ -32,11 +35,11 @@ export interface ProviderSettings {
   readonly dropUnsupported: boolean;
   /** `max_output_tokens` of the model, sent if the caller sets no bound and the provider requires one. */
   readonly outputTokensMax: number;
-  /** Position among the credentials that expire; undefined if the upstream has a key, or needs none. */
+  /** Position of a Credential in Credentials; undefined if the upstream has a key, or needs none. */
   readonly credential: number | undefined;
 }
 
-/** The secret that authorises a call. */
+/** The secret that authorises a call. An object never changes: a renewed credential is a new one. */
 export type Credential =
   /** The key of the settings. */
   | { readonly kind: 'key'; readonly key: string }
@@ -119,8 +122,8 @@ export interface ProviderFailure {
   /**
    * The status that OpenAI's API would send. 400: the request is wrong; 401 to 403: the operator's
    * credentials or account are wrong; 404: no such model; 413: too large; 429: a limit is reached; 503:
-   * overloaded; mostly 500 for anything else. OpenAI's API does not send two of them. 501: the model cannot
-   * count tokens; 502: the response is invalid (`ProviderError.invalid`).
+   * overloaded; mostly 500 for anything else. Two are our own. 501: the model cannot count tokens; 502: the
+   * response is invalid (`ProviderError.invalid`).
    */
   readonly status: number;
   /** Callers see the message if the status is 400 or 413. upstream/ removes secrets from the message. */
@@ -153,9 +156,7 @@ export class ProviderError extends Error {
  * of the model can, the caller gets 400 with this message.
  */
 export class FieldError extends Error {
-  /**
-   * `field`: path of the member, as `messages[2].content[0].image_url`. `reason`: ends the sentence.
-   */
+  /** `field`: path of the member, as `messages[2].content[0].image_url`. `reason`: ends the sentence. */
   constructor(
     readonly field: string,
     reason: string,
@@ -175,9 +176,7 @@ export interface ProviderStream {
    * UPSTREAM_RESPONSE_BYTES_MAX if the stream has `heldBytes`.
    */
   push(chunk: Uint8Array): string;
-  /**
-   * Bytes kept of an unfinished event. Above SSE_EVENT_BYTES_MAX they count against the budget of responses.
-   */
+  /** Bytes kept of an unfinished event. Above SSE_EVENT_BYTES_MAX the budget of responses counts them. */
   readonly heldBytes?: number;
   /**
    * The usage that the provider has reported so far; undefined if none. The usage is read at most once a
@@ -191,9 +190,7 @@ export interface ProviderStream {
   end(): string;
 }
 
-/**
- * The request of a passed call. The body is the caller's, but for members that the provider wants elsewhere.
- */
+/** The request of a passed call: the caller's body, but for members that the provider wants elsewhere. */
 export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly body: string | Uint8Array;
   /**
@@ -210,9 +207,9 @@ export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
  */
 export interface Provider {
   /**
-   * Makes the request of a passed call. Undefined if the provider speaks no door's protocol. `body`: the
-   * caller's, with the provider's name of the model. `call.body` and `call.model` are empty. A successful
-   * response passes unread, unless the request has `stream` or `readResponse`; `readError` reads errors.
+   * Makes the request of a passed call. Absent if the provider speaks no door's protocol. `body`: the
+   * caller's, with the provider's name of the model; `call.body` and `call.model` are empty. A successful
+   * response passes as it is, unless the request has `stream` or `readResponse`; `readError` reads errors.
    */
   readonly passed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
   /** Translates the request. Throws a FieldError. Pure and without a credential: any thread may call it. */
@@ -226,12 +223,13 @@ export interface Provider {
    * ProviderError.
    */
   readResponse(body: Buffer, call: ProviderCall): CompletionText;
+  /** Makes the translator of one streamed response. */
   openStream(call: ProviderCall): ProviderStream;
   /** Reads a response whose status is no success. `body` may be cut, empty, or not JSON. Never throws. */
   readError(status: number, header: HeaderLookup, body: string): ProviderFailure;
 }
 
-/** Translates and authorises a call. Throws a FieldError. */
+/** Translates and authorises a call, where no counter thread has written it. Throws a FieldError. */
 export function requestOf(provider: Provider, call: ProviderCall): ProviderRequest {
   const request = provider.write(call);
   const { path, body } = request;

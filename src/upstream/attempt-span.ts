@@ -1,7 +1,7 @@
 /**
  * The trace span of one attempt: the headers that the span adds to the request, and how the attempt ended. A
- * span exists only if the trace is recorded. chat-session.ts makes the span, attempt.ts ends it. Upstream
- * worker.
+ * span exists only if the trace is recorded. chat-session.ts makes the span, attempt.ts ends it; a span that
+ * never ends is not exported. Upstream worker.
  *
  * Must hold: a span ends once, with its first outcome, because a failed attempt is aborted afterwards
  * (test/e2e/traces.test.ts).
@@ -49,7 +49,7 @@ interface AttemptBegin {
 }
 
 interface AttemptEnd {
-  /** The kind of failure, or `cancelled`; undefined if the response was whole. */
+  /** The `kind` of the failure, or `cancelled`; undefined if the response was whole. */
   readonly error: string | undefined;
   /** HTTP status; 0 if none came. */
   readonly status: number;
@@ -59,13 +59,14 @@ interface AttemptEnd {
 
 interface SpanDeps {
   readonly routes: RouteTable;
+  /** The worker's outlet; undefined if nothing is traced. */
   readonly spans: SpanOutbox | undefined;
   readonly clock: Clock;
 }
 
 /**
- * The span of the attempt on `target` that begins now, and that the call's `attempts` count already.
- * Undefined if the trace is not recorded: then the trace headers are passed on as they came.
+ * The span of the attempt on `target` that begins now. `attempts`: of the call, with this one. Undefined if
+ * there is no trace, or it is not recorded (UNRECORDED, or not sampled): headers then pass as they came.
  */
 export function newAttemptSpan(
   { routes, spans, clock }: SpanDeps,
@@ -79,7 +80,6 @@ export function newAttemptSpan(
   if (parent === undefined) return undefined;
   const { id: modelId, ownedBy } = routes.routeOf(request.modelIndex);
   const provider = target.provider === undefined ? ownedBy : OTEL_PROVIDER_NAMES[target.provider.name];
-  // `attempts` counts this attempt too.
   const earlierAttempts = attempts - 1;
   const begin = { request, target, modelId, provider, earlierAttempts, nowMs: clock.monotonicMs() };
   return new AttemptSpan(begin, parent, traceState, spans);
@@ -104,7 +104,7 @@ export class AttemptSpan {
     this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), traceState]);
   }
 
-  /** Call once, when the client gets the first byte of the response. */
+  /** Call once, when the worker relays the first byte of the response. After the end it does nothing. */
   recordFirstByte(nowMs: number): void {
     this.#firstByteMs = nowMs;
   }

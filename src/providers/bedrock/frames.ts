@@ -1,14 +1,14 @@
 /**
- * A decoder of Amazon's event-stream framing. A FrameReader cuts the bytes into messages and checks their
- * CRCs; `eventOf` reads the payload of a message. bedrock.ts (InvokeModel) and stream.ts (ConverseStream)
- * have one FrameReader for each stream; at the stream's end they check `isBetweenMessages`. Upstream worker.
+ * A decoder of Amazon's event streams, whose frames are called messages. A FrameReader cuts the bytes into
+ * messages and checks their CRCs; `eventOf` reads the payload of one. bedrock.ts (InvokeModel) and stream.ts
+ * (ConverseStream) have a FrameReader for each stream; at its end they check `isBetweenMessages`. Upstream
+ * worker.
  *
- *     | message bytes, 4 | header bytes, 4 | CRC of these 8 | headers | payload | CRC of all before it, 4 |
+ *     | length of all, 4 bytes | length of headers, 4 | CRC of both, 4 | headers | payload | CRC of all, 4 |
  *
- * The fields before the headers are the _prelude_. A header is its name (length of 1 byte), a type, and a
- * value: a string (type 7) has a length of 2 bytes. Numbers are big-endian, checksums CRC-32. Follows "Event
- * stream encoding" of Amazon Transcribe's developer guide and smithy.io, "Amazon Event Stream Specification",
- * 2026-11.
+ * The first 12 bytes are the _prelude_. A header is the length of its name in 1 byte, its name, a type in 1
+ * byte, and a value. Numbers are big-endian, checksums CRC-32 of the bytes before. Follows "Event stream
+ * encoding" of Amazon Transcribe's guide and smithy.io, "Amazon Event Stream Specification", 2026-11.
  *
  * A message that is whole in a chunk is read in place; one that is cut over chunks is copied together. A
  * message has at most SSE_EVENT_BYTES_MAX bytes.
@@ -28,14 +28,13 @@ const CRC_BYTES = 4;
 const NO_BYTES = Buffer.alloc(0);
 
 /**
- * Bytes of a header's value, by type from 0 to 9. Values of BYTES and STRING have their length before them.
+ * Bytes of a header's value, by type from 0 to 9: true, false, byte, short, integer, long, BYTES, STRING,
+ * timestamp, UUID. Values of BYTES and STRING have their length before them, in 2 bytes.
  */
 const VALUE_BYTES = [0, 0, 1, 2, 4, 8, 0, 0, 8, 16];
 const BYTES = 6;
 const STRING = 7;
-/**
- * Spans that are longer go to zlib's crc32. For others a call of native code costs more than `crcOf`'s loop.
- */
+/** More bytes go to zlib's crc32. For fewer a call of native code costs more than `crcOf`'s loop. */
 const NATIVE_BYTES_MIN = 512;
 /**
  * Eight tables of CRC-32 (reflected polynomial 0xedb88320), one after another: table n has, by byte, the
@@ -54,7 +53,7 @@ for (let position = 256; position < CRC_TABLES.length; position++) {
 }
 
 export type Headers = ReadonlyMap<string, string>;
-/** The payload is `bytes[start..end)`, which is valid only during the visit: `bytes` may be the chunk. */
+/** The payload is `bytes[start..end)`. It is valid only during the visit: `bytes` may be the chunk. */
 type VisitMessage = (headers: Headers, bytes: Buffer, start: number, end: number) => void;
 
 export class FrameReader {
@@ -82,8 +81,9 @@ export class FrameReader {
   push(chunk: Uint8Array): void {
     const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
     let position = this.#pendingBytes === 0 ? 0 : this.#finishPending(bytes);
+    // If the message is still pending, it has taken all bytes.
     while (bytes.length - position >= PRELUDE_BYTES) {
-      const end = position + lengthAt(bytes, position);
+      const end = position + checkedLengthAt(bytes, position);
       if (end > bytes.length) break;
       this.#readMessage(bytes, position, end);
       position = end;
@@ -96,7 +96,7 @@ export class FrameReader {
     let position = 0;
     for (;;) {
       const hasPrelude = this.#pendingBytes >= PRELUDE_BYTES;
-      const neededBytes = hasPrelude ? lengthAt(this.#pending, 0) : PRELUDE_BYTES;
+      const neededBytes = hasPrelude ? checkedLengthAt(this.#pending, 0) : PRELUDE_BYTES;
       const end = Math.min(bytes.length, position + neededBytes - this.#pendingBytes);
       this.#append(bytes, position, end, neededBytes);
       position = end;
@@ -111,7 +111,7 @@ export class FrameReader {
   }
 
   /**
-   * Appends `bytes[start..end)` to the pending message. `neededBytes`: of all the message, if that is known.
+   * Appends `bytes[start..end)` to the pending message. `neededBytes`: how long it will be, as far as known.
    */
   #append(bytes: Buffer, start: number, end: number, neededBytes = end - start): void {
     if (this.#pending.length < neededBytes) {
@@ -122,7 +122,7 @@ export class FrameReader {
     this.#pendingBytes += bytes.copy(this.#pending, this.#pendingBytes, start, end);
   }
 
-  /** Reads the message `bytes[start..end)`, whose prelude `lengthAt` has checked. */
+  /** Reads the message `bytes[start..end)`, whose prelude `checkedLengthAt` has checked. */
   #readMessage(bytes: Buffer, start: number, end: number): void {
     const crcStart = end - CRC_BYTES;
     if (crcOf(bytes, start, crcStart) !== bytes.readUInt32BE(crcStart)) {
@@ -130,7 +130,7 @@ export class FrameReader {
     }
     const headersStart = start + PRELUDE_BYTES;
     const headersEnd = headersStart + bytes.readUInt32BE(start + 4);
-    if (!isEqualSpan(this.#lastHeaders, bytes, headersStart, headersEnd)) {
+    if (!isEqualRange(this.#lastHeaders, bytes, headersStart, headersEnd)) {
       const headers = Buffer.from(bytes.subarray(headersStart, headersEnd));
       // `stringsOf` may throw. Set in this order, the two fields always belong together.
       this.#lastValues = stringsOf(headers);
@@ -157,7 +157,7 @@ export function eventOf(headers: Headers, payload: string): Record<string, unkno
 }
 
 /** Length of the message at `position` in bytes; its prelude must be in `bytes`. Checks the prelude's CRC. */
-function lengthAt(bytes: Buffer, position: number): number {
+function checkedLengthAt(bytes: Buffer, position: number): number {
   const length = bytes.readUInt32BE(position);
   if (crcOf(bytes, position, position + 8) !== bytes.readUInt32BE(position + 8)) {
     throw ProviderError.invalid('the checksum of a prelude is wrong, or it is no event stream');
@@ -196,7 +196,7 @@ function crcOf(bytes: Buffer, start: number, end: number): number {
 }
 
 /** Whether `bytes[start..end)` is `expected`. */
-function isEqualSpan(expected: Buffer, bytes: Buffer, start: number, end: number): boolean {
+function isEqualRange(expected: Buffer, bytes: Buffer, start: number, end: number): boolean {
   if (expected.length !== end - start) return false;
   for (let index = 0; index < expected.length; index++) {
     if (expected[index] !== bytes[start + index]) return false;

@@ -8,7 +8,8 @@
  *
  * Must hold: the signature is byte for byte that of the AWS SDK, or AWS responds with 403
  * (test/unit/providers/bedrock/signature.test.ts compares both). Signing is synchronous, because a Signer
- * reuses its buffers. No two threads share a signer or a key: each thread loads this file for itself.
+ * reuses its buffers. A credential object never changes: signers and keys are kept by the object. Each thread
+ * has its own signers and keys, because it loads this file for itself.
  */
 import { createHmac, hash } from 'node:crypto';
 import type { Credential } from '../provider.js';
@@ -16,9 +17,7 @@ import type { Credential } from '../provider.js';
 export type AwsCredential = Extract<Credential, { kind: 'aws' }>;
 
 const ALGORITHM = 'AWS4-HMAC-SHA256';
-/**
- * The bytes with which RFC 2104 fills the inner and the outer block; the key is combined with them by XOR.
- */
+/** By these bytes and XOR, RFC 2104 makes the inner and the outer block of the key. */
 const INNER_FILL = 0x36;
 const OUTER_FILL = 0x5c;
 /** Sizes of SHA-256: its block, a digest, and a digest in hexadecimal. */
@@ -29,7 +28,7 @@ const DIGEST_CHARS = 64;
 const BODY_HASH_PLACEHOLDER = '\0';
 
 /** A request without its body: what a Signer signs again and again. */
-interface SignedRequest {
+interface RequestToSign {
   readonly method: string;
   /** The path as it is sent, without a query. A Signer encodes it again, as all services but S3 want. */
   readonly path: string;
@@ -75,16 +74,14 @@ export function signatureHeaders(
   return addedHeaders;
 }
 
-/**
- * Returns a signer of the current second. Makes one, also in place of that of another credential or region.
- */
+/** Returns the signer of this second and address. Makes one if there is none, or for another credential. */
 function signerOf(path: string, host: string, credential: AwsCredential, region: string): Signer {
   const { date, signers } = signersOfSecond;
   const { sessionToken } = credential;
   const address = host + path;
   let signer = signers.get(address);
   if (signer?.isFor(path, host, credential, region) !== true) {
-    // The order is alphabetical, as SignedRequest requires.
+    // The order is alphabetical, as RequestToSign requires.
     const headers: Record<string, string> = {
       'content-type': 'application/json',
       host,
@@ -108,9 +105,7 @@ function canonicalUriOf(path: string): string {
   return uriEncode(path.replace(/\/{2,}/g, '/')).replaceAll('%2F', '/');
 }
 
-/**
- * Percent-encodes all but letters, digits and `-._~` (RFC 3986). bedrock.ts encodes parts of paths with it.
- */
+/** Percent-encodes all but letters, digits and `-._~` (RFC 3986). bedrock.ts uses it for parts of paths. */
 export function uriEncode(text: string): string {
   return encodeURIComponent(text).replace(
     /[!'()*]/g,
@@ -125,7 +120,7 @@ export function uriEncode(text: string): string {
  * native object to the garbage collector; this takes 1 µs.
  */
 export class Signer {
-  readonly #request: SignedRequest;
+  readonly #request: RequestToSign;
   /** The canonical request, cut at each BODY_HASH_PLACEHOLDER. */
   readonly #canonicalParts: readonly string[];
   /** The value of `authorization` up to the signature. */
@@ -135,7 +130,7 @@ export class Signer {
   /** Outer block and inner hash, written for each call. */
   readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, OUTER_FILL);
 
-  constructor(request: SignedRequest) {
+  constructor(request: RequestToSign) {
     const { method, path, headers, credential, region, service } = request;
     this.#request = request;
     const names = Object.keys(headers);
@@ -170,6 +165,7 @@ export class Signer {
   authorizationOf(bodyHash: string): string {
     const requestHash = hash('sha256', this.#canonicalParts.join(bodyHash));
     this.#inner.write(requestHash, this.#inner.length - DIGEST_CHARS, 'latin1');
+    // 'binary' is the name that the types of `hash` have for 'latin1': a character for each byte.
     this.#outer.write(hash('sha256', this.#inner, 'binary'), BLOCK_BYTES, 'latin1');
     return this.#authorizationStart + hash('sha256', this.#outer);
   }
