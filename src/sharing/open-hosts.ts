@@ -1,8 +1,10 @@
 /**
  * Opens what a gateway shares with other hosts over the server of `sharing.url`: the coordinators of limits
- * and money, the registry, and the claims of notices. gateway/main.ts imports this file only if there is
- * `sharing`, because the server's client costs memory. gateway/shared-accounting.ts calls `openHosts`. Main
- * thread.
+ * and money, the registry, and the claims of notices. gateway/main.ts imports this file only with `sharing`:
+ * the server's client costs memory. gateway/shared-accounting.ts calls `openHosts`. Main thread.
+ *
+ * A life of a process has up to three nodes: one for its calls, one for debits, so that a failed debit leaves
+ * the calls their leases (DEBIT_SLOTS_FROM), and one for fallback quotas (`on_authority_loss: equal_share`).
  *
  * Must hold: the version of a total is read before the total, so that an older total never replaces a newer
  * one at the server (no test sees that order). Tests: test/unit/sharing/open-hosts.*.test.ts.
@@ -11,6 +13,7 @@ import { randomUUID } from 'node:crypto';
 import { longestCallMs } from '../config/longest-call.js';
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
 import { Calendar } from '../core/quotas.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { IdPrefix } from '../registry/record-id.js';
@@ -33,17 +36,14 @@ import { type Credited, tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
 import type { HostAccounting } from './valkey-partition.js';
 
-/**
- * A server that takes longer for an exchange counts as lost, because requests wait for exchanges.
- * valkey-lua.ts relies on this bound.
- */
+/** A slower server counts as lost: requests wait for it. Less than EXCHANGE_AGE_MS_MAX (valkey-lua.ts). */
 const EXCHANGE_DEADLINE_MS = 1_000;
 /**
- * A silent node stops by itself after `node_expiry_seconds`. For the server its life ends so much later:
- * nodes look at the time now and then, clocks drift, and a node heard in the last CUT_OFF_MS begins calls.
+ * A silent node stops by itself after `node_expiry_seconds`. For the server its life ends so much later. A
+ * node begins calls until CUT_OFF_MS after a reply. It looks at the time only now and then. Clocks drift.
  */
 const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
-/** The slot of the node for fallback quotas is the slot of its process plus this. See DEBIT_SLOTS_FROM. */
+/** Added to a process's slot for its fallback node. Beyond the slots of all other nodes. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
 interface HostCoordinatorOptions extends Pick<HostsOptions, 'modelsInForce' | 'slot' | 'store' | 'clock'> {
@@ -71,12 +71,13 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
   const endedAfterMs = endedAfterMsOf(nodeExpiryMs, modelsInForce);
   const nodes: EqualShare[] = [];
-  // If one node loses the server, or finds another one, all nodes of the process ask the server at once.
+  // If one node loses the server, or connects to another, all nodes of the process ask the server at once.
   const onLost = (): void => {
     for (const node of nodes) node.onDisturbed();
   };
   const open = (nodeSlot: number, extraOptions: Partial<EqualShareOptions> = {}): EqualShare => {
     const node = { host, slot: nodeSlot, incarnation: randomUUID() };
+    // No callback below comes before `opened` is set: each follows a reply or an error of the network.
     const client = new ValkeyClient({
       url: sharing.url,
       username: sharing.username,
@@ -97,7 +98,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       calendar: new Calendar(settings.quota_timezone),
       accounting,
       memory,
-      // Also for nodes without a share: what the server holds back as equal shares it grants to no node.
+      // For nodes without a share too: by this the server knows how much of a limit it must hold back.
       equalShares: shares,
       hasShare: (extraOptions.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
@@ -135,6 +136,7 @@ function endedAfterMsOf(nodeExpiryMs: number, modelsInForce: () => Settings['mod
     const models = modelsInForce();
     if (models !== lastModels) callMsMax = Math.max(callMsMax, longestCallMs(models));
     lastModels = models;
+    // One margin for when the last call begins, one for when it ends.
     return nodeExpiryMs + callMsMax + 2 * EXPIRY_MARGIN_MS;
   };
 }
@@ -162,7 +164,7 @@ export type Hosts = Readonly<ReturnType<OpenHosts>>;
 export function openHosts(options: HostsOptions) {
   const { settings, slot, store, onTaken, log } = options;
   const { sharing } = settings;
-  if (sharing === undefined) throw new Error('invariant broken: hosts are opened where there is sharing');
+  invariant(sharing !== undefined, 'hosts are opened where there is sharing');
   const { url, username, password, namespace, partitions } = sharing;
   const host = store.copy.hostId();
   const peers = new ValkeyPeers();
@@ -191,8 +193,8 @@ export function openHosts(options: HostsOptions) {
 
 /**
  * Claims a name for this host and `forMs`. Resolves with false if another host has the name. Resolves with
- * true also if the server cannot be asked: two notices are better than none. A host that claims its own name
- * again, as after a crash, gets it, but for no longer than by its first claim.
+ * true also if the server cannot be asked: two notices are better than none. A host may claim its own name
+ * again, as after a crash. Its first claim still says until when.
  */
 export async function claimOf(
   client: Pick<ValkeyClient, 'command'>,
@@ -218,9 +220,8 @@ const VERSIONS_PER_EPOCH = 2 ** 40;
 
 /**
  * What the store of a host reports to the coordinator of hosts: what the host has charged its accounts, and
- * what its copy of the registry says was credited. Each amount has a version that grows with every change:
- * processes of a host report side by side, and copies of hosts differ in age, so reports may come in any
- * order. A read costs some microseconds.
+ * what its copy of the registry says was credited. Reports may come in any order: processes of a host report
+ * side by side, and copies of hosts differ in age. So each amount has a version that grows with every change.
  */
 function hostAccounting(
   store: Pick<
@@ -229,20 +230,19 @@ function hostAccounting(
   >,
 ): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
-    // The version first: then the amount may be newer than its version, which the next report corrects. An
-    // amount that is older than its version would stay.
+    // The version first: the next report corrects an amount newer than its version. An older one would stay.
     const version = store.shared.booksVersion();
     const spending = account === undefined ? undefined : store.findSpending(account.index);
     return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
   };
-  // Undefined if the position is damaged. Then this host reports no credits, and the credits that the server
-  // has on record go on to count. RegistryLog logs the damage.
+  // Undefined if damaged, which RegistryLog logs. Then the credits that the server has on record still count.
   const position = (): RegistryPosition | undefined => unlessDamaged(() => store.copy.position());
   return {
     spentOf: (scope) => {
       store.refresh();
       return spentBy(store.findAccount(scope));
     },
+    // Without `refresh`: an older total comes with its older version, and so replaces nothing.
     creditedOf: (scope): Credited | undefined => {
       const positionBefore = position();
       const account = store.findAccount(scope);
@@ -262,8 +262,8 @@ function hostAccounting(
 }
 
 /**
- * Grows with each change of the registry and with each new epoch. Once the history is full, its version alone
- * makes it grow (registry-reseed.ts). Exported for its test.
+ * Grows with each change of the registry and with each new epoch. `history` has the earlier epochs. Once it
+ * is full, `version` alone grows (registry-reseed.ts). Exported for its test.
  */
 export function versionOf({ history, version }: RegistryPosition): number {
   return history.length * VERSIONS_PER_EPOCH + version;
