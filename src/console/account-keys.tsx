@@ -1,10 +1,10 @@
 /**
  * The keys of an account, the actions on each key, and their dialogs. accounts-page.tsx shows this section, a
- * new one for each account. The gateway keeps no contents of calls with a private key. The rights that `may`
- * checks are in core/roles.ts. Browser.
+ * new one for each account, so that no dialog stays open. Of calls with a _private key_ the gateway keeps no
+ * contents. core/roles.ts says which role has the rights `keys` and `everything`. Browser.
  *
  * Must hold: an action that changes a key asks first, and is offered only to operators whose role allows it
- * (test/e2e/console.test.ts).
+ * (test/e2e/console.test.ts). A new key is shown at once, by `onCreated` within `act`: nobody sees it again.
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
@@ -31,8 +31,8 @@ const REFRESH_MS = 5_000;
 const KEYS_SHOWN_MAX = 1_000;
 
 /**
- * The dialog that is open. `switch` disables or enables the key. `key` is as it was when the dialog opened,
- * so that the dialog does what its text says, even if another operator has changed the key since.
+ * The dialog that is open. `switch` disables an active key and enables another. `key` is as it was when the
+ * dialog opened, so that the dialog does what its text says, even if an operator has changed the key since.
  */
 type OpenDialog =
   | { readonly kind: 'new' }
@@ -145,7 +145,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
   );
 }
 
-/** Returns tone and text of a badge: first why the key is rejected, else until when it is accepted. */
+/** The tone and the text of a key's badge: why the key is rejected, or else until when it is accepted. */
 function stateOf({ active, expired, expires, replaced_by: replacedBy }: KeyView): readonly [Tone, string] {
   if (expired) return ['bad', 'Expired'];
   if (!active) return ['bad', 'Disabled'];
@@ -228,7 +228,7 @@ function RotateKeyDialog({ item, onClose, onCreated }: RotateKeyProps) {
       act={async () => onCreated(await post<CreatedKeyView>(`/keys/${item.id}/rotate`, body))}
     >
       <p>
-        A new key takes the place of <LongName text={item.name} />. The former one works on for the time
+        A new key takes the place of <LongName text={item.name} />. The old key is accepted for the time
         chosen here; if it has leaked, choose no time.
       </p>
       <Choice

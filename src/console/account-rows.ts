@@ -1,20 +1,20 @@
 /**
- * Fetches the accounts that account-list.tsx draws: by a filter, page by page as rows come into sight, or all
- * of them to be sorted. accounts-page.tsx chooses between the two. Browser.
+ * Fetches the accounts that account-list.tsx draws: page by page as rows come into sight, or all, to be
+ * sorted. accounts-page.tsx chooses between the two. Browser.
  *
- * Without a filter, an account's row in the list is the slot that a cursor names, so any page can be fetched.
- * With a filter only the order of pages is known, and the list grows when its end comes into sight.
+ * Accounts are never deleted. So without a filter an account's row in the list is its slot, and a slot is a
+ * cursor: any page can be fetched. With a filter each page names the next, and the list grows at its end.
  *
- * Must hold: of a hundred thousand accounts only the pages in sight are fetched
- * (test/e2e/console-accounts.test.ts). An account that a filter finds no longer leaves the list at the next
- * refresh, and a page without rows is no end (test/e2e/console-pages.test.ts).
+ * Must hold: only the pages in sight are fetched, even of a hundred thousand accounts
+ * (test/e2e/console-accounts.test.ts). At the next refresh an account leaves the list if the filter does not
+ * find it any more. The list does not end with a page without rows (test/e2e/console-pages.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';
 import { get, queryOf, textOf, useRefresh, useRows } from './api.js';
 import { number } from './format.js';
 
-/** Rows of a page, which takes the gateway 1 ms. */
+/** How many rows a page has. The gateway needs 1 ms for a page. */
 const PAGE_ROWS = 100;
 /** How often the rows in sight are fetched again, for their counters. */
 const REFRESH_MS = 3_000;
@@ -24,7 +24,7 @@ export interface AccountFilter {
   readonly plan: string;
   /** Id of a group; accounts in groups below it are found too. */
   readonly group: string;
-  /** Empty, `true` or `false`. */
+  /** '', 'true' or 'false'; '' finds both. */
   readonly active: string;
 }
 
@@ -39,7 +39,7 @@ export interface AccountOrder {
 export interface AccountRows {
   /** How many rows there are, as far as is known. */
   readonly count: number;
-  /** Whether there may be more rows. */
+  /** Whether there may be more rows than `count`; never without a filter, where `count` is the total. */
   readonly hasMore: boolean;
   /** Undefined until the row has been fetched. */
   readonly accountAt: (row: number) => AccountView | undefined;
@@ -54,7 +54,7 @@ export interface AccountRows {
 /** The cursor of the first page. */
 const FIRST_CURSOR = '0';
 
-/** The rows that have come. Without a filter there may be gaps, and only `rows` is used. */
+/** The rows that have come. Without a filter pages fill `rows` in any order, in place; the rest is unused. */
 interface FetchedRows {
   readonly rows: AccountView[];
   /** The cursor of the page that follows; FIRST_CURSOR until the first has come, null after the last. */
@@ -63,7 +63,7 @@ interface FetchedRows {
   readonly pages: number;
 }
 
-/** In place of a page's number: with a filter pages have no numbers, and only the next page is requested. */
+/** In place of a page's number: with a filter only the first page has one, 0, and only for its refresh. */
 const NEXT_PAGE = -1;
 
 /** `total`: how many accounts there are without a filter; undefined while that is not known. */
@@ -71,32 +71,32 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const { search, plan, group, active } = filter;
   const isFiltered = Object.values(filter).some((value) => value !== '');
   const fetched = useRef<FetchedRows>({ rows: [], next: FIRST_CURSOR, pages: 0 });
-  /** The numbers of pages that are being fetched; without a filter also of those that have come. */
+  /** The pages that are being fetched, by number; without a filter also those that have come. */
   const requestedPages = useRef(new Set<number>());
   /** The first and the last row in sight. */
   const inSight = useRef<readonly [first: number, last: number]>([0, 0]);
-  /** The number of the filter. Responses to an earlier filter are dropped. */
-  const filterNumber = useRef(0);
+  /** Grows with each change of the filter. Responses to an earlier filter are dropped. */
+  const filterGeneration = useRef(0);
   /** Counts changes of the refs: Preact draws the list again only if a state changes. */
   const [, setChanges] = useState(0);
   const [error, setError] = useState<string>();
 
-  // There is a new function for each filter. `isFiltered` follows from the filter, so it is no dependency.
+  // A new function for each filter, from which `isFiltered` follows.
   const fetchPage = useCallback(
-    /** `refresh`: fetches the page also if it was fetched before, for newer counters. */
+    /** `page`: a number, or NEXT_PAGE. `refresh`: also if the page was fetched before, for newer counters. */
     async (page: number, cursor: string, purpose: 'first time' | 'refresh'): Promise<void> => {
       const isRefresh = purpose === 'refresh';
       if (requestedPages.current.has(page) && !isRefresh) return;
       requestedPages.current.add(page);
-      const sentFilterNumber = filterNumber.current;
+      const sentGeneration = filterGeneration.current;
       try {
         const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, group, active });
         const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
-        if (sentFilterNumber !== filterNumber.current) return;
+        if (sentGeneration !== filterGeneration.current) return;
         const { rows } = fetched.current;
         if (!isFiltered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
         else if (isRefresh) {
-          // The first page may have become shorter. If a second page has come meanwhile, the first is kept.
+          // The first page may be shorter now. If a second page has come meanwhile, the first is kept.
           if (fetched.current.pages === 1) fetched.current = { rows: [...data], next, pages: 1 };
         } else {
           requestedPages.current.delete(page);
@@ -112,7 +112,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
         setError(undefined);
         setChanges((changes) => changes + 1);
       } catch (reason) {
-        if (sentFilterNumber !== filterNumber.current) return;
+        if (sentGeneration !== filterGeneration.current) return;
         requestedPages.current.delete(page);
         setError(textOf(reason));
       }
@@ -136,7 +136,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   );
 
   useEffect(() => {
-    filterNumber.current += 1;
+    filterGeneration.current += 1;
     fetched.current = { rows: [], next: FIRST_CURSOR, pages: 0 };
     requestedPages.current.clear();
     setChanges((changes) => changes + 1);
@@ -145,7 +145,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   const refresh = useCallback((): void => {
     if (isFiltered) {
-      // Fetches the page of these rows again if that failed before: nothing else does.
+      // Fetches the next page if that failed before: nothing else does.
       fetchRows(...inSight.current);
       // The first page is refreshed only while no other was fetched, because the cursors of later pages may
       // have changed. Operators mostly look at the first page.
@@ -202,7 +202,7 @@ export function useSortedAccounts(
   };
 }
 
-/** Returns 0 if the values of the column are equal: the accounts then stay in the order of creation. */
+/** 0 if the values are equal: then the accounts stay in the order of creation. Balances are decimal texts. */
 function compare(first: AccountView, second: AccountView, by: SortedBy): number {
   if (by === 'name' || by === 'plan') return collator.compare(first[by], second[by]);
   return Number(first[by]) - Number(second[by]);

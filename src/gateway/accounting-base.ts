@@ -1,13 +1,13 @@
 /**
- * What a gateway's accounting has whether the gateway shares its limits or not: the store on disk, the limits
- * and balances in shared buffers, their readers and writers. accounting.ts makes the other parts
- * (AccountingParts) for a gateway that is alone, shared-accounting.ts for a gateway that shares.
- * main.ts calls `openStore`. Main thread of a gateway process.
+ * What every gateway's accounting has: the store on disk, the limits and balances in shared buffers, their
+ * readers and writers. accounting.ts makes the other parts (AccountingParts) for a process that is alone,
+ * shared-accounting.ts for one that shares limits with other processes or hosts. main.ts calls `openStore`,
+ * and these two files call all else. Main thread of a gateway process.
  *
- * Must hold: lease files are cleared only while no other process has the store. The lease file of this boot
- * of the machine stays if only the processes of this host share limits, so that used quotas stay used. There
- * is no unit test: see test/e2e/books.test.ts for a gateway that is alone, test/e2e/processes-limits.test.ts
- * for one that shares.
+ * Must hold: lease files, in which processes of a host share limits (sharing/lease-file.ts), are cleared only
+ * while no other process has the store open. If only the processes of this host share limits, the file of
+ * this boot of the machine stays, so that used quotas stay used (test/unit/sharing/lmdb-coordinator.test.ts
+ * sees which files stay). No unit test; see test/e2e/books.test.ts and test/e2e/processes-limits.test.ts.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Settings } from '../config/schema.js';
@@ -40,6 +40,7 @@ import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
 import { ChangedScopes } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
 
+/** What `openAccounting` gets; openBase reads the first few. */
 export interface AccountingOptions {
   /** The settings of the start. */
   readonly settings: Settings;
@@ -48,7 +49,7 @@ export interface AccountingOptions {
   readonly live: LiveSettings;
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamBuffers;
-  /** Absent if no other gateway uses this data directory. */
+  /** The place in the process group. Absent if no other process uses this data directory. */
   readonly group?: GroupPosition | undefined;
   /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
@@ -74,8 +75,9 @@ export interface AccountingBase {
   readonly log: Log;
   readonly store: Store;
   readonly buffers: AccountingBuffers;
-  /** How many call slots each listener has. */
+  /** How many call slots each listener has: an equal part of `calls_in_flight`. */
   readonly slotsPerListener: number;
+  /** By it the spans of the busiest accounts end, as other spans of the history, and exchanges are timed. */
   readonly hostClock: Clock;
   /** The coordinator's clock if limits are shared, otherwise the clock of the host. */
   readonly clock: Clock;
@@ -104,7 +106,7 @@ export interface AccountingParts {
   readonly sharing: Sharing;
 }
 
-/** What a gateway does about limits that it shares with other processes or hosts. NOT_SHARED does nothing. */
+/** What a gateway does about limits that it shares with other processes or hosts. */
 export interface Sharing {
   /** Joins the others. Rejects if this host's accounts and keys are not those that the others share. */
   start(): Promise<void>;
@@ -114,10 +116,7 @@ export interface Sharing {
   followChanges(): number;
   /** Returns what calls of this gateway use of these accounts now. `accounts` are ids. */
   callsUses(accounts: readonly string[]): CallsUse[];
-  /**
-   * Claims a name for this host, for `forMs`. Resolves with false if another host has it, and with true also
-   * if the server of sharing cannot be reached. Undefined if there are no other hosts.
-   */
+  /** As `claimOf` (sharing/open-hosts.ts): whether no other host has it. Undefined if there are none. */
   readonly claim: ((name: string, forMs: number) => Promise<boolean>) | undefined;
   /** The directory of the other hosts; undefined if there are none. */
   readonly hosts: HostDirectory | undefined;
@@ -134,7 +133,7 @@ export interface Sharing {
  */
 export function openStore(settings: Settings, group: GroupPosition | undefined): Store {
   return Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
-    // Hosts that share limits count at their server. An earlier lease file would be taken for present use.
+    // With `sharing` the server counts, and a process alone counts in memory: the file would be out of date.
     clearLeaseFiles(settings.data, group !== undefined && settings.sharing === undefined),
   );
 }
@@ -146,6 +145,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
   const { calls_in_flight: callsInFlightMax } = settings.limits;
   const { quota_timezone: timezone } = settings;
   const { listeners } = settings.listen;
+  // Also true with `sharing`, for which the supervisor always makes a group.
   const shared = group !== undefined;
   const slotsPerListener = Math.floor(callsInFlightMax / listeners);
   const buffers: AccountingBuffers = {
@@ -180,8 +180,8 @@ export function openBase(options: AccountingOptions): AccountingBase {
 }
 
 /**
- * Returns a function that logs an operator's change with its hash, whatever the level. A copy of the log then
- * shows whether the chain of changes in the store was altered later.
+ * Returns a function that logs an operator's change with its hash, whatever the level of the log. A copy of
+ * the log then shows whether somebody has altered the chain of changes in the store.
  */
 export function changeLogger(log: Log): (change: OperatorChange) => void {
   return ({ number, who, role, from, action, target, changes, hash }) =>
@@ -192,16 +192,14 @@ export function changeLogger(log: Log): (change: OperatorChange) => void {
     });
 }
 
-/**
- * Creates the idempotency service. `sharedLocks`: the locks that the processes of the host share; undefined
- * if there is only one process.
- */
+/** `sharedLocks`: the locks that the processes of the host share; undefined if there is only one process. */
 export function idempotencyServiceOf(
   { settings, live, store, journals, clock, log }: AccountingBase,
   sharedLocks?: IdempotencyServiceOptions['shared'],
 ): IdempotencyService {
   return new IdempotencyService({
     settings,
+    // With `commit` the first client has no whole response either before its charge is on disk.
     replaysUnwritten: () => live.settings.durability === 'interval',
     store,
     shared: sharedLocks,
@@ -222,6 +220,7 @@ export function flushOptionsOf(
     journals,
     requestPrefixOf,
     store,
+    // With `commit` no call could end anyway while the store fails.
     rejectOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
     usageLog,
     topAccounts,

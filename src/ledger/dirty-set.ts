@@ -1,13 +1,14 @@
 /**
  * The dirty sets: accounts, keys, groups and rules for models have one each. A set has one bit for each
  * scope, 1 if its money, use or limits have changed since the last flush read the scope. A thread that has
- * changed a scope then marks it; the main thread drains (store/flush.ts, store/quota-uses.ts).
+ * changed a scope then marks it, such as a listener that has settled a call. The main thread drains
+ * (store/flush.ts, store/quota-uses.ts) and then keeps the scopes, until a commit has written them.
  *
- * A drain takes the bits, then reads the scopes. So a change that the drain did not read was marked after the
- * drain took the bits, and comes with the next drain. A thread that finds the bit set may leave it: the drain
- * that takes this bit reads the scope later than the change.
+ * A drain takes the bits, then reads the scopes. A change that it did not read was marked after it took the
+ * bits, and comes with the next drain. So `mark` may leave a set bit: who takes it reads after the change.
  *
- * Must hold: a drain after each change visits the scope, and no scope starves.
+ * Must hold: a drain after each change visits the scope, and no scope starves. `visit` must not throw: what
+ * was taken and not visited would be lost.
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
@@ -22,7 +23,7 @@ export class DirtySet<Index extends number = AccountIndex> {
   readonly #words: Int32Array;
   /** The same memory as #words, because a Buffer compares a page in one call. */
   readonly #bytes: Buffer;
-  /** The word where the next drain starts, so that a bounded drain does not starve the last scopes. */
+  /** The word where the next drain starts: if each began at 0, it might never get to the last scopes. */
   #cursor = 0;
 
   constructor(views: CountedViews) {
@@ -40,13 +41,12 @@ export class DirtySet<Index extends number = AccountIndex> {
   }
 
   /**
-   * Takes at most `visitsMax` scopes out of the set and visits each. Returns how many: less than `visitsMax`
-   * if no word had more. `visitsMax` is at least 32, the bits of a word: so the next drain empties the word
-   * where this one stopped, and a scope that is always dirty does not starve its neighbours. A million clean
-   * scopes cost 0.01 ms. Main thread.
+   * Takes at most `visitsMax` scopes out of the set and visits each. Returns how many: less if there are no
+   * more. `visitsMax` is at least 32, the bits of a word: so the next drain empties the word where this one
+   * stopped, and a scope that is always dirty starves no other. A million clean scopes cost 0.01 ms.
    */
   drain(visit: (index: Index) => void, visitsMax: number): number {
-    invariant(visitsMax >= DIRTY_BITS_PER_WORD, `a drain takes at least ${DIRTY_BITS_PER_WORD} accounts`);
+    invariant(visitsMax >= DIRTY_BITS_PER_WORD, `a drain takes at least ${DIRTY_BITS_PER_WORD} scopes`);
     const words = this.#words;
     let visited = 0;
     for (let passedWords = 0; passedWords < words.length && visited < visitsMax; passedWords++) {
@@ -72,7 +72,7 @@ export class DirtySet<Index extends number = AccountIndex> {
     return visited;
   }
 
-  /** Words of the page that begins at `word` if no bit of them is set, else 0. May miss a new bit. */
+  /** Words of the page that begins at `word` if none has a bit, else 0. A bit set meanwhile waits a drain. */
   #cleanWordsFrom(word: number): number {
     if (word % PAGE_WORDS !== 0) return 0;
     const count = Math.min(PAGE_WORDS, this.#words.length - word);

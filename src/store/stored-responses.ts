@@ -1,10 +1,11 @@
 /**
  * Responses for replays by Idempotency-Key. A response waits in memory for the flush that writes its charge,
- * and is then on disk (response-table.ts). gateway/idempotency-service.ts makes StoredResponses and passes on
- * the calls of flush.ts. Main thread of a gateway process.
+ * and is then on disk (response-table.ts). gateway/idempotency-service.ts makes StoredResponses. flush.ts
+ * calls `due`, then `recordWritten` or `recordFailed`, through it. Main thread of a gateway process.
  *
- * Must hold: a response gets to disk in the transaction of its charge or not at all; otherwise a caller pays
- * twice after a crash, or replays a response that nobody paid.
+ * Must hold: a response gets to disk in the transaction of its charge or not at all. Otherwise a caller pays
+ * twice after a crash, or replays a response that nobody paid (test/durability/crash-idempotency.test.ts).
+ * `due` returns the very objects that wait: `recordWritten` tells newer ones by their identity.
  */
 import { RetentionCalendar, type Clock } from '../core/clock.js';
 import { nameOfResponse, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
@@ -12,7 +13,7 @@ import type { FlushedResponses } from './flush.js';
 import type { ResponseBounds, ResponseChanges } from './response-table.js';
 import type { Store } from './store.js';
 
-/** Bytes that wait for the disk: seconds of a busy gateway. Further responses wait without bytes. */
+/** The most bytes that wait, some seconds of a busy gateway. Further responses wait without their bytes. */
 const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 
 /** Responses that may wait, with or without bytes. If so many wait, `keep` returns false. */
@@ -41,7 +42,7 @@ export interface StoredResponsesOptions {
   readonly clock: Clock;
 }
 
-/** A response, or its removal, that waits for the flush that takes the record at its position. */
+/** A response, or a removal, that waits for the flush of the record at `position`. */
 interface WaitingResponse extends ChargePosition {
   /** Undefined if the response, which may be on disk, is to be removed. */
   readonly record: ResponseRecord | undefined;
@@ -78,7 +79,7 @@ export class StoredResponses implements FlushedResponses {
     return { record, isUnwritten: waiting !== undefined };
   }
 
-  /** As `find`, and sees what other processes have written by now. */
+  /** As `find`, which may miss what another process has just written. */
   refreshAndFind(key: ResponseKey): FoundResponse | undefined {
     this.#options.store.refresh();
     return this.find(key);
@@ -101,20 +102,20 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Removes the response of the key, with the flush of the record at that position, which takes its charge
-   * back. WAITING_MAX does not bound removals.
+   * Removes the response of the key, in the flush of the record at `position`, which takes the charge back.
+   * WAITING_MAX does not bound removals.
    */
   forget(key: ResponseKey, { listener, position }: ChargePosition): void {
     this.#addWaiting({ record: undefined, key, listener, position });
   }
 
   /**
-   * Drops the responses that a dead listener has not charged, and never will. Call it before the listener's
-   * successor appends to the journal. A response whose charge is still in the journal stays, because a later
-   * drain takes the charge. Returns the keys of the dropped responses.
+   * Drops the responses that a dead listener has not charged, and never will; returns their keys. Call it
+   * before the listener's successor appends to the journal. If the charge is there, a flush writes both.
    */
   dropUncharged(listener: number): ResponseKey[] {
     const dropped: ResponseKey[] = [];
+    // A Map may be deleted from while it is iterated.
     for (const waiting of this.#waiting.values()) {
       if (waiting.listener !== listener || this.#options.isCharged(waiting)) continue;
       this.#drop(waiting);
@@ -158,10 +159,9 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Whether the disk has space for all bytes that wait. It is asked before the commit, because a commit that
-   * ran out of space while it wrote long values has ended processes with a damaged heap (lmdb 3.5.6). A
-   * commit of short rows just fails. False if the free bytes cannot be read, so that charges do not wait for
-   * long values.
+   * Whether the disk has space for all bytes that wait. Asked before the commit: one that ran out of space
+   * in long values has ended processes with a damaged heap (lmdb 3.5.6). One of short rows just fails. False
+   * if the free bytes cannot be read: then charges are written alone.
    */
   #hasDiskSpace(): boolean {
     const bytes = this.#waitingBytes;
@@ -173,7 +173,7 @@ export class StoredResponses implements FlushedResponses {
   }
 
   #dropBytes(): void {
-    // Copied, because `#addWaiting` changes the map.
+    // Copied: `#addWaiting` puts entries at the end of the map, where a loop over the map would meet them.
     for (const waiting of [...this.#waiting.values()]) {
       const { record } = waiting;
       if (record?.bytes !== undefined)
@@ -183,8 +183,7 @@ export class StoredResponses implements FlushedResponses {
 
   /**
    * Removes expired responses, as many as one transaction may; returns whether there may be more. A flush
-   * that writes responses removes expired responses too, but for a long time there may be none. Throws what
-   * the store throws.
+   * that writes responses does so too, but for long there may be none. Throws what the store throws.
    */
   expire(): boolean {
     const { store } = this.#options;
