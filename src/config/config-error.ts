@@ -1,9 +1,9 @@
 /**
- * ConfigError, which says all problems of a configuration at once, each with its path, and the texts for its
- * lines. The files of config/ throw it; the supervisor and commands print it. Any thread.
+ * The error of wrong settings, and what its lines are made of. ConfigError names all problems at once, each
+ * with its path. The files of config/ throw it; the supervisor and commands print it. Any thread.
  *
- * Must hold: no problem contains the value of a secret, because problems are printed and logged
- * (test/unit/config/settings-reader.errors.test.ts). Callers give no secret to `describe`.
+ * Must hold: no problem contains a secret, because problems are printed and logged. Callers give no secret to
+ * `describe`. test/unit/config/settings-reader.errors.test.ts tells, for the whole file.
  */
 import { withoutUrlSecrets } from '../core/secret-url.js';
 import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';
@@ -28,8 +28,8 @@ export class ConfigError extends Error {
 }
 
 /**
- * What is wrong with a name of digits alone, which no setting has. YAML reads `{ input: 1,50 }` as a map with
- * the names `input` and `50`.
+ * What a problem says of a setting named by digits alone (`isNumberName`). There is none, but YAML reads
+ * `{ input: 1,50 }` as a map with the names `input` and `50`.
  */
 export const COMMA_IN_NUMBER =
   'no setting has a number as its name; within { } a comma ends a value, so write a decimal with a point and in quotes, such as "1.50"';
@@ -39,12 +39,12 @@ export function isNumberName(name: string): boolean {
   return /^\d+$/.test(name);
 }
 
-/** How many characters of a text are shown. */
+/** How many characters of a text are shown. Secrets go first: a clipped address may not look like one. */
 const SHOWN_CHARS_MAX = 80;
 
 /**
- * Returns a value as an error shows it: clipped, on one line, without user, password and query of an
- * address. `withType`: adds the value's type, which may be what is wrong.
+ * Returns a value as an error shows it: clipped, on one line, without user, password and query of an address.
+ * `withType`: adds the type of a text, number or boolean, which may be what is wrong.
  */
 export function describe(value: unknown, withType: boolean): string {
   if (value === null || value === undefined) return 'nothing';

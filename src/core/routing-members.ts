@@ -1,12 +1,12 @@
 /**
- * Members of a request that the gateway itself does not use, but by which an upstream may serve another call
- * than the one that was admitted and priced, bill it beyond its tokens, or hand out what it has stored under
- * its key, which all callers share. A request with such a member is rejected, unless `pass_members` of the
- * model names the member. All other unknown members pass untouched. The reader of bodies (protocol/) and the
- * schema of the settings use the list. Any thread.
+ * The routing members of requests. By one of them an upstream may serve another call than the admitted one,
+ * bill it beyond its tokens, serve it before others, or hand out what it has stored under its key, which all
+ * callers share. A request with one is rejected, unless the model's `pass_members` names it. Other unknown
+ * members pass. protocol/ and the schema of the settings use the lists. Any thread.
  *
- * Not listed: what shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
- * (`aws_bedrock_runtime_endpoint` and the like).
+ * Not listed: what shortens a prompt, which makes no call dearer (OpenRouter's `transforms`), and what LiteLLM
+ * rejects by itself (`aws_bedrock_runtime_endpoint` and the like). A new steering member need only be listed,
+ * with its source; a nested one also needs a place in protocol/known-members.ts.
  *
  * Must hold: a member is taken out of these lists only if no upstream obeys it; otherwise callers get what
  * nobody pays for (test/unit/protocol/known-members.steering.test.ts,
@@ -14,8 +14,8 @@
  */
 
 /**
- * Members that choose the model, the provider or the address, or make the call dearer than its tokens. Every
- * door rejects them.
+ * Members of the request itself that choose the model, provider or address, make the call dearer than its
+ * tokens, or put it before others. Every door rejects them. `hosted_tools` stands for other names.
  */
 export const STEERING_MEMBERS = [
   // OpenRouter: https://openrouter.ai/docs/api-reference/overview. `models` and `route` are its fallbacks,
@@ -55,13 +55,13 @@ export const STEERING_MEMBERS = [
   'bootstrap_port',
   'kv_transfer_params',
   'ec_transfer_params',
-  // Whose calls go first, by which one caller would keep the others waiting. `priority`: vLLM and SGLang
-  // (their protocols, as above), LiteLLM (https://docs.litellm.ai/docs/scheduler). `nvext` has the hints of
+  // Whose calls go first: one caller would keep the others waiting. `priority`: vLLM and SGLang (their
+  // protocols, as above), LiteLLM (https://docs.litellm.ai/docs/scheduler). `nvext` has the hints of
   // NVIDIA Dynamo (https://docs.nvidia.com/dynamo, "Prioritize Requests").
   'priority',
   'nvext',
-  // Searches are billed apart from tokens. OpenAI and Perplexity: `web_search_options`; xAI: Live Search;
-  // Qwen at Alibaba: https://www.alibabacloud.com/help/en/model-studio/web-search, and code that it runs.
+  // Searches are billed apart from tokens. In this order: OpenAI and Perplexity; xAI's Live Search; Qwen at
+  // Alibaba (https://www.alibabacloud.com/help/en/model-studio/web-search), and code that it runs.
   'web_search_options',
   'search_parameters',
   'enable_search',
@@ -71,9 +71,9 @@ export const STEERING_MEMBERS = [
   // xAI generates later, and bills, a response that no caller fetches: https://docs.x.ai, "Deferred Chat
   // Completions".
   'deferred',
-  // Anthropic: containers, servers of tools, a faster or a placed model have prices of their own;
-  // `hosted_tools` stands for tools that the provider runs, at any door: Groq's `browser_search`,
-  // OpenRouter's `openrouter:web_search`, Moonshot's `builtin_function`.
+  // Anthropic: containers, servers of tools, a faster model or a region have prices of their own.
+  // `hosted_tools` is no member but a label, for tools that the provider runs, at any door: Groq's
+  // `browser_search`, OpenRouter's `openrouter:web_search`, Moonshot's `builtin_function`.
   'container',
   'mcp_servers',
   'speed',
@@ -99,9 +99,9 @@ export const STEERING_MEMBERS = [
 ] as const;
 
 /**
- * Names for members within messages and parts, which name a stored file, an address that the provider reads
- * with its own rights, or the audio of a message that OpenAI has stored. protocol/known-members.ts says where
- * each may stand.
+ * Labels for members within messages and parts, which name a stored file, an address that the provider reads
+ * with its own rights, or the audio that OpenAI has stored of a message (`audio_id`: the `id` in `audio`).
+ * protocol/known-members.ts says where each may stand.
  */
 const NESTED_MEMBERS = ['file_id', 'storage_url', 'audio_id'] as const;
 

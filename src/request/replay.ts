@@ -1,15 +1,15 @@
 /**
- * Replays. `lookUp` finds the response of an equal request in the response cache. Replay sends a response of
- * the cache, or that of an earlier call with the same Idempotency-Key (KeyedCall.lock). intake.ts uses both;
- * listener thread.
+ * Answers requests with stored responses. `lookUp` finds one in the response cache. ChargedHit charges it if
+ * hits have a price. Replay sends it, or that of an earlier call with the same Idempotency-Key, which
+ * KeyedCall.lock finds. intake.ts uses all three. Listener thread.
  *
- *     lookUp → hit: the response goes out as a Replay, charged before by ChargedHit if hits have a price
+ *     lookUp → hit: (ChargedHit →) Replay
  *            → miss: the exchange gets a CachedCall, which collects the response
  *
  * Must hold: a hit that has a price is charged once, and with `durability: commit` nothing of the response is
- * sent before the charge is on disk. No call waits for another call's client to read
- * (test/e2e/cache.test.ts). If the gateway stops before the client has a byte of a hit, the hit costs
- * nothing.
+ * sent before the charge is on disk. No call waits for another call's client to read. If the gateway stops
+ * before the client has a byte of a hit, the hit costs nothing. Tests: test/e2e/cache.test.ts, and for an
+ * Idempotency-Key test/e2e/idempotency.test.ts.
  */
 import type { CachedResponse } from '../channel/cache-channel.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
@@ -45,10 +45,10 @@ interface CacheContext extends ListenerContext {
 }
 
 /**
- * Returns the response of an equal request; undefined if the call is to be made, or if `admit` will reject
- * it; a promise of either if another thread or call must be waited for. Sets `hit`, or `cached` (the response
- * is collected then), and `cacheLine` of the exchange. `cacheControl` is the header's value. Called once for
- * a request.
+ * Called once for a request. Returns the response of an equal one. Returns undefined if the call is to be
+ * made, or if `admit` will reject it. Returns a promise if another thread or call must be waited for. Sets
+ * `hit`, or `cached`, which collects the response, and `cacheLine` of the exchange. `cacheControl` is the
+ * header's value.
  */
 export function lookUp(
   exchange: ChatExchange,
@@ -68,9 +68,10 @@ export function lookUp(
     return undefined;
   const { door, betas } = exchange;
   // All that decides on the response, besides the body. `revision` changes with the model's upstreams and
-  // cache settings (CacheRule). `outputTokensMax` is the plan's bound, which a call without its own gets.
+  // cache settings. `outputTokensMax` is the plan's bound for calls without one. `betas`: `anthropic-beta`.
   const facts = `${door.name} ${model.id} ${cacheRule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
   const account = cacheRule.isShared ? ALL_ACCOUNTS : exchange.account;
+  // Of an equal body before, so that it is digested once.
   const knownRequest = knownFor(exchange, facts, account);
   const key = knownRequest?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
   const recordMiss = (flight?: Flight): void => {
@@ -79,8 +80,8 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const recordHit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // Not if the exchange is over: only its `finish` calls `endSending` for the bytes that `beginSending`
-    // counts.
+    // Refused if slow clients read too much already: then an upstream waits for this one. Not called if the
+    // exchange is over, for its `finish` alone calls `endSending`.
     if (!exchange.isOver && !cache.beginSending(bytes)) {
       recordMiss();
       return undefined;
@@ -124,7 +125,7 @@ export class ChargedHit implements PendingCommit {
   readonly #listener: ChargeContext;
   readonly #onCharged: (rejection: ErrorRecord | undefined) => void;
   #settled: Settled | undefined;
-  /** Whether the gateway has cut the connection before the charge was on disk, so that nobody pays. */
+  /** Whether the gateway has cut the connection before the charge was on disk: then nobody pays. */
   #isCutByGateway = false;
 
   /** `onCharged` is called once, with undefined if the hit is charged, or why the charge was taken back. */
@@ -145,6 +146,7 @@ export class ChargedHit implements PendingCommit {
     this.#settled = settleHit(this.#exchange, this.#listener);
     // A hit has waited for no upstream.
     this.#exchange.charged(this.#settled, 0);
+    // `taken` is set if the charge can be taken back, so that the response must wait for the disk.
     if (this.#settled.taken !== undefined) this.#listener.pendingCommits.hold(this.#settled.position, this);
     else this.onCommitted();
   }
@@ -181,10 +183,7 @@ interface ReplayContext extends Pick<ListenerContext, 'clock'> {
   readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
 }
 
-/**
- * Sends a stored response as its first client got it: a stream as a stream. A long response is written by a
- * ResponseWriter, as those of upstreams are.
- */
+/** Sends a stored response as its first client got it, a stream as a stream; by a ResponseWriter if long. */
 export class Replay implements ResponseOwner, Swept {
   readonly isStream: boolean;
   readonly #exchange: ChatExchange;
@@ -206,10 +205,10 @@ export class Replay implements ResponseOwner, Swept {
   start(): void {
     const exchange = this.#exchange;
     exchange.contents?.addResponse(this.#bytes);
-    // Written as a live response that comes in one frame: with a Content-Length, in one write.
+    // In one write, with a Content-Length, as an upstream's response that comes in one frame.
     if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
       exchange.res.cork(() => {
-        // Without `connection: close`, which `end` writes if the connection ends.
+        // False: `end` itself writes `connection: close` if the connection ends.
         this.writeHead(false);
         exchange.res.end(this.#bytes, exchange.endsConnection);
       });

@@ -5,13 +5,13 @@
  *
  * µWebSockets.js (µWS) takes the first of several headers of one name, and any `Transfer-Encoding` for
  * `chunked`. A proxy in front that takes the last header, or knows the coding, would see the body end
- * elsewhere. Then one caller's body would become another's request. `getHeader` of µWS hides a second header
- * and an empty one, but `forEach` shows both. So it may be slower: 0.4 µs for four headers, 1.4 µs for the
- * sixteen of an SDK, where `getHeader` for four headers takes 0.1 to 0.3 µs.
+ * elsewhere. Then one caller's body would become another's request. So `read` uses `forEach` of µWS (1.4 µs
+ * for the sixteen headers of an SDK): `getHeader` hides a second header and an empty one. Lists are joined. A
+ * second Host is rejected, and a second key or length that differs. The last Origin and traceparent count.
  *
- * Must hold: each `read` sets all fields, or one caller's header becomes another's. Nobody keeps the object
- * beyond the callback of µWS (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts). All headers of a
- * request together have at most 16 KiB, which supervisor/gateway-process.ts tells µWS.
+ * Must hold: each `read` sets all fields, or one caller's header becomes another's (the unit test sees only
+ * `authorization`). Nobody keeps the object beyond the callback of µWS (test/hostile/framing.test.ts). All
+ * headers together have at most 16 KiB, which supervisor/gateway-process.ts tells µWS.
  */
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';
@@ -30,24 +30,24 @@ const SHOWN_CHARS_MAX = 60;
 /** One object serves all requests of a listener: its fields are valid until the next `read`. */
 export class RequestHead {
   // A missing header leaves its field empty, or undefined if the field's type has undefined.
-  /** If this header is missing: `Bearer` and the value of `x-api-key`, which Anthropic's clients send. */
+  /** If it is missing: `Bearer` and the value of `x-api-key`, which Anthropic's clients send instead. */
   authorization = '';
   idempotencyKey: string | undefined;
   contentEncoding: string | undefined;
   cacheControl: string | undefined;
   traceParent = '';
-  /** `anthropic-beta`: features in trial, for an upstream that knows them. */
+  /** `anthropic-beta`: names of Anthropic's beta features, for an upstream that knows them. */
   betas = '';
   origin: string | undefined;
   contentLength: string | undefined;
   transferEncoding: string | undefined;
   #apiKey = '';
   #hosts = 0;
-  /** The message about a wrong header that `read` has met, or about the last of several. */
+  /** The message about the last wrong header that `read` has met. */
   #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#takeHeader(name, value);
 
-  /** Reads all headers of a new request. Call it first in each callback. */
+  /** Reads all headers of a request. Call it first in each callback of µWS for a new request. */
   read(req: HttpRequest): void {
     this.authorization = this.#apiKey = this.traceParent = this.betas = '';
     this.idempotencyKey = this.contentEncoding = this.origin = this.cacheControl = undefined;
@@ -122,7 +122,7 @@ export class RequestHead {
   #takeBetas(value: string): void {
     this.betas = this.betas === '' ? value : joined(this.betas, value);
     if (this.betas.length > BETAS_CHARS_MAX || !PRINTABLE.test(this.betas))
-      this.#error = `anthropic-beta must have at most ${BETAS_CHARS_MAX} visible characters, got ${shown(value)}.`;
+      this.#error = `anthropic-beta must have at most ${BETAS_CHARS_MAX} printable characters, got ${shown(value)}.`;
   }
 
   #takeLength(value: string): void {
@@ -154,7 +154,7 @@ export function shown(value: string): string {
   return JSON.stringify(value.length > SHOWN_CHARS_MAX ? `${value.slice(0, SHOWN_CHARS_MAX)}…` : value);
 }
 
-/** 72 random bits: no two listeners of a fleet ever get the same prefix. */
+/** 72 random bits: two listeners never get the same prefix, whatever the hosts. */
 const PREFIX_BYTES = 9;
 
 /** Returns a listener's own prefix of request ids. telemetry/call-record.ts appends a request's number. */

@@ -1,11 +1,10 @@
 /**
  * Translates message contents into content blocks of Anthropic's Messages API. conversation.ts calls
- * `blocksOf`; tools.ts uses `withCacheControl`. No I/O; upstream worker, or counter thread if the body is
- * large.
+ * `blocksOf`; tools.ts uses `withCacheControl`, request.ts `hasText`. No I/O. Upstream worker, or counter
+ * thread if the body is large. Follows platform.claude.com, "Messages", "Vision" and "PDF support", 2026-11.
  *
- * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", 2026-11.
- *
- * Must hold: no blank text becomes a block, and a part without a block is refused with its path
+ * Must hold: no blank text becomes a block. A part that Claude lacks is refused with its path, unless the
+ * upstream has `drop_unsupported`: then it is left out, as `fields.unsupported` returns
  * (test/unit/providers/anthropic/conversation.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
@@ -25,8 +24,9 @@ export interface ContentRules {
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)(?:;[\w=.+-]+)*;base64,/;
 
 /**
- * The blocks of a message's content, as new objects. Blank texts are left out, because Anthropic refuses them
- * and OpenAI does not. `path`: of the message, as `messages[3]`. Throws a FieldError.
+ * The blocks of a message's content, as new objects, whose `cache_control` alone is the caller's own. Blank
+ * texts are left out: OpenAI accepts them, Anthropic does not. No content, or one that is neither text nor
+ * list, has no blocks. `path`: of the message, as `messages[3]`. Throws a FieldError.
  */
 export function blocksOf(content: unknown, path: string, rules: ContentRules): Block[] {
   if (typeof content === 'string') return hasText(content) ? [{ type: 'text', text: content }] : [];
@@ -42,7 +42,7 @@ export function blocksOf(content: unknown, path: string, rules: ContentRules): B
   return blocks;
 }
 
-/** Copies the `cache_control` of `holder`, a part or message of the caller, to `block`. Returns `block`. */
+/** Sets `cache_control` of `block` to that of `holder`, which the caller sent at `path`. Returns `block`. */
 export function withCacheControl(block: Block, holder: Members, path: string): Block {
   const cacheControl = holder.cache_control ?? undefined;
   if (cacheControl === undefined) return block;
@@ -51,15 +51,12 @@ export function withCacheControl(block: Block, holder: Members, path: string): B
   return block;
 }
 
-/** Whether Anthropic accepts the text: Anthropic refuses blank texts. */
+/** Whether the text is not blank: Anthropic refuses blank texts. */
 export function hasText(text: string): boolean {
   return /\S/.test(text);
 }
 
-/**
- * The block for a part; undefined for a blank text, and for a part that Claude lacks if the upstream has
- * `drop_unsupported`.
- */
+/** The block for a part; undefined if the part is left out. */
 function blockOf(part: Members, path: string, rules: ContentRules): Block | undefined {
   switch (part.type) {
     case 'text':
@@ -68,6 +65,7 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
       return hasText(text) ? { type: 'text', text } : undefined;
     }
     case 'image_url': {
+      // An object by OpenAI's protocol; some callers send the URL itself.
       const { image_url: image } = part;
       const url = isRecord(image) ? image.url : image;
       const urlPath = isRecord(image) ? `${path}.image_url.url` : `${path}.image_url`;
@@ -92,10 +90,11 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
   }
 }
 
-/** An image or document block. `title`: of a document. `path`: of the URL; a file's ends with `file_data`. */
+/** An image or document block. `title`: of a document. `path`: of the URL; by its end a file is known. */
 function mediaOf(url: string, title: string | undefined, path: string, rules: ContentRules): Block {
   const titleMember = title === undefined ? {} : { title };
   const isFile = path.endsWith('file_data');
+  // Behind an https URL the type is not known, so the part decides between image and document.
   if (url.startsWith('https://') && rules.fetchesUrls)
     return {
       type: isFile ? 'document' : 'image',
