@@ -4,9 +4,9 @@
  * callers share. A request with one is rejected, unless the model's `pass_members` names it. Other unknown
  * members pass. protocol/ and the schema of the settings use the lists. Any thread.
  *
- * Not listed: what shortens a prompt, which makes no call dearer (OpenRouter's `transforms`), and what LiteLLM
- * rejects by itself (`aws_bedrock_runtime_endpoint` and the like). A new steering member need only be listed,
- * with its source; a nested one also needs a place in protocol/known-members.ts.
+ * Not listed: what shortens a prompt, which makes no call dearer (OpenRouter's `transforms`), and what
+ * LiteLLM rejects by itself (`aws_bedrock_runtime_endpoint` and the like). A new steering member need only be
+ * listed, with its source; a nested one also needs a place in protocol/known-members.ts.
  *
  * Must hold: a member is taken out of these lists only if no upstream obeys it; otherwise callers get what
  * nobody pays for (test/unit/protocol/known-members.steering.test.ts,

@@ -52,7 +52,7 @@ export interface ValkeyConnectionOptions extends ValkeyAddress {
 }
 
 export interface ValkeyConnection {
-  /** Resolves when it has connected. Rejects if it could not: then open another connection. */
+  /** Resolves when it has connected, or `destroy` was called. If it rejects, destroy it and open another. */
   connect(): Promise<unknown>;
   /** In a Cluster `key` selects the server, undefined any. Rejects at once while there is no connection. */
   send(key: string | undefined, args: readonly ValkeyArgument[], binary: boolean): Promise<ValkeyReply>;
@@ -74,7 +74,7 @@ const SENTINEL_PATIENCE_MS = 250;
 /** TCP keep-alive. It finds a lost route in seconds; without it that could take hours. */
 const KEEP_ALIVE_MS = 5_000;
 
-/** Whether the server has replied with an error, whose text begins with a code, and so has done nothing. */
+/** Whether the server has replied with an error. A command has done nothing then; a script may have begun. */
 export function isServersNo(error: unknown): boolean {
   return error instanceof ErrorReply;
 }
@@ -100,7 +100,7 @@ export function openConnection(options: ValkeyConnectionOptions): ValkeyConnecti
     : serverConnection(address, options);
 }
 
-/** The options that every connection has, all written out. */
+/** The options that a connection to one server has, and those to each server of a Cluster. */
 function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions) {
   const socket = {
     connectTimeout: options.connectTimeoutMs,
@@ -118,6 +118,7 @@ function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions
     commandsQueueMaxLength: options.commandsMax,
     // A call that waited for a connection would be late: see "Must hold".
     disableOfflineQueue: true,
+    // No further commands at the start of a connection: nothing here needs CLIENT SETINFO or notifications.
     disableClientInfo: true,
     maintNotifications: 'disabled',
     socket: address.tls ? { ...socket, tls: true as const } : socket,
@@ -148,9 +149,7 @@ function clientOf(common: CommonOptions, { host, port }: ServerAddress) {
   return new RedisClient({ ...common, socket: { ...common.socket, host, port }, commandOptions: TEXT });
 }
 
-/**
- * Destroys the client also while its socket is being opened, which the library's `destroy` would leave open.
- */
+/** Destroys the client also while its socket is being opened, which the library's `destroy` leaves open. */
 function destroyForGood(client: ReturnType<typeof clientOf>): void {
   client.on('ready', () => client.destroy());
   client.destroy();
@@ -160,8 +159,7 @@ function destroyForGood(client: ReturnType<typeof clientOf>): void {
  * A connection to the master that Sentinels name. A Sentinel is asked for the address, and the server there
  * for its role, as redis.io/docs/latest/develop/reference/sentinel-clients says. The connection keeps its
  * server, and is over when the socket breaks or another server is named. Not by the library's
- * `createSentinel`, which takes a new master only when the Sentinel itself is connected to the master again:
- * 1 to 2 s after the Sentinel has named it.
+ * `createSentinel`, which takes a new master 1 to 2 s later.
  */
 function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options);
@@ -187,6 +185,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
     connect: async () => {
       const { connectTimeoutMs } = options;
       const noMaster = new Error(`no master within ${connectTimeoutMs} ms`);
+      // Runs on if this function rejects, until the caller calls `destroy`.
       timer = setTimeout(() => giveUp(noMaster), connectTimeoutMs);
       const server = knownMaster.found ?? (await askSentinels());
       // `destroy` was called during the `await`.
@@ -227,7 +226,7 @@ async function isItMaster(client: ReturnType<typeof clientOf>): Promise<boolean>
   }
 }
 
-/** `epoch` grows whenever Sentinels name another master. A Sentinel with a lower epoch has missed one. */
+/** `epoch`: the Sentinels' config-epoch, which grows with each failover. A Sentinel may have missed one. */
 interface NamedMaster extends ServerAddress {
   readonly epoch: number;
 }
@@ -254,7 +253,7 @@ export class KnownMaster {
     return this.#asking;
   }
 
-  /** A client has found that this server is the master. Ignored if a later master was found meanwhile. */
+  /** A client has found that this server is the master. Ignored while `found` is a later master. */
   record(master: NamedMaster): void {
     if (this.found !== undefined && this.found.epoch > master.epoch) return;
     this.#last = master;

@@ -1,12 +1,13 @@
 /**
- * The node's side of one partition at the server: enters the partition, exchanges with it, and reports what
- * the node holds and its host has spent if the server may have lost data. valkey-coordinator.ts has one for
- * each partition. Main thread. Calls reject with CoordinatorLost, or with errors that the caller turns into
- * one (unexpected-errors.ts).
+ * The node's side of one partition at the server. It enters the partition (joins it), exchanges, looks and
+ * leaves. If the server may have lost data, it reports what the node holds and what the host has spent.
+ * valkey-coordinator.ts has one for each partition. Main thread. Calls reject with CoordinatorLost, or with
+ * errors that the caller turns into one (unexpected-errors.ts).
  *
- * Must hold: a promise of a term (valkey-marks.ts) is on disk before it is sent, and all that is held is
- * reported before the server grants again after a loss. A damaged record of the host's store costs its own
- * scope alone. Tests: test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts, valkey-damage.test.ts.
+ * Must hold: a promise of a term (valkey-marks.ts) is on disk before it is sent. After a loss all that is
+ * held is reported before the server grants. A damaged record of the host's store costs its own scope alone.
+ * Lists have the order that a script's comment gives. Tests, below test/unit/sharing: valkey-blink.test.ts
+ * (terms), valkey-loss.test.ts (reports), valkey-damage.test.ts (records).
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
@@ -39,15 +40,12 @@ import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './
 import { EXCHANGE_SCRIPT, LOOK_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
 import { lossOf, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
-/**
- * How often a call is sent while the server wants another term promised: once for its own term, and again if
- * another server took over meanwhile.
- */
+/** How often a call is sent if the server wants a term promised: twice, and once more for each takeover. */
 const SENDS_MAX = 4;
 
 /** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */
 export interface HostAccounting {
-  /** Undefined if the host has charged nothing. */
+  /** What the host has charged in all; undefined if nothing. */
   spentOf(scope: string): HostSpent | undefined;
   /** By the host's copy of the registry; undefined if the copy has no such account. */
   creditedOf(scope: string): Credited | undefined;
@@ -76,8 +74,8 @@ export interface PartitionOptions extends ValkeyServerOptions {
   /** After so long a silence the server may end the node's life. */
   readonly nodeExpiryMs: number;
   /**
-   * After how long a silence this node has no call any more. During a silence it begins calls until an expiry
-   * is over (LeaseManagerOptions.silentMsMax), and these last for as long as a call can.
+   * After how long a silence this node has no call any more. It begins calls until its expiry is over
+   * (LeaseManagerOptions.silentMsMax). The last one takes as long as a call can.
    */
   readonly endedAfterMs: () => number;
   /** Called when nodes have joined or left. One that joined is lent nothing until this one is heard again. */
@@ -95,17 +93,17 @@ export interface PartitionReply {
 /** What the host has spent of a scope; false if it has spent nothing, true if its record is damaged. */
 type SpentRow = ReturnType<typeof versioned> | true;
 type Term = readonly [term: number, server: string];
-/** The reply of ENTER_SCRIPT. */
+/** The reply of ENTER_SCRIPT, whose comment lists the statuses. */
 type Entered = readonly [
   status: string,
   nowMs: number,
-  /** With the status `former` the place of the process that still runs; with `evicts` the server's policy. */
+  /** With `former` the place of a process of another version that still runs; with `evicts` the policy. */
   epoch: string,
   hostReported: boolean,
   /** The first scopes to free, or the term to be promised. */
   scopesOrTerm: readonly string[] | Term,
 ];
-/** The reply of EXCHANGE_SCRIPT. */
+/** The reply of EXCHANGE_SCRIPT, whose comment lists the statuses. */
 type Exchanged = readonly [
   status: string,
   nowMs: number,
@@ -113,7 +111,7 @@ type Exchanged = readonly [
   waitMs: number,
   /** Replies; in a quarantine some of the places that have to report; or the term to be promised. */
   details?: readonly unknown[],
-  /** The version of the list of nodes. */
+  /** The version of the list of nodes; not with every status. */
   places?: number,
 ];
 
@@ -141,8 +139,8 @@ export class ValkeyPartition {
 
   /**
    * Makes this life known to the server, and reports what the server may have lost. Resolves with the
-   * server's time. If the store's record of an account is damaged, the server grants none of the account's
-   * money: what was spent of it would be granted again.
+   * server's time. If the store's record of an account is damaged, the server grants none of its money: what
+   * was spent of it would be granted again.
    */
   async enter(): Promise<number> {
     const { incarnation, equalShares, hasShare, clock } = this.#options;
@@ -150,6 +148,7 @@ export class ValkeyPartition {
     const newEpoch = randomBytes(16).toString('hex');
     const { epoch: rememberedEpoch, places } = this.#remembered;
     const { sequence, server, atMs } = this.#heard;
+    // 0 without a share. An exchange always says how many there are: by it the server holds shares back.
     const args = [incarnation, timeInsteadMs, rememberedEpoch, newEpoch, hasShare ? equalShares : 0, places];
     const [status, nowMs, epoch, hostReported, toFree] = await this.#inTerm<Entered>((promised) => {
       const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
@@ -166,7 +165,7 @@ export class ValkeyPartition {
         `the server evicts keys (maxmemory-policy ${epoch}), want noeviction: ` +
           'what is evicted would be given twice',
       );
-    // Empty for a life that the server knows, which keeps what it holds.
+    // What former lives of the place held. Empty for a life that the server knows: it keeps what it holds.
     if (toFree.length > 0) await this.#freeFormer(toFree as readonly string[]);
     let pages = 0;
     if (epoch !== rememberedEpoch) pages += await this.#reportHeld();
@@ -176,9 +175,8 @@ export class ValkeyPartition {
   }
 
   /**
-   * One round trip. `sentAtMs` is when this exchange is sent, by the server's clock; 0 if that is not known.
-   * If the server finds that it was too long ago, `wasSetForward` gets the server's time, and returns whether
-   * a step of the server's clock is the reason.
+   * One round trip. `sentAtMs` is the server's time as this exchange is sent; 0 if unknown. If that was too
+   * long ago, `wasSetForward` gets the server's time, and returns whether the server's clock was set.
    */
   async exchange(
     sequence: number,
@@ -200,6 +198,7 @@ export class ValkeyPartition {
     );
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
+    // Has the server grant nothing for a window. Then `lossOf` below rejects, as it does after `enter`.
     if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, details as readonly string[]);
@@ -222,7 +221,7 @@ export class ValkeyPartition {
     return { nowMs, answers };
   }
 
-  /** The views by scope. A scope of which a row is damaged is left out. */
+  /** See Coordinator.look. Resolves with the views by scope, without scopes of which a row is damaged. */
   async look(scopes: readonly string[], slots: readonly number[]): Promise<Map<string, ScopeView>> {
     if (scopes.length === 0) return new Map();
     const keys = scopes.flatMap((scope) => this.#server.keys.of(scope));
@@ -347,7 +346,7 @@ export class ValkeyPartition {
   }
 }
 
-/** Turns a failed write into a CoordinatorLost: nothing is leased while the disk is full, and calls go on. */
+/** Turns a failed write into a CoordinatorLost: while the disk is full, nothing is leased and calls go on. */
 function onDisk(write: () => void): void {
   try {
     write();
