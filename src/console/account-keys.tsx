@@ -27,7 +27,7 @@ import { Table } from './table.js';
 
 /** How often the keys are fetched again: last uses change, and other operators may create keys. */
 const REFRESH_MS = 5_000;
-/** The most that one page of the gateway has (PAGE_ITEMS_MAX of admin/fields.ts). Few accounts have more. */
+/** The most that the gateway accepts (PAGE_ITEMS_MAX of admin/fields.ts). Few accounts have more keys. */
 const KEYS_SHOWN_MAX = 1_000;
 
 /**

@@ -24,7 +24,7 @@ export class ApiError extends Error {
 }
 
 let onSignedOut: () => void = () => undefined;
-/** How many open dialogs keep the page. */
+/** How many open dialogs keep the page, such as that of a new key, which cannot be shown again. */
 let keepingDialogs = 0;
 /** Whether the session has ended while a dialog keeps the page. */
 let isSignOutPending = false;
@@ -50,11 +50,11 @@ function reportSignedOut(): void {
 
 /** Marks a request as the console's own. admin/http.ts reads it; no page of another site can set it. */
 const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
-/** SESSION_PATH and ROOT are the same in admin/route.ts, which this code cannot import. */
+/** As in admin/route.ts, which imports code of the gateway. The console's tests would fail to sign in. */
 const SESSION_PATH = '/admin/session';
 const ROOT = '/admin/v1';
 
-/** Rejects with an ApiError unless the response is a success. `signal` ends the request, and its response. */
+/** Rejects with an ApiError unless the response is a success; of status 0 if `signal` ends the request. */
 export async function send(
   method: string,
   path: string,
@@ -118,7 +118,7 @@ export interface FirstRows<Row> {
 
 /** The most rows of a CSV file: spreadsheets open such a file without trouble. */
 export const ROWS_OF_CSV_MAX = 10_000;
-/** The most that the routes of lists allow (PAGE_ITEMS_MAX of admin/fields.ts). */
+/** The most that the routes of lists allow (PAGE_ITEMS_MAX of admin/fields.ts); they reject more. */
 const PAGE_ROWS_MAX = 1_000;
 
 /**
@@ -175,15 +175,15 @@ function rememberOperator({ who, role }: SessionView): boolean {
 export const operatorNow = (): SignedIn | undefined => operator;
 
 /**
- * Returns whether the operator's role allows the action; false while nobody is signed in. Pages hide what
- * would be rejected; the gateway itself checks each request (test/e2e/operator-roles.test.ts).
+ * Returns whether the role of the last operator who signed in allows the action; false before. Pages hide
+ * what would be rejected; the gateway itself checks each request (test/e2e/operator-roles.test.ts).
  */
 export function may(right: keyof typeof RIGHTS): boolean {
   const allowed: readonly Role[] = RIGHTS[right];
   return operator !== undefined && allowed.includes(operator.role);
 }
 
-/** Rejects with an ApiError if the gateway cannot be reached; so do the next four functions. */
+/** Rejects with an ApiError if the gateway cannot be reached; so do all functions down to `signOut`. */
 export async function fetchIsSignedIn(): Promise<boolean> {
   return rememberOperator(await requestJson<SessionView>('GET', SESSION_PATH));
 }
@@ -218,7 +218,7 @@ export function textOf(error: unknown): string {
 interface ViewState<View> {
   /** The last view that came. After a change of the path it is the former path's view for a moment. */
   readonly view: View | undefined;
-  /** Why the last request failed; undefined if it did not. */
+  /** Why the last request failed; undefined if it did not. `setView` leaves it. */
   readonly error: string | undefined;
   readonly reload: () => void;
   /** To be called with a newer view that came as the response to a change. */

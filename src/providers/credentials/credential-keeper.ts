@@ -1,7 +1,8 @@
 /**
  * Renews the credentials that expire (OAuth tokens, AWS session keys), ahead of time and off the calls' path,
- * once for all threads of a process. gateway/gateway.ts owns the keeper, on the main thread. A _position_ is
- * the number of a credential (credential-spec.ts).
+ * once for all threads of a process. gateway/gateway.ts owns the keeper, on the main thread. In this folder a
+ * _position_ is the number of a credential, which means the same spec for ever (credential-spec.ts), and a
+ * _revision_ counts what the credential was in turn. Neither is what the glossary calls so.
  *
  *     missing ── renewal ──► good ── it expires ──► calls fail until a renewal succeeds
  *                  ▲          │ due (renewal-schedule.ts), rejected by the provider, or a file changed
@@ -10,11 +11,10 @@
  * While renewals fail, the old credential serves until it expires.
  *
  * Must hold: a credential has one renewal at a time. `revision` rises with every change while the settings
- * name the credential, so that a rejection of an older credential is ignored. Records with secrets go to
- * upstream workers alone, never to listeners or logs
- * (test/unit/providers/credentials/credential-keeper.test.ts). Workers accept each record as it comes,
- * because revisions start from 0 again if reloads drop a credential and name it again
- * (upstream/credential-table.ts).
+ * name the credential, so that a rejection of an older one is ignored. Records with secrets go to upstream
+ * workers alone, never to listeners or logs. Workers accept each record as it comes (credential-table.ts):
+ * revisions start from 0 again if reloads drop a credential and name it again. The unit test tells the
+ * first two.
  */
 import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -32,12 +32,12 @@ import { trustedLifeMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
 import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
 
 const MINUTE_MS = 60_000;
-/** So long because the provider chain of AWS asks several sources in turn. */
+/** A renewal fails after so long. The provider chain of AWS asks several sources in turn. */
 const RENEWAL_MS_MAX = 30_000;
 /** Pause between renewals for rejections by a provider: a missing permission looks like a bad credential. */
 const REJECTED_PAUSE_MS_MIN = 30_000;
 const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
-/** A rejection that comes so long after the last one starts with the shortest pause again. */
+/** A rejection that comes so long after the last pause has ended starts with the shortest pause again. */
 const REJECTED_CALM_MS = 60 * MINUTE_MS;
 const CHECK_PERIOD_MS = 1_000;
 const FILES_CHECK_PERIOD_MS = 10_000;
@@ -124,7 +124,7 @@ interface Entry {
   failures: number;
   failuresInRow: number;
   error: string | undefined;
-  /** A provider has rejected the present credential. */
+  /** A provider has rejected the present credential. True until a renewal brings another one. */
   isRejected: boolean;
   /** A rejection starts no renewal before this time of the monotonic clock. */
   rejectedDueMs: number;
@@ -239,7 +239,7 @@ export class CredentialKeeper {
         send([{ ...recordOf(entry), credential: undefined }]);
         continue;
       }
-      // Before the first failure a renewal is due, which replaces the expired credential or fails.
+      // Not before the first failure: a renewal is due earlier than the expiry, and succeeds or fails.
       if (entry.failuresInRow > 0) this.#dropIfExpired(entry);
       if (entry.renewal !== undefined || entry.dropMs !== Infinity) continue;
       const isDue = this.#isReached(entry.due);
