@@ -3,7 +3,7 @@
  * with its path. The files of config/ throw it; the supervisor and commands print it. Any thread.
  *
  * Must hold: no problem contains a secret, because problems are printed and logged. Callers give no secret to
- * `describe`. test/unit/config/settings-reader.errors.test.ts tells, for the whole file.
+ * `describe`. Test: test/unit/config/settings-reader.errors.test.ts.
  */
 import { withoutUrlSecrets } from '../core/secret-url.js';
 import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';

@@ -50,7 +50,7 @@ function reportSignedOut(): void {
 
 /** Marks a request as the console's own. admin/http.ts reads it; no page of another site can set it. */
 const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
-/** As in admin/route.ts, which imports code of the gateway. The console's tests would fail to sign in. */
+/** As in admin/route.ts, which imports code of the gateway. Were they not, the console's tests would fail. */
 const SESSION_PATH = '/admin/session';
 const ROOT = '/admin/v1';
 

@@ -15,7 +15,7 @@
 
 /**
  * Members of the request itself that choose the model, provider or address, make the call dearer than its
- * tokens, or put it before others. Every door rejects them. `hosted_tools` stands for other names.
+ * tokens, or put it before others. Every door rejects them.
  */
 export const STEERING_MEMBERS = [
   // OpenRouter: https://openrouter.ai/docs/api-reference/overview. `models` and `route` are its fallbacks,

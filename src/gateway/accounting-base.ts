@@ -40,7 +40,7 @@ import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
 import { ChangedScopes } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
 
-/** What `openAccounting` gets; openBase reads the first few. */
+/** What `openAccounting` (accounting.ts) gets, of which openBase reads a part. */
 export interface AccountingOptions {
   /** The settings of the start. */
   readonly settings: Settings;
@@ -77,7 +77,7 @@ export interface AccountingBase {
   readonly buffers: AccountingBuffers;
   /** How many call slots each listener has: an equal part of `calls_in_flight`. */
   readonly slotsPerListener: number;
-  /** By it the spans of the busiest accounts end, as other spans of the history, and exchanges are timed. */
+  /** The host's own time, by which the busiest accounts are counted. */
   readonly hostClock: Clock;
   /** The coordinator's clock if limits are shared, otherwise the clock of the host. */
   readonly clock: Clock;
@@ -220,7 +220,7 @@ export function flushOptionsOf(
     journals,
     requestPrefixOf,
     store,
-    // With `commit` no call could end anyway while the store fails.
+    // With `commit` a call cannot end while the store fails, so none is begun.
     rejectOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
     usageLog,
     topAccounts,

@@ -72,7 +72,7 @@ export class DirtySet<Index extends number = AccountIndex> {
     return visited;
   }
 
-  /** Words of the page that begins at `word` if none has a bit, else 0. A bit set meanwhile waits a drain. */
+  /** Words of the page that begins at `word` if none has a bit, else 0. A bit set meanwhile may wait. */
   #cleanWordsFrom(word: number): number {
     if (word % PAGE_WORDS !== 0) return 0;
     const count = Math.min(PAGE_WORDS, this.#words.length - word);

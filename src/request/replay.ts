@@ -80,8 +80,8 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const recordHit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // Refused if slow clients read too much already: then an upstream waits for this one. Not called if the
-    // exchange is over, for its `finish` alone calls `endSending`.
+    // `beginSending` refuses if slow clients hold too many bytes: then the call is made. Not asked if the
+    // exchange is over, whose `finish` alone calls `endSending`.
     if (!exchange.isOver && !cache.beginSending(bytes)) {
       recordMiss();
       return undefined;

@@ -39,8 +39,8 @@ import type { HostAccounting } from './valkey-partition.js';
 /** A slower server counts as lost: requests wait for it. Less than EXCHANGE_AGE_MS_MAX (valkey-lua.ts). */
 const EXCHANGE_DEADLINE_MS = 1_000;
 /**
- * A silent node stops by itself after `node_expiry_seconds`. For the server its life ends so much later. A
- * node begins calls until CUT_OFF_MS after a reply. It looks at the time only now and then. Clocks drift.
+ * A silent node stops by itself after `node_expiry_seconds`. For the server its life ends so much later. It
+ * begins calls until CUT_OFF_MS after a reply in any case, looks at the time now and then, and clocks drift.
  */
 const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
 /** Added to a process's slot for its fallback node. Beyond the slots of all other nodes. */
@@ -71,7 +71,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
   const endedAfterMs = endedAfterMsOf(nodeExpiryMs, modelsInForce);
   const nodes: EqualShare[] = [];
-  // If one node loses the server, or connects to another, all nodes of the process ask the server at once.
+  // If one node loses the server, or leaves it for another, all nodes of the process ask the server at once.
   const onLost = (): void => {
     for (const node of nodes) node.onDisturbed();
   };

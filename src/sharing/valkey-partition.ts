@@ -40,7 +40,7 @@ import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './
 import { EXCHANGE_SCRIPT, LOOK_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
 import { lossOf, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
-/** How often a call is sent if the server wants a term promised: twice, and once more for each takeover. */
+/** How often a call is sent if the server wants a term promised: two sends do, and one more a takeover. */
 const SENDS_MAX = 4;
 
 /** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */

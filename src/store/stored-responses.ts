@@ -79,7 +79,7 @@ export class StoredResponses implements FlushedResponses {
     return { record, isUnwritten: waiting !== undefined };
   }
 
-  /** As `find`, which may miss what another process has just written. */
+  /** As `find`, which alone may miss what another process has just written. */
   refreshAndFind(key: ResponseKey): FoundResponse | undefined {
     this.#options.store.refresh();
     return this.find(key);
