@@ -277,7 +277,8 @@ const RANK_DIGITS = 16;
 /**
  * Returns a text that is the greater the newer a copy is: by the number of its epochs, then by its version.
  * Beyond HISTORY_MAX epochs the version alone decides. A copy that was never shared, or is partial, ranks
- * lowest; of these a copy with accounts ranks above an empty one. Ranks are compared as text, so numbers are padded with zeros.
+ * lowest; of these a copy with accounts ranks above an empty one. Ranks are compared as text, so numbers are
+ * padded with zeros.
  */
 function rankOf(position: RegistryPosition | undefined, isEmpty: boolean): string {
   const generation = position === undefined ? (isEmpty ? 0 : 1) : 2 + position.history.length;
