@@ -25,6 +25,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const ROOT = 'build/test';
 const BATCH = 'scripts/test-batch.mjs';
+const TSC = 'node_modules/@typescript/native/bin/tsc';
 /** tap ends a file that hangs after this, and says where it hung; this script does it a little later. */
 const TIMEOUT_S = Number((process.env.TAP_TIMEOUT ??= '590'));
 const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
@@ -243,7 +244,8 @@ function batchesOf(files) {
 /** Compiles what changes, and runs the unit tests of a folder in which a module or a test changed. */
 async function keepWatching() {
   for (const project of ['tsconfig.json', 'test/tsconfig.json']) {
-    spawn('node_modules/.bin/tsc', ['-p', project, '--watch', '--preserveWatchOutput'], { stdio: 'inherit' });
+    const args = [TSC, '-p', project, '--watch', '--preserveWatchOutput'];
+    spawn(process.execPath, args, { stdio: 'inherit' });
   }
   const changed = new Set();
   const note = (_, path) => path?.endsWith('.js') && path.includes('/') && changed.add(path.split('/')[0]);

@@ -71,7 +71,7 @@ async function sdkRequest(
     toMiddleware: 'httpSigningMiddleware',
   });
   const input = { modelId: model, messages: [] };
-  const sending = stream
+  const sending: Promise<unknown> = stream
     ? client.send(new ConverseStreamCommand(input))
     : client.send(new ConverseCommand(input));
   await t.rejects(sending, /not sent/);
