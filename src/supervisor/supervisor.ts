@@ -4,7 +4,9 @@
  * This file imports no code that serves calls, so that the process stays small while it waits.
  *
  * Must hold: after a signal to stop, the supervisor process ends, whatever its gateways do. A gateway that
- * ignores the drain or hangs at its start is killed (test/unit/supervisor/supervisor.test.ts).
+ * ignores the drain or hangs at its start is killed (test/unit/supervisor/supervisor.test.ts). `Reloads` runs
+ * one reload at a time, from `#load` to `#apply` and `#replace`: both use what `#load` has left in `#latest`
+ * (test/unit/supervisor/reloads.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
@@ -34,8 +36,8 @@ const READY_MS_MAX = 120_000;
  */
 const SILENT_MS_MAX = 12 * ALIVE_PERIOD_MS;
 /**
- * A reload waits first for a gateway that restarts, then twice for threads (SETTINGS_WAIT_MS_MAX, which must
- * stay well below half of this time).
+ * A reload waits first for a gateway that restarts, then twice for threads: SETTINGS_WAIT_MS_MAX
+ * (core/limits.ts), which must stay well below half of this time (no test).
  */
 const RELOAD_MS_MAX = 60_000;
 /** The time from one poll of FileWatch to the next. A change is reported at the second poll that finds it. */
@@ -88,8 +90,8 @@ export function supervisorOptions(
 }
 
 /**
- * Runs until all gateways have ended. SIGTERM and SIGINT drain them, and a second SIGINT kills them. They
- * also end if none can run. SIGHUP reloads the settings, and SIGUSR2 also replaces the gateways. `onReady` is
+ * Runs until all gateways have ended, or until none can be started. SIGTERM and SIGINT drain the gateways, and
+ * a second SIGINT kills them. SIGHUP reloads the settings, and SIGUSR2 also replaces the gateways. `onReady` is
  * called at most once, when the first gateway serves. Never rejects.
  */
 export async function supervise(
@@ -118,11 +120,14 @@ class Supervisor {
   readonly #reloads: Reloads;
   readonly #watch: FileWatch;
   readonly #group: ProcessGroup;
-  /** The settings in force, as operators see them. */
+  /**
+   * What operators see: the settings that the gateways run with, as texts. A setting that a reload cannot
+   * change keeps its text until the gateways are replaced, or until a restart (`adoptInForce`).
+   */
   #inForce: LoadedSettings['inForce'];
-  /** The path of the file that the settings in force were read from; undefined if there is none. */
+  /** The path of the file that the last applied settings were read from; undefined if there is none. */
   #source: string | undefined;
-  /** The settings that were read last and their file, whether they are in force or not. */
+  /** What `#load` read last, whether the gateways have applied it or not; also of a dry run. */
   #latest: Pick<LoadedSettings, 'inForce' | 'source'>;
   #isStopping = false;
   #isInterrupted = false;
@@ -149,7 +154,7 @@ class Supervisor {
     });
     this.#group = new ProcessGroup(options, {
       onReady: (ready) => {
-        this.#watch.isOn = settings.watch;
+        this.#watch.setOn(settings.watch && !this.#isStopping);
         onReady(ready);
       },
       onReloadRequested: (request) => this.#reloads.reload('admin', request),
@@ -158,7 +163,7 @@ class Supervisor {
 
   /** Resolves when all gateways have ended. */
   get ended(): Promise<GroupEnd> {
-    return this.#group.ended.finally(() => (this.#watch.isOn = false));
+    return this.#group.ended.finally(() => this.#watch.setOn(false));
   }
 
   /**
@@ -174,7 +179,7 @@ class Supervisor {
   stop(): void {
     if (this.#isStopping) return;
     this.#isStopping = true;
-    this.#watch.isOn = false;
+    this.#watch.setOn(false);
     this.#options.log.info('stopping: no new calls, those in flight may finish', {
       drain_timeout_ms: this.#group.drainTimeoutMs,
     });
@@ -194,7 +199,7 @@ class Supervisor {
     } catch (error) {
       // The cause may be the disk, or a file that is not yet watched. Then no watched file changes when the
       // cause is gone, so the watch reports the files again.
-      if (!dryRun) this.#watch.isApplied = false;
+      if (!dryRun) this.#watch.setApplied(false);
       throw error;
     }
   }
@@ -206,17 +211,17 @@ class Supervisor {
     if (this.#source !== undefined && loaded.source === undefined)
       throw new ConfigError([`${this.#source} is not there any more: put it back, and reload`]);
     this.#latest = loaded;
-    this.#watch.haveRead(filesOf(loaded.source, loaded.settings));
+    this.#watch.recordRead(filesOf(loaded.source, loaded.settings));
     return loaded.settings;
   }
 
-  /** Returns the gateways' reasons against `next`. Reloads has called `#load` before, which set `#latest`. */
+  /** Returns why the gateways do not apply `next`, which `#load` has just read; empty if they do. */
   async #apply(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     const reasons = await this.#group.reload(next, dryRun);
     if (dryRun) return reasons;
-    this.#watch.isApplied = reasons.length === 0;
+    this.#watch.setApplied(reasons.length === 0);
     if (reasons.length > 0) return reasons;
-    this.#watch.isOn = next.watch && !this.#isStopping;
+    this.#watch.setOn(next.watch && !this.#isStopping);
     this.#options.onSettings(next);
     this.#source = this.#latest.source;
     this.#inForce = adoptInForce(this.#inForce, this.#latest.inForce, 'reload');
@@ -257,9 +262,9 @@ function filesOf(source: string | undefined, settings: Settings): string[] {
 const FILES_MAX = 1_000;
 
 /**
- * After how many polls files are reported again that could not be read, or that the gateways did not apply.
- * The number doubles with each failure, from the first value to the second. The first suits a gateway that
- * restarts, which takes seconds; the second a removed plan that accounts still use, until an operator acts.
+ * Files that could not be read, or that the gateways did not apply, are reported again after so many polls. The
+ * number doubles with each failure, from the first value to the second. The first suits a gateway that
+ * restarts, which takes seconds. The second suits what an operator must mend: a removed plan still in use.
  */
 const RETRY_POLLS_MIN = 5;
 const RETRY_POLLS_MAX = 300;
@@ -298,15 +303,15 @@ export class FileWatch {
    */
   constructor(options: FileWatchOptions) {
     this.#options = options;
-    this.haveRead(this.#files());
+    this.recordRead(this.#files());
   }
 
-  /** Starts or stops polling. Idempotent. */
-  set isOn(isOn: boolean) {
+  /** Starts or stops polling. Stopping also ends what `setApplied(false)` began. Idempotent. */
+  setOn(isOn: boolean): void {
     // What changes after the watch was switched off is not reported when it is switched on again.
     if (!isOn) {
       this.#reported.clear();
-      this.isApplied = true;
+      this.setApplied(true);
     }
     if (isOn === (this.#timer !== undefined)) return;
     clearInterval(this.#timer);
@@ -318,8 +323,8 @@ export class FileWatch {
     this.#timer.unref();
   }
 
-  /** To be set after each reload: whether the gateways run with the files as they were last read. */
-  set isApplied(isApplied: boolean) {
+  /** Call after each reload: whether the gateways run with the files as last read. Else: RETRY_POLLS_MIN. */
+  setApplied(isApplied: boolean): void {
     const doubled = Math.min(Math.max(2 * this.#retryPolls, RETRY_POLLS_MIN), RETRY_POLLS_MAX);
     this.#retryPolls = isApplied ? 0 : doubled;
     this.#retryPollsLeft = this.#retryPolls;
@@ -329,7 +334,7 @@ export class FileWatch {
    * To be called when files have just been read that are perhaps watched from now on. Leaves watched files
    * alone: one may have changed after it was read, which the next poll must report.
    */
-  haveRead(paths: readonly string[]): void {
+  recordRead(paths: readonly string[]): void {
     const watched = new Set(this.#timer === undefined ? [] : this.#files());
     for (const path of paths) if (!watched.has(path)) this.#reported.set(path, stateOf(path));
   }

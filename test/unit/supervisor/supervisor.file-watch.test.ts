@@ -17,11 +17,11 @@ function watchOf(t: Test, files: string[], onChange = (): void => undefined) {
     onChange();
   };
   const watch = new FileWatch({ files: () => [...files], onChange: count, periodMs: PERIOD_MS });
-  watch.isOn = true;
+  watch.setOn(true);
   // Its own timer keeps no process alive.
   const alive = setInterval(() => undefined, 1_000);
   t.teardown(() => {
-    watch.isOn = false;
+    watch.setOn(false);
     clearInterval(alive);
   });
   return {
@@ -83,9 +83,9 @@ void t.test('many writes are one change, when they have ended', async (t) => {
 void t.test('off is off, and what happened meanwhile is not news', async (t) => {
   const path = join(t.testdir({ a: '1' }), 'a');
   const { watch, changes } = watchOf(t, [path]);
-  watch.isOn = false;
+  watch.setOn(false);
   writeFileSync(path, '22');
-  watch.isOn = true;
+  watch.setOn(true);
   await sleep(QUIET_MS);
   t.equal(changes(), 0);
 });
@@ -94,13 +94,13 @@ void t.test('one that begins switched off: what changes until it is switched on 
   const path = join(t.testdir({ a: '1' }), 'a');
   let changes = 0;
   const watch = new FileWatch({ files: () => [path], onChange: () => changes++, periodMs: PERIOD_MS });
-  watch.isOn = false;
+  watch.setOn(false);
   // The change that switches it on is reloaded already.
   writeFileSync(path, '22');
-  watch.isOn = true;
+  watch.setOn(true);
   const alive = setInterval(() => undefined, 1_000);
   t.teardown(() => {
-    watch.isOn = false;
+    watch.setOn(false);
     clearInterval(alive);
   });
   await sleep(QUIET_MS);
@@ -118,10 +118,10 @@ void t.test('a change between the reading of the files and the first start is re
     periodMs: PERIOD_MS,
   });
   writeFileSync(join(path, 'a'), '22');
-  watch.isOn = true;
+  watch.setOn(true);
   const alive = setInterval(() => undefined, 1_000);
   t.teardown(() => {
-    watch.isOn = false;
+    watch.setOn(false);
     clearInterval(alive);
   });
   await eventually('the change', () => (changes > 0 ? true : undefined));
@@ -136,7 +136,7 @@ void t.test('files that are named from now on are no news, and their changes are
   // As the supervisor does: it reads the files that the changed one names.
   const onChange = (): void => {
     if (!files.includes(key!)) {
-      watch.haveRead([key!]);
+      watch.recordRead([key!]);
       files.push(key!);
     }
   };
@@ -149,7 +149,7 @@ void t.test('files that are named from now on are no news, and their changes are
   await sleep(QUIET_MS);
   await noticed(2, 'a file less');
   writeFileSync(key!, 'unwatched');
-  watch.haveRead([more!, key!]);
+  watch.recordRead([more!, key!]);
   writeFileSync(more!, 'changed after it was read');
   files.push(more!, key!);
   await noticed(3, 'what changed between its reading and the first poll');
@@ -160,7 +160,7 @@ void t.test('what the gateways did not take is reported again, ever later, until
   const timesMs: number[] = [];
   const { watch, changes } = watchOf(t, [path], () => {
     timesMs.push(performance.now());
-    watch.isApplied = timesMs.length === 4;
+    watch.setApplied(timesMs.length === 4);
   });
   writeFileSync(path, '22');
   await eventually('three more tries', () => (changes() === 4 ? true : undefined));
@@ -170,9 +170,9 @@ void t.test('what the gateways did not take is reported again, ever later, until
     t.ok(pauseMs >= 5 * 2 ** at * PERIOD_MS * 0.8, `${Math.round(pauseMs)} ms before try ${at + 1}`);
   await sleep(100 * PERIOD_MS);
   t.equal(changes(), 4, 'and then it is quiet');
-  watch.isApplied = false;
-  watch.isOn = false;
-  watch.isOn = true;
+  watch.setApplied(false);
+  watch.setOn(false);
+  watch.setOn(true);
   await sleep(QUIET_MS);
   t.equal(changes(), 4, 'what is switched off forgets it');
 });

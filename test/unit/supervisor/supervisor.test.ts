@@ -1,10 +1,12 @@
 /** The supervisor over real processes that crash, refuse, stall and do not listen. */
 import { EventEmitter, once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { ConfigError } from '#src/config/config-error.js';
 import { loadSettings, type LoadedSettings } from '#src/config/load.js';
+import type { Settings } from '#src/config/schema.js';
 import type { GatewayReady } from '#src/gateway/messages.js';
 import type { GroupEnd } from '#src/supervisor/group-member.js';
 import { supervise, type SupervisorOptions, supervisorOptions } from '#src/supervisor/supervisor.js';
@@ -327,6 +329,33 @@ void t.test('a start that hangs is killed', async (t) => {
   const staying = run('refuse-and-stay', { exitGraceMs: 20 });
   t.same(await staying.end, { exitCode: 1, rejection: 'I stay' });
 });
+
+void t.test(
+  'SIGTERM before the gateway serves: the files are not watched, even if it then serves',
+  async (t) => {
+    const source = `${t.testdir({ 'a.yaml': '' })}/a.yaml`;
+    const { settings } = loadSettings({}, { environment: {}, workingDirectory: tmpdir() });
+    const watched: Settings = {
+      ...settings,
+      watch: true,
+      data: 'ready-at-drain',
+      drain_timeout_ms: 0,
+      listen: { ...settings.listen, port: 0 },
+      admin: { ...settings.admin, port: 0 },
+    };
+    const { signals, ready, end, seenCount } = run('', {
+      source,
+      settings: watched,
+      watchPeriodMs: 5,
+      exitGraceMs: 300,
+    });
+    signals.emit('SIGTERM');
+    await ready;
+    writeFileSync(source, 'watch: true');
+    await end;
+    t.equal(seenCount(/^settings/), 0, 'no reload');
+  },
+);
 
 void t.test('SIGTERM before the gateway serves', async (t) => {
   const { signals, end } = run('stall', { exitGraceMs: 10 }, 10);
