@@ -1,14 +1,14 @@
 /**
  * Recovery: fills the shared buffers (ledger, key table, names) from the store when a gateway starts.
  * gateway/accounting.ts and shared-accounting.ts call `recover` on the main thread, before any listener runs.
- * Other processes of the group may write to the store meanwhile: all rows are read from one snapshot of it.
  *
  * An account can spend what was credited less what was spent. Holds are not on disk, because the calls that
  * had them are gone.
  *
- * Must hold: groups are filled before accounts, and keys before their uses; a row with impossible amounts
+ * Must hold: groups are filled before accounts, and keys before their uses. A row with impossible amounts
  * stops the start with an error that names the row, before any call is served
- * (test/unit/store/recovery.test.ts).
+ * (test/unit/store/recovery.test.ts). `recover` awaits nothing, because other processes of the group may write
+ * to the store meanwhile: lmdb reads from one snapshot within a turn of the event loop (no test).
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -38,7 +38,7 @@ import type { Store } from './store.js';
 /** Accounts without a plan that are logged singly. Further accounts are only counted. */
 const ACCOUNTS_LOGGED_MAX = 10;
 
-/** Longer than any month: a use that is so old is of no period that still runs. */
+/** Longer than any month: uses older than this belong to periods that are over. */
 const LONGEST_MONTH_MS = 32 * 24 * 3_600_000;
 
 const NOTHING = asPicoUnits(0n);
@@ -47,7 +47,7 @@ const NO_KEY_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
 /** For an account whose limits processes share: the coordinator grants money and counts. */
 const NOTHING_GRANTED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
 
-/** All buffers, `totals` and `directory` must be empty. */
+/** All buffers, `totals` and `directory` must be empty: `recover` clears nothing. */
 interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
@@ -118,11 +118,11 @@ function recoverAccounts(options: RecoveryOptions): number {
   let accounts = 0;
   let planlessCount = 0;
   const nowMs = flushTimeNow(options);
-  const isCopy = totals === undefined && store.copy.position() !== undefined;
+  const isCopyOfHosts = totals === undefined && store.copy.position() !== undefined;
   for (const record of store.accounts()) {
     assertCapacity(record.index, accountsMax, 'accounts');
     const spending = store.findSpending(record.index);
-    assertSound(store, record, spending, isCopy);
+    assertSound(store, record, spending, isCopyOfHosts);
     const group = groupIndexOf(record, options, store);
     const state = accountStateOf(record, spending, catalog, group);
     ledger.openAccount(record.index, totals === undefined ? { ...state, ...NOTHING_GRANTED } : state);
@@ -133,19 +133,21 @@ function recoverAccounts(options: RecoveryOptions): number {
       ledger.minute.restore(record.index, spending.minuteUsed, nowMs - spending.takenMs);
     }
     accounts++;
-    if (findPlanIndex(catalog, record.planId) !== undefined) continue;
-    planlessCount++;
-    if (planlessCount <= ACCOUNTS_LOGGED_MAX) {
-      log.warn('account is disabled: its plan is not in the settings; add it, or use "accounts set-plan"', {
-        account: record.id,
-        name: record.name,
-        plan: record.planId,
-      });
-    }
+    if (findPlanIndex(catalog, record.planId) === undefined) logPlanless(record, ++planlessCount, log);
   }
   if (planlessCount > ACCOUNTS_LOGGED_MAX)
     log.warn('more accounts are disabled for the same reason', { accounts: planlessCount });
   return accounts;
+}
+
+/** `count`: how many accounts without a plan there are so far, with this one. */
+function logPlanless({ id, name, planId }: AccountRecord, count: number, log: Log): void {
+  if (count > ACCOUNTS_LOGGED_MAX) return;
+  log.warn('account is disabled: its plan is not in the settings; add it, or use "accounts set-plan"', {
+    account: id,
+    name,
+    plan: planId,
+  });
 }
 
 /** Returns the number of keys. */
@@ -158,7 +160,8 @@ function recoverKeys(options: RecoveryOptions): number {
     applyKey(record, options);
     keys++;
   }
-  // In the order of the table: 1.1 µs a row, against 1.9 µs if the row of each key were looked up.
+  // After all keys, because the use of a key that is not in the table is left out. In the order of the rows:
+  // 1.1 µs a row, against 1.9 µs if the row of each key were looked up.
   for (const [key, use] of store.keys.uses()) {
     restoreKeyUse(key, totals === undefined ? { ...use, ...NO_KEY_COUNTS } : use, options, nowMs);
   }
@@ -166,8 +169,8 @@ function recoverKeys(options: RecoveryOptions): number {
 }
 
 /**
- * The present time by the wall clock as the last flush had it, so that the age of the flushed rows does not
- * depend on how that clock was set since.
+ * Returns what the wall clock would show now if nobody had set it since the last flush. Without this each
+ * flushed row would look an hour older after the clock was set forward by an hour.
  */
 function flushTimeNow({ store, clock }: RecoveryOptions): WallMs {
   return asWallMs(clock.wallMs() - store.steppedMs(hostClocks(clock)));
@@ -183,18 +186,18 @@ function assertCapacity(index: number, max: number, records: 'accounts' | 'group
 /**
  * Throws StoreError `damaged` if the amounts cannot be right. A debit is rejected beyond the balance and a
  * charge stops at the balance, so this program never leaves less than nothing, or more than the ledger's
- * words can hold. If hosts share the registry, `isCopy`, a credit may be spent here before the change with
- * that credit has come: then only the coordinator knows what an account can spend.
+ * words can hold. `isCopyOfHosts`: hosts share the registry. Then a credit may be spent here before the change
+ * with that credit has come, so more may be spent than credited, and `credited` is not put into the ledger.
  */
 function assertSound(
   store: Store,
   record: AccountRecord,
   spending: SpendingRecord | undefined,
-  isCopy: boolean,
+  isCopyOfHosts: boolean,
 ): void {
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
   const problem =
-    spent > record.credited && !isCopy
+    spent > record.credited && !isCopyOfHosts
       ? 'more was spent than credited'
       : record.credited > CREDITED_PICO_UNITS_MAX || uncovered > CREDITED_PICO_UNITS_MAX
         ? 'more was credited, or left uncovered, than an account can have'
