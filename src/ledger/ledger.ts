@@ -1,13 +1,14 @@
 /**
  * The ledger: the limits and the money of all accounts, in shared buffers. Every listener and the main thread
  * have a Ledger of their own over the same buffers (request/listener.thread.ts, gateway/accounting-base.ts).
- * Listeners take and settle. The main thread opens accounts, credits them and drains what has changed. No
- * method waits. To admit and settle a call allocates nothing but bigints.
+ * The base class Calls (calls.ts) has what listeners call: `admit`, `settle`, `release`. This class adds what
+ * the main thread calls, to open accounts, credit them and flush them, and what views read. No method waits.
  *
- * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. Nobody keeps an object
- * that `minute.take` or `settle` returns, because the next call on the same Ledger overwrites it. Further
- * tests: test/threads/ledger-hammer.test.ts, test/threads/ledger-model.test.ts,
- * test/threads/ledger-money.test.ts.
+ * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. A method that changes
+ * what the flush writes of an account (money, day, minute) marks it dirty; plan, group and activity are on
+ * disk before they are set here. Nobody keeps an object that `minute.take` or `settle` returns, because the
+ * next call on the same Ledger overwrites it. Further tests: test/threads/ledger-hammer.test.ts,
+ * test/threads/ledger-model.test.ts, test/threads/ledger-money.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -77,8 +78,9 @@ export class Ledger extends Calls {
   readonly #tightest = createTightest();
 
   /**
-   * If `buffers` has a `calendar`, limits are shared: calls take from what this process was granted
-   * (leases.ts), and `clock` must be `clockOf(buffers, …)`. `onLowLease` is called if a lease runs low.
+   * If `buffers` has a `calendar` (the coordinator's clock), limits are shared: calls take from what this
+   * process was granted (leases.ts). `clock` must be `clockOf(buffers, …)`, or days would end by this host's
+   * clock. `onLowLease` is called if a lease runs low.
    */
   constructor(buffers: LedgerBuffers, clock: Clock, onLowLease: OnLowLease = () => undefined) {
     const views = layout.openLedgerViews(buffers);
@@ -93,7 +95,7 @@ export class Ledger extends Calls {
     this.minute = counters.minute;
   }
 
-  /** As Balance.collect, and marks the account. Main thread. */
+  /** As Balance.collect, and marks the account dirty. Main thread. */
   collect(account: AccountIndex, amountMax: PicoUnits): PicoUnits {
     const taken = this.balance.collect(account, amountMax);
     if (taken > 0n) this.dirty.mark(account);
@@ -128,7 +130,7 @@ export class Ledger extends Calls {
     return (this.#statusOf(account) & 1) === 1;
   }
 
-  /** Sets the words of an account that the store has already, and no thread uses yet. Main thread. */
+  /** Call once the account is on disk, and before any thread uses the account. Main thread. */
   openAccount(account: AccountIndex, initial: AccountState): void {
     invariant(account >= 0 && account < this.#accountsMax, `account ${account} is within the ledger`);
     this.minute.clear(account);
@@ -149,7 +151,8 @@ export class Ledger extends Calls {
   }
 
   /**
-   * Credits `amount`, or debits it if negative. Beyond a bound: changes nothing, returns false. Main thread.
+   * Credits `amount`, or debits it if negative. Returns false and changes nothing if a credit exceeds
+   * CREDITED_PICO_UNITS_MAX in all, or a debit exceeds the balance. Main thread.
    */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const isCredited = this.balance.credit(account, amount);
@@ -177,12 +180,12 @@ export class Ledger extends Calls {
   }
 
   /**
-   * Frees those of `count` slots whose calls a listener had begun to settle or release when its thread ended;
-   * returns how many. Such a call is no longer in flight. Money and quotas of the call that the listener had
-   * not given back stay held until the gateway is started again or the quota's period is over: nobody knows
-   * how far the listener came, and nothing may be given back twice. Main thread (gateway/accounting.ts),
-   * after the listener's thread has exited and after `releaseSlots`: an earlier call could free a slot in
-   * use.
+   * Frees those of `count` slots whose calls a listener had begun to settle or release when its thread ended
+   * (it had _claimed_ the slot: reservations.ts); returns how many. Such a call is no longer in flight. Money
+   * and quotas of the call that the listener had not given back stay held until the gateway is started again
+   * or the quota's period is over: nobody knows how far the listener came, and nothing may be given back
+   * twice. Main thread (gateway/accounting.ts), after the listener's thread has exited and after
+   * `releaseSlots`: an earlier call could free a slot in use.
    */
   freeClaimedSlots(first: CallSlot, count: number): number {
     let freed = 0;
@@ -207,8 +210,8 @@ export class Ledger extends Calls {
   }
 
   /**
-   * The tokens of the minute of the scope that has the fewest left; undefined if no scope of the call has
-   * such a limit. `plan`: the limits of the account. `key`: undefined if the key has no own limits. Any
+   * Of all scopes of a call, the one with the fewest tokens left this minute; undefined if none limits tokens
+   * a minute. `plan`: the limits of the account. `key`: undefined if the key has no limits of its own. Any
    * thread.
    */
   tokenMinuteOf(
@@ -220,7 +223,7 @@ export class Ledger extends Calls {
     const planLimit = plan.tokensPerMinute;
     if (planLimit === undefined && key === undefined && group === undefined) return undefined;
     const nowMs = this.clock.monotonicMs();
-    this.#tightest.limit = 0;
+    this.#tightest.limit = 0; // None yet.
     if (key !== undefined) this.#tighten(this.keys.recordOf(key), nowMs);
     if (planLimit !== undefined) {
       this.#tighten(layout.recordOf(this.#views, { kind: 'account', index: account }), nowMs, planLimit);
@@ -243,7 +246,8 @@ export class Ledger extends Calls {
 
   /**
    * What is used of a scope's quotas, besides requests a minute and calls a day. `plan`: the limits of an
-   * account, for an account alone; the result then leaves out its calls in flight. Any thread.
+   * account, which its quota record lacks. It is given for accounts alone, and always for them. An account's
+   * calls in flight are left out: `inFlightOf` has them. Any thread.
    */
   useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
     const record = layout.recordOf(this.#views, scope);
@@ -257,14 +261,17 @@ export class Ledger extends Calls {
     );
   }
 
-  /** The use of a scope's quotas, for the store; undefined if the scope has no quota record. Main thread. */
+  /**
+   * What ended calls have used of a scope's quotas, without what calls in flight hold, for the store.
+   * Undefined if the scope has no quota record. Main thread.
+   */
   settledOf(scope: Scope): SettledQuotas | undefined {
     const record = layout.recordOf(this.#views, scope);
     return record === undefined ? undefined : this.quotas.settledOf(record);
   }
 
   /**
-   * Counts what the scope had used `ageMs` ago. An account without a quota record gets one; another scope
+   * Counts what `settledOf` returned `ageMs` ago. An account without a quota record gets one; another scope
    * without one keeps no use, because it has no such limit. Main thread, after the scope was opened.
    */
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
@@ -279,7 +286,10 @@ export class Ledger extends Calls {
     return Atomics.load(this.#views.accounts.records32, layout.statusAt(account));
   }
 
-  /** The main thread alone writes the word, so that nothing changes between a read and this store. */
+  /**
+   * Writes the account's status word: plan index and active bit. The main thread alone writes the word, so
+   * nothing changes between a read and this store.
+   */
   #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {
     const status = (planIndex << 1) | (active ? 1 : 0);
     Atomics.store(this.#views.accounts.records32, layout.statusAt(account), status);
@@ -289,7 +299,7 @@ export class Ledger extends Calls {
 /**
  * Chooses how a ledger counts: everything that this process admits or, if limits are shared, what it was
  * granted. The choice is made for the whole process, not by account, so each call site sees one class, and V8
- * inlines the call. No test sees a call site with two classes; the benches do.
+ * inlines the call. No test sees a call site with two classes; bench/micro/ledger.ts shows the time lost.
  */
 function countersOf(
   { keysMax, groupsMax, timezone, calendar }: LedgerBuffers,

@@ -7,8 +7,8 @@
  *
  * Must hold: groups are filled before accounts, and keys before their uses. A row with impossible amounts
  * stops the start with an error that names the row, before any call is served
- * (test/unit/store/recovery.test.ts). `recover` awaits nothing, because other processes of the group may write
- * to the store meanwhile: lmdb reads from one snapshot within a turn of the event loop (no test).
+ * (test/unit/store/recovery.test.ts). `recover` awaits nothing, because other processes of the group may
+ * write to the store meanwhile: lmdb reads from one snapshot within a turn of the event loop (no test).
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -186,8 +186,9 @@ function assertCapacity(index: number, max: number, records: 'accounts' | 'group
 /**
  * Throws StoreError `damaged` if the amounts cannot be right. A debit is rejected beyond the balance and a
  * charge stops at the balance, so this program never leaves less than nothing, or more than the ledger's
- * words can hold. `isCopyOfHosts`: hosts share the registry. Then a credit may be spent here before the change
- * with that credit has come, so more may be spent than credited, and `credited` is not put into the ledger.
+ * words can hold. `isCopyOfHosts`: hosts share the registry. Then a credit may be spent here before the
+ * change with that credit has come, so more may be spent than credited. The ledger takes no money from such
+ * a row: the coordinator grants it.
  */
 function assertSound(
   store: Store,

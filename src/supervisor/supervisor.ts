@@ -90,9 +90,9 @@ export function supervisorOptions(
 }
 
 /**
- * Runs until all gateways have ended, or until none can be started. SIGTERM and SIGINT drain the gateways, and
- * a second SIGINT kills them. SIGHUP reloads the settings, and SIGUSR2 also replaces the gateways. `onReady` is
- * called at most once, when the first gateway serves. Never rejects.
+ * Runs until all gateways have ended, or until none can be started. SIGTERM and SIGINT drain the gateways,
+ * and a second SIGINT kills them. SIGHUP reloads the settings, and SIGUSR2 also replaces the gateways.
+ * `onReady` is called at most once, when the first gateway serves. Never rejects.
  */
 export async function supervise(
   options: SupervisorOptions,
@@ -262,8 +262,8 @@ function filesOf(source: string | undefined, settings: Settings): string[] {
 const FILES_MAX = 1_000;
 
 /**
- * Files that could not be read, or that the gateways did not apply, are reported again after so many polls. The
- * number doubles with each failure, from the first value to the second. The first suits a gateway that
+ * After so many polls, files are reported again that could not be read or that the gateways did not apply.
+ * The number doubles with each failure, from the first value to the second. The first suits a gateway that
  * restarts, which takes seconds. The second suits what an operator must mend: a removed plan still in use.
  */
 const RETRY_POLLS_MIN = 5;
