@@ -3,12 +3,14 @@
  * creates a PageSearch for each page, on a main thread or in a command.
  *
  * A search reads the extents that the indexes cannot rule out, in batches, until the page is full, all is
- * read or its time is over. It reads asynchronously and at most 1 MiB at a time, so that the thread can do
- * other work in between, and checks the time after each MiB.
+ * read or its time is over. It reads asynchronously and some 1 MiB at a time (EXTENTS_AT_ONCE), so that the
+ * thread can do other work in between, and checks the time after each MiB.
  *
- * Must hold (test/unit/call-log/search-time.test.ts):
- * - A search ends within its time, but for the MiB that it reads.
+ * Must hold:
+ * - A search ends within its time, but for the MiB that it reads (test/unit/call-log/search-time.test.ts).
  * - A page that ends early says how far the search came, and each page comes farther than the one before.
+ * - Pages list each call that passes once, in the order of `newestFirst`, also calls that ended in the same
+ *   millisecond and searches without time (test/unit/call-log/call-log.test.ts).
  */
 import type { CallRecord } from '../telemetry/call-record.js';
 import {
@@ -24,14 +26,15 @@ import type { Extent } from './segment-index.js';
 import type { BlockAt, Segment } from './segment.js';
 
 /**
- * How many extents (some 64 KiB each) a batch has at most. The first batch has one extent: enough for most
- * pages without a filter. Each further batch has twice as many as the one before.
+ * How many extents (blocks in a row, some 64 KiB in all) a batch has at most. The first batch has one: enough
+ * for most pages without a filter. Each further batch has twice as many as the one before.
  */
 const BATCH_EXTENTS_MAX = 32;
 /** The same if accounts must be looked up: fewer, because thousands of lookups at once delay other work. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
-/** Extents that follow each other are read as one range. The thread pool reads several ranges at once. */
+/** Extents that follow each other in a file are read as one range, up to so many. */
 const RANGE_EXTENTS_MAX = 8;
+/** How much is read between two checks of the time: so many ranges, by the thread pool, or some 1 MiB. */
 const RANGES_AT_ONCE = 4;
 const EXTENTS_AT_ONCE = 16;
 
@@ -41,7 +44,7 @@ export interface CallPage {
   readonly next: string | null;
   /** Only calls that ended after this time were searched; null if all were, or if the page is full. */
   readonly searchedToMs: number | null;
-  /** The cursor with which `after` returns the calls that are written later than this page. */
+  /** The cursor with which `CallReader.newerCalls` returns calls that are written after this search began. */
   readonly newest: string;
 }
 
@@ -62,12 +65,12 @@ interface Range {
 }
 
 interface PageSearchOptions {
-  /** All segments, oldest first, after `refreshTimes`. */
+  /** All segments, oldest first. `refreshTimes` of each has resolved, so their times are known. */
   readonly segments: readonly Segment[];
   readonly filter: CallFilter;
   /** The most calls of the page. */
   readonly limit: number;
-  /** Where the page before ended: this page has only calls after this key. Undefined for the first page. */
+  /** The last call of the page before; undefined for the first page. Only older calls are found. */
   readonly before: SortKey | undefined;
   /** When the search must end, by `performance.now()`. */
   readonly endMs: number;
@@ -82,11 +85,14 @@ export class PageSearch {
   /** No call of the page ended before `#fromMs`, or after `#toMs`. */
   readonly #fromMs: number;
   readonly #toMs: number;
-  /** `#toMs`, or when the newest call of the searched segments ended if that is earlier. */
+  /**
+   * Where the search begins: at `#toMs`, or at the newest call of the searched segments if that is older. A
+   * page makes progress if it comes to calls before this.
+   */
   readonly #startMs: number;
   /**
    * The ends of the segments that grow, by their number, as the search began. A segment of another process
-   * may have grown when its extents are read: its later blocks are left for `after` of CallReader.
+   * may have grown when its extents are read: its later blocks are left for `newerCalls` of CallReader.
    */
   readonly #ends: ReadonlyMap<number, number>;
   /** `newest` of the page. */
@@ -128,7 +134,10 @@ export class PageSearch {
     return performance.now() > this.#options.endMs;
   }
 
-  /** Adds the extents of unread segments until the first `count` candidates are the newest of all extents. */
+  /**
+   * Adds the extents of unread segments until there are `count` candidates and the first is the newest of all
+   * extents. The others may be older than a segment that is unread: `#page` looks at those too.
+   */
   async #addCandidates(count: number): Promise<void> {
     const unreadSegments = this.#unreadSegments;
     const candidates = this.#candidates;
@@ -197,7 +206,8 @@ export class PageSearch {
     // Found calls up to `unreadMs` are left for the next page, because newer calls may be unread.
     const listed = found.filter(({ endedMs }) => endedMs > unreadMs).slice(0, limit);
     const isFull = listed.length === limit;
-    // `newestFirst` puts this key before all calls that ended at `unreadMs`: its segment is greater.
+    // No segment has so high a number, and of calls of one millisecond `newestFirst` puts the highest segment
+    // first. So all calls that ended at `unreadMs` come after this key.
     const nextKey = { endedMs: unreadMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
     return {
       calls: listed.map(({ record }) => record),
@@ -247,10 +257,10 @@ function matchesIn(
 ): (SortKey & BlockAt)[] {
   const passes = callTestOf(filter, block);
   const matches: (SortKey & BlockAt)[] = [];
-  if (passes === undefined) return matches;
+  if (passes === undefined) return matches; // The block lacks a name that the filter asks for.
   for (let call = 0; call < block.count; call++) {
     if (!passes(call)) continue;
-    const match = { endedMs: block.floats[block.first64Of(call)]!, segment, at, call };
+    const match = { endedMs: block.floats[block.first64Of(call)]!, segment, at, call }; // Its first word.
     if (before === undefined || newestFirst(before, match) < 0) matches.push({ ...match, block });
   }
   return matches;

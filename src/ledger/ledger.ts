@@ -130,7 +130,7 @@ export class Ledger extends Calls {
     return (this.#statusOf(account) & 1) === 1;
   }
 
-  /** Call once the account is on disk, and before any thread uses the account. Main thread. */
+  /** Call when the account is on disk, and before any thread uses the account. Main thread. */
   openAccount(account: AccountIndex, initial: AccountState): void {
     invariant(account >= 0 && account < this.#accountsMax, `account ${account} is within the ledger`);
     this.minute.clear(account);

@@ -2,9 +2,10 @@
  * The records of accounts, groups and operators: what an operator changes, the journal of credits, and the
  * totals that the flush writes. Plain records of the registry, the store and sharing; main thread.
  *
- * Must hold: rows of these records are on disk (store/record-codec.ts), so a field keeps its meaning, and a
- * new one is optional. Tests: test/unit/store/store.test.ts (what was committed is there after opening),
- * test/unit/store/recovery.test.ts; no test reads an account's row of an earlier format.
+ * Must hold: rows of these records are on disk (store/record-codec.ts, group-rows.ts, operator-rows.ts), so
+ * a field keeps its meaning, and a new one is optional. Tests: test/unit/store/store.test.ts (what was
+ * committed is there after opening), test/unit/registry/groups.test.ts, test/unit/registry/operators.test.ts.
+ * No test reads a row of an earlier format, so none tells if a field changes its meaning.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { Role } from '../core/roles.js';
@@ -41,7 +42,7 @@ export interface CreditRecord {
 export interface CreditRequestRecord {
   readonly amount: PicoUnits;
   readonly note: string;
-  /** The body of the response, which a replay gets again. */
+  /** The response's body, in JSON, which a replay gets again. */
   readonly response: string;
 }
 
@@ -50,12 +51,12 @@ export interface SpendingRecord {
   readonly spent: PicoUnits;
   /** The sum of the uncovered charges. */
   readonly uncovered: PicoUnits;
-  /** The day of `dayCalls`, counted from 1970-01-01 in UTC+8. */
+  /** The day of `dayCalls`, as `dayNumberOf` (ledger/day.ts) counts: by UTC+8, whatever `timezone` says. */
   readonly dayNumber: number;
   readonly dayCalls: number;
   /** Requests in the minute before `takenMs`. */
   readonly minuteUsed: number;
-  /** When the counts were read. */
+  /** When the flush read the counts, by this host's wall clock then: Store.steppedMs tells if it was set. */
   readonly takenMs: WallMs;
 }
 
@@ -70,7 +71,7 @@ export interface GroupRecord {
   readonly id: string;
   /** Unique. */
   readonly name: string;
-  /** Id of the group that this group is in; undefined if it is at the top. */
+  /** Id of the group that this group is in; undefined if it is at the top. A row then lacks the field. */
   readonly parentId: string | undefined;
   readonly createdMs: WallMs;
   /** Shared by all accounts in the group and in the groups below it. */
@@ -89,6 +90,6 @@ export interface OperatorRecord {
   /** False while the operator is disabled. */
   readonly active: boolean;
   readonly createdMs: WallMs;
-  /** Unix seconds; undefined if the token never expires. */
+  /** Unix seconds, as the admin interface takes them; undefined if the token never expires. */
   readonly expiresSeconds: number | undefined;
 }

@@ -9,8 +9,8 @@
 import type { MetricFamily, Sample } from './metrics-source.js';
 
 /**
- * Plain data, for the channel between processes. A snapshot has the rules for merging (`type`, `across`),
- * because the supervisor does not load the families.
+ * Plain data, for the channel between processes. A snapshot has the rules for merging (`type`, and `across`:
+ * see `mergeFamily`), because the supervisor does not load the families.
  */
 export interface FamilySnapshot extends Pick<MetricFamily, 'name' | 'type' | 'across'> {
   readonly samples: readonly Sample[];
@@ -21,14 +21,15 @@ export type MetricsSnapshot = readonly FamilySnapshot[];
 export interface MemberSnapshot {
   /** The slot of the process (the member), which is the value of the label `process`. */
   readonly slot: number;
-  /** Whether this is the process that writes the page. Exactly one snapshot of a page is. */
+  /** Whether this is the process that writes the page `/metrics`. Exactly one snapshot of a page is. */
   readonly own: boolean;
   readonly families: MetricsSnapshot;
 }
 
 /**
  * Returns the families that still count when the process has ended: counters and histograms that each process
- * has for itself. A counter with `across: 'one'` is left out, because the running processes show it too.
+ * has for itself. A counter with `across` is left out: the running processes show its value too or, with
+ * `each`, its series ends with its process.
  */
 export function endedSnapshot(families: MetricsSnapshot): MetricsSnapshot {
   return families.filter(({ type, across }) => type !== 'gauge' && across === undefined);
@@ -47,9 +48,15 @@ export function addEnded(first: MetricsSnapshot, second: MetricsSnapshot): Metri
 }
 
 /**
- * Returns the samples of `family` over all processes, by `across`: `one`: as the writer of the page has them;
- * `each`: all, labelled; `max`: the largest; undefined: the sum, with `ended` (what `addEnded` returned for
- * the ended processes). Takes some microseconds a sample.
+ * Returns the samples of `family` over all processes. By `across` they are:
+ *
+ * - `one`: as the process that writes the page has them;
+ * - `each`: those of all processes, with the label `process`;
+ * - `max`: the largest of each name and labels;
+ * - undefined: the sum, with `ended` (what `addEnded` returned for the ended processes).
+ *
+ * A merged sample has all its labels in `labels`, another one may have `sharedLabels` too. Takes some
+ * microseconds a sample.
  */
 export function mergeFamily(
   family: MetricFamily,
@@ -93,8 +100,8 @@ function mergeSamples(
   mergeValues: (first: number, second: number) => number,
 ): Sample[] {
   const merged = new Map<string, Sample>();
-  for (const { value, labels: unsharedLabels, sharedLabels, metricName } of samples) {
-    const labels = { ...unsharedLabels, ...sharedLabels };
+  for (const { value, labels: ownLabels, sharedLabels, metricName } of samples) {
+    const labels = { ...ownLabels, ...sharedLabels };
     // Sorted, because a process of another version may have its labels in another order.
     const sortedLabels = Object.entries(labels).sort(([name], [other]) => (name < other ? -1 : 1));
     const key = JSON.stringify([metricName, ...sortedLabels]);
