@@ -56,7 +56,7 @@ export interface SpendingRecord {
   readonly dayCalls: number;
   /** Requests in the minute before `takenMs`. */
   readonly minuteUsed: number;
-  /** When the flush read the counts, by this host's wall clock then: Store.steppedMs tells if it was set. */
+  /** When the flush read the counts, by its wall clock: Store.steppedMs tells how that was set since. */
   readonly takenMs: WallMs;
 }
 

@@ -1,13 +1,14 @@
 /**
- * The tables of the store in its LMDB environment. The store opens them, on the main thread of a gateway
- * process or in a command.
+ * The tables of the store in its LMDB environment, the codec of their rows, and the check of the format.
+ * store.ts opens the tables, on the main thread of a gateway process or in a command. store-snapshot.ts reads
+ * them for the audit with the same codec and check.
  *
  * Must hold: stores of all earlier formats can be read. So a change of a table's name, its keys or their
  * order needs a new FORMAT and a reader of the old one (record-codec.ts). A new table is added to the list
  * below and to `tablesOf`; if the audit is to read it, to store-snapshot.ts and to a check of audit.ts or
- * audit-groups.ts; and if an operator's change writes it, to RecordedTable (row-recorder.ts says which).
- * Test: test/unit/store/key-rows.key-codec.test.ts (a store of format 1 opens, works, and is of this format
- * from then on).
+ * audit-groups.ts; and if an operator's change writes it, to RecordedTable (row-recorder.ts says which). No
+ * test tells if the list or the audit lacks a table. test/unit/store/key-rows.key-codec.test.ts opens a store
+ * of format 1, which works and is of this format from then on; no test has another earlier format.
  *
  *     accounts           id                        → account
  *     account_slots      account slot              → id
@@ -15,9 +16,9 @@
  *     credits            [account slot, sequence]  → credit or debit of an account
  *     credit_requests    [account slot, idempotency key]  → what was asked, and the response
  *     spending           account slot              → totals of the last flush
- *     usage              [account slot, hour, key id, model id]  → totals of these calls
+ *     usage              [account slot, hour, key id, model id]  → number, tokens and cost of these calls
  *     keys               id                        → key
- *     key_slots          key slot                  → id
+ *     key_slots          key slot                  → id of the key that has the slot
  *     key_ids            key slot                  → id of the key that has or last had the slot
  *     key_slots_free     [deleted at ms, key slot] → true
  *     keys_of_account    [account slot, key slot]  → id
@@ -33,9 +34,9 @@
  *     quota_uses         [kind, slot, model id]    → use of quotas at the last flush; see quota-use-rows.ts
  *     flushes            slot of a gateway process → its last flush; see flush-mark.ts
  *     answers            [account slot, idempotency key]            → stored response
- *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes, as the bound counts them
+ *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the response counts for
  *     cached             [account slot, model id/digest]            → response of the cache
- *     cached_ages        [ended at ms, account slot, model id/digest]  → bytes, as the bound counts them
+ *     cached_ages        [ended at ms, account slot, model id/digest]  → bytes that it counts for
  *     cached_model_ages  [model id, ended at ms, account slot, model id/digest]  → the same bytes
  *     changes            number                    → accounts and keys touched; see change-feed.ts
  *     history            [seconds of a span, position in its ring]  → stats of the span; see history-rows.ts
@@ -51,7 +52,7 @@
  *     operator_uses            last uses of operators; see operator-rows.ts
  *     operator_changes_head    the newest row of operator_changes; see operator-changes.ts
  *     operator_changes_before  the row before the oldest of operator_changes
- *     books_version            grows with each flush that leaves a mark; see flush-mark.ts
+ *     books_version            grows with each flush mark and each life; see flush-mark.ts
  *     clocks                   clocks at the last flush; see flush-mark.ts
  *     answer_bytes             sum of the bytes in answer_ages
  *     cached_bytes             sum of the bytes in cached_ages
@@ -108,10 +109,14 @@ type Encoded = Buffer & { readonly start?: number };
  *
  * A row is a record of msgpackr: the names of its fields, then their values. For every row
  * msgpackr looks the names up in a tree and encodes them, which is three quarters of its time. The rows of a
- * table have the same names, so the encoded names are cached here.
+ * table have the same names, so the encoded names are cached here. The values are encoded as an array behind
+ * a free space, and the names are then copied over the space and the head of the array:
+ *
+ *     encoded as an array   [names.length - 1 free bytes][1 byte: number of values][values]
+ *     the row               [names.length bytes: the cached names                 ][values]
  *
  * Must hold: a row is byte for byte what a plain msgpackr Encoder makes, or other versions cannot read the
- * store (test/unit/store/tables.row-encoder.test.ts).
+ * store (test/unit/store/tables.row-encoder.test.ts, which also tells if a new msgpackr encodes otherwise).
  */
 export class RowEncoder extends Encoder {
   /** Names of the fields of the row that was encoded last, and these names as bytes. */
@@ -127,7 +132,6 @@ export class RowEncoder extends Encoder {
       if (values === undefined) return encode(value, flags);
       const encodedNames = this.#encodedNamesOf(Object.keys(value as object), encode);
       if (encodedNames.length > NAMES_BYTES_MAX) return encode(value, flags);
-      // The byte with the number of values takes the place of the last byte of the names.
       const row: Encoded = encode(values, flags | RESERVE_START_SPACE | (encodedNames.length - 1));
       row.set(encodedNames, row.start ?? 0);
       return row;
@@ -135,8 +139,8 @@ export class RowEncoder extends Encoder {
   }
 
   /**
-   * Returns UNREADABLE for bytes at which msgpackr throws: an error would end a whole range of rows, and not
-   * name the row.
+   * Returns UNREADABLE for bytes at which msgpackr throws. lmdb would let the error end the whole range that
+   * is read, and the error would not name the row.
    */
   override decode(bytes: Uint8Array, options?: Parameters<Encoder['decode']>[1]): unknown {
     try {
@@ -174,7 +178,10 @@ function areSame(names: readonly string[], formerNames: readonly string[]): bool
   return true;
 }
 
-/** Options of every table. */
+/**
+ * Options of every table. None may change while there are stores: each but `cache` changes the bytes or the
+ * order on disk. A cache would not see what other processes write.
+ */
 export const TABLE = {
   compression: false,
   cache: false,
@@ -198,7 +205,7 @@ export function openTables(dataPath: string): Tables {
     return environment.openTables((root) => tablesOf(path, environment, root));
   } catch (error) {
     void environment.close();
-    // `unreadable` returns a StoreError as it is. Any other error is the disk's: it took no new tables.
+    // `unreadable` returns a StoreError as it is, and makes one of any other error, such as a full disk.
     throw unreadable(path, error);
   }
 }
