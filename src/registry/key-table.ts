@@ -4,9 +4,9 @@
  * request/authenticate.ts and request/call-contents.ts read it on listener threads. Nobody locks.
  *
  * A key has an index (the slot of a key in docs/glossary.md), and a record of 48 bytes at that index of
- * `records`. The buffer `slots` is a hash table with open addressing. The number of its 32-bit entries is a
+ * `records`. The buffer `entries` is a hash table with open addressing. The number of its 32-bit entries is a
  * power of two, and at least twice `keysMax`. An entry is 0 (empty), or the index of a key plus one. Where an
- * entry is in `slots` is its position. With 8 to 16 bytes of entries a key takes at most 64 bytes.
+ * entry is in `entries` is its position. With 8 to 16 bytes of entries a key takes at most 64 bytes.
  *
  *     byte  bits  field     written by the main thread
  *        0  8×32  digest    before an entry names the key
@@ -55,7 +55,8 @@ const LIMITED = 4;
 /** A bit of the state: no contents of the key's calls are kept. */
 const PRIVATE = 8;
 
-const NEVER = 0;
+const NEVER = 0; // in `expires`
+const NOT_USED = 0; // in `used`
 /** In the year 2106. key-record.ts rejects a later expiry. The words are signed, so readers apply `>>> 0`. */
 export const KEY_EXPIRES_SECONDS_MAX = 2 ** 32 - 1;
 
@@ -64,14 +65,14 @@ const ENTRY_FIRST_KEY = 1;
 
 /**
  * Bounds the searches of one `find`. A search takes some microseconds, and is repeated only if a key has
- * moved meanwhile. This many searches in a row mean a bug: `find` throws.
+ * moved meanwhile. If this happens so often in a row, it is a bug: `find` throws.
  */
 const SEARCHES_MAX = 10_000;
 
 export type KeyState = 'active' | 'disabled';
 
 interface KeyTraits {
-  /** Unix seconds from which on the key is rejected; undefined for never. */
+  /** Unix seconds from which on the key is rejected, 1 to KEY_EXPIRES_SECONDS_MAX; undefined for never. */
   readonly expiresSeconds?: number | undefined;
   /** Whether the ledger has limits of this key (ledger/limited-scopes.ts). */
   readonly isLimited?: boolean;
@@ -82,8 +83,8 @@ interface KeyTraits {
 /** gateway/accounting-base.ts makes the buffers once; threads get them in their `workerData`. */
 export interface KeyTableBuffers {
   readonly keysMax: number;
-  /** The hash table: its entries name keys. */
-  readonly slots: SharedArrayBuffer;
+  /** The hash table: each entry names a key or is empty. */
+  readonly entries: SharedArrayBuffer;
   readonly records: SharedArrayBuffer;
   /** One word: how often a key has moved. */
   readonly moves: SharedArrayBuffer;
@@ -95,7 +96,7 @@ export function createKeyTableBuffers(capacity: { readonly keysMax: number }): K
   const entryCount = 2 ** Math.ceil(Math.log2(2 * keysMax));
   return {
     keysMax,
-    slots: new SharedArrayBuffer(entryCount * 4),
+    entries: new SharedArrayBuffer(entryCount * 4),
     records: new SharedArrayBuffer(keysMax * RECORD_WORDS * 4),
     moves: new SharedArrayBuffer(4),
   };
@@ -110,7 +111,7 @@ export class KeyTable {
 
   constructor(buffers: KeyTableBuffers) {
     this.#keysMax = buffers.keysMax;
-    this.#entries = new Int32Array(buffers.slots);
+    this.#entries = new Int32Array(buffers.entries);
     this.#records = new Int32Array(buffers.records);
     this.#moves = new Int32Array(buffers.moves);
     this.#positionMask = this.#entries.length - 1;
@@ -126,7 +127,7 @@ export class KeyTable {
       const key = this.#search(digest);
       if (key !== undefined || Atomics.load(this.#moves, 0) === moves) return key;
     }
-    throw new Error('invariant broken: a search is overtaken by bounded removals');
+    throw new Error(`invariant broken: a key moved during each of ${SEARCHES_MAX} searches`);
   }
 
   /** `key`: an index that `find` returned. The key may have been removed since. Any thread. */
@@ -171,10 +172,10 @@ export class KeyTable {
     return true;
   }
 
-  /** Returns Unix seconds, or undefined if the key was never used. Any thread. */
+  /** Returns Unix seconds; undefined if the key was never used. A start restores the last use. Any thread. */
   lastUsedSecondsOf(key: KeyIndex): number | undefined {
     const usedSeconds = Atomics.load(this.#records, key * RECORD_WORDS + USED) >>> 0;
-    return usedSeconds === NEVER ? undefined : usedSeconds;
+    return usedSeconds === NOT_USED ? undefined : usedSeconds;
   }
 
   /** Whether a key has this index: it was inserted and not removed. Any thread. */
@@ -206,8 +207,9 @@ export class KeyTable {
       Atomics.store(this.#records, record + word, digest.readInt32LE(word * 4));
     }
     Atomics.store(this.#records, record + ACCOUNT, account);
-    Atomics.store(this.#records, record + EXPIRES, traits.expiresSeconds ?? NEVER);
-    Atomics.store(this.#records, record + USED, NEVER);
+    if (traits.expiresSeconds === undefined) Atomics.store(this.#records, record + EXPIRES, NEVER);
+    else this.#storeExpiry(key, traits.expiresSeconds);
+    Atomics.store(this.#records, record + USED, NOT_USED);
     const flags = (traits.isLimited === true ? LIMITED : 0) | (traits.isPrivate === true ? PRIVATE : 0);
     Atomics.store(this.#records, record + STATE, (active ? STATE_ACTIVE : STATE_DISABLED) | flags);
     Atomics.store(this.#entries, position, key + ENTRY_FIRST_KEY);
@@ -215,21 +217,17 @@ export class KeyTable {
 
   /** Takes effect on every thread with the next request. Main thread. */
   setActive(key: KeyIndex, active: boolean): void {
-    const state = this.#presentStateAt(key);
-    const flags = Atomics.load(this.#records, state) & ~STATE_MASK;
-    Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | flags);
+    this.#changeState(key, STATE_MASK, active ? STATE_ACTIVE : STATE_DISABLED);
   }
 
   /** Takes effect on every thread, also for calls in flight (call-contents.ts). Main thread. */
   setPrivate(key: KeyIndex, isPrivate: boolean): void {
-    const state = this.#presentStateAt(key);
-    if (isPrivate) Atomics.or(this.#records, state, PRIVATE);
-    else Atomics.and(this.#records, state, ~PRIVATE);
+    this.#changeState(key, PRIVATE, isPrivate ? PRIVATE : 0);
   }
 
   /** Call after the ledger has the limits. The flag stays until the key is removed. Main thread. */
   setLimited(key: KeyIndex): void {
-    Atomics.or(this.#records, this.#presentStateAt(key), LIMITED);
+    this.#changeState(key, LIMITED, LIMITED);
   }
 
   /**
@@ -238,7 +236,7 @@ export class KeyTable {
    */
   setExpiry(key: KeyIndex, expiresSeconds: number): void {
     invariant(this.has(key), `key ${key} is in the table`);
-    Atomics.store(this.#records, key * RECORD_WORDS + EXPIRES, expiresSeconds);
+    this.#storeExpiry(key, expiresSeconds);
   }
 
   /**
@@ -255,14 +253,27 @@ export class KeyTable {
       const entry = Atomics.load(this.#entries, position);
       if (entry === ENTRY_EMPTY) break;
       const home = Atomics.load(this.#records, (entry - ENTRY_FIRST_KEY) * RECORD_WORDS);
-      // `home` is not masked yet; the masked difference is the same. A key whose home lies after the gap
-      // stays: no search for the key passes the gap, so in the gap nobody would find the key.
+      // A key whose home lies after the gap stays where it is: its searches begin after the gap, so they
+      // would not find it in the gap. `home` is not masked yet; the masked difference is the same.
       if (((position - home) & this.#positionMask) < ((position - gap) & this.#positionMask)) continue;
       Atomics.store(this.#entries, gap, entry);
       Atomics.add(this.#moves, 0, 1);
       gap = position;
     }
     Atomics.store(this.#entries, gap, ENTRY_EMPTY);
+  }
+
+  /** Replaces the bits of `mask` in the key's state by `bits`. Only the main thread writes states. */
+  #changeState(key: KeyIndex, mask: number, bits: number): void {
+    const state = this.#presentStateAt(key);
+    Atomics.store(this.#records, state, (Atomics.load(this.#records, state) & ~mask) | bits);
+  }
+
+  /** Stores no 0, which would mean never, and nothing that the word cannot hold. */
+  #storeExpiry(key: KeyIndex, expiresSeconds: number): void {
+    const fits = expiresSeconds >= 1 && expiresSeconds <= KEY_EXPIRES_SECONDS_MAX;
+    invariant(fits, `expiry ${expiresSeconds} within 1..${KEY_EXPIRES_SECONDS_MAX}`);
+    Atomics.store(this.#records, key * RECORD_WORDS + EXPIRES, expiresSeconds);
   }
 
   /** Returns where the key's state is in `records`. Throws if the key is not in the table. */

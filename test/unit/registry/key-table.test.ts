@@ -98,6 +98,13 @@ void t.test('expiry, limits and last use are seen by every thread, and go with t
   table.setExpiry(plain, 7);
   t.notOk(other.isExpired(plain, 6));
   t.ok(other.isExpired(plain, 7));
+  for (const wrong of [0, latest + 1]) {
+    t.throws(() => table.setExpiry(plain, wrong), /expiry/, 'else it would mean never, or another moment');
+    const traits = { expiresSeconds: wrong };
+    t.throws(() => table.insert(asKeyIndex(3), digestAt(0, 5), ACCOUNT, true, traits), /expiry/);
+    t.notOk(other.has(asKeyIndex(3)));
+  }
+  t.ok(other.isExpired(plain, 7), 'as it was');
   t.ok(table.has(plain));
   table.remove(plain);
   table.remove(rich);
@@ -129,9 +136,9 @@ void t.test('an index or a digest is in the table once', (t) => {
 
 void t.test('at most 64 bytes a key', (t) => {
   for (const keysMax of [1_024, 1_025, 1_000_000, 2_000_000]) {
-    const { slots, records } = createKeyTableBuffers({ keysMax });
-    t.ok(slots.byteLength / 4 >= 2 * keysMax, 'half of the slots stay empty');
-    t.ok((slots.byteLength + records.byteLength) / keysMax <= 64);
+    const { entries, records } = createKeyTableBuffers({ keysMax });
+    t.ok(entries.byteLength / 4 >= 2 * keysMax, 'half of the entries stay empty');
+    t.ok((entries.byteLength + records.byteLength) / keysMax <= 64);
   }
   t.end();
 });
