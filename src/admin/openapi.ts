@@ -2,7 +2,7 @@
  * Builds the OpenAPI document of the admin interface from its routes: routes.ts at the first request for
  * `/admin/v1/openapi.json`, and `npm run docs`. Pure; main thread.
  *
- * Must hold: each route is in the document and responds as the document says
+ * Must hold: each route is in the document and responds as the document says; operationIds differ
  * (test/unit/admin/openapi.test.ts calls all routes). An operationId stays, for generated clients (no test).
  */
 import type { TObject } from 'typebox';
@@ -21,7 +21,8 @@ export function adminDocument(routes: readonly Route[]): object {
     const path = (paths[`${ROOT}${route.path}`] ??= {});
     path[route.method.toLowerCase()] = operationOf(route);
   }
-  paths[LIVE_ROUTE.path] = { get: LIVE_OPERATION }; // This path has ROOT already.
+  // Its path has ROOT already, because server.ts compares it with whole paths: it is a stream, not a Route.
+  paths[LIVE_ROUTE.path] = { get: LIVE_OPERATION };
   return {
     openapi: '3.1.0',
     info: {
@@ -83,8 +84,8 @@ const REFERENCE_FIELDS = ['account', 'group', 'parent', 'root'];
 function codesOf({ method, roles, segments, query, body }: Route): ErrorCode[] {
   const fields = { ...query.properties, ...body.properties };
   const hasReference = segments.some(isVariable) || REFERENCE_FIELDS.some((name) => name in fields);
-  // A change conflicts if a key was rotated already or a group is not empty, and, with hosts that share, if
-  // the change could not be confirmed, whether it was made or not. `/hosts` conflicts if no host shares.
+  // A change conflicts if a key was rotated already, or a group is not empty. If hosts share, it also
+  // conflicts if nobody could confirm whether it was made. `/hosts` conflicts if no host shares.
   const mayConflict = method !== 'GET' || segments.includes('hosts');
   return [
     'invalid_parameters',
@@ -140,7 +141,11 @@ function requiredOf(schema: TObject): readonly string[] {
   return Array.isArray(schema.required) ? schema.required : [];
 }
 
-/** The operation of LIVE_ROUTE, which live-feed.ts serves. This repeats by hand what that file sends. */
+/**
+ * The operation of LIVE_ROUTE, which live-feed.ts serves. It repeats by hand what that file sends:
+ * openapi.test.ts compares the range, the content type and two errors, but no events. The errors lack
+ * `insufficient_role`, because all roles may use the route.
+ */
 const LIVE_OPERATION = {
   operationId: 'getLive',
   summary: 'Stream the status every two seconds, and the history of its figures.',

@@ -3,8 +3,9 @@
  * name. Only the role `admin` may use the routes. routes.ts lists them, api.ts calls them. Main thread.
  *
  * Must hold: a token is shown only in the response that creates it. When its operator is disabled or deleted,
- * the token is rejected and its console sessions end, because authentication.ts and sessions.ts ask
- * registry/operators.ts at each request. `service.change` records writes (change-routes.test.ts, too).
+ * or the token is rotated, the token is rejected and its console sessions end, because authentication.ts and
+ * sessions.ts ask registry/operators.ts at each request. All writes go through `service.change`, which
+ * records who made them. Further test: test/unit/admin/change-routes.test.ts.
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
@@ -26,7 +27,7 @@ export const OperatorView = closedObject({
   expired: Type.Boolean(),
   last_used: orNull(
     Moment,
-    'when it last sent a request to this host, up to ten minutes early after a crash; null if never',
+    'when it last sent a request to this host, or up to ten minutes before that after a crash; null if never',
   ),
 });
 export type OperatorView = Readonly<Static<typeof OperatorView>>;
