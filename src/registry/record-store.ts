@@ -1,9 +1,14 @@
 /**
  * What the registry needs of a store; store/store.ts is the only implementation. These are interfaces because
- * src/store imports src/registry, which must not import src/store. Main thread.
+ * src/store imports src/registry, which must not import src/store. The registry (accounts.ts, keys.ts and the
+ * like) makes its changes by `commitAndApply`. Main thread.
+ *
+ * A slot is the number that fields call `index`. `put` adds a record, or replaces the one with its id.
+ * Methods throw StoreError for a damaged row.
  *
  * Must hold: reads and writes are synchronous, and writes are made only inside `commit`, so that a throw
- * undoes all of a change. Tests: test/unit/store/store.test.ts (a throw undoes the whole commit),
+ * undoes all of a change. Tests: test/unit/store/store.test.ts (a throw undoes the whole commit; pages; slots
+ * rest), test/unit/registry/registry-keys.test.ts (names of keys), test/unit/registry/groups.test.ts,
  * test/unit/registry/registry.failed-commits.test.ts (commitAndApply).
  */
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
@@ -20,9 +25,10 @@ import type { ChangeStore } from './operator-change.js';
 import type { QuotaUseRecord, UsedScope } from './quota-use.js';
 import type { UsageRange, UsageRecord } from './usage-report.js';
 
-/** Items from a slot on, ordered by slot. The next page begins at `next`, undefined after the last. */
+/** Items from a slot on, or from the number of a journal's line on, in that order. `next`: where to go on. */
 export interface Page<Item> {
   readonly items: readonly Item[];
+  /** Undefined if there are no more. */
   readonly next: number | undefined;
 }
 
@@ -48,12 +54,13 @@ export interface RecordStore {
   freeAccountIndex(): AccountIndex;
   putAccount(record: AccountRecord): void;
 
-  /** Writes the first line of an account's journal, which must have none. */
+  /** Writes the opening balance, the first line of the journal of an account that has no lines yet. */
   openCredits(account: AccountIndex, record: CreditRecord): void;
   /** Appends a line to the journal. */
   addCredit(account: AccountIndex, record: CreditRecord): void;
   /** Returns at most `limit` lines of an account's journal from number `from` on, oldest first. */
   listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord>;
+  /** Undefined if no credit of the account was requested with this idempotency key. */
   findCreditRequest(account: AccountIndex, idempotencyKey: string): CreditRequestRecord | undefined;
   putCreditRequest(account: AccountIndex, idempotencyKey: string, record: CreditRequestRecord): void;
   /** Undefined for an account that was never flushed. */
@@ -69,6 +76,7 @@ export interface RecordStore {
   readonly quotaUses: {
     /** Undefined if no flush has written the use of the scope. */
     find(scope: UsedScope): QuotaUseRecord | undefined;
+    /** Adds or replaces the use of a scope. */
     put(scope: UsedScope, record: QuotaUseRecord): void;
   };
 }
@@ -89,10 +97,10 @@ export interface GroupStore {
   /** The slots of accounts that are in the group itself, at most `limit` of them. */
   accountsOf(id: string, limit: number): AccountIndex[];
   /**
-   * Takes a slot below `slotsMax` whose group was deleted before `restedMs`, the longest unused first. If
-   * there is none, takes a slot that was never used, which may be `slotsMax` or above: callers check.
+   * Takes a slot below `slotsMax` whose group was deleted before `deletedBeforeMs`, the longest unused first.
+   * If there is none, takes a slot that was never used, which may be `slotsMax` or above: callers check.
    */
-  takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex;
+  takeIndex(deletedBeforeMs: WallMs, slotsMax: number): GroupIndex;
   put(record: GroupRecord): void;
   /** Removes the group and its use. Its slot rests from `nowMs` on. */
   remove(record: GroupRecord, nowMs: WallMs): void;
@@ -105,8 +113,8 @@ export interface KeyStore {
   /** All keys of that name, in no particular order. Reads a key only when the caller asks for the next. */
   eachOfName(name: string): Generator<KeyRecord>;
   /**
-   * Returns the account's keys of that name. Costs some µs, and 2 µs for each key of the account if many keys
-   * have the name.
+   * Returns the account's keys of that name. Takes some µs. If many keys of all accounts have the name, it
+   * looks at all keys of the account instead, 2 µs each.
    */
   findOfAccount(account: AccountIndex, name: string): KeyRecord[];
   /** Returns at most `limit` keys from slot `from` on, of all accounts if none is given. */
@@ -115,7 +123,7 @@ export interface KeyStore {
   findUse(index: KeyIndex): KeyUseRecord | undefined;
   putUse(key: KeyIndex, record: KeyUseRecord): void;
   /** Takes exactly `count` slots, each as `takeIndex` of a GroupStore does. */
-  takeIndexes(count: number, restedMs: WallMs, slotsMax: number): KeyIndex[];
+  takeIndexes(count: number, deletedBeforeMs: WallMs, slotsMax: number): KeyIndex[];
   put(record: KeyRecord): void;
   /** Removes the key and its use. Its slot rests from `nowMs` on. */
   remove(record: KeyRecord, nowMs: WallMs): void;
@@ -133,31 +141,33 @@ export interface OperatorStore {
 }
 
 /**
- * Runs `work` in one transaction, and calls `apply` with the result of `work` when the transaction is on
- * disk. A commit that threw may be on disk all the same, and then memory would be older than the disk until a
- * restart. So after a throw `onDisk` gets the result of `work` and returns what the disk has of it, or
- * undefined for nothing; `apply` gets what `onDisk` has returned. This may be a record as it was before
- * `work`, which changes nothing when it is applied. Throws what `commit` and `work` throw, also after
- * `apply`.
+ * Runs `work` in one transaction and applies its result to memory: `apply` gets
+ *
+ * - what `work` returned, if the commit has returned;
+ * - what `onDisk` returns for that, if the commit threw: its rows may be on disk all the same, and otherwise
+ *   memory would be older than the disk until a restart. If the disk has a record as it was before `work`,
+ *   `apply` changes nothing. Undefined means that the disk has no such record, and `apply` is not called;
+ * - nothing, if `work` threw: then nothing is on disk.
+ *
+ * Throws what `commit` and `work` throw, also after `apply`.
  */
-export function commitAndApply<Made>(
+export function commitAndApply<Result extends object>(
   store: Pick<RecordStore, 'commit' | 'refresh'>,
-  work: () => Made,
-  onDisk: (made: Made) => Made | undefined,
-  apply: (made: Made) => void,
-): Made {
-  // What `work` returned; absent if `work` threw, so that the transaction was undone.
-  const beforeCommit: { made?: Made } = {};
-  let made: Made;
+  work: () => Result,
+  onDisk: (result: Result) => Result | undefined,
+  apply: (result: Result) => void,
+): Result {
+  const ofWork: { result?: Result } = {};
+  let committed: Result;
   try {
-    made = store.commit(() => (beforeCommit.made = work()));
+    committed = store.commit(() => (ofWork.result = work()));
   } catch (error) {
-    const written = beforeCommit.made === undefined ? undefined : readAgain(store, onDisk, beforeCommit.made);
+    const written = ofWork.result === undefined ? undefined : readAgain(store, onDisk, ofWork.result);
     if (written !== undefined) apply(written);
     throw error;
   }
-  apply(made);
-  return made;
+  apply(committed);
+  return committed;
 }
 
 /** Returns undefined if the row cannot be read, whatever the error: `tollgate audit` names damaged rows. */
@@ -170,14 +180,14 @@ export function ifReadable<Row>(read: () => Row | undefined): Row | undefined {
 }
 
 /** Undefined also if the store cannot be read: then memory stays older than the disk until a restart. */
-function readAgain<Made>(
+function readAgain<Result>(
   store: Pick<RecordStore, 'refresh'>,
-  onDisk: (made: Made) => Made | undefined,
-  made: Made,
-): Made | undefined {
+  onDisk: (result: Result) => Result | undefined,
+  result: Result,
+): Result | undefined {
   try {
     store.refresh();
-    return onDisk(made);
+    return onDisk(result);
   } catch {
     return undefined;
   }

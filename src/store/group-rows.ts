@@ -111,12 +111,12 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     return Array.from(members, ([, , slot]) => asAccountIndex(slot));
   }
 
-  takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex {
+  takeIndex(deletedBeforeMs: WallMs, slotsMax: number): GroupIndex {
     const { groupSlotsFree, quotaUses } = this.#tables;
     // A flush after the deletion may have written what calls of the deleted group had used.
     const clearUse = (index: number): void =>
       void quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
-    const [slot] = this.takeSlots(1, restedMs, slotsMax, groupSlotsFree, GROUP_SLOTS_USED, clearUse);
+    const [slot] = this.takeSlots(1, deletedBeforeMs, slotsMax, groupSlotsFree, GROUP_SLOTS_USED, clearUse);
     // `takeSlots` returns as many slots as it was asked for.
     return asGroupIndex(slot!);
   }

@@ -191,13 +191,14 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     return this.pageOf(ids, limit);
   }
 
-  takeIndexes(count: number, restedMs: WallMs, slotsMax: number): KeyIndex[] {
+  takeIndexes(count: number, deletedBeforeMs: WallMs, slotsMax: number): KeyIndex[] {
     const { keySlotsFree, keyUses, quotaUses } = this.#tables;
     const clearUse = (slot: number): void => {
       keyUses.removeSync(slot);
       quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: slot }));
     };
-    return this.takeSlots(count, restedMs, slotsMax, keySlotsFree, KEY_SLOTS_USED, clearUse).map(asKeyIndex);
+    const slots = this.takeSlots(count, deletedBeforeMs, slotsMax, keySlotsFree, KEY_SLOTS_USED, clearUse);
+    return slots.map(asKeyIndex);
   }
 
   /** The registry never changes name, account or slot of a key, so no index row of a former record stays. */

@@ -2,8 +2,8 @@
  * SlotRows finds records that have an id and a slot in the ledger, and takes slots for new records. GroupRows
  * and KeyRows extend it (group-rows.ts, key-rows.ts); store.ts uses it for accounts. Main thread.
  *
- * Must hold: a slot is given again only if its record was deleted before `restedMs`. Until then late calls
- * and other processes may write under the slot (test/unit/store/store.test.ts).
+ * Must hold: a slot is given again only if its record was deleted before `deletedBeforeMs`. Until then late
+ * calls and other processes may write under the slot (test/unit/store/store.test.ts).
  */
 import type { WallMs } from '../core/units.js';
 import type { Page } from '../registry/record-store.js';
@@ -88,22 +88,22 @@ export class SlotRows<SlotRecord, Index extends number> {
 
   /**
    * Takes `count` slots, in the transaction that puts their records. First come slots of `freeSlots` (time of
-   * the deletion, slot) that were freed before `restedMs`, longest unused first; then slots never used. Free
-   * slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot that was never
+   * the deletion, slot) that were freed before `deletedBeforeMs`, longest unused first; then slots never
+   * used. Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot never
    * used may be beyond `slotsMax`: callers check. `clearUse` removes the use that another process may have
    * flushed for the deleted record after its deletion. The row `slotsUsedName` of `meta` counts the slots
    * ever used.
    */
   protected takeSlots(
     count: number,
-    restedMs: WallMs,
+    deletedBeforeMs: WallMs,
     slotsMax: number,
     freeSlots: Table<[number, number]>,
     slotsUsedName: string,
     clearUse: (slot: number) => void,
   ): number[] {
     const slots: number[] = [];
-    const restedKeys = freeSlots.getKeys({ end: [restedMs, 0] }).filter(([, slot]) => slot < slotsMax);
+    const restedKeys = freeSlots.getKeys({ end: [deletedBeforeMs, 0] }).filter(([, slot]) => slot < slotsMax);
     // Copied, because a range must not change while it is iterated.
     for (const freeKey of Array.from(restedKeys.slice(0, count))) {
       const [, slot] = freeKey;
