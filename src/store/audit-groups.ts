@@ -1,6 +1,8 @@
 /**
  * The checks of `tollgate audit` on groups, their members, and the rows of quota use. audit.ts calls them,
- * on the main thread of a command. The checks write nothing, and add differences to the AuditRun.
+ * on the main thread of a command. The rows of quota use are of accounts, models, keys and groups. The checks
+ * write nothing, and add differences to the AuditRun: `expect` and `differs` take what was found, then what
+ * should be there.
  *
  * Must hold in a sound store, and is checked here: each group's parent exists; no group is deeper than
  * GROUP_DEPTH_MAX or inside itself; a group's slot and name lead back to it; each account's group exists;
@@ -14,7 +16,7 @@ import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
 
-/** Checks all groups, members and rows of quota use. Returns the number of groups, with the damaged ones. */
+/** Checks all groups, members and rows of quota use. Returns the number of groups; damaged ones count too. */
 export function auditGroups(run: AuditRun): number {
   const { snapshot } = run;
   const groups = new Map<string, GroupRecord>();
@@ -32,6 +34,7 @@ export function auditGroups(run: AuditRun): number {
   return count;
 }
 
+/** Checks that the group's slot, name and parent lead to it and back, and that it is not too deep. */
 function auditGroup(
   run: AuditRun,
   id: string,
@@ -49,7 +52,7 @@ function auditGroup(
   else if (depthOf(record, groups) > GROUP_DEPTH_MAX)
     run.differs(subject, 'its depth', 'more, or a circle', `at most ${GROUP_DEPTH_MAX}`);
   if (snapshot.get('group_members', [parentId, MEMBER_GROUP, index]) !== true)
-    run.differs(subject, `the group in the list of ${parentId}`, undefined, id);
+    run.differs(subject, `the group in the list of ${parentId}`, undefined, id); // Not in the list.
 }
 
 /** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, as groups may form a circle. */
@@ -91,7 +94,7 @@ export function auditGroupOf(run: AuditRun, { id, index, groupId }: AccountRecor
 /** Checks that each row of quota use can be read and has an owner. */
 function auditUses(run: AuditRun): void {
   const { snapshot } = run;
-  // As in `QuotaUseRows.ownerOf`: a new kind of scope must be added to both.
+  // As in `QuotaUseRows.ownerOf`: a new kind of scope must be added to both. No test tells if one lacks it.
   const owners = { account: 'account_slots', model: 'account_slots', key: 'key_slots', group: 'group_slots' };
   for (const { key, value } of snapshot.rows('quota_uses')) {
     run.read(readQuotaUse, 'quota_uses', key, value);

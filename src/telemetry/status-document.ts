@@ -1,23 +1,24 @@
 /**
- * The JSON document of `GET /admin/v1/status`: its types, and its states of sharing from the best to the
- * worst. The main thread writes the document (gateway/stats.ts for one process, gateway/group-status.ts over
- * several). The console, the command line and the history (history.ts) read it.
+ * The types of the JSON document of `GET /admin/v1/status`. The main thread writes the document
+ * (gateway/stats.ts for one process, gateway/group-status.ts over several). The console, the command line and
+ * the history (history.ts) read it.
  *
  * Counts are sums since the start: for rates and percentiles a reader takes the difference of two responses.
  * Money is decimal text, in units of the currency.
  *
- * Must hold: no field is renamed or removed, because operators' programs read them (no test), and a new field
- * of a process is added up in gateway/group-status.ts (test/unit/gateway/group-status.test.ts).
+ * Must hold: no field is renamed or removed, because operators' programs read them (no test). A new field of
+ * a process is added up in gateway/group-status.ts, which takes the later state of SHARING_STATES and
+ * REGISTRY_STATES as the worse (test/unit/gateway/group-status.test.ts).
  */
 import type { BreakerState } from './metrics-layout.js';
 
-/** Counts are not cumulative. There is one count more than bounds: of the values above the last bound. */
+/** Each value is in one bucket alone. There is one count more than bounds: of values above the last bound. */
 export interface HistogramView {
   readonly bounds: readonly number[];
   readonly counts: readonly number[];
 }
 
-/** Call counts by outcome, tokens and durations, without the cost. */
+/** Call counts by outcome, tokens and durations. The cost is in CallStats: processes send it otherwise. */
 export interface CallCounts {
   /** `ok`, `client_gone` and the error codes. */
   readonly outcomes: Readonly<Record<string, number>>;
@@ -40,7 +41,7 @@ interface ModelStats extends CallStats {
 export interface UpstreamError {
   /** Unix seconds. */
   readonly at: number;
-  /** As in the metric's label. */
+  /** As the label of `tollgate_upstream_failures_total`. */
   readonly kind: string;
   /** The upstream's HTTP status; null if it sent none. */
   readonly status: number | null;
@@ -60,11 +61,11 @@ export interface UpstreamStatus {
   readonly breaker: BreakerState;
   readonly attempts: number;
   readonly failures: number;
-  /** `kind` as in the metric's label, `at` in Unix seconds; null before the first. */
+  /** `kind` and `at` as in UpstreamError; null before the first. */
   readonly last_failure: { readonly kind: string; readonly at: number } | null;
-  /** Newest first, at most five (upstream-errors.ts). Has a call's errors only after its end. */
+  /** Newest first, at most five (upstream-errors.ts). The errors of a call are listed when it has ended. */
   readonly last_errors: readonly UpstreamError[];
-  /** What this host uses of the upstream's limits; empty if the upstream has none. */
+  /** What this host uses of the upstream's limits, in the unit of each quota; empty if it has none. */
   readonly quotas: readonly { readonly quota: string; readonly limit: number; readonly used: number }[];
   /** Calls that wait for the limits. A call that may go to several upstreams is counted at one of them. */
   readonly waiting_calls: number;
@@ -121,19 +122,20 @@ export interface SharingStatus {
   readonly lost_seconds: number;
   readonly exchange_ms: HistogramView;
   readonly exchange_failures: number;
-  /** Scopes of which something is leased. */
+  /** How many scopes something is leased of. */
   readonly leased_subjects: number;
   readonly waiting_requests: number;
   /** State of the shared accounts and keys; null if hosts do not share them. */
   readonly registry: { readonly state: RegistryState; readonly reason: string | null } | null;
 }
 
-/** What runs in a gateway process, without its call counts. */
+/** What runs in a gateway process. Processes send it together with CallCounts (gateway/messages.ts). */
 export interface RunStatus {
   readonly version: string;
+  /** The version of Node.js. */
   readonly node: string;
   readonly pid: number;
-  /** Its slot among the gateways of its supervisor. */
+  /** The slot of the process in its process group. */
   readonly process: number;
   readonly ready: boolean;
   readonly uptime_seconds: number;
@@ -143,7 +145,7 @@ export interface RunStatus {
   /** Accounts ever created; all processes have the same number. */
   readonly accounts: number;
   readonly limits: { readonly calls_in_flight: number; readonly accounts: number; readonly keys: number };
-  /** Rejected calls by reason; reasons without calls are left out. */
+  /** Calls rejected before they went to an upstream, by reason; reasons without calls are left out. */
   readonly refusals: Readonly<Record<string, number>>;
   readonly overhead_ms: HistogramView;
   readonly upstreams: readonly UpstreamStatus[];

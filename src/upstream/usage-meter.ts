@@ -1,10 +1,14 @@
 /**
  * Collects the usage of one attempt: the upstream's own report if it is possible, else what a count of the
- * relayed text needs. attempt.ts makes a meter for each attempt, readers fill it, call-usage.ts reads it.
- * count-session.ts makes an empty meter for a count alone. Upstream worker.
+ * relayed text needs. attempt.ts makes a meter for each attempt, readers of responses (stream-reader.ts and
+ * the like) fill it, and call-usage.ts reads it. count-session.ts, which counts a prompt without an attempt,
+ * makes an empty meter for its CountRequest. Upstream worker.
+ *
+ * A report is impossible if a number is no count, or if its numbers exclude each other (`tokensOfReport`).
  *
  * Must hold: an impossible report does not replace a possible one. Text after the last report marks that
- * report as old (test/unit/upstream/usage-meter.test.ts).
+ * report as old (test/unit/upstream/usage-meter.test.ts). Readers call `recordText` for text that they pass
+ * to `addRelayed`; call-usage.ts calls `reportSoFar` once, when no reader calls `report` any more.
  */
 import { CHAT_DOOR } from '../core/door-names.js';
 import type { Usage } from '../core/token-counts.js';
@@ -26,7 +30,7 @@ export class UsageMeter {
   #isReportOld = false;
   #isReportOfPrompt = false;
 
-  /** The last report that is possible in itself. Whether it can be true of this call is not checked here. */
+  /** The last possible report. `disbeliefOf` (usage-shapes.ts) checks whether it can be true of this call. */
   get reported(): Usage | undefined {
     return this.#reported;
   }
@@ -36,11 +40,11 @@ export class UsageMeter {
     return this.#reported === undefined ? this.#reportError : undefined;
   }
 
-  /** Whether the client got any text. Parses, so it is called only if a report says that there was none. */
+  /** Whether the client got any text. Parses, so it is called only if a report names no completion tokens. */
   hasText(): boolean {
     if (this.#wholeResponse !== undefined) return responseTexts(this.#wholeResponse.toString()).length > 0;
     const texts: StreamTexts = new Map(this.#transcript.texts);
-    addStreamTexts(texts, this.#transcript.events(), 1);
+    addStreamTexts(texts, this.#transcript.events(), 1); // One character is enough.
     return texts.size > 0;
   }
 
@@ -54,7 +58,7 @@ export class UsageMeter {
     return this.#isReportOfPrompt;
   }
 
-  /** The upstream's name of the model, from a response with a report. */
+  /** The upstream's name of the model, from an event or response with a report. */
   get responseModel(): string | undefined {
     return this.#responseModel === undefined
       ? undefined
@@ -62,8 +66,8 @@ export class UsageMeter {
   }
 
   /**
-   * Keeps a report, and the `model` of the same event, as Latin-1. Returns whether the report was kept: an
-   * impossible report does not replace a possible one.
+   * Keeps a report, and the `model` of the same event. Readers decode events as Latin-1, which is faster, so
+   * `responseModel` decodes the name again. Returns whether the report was kept: an impossible one is not.
    */
   report(report: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
@@ -76,8 +80,8 @@ export class UsageMeter {
   }
 
   /**
-   * Keeps what the upstream had reported when its client left or its stream broke off. call-usage.ts calls
-   * this once, before it reads the other members. `usageSoFar` is not read if a report came after all of the
+   * Keeps what the upstream had reported when the caller's client left or the stream broke off. Call before
+   * the other members are read. `usageSoFar` is not read if a report came after all of the
    * text. A prompt of 0 is no report: some upstreams send 0 until they know the tokens.
    */
   reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
