@@ -10,10 +10,10 @@
  * never exceed a limit.
  *
  * There are two kinds of resources:
- * - Permits of the minute have a limited validity. A grant that is valid to the end of tick E counts as used
- *   at the end of E, so it weighs until a minute after E. A longer validity exceeds no limit; the permits
- *   only weigh longer. If the reply with a grant is lost, the next ask says by its order that the node has
- *   not heard of the grant, and the coordinator takes the grant back.
+ * - Permits of the minute expire. A grant that is valid to the end of tick E counts as used at the end of E,
+ *   so it weighs (counts toward the limit) until a minute after E. A longer validity exceeds no limit: the
+ *   permits only weigh longer. If the reply with a grant is lost, the next ask says so by its order
+ *   (AskOrder), and the coordinator takes the grant back.
  * - Stocks, which are all other resources, are granted by state. Every ask reports what the node has used and
  *   holds now. The coordinator records the report, and adds what it grants. So the next ask takes back a
  *   grant whose reply was lost.
@@ -35,8 +35,8 @@ export const EXCHANGE_ASKS_MAX = 1_000;
 
 /**
  * A process has a second node, for what an operator takes out of accounts. If that node fails, calls keep
- * their leases. Its slot is the slot of the process plus this number. open-hosts.ts has a third range of
- * slots, which must not overlap.
+ * their leases. Its slot is the slot of the process plus this number. Slots of fallback quotas begin at
+ * 2,000,000 (open-hosts.ts). The three ranges must not overlap (no test).
  */
 export const DEBIT_SLOTS_FROM = 1_000_000;
 
@@ -133,8 +133,9 @@ export interface GrantedPermits {
 }
 
 /**
- * The order of a node's asks for one scope's minute. The node has no grant of an ask after `heardNumber`, and
- * will use none. Its ask repeats what the asks after `heardNumber` returned or named as used.
+ * The order of a node's asks for one scope's minute. If the replies to asks 5 and 6 were lost, ask 7 has
+ * `heardNumber` 4: the node has no grant of 5 and 6, and will use none, so the coordinator takes these back.
+ * Ask 7 repeats what 5 and 6 returned or named as used, because the coordinator may lack these asks.
  */
 interface AskOrder {
   /** Grows from ask to ask. */
@@ -171,7 +172,7 @@ export interface MinuteAsk extends Wanted<number> {
 /** What all processes of a host have charged an account, by the host's store. */
 export interface HostSpent {
   readonly totalPicoUnits: PicoUnits;
-  /** Grows with each change of the total. The newest version counts: a reversal makes the total smaller. */
+  /** Grows with each change of the total. The newest counts, not the largest total: charges are reversed. */
   readonly version: number;
 }
 
@@ -233,8 +234,8 @@ export interface MinuteGrant extends Grant<number> {
 export interface StockGrant extends Grant<bigint> {
   /**
    * The period of the grant: that of the ask, or a later one that another node has named. An earlier period
-   * means that the ask's period was a mistake of a clock. Nothing of the ask was recorded then. The record
-   * still has all that this node took before, and others may have been granted what the node has not used.
+   * means that the ask's period was a mistake of a clock. Nothing of the ask was recorded then, and the
+   * record still has all that this node took before. The node goes on in the grant's period (stock-leases.ts).
    */
   readonly period: number;
   /** Of a `window`: in how many ms `least` is free if no node gives any back; 0: now, or not known. */
@@ -268,7 +269,7 @@ export interface StockView {
   readonly period: number;
   /** What nodes have reported as used. Of a `window`: what weighs now. */
   readonly used: bigint;
-  /** Granted and not reported as used. What ended lives held is in it too, because they no longer report. */
+  /** As StockAsk.unused, of all nodes, and with what ended lives held, because they no longer report. */
   readonly unused: bigint;
 }
 
@@ -320,6 +321,7 @@ export type LossReason =
 
 /** The coordinator was lost. The node was granted nothing; its reports may have been recorded or not. */
 export class CoordinatorLost extends Error {
+  /** An error code of docs/errors.md, which kept the former word for the coordinator. */
   readonly code = 'authority_lost';
   readonly reason: LossReason;
 

@@ -4,9 +4,10 @@
  * back. lease-waits.ts calls `allot` to learn what a waiting request lacks, and `reject` when it ends one.
  * gateway/lease-scopes.ts makes the addresses. Main thread. All times are of the monotonic clock.
  *
- * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
- * of it is held or sent and no request waits. Tests: test/unit/sharing/lease-manager.test.ts,
- * lease-laws.test.ts.
+ * Must hold: a reply is applied to the ask that was sent, and only once: LeaseManager makes one exchange at a
+ * time, and gets no reply of an exchange that was lost. A scope is forgotten only if nothing of it is held or
+ * sent and no request waits. Tests: test/unit/sharing/lease-manager.test.ts,
+ * test/unit/sharing/lease-laws.test.ts.
  */
 import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
@@ -28,15 +29,15 @@ import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
 
-/** How long requests are rejected without an ask after a denial: a busy client costs 4 asks a second. */
+/** How long requests are rejected without an ask after a denial. So a busy client costs at most 4 asks/s. */
 const REJECTING_MS = 250;
 /** A scope rests if none of its permits was used for so long: then one ask gives back all that it leases. */
 const RESTING_MS = 2_000;
 
 /**
- * Why a waiting request lacks a quota. If it lacks several, the latest in this list decides. 'unasked' is the
- * last: a request is rejected only after the coordinator was asked for all that it lacks, and only by quotas
- * that have none.
+ * Why a waiting request lacks a quota. If it lacks several, the one that comes last in this list decides. So
+ * nobody is rejected before the coordinator was asked for everything ('unasked'), and a request that lacks a
+ * 'used_up' quota does not wait for one that others hold.
  */
 const LACKS = [
   /** The coordinator has too little left, but other nodes hold some, which they may give back. */
@@ -66,7 +67,7 @@ export interface ScopeAddress extends LeaseScope {
   readonly scopeId: string;
   readonly minute: CountedLeases<number>;
   readonly minuteIndex: number;
-  /** The stock's lease; undefined if there is no such stock. Without a limit only a balance is leased. */
+  /** The stock's lease; undefined if there is no such stock. */
   readonly wordsOf: (name: StockName) => LeaseWords | undefined;
   /** The limits in force now. 0 or undefined means no limit. */
   readonly limits: () => Partial<QuotaLimits>;
@@ -109,7 +110,10 @@ export class LeasedScope {
   readonly waits = new Set<Wait>();
   /** Whether a listener or worker has used most of what is leased. LeaseManager sets it, `ask` clears it. */
   isLow = false;
-  /** LeaseReply.isUnknown of the last reply; true also while call slots are withheld. Read by LeaseWaits. */
+  /**
+   * Whether more may be there than was granted: LeaseReply.isUnknown of the last reply, or call slots are
+   * withheld. Then LeaseWaits ends a request as if the coordinator were lost, not as one beyond its quota.
+   */
   isUnknown = false;
   readonly minute: MinuteLease<number>;
   /** The leases of the stocks that have been needed. None is removed: the whole scope is forgotten. */
@@ -210,8 +214,9 @@ export class LeasedScope {
         const unallotted = budget.stocks.get(name) ?? 0n;
         const lease = this.#stocks.get(name);
         if (unallotted >= amount) continue;
-        // A denial of a larger amount, or under another limit, says nothing about this amount. What other
-        // requests were allotted (`availableIn` less `unallotted`) is needed beside it.
+        // A denial of a larger amount, or under another limit, says nothing about this amount. For example,
+        // 5 are leased, of which others were allotted 3, and this request needs 4: so 7 in all are needed. It
+        // is denied if the coordinator has denied 7 or less.
         const isDenied =
           lease?.deniedLimit === limit &&
           amount + lease.availableIn(periodOf(name)) - unallotted >= lease.deniedAmount;
@@ -294,7 +299,7 @@ export class LeasedScope {
   }
 }
 
-/** The limit in the unit of StockAsk; undefined if there is none. 0 for a balance, which has no limit. */
+/** The limit in the unit of StockAsk; undefined if there is none, and nothing is leased. 0 for a balance. */
 function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefined {
   if (name === 'balance') return 0n;
   const limit = limits[QUOTA_FIELDS[name]];
