@@ -235,7 +235,7 @@ export interface StockGrant extends Grant<bigint> {
   /**
    * The period of the grant: that of the ask, or a later one that another node has named. An earlier period
    * means that the ask's period was a mistake of a clock. Nothing of the ask was recorded then, and the
-   * record still has all that this node took before. The node goes on in the grant's period (stock-leases.ts).
+   * record still has all that this node took before. The node goes on in that period (stock-leases.ts).
    */
   readonly period: number;
   /** Of a `window`: in how many ms `least` is free if no node gives any back; 0: now, or not known. */
