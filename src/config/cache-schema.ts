@@ -1,38 +1,46 @@
 /**
  * Declares the settings of the response cache. schema.ts has `cacheSchema` as the section `cache`, for all
- * models; catalog-schema.ts has `modelCacheSchema` as `cache` of one model. Main threads and commands.
+ * models; catalog-schema.ts has `modelCacheSchema` as `cache` of one model. Main threads and commands. Neither
+ * map bounds a model's `bytes` by `cache.bytes`: a model that may take more shares all of it
+ * (`cacheRuleOf` of gateway/settings-records.ts).
  *
- * Must hold: by default an account gets only its own responses (test/e2e/cache.test.ts).
+ * Must hold: by default the cache is off (test/unit/config/load.test.ts), and an account gets only its own
+ * responses (test/e2e/cache.test.ts).
  */
 import { Type } from 'typebox';
 import { optionalLimit, section, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
 /** 30 days. */
 const TTL_SECONDS_MAX = 2_592_000;
+/** As much as the longest response that is kept: CACHED_BYTES_MAX of request/response-cache.ts. */
 const BYTES_MIN = 1024 * 1024;
-/** A quarter of the largest store. */
+/** A quarter of the largest store: `mapSize` of store/store-file.ts. */
 const BYTES_MAX = 4 * 1024 ** 3;
+/** More than BYTES_MAX, because each listener keeps copies of its own. */
 const MEMORY_BYTES_MAX = 8 * 1024 ** 3;
 
-/** Who may get a response: only the account that paid for it, or all accounts. */
+/**
+ * Who may get a response: only the account that paid for it, or all accounts. The setting's name; not a scope
+ * of the glossary, which has quotas.
+ */
 const SCOPES = ['account', 'all'] as const;
 
 export const cacheSchema = Type.Object(
   {
     ttl_seconds: wholeNumber(0, TTL_SECONDS_MAX, 0, 'seconds', {
       description:
-        'How long an equal request gets the response of the first, for models that do not say it themselves; 0 switches the cache off.',
+        'How long an equal request gets the response of the first, for models without a ttl_seconds of their own; 0 switches the cache off.',
     }),
     scope: Type.Enum([...SCOPES], {
       default: 'account',
       description:
         'Who may get a response: the account that paid for it, or all accounts whose plan has the model.',
     } satisfies Annotations),
-    memory_bytes: wholeNumber(0, MEMORY_BYTES_MAX, 67_108_864, 'bytes', {
+    memory_bytes: wholeNumber(0, MEMORY_BYTES_MAX, 64 * 1024 * 1024, 'bytes', {
       description:
         'Memory of cached responses in a process, divided among its listeners; the oldest go first.',
     }),
-    bytes: wholeNumber(BYTES_MIN, BYTES_MAX, 268_435_456, 'bytes', {
+    bytes: wholeNumber(BYTES_MIN, BYTES_MAX, 256 * 1024 * 1024, 'bytes', {
       description: 'Cached responses on disk, of all models; the oldest go first.',
     }),
   },

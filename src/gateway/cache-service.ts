@@ -1,7 +1,7 @@
 /**
  * The response cache on the main thread: it keeps responses on disk, and lets one listener at a time make a
  * call that several callers wait for (single flight). accounting.ts creates it. Listeners ask it over their
- * ports (channel/cache-channel.ts), and cache responses in their own memory too.
+ * ports (channel/cache-messages.ts), and cache responses in their own memory too.
  *
  *     no response → in work (of a listener) → waits for the disk → stored → none (expired, or the oldest)
  *                       └→ no response (failed, not to be kept, or the listener died)
@@ -18,7 +18,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
 import { type Clock, isWithin } from '../core/clock.js';
-import type { CacheMessage, CacheReply, CachedResponse } from '../channel/cache-channel.js';
+import type { CacheMessage, CacheReply, CachedResponse } from '../channel/cache-messages.js';
 import { asWallMs } from '../core/units.js';
 import {
   CACHED_ROW_BYTES,

@@ -11,7 +11,7 @@
  * before the client has a byte of a hit, the hit costs nothing. Tests: test/e2e/cache.test.ts, and for an
  * Idempotency-Key test/e2e/idempotency.test.ts.
  */
-import type { CachedResponse } from '../channel/cache-channel.js';
+import type { CachedResponse } from '../channel/cache-messages.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';

@@ -18,7 +18,7 @@
  * (test/e2e/cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
-import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
+import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-messages.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { AskPort, orRejected, PendingReplies } from '../core/ask-port.js';
 import { type Clock, isWithin } from '../core/clock.js';

@@ -8,7 +8,7 @@ import { open, type Key, type RootDatabase } from 'lmdb';
 import t, { type Test } from 'tap';
 import { asAccountIndex, asWallMs } from '#src/core/units.js';
 import { IdempotencyChannel } from '#src/channel/idempotency-channel.js';
-import type { CacheMessage, CacheReply } from '#src/channel/cache-channel.js';
+import type { CacheMessage, CacheReply } from '#src/channel/cache-messages.js';
 import { AskPort } from '#src/core/ask-port.js';
 import { CacheService } from '#src/gateway/cache-service.js';
 import { IdempotencyService } from '#src/gateway/idempotency-service.js';

@@ -4,23 +4,24 @@
  * names project, region and publisher; the publisher follows from the model's name. provider-client.ts calls
  * VERTEX. Upstream worker; `write` also on counter threads.
  *
- * Must hold: `isClaude` alone decides on the protocol, for request, response and stream of a call alike. No
- * error names a project of the operator (test/unit/providers/vertex/vertex.test.ts).
+ * Must hold: `isClaude` alone decides on the protocol of a translated call: request, response and stream.
+ * Passed calls are all for Claude, because `doorsOf` of gateway/settings-records.ts gives no other model the
+ * Messages doors. No error names a project of the operator (test/unit/providers/vertex/vertex.test.ts).
  *
- * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
- * docs/partner-models/claude/use-claude, read 2026-11.
+ * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1), and
+ * …/docs/partner-models/claude/use-claude of the same site, read 2026-11.
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
 import { betasOf, cloudBodyOf } from '../anthropic/anthropic.js';
 import { readAnthropicError } from '../anthropic/errors.js';
-import { writeMessages } from '../anthropic/request.js';
-import { readMessage } from '../anthropic/response.js';
-import { MessageStream } from '../anthropic/stream.js';
-import { withoutOperatorNames, readError } from '../gemini/errors.js';
-import { authorization, methodOf } from '../gemini/gemini.js';
-import { requestBody } from '../gemini/request.js';
-import { readResponse } from '../gemini/response.js';
+import { writeMessages as writeAnthropicRequest } from '../anthropic/request.js';
+import { readMessage as readAnthropicResponse } from '../anthropic/response.js';
+import { MessageStream as AnthropicStream } from '../anthropic/stream.js';
+import { withoutOperatorNames, readError as readGeminiError } from '../gemini/errors.js';
+import { authorization, methodOf as geminiMethodOf } from '../gemini/gemini.js';
+import { requestBody as geminiRequestBody } from '../gemini/request.js';
+import { readResponse as readGeminiResponse } from '../gemini/response.js';
 import { GeminiStream } from '../gemini/stream.js';
 import type {
   HeaderLookup,
@@ -39,8 +40,8 @@ const CLAUDE_VERSION = 'vertex-2023-10-16';
 /** Vertex counts tokens for every Claude model at the path of this pseudo-model; the body names the model. */
 const COUNTING_MODEL = 'count-tokens';
 /**
- * Beta features that Claude on Vertex has: those of `vertex_ai` in LiteLLM's
- * anthropic_beta_headers_config.json, read 2026-11.
+ * Beta features that Claude on Vertex has: the names of `vertex_ai` in LiteLLM's
+ * anthropic_beta_headers_config.json, read 2026-11. Until a newer name is here, operators set `betas`.
  */
 const BETAS = new RegExp(
   '^(?:compact|computer-use|context-1m|context-management|dangerous-tool-use|interleaved-thinking|' +
@@ -48,18 +49,22 @@ const BETAS = new RegExp(
     '\\d{4}-\\d\\d-\\d\\d$',
 );
 /**
- * The start of the one beta of BETAS that Vertex refuses for COUNTING_MODEL (anthropics/claude-code 12429).
+ * The start of the one beta of BETAS that Vertex refuses for COUNTING_MODEL (issue 12429 of
+ * anthropics/claude-code).
  */
 const BETA_NOT_FOR_COUNTS = 'web-search-';
 /** The name of a tuned model, which is an endpoint of the project. */
 const ENDPOINT = /^\d+$/;
 
-/** Decides by the name of the model. Any other model, also a tuned one, speaks Gemini's protocol. */
+/** Whether the model speaks Anthropic's protocol. Any other, also a tuned one, speaks Gemini's. */
 function isClaude({ model }: UnsignedCall): boolean {
   return CLAUDE.test(model);
 }
 
-/** The path of a call. `publisher` is used unless the model's name contains a path of its own. */
+/**
+ * The path of a call. `publisher` is used unless the model's name contains a path of its own, whose slashes
+ * `encodeURI` keeps.
+ */
 function pathTo({ settings, model }: UnsignedCall, publisher: string, method: string): string {
   const { basePath, apiVersion, project, region } = settings;
   const name = ENDPOINT.test(model)
@@ -72,39 +77,31 @@ function pathTo({ settings, model }: UnsignedCall, publisher: string, method: st
 
 function write(call: UnsignedCall): WrittenRequest {
   if (!isClaude(call))
-    return { path: pathTo(call, 'google', methodOf(call.stream)), body: requestBody(call) };
+    return { path: pathTo(call, 'google', geminiMethodOf(call.stream)), body: geminiRequestBody(call) };
   const { betas } = call.settings;
   return {
     path: pathTo(call, 'anthropic', call.stream ? ':streamRawPredict' : ':rawPredict'),
     body: exactJsonText({
       anthropic_version: CLAUDE_VERSION,
       ...(betas.length > 0 && { anthropic_beta: betas }),
-      ...writeMessages(call),
+      ...writeAnthropicRequest(call),
     }),
   };
 }
 
-/** Never throws. Errors of Claude itself have Anthropic's form, errors of the platform Google's. */
+/** Never throws. Errors of Claude itself have Anthropic's form; those of the platform have Google's. */
 function readErrorOfEither(status: number, header: HeaderLookup, body: string): ProviderFailure {
   const members = parsedJson(body);
-  if (!isRecord(members) || members.type !== 'error') return readError(status, header, body);
+  if (!isRecord(members) || members.type !== 'error') return readGeminiError(status, header, body);
   const failure = readAnthropicError(status, header, body);
   // As in Google's own errors: the platform may name the project in an error of Claude.
   return { ...failure, message: withoutOperatorNames(failure.message) };
 }
 
-export const VERTEX: Provider = {
-  write,
-  headers: authorization,
-  readResponse: (body, call) => (isClaude(call) ? readMessage : readResponse)(body, call),
-  openStream: (call) => (isClaude(call) ? new MessageStream(call) : new GeminiStream(call)),
-  readError: readErrorOfEither,
-  passed: passClaude,
-};
-
 /**
  * A passed request of a Messages door. The model moves from the body to the path. If tokens are counted, the
- * path names COUNTING_MODEL, and the model goes back into the body, which cloudBodyOf has left without it.
+ * path names COUNTING_MODEL, and the model goes back into the body. There it comes before
+ * `anthropic_version`, which cloudBodyOf always writes first.
  */
 function passClaude(
   call: ProviderCall,
@@ -124,3 +121,12 @@ function passClaude(
     body: countsTokens ? `{"model":${JSON.stringify(written.model)},${written.body.slice(1)}` : written.body,
   };
 }
+
+export const VERTEX: Provider = {
+  write,
+  headers: authorization,
+  readResponse: (body, call) => (isClaude(call) ? readAnthropicResponse : readGeminiResponse)(body, call),
+  openStream: (call) => (isClaude(call) ? new AnthropicStream(call) : new GeminiStream(call)),
+  readError: readErrorOfEither,
+  passed: passClaude,
+};

@@ -5,7 +5,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import type { CachedResponse } from '#src/channel/cache-channel.js';
+import type { CachedResponse } from '#src/channel/cache-messages.js';
 import { CacheService } from '#src/gateway/cache-service.js';
 import type { CacheRule, Catalog } from '#src/registry/catalog.js';
 import {
