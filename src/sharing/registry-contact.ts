@@ -1,10 +1,11 @@
 /**
- * Whether this host can follow and change the registry that hosts share: RegistryContact has the state, logs
- * it, and makes the rejections of changes. `appendOnce` appends a change to the log at the server once, even
- * if the connection breaks. registry-log.ts uses both. Main thread of a gateway process.
+ * Whether this host can follow and change the registry that hosts share. RegistryContact has this state and
+ * writes to the gateway's event log when it changes. Three functions make the rejections of changes.
+ * `appendOnce` appends a change to the server's log of changes once, even if the connection breaks.
+ * registry-log.ts uses all; registry-reseed.ts throws the two errors too. Main thread of a gateway process.
  *
- * Must hold: a change that may have been sent before is never reported as not made
- * (test/unit/sharing/registry-contact.registry-append.test.ts).
+ * Must hold: a change that may have been made is never reported as not made
+ * (test/unit/sharing/registry-contact.registry-append.test.ts). Further test: registry-contact.test.ts.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { errorText, ProxyError } from '../core/errors.js';
@@ -21,14 +22,17 @@ export class RegistryDiverged extends Error {
 
   constructor(reason: string) {
     super(
-      `${reason} Nothing of it was changed. To have this host take over the shared accounts and keys, start it on an ` +
-        'empty data directory; what it alone has must be created anew.',
+      `${reason} This host's copy was not changed. To have this host take over the shared accounts and keys, ` +
+        'start it on an empty data directory; what it alone has must be created anew.',
     );
     this.name = 'RegistryDiverged';
   }
 }
 
-/** Thrown if the store, or the shared registry, has changed since the work began: read both again. */
+/**
+ * Another process has changed the store, or another host the shared registry, since the work began. Whoever
+ * catches it reads both again.
+ */
 export class Superseded extends Error {}
 
 /** After how many seconds a client may send again a change that was not made. */
@@ -70,14 +74,21 @@ export class RegistryContact {
     if (kindBefore === this.#state.kind && nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = nowMs;
     const message =
-      'accounts and keys cannot be changed: the registry that hosts share is not to be had; calls go on';
+      'accounts and keys cannot be changed: the registry that hosts share is not available; calls go on';
+    // A server that is lost mostly comes back by itself. Any other error needs an operator.
     this.#log[error instanceof ValkeyError ? 'warn' : 'error'](message, { reason });
   }
 
-  /** The rejection of a change that was not made. */
+  /**
+   * The rejection of a change that was not made. While `following`, only a gateway that stops rejects: it
+   * records no failures (`#recordFailure` of registry-log.ts).
+   */
   rejection(): ProxyError {
-    const reason = this.#state.kind === 'following' ? 'it is being looked for' : this.#state.reason;
-    const message = `Nothing was changed: the registry that hosts share is not to be had (${reason}). Try again.`;
+    const reason = this.#state.kind === 'following' ? 'this gateway is stopping' : this.#state.reason;
+    // After `diverged`, trying again does not help before an operator has decided.
+    const advice = this.#state.kind === 'diverged' ? '' : ' Try again.';
+    const message =
+      `Nothing was changed: the registry that hosts share is not available (${reason}).` + advice;
     return new ProxyError('overloaded', 'gateway', message, RETRY_AFTER_SECONDS);
   }
 }
@@ -110,8 +121,9 @@ const SENDS_MAX = 3;
 const RETRY_MS = 500;
 
 /**
- * Appends the change `id` after `position`. Returns false if another change came first. Rejects with
- * ValkeyError: `refused` if the change was not made, any other code if that is not known.
+ * Appends the change `id` after `position`. Returns false if another change came first, or if the server has
+ * another registry. Rejects with ValkeyError: `refused` if the change was not made, any other code if nobody
+ * knows.
  */
 export async function appendOnce(
   server: Pick<RegistryServer, 'append' | 'pull'>,
@@ -119,7 +131,7 @@ export async function appendOnce(
   id: string,
   rows: readonly RegistryRow[],
 ): Promise<boolean> {
-  /** Why it is not known whether an earlier sending was carried out; undefined if none is in doubt. */
+  /** Why nobody knows whether an earlier sending was carried out; undefined for the first sending. */
   let earlierFailure: ValkeyError | undefined;
   for (let sends = 1; ; sends++) {
     try {
@@ -129,15 +141,15 @@ export async function appendOnce(
       const registry = await server.pull(position);
       const nextChange = registry?.changes[0];
       if (nextChange?.id === id) return true;
-      // The server has another epoch, or an older state: it is not known what became of the earlier sending.
-      if (nextChange?.version !== position.version + 1) throw earlierFailure;
-      return false;
+      if (nextChange?.version === position.version + 1) return false;
+      // The server has another epoch, of which `pull` returns no changes, or an older state. So it does not
+      // tell what became of the earlier sending, and the change is sent again.
     } catch (error) {
       if (!(error instanceof ValkeyError)) throw error;
-      // A rejection says nothing about an earlier sending.
+      // `refused` tells of this sending alone, and leaves an earlier one in doubt.
       if (earlierFailure === undefined || error.code !== 'refused') earlierFailure = error;
-      if (earlierFailure.code === 'refused' || sends >= SENDS_MAX) throw earlierFailure;
-      await pause(RETRY_MS);
     }
+    if (earlierFailure.code === 'refused' || sends >= SENDS_MAX) throw earlierFailure;
+    await pause(RETRY_MS);
   }
 }
