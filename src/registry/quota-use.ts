@@ -213,5 +213,6 @@ export interface QuotaUseRecord extends SettledQuotas {
   /** The day of `callsPerDay`, counted from 1970-01-01 in UTC+8. */
   readonly callDayNumber: number;
   readonly callsPerDay: number;
+  /** When the flush read the counts. Those of the minute are of the 60 s before. */
   readonly takenMs: WallMs;
 }

@@ -23,7 +23,7 @@ export function auditGroups(run: AuditRun): number {
   let count = 0;
   for (const { key: id, value } of snapshot.rows('groups')) {
     count++;
-    const record = run.read(readGroup, 'groups', id, value);
+    const record = run.readOrReport(readGroup, 'groups', id, value);
     if (record !== undefined) groups.set(id, record);
   }
   // After all groups are read, because a parent may come after its child.
@@ -48,11 +48,11 @@ function auditGroup(
   run.expectSlot('group', subject, { id, index, name }, bounds.groupsMax);
   run.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get('group_names', name)), id);
   if (parentId === undefined) return;
-  if (!groups.has(parentId)) run.differs(subject, 'the group that it is in', parentId, 'a group');
+  if (!groups.has(parentId)) run.addDifference(subject, 'the group that it is in', parentId, 'a group');
   else if (depthOf(record, groups) > GROUP_DEPTH_MAX)
-    run.differs(subject, 'its depth', 'more, or a circle', `at most ${GROUP_DEPTH_MAX}`);
+    run.addDifference(subject, 'its depth', 'more, or a circle', `at most ${GROUP_DEPTH_MAX}`);
   if (snapshot.get('group_members', [parentId, MEMBER_GROUP, index]) !== true)
-    run.differs(subject, `the group in the list of ${parentId}`, undefined, id); // Not in the list.
+    run.addDifference(subject, `the group in the list of ${parentId}`, undefined, id); // Not in the list.
 }
 
 /** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, as groups may form a circle. */
@@ -73,7 +73,7 @@ function auditMembers(run: AuditRun, groups: ReadonlyMap<string, GroupRecord>): 
     const [groupId, kind, slot] = key;
     const subject = run.subjectAt('group_members', key);
     const id = kind === MEMBER_ACCOUNT ? run.accountIdOf(slot) : undefined;
-    const account = id === undefined ? undefined : run.peek(readAccount, 'accounts', id);
+    const account = id === undefined ? undefined : run.readIfSound(readAccount, 'accounts', id);
     const memberGroupId = kind === MEMBER_ACCOUNT ? account?.groupId : groupBySlot.get(slot)?.parentId;
     const memberKind = kind === MEMBER_ACCOUNT ? 'account' : 'group';
     run.expect(subject, `the group of this ${memberKind}`, memberGroupId, groupId);
@@ -85,10 +85,10 @@ export function auditGroupOf(run: AuditRun, { id, index, groupId }: AccountRecor
   if (groupId === undefined) return;
   const { snapshot } = run;
   const subject = run.subjectAt('accounts', id, id);
-  if (run.peek(readGroup, 'groups', groupId) === undefined)
-    run.differs(subject, 'the group', groupId, 'a group');
+  if (run.readIfSound(readGroup, 'groups', groupId) === undefined)
+    run.addDifference(subject, 'the group', groupId, 'a group');
   if (snapshot.get('group_members', [groupId, MEMBER_ACCOUNT, index]) !== true)
-    run.differs(subject, `the account in the list of ${groupId}`, undefined, id);
+    run.addDifference(subject, `the account in the list of ${groupId}`, undefined, id);
 }
 
 /** Checks that each row of quota use can be read and has an owner. */
@@ -97,7 +97,7 @@ function auditUses(run: AuditRun): void {
   // As in `QuotaUseRows.ownerOf`: a new kind of scope must be added to both. No test tells if one lacks it.
   const owners = { account: 'account_slots', model: 'account_slots', key: 'key_slots', group: 'group_slots' };
   for (const { key, value } of snapshot.rows('quota_uses')) {
-    run.read(readQuotaUse, 'quota_uses', key, value);
+    run.readOrReport(readQuotaUse, 'quota_uses', key, value);
     const [kind, slot] = key;
     const owner = Object.hasOwn(owners, kind)
       ? // Cast to one of the three tables: their keys all have the same type.
@@ -106,6 +106,6 @@ function auditUses(run: AuditRun): void {
     if (owner !== undefined) continue;
     const subject = run.subjectAt('quota_uses', key);
     const shouldBe = kind === 'model' ? 'an account' : `a ${kind}`;
-    run.differs(subject, `the owner of slot ${slot}`, undefined, shouldBe);
+    run.addDifference(subject, `the owner of slot ${slot}`, undefined, shouldBe);
   }
 }

@@ -1,7 +1,7 @@
 /**
- * AuditRun: one run of the audit, which has the snapshot of the store that all checks read, the bounds of the
- * shared tables, and the list of differences that the checks find. audit.ts makes an AuditRun for each audit
- * and gives it to one check after the other. Main thread of a command.
+ * AuditRun: one run of the audit. It has the snapshot of the store that all checks read, the bounds of slots,
+ * the list of differences that the checks find, and the checks of slots that groups and keys share. audit.ts
+ * makes an AuditRun for each audit and gives it to one check after the other. Main thread of a command.
  *
  * Must hold: a check never throws because of a row; it adds a difference and goes on. Otherwise one damaged
  * row hides all others (test/unit/store/audit.test.ts).
@@ -18,7 +18,7 @@ export interface Difference {
   readonly account: string | null;
   /** For example `record 7 of table spending`. */
   readonly location: string;
-  /** What was compared: `spent`, `the row`. */
+  /** What was compared: `spent`, `the row`, `the owner of slot 7`. */
   readonly what: string;
   /** The value that was found, and the value that the other records imply; amounts are decimal. */
   readonly is: string;
@@ -26,7 +26,7 @@ export interface Difference {
 }
 
 export interface AuditBounds {
-  /** Capacities of the shared tables (`limits.accounts`, `limits.keys`, `limits.groups`). */
+  /** How many slots a gateway has (`limits.accounts`, `limits.keys`, `limits.groups`). */
   readonly accountsMax: number;
   readonly keysMax: number;
   readonly groupsMax: number;
@@ -44,6 +44,7 @@ interface SlotRecord {
   readonly name: string;
 }
 
+/** A bigint is an amount, in pico-units. */
 type Compared = bigint | number | string | undefined;
 
 export class AuditRun {
@@ -80,19 +81,19 @@ export class AuditRun {
   }
 
   /** Adds a difference, or only counts it beyond DIFFERENCES_MAX. */
-  differs(subject: AuditSubject, what: string, is: Compared, shouldBe: Compared): void {
+  addDifference(subject: AuditSubject, what: string, is: Compared, shouldBe: Compared): void {
     this.#differencesCount++;
     if (this.#differences.length >= DIFFERENCES_MAX) return;
     this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
 
-  /** Adds a difference unless `is` equals `shouldBe`. Amounts are bigints, in pico-units. */
+  /** Adds a difference unless `is` equals `shouldBe`. */
   expect(subject: AuditSubject, what: string, is: Compared, shouldBe: Compared): void {
-    if (is !== shouldBe) this.differs(subject, what, is, shouldBe);
+    if (is !== shouldBe) this.addDifference(subject, what, is, shouldBe);
   }
 
   /** Returns the record in `value`. If it is damaged, returns undefined and adds a difference. */
-  read<Name extends TableName, Decoded>(
+  readOrReport<Name extends TableName, Decoded>(
     reader: (stored: unknown, location: string) => Decoded,
     table: Name,
     key: TableKeys[Name],
@@ -104,16 +105,16 @@ export class AuditRun {
       return reader(value, subject.location);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      this.differs(subject, 'the row', 'damaged', 'a row of this format');
+      this.addDifference(subject, 'the row', 'damaged', 'a row of this format');
       return undefined;
     }
   }
 
   /**
    * Returns the record under `key`. Undefined if there is none or if it is damaged. Adds no difference for a
-   * damaged record: the check that goes through its table calls `read`, which adds it.
+   * damaged record: the check that goes through its table calls `readOrReport`, which adds it.
    */
-  peek<Name extends TableName, Decoded>(
+  readIfSound<Name extends TableName, Decoded>(
     reader: (stored: unknown, location: string) => Decoded,
     table: Name,
     key: TableKeys[Name],
@@ -129,9 +130,11 @@ export class AuditRun {
   }
 
   /**
-   * Checks that each row of the tables of slots, free slots and names leads to a record that has that slot or
-   * name. `recordOf` returns the record with an id, `accountOf` the id of its account. Names of keys are left
-   * out, because several keys may have one name. Free slots of accounts do not exist.
+   * Checks that each row of `account_slots`, `group_slots`, `key_slots`, `account_names` and `group_names`
+   * leads to a record that has that slot or name, and that each slot of `group_slots_free` and
+   * `key_slots_free` has no owner. The row counts as right, so its key is `shouldBe`. `recordOf` returns the
+   * record with an id, `accountOf` the id of its account. Several keys may have one name, and slots of
+   * accounts are never free.
    */
   checkBackReferences<Row extends SlotRecord>(
     kind: 'account' | 'group' | 'key',
@@ -157,24 +160,28 @@ export class AuditRun {
     }
     if (kind === 'account') return;
     for (const { key } of snapshot.rows(`${kind}_slots_free`)) {
-      const owner = idIn(snapshot.get(`${kind}_slots`, key[1]));
+      const [, slot] = key;
+      const owner = idIn(snapshot.get(`${kind}_slots`, slot));
       const subject = this.subjectAt(`${kind}_slots_free`, key);
-      this.expect(subject, `the owner of slot ${key[1]}, which is free`, owner, undefined);
+      this.expect(subject, `the owner of slot ${slot}, which is free`, owner, undefined);
     }
   }
 
-  /** Checks that the slot leads back to the record, and is below `max` and the number of slots ever used. */
+  /**
+   * Checks that the slot leads back to the record, and is below `max` and the number of slots ever used. For
+   * accounts nobody counts that number (audit.ts checks their slots).
+   */
   expectSlot(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
     const stored = this.snapshot.get('meta', `${kind}_slots_used`) ?? 0;
-    // A damaged number counts as below every slot, so each key or group adds a difference.
+    // If the number is damaged, each key or group adds a difference.
     const slotsUsed = typeof stored === 'number' ? stored : 'damaged';
-    if (index >= max) this.differs(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
+    if (index >= max) this.addDifference(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
     if (slotsUsed === 'damaged' || !(index < slotsUsed))
-      this.differs(subject, 'the slot', index, `below the number of slots used, ${slotsUsed}`);
+      this.addDifference(subject, 'the slot', index, `below the number of slots used, ${slotsUsed}`);
     this.expect(subject, `the owner of slot ${index}`, idIn(this.snapshot.get(`${kind}_slots`, index)), id);
   }
 
-  /** Id of the account that has the slot. Rows come in the order of slots, so the last lookup is cached. */
+  /** Id of the account that has the slot. Most checks ask in the order of slots, so the last id is kept. */
   accountIdOf(slot: number): string | undefined {
     if (slot !== this.#lastSlot) {
       const id = this.snapshot.get('account_slots', slot);

@@ -106,14 +106,14 @@ function auditAccounts(run: AuditRun): AccountSums {
   const sums: AccountSums = { accounts: 0, credited: 0n, spent: 0n, uncovered: 0n };
   for (const { key: id, value } of run.snapshot.rows('accounts')) {
     sums.accounts++;
-    const record = run.read(readAccount, 'accounts', id, value, id);
+    const record = run.readOrReport(readAccount, 'accounts', id, value, id);
     if (record === undefined) continue;
     auditIndexes(run, id, record);
     auditGroupOf(run, record);
     auditMoney(run, record, sums);
     auditCreditRequests(run, record);
   }
-  const recordOf = (id: string): AccountRecord | undefined => run.peek(readAccount, 'accounts', id);
+  const recordOf = (id: string): AccountRecord | undefined => run.readIfSound(readAccount, 'accounts', id);
   run.checkBackReferences('account', recordOf, (record) => record?.id ?? null);
   auditOwners(run);
   return sums;
@@ -124,7 +124,7 @@ function auditIndexes(run: AuditRun, id: string, record: AccountRecord): void {
   const subject = run.subjectAt('accounts', id, id);
   run.expect(subject, 'the id', record.id, id);
   if (record.index >= bounds.accountsMax) {
-    run.differs(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
+    run.addDifference(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
   }
   run.expect(subject, `the owner of slot ${record.index}`, run.accountIdOf(record.index), id);
   run.expect(
@@ -142,20 +142,26 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
   const accountSubject = run.subjectAt('accounts', account, account);
   run.expect(accountSubject, 'credited', credited, creditSum(run, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
-    run.differs(accountSubject, 'credited', credited, `from 0 to ${decimalOf(CREDITED_PICO_UNITS_MAX)}`);
+    run.addDifference(
+      accountSubject,
+      'credited',
+      credited,
+      `from 0 to ${decimalOf(CREDITED_PICO_UNITS_MAX)}`,
+    );
   }
 
   const stored = snapshot.get('spending', index);
   const spending =
-    stored === undefined ? undefined : run.read(readSpending, 'spending', index, stored, account);
+    stored === undefined ? undefined : run.readOrReport(readSpending, 'spending', index, stored, account);
   const isDamaged = stored !== undefined && spending === undefined;
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
   const spendingSubject = run.subjectAt('spending', index, account);
-  if (spent < 0n) run.differs(spendingSubject, 'spent', spent, 'not negative');
+  if (spent < 0n) run.addDifference(spendingSubject, 'spent', spent, 'not negative');
   // If hosts share the registry, a credit may be spent here before the change with that credit has come.
   const isCopy = snapshot.get('meta', REGISTRY_POSITION) !== undefined;
-  if (spent > credited && !isCopy) run.differs(spendingSubject, 'spent', spent, `not more than was credited`);
-  if (uncovered < 0n) run.differs(spendingSubject, 'uncovered', uncovered, 'not negative');
+  if (spent > credited && !isCopy)
+    run.addDifference(spendingSubject, 'spent', spent, `not more than was credited`);
+  if (uncovered < 0n) run.addDifference(spendingSubject, 'uncovered', uncovered, 'not negative');
   const usage = usageSums(run, record);
   // For a damaged row `read` has added a difference already.
   if (!isDamaged) {
@@ -171,14 +177,14 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
 function creditSum(run: AuditRun, { id, index }: AccountRecord): bigint {
   let credited = 0n;
   for (const { key, value } of run.snapshot.rows('credits', [index], [index + 1])) {
-    credited += run.read(readCredit, 'credits', key, value, id)?.amount ?? 0n;
+    credited += run.readOrReport(readCredit, 'credits', key, value, id)?.amount ?? 0n;
   }
   return credited;
 }
 
 function auditCreditRequests(run: AuditRun, { id, index }: AccountRecord): void {
   for (const { key, value } of run.snapshot.rows('credit_requests', [index], [index + 1])) {
-    run.read(readCreditRequest, 'credit_requests', key, value, id);
+    run.readOrReport(readCreditRequest, 'credit_requests', key, value, id);
   }
 }
 
@@ -188,7 +194,7 @@ function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint;
   /** By key id: whether rows of this account may name the key. Kept, because a key has rows of many hours. */
   const isAllowedByKey = new Map<string, boolean>();
   for (const { key, value } of run.snapshot.rows('usage', [index], [index + 1])) {
-    const totals = run.read(readUsage, 'usage', key, value, id);
+    const totals = run.readOrReport(readUsage, 'usage', key, value, id);
     cost += totals?.cost ?? 0n;
     // Stops at the same bound as the sum in the account's row of `spending`.
     uncovered = uncoveredAfter(uncovered, totals?.uncovered ?? 0n);
@@ -196,13 +202,13 @@ function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint;
     let isAllowed = isAllowedByKey.get(keyId);
     if (isAllowed === undefined) {
       // Usage outlives its key, so a key without a record is taken for a deleted key.
-      const owner = run.peek(readKey, 'keys', keyId)?.accountIndex;
+      const owner = run.readIfSound(readKey, 'keys', keyId)?.accountIndex;
       isAllowed = keyId.startsWith('key_') && (owner === undefined || owner === index);
       isAllowedByKey.set(keyId, isAllowed);
     }
     if (!isAllowed) {
       const subject = run.subjectAt('usage', key, id);
-      run.differs(subject, 'the key', keyId, 'a key of the account');
+      run.addDifference(subject, 'the key', keyId, 'a key of the account');
     }
   }
   return { cost, uncovered };
@@ -216,7 +222,7 @@ function auditOwners(run: AuditRun): void {
       const slot = typeof key === 'number' ? key : key[0];
       if (run.accountIdOf(slot) !== undefined) continue;
       const subject = run.subjectAt(name, key);
-      run.differs(subject, `the owner of slot ${slot}`, undefined, 'an account');
+      run.addDifference(subject, `the owner of slot ${slot}`, undefined, 'an account');
     }
   }
 }
@@ -227,12 +233,13 @@ function auditFlushes(run: AuditRun): void {
   const stored = snapshot.get('meta', ACCOUNTING_VERSION) ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
   const versionSubject = run.subjectAt('meta', ACCOUNTING_VERSION);
-  if (typeof stored !== 'number') run.differs(versionSubject, 'the number of flushes', 'damaged', 'a number');
+  if (typeof stored !== 'number')
+    run.addDifference(versionSubject, 'the number of flushes', 'damaged', 'a number');
   for (const { key: slot, value } of snapshot.rows('flushes')) {
-    const flush = run.read(readFlush, 'flushes', slot, value);
+    const flush = run.readOrReport(readFlush, 'flushes', slot, value);
     if (flush === undefined || flush.sequence <= version) continue;
     const subject = run.subjectAt('flushes', slot);
-    run.differs(subject, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
+    run.addDifference(subject, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
   }
 }
 
@@ -251,10 +258,11 @@ function auditStoredResponses(run: AuditRun): void {
     const owner = run.accountIdOf(account) ?? null;
     const read = (stored: unknown, location: string) =>
       readResponse(stored, { account: asAccountIndex(account), key }, location);
-    const record = run.read(read, 'answers', responseKey, value, owner);
+    const record = run.readOrReport(read, 'answers', responseKey, value, owner);
     if (record === undefined) continue;
     const subject = run.subjectAt('answers', responseKey, owner);
-    if (owner === null) run.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
+    if (owner === null)
+      run.addDifference(subject, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
     run.expect(subject, 'the bytes under its age', numberIn(bytes), responseBytesOf(record));
   }
@@ -273,7 +281,7 @@ function auditAges(run: AuditRun, responseCount: number): void {
     const [, account, responseKey]: Age = key;
     if (snapshot.get('answers', [account, responseKey]) === undefined) {
       const subject = run.subjectAt('answer_ages', key);
-      run.differs(subject, 'the answer of this age', undefined, 'an answer');
+      run.addDifference(subject, 'the answer of this age', undefined, 'an answer');
     }
   }
   const subject = run.subjectAt('meta', 'answer_bytes');
@@ -286,7 +294,7 @@ function auditAges(run: AuditRun, responseCount: number): void {
 function auditOperators(run: AuditRun): void {
   const { snapshot } = run;
   for (const { key: digest, value } of snapshot.rows('operators')) {
-    const record = run.read(readOperator, 'operators', digest, value);
+    const record = run.readOrReport(readOperator, 'operators', digest, value);
     if (record === undefined) continue;
     const subject = run.subjectAt('operators', digest);
     run.expect(subject, 'the digest', record.digest, digest);
@@ -298,13 +306,15 @@ function auditChanges(run: AuditRun): void {
   const { snapshot } = run;
   const linkOf = (name: string): ChainLink => {
     const location = snapshot.locationOf('meta', name);
-    return run.read(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, location);
+    return (
+      run.readOrReport(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, location)
+    );
   };
   const chain = new ChainCheck(linkOf(CHANGES_BEFORE));
   for (const { key, value } of snapshot.rows('operator_changes')) chain.add(key, value);
   for (const { number, problem } of chain.report(linkOf(CHANGES_HEAD)).problems) {
     const subject = run.subjectAt('operator_changes', number);
-    run.differs(subject, 'the row', problem, 'as it was written');
+    run.addDifference(subject, 'the row', problem, 'as it was written');
   }
 }
 
@@ -319,7 +329,7 @@ function auditKeys(run: AuditRun): number {
   let keys = 0;
   for (const { key: id, value } of snapshot.rows('keys')) {
     keys++;
-    const record = run.read(readKey, 'keys', id, value);
+    const record = run.readOrReport(readKey, 'keys', id, value);
     if (record !== undefined) auditKey(run, id, record);
   }
   auditKeyReferences(run);
@@ -336,12 +346,12 @@ function auditKey(run: AuditRun, id: string, record: KeyRecord): void {
   run.expect(subject, `the last owner of slot ${index}`, idIn(snapshot.get('key_ids', index)), id);
   const { replacedById } = record;
   if (replacedById !== undefined && !replacedById.startsWith('key_')) {
-    run.differs(subject, 'the key in its place', replacedById, 'the id of a key');
+    run.addDifference(subject, 'the key in its place', replacedById, 'the id of a key');
   }
   const listedId = snapshot.get('keys_of_account', [accountIndex, index]);
   run.expect(subject, 'the key in the list of its account', idIn(listedId), id);
   if (snapshot.get('key_names', [name, id]) !== true) {
-    run.differs(subject, `the key under the name ${name}`, undefined, id);
+    run.addDifference(subject, `the key under the name ${name}`, undefined, id);
   }
 }
 
@@ -366,13 +376,13 @@ function auditKeyReferences(run: AuditRun): void {
     run.expect(subject, `the name of key ${id}`, record?.name, name);
   }
   for (const { key: slot, value } of snapshot.rows('key_uses')) {
-    run.read(readKeyUse, 'key_uses', slot, value);
+    run.readOrReport(readKeyUse, 'key_uses', slot, value);
     if (snapshot.get('key_slots', slot) !== undefined) continue;
     const subject = run.subjectAt('key_uses', slot);
-    run.differs(subject, `the owner of slot ${slot}`, undefined, 'a key');
+    run.addDifference(subject, `the owner of slot ${slot}`, undefined, 'a key');
   }
 }
 
 function keyOf(run: AuditRun, id: unknown): KeyRecord | undefined {
-  return typeof id === 'string' ? run.peek(readKey, 'keys', id) : undefined;
+  return typeof id === 'string' ? run.readIfSound(readKey, 'keys', id) : undefined;
 }

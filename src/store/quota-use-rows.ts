@@ -1,10 +1,11 @@
 /**
- * The store's table of quota use: how much each scope has used of its quotas. store.ts writes a row in the
+ * The store's table `quota_uses`: how much each scope has used of its quotas. store.ts writes a row in the
  * transaction of the charges of the same calls, registry/keys.ts the row of a rotated key's successor.
- * Recovery, coordinators and the audit read the rows. Main thread.
+ * Recovery, coordinators and the audit read the rows. Main thread of a gateway process or a command.
  *
- * Must hold: names and meanings of fields are on disk for ever. All fields are required and no other is
- * accepted, so a new field must be optional, or existing rows are damaged
+ * Must hold: names and meanings of fields are on disk for ever; QuotaUseRecord (registry/quota-use.ts) has the
+ * meanings. All fields are required and no other is accepted. So a new field must be optional, or existing
+ * rows are damaged; and FORMAT must be raised, or an earlier version takes new rows for damaged
  * (test/unit/store/quota-uses.test.ts, test/unit/store/audit-groups.test.ts).
  */
 import { type Static, Type } from 'typebox';
@@ -15,7 +16,7 @@ import { closedObject, Count, damaged, Format, FORMAT, locationOf, Moment } from
 import type { Tables } from './tables.js';
 
 /**
- * The fields of what a call adds when it is settled, and of the periods of these counts; money in nano-units.
+ * What calls add when they are settled, and the day and month of these counts; money in nano-units.
  * Rows of rotated keys (key-rows.ts) have these fields too.
  */
 export const SETTLED_FIELDS = {
@@ -94,7 +95,7 @@ export class QuotaUseRows {
     this.#tables = tables;
   }
 
-  /** Undefined if no flush has found quotas of the scope that are counted in this table. */
+  /** Undefined if the scope has no row yet. Throws StoreError `damaged`, as `all` does. */
   find(scope: UsedScope): QuotaUseRecord | undefined {
     const key = quotaUseKeyOf(scope);
     const stored = this.#tables.quotaUses.get(key);
@@ -103,7 +104,10 @@ export class QuotaUseRows {
       : readQuotaUse(stored, locationOf(this.#tables, 'quota_uses', key));
   }
 
-  /** The id of who has the slot; undefined after a deletion. `auditUses` (audit-groups.ts) must agree. */
+  /**
+   * The id of who has the slot; undefined after a deletion. A new kind of scope must be added in `auditUses`
+   * (audit-groups.ts) too. Flushes ask, so that no row is written for a deleted key or group.
+   */
   ownerOf({ kind, index }: UsedScope): string | undefined {
     const { accountSlots, groupSlots, keySlots } = this.#tables;
     const slots = kind === 'key' ? keySlots : kind === 'group' ? groupSlots : accountSlots;
@@ -115,16 +119,12 @@ export class QuotaUseRows {
     this.#tables.quotaUses.putSync(quotaUseKeyOf(scope), packQuotaUse(record));
   }
 
-  remove(scope: UsedScope): void {
-    this.#tables.quotaUses.removeSync(quotaUseKeyOf(scope));
-  }
-
   *all(): Generator<[UsedScope, QuotaUseRecord]> {
     for (const { key, value } of this.#tables.quotaUses.getRange()) {
       const [kind, index, modelId] = key;
       const record = readQuotaUse(value, locationOf(this.#tables, 'quota_uses', key));
       if (kind === 'model') yield [{ kind, index: asAccountIndex(index), modelId }, record];
-      // `put` alone writes rows, so no other kind is possible.
+      // The cast: rows are written with keys of `quotaUseKeyOf`, so no other kind is possible.
       else yield [{ kind: kind as 'account' | 'key' | 'group', index }, record];
     }
   }
