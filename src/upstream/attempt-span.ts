@@ -4,10 +4,14 @@
  * never ends is not exported. Upstream worker.
  *
  * Must hold: a span ends once, with its first outcome, because a failed attempt is aborted afterwards
- * (test/e2e/traces.test.ts).
+ * (test/e2e/traces.test.ts; there is no unit test).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
+import { DOOR_NAMES } from '../core/door-names.js';
+import type { ProviderName } from '../core/provider-names.js';
+import type { SpanOutbox } from '../telemetry/span-outbox.js';
+import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import {
   isSampledText,
   newSpanId,
@@ -17,10 +21,6 @@ import {
   traceParentText,
   UNRECORDED,
 } from '../telemetry/trace-context.js';
-import type { SpanOutbox } from '../telemetry/span-outbox.js';
-import { DOOR_NAMES } from '../core/door-names.js';
-import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
-import type { ProviderName } from '../core/provider-names.js';
 import type { RouteTable } from './route-table.js';
 import type { UpstreamTarget } from './target.js';
 
@@ -53,28 +53,30 @@ interface AttemptEnd {
   readonly error: string | undefined;
   /** HTTP status; 0 if none came. */
   readonly status: number;
+  /** The model's name in the response; undefined if none came. */
   readonly responseModel: string | undefined;
   readonly nowMs: number;
 }
 
 interface SpanDeps {
   readonly routes: RouteTable;
-  /** The worker's outlet; undefined if nothing is traced. */
-  readonly spans: SpanOutbox | undefined;
+  /** Sends the worker's spans to the exporting thread; undefined if spans are not exported. */
+  readonly spanOutbox: SpanOutbox | undefined;
   readonly clock: Clock;
 }
 
 /**
  * The span of the attempt on `target` that begins now. `attempts`: of the call, with this one. Undefined if
- * there is no trace, or it is not recorded (UNRECORDED, or not sampled): headers then pass as they came.
+ * spans are not exported, or the call has no trace, or its trace is not recorded: UNRECORDED, or not sampled.
+ * Then attempt.ts sends the trace headers that came with the call.
  */
 export function newAttemptSpan(
-  { routes, spans, clock }: SpanDeps,
+  { routes, spanOutbox, clock }: SpanDeps,
   { request, attempts }: { readonly request: UpstreamRequest; readonly attempts: number },
   target: UpstreamTarget,
 ): AttemptSpan | undefined {
   const { trace } = request;
-  if (spans === undefined || trace === undefined || trace === UNRECORDED) return undefined;
+  if (spanOutbox === undefined || trace === undefined || trace === UNRECORDED) return undefined;
   const [parentText, traceState] = trace;
   const parent = isSampledText(parentText) ? parseTraceParent(parentText) : undefined;
   if (parent === undefined) return undefined;
@@ -82,7 +84,7 @@ export function newAttemptSpan(
   const provider = target.provider === undefined ? ownedBy : OTEL_PROVIDER_NAMES[target.provider.name];
   const earlierAttempts = attempts - 1;
   const begin = { request, target, modelId, provider, earlierAttempts, nowMs: clock.monotonicMs() };
-  return new AttemptSpan(begin, parent, traceState, spans);
+  return new AttemptSpan(begin, parent, traceState, spanOutbox);
 }
 
 export class AttemptSpan {
@@ -104,7 +106,7 @@ export class AttemptSpan {
     this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), traceState]);
   }
 
-  /** Call once, when the worker relays the first byte of the response. After the end it does nothing. */
+  /** Call when the worker relays the first byte of the response. A call after `end` has no effect. */
   recordFirstByte(nowMs: number): void {
     this.#firstByteMs = nowMs;
   }
@@ -130,6 +132,7 @@ export class AttemptSpan {
       requestId: request.requestId,
       door: DOOR_NAMES[request.door]!,
       origin: target.origin,
+      // The upstream's own name of the model, if the settings give one.
       model: target.model ?? modelId,
       responseModel: responseModel ?? null,
       provider,

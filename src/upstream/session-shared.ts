@@ -36,7 +36,7 @@ export interface SessionDeps {
   readonly clock: Clock;
   readonly metrics: UpstreamMetrics;
   /** Undefined if spans are not exported. */
-  readonly spans: SpanOutbox | undefined;
+  readonly spanOutbox: SpanOutbox | undefined;
 }
 
 /** The SessionDeps, and what `sharedOf` makes for all sessions. */

@@ -76,7 +76,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
   const credentials = new CredentialTable(task.credentials, (position, revision) =>
     send({ kind: 'credential_rejected', position, revision }),
   );
-  const spans = task.spans && (await openSpanOutbox(task.spans));
+  const spanOutbox = task.spans && (await openSpanOutbox(task.spans));
   const startSession = createStartSession({
     routes,
     quotas,
@@ -87,14 +87,14 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     log,
     clock,
     metrics,
-    spans,
+    spanOutbox,
   });
   const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);
   const channels = new Map<number, WorkerChannel>();
   if (ownChannel !== undefined) {
     channels.set(task.index, new WorkerChannel(ownChannel, callTable, startSession));
     // The listener in this thread ends the thread and sends no `close`, so nothing below the wait runs.
-    process.once('exit', () => spans?.flush());
+    process.once('exit', () => spanOutbox?.flush());
   }
 
   // Until `close`, each message is handled before the next, so a channel is never replaced half-way.
@@ -126,7 +126,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
   // Calls are cancelled while their channels are still open, so that each listener learns how they ended.
   for (const channel of channels.values()) channel.cancelAll();
   for (const channel of channels.values()) channel.close();
-  spans?.flush();
+  spanOutbox?.flush();
   health?.stop();
   counter.close();
   task.leasePort?.close();
