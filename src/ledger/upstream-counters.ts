@@ -120,8 +120,8 @@ export class UpstreamCounters {
   }
 
   /**
-   * Gives back the call slot that `take` took, when the upstream is done. Only for limits with calls in
-   * flight. QuotaHold (upstream/upstream-quotas.ts) calls this and `settle` once for each `take`. Worker.
+   * Gives back the call in flight that `take` took, when the upstream is done. Only for limits with calls in
+   * flight. TakenQuotas (upstream/upstream-quotas.ts) calls this and `settle` once for each `take`. Worker.
    */
   giveBackCall(scope: UpstreamScopeIndex): void {
     this.#hold(scope, HELD_CALLS, -1);

@@ -302,7 +302,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       giveUp: () => this.#failNoRoom(),
       crash: (error) => this.crash(error),
       recordQueued: (ms) => this.#downstream.recordQueued(ms),
-      isAsking: () => this.#models.plan.limits().some((limits) => quotas.isAsking(limits)),
+      mayBeGranted: () => this.#models.plan.limits().some((limits) => quotas.mayBeGranted(limits)),
     });
     this.#quotaWait.begin(shortage);
   }

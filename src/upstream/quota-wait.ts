@@ -24,8 +24,8 @@ import { ASK_MS } from './upstream-quotas.js';
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
   /** Called at the end of a wait. `queuedMs`: the sum of all waits of the call so far, this one included. */
   recordQueued(queuedMs: number): void;
-  /** Whether the coordinator was asked for more and has not replied yet. */
-  isAsking(): boolean;
+  /** Whether the coordinator may have what is missing: it was not asked, or has not replied yet. */
+  mayBeGranted(): boolean;
   /**
    * Another method has thrown, which is a bug. The session fails its call, and may call `leave`. If the queue
    * threw instead, all calls of the worker would end.
@@ -70,18 +70,17 @@ export class QuotaWait implements WaitingCall {
 
   /**
    * Throws while a wait goes on. May call `giveUp` of the owner before it returns. Of NoRoom
-   * (target-choice.ts): `slot` is of an upstream, for its metrics; `queueMs` is for all waits of the call;
-   * `asks` is whether the coordinator is being asked, so that the call waits for the reply even if `queueMs`
-   * is used up.
+   * (target-choice.ts): `slot` is of an upstream, for its metrics; `queueMs` is for all waits of the call; if
+   * `mayBeGranted`, the call waits for the coordinator's reply even if `queueMs` is used up.
    */
-  begin({ slot, queueMs, asks }: NoRoom): void {
+  begin({ slot, queueMs, mayBeGranted }: NoRoom): void {
     invariant(this.#current === undefined, 'a call waits once at a time');
     const nowMs = this.#clock.monotonicMs();
     this.#current = { beganMs: nowMs, slot };
     this.#metrics.waitBegun(slot);
     this.#turnEndMs = nowMs + queueMs - this.#waitedMs;
     this.#replyEndMs = nowMs + ASK_MS;
-    if (this.#turnEndMs > nowMs || asks) this.#queue.add(this);
+    if (this.#turnEndMs > nowMs || mayBeGranted) this.#queue.add(this);
     else this.giveUp();
   }
 
@@ -89,7 +88,7 @@ export class QuotaWait implements WaitingCall {
     // After `#crash` the call stays in the queue until the next look. Its owner is not called again.
     if (this.#current === undefined) return true;
     try {
-      return nowMs >= this.#turnEndMs && (nowMs >= this.#replyEndMs || !this.#owner.isAsking());
+      return nowMs >= this.#turnEndMs && (nowMs >= this.#replyEndMs || !this.#owner.mayBeGranted());
     } catch (error) {
       this.#crash(error);
       return true;

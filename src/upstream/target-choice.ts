@@ -18,7 +18,7 @@ import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
 import type { AttemptFailure } from './error-mapping.js';
 import { isSameUpstream, type TargetQuotas, type UpstreamTarget } from './target.js';
-import type { QuotaHold, UpstreamQuotas } from './upstream-quotas.js';
+import type { TakenQuotas, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
  * The longest time for which an upstream is parked: its Retry-After is obeyed, and others serve the calls.
@@ -58,7 +58,7 @@ export interface NoRoom {
   /** How long a call may wait for one of the upstreams; the longest of their settings. */
   readonly queueMs: number;
   /** The coordinator may grant more to one of the upstreams: it was not asked, or has not replied yet. */
-  readonly asks: boolean;
+  readonly mayBeGranted: boolean;
   /** The coordinator has not replied in time whether it has more for one of the upstreams. */
   readonly isLate: boolean;
 }
@@ -168,14 +168,14 @@ export class TargetChoice {
       const best = this.#best(skipped, nowMs, account);
       if (best === undefined) return undefined;
       const { quotas } = best.target;
-      const hold = quotas && this.#quotas.take(quotas, tokens, isQueued);
-      if (quotas !== undefined && hold === undefined) {
+      const takenQuotas = quotas && this.#quotas.take(quotas, tokens, isQueued);
+      if (quotas !== undefined && takenQuotas === undefined) {
         skipped = [...skipped, best.index];
         continue;
       }
       best.inFlight++;
       this.#deps.metrics.attemptBegun(best.target.slot, isRetry);
-      return new TakenTarget(best, account, this.#deps, hold);
+      return new TakenTarget(best, account, this.#deps, takenQuotas);
     }
   }
 
@@ -188,7 +188,7 @@ export class TargetChoice {
     // Visits all upstreams that do not cool down, the best first.
     let soonest: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
     let queueMs = 0;
-    let asks = false;
+    let mayBeGranted = false;
     let isLate = false;
     for (let skipped = tried; ;) {
       const state = this.#best(skipped, nowMs, account);
@@ -201,10 +201,10 @@ export class TargetChoice {
       if (soonest === undefined || freeInMs < soonest.freeInMs)
         soonest = { quota: shortage?.quota, slot, freeInMs };
       queueMs = Math.max(queueMs, quotas?.queueMs ?? 0);
-      asks ||= shortage?.asks === true;
+      mayBeGranted ||= shortage?.mayBeGranted === true;
       isLate ||= shortage?.isLate === true;
     }
-    return soonest && { ...soonest, queueMs, asks, isLate };
+    return soonest && { ...soonest, queueMs, mayBeGranted, isLate };
   }
 
   /**
@@ -283,14 +283,14 @@ export class TakenTarget {
   readonly #pass: BreakerPass;
   /** The attempt is to find out whether a parked target can be called again. */
   readonly #isParkProbe: boolean;
-  readonly #hold: QuotaHold | undefined;
+  readonly #takenQuotas: TakenQuotas | undefined;
   #isReleased = false;
 
   constructor(
     state: TargetState,
     account: AccountIndex,
     { clock, metrics }: ChoiceDeps,
-    hold: QuotaHold | undefined,
+    takenQuotas: TakenQuotas | undefined,
   ) {
     this.target = state.target;
     this.index = state.index;
@@ -298,7 +298,7 @@ export class TakenTarget {
     this.#account = account;
     this.#clock = clock;
     this.#metrics = metrics;
-    this.#hold = hold;
+    this.#takenQuotas = takenQuotas;
     const nowMs = clock.monotonicMs();
     this.#pass = state.breaker.begin(nowMs, account);
     if (state.breaker.isOpen && this.#pass > 0) metrics.setBreaker(state.target.slot, 'half_open');
@@ -340,7 +340,7 @@ export class TakenTarget {
    * for each attempt, or its tokens stay taken. Only the first call counts.
    */
   settle(tokens?: number): void {
-    this.#hold?.settle(tokens);
+    this.#takenQuotas?.settle(tokens);
   }
 
   /** Obeys a Retry-After. Of several the one that ends last counts. */
@@ -363,7 +363,7 @@ export class TakenTarget {
     if (this.#isReleased) return false;
     this.#isReleased = true;
     this.#state.inFlight--;
-    this.#hold?.giveBackCallSlot();
+    this.#takenQuotas?.giveBackCall();
     this.#metrics.attemptEnded(this.target.slot);
     return true;
   }

@@ -1,12 +1,13 @@
 /**
  * The limits of upstreams, as a worker's calls take from them: requests and tokens of the minute, calls in
- * flight, by scope (a provider's key). All workers share the counters (ledger/upstream-counters.ts); each has
- * a queue of its own. target-choice.ts takes, the session settles the tokens. Upstream worker.
+ * flight, by scope (a provider's key). All workers share the counters (ledger/upstream-counters.ts); each
+ * worker has a queue and an UpstreamQuotas of its own. target-choice.ts takes, and its TakenTarget gives
+ * calls and tokens back. Upstream worker.
  *
- * Must hold: each part of a QuotaHold is given back once. The coordinator is asked one question a scope at a
- * time: the question says what one call lacks, and calls that still lack something after the reply ask again
- * (test/unit/upstream/upstream-quotas.test.ts). LeaseChannel.ask must never reject, or nobody would ask for
- * the scope again.
+ * Must hold: each part of TakenQuotas is given back once. A worker asks the coordinator one question a scope
+ * at a time: the question says what one call lacks, and calls that still lack something after the reply ask
+ * again (test/unit/upstream/upstream-quotas.test.ts). LeaseChannel.ask must never reject, or the worker would
+ * not ask for the scope again.
  */
 import { type LeaseChannel, refusedBy } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -27,15 +28,20 @@ const ASK_AGAIN_MS = 250;
  */
 export const ASK_MS = 1_000;
 
-/** The last question about a scope; none before the first one, and none after one that brought a grant. */
+/** The last question about a scope. A scope has none before the first one, and none after a grant. */
 interface Question {
-  /** When the next question may be asked, in monotonic ms; Infinity until the reply has come. */
+  /** Whether the reply has not come yet. */
+  readonly isOpen: boolean;
+  /** Once the reply has come: when the next question may be asked (monotonic). */
   readonly nextMs: number;
-  /**
-   * Since when nobody knows whether the limit is reached. Infinity: the reply said that it is; -Infinity:
-   * the reply decided nothing.
-   */
-  readonly undecidedSinceMs: number;
+  /** When `isLate` begins: Infinity if the reply said that the limit is used up (monotonic). */
+  readonly lateMs: number;
+}
+
+/** Why the limits of an upstream keep a call out (see Shortage), and what to expect of the coordinator. */
+interface UpstreamShortage extends Omit<Shortage, 'asks'> {
+  readonly mayBeGranted: boolean;
+  readonly isLate: boolean;
 }
 
 /** Asks the main thread for leases, if limits are shared with other processes. */
@@ -46,7 +52,7 @@ export class UpstreamQuotas {
   readonly #counters: UpstreamCounters;
   readonly #clock: Clock;
   readonly #leases: AskLease | undefined;
-  /** At most one for each scope, so UPSTREAM_SCOPES_MAX bounds them. */
+  /** At most one for each scope, so UPSTREAM_SCOPES_MAX (core/limits.ts) bounds them. */
   readonly #questions = new Map<UpstreamScopeIndex, Question>();
 
   /** `leases`: undefined if limits are not shared. */
@@ -61,26 +67,28 @@ export class UpstreamQuotas {
    * Takes of each limit, or of none: undefined if a limit is reached, or if other calls wait for the scope
    * and this call has not waited (`isQueued`). `tokens`: the most that the call may use.
    */
-  take(quotas: TargetQuotas, tokens: number, isQueued: boolean): QuotaHold | undefined {
+  take(quotas: TargetQuotas, tokens: number, isQueued: boolean): TakenQuotas | undefined {
     const { scope, limits } = quotas;
     if (!isQueued && this.queue.isAwaited(scope)) return undefined;
     const shortage = this.#counters.take(scope, limits, tokens);
-    if (shortage === undefined) return new QuotaHold(this.#counters, this.queue, quotas, tokens);
+    if (shortage === undefined) return new TakenQuotas(this.#counters, this.queue, quotas, tokens);
     if (shortage.asks) this.#ask(scope, tokens);
     return undefined;
   }
 
   /**
-   * Why `take` gives nothing now; the session then decides whether the call waits. `asks`: the coordinator
-   * may have what is missing, and was not asked or has not replied yet. Without `asks` the limit is used up
-   * until tokens or requests weigh no more. `isLate`: the coordinator has not said in time whether it is
+   * Why `take` gives nothing now; the session then decides whether the call waits. Unless `mayBeGranted`,
+   * only time or ended calls make room. `isLate`: the coordinator has not said in time whether the limit is
    * used up.
    */
-  shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage & { readonly isLate: boolean } {
-    const shortage = this.#counters.shortageOf(scope, limits, tokens);
-    const { undecidedSinceMs = Infinity } = this.#questions.get(scope) ?? {};
-    const isLate = this.#clock.monotonicMs() - undecidedSinceMs >= ASK_MS;
-    return { ...shortage, asks: shortage.asks && this.#isUnanswered(scope), isLate: shortage.asks && isLate };
+  shortageOf({ scope, limits }: TargetQuotas, tokens: number): UpstreamShortage {
+    const { asks, ...shortage } = this.#counters.shortageOf(scope, limits, tokens);
+    const { lateMs = Infinity } = this.#questions.get(scope) ?? {};
+    return {
+      ...shortage,
+      mayBeGranted: asks && this.#isUnanswered(scope),
+      isLate: asks && this.#clock.monotonicMs() >= lateMs,
+    };
   }
 
   /**
@@ -93,39 +101,43 @@ export class UpstreamQuotas {
     if (tokens > (limits.tokensPerMinute ?? Infinity)) return true;
     if (!this.#counters.isShort(scope, limits, tokens)) return false;
     if (!this.#counters.mayAsk(scope, limits)) return true;
-    // If the coordinator has replied, the scope has a question.
-    return !this.#isUnanswered(scope) && this.#questions.get(scope)!.nextMs > this.#clock.monotonicMs();
+    const question = this.#questions.get(scope);
+    return question !== undefined && !question.isOpen && question.nextMs > this.#clock.monotonicMs();
   }
 
-  /** As `asks` of `shortageOf`, but cheap: the queue calls this for each call that waits. */
-  isAsking({ scope, limits }: TargetQuotas): boolean {
+  /**
+   * Whether the coordinator may have what is missing: the worker has not asked, or has no reply yet. Cheap,
+   * because the queue calls this for each call that waits.
+   */
+  mayBeGranted({ scope, limits }: TargetQuotas): boolean {
     return this.#isUnanswered(scope) && this.#counters.mayAsk(scope, limits);
   }
 
-  /** Whether the coordinator was not asked about the scope, or has not replied yet. */
+  /** Whether the worker has not asked about the scope, or has no reply yet. */
   #isUnanswered(scope: UpstreamScopeIndex): boolean {
-    const { nextMs = Infinity } = this.#questions.get(scope) ?? {};
-    return nextMs === Infinity;
+    return this.#questions.get(scope)?.isOpen !== false;
   }
 
   /** Asks the coordinator, for all calls of the worker. */
   #ask(scope: UpstreamScopeIndex, tokens: number): void {
     if (this.#leases === undefined) return;
     const nowMs = this.#clock.monotonicMs();
-    const { nextMs = 0, undecidedSinceMs = Infinity } = this.#questions.get(scope) ?? {};
-    if (nextMs > nowMs) return;
-    this.#questions.set(scope, { nextMs: Infinity, undecidedSinceMs: Math.min(undecidedSinceMs, nowMs) });
+    const { isOpen = false, nextMs = 0, lateMs = Infinity } = this.#questions.get(scope) ?? {};
+    if (isOpen || nextMs > nowMs) return;
+    // If the last reply decided nothing, `isLate` stays true until the next one decides.
+    const openLateMs = Math.min(lateMs, nowMs + ASK_MS);
+    this.#questions.set(scope, { isOpen: true, nextMs: Infinity, lateMs: openLateMs });
     const lack = { kind: 'upstream', tokens } as const;
     void this.#leases.ask([{ kind: 'upstream', index: scope }], lack).then((reply) => {
       // 'try': as much as the call lacks has come. If another call takes it first, the next question needs
       // no pause, because the exchanges with the coordinator bound how many questions there are.
       if (reply === 'try') this.#questions.delete(scope);
-      else
-        this.#questions.set(scope, {
-          nextMs: this.#clock.monotonicMs() + ASK_AGAIN_MS,
-          // Only a refusal says that the limit is used up. After any other reply `isLate` holds at once.
-          undecidedSinceMs: refusedBy(reply) === undefined ? -Infinity : Infinity,
-        });
+      else {
+        const repliedMs = this.#clock.monotonicMs();
+        // Only a refusal says that the limit is used up. After any other reply `isLate` is true at once.
+        const lateMsNow = refusedBy(reply) === undefined ? repliedMs : Infinity;
+        this.#questions.set(scope, { isOpen: false, nextMs: repliedMs + ASK_AGAIN_MS, lateMs: lateMsNow });
+      }
       // The queue learns of any reply: what came may be too little for the call that asked, but enough for
       // another.
       this.queue.roomCame();
@@ -137,15 +149,14 @@ export class UpstreamQuotas {
  * What one attempt has taken of an upstream's limits, and gives back. The request of the minute stays taken,
  * also if it was not sent, because the count of a window only grows (ledger/window.ts).
  */
-export class QuotaHold {
+export class TakenQuotas {
   readonly #counters: UpstreamCounters;
   readonly #queue: QuotaQueue;
   readonly #quotas: TargetQuotas;
   readonly #tokens: number;
-  /** Whether a call slot is held. False if calls in flight have no limit. */
-  #holdsCallSlot: boolean;
-  /** Whether no tokens are held. True if tokens have no limit. */
-  #isSettled: boolean;
+  /** Whether one of the calls in flight is still to be given back, and whether tokens are. */
+  #hasCall: boolean;
+  #hasTokens: boolean;
 
   constructor(counters: UpstreamCounters, queue: QuotaQueue, quotas: TargetQuotas, tokens: number) {
     const { callsInFlight, tokensPerMinute } = quotas.limits;
@@ -153,22 +164,22 @@ export class QuotaHold {
     this.#queue = queue;
     this.#quotas = quotas;
     this.#tokens = tokens;
-    this.#holdsCallSlot = callsInFlight !== undefined;
-    this.#isSettled = tokensPerMinute === undefined;
+    this.#hasCall = callsInFlight !== undefined;
+    this.#hasTokens = tokensPerMinute !== undefined;
   }
 
-  /** Gives the call slot back, when the attempt is over. Idempotent. */
-  giveBackCallSlot(): void {
-    if (!this.#holdsCallSlot) return;
-    this.#holdsCallSlot = false;
+  /** Gives the call in flight back, when the attempt is over. Later calls do nothing. */
+  giveBackCall(): void {
+    if (!this.#hasCall) return;
+    this.#hasCall = false;
     this.#counters.giveBackCall(this.#quotas.scope);
     this.#queue.roomCame();
   }
 
-  /** The attempt used `tokens`; undefined: perhaps all that it holds. Later calls do nothing. */
+  /** The attempt used `tokens`; undefined: perhaps all that it has taken. Later calls do nothing. */
   settle(tokens = this.#tokens): void {
-    if (this.#isSettled) return;
-    this.#isSettled = true;
+    if (!this.#hasTokens) return;
+    this.#hasTokens = false;
     this.#counters.settle(this.#quotas.scope, this.#tokens, tokens);
     this.#queue.roomCame();
   }

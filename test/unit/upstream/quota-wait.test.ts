@@ -9,10 +9,17 @@ import { QuotaWait, type WaitOwner } from '#src/upstream/quota-wait.js';
 import { ASK_MS } from '#src/upstream/upstream-quotas.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 
-const NO_ROOM = { quota: undefined, slot: 0, freeInMs: 0, queueMs: 1_000, asks: false, isLate: false };
+const NO_ROOM = {
+  quota: undefined,
+  slot: 0,
+  freeInMs: 0,
+  queueMs: 1_000,
+  mayBeGranted: false,
+  isLate: false,
+};
 
 void t.test('whichever of its methods throws', (t) => {
-  for (const broken of ['waitsFor', 'tryNow', 'giveUp', 'isAsking', 'recordQueued'] as const) {
+  for (const broken of ['waitsFor', 'tryNow', 'giveUp', 'mayBeGranted', 'recordQueued'] as const) {
     const clock = new ManualClock();
     const queue = new QuotaQueue(clock);
     const metrics = new UpstreamMetrics(createMetrics(1, 1), 0);
@@ -27,7 +34,7 @@ void t.test('whichever of its methods throws', (t) => {
         tryNow: () => false,
         giveUp: () => void heard.push(`${name} gives up`),
         recordQueued: () => undefined,
-        isAsking: () => false,
+        mayBeGranted: () => false,
         crash: (error) => {
           heard.push(`${name} crashes`);
           t.equal(error, bug);
@@ -43,7 +50,7 @@ void t.test('whichever of its methods throws', (t) => {
       waitsFor: () => [asUpstreamScopeIndex(0)],
       tryNow: () => false,
       giveUp: () => undefined,
-      isAsking: () => false,
+      mayBeGranted: () => false,
       recordQueued: () => undefined,
     };
     const breaking = (): never => {
@@ -79,7 +86,7 @@ void t.test('a call that throws as the full queue drops it fails once', (t) => {
     tryNow: () => false,
     giveUp: () => void heard.push('gives up'),
     recordQueued: () => undefined,
-    isAsking: () => false,
+    mayBeGranted: () => false,
     crash: () => {
       heard.push('crashes');
       wait.leave();
@@ -106,7 +113,7 @@ void t.test('a call that has thrown is asked no more, and leaves', (t) => {
     tryNow: breaking,
     giveUp: breaking,
     recordQueued: () => undefined,
-    isAsking: breaking,
+    mayBeGranted: breaking,
     crash: () => {
       crashes++;
       wait.leave();

@@ -48,10 +48,10 @@ void t.test('one ask a scope at a time, and a pause after a refusal', async (t) 
   t.equal(asks.length, 1);
   t.same(asks[0]!.scopes, [{ kind: 'upstream', index: SCOPE }]);
   t.same(asks[0]!.need, { kind: 'upstream', tokens: 50 });
-  t.match(quotas.shortageOf(QUOTAS, 50), { asks: true });
+  t.match(quotas.shortageOf(QUOTAS, 50), { mayBeGranted: true });
   asks[0]!.reply(REFUSED);
   await turn();
-  t.match(quotas.shortageOf(QUOTAS, 50), { asks: false }, 'the coordinator has replied');
+  t.match(quotas.shortageOf(QUOTAS, 50), { mayBeGranted: false }, 'the coordinator has replied');
   t.equal(quotas.take(QUOTAS, 50, false), undefined);
   t.equal(asks.length, 1);
   clock.ms += 300;
@@ -72,7 +72,7 @@ void t.test('what was granted is taken, settled, and told when it runs low', (t)
   t.equal(quotas.take(QUOTAS, 100, false), undefined);
   t.equal(asks.length, 1);
   hold.settle(10);
-  hold.giveBackCallSlot();
+  hold.giveBackCall();
   t.match(leases.stockOf(SCOPE, 'tokens_per_minute').read(), { used: 10n, available: 390n });
   t.match(leases.stockOf(SCOPE, 'calls_in_flight').read(), { used: 0n, available: 3n });
   t.same(
@@ -86,7 +86,7 @@ void t.test('what was granted is taken, settled, and told when it runs low', (t)
 void t.test('what can never fit is not asked for', (t) => {
   const { quotas, asks } = world();
   t.equal(quotas.take(QUOTAS, 1_001, false), undefined);
-  t.match(quotas.shortageOf(QUOTAS, 1_001), { freeInMs: Infinity, asks: false });
+  t.match(quotas.shortageOf(QUOTAS, 1_001), { freeInMs: Infinity, mayBeGranted: false });
   t.equal(quotas.isFull(QUOTAS, 1_001), true);
   t.equal(quotas.isFull(QUOTAS, 1_000), false);
   t.equal(asks.length, 0);
