@@ -39,7 +39,7 @@ import { SharedKeyUses } from '../store/key-uses.js';
 import { SharedUsageBook } from '../store/usage-book.js';
 import { SharedQuotaUses } from '../store/quota-uses.js';
 import { recover } from '../store/recovery.js';
-import { SharedTotals } from '../store/spent-totals.js';
+import { SharedSpentTotals } from '../store/spent-totals.js';
 import type { Store } from '../store/store.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import {
@@ -65,7 +65,7 @@ export function openShared(options: AccountingOptions, group: GroupPosition): Ac
   const tables = { ledger, keyTable, groupNames };
   const capacity = { accountsMax, keysMax, groupsMax };
   const leaseFile = openLeaseFile(base.settings.data);
-  const totals = new SharedTotals(
+  const totals = new SharedSpentTotals(
     accountsMax,
     (account) => store.findSpending(account),
     (account, amount) => new Leases(buffers.ledger).removeReversed(account, amount),
@@ -116,7 +116,7 @@ interface SharedAccountingOptions extends AccountingBase {
   readonly leaseFile: LeaseFile;
   /** The value of `feed.newest()` from before the buffers were filled from the store. */
   readonly appliedTo: number;
-  readonly totals: SharedTotals;
+  readonly totals: SharedSpentTotals;
   readonly flush: LedgerFlush;
   readonly groupRequests: GroupRequests;
   readonly flushRequests: FlushRequests;

@@ -7,8 +7,8 @@
  * the copy that a host has of a shared registry); spent and uncovered = the sums of its usage. And references
  * hold both ways: slots, names, keys, accounts, stored responses.
  *
- * Must hold: a check here or in audit-groups.ts reads each table of StoreSnapshot; otherwise the audit misses
- * damage in that table. (No test compares the tables with the checks.)
+ * Must hold: a check here or in audit-groups.ts reads each of AUDITED_TABLES; otherwise the audit misses
+ * damage in that table (test/unit/store/audit.audited-tables.test.ts).
  */
 import { decimalOf } from '../core/money.js';
 import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';

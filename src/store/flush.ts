@@ -34,7 +34,7 @@ import type { KeyUses } from './key-uses.js';
 import { type FlushMark, type HostClocks, hostClocks } from './flush-mark.js';
 import { bootId } from './process-identity.js';
 import type { QuotaUses } from './quota-uses.js';
-import type { SpendingTotals } from './spent-totals.js';
+import type { FlushedTotals } from './spent-totals.js';
 import type { UsageBook, UsageStore } from './usage-book.js';
 
 /**
@@ -104,9 +104,9 @@ export interface LedgerFlushOptions {
   readonly requestPrefixOf: (listener: number) => string;
   /**
    * `totals`, `usage` and `keyUses` are SpentTotals, UsageBook and KeyUses if this gateway alone writes to
-   * the store; else SharedTotals, SharedUsageBook and SharedKeyUses, and then `mark` is present.
+   * the store; else SharedSpentTotals, SharedUsageBook and SharedKeyUses, and then `mark` is present.
    */
-  readonly totals: SpendingTotals;
+  readonly totals: FlushedTotals;
   readonly usage: UsageBook;
   /** Absent only in tests that do not look at the use of keys. */
   readonly keyUses?: KeyUses;
@@ -337,7 +337,7 @@ export class LedgerFlush {
     this.#accounts.clear();
     keyUses?.recordWritten();
     quotaUses?.recordWritten();
-    usage.recordCommitted();
+    usage.recordWritten();
     if (responses !== undefined) storedResponses?.recordWritten(responses);
   }
 

@@ -1,9 +1,9 @@
 /**
  * What each account has spent according to the journals: the amounts that go to disk, in the account's row
- * (SpendingRecord). flush.ts adds to them on the main thread, by the interface SpendingTotals. Its classes
- * are SpentTotals (gateway/accounting.ts), if this gateway alone writes the rows, and SharedTotals
- * (gateway/shared-accounting.ts), if several gateways add to the rows. 16 bytes an account (24 if shared);
- * memory pages that are never touched cost nothing.
+ * (SpendingRecord). flush.ts adds to them on the main thread, by the interface FlushedTotals. SpentTotals is
+ * for a gateway that alone writes the rows (gateway/accounting.ts), SharedSpentTotals for several gateways
+ * that add to the rows (gateway/shared-accounting.ts). 16 bytes an account (24 if shared); memory pages that
+ * are never touched cost nothing.
  *
  * Must hold: amounts come from the journals and not from the ledger's words. The ledger is ahead by what is
  * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts).
@@ -19,7 +19,8 @@ import type { SpendingRecord } from '../registry/account-record.js';
 /** The part of a row that is not money: counts of the ledger, and when they were taken. */
 type LedgerCounts = Pick<SpendingRecord, 'dayNumber' | 'dayCalls' | 'minuteUsed' | 'takenMs'>;
 
-export interface SpendingTotals {
+/** The totals, as a flush uses them. */
+export interface FlushedTotals {
   /** Adds what a call was charged; amounts are negative if a charge is taken back. */
   add(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void;
   /**
@@ -34,7 +35,8 @@ export interface SpendingTotals {
   recordWritten?(account: AccountIndex): void;
 }
 
-export class SpentTotals implements SpendingTotals {
+/** The amounts in memory are absolute totals, so a row may be written again. */
+export class SpentTotals implements FlushedTotals {
   readonly #spent: BigInt64Array;
   readonly #uncovered: BigInt64Array;
 
@@ -80,13 +82,14 @@ export class SpentTotals implements SpendingTotals {
   }
 }
 
-/** A day and its calls: of an account here, of a key in key-uses.ts. */
+/** A day (of quotas of calls) and its calls: of an account here, of a key in key-uses.ts. */
 export interface Day {
   readonly dayNumber: number;
   readonly dayCalls: number;
 }
 
-export class SharedTotals implements SpendingTotals {
+/** Adds what this gateway has charged since its last flush to the rows, to which other gateways add too. */
+export class SharedSpentTotals implements FlushedTotals {
   readonly #findSpending: (account: AccountIndex) => SpendingRecord | undefined;
   readonly #onReversed: (account: AccountIndex, amount: PicoUnits) => void;
   /** By account: charged by this gateway since its start, and the part of that amount that is on disk. */

@@ -44,7 +44,7 @@ const MAP_BYTES = 1024 * 1024;
 const ROW_KEY = 'holder';
 
 /** The row: who has the hold, the _holder_. */
-const OwnerRow = Type.Object({
+const HolderRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
   /**
    * The identity (process-identity.ts) of one of `members`. An older Tollgate, without groups, reads no
@@ -59,12 +59,12 @@ const OwnerRow = Type.Object({
   sinceMs: Type.Optional(Type.Integer()),
 });
 
-const isOwnerRow = schemaCheck('OwnerRow', OwnerRow);
-type OwnerRow = Readonly<Static<typeof OwnerRow>>;
+const isHolderRow = schemaCheck('HolderRow', HolderRow);
+type HolderRow = Readonly<Static<typeof HolderRow>>;
 
 /** Who wants the hold, or has it. */
 export interface StoreUser {
-  readonly kind: OwnerRow['kind'];
+  readonly kind: HolderRow['kind'];
   /** Shared by the gateways that may use the store together; absent if the process wants it for itself. */
   readonly group?: string | undefined;
 }
@@ -83,7 +83,7 @@ export class StoreHeld extends Error {
   readonly who: string;
 
   /** `isVisible`: the holder is in the PID namespace of this process. */
-  constructor(path: string, { kind, identity, host = 'unknown', sinceMs }: OwnerRow, isVisible: boolean) {
+  constructor(path: string, { kind, identity, host = 'unknown', sinceMs }: HolderRow, isVisible: boolean) {
     const pid = Number(identity.split(' ', 1)[0]);
     const since = sinceMs === undefined ? '' : `, since ${new Date(sinceMs).toISOString()}`;
     const who = isVisible
@@ -182,7 +182,7 @@ export interface RowAccess {
   /** Whether another process is a reader of the row's file: it has the hold, or has just removed the row. */
   hasReaders(): boolean;
   get(): unknown;
-  put(row: OwnerRow): void;
+  put(row: HolderRow): void;
   remove(): void;
 }
 
@@ -192,37 +192,37 @@ export interface RowAccess {
  */
 export function takeHold(row: RowAccess, { kind, group }: StoreUser): boolean {
   const stored = row.get();
-  const ownerRow = isOwnerRow(stored) ? stored : undefined;
-  const otherMembers = otherMembersOf(ownerRow);
+  const holderRow = isHolderRow(stored) ? stored : undefined;
+  const otherMembers = otherMembersOf(holderRow);
   const [visibleHolder] = otherMembers;
   // A group is of one supervisor, so its members are in one PID namespace.
-  if (ownerRow !== undefined && (group === undefined || ownerRow.group !== group)) {
+  if (holderRow !== undefined && (group === undefined || holderRow.group !== group)) {
     if (visibleHolder !== undefined)
-      throw new StoreHeld(row.path, { ...ownerRow, identity: visibleHolder }, true);
+      throw new StoreHeld(row.path, { ...holderRow, identity: visibleHolder }, true);
     // No process of this PID namespace has the hold, so a reader is in another container.
-    if (row.hasReaders()) throw new StoreHeld(row.path, ownerRow, false);
+    if (row.hasReaders()) throw new StoreHeld(row.path, holderRow, false);
   }
-  const isJoined = ownerRow !== undefined && visibleHolder !== undefined;
-  const origin = isJoined ? ownerRow : { host: hostname(), sinceMs: new SystemClock().wallMs() };
+  const isJoined = holderRow !== undefined && visibleHolder !== undefined;
+  const origin = isJoined ? holderRow : { host: hostname(), sinceMs: new SystemClock().wallMs() };
   row.put(rowOf({ kind, group }, origin, [ownIdentity(), ...otherMembers]));
   return visibleHolder === undefined;
 }
 
 /** Removes this process from the row, and the row if it names no other running process. */
 export function giveHoldBack(row: RowAccess): void {
-  const ownerRow = row.get();
-  if (!isOwnerRow(ownerRow) || !membersOf(ownerRow).includes(ownIdentity())) return;
-  const otherMembers = otherMembersOf(ownerRow);
+  const holderRow = row.get();
+  if (!isHolderRow(holderRow) || !membersOf(holderRow).includes(ownIdentity())) return;
+  const otherMembers = otherMembersOf(holderRow);
   if (otherMembers.length === 0) row.remove();
-  else row.put(rowOf(ownerRow, ownerRow, otherMembers));
+  else row.put(rowOf(holderRow, holderRow, otherMembers));
 }
 
 /** `host` and `sinceMs` are those of the process that took the hold first. */
 function rowOf(
   { kind, group }: StoreUser,
-  { host, sinceMs }: Pick<OwnerRow, 'host' | 'sinceMs'>,
+  { host, sinceMs }: Pick<HolderRow, 'host' | 'sinceMs'>,
   members: readonly string[],
-): OwnerRow {
+): HolderRow {
   const [identity] = members;
   invariant(identity !== undefined, 'somebody has the hold');
   const origin = { ...(host !== undefined && { host }), ...(sinceMs !== undefined && { sinceMs }) };
@@ -232,13 +232,13 @@ function rowOf(
 }
 
 /** Identities of the other holders that run and are in the PID namespace of this process. */
-function otherMembersOf(ownerRow: OwnerRow | undefined): string[] {
-  if (ownerRow === undefined) return [];
+function otherMembersOf(holderRow: HolderRow | undefined): string[] {
+  if (holderRow === undefined) return [];
   const ownId = ownIdentity();
-  return membersOf(ownerRow).filter((identity) => identity !== ownId && isRunning(identity));
+  return membersOf(holderRow).filter((identity) => identity !== ownId && isRunning(identity));
 }
 
-function membersOf({ identity, members }: OwnerRow): readonly string[] {
+function membersOf({ identity, members }: HolderRow): readonly string[] {
   return members ?? [identity];
 }
 

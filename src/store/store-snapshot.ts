@@ -1,12 +1,12 @@
 /**
- * A read-only snapshot of the store at one moment. The audit uses it, beside a running gateway too. Main
- * thread of a command.
+ * A read-only snapshot of the store at one moment. The audit (audit-run.ts) reads it, beside a running gateway
+ * too. Main thread of a command.
  *
  * All reads are of one transaction, so they agree with each other however long they take. LMDB does not reuse
  * pages that a gateway frees meanwhile before `close`, so the file grows as long as a snapshot is open.
  *
- * Must hold: TABLES names each table that the audit checks, because the audit can read no other
- * (test/unit/store/audit.test.ts).
+ * Must hold: AUDITED_TABLES names each table that the audit checks, because the audit can read no other, and
+ * the audit checks each of them (test/unit/store/audit.audited-tables.test.ts).
  */
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
 import { Environment } from './environment.js';
@@ -15,8 +15,11 @@ import { rowName } from './record-codec.js';
 import type { Table } from './row-recorder.js';
 import { TABLE, assertFormat, type Tables } from './tables.js';
 
-/** By their names in LMDB, as in tables.ts. */
-const TABLES = [
+/**
+ * By their names in LMDB, as in tables.ts. Left out are tables that can be made again, or that nothing refers
+ * to: the response cache, the feed of changes, the history, the notices.
+ */
+export const AUDITED_TABLES = [
   'meta',
   'accounts',
   'account_slots',
@@ -45,7 +48,7 @@ const TABLES = [
   'answer_ages',
 ] as const;
 
-export type TableName = (typeof TABLES)[number];
+export type TableName = (typeof AUDITED_TABLES)[number];
 
 /** The name of a table's field in Tables: of `key_slots` it is `keySlots`. */
 type CamelCase<Name extends string> = Name extends `${infer FirstWord}_${infer OtherWords}`
@@ -86,7 +89,7 @@ export class StoreSnapshot {
     try {
       // Tables are opened first, because opening a table ends an open transaction.
       this.#environment.openTables((root) => {
-        for (const name of TABLES) this.#openTable(root, name);
+        for (const name of AUDITED_TABLES) this.#openTable(root, name);
       });
       this.#transaction = this.#environment.root.useReadTransaction();
       const format = this.get('meta', 'format');

@@ -49,7 +49,7 @@ interface WaitingResponse extends ChargePosition {
   readonly key: ResponseKey;
 }
 
-/** `isUnwritten`: the response is not on disk yet. */
+/** What `find` has found. `isUnwritten`: the response is not on disk yet. */
 export interface FoundResponse {
   readonly record: ResponseRecord;
   readonly isUnwritten: boolean;
@@ -159,9 +159,9 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Whether the disk has space for all bytes that wait. Asked before the commit: one that ran out of space
-   * in long values has ended processes with a damaged heap (lmdb 3.5.6). One of short rows just fails. False
-   * if the free bytes cannot be read: then charges are written alone.
+   * Whether the disk has space for all bytes that wait. `due` asks before the commit, because a commit that
+   * ran out of space within long values has ended processes with a damaged heap (lmdb 3.5.6); with short rows
+   * it just fails. False if the free bytes cannot be read: then charges are written alone.
    */
   #hasDiskSpace(): boolean {
     const bytes = this.#waitingBytes;
@@ -183,7 +183,7 @@ export class StoredResponses implements FlushedResponses {
 
   /**
    * Removes expired responses, as many as one transaction may; returns whether there may be more. A flush
-   * that writes responses does so too, but for long there may be none. Throws what the store throws.
+   * removes some too, but only if it writes responses. Throws what the store throws.
    */
   expire(): boolean {
     const { store } = this.#options;

@@ -5,7 +5,7 @@
  *
  * Must hold: stores of all earlier formats can be read. So a change of a table's name, its keys or their
  * order needs a new FORMAT and a reader of the old one (record-codec.ts). A new table is added to the list
- * below and to `tablesOf`; if the audit is to read it, to store-snapshot.ts and to a check of audit.ts or
+ * below and to `tablesOf`; if the audit is to read it, to AUDITED_TABLES and to a check of audit.ts or
  * audit-groups.ts; and if an operator's change writes it, to RecordedTable (row-recorder.ts says which). No
  * test tells if the list or the audit lacks a table. test/unit/store/key-rows.key-codec.test.ts opens a store
  * of format 1, which works and is of this format from then on; no test has another earlier format.

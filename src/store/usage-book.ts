@@ -1,10 +1,10 @@
 /**
- * The hot usage rows: totals by account, key, model and hour. A row is in memory from the first call of its
- * hour until it is on disk and the last call was of another hour. flush.ts uses the rows on the main thread:
- * UsageBook if this gateway alone writes them (gateway/accounting.ts), SharedUsageBook if several gateways
- * add to them (gateway/shared-accounting.ts).
+ * The usage rows in memory: totals by account, key, model and hour. A row is in memory from the first call of
+ * its hour until it is on disk and the last call was of another hour. flush.ts uses the rows on the main
+ * thread: UsageBook if this gateway alone writes them (gateway/accounting.ts), SharedUsageBook if several
+ * gateways add to them (gateway/shared-accounting.ts).
  *
- * Must hold: `recordCommitted` is called only when the rows are on disk; otherwise usage and money differ on
+ * Must hold: `recordWritten` is called only when the rows are on disk; otherwise usage and money differ on
  * disk (test/unit/store/flush.test.ts, test/unit/store/shared-books.test.ts).
  */
 import { CATALOG_ENTRIES_MAX, USAGE_ROWS_HOT_MAX } from '../core/limits.js';
@@ -78,7 +78,7 @@ export class UsageBook {
     return row;
   }
 
-  /** Counts a call in its row. `rowOf` has returned the row since the last `recordCommitted`. */
+  /** Counts a call in its row. `rowOf` has returned the row since the last `recordWritten`. */
   add(row: GrowingUsage, record: JournalRecord): void {
     // A reversed call was counted as served before. The call remains one call, and is a failed call now. A
     // record of a collected charge counts no call, because the call was counted before.
@@ -102,7 +102,7 @@ export class UsageBook {
     this.#waiting.add(row);
   }
 
-  /** Rows that changed since the last `recordCommitted`; flush.ts reads their number. */
+  /** Rows that changed since the last `recordWritten`; flush.ts reads their number. */
   get waiting(): ReadonlySet<UsageRecord> {
     return this.#waiting;
   }
@@ -119,13 +119,14 @@ export class UsageBook {
    * Call when the waiting rows are on disk. Drops the rows of all hours but the last, and those of the last
    * hour if they are more than USAGE_ROWS_HOT_MAX. A later call reads its row again.
    */
-  recordCommitted(): void {
+  recordWritten(): void {
     this.#waiting.clear();
     for (const [hour, rows] of this.hours) {
       if (hour !== this.#lastHour || rows.size > USAGE_ROWS_HOT_MAX) this.hours.delete(hour);
     }
   }
 
+  /** What a new row in memory begins with. SharedUsageBook overrides the protected methods. */
   protected startTotalsOf(key: UsageKey): UsageTotals {
     return this.store.findUsage(key) ?? NO_USAGE;
   }
@@ -151,10 +152,10 @@ export class SharedUsageBook extends UsageBook {
     );
   }
 
-  override recordCommitted(): void {
+  override recordWritten(): void {
     // A part that is on disk must not be added again.
     this.hours.clear();
-    super.recordCommitted();
+    super.recordWritten();
   }
 
   protected override startTotalsOf(): UsageTotals {
@@ -195,7 +196,7 @@ function rowWith(key: UsageKey, totals: UsageTotals): GrowingUsage {
   };
 }
 
-/** Stops where numbers cease to be exact: an upstream can report any number of tokens, for years. */
+/** Stops where numbers cease to be exact, because an upstream can report any number of tokens, for years. */
 function clamped(total: number, least: number): number {
   return Math.max(least, Math.min(Number.MAX_SAFE_INTEGER, total));
 }

@@ -15,7 +15,7 @@ import { SharedKeyUses } from '#src/store/key-uses.js';
 import { SharedQuotaUses } from '#src/store/quota-uses.js';
 import { recover } from '#src/store/recovery.js';
 import { SharedUsageBook } from '#src/store/usage-book.js';
-import { SharedTotals } from '#src/store/spent-totals.js';
+import { SharedSpentTotals } from '#src/store/spent-totals.js';
 import type { Store } from '#src/store/store.js';
 import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog } from '../unit/store/support.js';
 import { admitTo } from '../fixtures/ledger-world.js';
@@ -31,7 +31,7 @@ export interface BooksMember {
   readonly keyTable: KeyTable;
   /** Appends what a call cost, or takes it back. */
   readonly record: (of: Partial<JournalRecord> & Pick<JournalRecord, 'account' | 'charged'>) => void;
-  readonly totals: SharedTotals;
+  readonly totals: SharedSpentTotals;
   readonly flush: LedgerFlush;
   readonly log: ListLog;
   /**
@@ -60,7 +60,7 @@ export function joinBooks(
   const groupNames = new GroupNames(createGroupNames(BOUNDS.groupsMax));
   const ring = createRing(1_024);
   const journal = new JournalWriter(ring, () => undefined);
-  const totals = new SharedTotals(
+  const totals = new SharedSpentTotals(
     ACCOUNTS_MAX,
     (account) => store.findSpending(account),
     (account, amount) => leases.removeReversed(account, amount),
