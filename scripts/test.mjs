@@ -113,7 +113,7 @@ const SLOW_UNIT = [
   /^unit\/store\/(audit|crash|environment|operator-changes|store-hold)$/,
   /^unit\/supervisor\/(supervisor|supervisor\.file-watch)$/,
   /^unit\/telemetry\/(exposition|history|log|metrics-layout|thread-health)$/,
-  /^unit\/upstream\/(chat-session-failover|hostile-answers|large-call|prompt-text|secret-traces)$/,
+  /^unit\/upstream\/(chat-session-failover|hostile-answers|large-call|prompt-text|secret-fragments)$/,
 ];
 
 /** The longest, which wait for minutes to pass or for other programs: they are started first. */

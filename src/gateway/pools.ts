@@ -252,7 +252,7 @@ export class UpstreamWorkers {
       if (message.kind === 'routes_taken') replies.reply(message.id, true);
       else credentials.rejected(message.position, message.revision);
     });
-    const spans = state.traces?.newOutlet();
+    const spanOutlet = state.traces?.newOutlet();
     const task: UpstreamTask = {
       index,
       routes: this.#routes,
@@ -264,9 +264,9 @@ export class UpstreamWorkers {
       controlPort: controlChannel.port2,
       counterPort: counterChannel.port2,
       leasePort: leaseChannel?.port2,
-      spans,
+      spanOutlet,
     };
-    const ports = [controlChannel.port2, counterChannel.port2, leaseChannel?.port2, spans?.port];
+    const ports = [controlChannel.port2, counterChannel.port2, leaseChannel?.port2, spanOutlet?.port];
     return { task, transferList: ports.filter((port) => port !== undefined) };
   }
 }

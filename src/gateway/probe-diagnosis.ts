@@ -11,7 +11,7 @@ import type { ProviderName } from '../core/provider-names.js';
 import { isHtml } from '../http1/http-client.js';
 import { errorIn } from '../upstream/error-body.js';
 import { UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
-import { tracesOf } from '../upstream/secret-traces.js';
+import { secretFragmentsOf } from '../upstream/secret-fragments.js';
 import { addressOf, type UpstreamTarget } from '../upstream/target.js';
 
 /** The reply to a probe: a response as far as it was read, or an error. */
@@ -211,7 +211,7 @@ function adviceOfError({ origin }: UpstreamTarget, code: string): string {
 /** Returns an upstream's text in one line, cut, and with the credentials removed that it repeats. */
 function safeText(target: UpstreamTarget, text: string): string {
   // Cuts to ten times what is shown: white space shrinks below, and a body may be long.
-  const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * MESSAGE_CHARS_MAX));
+  const cleaned = secretFragmentsOf(target).cleaned(text.slice(0, 10 * MESSAGE_CHARS_MAX));
   if (cleaned === undefined) return '(words that repeat the key are not shown)';
   const line = cleaned.replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ').trim();
   return line.length > MESSAGE_CHARS_MAX ? `${line.slice(0, MESSAGE_CHARS_MAX)}…` : line;

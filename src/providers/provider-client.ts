@@ -327,7 +327,7 @@ export class RenewedCredentialHandler implements HttpHandler {
     const body = Buffer.concat(this.#chunks).toString('utf8');
     this.#chunks = [];
     if (body === '') return;
-    const text = this.#credentials.withoutTraces(this.#credential, shortened(body));
+    const text = this.#credentials.withoutSecrets(this.#credential, shortened(body));
     this.#handler.onData(Buffer.from(text));
   }
 }

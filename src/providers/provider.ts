@@ -59,8 +59,8 @@ export interface Credentials {
   credentialAt(position: number): Credential | undefined;
   /** Call if the provider rejects the credential: then credential-keeper.ts renews the credential early. */
   rejected(position: number, credential: Credential): void;
-  /** Returns a provider's text without traces of the credential. */
-  withoutTraces(credential: Credential, text: string): string;
+  /** Returns a provider's text without the credential and its parts. */
+  withoutSecrets(credential: Credential, text: string): string;
 }
 
 /** A call without its credential. The body of its request depends on nothing else. */

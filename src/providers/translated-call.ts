@@ -293,7 +293,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #cleaned(message: string): string {
     const { credential } = this.#call;
     if (credential === undefined || credential.kind === 'key') return message;
-    return this.#credentials.withoutTraces(credential, message.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
+    return this.#credentials.withoutSecrets(credential, message.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   }
 
   /** Runs `work`. If it throws, ends the call: a bug of a translator counts as an invalid response. */

@@ -38,7 +38,7 @@ import { FailedCall } from '../providers/provider-client.js';
 import { FieldError } from '../providers/provider.js';
 import { doorAttemptOf, type DoorAttempt } from './door-call.js';
 import type { AttemptSpan } from './attempt-span.js';
-import { tracesOf } from './secret-traces.js';
+import { secretFragmentsOf } from './secret-fragments.js';
 import { StreamReader } from './stream-reader.js';
 import type { AttemptClient, UpstreamTarget } from './target.js';
 import type { TakenTarget } from './target-choice.js';
@@ -335,7 +335,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     if (this.#state !== 'rejected') return;
     const body = Buffer.concat(this.#unreadChunks).toString('utf8');
     this.#unreadChunks = [];
-    const failure = rejectionFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
+    const fragments = secretFragmentsOf(this.taken.target);
+    const failure = rejectionFailure(this.#status, this.#contentType, body, fragments);
     if (failure.callerError === undefined) this.#releaseFailed(failure);
     else this.taken.releaseGood();
     this.#drain();

@@ -9,7 +9,7 @@
  */
 import { type CredentialRecord, secretsOfCredential } from '../providers/credentials/credential-spec.js';
 import type { Credential, Credentials } from '../providers/provider.js';
-import { SecretTraces } from './secret-traces.js';
+import { SecretFragments } from './secret-fragments.js';
 
 /** Replaces a provider's message that repeats a token in a spelling that cannot be cut out. */
 const HIDDEN = 'the message of the provider is not shown: it repeats a credential';
@@ -19,8 +19,8 @@ export class CredentialTable implements Credentials {
   readonly #records = new Map<number, CredentialRecord>();
   /** By position: the last revision that was rejected and reported. */
   readonly #reported = new Map<number, number>();
-  /** By credential. Traces are made when a provider first reports an error of a call with the credential. */
-  readonly #traces = new WeakMap<Credential, SecretTraces>();
+  /** By credential. Fragments are made when a provider first reports an error of a call with the credential. */
+  readonly #fragments = new WeakMap<Credential, SecretFragments>();
   readonly #onRejected: (position: number, revision: number) => void;
 
   /** `onRejected` is called once for each revision that a provider rejects. */
@@ -60,13 +60,13 @@ export class CredentialTable implements Credentials {
     this.#onRejected(position, record.revision);
   }
 
-  /** `text` without traces of the credential; HIDDEN if they cannot be cut out. */
-  withoutTraces(credential: Credential, text: string): string {
-    let traces = this.#traces.get(credential);
-    if (traces === undefined) {
-      traces = new SecretTraces(secretsOfCredential(credential));
-      this.#traces.set(credential, traces);
+  /** `text` without fragments of the credential; HIDDEN if they cannot be cut out. */
+  withoutSecrets(credential: Credential, text: string): string {
+    let fragments = this.#fragments.get(credential);
+    if (fragments === undefined) {
+      fragments = new SecretFragments(secretsOfCredential(credential));
+      this.#fragments.set(credential, fragments);
     }
-    return traces.cleaned(text) ?? HIDDEN;
+    return fragments.cleaned(text) ?? HIDDEN;
   }
 }

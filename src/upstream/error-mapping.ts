@@ -5,7 +5,7 @@
  *
  * Must hold: no text made here contains a provider's key. No text for callers contains the upstream's
  * address: that of a failed connection is in `cause`, which operators alone read
- * (test/unit/upstream/error-mapping.test.ts, test/unit/upstream/secret-traces.test.ts).
+ * (test/unit/upstream/error-mapping.test.ts, test/unit/upstream/secret-fragments.test.ts).
  */
 import { OUT_OF_DESCRIPTORS, secondsText, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
@@ -14,7 +14,7 @@ import type { FailureKind } from '../telemetry/metrics-layout.js';
 import { isHtml, type HttpFault } from '../http1/http-client.js';
 import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { errorIn } from './error-body.js';
-import type { SecretTraces } from './secret-traces.js';
+import type { SecretFragments } from './secret-fragments.js';
 
 /** Why an attempt failed. */
 export interface AttemptFailure {
@@ -284,14 +284,14 @@ export function pageFailure(): AttemptFailure {
 
 /**
  * For one of REJECTION_STATUSES. A rejection is the caller's mistake, and the caller gets the upstream's
- * message, cleaned of `traces` of credentials. If the upstream does not know the path or the model, or is no
+ * message, cleaned of `fragments` of credentials. If the upstream does not know the path or the model, or is no
  * API, the mistake is the operator's: the gateway has accepted the caller's model.
  */
 export function rejectionFailure(
   status: number,
   contentType: string | undefined,
   body: string,
-  traces: SecretTraces,
+  fragments: SecretFragments,
 ): AttemptFailure {
   const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
   const error = isPage ? undefined : errorIn(parsedJson(body));
@@ -300,8 +300,8 @@ export function rejectionFailure(
   const isUnknownModel = UNKNOWN_MODEL_CODES.has(code) || UNKNOWN_MODEL_CODES.has(type);
   // The size is the caller's mistake, even if a proxy rejects it.
   if (status !== NOT_FOUND && !isUnknownModel && (!isPage || status === TOO_LARGE))
-    return callerFailure(status, error, traces);
-  const isCode = typeof code === 'string' && CODE.test(code) && traces.cleaned(code) === code;
+    return callerFailure(status, error, fragments);
+  const isCode = typeof code === 'string' && CODE.test(code) && fragments.cleaned(code) === code;
   return {
     ...UNAVAILABLE,
     reason: SET_UP_WRONGLY,
@@ -314,8 +314,8 @@ export function rejectionFailure(
   };
 }
 
-function callerFailure(status: number, error: unknown, traces: SecretTraces): AttemptFailure {
-  const callerError: ErrorRecord = { code: 'invalid_parameters', message: callerMessage(error, traces) };
+function callerFailure(status: number, error: unknown, fragments: SecretFragments): AttemptFailure {
+  const callerError: ErrorRecord = { code: 'invalid_parameters', message: callerMessage(error, fragments) };
   return {
     ...UNAVAILABLE,
     callerError,
@@ -389,12 +389,12 @@ function reasonOf(status: number): string {
   return MISPLACED_STATUSES.has(status) ? SET_UP_WRONGLY : 'it answered with an error';
 }
 
-function callerMessage(error: unknown, traces: SecretTraces): string {
+function callerMessage(error: unknown, fragments: SecretFragments): string {
   const original = isRecord(error) ? error.message : error;
   if (typeof original !== 'string') return REJECTED;
   // Cut first, because cleaning takes long. Of a key that is cut, 8 characters are enough to be found. Cut
   // again, because cleaning may lengthen the text.
-  const cleaned = traces.cleaned(original.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
+  const cleaned = fragments.cleaned(original.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   const message = cleaned?.slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
   return message === undefined || message === '' ? REJECTED : message;
 }

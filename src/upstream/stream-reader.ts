@@ -48,10 +48,10 @@ function hasText(choices: readonly unknown[]): boolean {
 }
 
 /**
- * What happens to an event. `text`: it is relayed, and brings text and nothing else of interest. `garbage`:
- * what is wrong with the event, which rejects the response.
+ * What happens to an event. `text`: it is relayed, and brings text and nothing else of interest. `invalid`:
+ * why the response is rejected because of the event.
  */
-type Verdict = 'relay' | 'text' | 'drop' | { readonly garbage: string };
+type Verdict = 'relay' | 'text' | 'drop' | { readonly invalid: string };
 
 export class StreamReader implements ResponseBodyReader {
   readonly #sink: ResponseSink;
@@ -145,7 +145,7 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   /**
-   * Judges each event from `from` on that has no kept form. Adjacent events are relayed together, with the
+   * Judges each event from `from` on that has none of `#forms`. Adjacent events are relayed together, with the
    * events before `from`. `latin1`: the events as text; undefined if not all of them are UTF-8.
    */
   #judgeEach(events: Buffer, latin1: string | undefined, from: number): void {
@@ -167,7 +167,7 @@ export class StreamReader implements ResponseBodyReader {
         // While the client has no byte, good events before the bad event are held back, because another
         // upstream may still respond.
         if (this.#hasRelayed || this.#hasWholeText) relayRun(start, end);
-        this.#reject(invalidResponseFailure(verdict.garbage));
+        this.#reject(invalidResponseFailure(verdict.invalid));
         return;
       }
       // `relayRun` may have ended the attempt.
@@ -185,7 +185,7 @@ export class StreamReader implements ResponseBodyReader {
     // Comments keep a connection alive; the listener sends its own.
     if (data === undefined || data === '') return 'drop';
     if (data === SSE_DONE_DATA) {
-      if (!this.#hasChoices) return { garbage: '[DONE] before any choice' };
+      if (!this.#hasChoices) return { invalid: '[DONE] before any choice' };
       this.#hasDone = true;
       return 'drop';
     }
@@ -196,17 +196,17 @@ export class StreamReader implements ResponseBodyReader {
         this.#meter.report(reportIn(event), event.model);
       return 'drop';
     }
-    if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
+    if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
     // vLLM writes its errors without the member `error`, and `[DONE]` after them.
     const isError = (event.error !== undefined && event.error !== null) || event.object === 'error';
-    if (isError) return { garbage: 'an error event' };
+    if (isError) return { invalid: 'an error event' };
     const usage = reportIn(event);
     const isReport = usage !== undefined && this.#meter.report(usage, event.model);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
     const isText = choices !== undefined && hasText(choices);
     if (isText && !isReport) this.#meter.recordText();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
-    if (!this.#hasChoices && choices === undefined) return { garbage: 'an event has no choices' };
+    if (!this.#hasChoices && choices === undefined) return { invalid: 'an event has no choices' };
     this.#hasChoices = true;
     const hasEnded = choices !== undefined && this.#recordEnds(choices);
     return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
@@ -233,7 +233,7 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   #judgeInvalidUtf8(): Verdict {
-    return this.#hasDone ? 'drop' : { garbage: 'an event is no UTF-8' };
+    return this.#hasDone ? 'drop' : { invalid: 'an event is no UTF-8' };
   }
 
   #relay(events: Buffer): void {

@@ -23,8 +23,8 @@ import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
 
-/** What was relayed: events of a stream, one JSON object (`answer`), or nothing. */
-type CompletionForm = 'stream' | 'answer' | 'none';
+/** What was relayed: events of a stream, one JSON object (`response`), or nothing. */
+type CompletionForm = 'stream' | 'response' | 'none';
 
 export interface CountRequest {
   readonly tokenizer: Tokenizer;
@@ -61,7 +61,7 @@ export interface CountRest {
   /** Length of each text, in UTF-16 code units. */
   readonly lengths: Uint32Array;
   /** How many of the texts belong to the prompt. The texts of the prompt come first. */
-  readonly promptTexts: number;
+  readonly promptTextCount: number;
   readonly state: CountState;
 }
 
@@ -119,7 +119,7 @@ export class TokenCount {
   readonly #tokenizer: Tokenizer;
   readonly #counter: TextCounter | undefined;
   readonly #texts: readonly string[];
-  readonly #promptTexts: number;
+  readonly #promptTextCount: number;
   readonly #state: CountState;
   /** Index of the text that is counted next, and the position in that text. */
   #textIndex = 0;
@@ -128,14 +128,14 @@ export class TokenCount {
   private constructor(
     tokenizer: Tokenizer,
     texts: readonly string[],
-    promptTexts: number,
+    promptTextCount: number,
     state: CountState,
     counter: TextCounter | undefined,
   ) {
     this.#tokenizer = tokenizer;
     this.#counter = counter;
     this.#texts = texts;
-    this.#promptTexts = promptTexts;
+    this.#promptTextCount = promptTextCount;
     this.#state = state;
   }
 
@@ -167,12 +167,12 @@ export class TokenCount {
     return new TokenCount(tokenizer, texts, prompt.texts.length, state, counter);
   }
 
-  static resume({ tokenizer, chars, lengths, promptTexts, state }: CountRest): TokenCount {
+  static resume({ tokenizer, chars, lengths, promptTextCount, state }: CountRest): TokenCount {
     invariant(tokenizer !== 'none', 'an estimate takes one turn');
     const buffer = asBuffer(chars);
     let end = 0;
     const texts = Array.from(lengths, (length) => buffer.toString('utf16le', end, (end += 2 * length)));
-    return new TokenCount(tokenizer, texts, promptTexts, state, textCounterOf(tokenizer));
+    return new TokenCount(tokenizer, texts, promptTextCount, state, textCounterOf(tokenizer));
   }
 
   /** The usage; undefined if `endMs` of performance.now() came first: then `rest` is for the next turn. */
@@ -217,13 +217,13 @@ export class TokenCount {
       tokenizer: this.#tokenizer,
       chars,
       lengths: Uint32Array.from(texts, ({ length }) => length),
-      promptTexts: Math.max(0, this.#promptTexts - this.#textIndex),
+      promptTextCount: Math.max(0, this.#promptTextCount - this.#textIndex),
       state: this.#state,
     };
   }
 
   #add(tokens: number): void {
-    if (this.#textIndex < this.#promptTexts) this.#state.promptTokens += tokens;
+    if (this.#textIndex < this.#promptTextCount) this.#state.promptTokens += tokens;
     else this.#state.completionTokens += tokens;
   }
 
@@ -297,7 +297,7 @@ function base64Bytes(body: Buffer): number {
 
 function completionTexts(request: CountRequest): string[] {
   if (request.completionForm === 'none') return [];
-  if (request.completionForm === 'answer') return responseTexts(request.completion);
+  if (request.completionForm === 'response') return responseTexts(request.completion);
   const texts = new Map(request.texts);
   addStreamTexts(texts, Buffer.from(request.completion), Infinity);
   return [...texts.values()];

@@ -18,7 +18,7 @@ import { asBuffer } from '../protocol/sse.js';
 export type MemberNames = Readonly<Record<string, string>>;
 
 /** What one upstream calls the model and the members. */
-interface OneUpstreamsNames {
+interface UpstreamNames {
   /** Undefined if the upstream knows the model by its id. */
   readonly model: string | undefined;
   readonly memberNames?: MemberNames | undefined;
@@ -28,7 +28,7 @@ interface OneUpstreamsNames {
 type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEnd'>;
 
 /** The body with the upstream's name of the model. */
-export function bodyFor({ model }: OneUpstreamsNames, request: Body): string | Uint8Array {
+export function bodyFor({ model }: UpstreamNames, request: Body): string | Uint8Array {
   const { largeBody } = request;
   if (model === undefined) return largeBody ?? request.body;
   if (largeBody === undefined) return withModelName(request, model);
@@ -44,7 +44,7 @@ export function bodyFor({ model }: OneUpstreamsNames, request: Body): string | U
  * comes here only if it has no member to rename: otherwise a counter thread renames its members
  * (`isLargeTranslation` in large-call.ts).
  */
-export function chatBodyFor(upstream: OneUpstreamsNames, request: Body): string | Uint8Array {
+export function chatBodyFor(upstream: UpstreamNames, request: Body): string | Uint8Array {
   const { memberNames } = upstream;
   const body = bodyFor(upstream, request);
   if (memberNames === undefined || typeof body !== 'string' || !mayHave(body, memberNames)) return body;

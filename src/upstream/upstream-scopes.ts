@@ -69,6 +69,7 @@ export class UpstreamScopes {
   }
 }
 
+/** `scopeText` is of `scopeTextOf` (config/upstream-scopes.ts): the address and the key. */
 function idOf(scopeText: string): string {
   return `up_${createHash('sha256').update(`tollgate upstream ${scopeText}`).digest('hex').slice(0, ID_HEX_CHARS)}`;
 }

@@ -37,7 +37,10 @@ import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } f
 
 /** Goes to the log alone: the call is billed by an estimate. */
 const COUNT_LATE: ErrorRecord = { code: 'overloaded', message: `no count within ${COUNT_WAIT_MS_MAX} ms` };
-/** Callers do not get this: `connectionFailure` (error-mapping.ts) replaces it. */
+/**
+ * A translation may wait as long as a count. Callers do not get this: `connectionFailure` (error-mapping.ts)
+ * replaces it.
+ */
 const TRANSLATION_LATE: ErrorRecord = {
   code: 'overloaded',
   message: 'a large body was not translated in time',
@@ -76,7 +79,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
   const credentials = new CredentialTable(task.credentials, (position, revision) =>
     send({ kind: 'credential_rejected', position, revision }),
   );
-  const spanOutbox = task.spans && (await openSpanOutbox(task.spans));
+  const spanOutbox = task.spanOutlet && (await openSpanOutbox(task.spanOutlet));
   const startSession = createStartSession({
     routes,
     quotas,

@@ -127,7 +127,7 @@ export class UsageMeter {
     if (response !== undefined)
       return {
         ...prompt,
-        completionForm: 'answer',
+        completionForm: 'response',
         texts: new Map(),
         completion: response.toString(),
         completionBytes: response.length,

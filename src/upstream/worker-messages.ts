@@ -39,7 +39,7 @@ export interface UpstreamTask {
   /** The worker asks for leases here; undefined if limits are not shared. */
   readonly leasePort: MessagePort | undefined;
   /** Undefined if spans are not exported. */
-  readonly spans: SpanOutlet | undefined;
+  readonly spanOutlet: SpanOutlet | undefined;
 }
 
 /** Messages to a worker over `controlPort`. */

@@ -22,7 +22,7 @@ function runTo(
   const credentials: Credentials = {
     credentialAt: () => CREDENTIAL,
     rejected: (position) => void rejected.push(position),
-    withoutTraces: (_credential, text) => text.replaceAll('eyJ-secret', '…'),
+    withoutSecrets: (_credential, text) => text.replaceAll('eyJ-secret', '…'),
   };
   const handler = new RenewedCredentialHandler(
     {

@@ -239,7 +239,7 @@ void t.test('of a long message only what a caller may get is cleaned', (t) => {
   const credentials: Credentials = {
     credentialAt: () => undefined,
     rejected: () => undefined,
-    withoutTraces: (_credential, text) => (cleaned.push(text), 'clean'),
+    withoutSecrets: (_credential, text) => (cleaned.push(text), 'clean'),
   };
   const bearer = { kind: 'bearer', token: 'ya29.token-0123456789' } as const;
   const call: ProviderCall = {

@@ -41,7 +41,7 @@ for (const kind of TEXT_KINDS) {
     const both = [0, 1].map((index) => streamChoice(kind, index, TEXT));
     t.equal(countOf('stream', sse({ choices: both })), CHOICES * TOKENS, 'in one event for all choices');
     const choices = [0, 1].map((index) => wholeChoice(kind, index, TEXT));
-    t.equal(countOf('answer', JSON.stringify({ choices })), CHOICES * TOKENS, 'in a whole answer');
+    t.equal(countOf('response', JSON.stringify({ choices })), CHOICES * TOKENS, 'in a whole answer');
 
     const events = eventsOf(kind, PIECES.slice(0, 4));
     const { call } = await world(
@@ -74,7 +74,7 @@ for (const kind of TEXT_KINDS) {
 
 void t.test('arguments that are an object count as its JSON', (t) => {
   const message = { tool_calls: [{ function: { name: 'weather', arguments: { city: 'Paris' } } }] };
-  t.equal(countOf('answer', JSON.stringify({ choices: [{ index: 0, message }] })), 6);
+  t.equal(countOf('response', JSON.stringify({ choices: [{ index: 0, message }] })), 6);
   t.end();
 });
 
@@ -98,12 +98,15 @@ void t.test('what is no text, or lies too deep, is passed over', (t) => {
       function_call: value,
     };
     t.equal(
-      countOf('answer', JSON.stringify({ choices: [{ message, text: value }] })),
+      countOf('response', JSON.stringify({ choices: [{ message, text: value }] })),
       0,
       JSON.stringify(value),
     );
   }
   const open = '['.repeat(100_000);
-  t.equal(countOf('answer', `{"choices":[{"message":{"content":${open}"word"${']'.repeat(100_000)}}}]}`), 0);
+  t.equal(
+    countOf('response', `{"choices":[{"message":{"content":${open}"word"${']'.repeat(100_000)}}}]}`),
+    0,
+  );
   t.end();
 });

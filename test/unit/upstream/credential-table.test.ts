@@ -55,11 +55,11 @@ void t.test('each revision is reported once, and not by calls that began before 
 void t.test('a token is cleaned out, also one that has been replaced', (t) => {
   const { table } = world();
   table.replace([{ position: 1, revision: 2, credential: TWO }]);
-  t.equal(table.withoutTraces(ONE, 'bad token ya29.first-token-0123456789!'), 'bad token ***!');
-  t.notMatch(table.withoutTraces(AWS, 'key AKIDEXAMPLE0001 wJalrXUtnFEMI/K7MDENG'), /AKID|wJal/);
+  t.equal(table.withoutSecrets(ONE, 'bad token ya29.first-token-0123456789!'), 'bad token ***!');
+  t.notMatch(table.withoutSecrets(AWS, 'key AKIDEXAMPLE0001 wJalrXUtnFEMI/K7MDENG'), /AKID|wJal/);
   const encoded = Buffer.from('ya29.second-token-0123456789').toString('base64');
-  t.match(table.withoutTraces(TWO, `bad ${encoded}`), /is not shown/);
-  t.equal(table.withoutTraces(ONE, 'quota exceeded'), 'quota exceeded');
+  t.match(table.withoutSecrets(TWO, `bad ${encoded}`), /is not shown/);
+  t.equal(table.withoutSecrets(ONE, 'quota exceeded'), 'quota exceeded');
   t.end();
 });
 

@@ -11,7 +11,7 @@ import {
   statusFailure,
   unavailableError,
 } from '#src/upstream/error-mapping.js';
-import { SecretTraces } from '#src/upstream/secret-traces.js';
+import { SecretFragments } from '#src/upstream/secret-fragments.js';
 import { secretsOf } from '#src/upstream/target.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 
@@ -53,7 +53,7 @@ void t.test('Retry-After: seconds, dates, nonsense, bounds', (t) => {
 
 void t.test("the upstream's message reaches the caller shortened and clean", (t) => {
   const messageOf = (body: string, ...secrets: string[]): string | undefined => {
-    const { callerError } = rejectionFailure(400, undefined, body, new SecretTraces(secrets));
+    const { callerError } = rejectionFailure(400, undefined, body, new SecretFragments(secrets));
     t.equal(callerError?.code, 'invalid_parameters');
     return callerError?.message;
   };
@@ -86,7 +86,7 @@ void t.test("the upstream's message reaches the caller shortened and clean", (t)
     t.equal(messageOf(bodyOf('x'.repeat(1_001)))?.length, 1_000, name);
     t.match(messageOf(bodyOf({ detail: [] })), /refused the request; check/, name);
     const tooLong = bodyOf("This model's maximum context length is 4096 tokens");
-    t.equal(rejectionFailure(400, undefined, tooLong, new SecretTraces([])).isContextTooLong, true, name);
+    t.equal(rejectionFailure(400, undefined, tooLong, new SecretFragments([])).isContextTooLong, true, name);
   }
   for (const body of [
     '',
@@ -129,18 +129,18 @@ void t.test("a wrong address or model is nobody's fault but the settings'", (t) 
     ]),
     [413, 'text/html', '<html><h1>413 Request Entity Too Large</h1></html>', 'caller'],
   ];
-  const traces = new SecretTraces(['sk-provider-secret']);
+  const fragments = new SecretFragments(['sk-provider-secret']);
   for (const [status, type, body, fault, counts] of rows) {
     const name = `${status} ${type} ${body.slice(0, 40)}`;
-    const failure = rejectionFailure(status, type, body, traces);
+    const failure = rejectionFailure(status, type, body, fragments);
     t.equal(failure.callerError?.code, fault === 'caller' ? 'invalid_parameters' : undefined, name);
     t.equal(failure.wrongAddress, fault === 'settings', name);
     if (fault === 'settings') t.equal(failure.isOurs, counts === false, `${name}: the breaker`);
     t.match(failure.cause, new RegExp(`^status ${status}`), name);
   }
-  t.match(rejectionFailure(404, JSON_TYPE, unknown, traces).cause, /model_not_found/);
+  t.match(rejectionFailure(404, JSON_TYPE, unknown, fragments).cause, /model_not_found/);
   const leak = '{"error":{"code":"SK-Provider-secret"}}';
-  t.notMatch(rejectionFailure(404, JSON_TYPE, leak, traces).cause, /provider/i, 'a code is no way out');
+  t.notMatch(rejectionFailure(404, JSON_TYPE, leak, fragments).cause, /provider/i, 'a code is no way out');
   for (const status of [301, 302, 303, 307, 308, 405, 410])
     t.match(statusFailure(status, undefined, NOW), { wrongAddress: true, isOurs: false }, `status ${status}`);
   for (const status of [304, 401, 429, 500, 503])

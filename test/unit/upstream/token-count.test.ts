@@ -137,7 +137,9 @@ void t.test('tool calls and tools count', (t) => {
 
 void t.test('completions: whole, streamed in any cut, tool calls', (t) => {
   const text = 'The quick brown fox jumps over the lazy dog.';
-  const whole = countTokens(request([], { completionForm: 'answer', completion: answerOf(undefined, text) }));
+  const whole = countTokens(
+    request([], { completionForm: 'response', completion: answerOf(undefined, text) }),
+  );
   t.equal(whole.completionTokens, 10);
   t.equal(whole.source, 'counted');
   const letters =

@@ -29,7 +29,7 @@ void t.test('what the counter is given', (t) => {
   const answer = Buffer.from(answerOf(undefined, 'hello'));
   whole.setWholeResponse(answer);
   t.match(whole.countRequest('o200k_base', '{}'), {
-    completionForm: 'answer',
+    completionForm: 'response',
     completion: answer.toString(),
     completionBytes: answer.length,
     relayedBytes: answer.length,

@@ -3,11 +3,11 @@
  */
 import t from 'tap';
 import { rejectionFailure } from '#src/upstream/error-mapping.js';
-import { SecretTraces } from '#src/upstream/secret-traces.js';
+import { SecretFragments } from '#src/upstream/secret-fragments.js';
 import { newSeed } from '../../support/random.js';
 
 const KEY = 'sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z';
-const TRACE_CHARS = 8;
+const FRAGMENT_CHARS = 8;
 const SEED = newSeed();
 
 /**
@@ -38,9 +38,9 @@ function leakIn(text: string, key: string): string | undefined {
       const [haystack, needle] = (
         name === 'bare' ? [reading, key.replace(/[^0-9A-Za-z]/g, '')] : [reading, key]
       ).map((side) => side.toLowerCase()) as [string, string];
-      for (let at = 0; at + TRACE_CHARS <= needle.length; at++)
-        if (haystack.includes(needle.slice(at, at + TRACE_CHARS)))
-          return `${name}: ${needle.slice(at, at + TRACE_CHARS)}`;
+      for (let at = 0; at + FRAGMENT_CHARS <= needle.length; at++)
+        if (haystack.includes(needle.slice(at, at + FRAGMENT_CHARS)))
+          return `${name}: ${needle.slice(at, at + FRAGMENT_CHARS)}`;
     }
   return undefined;
 }
@@ -105,7 +105,7 @@ const TAILS = ['', '.', 'x', '"} see the docs', ' and sk-ab***yz'];
 
 function parts(): [string, string][] {
   const found: [string, string][] = [['whole', KEY]];
-  for (const length of [TRACE_CHARS, 9, 12, 20]) {
+  for (const length of [FRAGMENT_CHARS, 9, 12, 20]) {
     found.push([`first ${length}`, KEY.slice(0, length)], [`last ${length}`, KEY.slice(-length)]);
     const from = 1 + (SEED % (KEY.length - length - 1));
     found.push([`${length} from ${from}`, KEY.slice(from, from + length)]);
@@ -114,7 +114,7 @@ function parts(): [string, string][] {
 }
 
 void t.test(`of the key nothing is passed on, seed ${SEED}`, (t) => {
-  const traces = new SecretTraces([KEY]);
+  const fragments = new SecretFragments([KEY]);
   let cases = 0;
   const leaks: string[] = [];
   for (const [form, spell] of Object.entries(FORMS))
@@ -124,8 +124,8 @@ void t.test(`of the key nothing is passed on, seed ${SEED}`, (t) => {
           const given = `${lead}${spell(text)}${tail}`;
           const body = JSON.stringify({ error: { message: given } });
           // Six letters between hyphens are below what is looked for.
-          if (form === 'dashed' && text.replace(/-/g, '').length < TRACE_CHARS) continue;
-          const { callerError } = rejectionFailure(400, 'application/json', body, traces);
+          if (form === 'dashed' && text.replace(/-/g, '').length < FRAGMENT_CHARS) continue;
+          const { callerError } = rejectionFailure(400, 'application/json', body, fragments);
           cases++;
           const message = callerError!.message;
           // What the attacker's readings do not cover must not go through as it is, either.
@@ -140,7 +140,7 @@ void t.test(`of the key nothing is passed on, seed ${SEED}`, (t) => {
 });
 
 void t.test('texts without a key are left as they are', (t) => {
-  const traces = new SecretTraces([KEY, 'engineering-team']);
+  const fragments = new SecretFragments([KEY, 'engineering-team']);
   const texts = [
     "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.",
     'Incorrect API key provided: sk-pr***********************Xy4z. You can find your API key at https://platform.example.com.',
@@ -149,15 +149,15 @@ void t.test('texts without a key are left as they are', (t) => {
     'Ungültige Anfrage: « messages[0].content » 不能为空',
     'a'.repeat(1_000),
   ];
-  for (const text of texts) t.equal(traces.cleaned(text), text);
-  t.equal(traces.cleaned('your team Engineering-Team is out'), 'your team *** is out');
-  t.equal(new SecretTraces(['sk-a']).cleaned('key SK-A, key sk-b'), 'key ***, key sk-b', 'a short key');
-  t.equal(new SecretTraces([]).cleaned(texts[0]!), texts[0]);
+  for (const text of texts) t.equal(fragments.cleaned(text), text);
+  t.equal(fragments.cleaned('your team Engineering-Team is out'), 'your team *** is out');
+  t.equal(new SecretFragments(['sk-a']).cleaned('key SK-A, key sk-b'), 'key ***, key sk-b', 'a short key');
+  t.equal(new SecretFragments([]).cleaned(texts[0]!), texts[0]);
   t.end();
 });
 
 void t.test('a text is cleaned in a time that no caller can make use of', (t) => {
-  const traces = new SecretTraces([KEY]);
+  const fragments = new SecretFragments([KEY]);
   const worst = [
     'QUJD'.repeat(250),
     '4142'.repeat(250),
@@ -166,9 +166,9 @@ void t.test('a text is cleaned in a time that no caller can make use of', (t) =>
     '%41'.repeat(333),
   ];
   for (const text of worst) {
-    traces.cleaned(text);
+    fragments.cleaned(text);
     const before = process.cpuUsage();
-    for (let count = 0; count < 20; count++) traces.cleaned(text);
+    for (let count = 0; count < 20; count++) fragments.cleaned(text);
     const { user } = process.cpuUsage(before);
     t.comment(`${text.slice(0, 8)}: ${Math.round(user / 20)} µs`);
     t.ok(user / 20 < 20_000, `${text.slice(0, 8)}: below 20 ms of CPU`);

@@ -1,22 +1,26 @@
 /**
- * Finds traces of the operator's credentials in a provider's text, also encoded ones, so that callers and
- * logs never get them. A _trace_ is here a part of a credential, TRACE_CHARS long; it is none of a call's
- * traces. error-mapping.ts, credential-table.ts and gateway/probe-diagnosis.ts call this file. Any thread.
+ * Finds the operator's credentials in a provider's text, whole or in part, plain or encoded, so that callers
+ * and logs never get them. A _fragment_ is a part of a credential, FRAGMENT_CHARS long. attempt.ts,
+ * error-mapping.ts, credential-table.ts and gateway/probe-diagnosis.ts call this file. Any thread.
  *
- * Must hold: a trace in plain text, in upper or lower case, or backwards, is cut out. An encoded trace cannot
- * be cut out with certainty, so such a text is dropped as a whole. Parts below TRACE_CHARS stay, so that a
- * masked key (`sk-ab***yz`) can be read; but a whole secret below TRACE_CHARS is cut out of plain text. A
- * text of 1,000 characters takes less than 20 ms, and the time grows with the length, so callers cut texts.
+ * Must hold: a fragment in plain text, in upper or lower case, or backwards, is cut out. An encoded fragment
+ * cannot be cut out with certainty, so such a text is dropped as a whole. Parts below FRAGMENT_CHARS stay, so
+ * that a masked key (`sk-ab***yz`) can be read; but a whole secret below FRAGMENT_CHARS is cut out of plain
+ * text. A text of 1,000 characters takes less than 20 ms, and the time grows with the length, so callers cut
+ * texts (test/unit/upstream/secret-fragments.test.ts).
  */
 import { secretsOf, type UpstreamTarget } from './target.js';
 
-/** Length of a trace: so many characters in a row give a key away. */
-const TRACE_CHARS = 8;
+/** Length of a fragment: so many characters in a row give a key away. */
+const FRAGMENT_CHARS = 8;
 /** How many encodings, one in another, are undone. More do not happen by accident. */
 const LAYERS_MAX = 2;
 const MASK = '***';
 
-/** Shorter runs than these two patterns match decode to less than a trace; so do 10 characters of Base64. */
+/**
+ * Shorter runs than these two patterns match decode to less than a fragment, and so do 10 characters of
+ * Base64.
+ */
 const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
 const HEX_RUN = /[0-9a-f]{16,}/gi;
 /** What may stand between the bytes of hexadecimal text. */
@@ -29,38 +33,38 @@ const CODES = /\d{2,3}/g;
 const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9a-f]{2});|&#0*(\d{2,3});/gi;
 
 /** Looks for the same secrets in many texts. */
-export class SecretTraces {
+export class SecretFragments {
   /**
-   * Secrets that are shorter than a trace, in lower case. Such a secret is cut out only in plain text: a
+   * Secrets that are shorter than a fragment, in lower case. Such a secret is cut out only in plain text: a
    * search for so few characters encoded or backwards would reject harmless texts.
    */
   readonly #shortSecrets: readonly string[];
-  /** Traces of the secrets as they are, in lower case. */
-  readonly #traces: TraceSet;
-  /** Traces of the secrets' letters and digits alone, for texts that have separators between the letters. */
-  readonly #bare: TraceSet;
+  /** Fragments of the secrets as they are, in lower case. */
+  readonly #fragments: FragmentSet;
+  /** Fragments of the secrets' letters and digits alone, for texts that have separators between the letters. */
+  readonly #bare: FragmentSet;
 
   /** `secrets` are ASCII. */
   constructor(secrets: readonly string[]) {
     const lower = secrets.map((secret) => lowerOf(secret));
-    this.#shortSecrets = lower.filter(({ length }) => length > 0 && length < TRACE_CHARS);
-    this.#traces = new TraceSet(lower);
-    this.#bare = new TraceSet(lower.map(bareOf));
+    this.#shortSecrets = lower.filter(({ length }) => length > 0 && length < FRAGMENT_CHARS);
+    this.#fragments = new FragmentSet(lower);
+    this.#bare = new FragmentSet(lower.map(bareOf));
   }
 
-  /** The text without traces; undefined if the text has a trace that cannot be cut out. */
+  /** The text without fragments; undefined if the text has a fragment that cannot be cut out. */
   cleaned(text: string): string | undefined {
     const masked = this.#masked(text);
-    return this.#hasTraceIn(masked, LAYERS_MAX) ? undefined : masked;
+    return this.#hasFragmentIn(masked, LAYERS_MAX) ? undefined : masked;
   }
 
-  /** The text with the mask in place of each trace in plain text. */
+  /** The text with the mask in place of each fragment in plain text. */
   #masked(text: string): string {
     const lower = lowerOf(text);
     let masked = '';
     let position = 0;
     while (position < text.length) {
-      const end = this.#traces.endAt(lower, position) ?? this.#shortEndAt(lower, position);
+      const end = this.#fragments.endAt(lower, position) ?? this.#shortEndAt(lower, position);
       masked += end === undefined ? text[position]! : MASK;
       position = end ?? position + 1;
     }
@@ -72,33 +76,37 @@ export class SecretTraces {
     return secret === undefined ? undefined : position + secret.length;
   }
 
-  /** Whether a trace is in the text, or in what the text decodes to. `layers`: how many decodings to try. */
-  #hasTraceIn(text: string, layers: number): boolean {
+  /** Whether a fragment is in the text, or in what the text decodes to. `layers`: how many decodings to try. */
+  #hasFragmentIn(text: string, layers: number): boolean {
     // NFKC turns full-width and other variants of letters into the letters. `decodingsOf` gets the text as it
     // is: an encoding that is written in such letters is not looked for.
     const lower = lowerOf(text.normalize('NFKC'));
-    if (this.#traces.isIn(lower) || this.#traces.isIn(printableOf(lower)) || this.#bare.isIn(bareOf(lower)))
+    if (
+      this.#fragments.isIn(lower) ||
+      this.#fragments.isIn(printableOf(lower)) ||
+      this.#bare.isIn(bareOf(lower))
+    )
       return true;
-    return layers > 0 && decodingsOf(text).some((decoded) => this.#hasTraceIn(decoded, layers - 1));
+    return layers > 0 && decodingsOf(text).some((decoded) => this.#hasFragmentIn(decoded, layers - 1));
   }
 }
 
-const TRACES = new WeakMap<UpstreamTarget, SecretTraces>();
+const FRAGMENTS = new WeakMap<UpstreamTarget, SecretFragments>();
 
-/** The traces of the upstream's credentials, made at first use; a target's credentials never change. */
-export function tracesOf(target: UpstreamTarget): SecretTraces {
-  let traces = TRACES.get(target);
-  if (traces === undefined) {
-    traces = new SecretTraces(secretsOf(target));
-    TRACES.set(target, traces);
+/** The fragments of the upstream's credentials, made at first use; a target's credentials never change. */
+export function secretFragmentsOf(target: UpstreamTarget): SecretFragments {
+  let fragments = FRAGMENTS.get(target);
+  if (fragments === undefined) {
+    fragments = new SecretFragments(secretsOf(target));
+    FRAGMENTS.set(target, fragments);
   }
-  return traces;
+  return fragments;
 }
 
-/** The traces of some texts: their substrings of TRACE_CHARS characters, forwards and backwards. */
-class TraceSet {
-  readonly #traces = new Set<string>();
-  /** 1 if a trace begins with these two bytes. Nearly everywhere no trace does, and no substring is made. */
+/** The fragments of some texts: their substrings of FRAGMENT_CHARS characters, forwards and backwards. */
+class FragmentSet {
+  readonly #fragments = new Set<string>();
+  /** 1 if a fragment begins with these two bytes. Nearly everywhere no fragment does, and no substring is made. */
   readonly #firstTwoBytes = new Uint8Array(0x1_0000);
 
   constructor(texts: readonly string[]) {
@@ -108,30 +116,30 @@ class TraceSet {
     }
   }
 
-  /** Where the run of traces that begins at `position` ends; undefined if none begins there. */
+  /** Where the run of fragments that begins at `position` ends; undefined if none begins there. */
   endAt(text: string, position: number): number | undefined {
     if (!this.#hasAt(text, position)) return undefined;
     let lastStart = position;
-    // The next trace may begin within the last trace or right after it.
-    for (let next = position + 1; next <= lastStart + TRACE_CHARS; next++)
+    // The next fragment may begin within the last fragment or right after it.
+    for (let next = position + 1; next <= lastStart + FRAGMENT_CHARS; next++)
       if (this.#hasAt(text, next)) lastStart = next;
-    return lastStart + TRACE_CHARS;
+    return lastStart + FRAGMENT_CHARS;
   }
 
   isIn(text: string): boolean {
-    for (let position = 0; position + TRACE_CHARS <= text.length; position++)
+    for (let position = 0; position + FRAGMENT_CHARS <= text.length; position++)
       if (this.#hasAt(text, position)) return true;
     return false;
   }
 
   #hasAt(text: string, position: number): boolean {
     if (this.#firstTwoBytes[firstTwoBytesAt(text, position)] !== 1) return false;
-    return this.#traces.has(text.slice(position, position + TRACE_CHARS));
+    return this.#fragments.has(text.slice(position, position + FRAGMENT_CHARS));
   }
 
   #add(text: string): void {
-    for (let position = 0; position + TRACE_CHARS <= text.length; position++) {
-      this.#traces.add(text.slice(position, position + TRACE_CHARS));
+    for (let position = 0; position + FRAGMENT_CHARS <= text.length; position++) {
+      this.#fragments.add(text.slice(position, position + FRAGMENT_CHARS));
       this.#firstTwoBytes[firstTwoBytesAt(text, position)] = 1;
     }
   }
@@ -179,7 +187,7 @@ function decodingsOf(text: string): string[] {
       decoded.push(Buffer.from(run.slice(offset), 'hex').toString('latin1'));
   // Few enough for the arguments of a function, because callers cut the text.
   const codes = runsOf(text, CODES);
-  if (codes.length >= TRACE_CHARS) decoded.push(String.fromCharCode(...codes.map(Number)));
+  if (codes.length >= FRAGMENT_CHARS) decoded.push(String.fromCharCode(...codes.map(Number)));
   return decoded;
 }
 
