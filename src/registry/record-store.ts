@@ -72,7 +72,7 @@ export interface RecordStore {
   readonly groups: GroupStore;
   readonly keys: KeyStore;
   readonly operators: OperatorStore;
-  readonly changes: ChangeStore;
+  readonly operatorChanges: ChangeStore;
   readonly quotaUses: {
     /** Undefined if no flush has written the use of the scope. */
     find(scope: UsedScope): QuotaUseRecord | undefined;

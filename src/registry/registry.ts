@@ -132,7 +132,7 @@ export class Registry {
 
   /** The log of operators' changes. */
   get changes(): Pick<ChangeStore, 'page' | 'verify'> {
-    return this.#store.changes;
+    return this.#store.operatorChanges;
   }
 
   /**
@@ -141,12 +141,12 @@ export class Registry {
    */
   during<Result>(cause: Cause, work: () => Result): Recorded<Result> {
     const atMs = recordMomentMs(this.#context.clock);
-    return this.#store.changes.during({ ...cause, atMs }, work);
+    return this.#store.operatorChanges.during({ ...cause, atMs }, work);
   }
 
   /** Records a change outside of the registry. Call it as the only change within `during`. */
   note(note: ChangeNote): void {
-    this.#store.commit(() => this.#store.changes.note(note));
+    this.#store.commit(() => this.#store.operatorChanges.note(note));
   }
 
   /**

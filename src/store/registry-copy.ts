@@ -99,7 +99,7 @@ const DELETABLE: readonly RecordedTable[] = [
 interface CopiedRows {
   readonly groups: GroupRows;
   readonly keys: KeyRows;
-  readonly changes: OperatorChanges;
+  readonly operatorChanges: OperatorChanges;
   putAccount(record: AccountRecord): void;
 }
 
@@ -204,7 +204,7 @@ export class RegistryCopy {
       else this.#takeKey(value, location);
     } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       // A row of `meta`, as in the next branch: no other table has these keys.
-      this.#store.changes.takeLink(key, value);
+      this.#store.operatorChanges.takeLink(key, value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
       if (!Number.isSafeInteger(value)) throw damaged(location);
       this.#tables.meta.putSync(key, value);

@@ -61,7 +61,7 @@ export class Store implements RecordStore {
   readonly quotaUses: QuotaUseRows;
   readonly keys: KeyRows;
   readonly operators: OperatorRows;
-  readonly changes: OperatorChanges;
+  readonly operatorChanges: OperatorChanges;
   /** Makes the changes of processes that share the registry. */
   readonly shared: SharedChanges;
   readonly history: HistoryRows;
@@ -85,7 +85,7 @@ export class Store implements RecordStore {
     this.quotaUses = new QuotaUseRows(this.#tables);
     this.keys = new KeyRows(this.#tables);
     this.operators = new OperatorRows(this.#tables);
-    this.changes = new OperatorChanges(this.#tables, (id) => this.groups.find(id)?.name ?? id);
+    this.operatorChanges = new OperatorChanges(this.#tables, (id) => this.groups.find(id)?.name ?? id);
     this.copy = new RegistryCopy(this.#tables, this);
     this.shared = new SharedChanges(this.#tables, this.copy);
     this.history = new HistoryRows(this.#tables);
@@ -128,14 +128,14 @@ export class Store implements RecordStore {
 
   /**
    * Runs `work` as one transaction, which is on disk when `commit` returns; a throw undoes it. Within
-   * `changes.during`, the transaction also writes the row of the operator's change.
+   * `operatorChanges.during`, the transaction also writes the row of the operator's change.
    */
   commit<Result>(work: () => Result): Result {
     const { environment, recorder } = this.#tables;
     return environment.write(() => {
       const { result, rows } = recorder.record(work);
       if (rows.length === 0) return result;
-      this.changes.append(rows);
+      this.operatorChanges.append(rows);
       // Other hosts lack these rows, so the store is no copy of their registry any more. In a transaction of
       // `shared`, which records rows too, SharedChanges decides that.
       if (!recorder.isRecording) this.copy.detach();

@@ -275,9 +275,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** No upstream can be taken: the call waits, or the model has failed. Returns the result of `#tryNext`. */
   #onNoneTaken(isQueued: boolean): boolean {
-    const shortage = this.#models.plan.shortage();
-    if (shortage !== undefined) {
-      if (!isQueued) this.#queue(shortage);
+    const noRoom = this.#models.plan.noRoom();
+    if (noRoom !== undefined) {
+      if (!isQueued) this.#queue(noRoom);
       return false;
     }
     if (isQueued) this.#quotaWait!.end();
@@ -291,7 +291,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
    * The call waits until an upstream is below its limits. If it may not wait any longer, or the queue is
    * full, `giveUp` is called, perhaps before this returns.
    */
-  #queue(shortage: NoRoom): void {
+  #queue(noRoom: NoRoom): void {
     const { quotas, clock, metrics } = this.#shared;
     const { account } = this.#models.request;
     this.#quotaWait ??= new QuotaWait(quotas.queue, clock, metrics, {
@@ -304,15 +304,15 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       recordQueued: (ms) => this.#downstream.recordQueued(ms),
       mayBeGranted: () => this.#models.plan.limits().some((limits) => quotas.mayBeGranted(limits)),
     });
-    this.#quotaWait.begin(shortage);
+    this.#quotaWait.begin(noRoom);
   }
 
   #failNoRoom(): void {
-    const shortage = this.#models.plan.shortage();
-    const seconds = Math.max(1, Math.ceil((shortage?.freeInMs ?? 0) / 1_000));
+    const noRoom = this.#models.plan.noRoom();
+    const seconds = Math.max(1, Math.ceil((noRoom?.freeInMs ?? 0) / 1_000));
     const error =
       this.#lastReason === undefined
-        ? noRoomError(shortage?.quota, seconds, shortage?.isLate)
+        ? noRoomError(noRoom?.quota, seconds, noRoom?.isLate)
         : unavailableError(this.#lastReason, shorterWait(this.#retryAfterSeconds, seconds));
     this.#failModel(error, 'unavailable');
   }

@@ -65,8 +65,8 @@ export class RetryPlan {
    * Why the call must wait; undefined if no upstream could serve it even below its limits. To be called
    * after `take` has returned undefined, or if `isAnyLeft` of the choice is false.
    */
-  shortage(): NoRoom | undefined {
-    return this.#choice.shortage(this.#triedIndices, this.#account, this.tokens);
+  noRoom(): NoRoom | undefined {
+    return this.#choice.noRoom(this.#triedIndices, this.#account, this.tokens);
   }
 
   /** The limits that the call waits for; none if it need not wait. Cheap, for the queue asks at each look. */
@@ -119,7 +119,7 @@ export class RetryPlan {
     const pauseMs = this.#repeatAfterMs(taken, failure, wasSent, spentMs);
     if (pauseMs !== undefined) return pauseMs;
     // After 0 the next `take` returns undefined, and the call waits until an upstream is below its limits.
-    return this.shortage() === undefined ? undefined : 0;
+    return this.noRoom() === undefined ? undefined : 0;
   }
 
   /** As `pauseMs`, before the same upstream is tried once more; undefined if that is not allowed. */

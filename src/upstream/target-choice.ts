@@ -183,7 +183,7 @@ export class TargetChoice {
    * Why the call must wait. To be called after `take` returned undefined, or if `isAnyLeft` is false.
    * Undefined if no target could serve the call even below its limits.
    */
-  shortage(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
+  noRoom(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
     const nowMs = this.#clock.monotonicMs();
     // Visits all upstreams that do not cool down, the best first.
     let soonest: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;

@@ -40,7 +40,7 @@ async function assertAllEqual(t: Test, hosts: readonly RegistryHost[], what: str
   const [first] = hosts;
   const expected = first!.rows();
   for (const host of hosts) t.ok(host.rows() === expected, `${what}: all have the same rows`);
-  const chain = await first!.store.changes.verify();
+  const chain = await first!.store.operatorChanges.verify();
   t.same(chain.problems, [], `${what}: the chain of changes is whole`);
   t.ok(chain.rows > 0);
 }

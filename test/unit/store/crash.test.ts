@@ -46,7 +46,7 @@ void t.test(
         .listCredits(asAccountIndex(0), 0, 1_000)
         .items.reduce((total, { amount }) => total + amount, 0n);
       t.equal(sum, credited, 'the journal adds up');
-      const chain = await after.changes.verify();
+      const chain = await after.operatorChanges.verify();
       t.same(chain.problems, [], 'the chain of changes is whole');
       t.equal(BigInt(chain.head.number), credited, 'with a row for each credit, and no other');
       await after.close();

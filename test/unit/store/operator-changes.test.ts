@@ -49,7 +49,7 @@ async function problemsAfter(
   tables.environment.write(() => tamper(tables, rows));
   await tables.environment.close();
   const store = new Store(path);
-  const { problems } = await store.changes.verify();
+  const { problems } = await store.operatorChanges.verify();
   await store.close();
   const { differences } = await audit(path, { accountsMax: 10, keysMax: 10, groupsMax: 10 });
   const ofChain = differences.filter(({ location }) => location.includes('operator_changes'));
@@ -82,7 +82,7 @@ void t.test('a row says who changed what, from what to what', async (t) => {
   await service.change(TESTER, ({ accounts }) => accounts.find('a'));
   await t.rejects(async () => service.change(TESTER, ({ accounts }) => accounts.setPlan('a', 'none')));
 
-  const { items, next } = store.changes.page({}, undefined, 100);
+  const { items, next } = store.operatorChanges.page({}, undefined, 100);
   t.equal(next, undefined);
   t.same([...items].reverse(), told, 'what was read and what was refused made none');
   t.same(
@@ -137,8 +137,8 @@ void t.test('a row says who changed what, from what to what', async (t) => {
     t.notOk(all.includes(hash('sha256', secret)), 'nor the whole digest');
   }
 
-  const keysOf = (filter: Parameters<typeof store.changes.page>[0]): number[] =>
-    store.changes.page(filter, undefined, 100).items.map(({ number }) => number);
+  const keysOf = (filter: Parameters<typeof store.operatorChanges.page>[0]): number[] =>
+    store.operatorChanges.page(filter, undefined, 100).items.map(({ number }) => number);
   t.same(keysOf({ target: 'a' }), [7, 4, 2, 1]);
   t.same(keysOf({ target: key.record.id }), [6, 5]);
   t.same(keysOf({ action: 'test' }).length, 10);
@@ -147,24 +147,24 @@ void t.test('a row says who changed what, from what to what', async (t) => {
   t.same(keysOf({ who: 'ann' }), []);
   t.same(keysOf({ fromMs: new StoppedClock().nowMs + 1 }), []);
   t.same(keysOf({ toMs: new StoppedClock().nowMs - 1 }), []);
-  const page = store.changes.page({}, undefined, 4);
+  const page = store.operatorChanges.page({}, undefined, 4);
   t.same([page.items.map(({ number }) => number), page.next], [[10, 9, 8, 7], 7]);
   t.same(
-    store.changes.page({}, page.next, 100).items.map(({ number }) => number),
+    store.operatorChanges.page({}, page.next, 100).items.map(({ number }) => number),
     [6, 5, 4, 3, 2, 1],
   );
-  t.same(store.changes.page({}, 1, 100).items, []);
+  t.same(store.operatorChanges.page({}, 1, 100).items, []);
   await store.close();
 });
 
 void t.test('the hash is that of the hash before and the JSON of the row', async (t) => {
   const store = new Store(await sixChanges(t));
   let before = '';
-  for (const { hash: own, ...row } of [...store.changes.page({}, undefined, 10).items].reverse()) {
+  for (const { hash: own, ...row } of [...store.operatorChanges.page({}, undefined, 10).items].reverse()) {
     t.equal(own, hash('sha256', before + JSON.stringify(row)), 'of what the interface shows');
     before = own;
   }
-  t.same(await store.changes.verify(), {
+  t.same(await store.operatorChanges.verify(), {
     rows: 6,
     before: { number: 0, hash: '' },
     head: { number: 6, hash: before },
@@ -196,7 +196,7 @@ void t.test('many records in one change make one row of bounded size', async (t)
   t.equal(told[1]?.changes.length, 201);
   t.same(told[1]?.changes.at(-1), { field: 'further fields', before: null, after: 800 });
   t.ok(JSON.stringify(told[1]).length < 100_000);
-  t.same((await store.changes.verify()).problems, []);
+  t.same((await store.operatorChanges.verify()).problems, []);
   await store.close();
 });
 

@@ -151,7 +151,7 @@ void t.test('a spare that is full takes no further attempt from the one that wor
     last.releaseFailed(rejected);
     t.equal(plan.pauseMs(last, rejected, false), 0, 'then the call waits for the spare');
     t.equal(plan.take(), undefined);
-    t.ok(plan.shortage());
+    t.ok(plan.noRoom());
     filling.release();
     filling.settle(0);
   }
