@@ -1,7 +1,8 @@
 /**
  * Runs test files, two processes at a time (TEST_JOBS) and up to four times as many while they leave the
- * processors idle, since most tests wait. Prints a line for each. `npm test` and its like call it. The files of
- * `unit` share a process with those of their folder (scripts/test-batch.mjs), all others have one of their own.
+ * processors idle, since most tests wait. Files that do little but wait (WAITING) run beside these. Prints a line
+ * for each. `npm test` and its like call it. The files of `unit` share a process with those of their folder
+ * (scripts/test-batch.mjs), all others have one of their own.
  *
  *     node scripts/test.mjs SET…             the files of these sets: unit, slow, calls, long, core
  *     node scripts/test.mjs FILE…            these files, as build/test/unit/ledger/window.test.js
@@ -14,6 +15,9 @@
  *
  * With TEST_AGAIN=1 a file that failed runs once more by itself after the others, so that a busy machine is not taken
  * for a fault; what passes then counts, and is named `flaky`. NEVER_AGAIN has the files without a second chance.
+ *
+ * Runs that share a file TEST_TURNS may be at work at the same time: what one runs alone then waits until no other run
+ * has anything at work (flock, which ends with its holder).
  *
  * The last line is `N passed, N failed`, which counts files; the exit status is 1 if one failed. The line before
  * tells the time, and the processors' time of what was waited for: a gateway that a test killed is not in it.
@@ -31,9 +35,14 @@ const TIMEOUT_S = Number((process.env.TAP_TIMEOUT ??= '590'));
 const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
 const AT_ONCE = Number(process.env.TEST_JOBS ?? 2);
 const AT_ONCE_MAX = AT_ONCE === 1 ? 1 : 4 * AT_ONCE;
-/** One more process is started if the processors were idle for this part of the last interval. */
-const IDLE_LEAST = 0.35;
-const IDLE_INTERVAL_MS = 2_000;
+/** Of WAITING, beside the others. */
+const WAITING_AT_ONCE = AT_ONCE === 1 ? 0 : 3 * AT_ONCE;
+/**
+ * One more process is started if the processors were idle for this part of the last interval: half a core of two, and
+ * a file wants 0.4 on average. The interval is longer than a gateway's start, the most that a file asks for.
+ */
+const IDLE_LEAST = 0.25;
+const IDLE_INTERVAL_MS = 1_500;
 const WATCH_INTERVAL_MS = 500;
 const CLOSE_WAIT_MS = 2_000;
 /** Of what a file prints, so much is kept: the end. */
@@ -47,8 +56,8 @@ const TAIL_LINES = 20;
 /** Files that measure time or memory, or load the machine: nothing runs beside them. */
 const ALONE = [
   /^threads\//,
-  /^hostile\/(acknowledged-changes|bodies-in-work|counter|doors|draining|memory|parse-turns|upstreams)$/,
-  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|slow-readers|slow-whole-answers|soak|start-race|streams)$/,
+  /^hostile\/(acknowledged-changes|counter|draining|memory|parse-turns|upstreams)$/,
+  /^e2e\/(big-bodies|overload|reload-load|slow-readers|slow-whole-answers|soak|streams)$/,
 ];
 
 /** No second chance: what these look for happens seldom, such as a limit that is passed by one. */
@@ -116,9 +125,17 @@ const SLOW_UNIT = [
   /^unit\/upstream\/(chat-session-failover|hostile-answers|large-call|prompt-text|secret-fragments)$/,
 ];
 
-/** The longest, which wait for minutes to pass or for other programs: they are started first. */
-const LONGEST = [
-  /^e2e\/(credentials|providers-streams|rate-limit|sharing-blink|upstream-quotas)$|^container\/image$/,
+/**
+ * Half a minute and more, of which they use less than a fifth of a core: they wait for clocks or other programs. The
+ * longest come first.
+ */
+const WAITING = [
+  'e2e/providers-streams',
+  'e2e/sharing-blink',
+  'e2e/credentials',
+  'e2e/upstream-quotas',
+  'e2e/slow-sockets',
+  'e2e/rate-limit',
 ];
 
 const isAny = (patterns) => (name) => patterns.some((pattern) => pattern.test(name));
@@ -156,7 +173,8 @@ const isOnce = isAny(NEVER_AGAIN);
 const again = new Set(
   process.env.TEST_AGAIN === '1' ? NAMES.filter((name) => !isOnce(name)).map(fileOf) : [],
 );
-const longest = new Set(NAMES.filter(isAny(LONGEST)).map(fileOf));
+const waiting = WAITING.map(fileOf);
+const { TEST_TURNS } = process.env;
 const ok = await runAll(files);
 if (watch) await keepWatching();
 else process.exit(ok ? 0 : 1);
@@ -169,17 +187,26 @@ async function runAll(files) {
     if (batch.length === 1) report(run, await runFile(batch[0]));
     else for (const result of await runBatch(batch)) report(run, result);
   };
-  const first = files.filter((file) => longest.has(file));
-  const queue = batchesOf([...first, ...files.filter((file) => !alone.has(file) && !longest.has(file))]);
+  const isWaiting = (file) => WAITING_AT_ONCE > 0 && waiting.includes(file) && !alone.has(file);
+  const queue = batchesOf(files.filter((file) => !alone.has(file) && !isWaiting(file)));
+  const waitingQueue = batchesOf(waiting.filter((file) => isWaiting(file) && files.includes(file)));
   const idle = idleWatch();
   const running = new Set();
-  while (queue.length > 0 || running.size > 0) {
-    while (queue.length > 0 && (running.size < AT_ONCE || (running.size < AT_ONCE_MAX && idle.ended()))) {
-      const work = runNext(queue.shift()).finally(() => running.delete(work));
-      running.add(work);
-    }
-    await Promise.race([...running, sleep(IDLE_INTERVAL_MS / 4)]);
+  const waitingRunning = new Set();
+  const start = (batch, among) => {
+    const work = runNext(batch).finally(() => among.delete(work));
+    among.add(work);
+  };
+  let endTurn = await turn('--shared');
+  while (queue.length + waitingQueue.length + running.size + waitingRunning.size > 0) {
+    while (waitingQueue.length > 0 && waitingRunning.size < WAITING_AT_ONCE)
+      start(waitingQueue.shift(), waitingRunning);
+    while (queue.length > 0 && (running.size < AT_ONCE || (running.size < AT_ONCE_MAX && idle.ended())))
+      start(queue.shift(), running);
+    await Promise.race([...running, ...waitingRunning, sleep(IDLE_INTERVAL_MS / 4)]);
   }
+  endTurn();
+  endTurn = await turn('--exclusive');
   for (const file of files.filter((file) => alone.has(file))) await runNext([file]);
   for (const file of run.failed.filter((file) => again.has(file))) {
     const result = await runFile(file);
@@ -188,6 +215,7 @@ async function runAll(files) {
     run.failed.splice(run.failed.indexOf(file), 1);
     console.log(`flaky  ${file}`);
   }
+  endTurn();
   for (const line of run.skipped) console.log(`  skip ${line}`);
   for (const file of run.failed) console.log(`not ok ${file}`);
   const seconds = [performance.now() - began.ms, childrenCpuMs() - began.cpuMs].map((ms) =>
@@ -196,6 +224,20 @@ async function runAll(files) {
   console.log(`${seconds[0]} s, of processors ${seconds[1]} s`);
   console.log(`${files.length - run.failed.length} passed, ${run.failed.length} failed`);
   return run.failed.length === 0;
+}
+
+/** Waits for the file TEST_TURNS, if there is one; the result gives it back. */
+async function turn(how) {
+  if (TEST_TURNS === undefined) return () => undefined;
+  const holder = spawn('flock', [how, TEST_TURNS, 'sh', '-c', 'echo; exec cat'], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  await new Promise((resolve, reject) => {
+    holder.stdout.once('data', resolve);
+    holder.once('error', reject);
+    holder.once('exit', (code) => reject(new Error(`flock ${TEST_TURNS} ended: ${code}`)));
+  });
+  return () => holder.stdin.end();
 }
 
 /** Of all processes that have ended and were waited for, theirs too. */
@@ -209,12 +251,19 @@ function childrenCpuMs() {
   return (Number(user) + Number(system)) * 10;
 }
 
-/** `ended`: whether an interval has ended in which the processors were idle enough; another begins then. */
+/**
+ * `ended`: whether an interval has ended in which the processors were idle enough; another begins then. What runs with a
+ * lower priority, as style does in .ci/run, yields to tests: its time counts as idle.
+ */
 function idleWatch() {
   const read = () => {
     const times = cpus().map((cpu) => cpu.times);
     const total = times.flatMap((time) => Object.values(time)).reduce((sum, ms) => sum + ms, 0);
-    return { total, idle: times.reduce((sum, time) => sum + time.idle, 0), atMs: performance.now() };
+    return {
+      total,
+      idle: times.reduce((sum, time) => sum + time.idle + time.nice, 0),
+      atMs: performance.now(),
+    };
   };
   let last = read();
   const ended = () => {
