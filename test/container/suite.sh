@@ -18,8 +18,12 @@ prepared=$folder/suite-${NODE_VERSION:-own}-$(git rev-parse HEAD)
 test/container/base-image.sh "$folder"
 export CONTAINERS_STORAGE_CONF=$folder/storage.conf BUILDAH_ISOLATION=chroot
 
+options=()
+for name in TOLLGATE_TEST_SEED TEST_AGAIN TEST_JOBS; do [ -z "${!name-}" ] || options+=(--env "$name=${!name}"); done
+# A file that runs beside each other share (scripts/test.mjs).
+[ -z "${TEST_TURNS-}" ] || options+=(--env "TEST_TURNS=/run/turns/$(basename "$TEST_TURNS")" --volume "$(dirname "$TEST_TURNS"):/run/turns")
 in_container() {
-  buildah run --env "TOLLGATE_TEST_SEED=${TOLLGATE_TEST_SEED-}" --env "TEST_AGAIN=${TEST_AGAIN-}" --volume "$folder/npm:/run/npm:ro" --volume "$folder/npm/npmrc:/root/.npmrc:ro" --workingdir /src "$container" -- bash -c "set -e
+  buildah run "${options[@]}" --volume "$folder/npm:/run/npm:ro" --volume "$folder/npm/npmrc:/root/.npmrc:ro" --workingdir /src "$container" -- bash -c "set -e
     $1"
 }
 
