@@ -34,6 +34,11 @@ const TSC = 'node_modules/@typescript/native/bin/tsc';
 const TIMEOUT_S = Number((process.env.TAP_TIMEOUT ??= '590'));
 const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
 const AT_ONCE = Number(process.env.TEST_JOBS ?? 2);
+const { TEST_TURNS } = process.env;
+// Who holds a turn and waits for another waits for ever: no test is to see it.
+delete process.env.TEST_TURNS;
+/** Other runs are at work too: more than one only if the processors have time. */
+const AT_ONCE_LEAST = TEST_TURNS === undefined ? AT_ONCE : 1;
 const AT_ONCE_MAX = AT_ONCE === 1 ? 1 : 4 * AT_ONCE;
 /** Of WAITING, beside the others. */
 const WAITING_AT_ONCE = AT_ONCE === 1 ? 0 : 3 * AT_ONCE;
@@ -174,9 +179,6 @@ const again = new Set(
   process.env.TEST_AGAIN === '1' ? NAMES.filter((name) => !isOnce(name)).map(fileOf) : [],
 );
 const waiting = WAITING.map(fileOf);
-const { TEST_TURNS } = process.env;
-// Who holds a turn and waits for another waits for ever: no test is to see it.
-delete process.env.TEST_TURNS;
 const ok = await runAll(files);
 if (watch) await keepWatching();
 else process.exit(ok ? 0 : 1);
@@ -199,12 +201,12 @@ async function runAll(files) {
     const work = runNext(batch).finally(() => among.delete(work));
     among.add(work);
   };
+  const mayStart = (among, least, most) => among.size < least || (among.size < most && idle.ended());
   let endTurn = await turn('--shared');
   while (queue.length + waitingQueue.length + running.size + waitingRunning.size > 0) {
-    while (waitingQueue.length > 0 && waitingRunning.size < WAITING_AT_ONCE)
+    while (waitingQueue.length > 0 && mayStart(waitingRunning, 1, WAITING_AT_ONCE))
       start(waitingQueue.shift(), waitingRunning);
-    while (queue.length > 0 && (running.size < AT_ONCE || (running.size < AT_ONCE_MAX && idle.ended())))
-      start(queue.shift(), running);
+    while (queue.length > 0 && mayStart(running, AT_ONCE_LEAST, AT_ONCE_MAX)) start(queue.shift(), running);
     await Promise.race([...running, ...waitingRunning, sleep(IDLE_INTERVAL_MS / 4)]);
   }
   endTurn();
