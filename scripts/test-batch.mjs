@@ -1,13 +1,14 @@
 /**
  * Runs the test files that TEST_FILES names, one after the other in this process, and prints their TAP. After
  * each comes a line `# N ms FILE`. scripts/test.mjs starts it for the unit tests of one folder: a process of
- * its own for each file would spend 0.3 s of CPU on loading tap.
+ * its own for each file would load tap and the folder's modules once more.
  *
  * The process ends LINGER_MS after the last test at the latest: a socket that a test has left may be open
  * for as long as the other side likes.
  */
 import { pathToFileURL } from 'node:url';
-import t from 'tap';
+// The one that tests find (scripts/bundle-tap.mjs).
+import t from '../build/test/node_modules/tap/index.js';
 
 const LINGER_MS = 5_000;
 const files = process.env.TEST_FILES.split(' ');

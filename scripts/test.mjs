@@ -26,6 +26,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, watch as watchFolder } from 'node:fs';
 import { cpus } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { bundleTap } from './bundle-tap.mjs';
 
 const ROOT = 'build/test';
 const BATCH = 'scripts/test-batch.mjs';
@@ -179,6 +180,7 @@ const again = new Set(
   process.env.TEST_AGAIN === '1' ? NAMES.filter((name) => !isOnce(name)).map(fileOf) : [],
 );
 const waiting = WAITING.map(fileOf);
+await bundleTap();
 const ok = await runAll(files);
 if (watch) await keepWatching();
 else process.exit(ok ? 0 : 1);
