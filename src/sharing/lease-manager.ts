@@ -32,7 +32,7 @@ const RETRY_MS = 60;
 const LOOK_MS = 250;
 /** A process that holds something makes an exchange after so long without one, as a sign of life. */
 const HEARTBEAT_MS = 5_000;
-/** How long a start waits while the coordinator waits for other nodes: two of their heartbeats. */
+/** How long a start waits at most while the coordinator waits for other nodes: two of their heartbeats. */
 const START_MS_MAX = 10_000;
 /** After so long without a reply calls take no tokens of the minute: `drop_silent` in valkey-scripts.ts. */
 export const CUT_OFF_MS = 30_000;
@@ -102,19 +102,23 @@ export class LeaseManager {
   }
 
   /**
-   * Joins the coordinator, and tries again until it works, whether leases are needed or not. Resolves after
-   * the first try; if the coordinator has replied that it waits for other nodes, once it lends, or finds that
-   * data was lost, or START_MS_MAX are over. For the caller then serves, and a process that this one replaces
-   * ends.
+   * Joins the coordinator, and tries again until it works, whether leases are needed or not. Resolves when the
+   * coordinator lends; or when it has lost data, has not replied at all while a loss is brief, or START_MS_MAX
+   * are over since it said that it waits for other nodes. For the caller then serves, and a process that this
+   * one replaces ends.
    */
   async start(): Promise<void> {
     await this.#exchange();
-    if (this.#contact.state.lost?.reason !== 'checking') return;
     const endMs = this.#nowMs + START_MS_MAX;
-    // Until a reply says something else: an exchange without a reply meanwhile ends no wait.
-    const isAwaited = (): boolean =>
-      this.#contact.isLost && this.#contact.state.lost?.reason !== 'quarantine' && this.#nowMs < endMs;
-    while (isAwaited() && !this.#isClosed)
+    let isChecking = false;
+    const isAwaited = (): boolean => {
+      const reason = this.#contact.state.lost?.reason;
+      isChecking ||= reason === 'checking';
+      // Once the coordinator has said that it waits, an exchange without a reply ends no wait.
+      const isOver = isChecking ? reason === 'quarantine' : this.#contact.isLostForLong(this.#nowMs);
+      return this.#contact.isLost && !isOver && this.#nowMs < endMs && !this.#isClosed;
+    };
+    while (isAwaited())
       await new Promise<void>((resolve) => void this.#options.timers.after(RETRY_MS, resolve));
   }
 

@@ -209,7 +209,9 @@ void t.test('a start lasts until the coordinator lends, if that waits for others
   for (const [reason, checkingMs, startedMs] of [
     ['checking', 3_000, 4_000],
     ['checking', Infinity, 11_000],
-    ['unreachable', Infinity, 100],
+    ['unreachable', 1_000, 2_000],
+    ['unreachable', Infinity, 2_500],
+    ['quarantine', Infinity, 100],
   ] as const) {
     const time = new EventTime();
     const shared = new MemoryCoordinator(time.clock);
@@ -231,33 +233,36 @@ void t.test('a start lasts until the coordinator lends, if that waits for others
     void node.keeper.start().then(() => (tookMs = time.nowMs - sinceMs));
     await time.run(20_000);
     t.ok(tookMs <= startedMs, `${reason}: ${tookMs} ms`);
-    if (reason === 'checking') t.ok(tookMs >= Math.min(checkingMs, 10_000), `${tookMs} ms`);
+    const waitMsMax = { checking: 10_000, unreachable: 2_000, quarantine: 0 }[reason];
+    t.ok(tookMs >= Math.min(checkingMs, waitMsMax), `${reason}: ${tookMs} ms`);
   }
 });
 
 void t.test('a start that waits for others outlasts an exchange without a reply', async (t) => {
-  const time = new EventTime();
-  const shared = new MemoryCoordinator(time.clock);
-  const identity = { host: 'host', slot: 0, incarnation: 'one' };
-  const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS };
-  const sinceMs = time.nowMs;
-  const isNew = (coordinator: Coordinator): Coordinator => ({
-    join: () => coordinator.join(),
-    exchange: (asks) => {
-      const passedMs = time.nowMs - sinceMs;
-      if (passedMs >= 4_000) return coordinator.exchange(asks);
-      const isLate = passedMs >= 1_000 && passedMs < 2_000;
-      return Promise.reject(new CoordinatorLost(isLate ? 'deadline' : 'checking', 'wait'));
-    },
-    look: (scopes) => coordinator.look(scopes),
-    leave: () => coordinator.leave(),
-    close: () => coordinator.close(),
-  });
-  const node = new LeaseNode(time, shared, identity, subjects, randomOf(7), GOOD_NETWORK, 1_000, isNew);
-  let tookMs = Infinity;
-  void node.keeper.start().then(() => (tookMs = time.nowMs - sinceMs));
-  await time.run(20_000);
-  t.ok(tookMs >= 4_000 && tookMs <= 5_000, `${tookMs} ms`);
+  for (const silentFromMs of [0, 1_000]) {
+    const time = new EventTime();
+    const shared = new MemoryCoordinator(time.clock);
+    const identity = { host: 'host', slot: 0, incarnation: 'one' };
+    const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS };
+    const sinceMs = time.nowMs;
+    const isNew = (coordinator: Coordinator): Coordinator => ({
+      join: () => coordinator.join(),
+      exchange: (asks) => {
+        const passedMs = time.nowMs - sinceMs;
+        if (passedMs >= 4_000) return coordinator.exchange(asks);
+        const isLate = passedMs >= silentFromMs && passedMs < silentFromMs + 1_000;
+        return Promise.reject(new CoordinatorLost(isLate ? 'deadline' : 'checking', 'wait'));
+      },
+      look: (scopes) => coordinator.look(scopes),
+      leave: () => coordinator.leave(),
+      close: () => coordinator.close(),
+    });
+    const node = new LeaseNode(time, shared, identity, subjects, randomOf(7), GOOD_NETWORK, 1_000, isNew);
+    let tookMs = Infinity;
+    void node.keeper.start().then(() => (tookMs = time.nowMs - sinceMs));
+    await time.run(20_000);
+    t.ok(tookMs >= 4_000 && tookMs <= 5_000, `silent from ${silentFromMs} ms: ${tookMs} ms`);
+  }
 });
 
 void t.test('without a denial no request is told that a limit is used up', async (t) => {
