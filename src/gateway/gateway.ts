@@ -64,7 +64,8 @@ export class Gateway {
   readonly #admin: AdminService;
   /** Ends the waits of `drain`, which sets the function. Does nothing before. */
   #endDrain: () => void = () => undefined;
-  #isClosing = false;
+  /** A start that is under way opens nothing once it is not 'serving'. */
+  #stage: 'serving' | 'draining' | 'closing' = 'serving';
   /** The secrets of the settings, cached while `routes` is the same array. Each reload makes a new array. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
@@ -215,8 +216,7 @@ export class Gateway {
       : { accountId: undefined, key: undefined };
     const { host, port: setPort } = settings.listen;
     const foundPort = joins ? undefined : await findPort(host, setPort, 'listen');
-    const port = foundPort?.port ?? setPort;
-    this.#state.port = port;
+    const port = (this.#state.port = foundPort?.port ?? setPort);
 
     // Threads take this flag as they start, so all threads that face the network run without code from
     // strings. The flag is set only now, because lmdb's `ordered-binary`, loaded before, needs such code.
@@ -230,11 +230,14 @@ export class Gateway {
     const callOutbox = this.#state.traces?.newCallOutbox();
     if (callOutbox !== undefined) this.#logs.exportTo(callOutbox);
     await this.#credentials.ensure(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
+    // `close` ends the threads that start below, but not if it has come before.
+    if (this.#stage !== 'serving') throw new Error('the gateway was ended while it started');
     this.#workers.start(this.#listeners);
     await this.#listeners.start(port);
     foundPort?.release();
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
-    if (leads && !this.#isClosing) this.#notifications.lead();
+    if (this.#stage !== 'serving') throw new Error('the gateway was ended while it started');
+    if (leads) this.#notifications.lead();
     this.#flushEach(settings.flush_interval_ms);
     this.#state.ready = true;
     // µWS with the newer HTTP parser, which reads such headers, does not run on Node 20.
@@ -249,7 +252,7 @@ export class Gateway {
   /** Opens the admin interface, then sends webhooks. Resolves with false after `follow` or `close`. */
   async lead(): Promise<boolean> {
     const leads = await this.#admin.lead();
-    if (leads && !this.#isClosing) this.#notifications.lead();
+    if (leads && this.#stage !== 'closing') this.#notifications.lead();
     return leads;
   }
 
@@ -311,12 +314,10 @@ export class Gateway {
    * restart differs. Reloads are applied one after the other.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
-    if (this.#isClosing) return ['the gateway is stopping'];
+    if (this.#stage === 'closing') return ['the gateway is stopping'];
+    const { ledger, groupNames, store } = this.#accounting.base;
     const context: ReloadContext = {
-      ledger: this.#accounting.base.ledger,
-      groupNames: this.#accounting.base.groupNames,
-      registry: this.#accounting.registry,
-      store: this.#accounting.base.store,
+      ...{ ledger, groupNames, store, registry: this.#accounting.registry },
       replaceRoutes: async (routes) => {
         await this.#credentials.ensure(credentialsOf(routes), CREDENTIALS_RELOAD_WAIT_MS);
         return this.#workers.replaceRoutes(routes);
@@ -339,6 +340,7 @@ export class Gateway {
    * again. `hurry` ends both waits.
    */
   async drain(replaced: boolean): Promise<void> {
+    this.#stage = 'draining';
     this.#state.ready = false;
     this.#log.info('gateway drains', { callsInFlight: this.#metrics.reader.callsInFlight() });
     const timeoutMs = this.settings.drain_timeout_ms;
@@ -347,17 +349,16 @@ export class Gateway {
     if (!drained && replaced) await Promise.race([this.#listeners.drainLate(timeoutMs), drainEnd]);
     const callsInFlight = this.#metrics.reader.callsInFlight();
     // With `replaced`, idle connections alone may have made `drained` false.
-    if (!drained && (callsInFlight > 0 || !replaced)) {
+    if (!drained && (callsInFlight > 0 || !replaced))
       this.#log.error('calls were cut: they did not end within drain_timeout_ms; what they had is billed', {
         callsInFlight,
       });
-    }
     await this.close();
   }
 
   /**
-   * To be called if the supervisor stops while `drain` waits: it kills this process after the present
-   * `drain_timeout_ms` (a reload may have changed it) and a grace. Longer calls are cut here, and billed.
+   * If the supervisor stops while `drain` waits: it kills this process after the `drain_timeout_ms` of the
+   * last reload and a grace. Longer calls are cut here, and billed.
    */
   hurry(): void {
     setTimeout(() => this.#endDrain(), this.settings.drain_timeout_ms);
@@ -365,7 +366,7 @@ export class Gateway {
 
   /** Cuts the remaining calls, flushes and closes the store. Called once, by `drain` or by main.ts. */
   async close(): Promise<void> {
-    this.#isClosing = true;
+    this.#stage = 'closing';
     this.#state.ready = false;
     try {
       await this.#closeParts();

@@ -124,6 +124,8 @@ async function start(message: StartGateway): Promise<void> {
     await send(await gateway.start());
     onEachTick(ALIVE_PERIOD_MS, () => void send({ kind: 'alive' }));
   } catch (error) {
+    // A start that `drain` or `end` has ended was not refused.
+    if (isEnding) return;
     await send({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
     await end(START_REJECTED_EXIT_CODE);
   }
