@@ -108,14 +108,15 @@ export class QuotaRejections {
   /**
    * The rejection of a call that `admit` has just rejected. If the coordinator has refused the call, that is
    * `rejection` if its quota is one of `refused`, else that of the first of these, in the order of admission:
-   * of any other quota there was some, and other calls took it before this one could.
+   * of any other quota there was some, and other calls took it before this one could. Undefined if all limits
+   * of `refused` were removed since.
    */
   refusalOf(
     rejection: QuotaRejection,
     refused: readonly RefusedQuota[] | undefined,
     scopes: CallScopes,
     needs: CallNeeds,
-  ): QuotaRejection {
+  ): QuotaRejection | undefined {
     const { kind, index, quota, mayAskForMore, canNeverFit } = rejection;
     const isRefused = (name: string, of: string, group: number): boolean =>
       refused!.some(
@@ -133,7 +134,7 @@ export class QuotaRejections {
     const { model } = scopes;
     const limit = model?.limits.requestsPerMinute;
     const { index: slot } = this.#chain.links[MODEL_SCOPE]!;
-    if (limit === undefined || !isRefused('requests_per_minute', 'model', slot)) return rejection;
+    if (limit === undefined || !isRefused('requests_per_minute', 'model', slot)) return undefined;
     const check = this.#chain.limitedAt(MODEL_SCOPE).minute.check(slot, limit);
     const named = this.ofModelMinute(model!, check);
     // Permits have come back since. `check` then tells when all of them will have expired.

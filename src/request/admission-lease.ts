@@ -28,7 +28,7 @@ import { coordinatorRejection, LEASE_LATE } from './rejections.js';
  * A refusal says which quotas are used up (`context.refused`). `admit` is called once more, since some may
  * have come back; if it fails for want of anything else, that was here when the coordinator refused, and
  * other calls hold it now: the rejection is that of a refused quota. If no lease came and none was refused
- * before the time is over, the rejection is LEASE_LATE, because perhaps nothing is used up.
+ * before the time of the stage is over, the rejection is LEASE_LATE, because perhaps nothing is used up.
  */
 export class AdmissionAsk {
   readonly #context: CallContext;
@@ -54,9 +54,7 @@ export class AdmissionAsk {
     if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
     const isTimeOver =
       this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#askUntilMs;
-    if (!isTimeOver) return this.#ask(call);
-    // In the stage `lowered` the coordinator has refused the whole hold, and `admit` has rejected by that.
-    return this.#stage === 'whole' ? Promise.resolve(LEASE_LATE) : undefined;
+    return isTimeOver ? Promise.resolve(LEASE_LATE) : this.#ask(call);
   }
 
   /** Resolves with undefined if `admit` is to be called again, else with the final rejection. */

@@ -30,6 +30,7 @@ import {
   callTooCostly,
   JOURNAL_CLOSED,
   JOURNAL_FULL,
+  LEASE_LATE,
   notServed,
   QUOTA_SCOPES_FULL,
   routingMember,
@@ -72,9 +73,7 @@ function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | 
   return models.some(({ model }) => allowed < model.outputTokensMax) ? allowed : undefined;
 }
 
-/**
- * The models that may answer: the call's own, which `chooseModel` makes sure is there, then its fallbacks.
- */
+/** The models that may answer: the call's own, which `chooseModel` makes sure is there, and its fallbacks. */
 export type Models = readonly CandidateModel[];
 
 /** The chosen model of a call, before anything is taken. */
@@ -265,7 +264,7 @@ function reserve(
         : undefined;
     if (nextTry === undefined) {
       const named = listener.ledger.rejections.refusalOf(rejection, context.refused, scopes, need);
-      return rejectionOf(named, need, models, lowered, context, listener);
+      return named === undefined ? LEASE_LATE : rejectionOf(named, need, models, lowered, context, listener);
     }
     lowered = nextTry;
   }

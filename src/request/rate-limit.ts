@@ -135,7 +135,7 @@ function refusalOf(
 /**
  * Takes the permits, or returns the rejection. Sets `context.rateLimit` and `context.asksLease` in any case.
  * If the coordinator has `refused` the request, it is rejected by no other scope: of those there were
- * permits, and other requests took them.
+ * permits, and other requests took them. If the refused limits were removed since, it gets LEASE_LATE.
  */
 export function limitRate(
   context: CallContext,
@@ -149,14 +149,15 @@ export function limitRate(
   const limit = plan.requestsPerMinute;
   const scopes = scopesOf(caller, ledger);
   if (scopes === undefined) {
-    return setRateLimit(context, 'account', account, limit, ledger.minute.take(account, limit), listener);
+    const take = ledger.minute.take(account, limit);
+    return setRateLimit(context, 'account', account, limit, take, listener, refused);
   }
   context.minutesLeft = listener.callRing.stores ? [] : undefined;
   const take = takePermits(scopes, ledger, context.minutesLeft);
   const refusal = take.admitted ? undefined : refused && refusalOf(scopes, refused, listener);
   const tightest = refusal ?? take;
   const { kind, index } = tightest.scope;
-  return setRateLimit(context, kind, index, tightest.scope.limit, tightest, listener);
+  return setRateLimit(context, kind, index, tightest.scope.limit, tightest, listener, refused);
 }
 
 /**
@@ -176,6 +177,7 @@ function setRateLimit(
   limit: number,
   result: MinuteTake,
   listener: ListenerContext,
+  refused: readonly RefusedQuota[] | undefined,
 ): ErrorRecord | undefined {
   context.rateLimit = {
     limit,
@@ -185,6 +187,8 @@ function setRateLimit(
   // False if the request has its permit. From then on `admit` decides whether the call may ask for a lease.
   context.asksLease = !result.admitted && result.asks;
   if (result.admitted) return undefined;
+  const isRefused = refused?.some((one) => one.kind === kind && one.index === index) ?? true;
+  if (!isRefused) return LEASE_LATE;
   return quotaUsedUp({
     owner: ownerOf(kind, index, context.caller!.plan.id, undefined, listener.groupNames),
     quota: 'requests_per_minute',

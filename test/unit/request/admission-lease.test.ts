@@ -1,11 +1,12 @@
 /** What a rejected call asks of the coordinator, and when it gives up. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { LeaseChannel, LeaseNeed } from '#src/channel/lease-channel.js';
+import type { LeaseChannel, LeaseEnd, LeaseNeed } from '#src/channel/lease-channel.js';
 import { COUNT_TOKENS } from '#src/doors/messages/messages-door.js';
 import { AdmissionAsk } from '#src/request/admission-lease.js';
 import { CallContext } from '#src/request/context.js';
 import { chooseModel } from '#src/request/admit.js';
+import { LEASE_LATE } from '#src/request/rejections.js';
 import { chatCall, knownCaller, openHouse } from './support.js';
 
 void t.test(
@@ -33,5 +34,27 @@ void t.test(
       t.equal(asked.length, needs, name);
       if (isFree) t.same(asked[0], { kind: 'admission', hold: asPicoUnits(0n), tokens: 0, isFree: true });
     }
+  },
+);
+
+void t.test(
+  'a call with less output that found other quotas taken each time is late, not refused',
+  async (t) => {
+    const house = openHouse({ lowBalance: 'clamp' });
+    const context = knownCaller(house);
+    const call = chatCall({ max_tokens: 10 });
+    chooseModel(context, call, house.listener);
+    context.asksLease = true;
+    const ends: LeaseEnd[] = [{ refused: [{ kind: 'account', index: house.account, quota: 'balance' }] }];
+    const leases = {
+      ask: () => {
+        house.clock.nowMs += 700;
+        return Promise.resolve(ends.shift() ?? 'try');
+      },
+    } as unknown as LeaseChannel;
+    const ask = new AdmissionAsk(context, house.listener, leases);
+    const decisions = [];
+    for (let tries = 0; tries < 5; tries++) decisions.push(await ask.askAgain(call));
+    t.same(decisions, [undefined, undefined, undefined, undefined, LEASE_LATE]);
   },
 );

@@ -100,8 +100,12 @@ function coordinatorWithout(time: EventTime, usedUp: Quota | undefined): Coordin
   };
 }
 
-/** A listener and its process's lease manager. */
-function createWorld(usedUp: Quota | undefined, lowBalance: 'refuse' | 'clamp' = 'refuse') {
+/** A listener and its process's lease manager. `removesGroupLimits`: while the coordinator replies. */
+function createWorld(
+  usedUp: Quota | undefined,
+  lowBalance: 'refuse' | 'clamp' = 'refuse',
+  removesGroupLimits = false,
+) {
   const time = new EventTime();
   const buffers = createLedgerBuffers({
     ...{ accountsMax: 1, callsInFlightMax: 20, keysMax: 1, groupsMax: 1, shared: true },
@@ -156,6 +160,7 @@ function createWorld(usedUp: Quota | undefined, lowBalance: 'refuse' | 'clamp' =
       ask: async (...ask: Parameters<LeaseChannel['ask']>): Promise<LeaseEnd> => {
         const end = await manager.wait(...ask);
         takeEmpty();
+        if (removesGroupLimits) ledger.groups.open(GROUP, NO_QUOTAS);
         return end;
       },
     } as unknown as LeaseChannel,
@@ -240,6 +245,19 @@ void t.test('what is empty here again and again, and refused by nobody, is no li
     const end = await createWorld(undefined)(admission, empty);
     t.match(end, { code: 'overloaded', detail: 'lease_late' }, textOf(empty));
     t.ok(end.afterMs! < 2_000, `${end.afterMs} ms`);
+  }
+});
+
+void t.test('a refusal by a limit that was removed meanwhile names no other limit', async (t) => {
+  for (const [phase, quotas] of [
+    [admission, STOCKS],
+    [rateLimit, ['requests_per_minute']],
+  ] as const) {
+    for (const quota of quotas) {
+      const endOf = createWorld({ kind: 'group', quota }, 'refuse', true);
+      const end = await endOf(phase, { kind: 'account', quota });
+      t.match(end, { code: 'overloaded', detail: 'lease_late' }, quota);
+    }
   }
 });
 
