@@ -1,7 +1,8 @@
 /**
- * Finds the error in the body of an upstream that rejects a request. error-mapping.ts calls it in upstream
- * workers, and gateway/probe-diagnosis.ts in the main thread. Pure. Tests:
- * test/unit/upstream/error-mapping.test.ts.
+ * Finds the error in a body of an upstream: of one that rejects a request, or that failed after its status
+ * was 200. error-mapping.ts and the readers of responses call it in upstream workers, and
+ * gateway/probe-diagnosis.ts in the main thread. Pure. Tests: test/unit/upstream/error-mapping.test.ts, and
+ * those of the readers (response-reader.test.ts and stream-reader.test.ts beside it).
  */
 import { isRecord } from '../core/json.js';
 
@@ -9,4 +10,17 @@ import { isRecord } from '../core/json.js';
 export function errorIn(body: unknown): unknown {
   if (!isRecord(body)) return undefined;
   return body.object === 'error' && body.error === undefined ? body : body.error;
+}
+
+/**
+ * Whether a choice says that its generation has failed. OpenRouter does so if the provider behind it fails
+ * once the status 200 is sent (https://openrouter.ai/docs/api/reference/errors-and-debugging, read 2026-11).
+ */
+export function isFailedChoice(choice: unknown): boolean {
+  return isRecord(choice) && isError(choice.error);
+}
+
+/** Whether a member `error` has an error. Some servers always write the member, mostly as null. */
+export function isError(error: unknown): boolean {
+  return isRecord(error) || (typeof error === 'string' && error !== '');
 }

@@ -20,6 +20,7 @@ import {
   textlessTooLongFailure,
   tooLongFailure,
 } from './error-mapping.js';
+import { isError, isFailedChoice } from './error-body.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
 
@@ -239,12 +240,18 @@ export class ResponseReader implements ResponseBodyReader {
     else this.#reject(invalidResponseFailure(fault));
   }
 
-  /** What is wrong with the response: it lacks the door's marker, or the door finds a fault. */
+  /**
+   * What is wrong with the response: it lacks the door's marker, has an error beside it, or the door finds a
+   * fault.
+   */
   #faultIn(members: Members): string | undefined {
     const { marker, isCount, faultIn } = this.#doorRules;
     const marked = members[marker];
     const isMarked = isCount === true ? Number.isSafeInteger(marked) : Array.isArray(marked);
-    return isMarked ? faultIn?.(members) : `no ${marker}`;
+    if (!isMarked) return `no ${marker}`;
+    const hasFailed =
+      isError(members.error) || (marker === 'choices' && (marked as unknown[]).some(isFailedChoice));
+    return hasFailed ? 'an error' : faultIn?.(members);
   }
 
   #complete(response: Buffer, members: Members): void {

@@ -17,6 +17,7 @@ import { CHOICES_MAX } from '../protocol/chat-rules.js';
 import { latin1EventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
 import { type AttemptFailure, invalidResponseFailure, tooLongFailure } from './error-mapping.js';
+import { isFailedChoice } from './error-body.js';
 import { EventForms } from './event-form.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { reportIn } from './usage-shapes.js';
@@ -203,6 +204,7 @@ export class StreamReader implements ResponseBodyReader {
     const usage = reportIn(event);
     const isReport = usage !== undefined && this.#meter.report(usage, event.model);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
+    if (choices?.some(isFailedChoice)) return { garbage: 'an error in a choice' };
     const isText = choices !== undefined && hasText(choices);
     if (isText && !isReport) this.#meter.recordText();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';

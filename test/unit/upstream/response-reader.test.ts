@@ -101,6 +101,11 @@ void t.test('what is no chat completion is refused', (t) => {
     '"x"',
     '{"choices":{}}',
     '{"error":{}}',
+    '{"choices":[],"error":{"code":502}}',
+    answerOf(USAGE).replace('{', '{"error":{"code":429,"message":"behind"},'),
+    answerOf(USAGE).replace(/\}$/, ',"error":"behind"}'),
+    answerOf(USAGE).replace('"choices":[{', '"choices":[{"error":{"code":502,"message":"behind"},'),
+    answerOf(USAGE, 'x'.repeat(9_999)).replace(/\}$/, ',"error":{"code":502}}'),
     answerOf(USAGE).slice(0, -1),
     '<html>',
   ]) {
@@ -108,6 +113,12 @@ void t.test('what is no chat completion is refused', (t) => {
     t.match(failure?.cause, /bad answer/, text);
     t.equal(endings, 1);
   }
+  for (const error of ['null', '""', 'false'])
+    t.equal(
+      read([Buffer.from(answerOf(USAGE).replace('{', `{"error":${error},`))]).failure,
+      undefined,
+      `an error that is ${error} is none`,
+    );
   t.end();
 });
 

@@ -136,6 +136,11 @@ void t.test('[DONE] is added where the upstream ended well without it', (t) => {
   t.end();
 });
 
+/** A choice whose generation has failed, as OpenRouter writes it. */
+const FAILED = {
+  choices: [{ index: 0, delta: { content: '' }, finish_reason: 'error', error: { code: 502, message: 'm' } }],
+};
+
 void t.test('what is refused, and that nothing of it went down', (t) => {
   const first: [string, RegExp][] = [
     ['data: <html>\n\n', /no JSON object/],
@@ -144,6 +149,7 @@ void t.test('what is refused, and that nothing of it went down', (t) => {
     [sse({ hello: 1 }), /no choices/],
     [DONE, /before any choice/],
     [sse({ error: { message: 'overloaded' } }), /error event/],
+    [sse(FAILED), /error in a choice/],
     [`data: ${'x'.repeat(SSE_EVENT_BYTES_MAX + 1)}`, /too long/],
   ];
   for (const [text, cause] of first) {
@@ -168,6 +174,7 @@ void t.test('what is refused, and that nothing of it went down', (t) => {
 void t.test('in the middle: what came before was relayed, the bad event is not', (t) => {
   const bads = [
     sse({ error: { message: 'm' } }),
+    sse(FAILED),
     sse({ object: 'error', message: 'm', type: 'BadRequestError', param: null, code: 400 }),
     'data: {"choices":[{\n\n',
     'data: oops\n\n',
