@@ -4,10 +4,10 @@
  *
  *     Call            float64 callId; CALL_INTS int32: model, flags, modelStart, modelEnd, the characters of
  *                     requestId, of traceparent, of tracestate and of body, account, outputTokensMax,
- *                     choices, mediaParts, the characters of betas, the number of fallbacks; if that is not
- *                     0, where maxTokens and maxCompletionTokens start and end in the body, and the models
- *                     of the fallbacks; then the texts: requestId, traceparent, tracestate, betas (header
- *                     anthropic-beta), body
+ *                     choices, mediaParts, repeatedTokens, the characters of betas, the number of fallbacks;
+ *                     if that is not 0, where maxTokens and maxCompletionTokens start and end in the body,
+ *                     and the models of the fallbacks; then the texts: requestId, traceparent, tracestate,
+ *                     betas (header anthropic-beta), body
  *     Cancel, Stop,   float64 callId
  *     Credit
  *     Data            float64 callId; int32 length of the bytes; 4 bytes that are not written; the bytes
@@ -70,10 +70,10 @@ const ID_AT = FIELDS_AT;
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
 /** How many int32 each call has, in the order in which `writeCall` writes them. */
-const CALL_INTS = 14;
+const CALL_INTS = 15;
 /** Positions, among these CALL_INTS, of the two that `readRequest` reads out of order. */
-const BETAS_CHARS_INT = 12;
-const FALLBACK_COUNT_INT = 13;
+const BETAS_CHARS_INT = 13;
+const FALLBACK_COUNT_INT = 14;
 /** Where the int32 of the fallbacks begin; without fallbacks, the texts. */
 const CALL_TEXT_AT = CALL_INTS_AT + CALL_INTS * 4;
 /** How many int32 precede the models of the fallbacks: where two members of the body start and end. */
@@ -192,6 +192,7 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   ints[nextInt++] = request.outputTokensMax;
   ints[nextInt++] = request.choices;
   ints[nextInt++] = request.mediaParts;
+  ints[nextInt++] = request.repeatedTokens;
   ints[nextInt++] = betas.length;
   ints[nextInt++] = fallbacks === undefined ? 0 : fallbacks.models.length;
   if (fallbacks !== undefined) writeFallbacks(ints, nextInt, fallbacks);
@@ -244,6 +245,7 @@ function readRequest({ ints, bytes }: SpscReader, recordAt: number): UpstreamReq
   const outputTokensMax = ints[nextInt++]!;
   const choices = ints[nextInt++]!;
   const mediaParts = ints[nextInt++]!;
+  const repeatedTokens = ints[nextInt++]!;
   const bodyIsAscii = (flags & ASCII) !== 0;
   return {
     requestId: bytes.toString('latin1', requestIdAt, traceParentAt),
@@ -264,6 +266,7 @@ function readRequest({ ints, bytes }: SpscReader, recordAt: number): UpstreamReq
     outputTokensMax,
     choices,
     mediaParts,
+    repeatedTokens,
     fallbacks: fallbackCount === 0 ? undefined : readFallbacks(ints, firstInt + CALL_INTS, fallbackCount),
   };
 }

@@ -146,6 +146,8 @@ export interface UpstreamRequest {
   readonly choices: number;
   /** How many media parts the prompt has (docs/glossary.md). */
   readonly mediaParts: number;
+  /** As `repeatedTokens` of ChatCall. */
+  readonly repeatedTokens: number;
   /** Undefined if the call has no fallbacks. */
   readonly fallbacks?: FallbackModels | undefined;
 }

@@ -87,9 +87,14 @@ export const FRAME_BYTES_MAX = 64 * 1024;
 /**
  * Prompt tokens that a provider may report beyond one for each byte of the body, because it adds text of its
  * own: instructions for tools, the model's template. A report of more is not believed
- * (upstream/usage-shapes.ts, which uses the next three bounds too).
+ * (upstream/usage-shapes.ts, which uses the bounds of parts below too).
  */
 export const PROMPT_TOKENS_BESIDE_BODY = 4_096;
+/**
+ * The same for each further document of a rerank, which the model reads in a prompt of its own: Qwen3's
+ * template has some 70 (https://docs.primeintellect.ai/api-reference/inference-rerank, read 2026-11).
+ */
+export const PROMPT_TOKENS_BESIDE_DOCUMENT = 128;
 /**
  * Prompt tokens that a provider may report for each part that the body names in a few bytes: an image, a
  * document, a video, a sound, or a tool that the provider runs. The bound is as much as a model reads: an

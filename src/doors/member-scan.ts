@@ -59,6 +59,8 @@ export interface BodyForm {
   readonly routing?: (body: Members) => readonly RoutingMember[];
   /** How many media parts (ChatCall) have no type; absent: none. `body` is valid. */
   readonly untypedMediaParts?: (body: Members) => number;
+  /** As `repeatedTokens` of ChatCall; absent: 0. `body` is valid. */
+  readonly repeatedTokens?: (body: Members) => number;
   /** Whether a stream reports its usage only if `stream_options` asks for the usage. */
   readonly asksForUsage: boolean;
 }
@@ -171,6 +173,7 @@ function scanOf(
     },
     routingMembers: routing,
     mediaParts,
+    repeatedTokens: form.repeatedTokens?.(body) ?? 0,
     model,
     maxTokens: outputBound,
     maxCompletionTokens: NOWHERE,

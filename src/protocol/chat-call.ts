@@ -10,7 +10,7 @@
  * again, because a search would cost a listener 10 to 60 ms for a body of 10 MB.
  */
 import type { ErrorRecord } from '../core/errors.js';
-import { PROMPT_PARTS_MAX, PROMPT_TOKENS_OF_PART } from '../core/limits.js';
+import { PROMPT_PARTS_MAX, PROMPT_TOKENS_BESIDE_DOCUMENT, PROMPT_TOKENS_OF_PART } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { ChatRequest } from './chat-schema.js';
 
@@ -69,6 +69,11 @@ export interface ChatCall {
   readonly bodyBytes: number;
   /** How many parts of the prompt are not text (images, documents, sounds, videos), or may not be. */
   readonly mediaParts: number;
+  /**
+   * The most prompt tokens that the model may read beside `bodyBytes`, because it reads a text of the body
+   * more than once: the query of a rerank, with each document. 0 at the other doors.
+   */
+  readonly repeatedTokens: number;
   /** Where the value of `model` is, with its quotes: UTF-16 units of `body`, or bytes of `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
@@ -88,7 +93,10 @@ interface MediaRate {
   readonly mediaPartTokens: number;
 }
 
-/** upstream/usage-shapes.ts believes no report of more tokens of parts, so no call needs a larger hold. */
+/**
+ * upstream/usage-shapes.ts believes no report of more tokens of parts, or of repeated texts, so no call needs
+ * a larger hold.
+ */
 const MEDIA_TOKENS_MAX = PROMPT_PARTS_MAX * PROMPT_TOKENS_OF_PART;
 
 /** Tokens that the media parts of a call count as. */
@@ -96,13 +104,18 @@ export function mediaTokensOf({ mediaParts }: Pick<ChatCall, 'mediaParts'>, mode
   return Math.min(mediaParts * model.mediaPartTokens, MEDIA_TOKENS_MAX);
 }
 
+/** `repeatedTokens` of a text of `bytes` that the model reads with each of `count` others. */
+export function repeatedTokensOf(bytes: number, count: number): number {
+  return Math.min((count - 1) * (bytes + PROMPT_TOKENS_BESIDE_DOCUMENT), MEDIA_TOKENS_MAX);
+}
+
 /**
  * The most tokens that the hold of a call covers for its prompt: one for each byte, because no token of text
- * is shorter, and the tokens of the media parts. A part whose data is in the body counts twice: by its bytes
+ * is shorter, those that are read again, and the tokens of the media parts. A part whose data is in the body counts twice: by its bytes
  * and by the model's rate. The larger count would do, but the length of each part is not known here.
  */
 export function promptTokensMaxOf(call: ChatCall, model: MediaRate): number {
-  return call.bodyBytes + mediaTokensOf(call, model);
+  return call.bodyBytes + call.repeatedTokens + mediaTokensOf(call, model);
 }
 
 /** The outcome of reading a body. */
@@ -248,6 +261,8 @@ export interface BodyScan {
   readonly routingMembers: readonly RoutingMember[];
   /** As `mediaParts` of ChatCall. */
   readonly mediaParts: number;
+  /** As `repeatedTokens` of ChatCall. */
+  readonly repeatedTokens: number;
   /** Spans of the members' values, or NOWHERE. `maxTokens` is that of `outputTokensName`, whatever it is. */
   readonly model: Span;
   readonly maxTokens: Span;

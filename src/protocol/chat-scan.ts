@@ -94,10 +94,11 @@ const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
  * `skipMember` also checks the names within the value.
  */
 export class ChatScan implements BodyScan {
-  // BodyScan explains the next three, which are the same for each body of this door.
+  // BodyScan explains the next four, which are the same for each body of this door.
   readonly outputTokensName = 'max_tokens';
   readonly outputTokensMin = 1;
   readonly asksForUsage = true;
+  readonly repeatedTokens = 0;
   /** Position of the body's last brace. */
   end = 0;
   model: Span = NOWHERE;

@@ -171,7 +171,7 @@ type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 
  * has the splice. `positions` and `splice` are in UTF-16 units of a text, or in bytes of a `largeBody`.
  */
 function callOf(
-  { request, routingMembers, mediaParts, outputTokensName, outputTokensMin }: BodyScan,
+  { request, routingMembers, mediaParts, repeatedTokens, outputTokensName, outputTokensMin }: BodyScan,
   bodyBytes: number,
   positions: Positions,
   splice: Splice | undefined,
@@ -195,6 +195,7 @@ function callOf(
     largeBody: typeof body === 'string' ? undefined : body,
     bodyBytes,
     mediaParts,
+    repeatedTokens,
     modelStart: model.start,
     modelEnd: model.end,
     maxTokens: movedSpan(positions.maxTokens, splice),

@@ -46,6 +46,7 @@ export function dispatch(
       outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNLIMITED),
       choices: Math.min(call.choices, OUTPUT_TOKENS_UNLIMITED),
       mediaParts: call.mediaParts,
+      repeatedTokens: call.repeatedTokens,
       fallbacks:
         exchange.models.length === 1
           ? undefined

@@ -342,7 +342,7 @@ function outputTokensAllowed({ outputTokensMax, choices }: UpstreamRequest, mode
  * model's name, and members that the gateway adds or lowers.
  */
 function promptTokensHeld(request: UpstreamRequest, model: ModelBounds): number {
-  return bodyBytesOf(request) + mediaTokensOf(request, model);
+  return bodyBytesOf(request) + request.repeatedTokens + mediaTokensOf(request, model);
 }
 
 /** The most tokens that the call can use, as its caller's quotas hold them. */
@@ -365,7 +365,8 @@ function withSlack(tokens: number): number {
  * worker: for 0.2 ms with 60 KB of JSON.
  */
 function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: ModelBounds): boolean {
-  const beyondText = promptTokens - bodyBytesOf(request) - PROMPT_TOKENS_BESIDE_BODY;
+  const textTokensMax = bodyBytesOf(request) + request.repeatedTokens + PROMPT_TOKENS_BESIDE_BODY;
+  const beyondText = promptTokens - textTokensMax;
   return (
     beyondText > mediaTokensOf(request, model) &&
     !namesParts(request, Math.ceil(beyondText / PROMPT_TOKENS_OF_PART))

@@ -212,6 +212,12 @@ void t.test('doors that pass calls on', async (t) => {
       usage: { total_tokens: 9 },
     });
     t.match(await booked(gateway, other, 1), { prompt_tokens: 9, cost: CALL + 9n * INPUT });
+    // As a provider reports that counts the query with each document.
+    const third = await gateway.admin.customer();
+    const query = steered('prompt_tokens=400000', 'fish '.repeat(1_000));
+    const many = await post(third, 'rerank', { model: 'rank', query, documents: Array(400).fill('d') });
+    t.equal(many.status, 200);
+    t.match(await booked(gateway, third, 1), { prompt_tokens: 400_000, cost: CALL + 400_000n * INPUT });
   });
 
   await t.test('a door that the model does not serve, and what bodies must be', async (t) => {

@@ -4,12 +4,14 @@
  * for upstream workers. Listener thread and counter threads.
  *
  * Must hold: `choices` counts all generated texts (member-scan.ts rejects `best_of`), and `untypedMediaParts`
- * all documents that may be images, or a call holds too little money. The levels list all members that the
+ * all documents that may be images, and `repeatedTokens` the query for each document, with which rerankers
+ * read it, or a call holds too little money. The levels list all members that the
  * gateway or an upstream acts on. Tests: test/unit/doors/simple/simple-doors.test.ts,
  * test/unit/protocol/request-bytes.media-parts.test.ts.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { isRecord, type Members } from '../../core/json.js';
+import { repeatedTokensOf } from '../../protocol/chat-call.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { BodyError } from '../../protocol/json-reader.js';
 import { Level, uncheckedMembers, STREAM_OPTIONS } from '../../protocol/known-members.js';
@@ -91,6 +93,9 @@ export const RERANK = simpleDoor('rerank', {
   explain: explainRerank,
   untypedMediaParts: ({ documents, rank_fields: rankFields }) =>
     (documents as readonly unknown[]).filter((document) => isMediaPart(document, rankFields)).length,
+  // The schema has checked both members.
+  repeatedTokens: ({ query, documents }) =>
+    repeatedTokensOf(Buffer.byteLength(query as string), (documents as readonly unknown[]).length),
   ...NO_OUTPUT,
 });
 

@@ -93,6 +93,7 @@ function frameOf(random: () => number, id: number): Frame {
         outputTokensMax: Math.floor(random() * 2 ** 31),
         choices: 1 + Math.floor(random() * 128),
         mediaParts: Math.floor(random() * 500_000),
+        repeatedTokens: Math.floor(random() * 67_000_000),
         fallbacks:
           random() < 0.5
             ? undefined
@@ -213,6 +214,7 @@ void t.test('small calls and answers are not serialised: their message is a numb
       outputTokensMax: 16,
       choices: 1,
       mediaParts: 0,
+      repeatedTokens: 0,
     };
     const usage: Usage = usageWithoutParts(1, 2, USAGE_SOURCES[0]);
     port.push({ kind: FRAME_CALL, id, request });
@@ -243,6 +245,7 @@ void t.test('a large body follows the record of its call, and is transferred', a
     outputTokensMax: 16,
     choices: 1,
     mediaParts: 0,
+    repeatedTokens: 0,
   };
   const sent = [1, 2, 3].map((id) => {
     const frame = {

@@ -34,6 +34,7 @@ const REQUEST: UpstreamRequest = {
   outputTokensMax: 100,
   choices: 2,
   mediaParts: 0,
+  repeatedTokens: 0,
 };
 const FAILURE: ErrorRecord = { code: 'provider_unavailable', message: 'gone', retryAfterSeconds: 3 };
 

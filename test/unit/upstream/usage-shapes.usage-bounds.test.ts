@@ -238,3 +238,17 @@ void t.test('what parts are taken for is held, believed and charged', (t) => {
   t.equal(charged.promptTokens, tokensMaxOf(request, MEDIA) - 10);
   t.end();
 });
+
+void t.test('what is read more than once is held, believed and charged', (t) => {
+  const request = requestOf({ repeatedTokens: 40_000, outputTokensMax: 0 });
+  const plain = { ...request, repeatedTokens: 0 };
+  t.equal(tokensMaxOf(request, MODEL), tokensMaxOf(plain, MODEL) + 40_000);
+  const why = (promptTokens: number, call: UpstreamRequest): string | undefined =>
+    disbeliefOf(usageWithoutParts(promptTokens, 0, 'reported'), call, MODEL, () => false);
+  t.equal(why(40_000, request), undefined);
+  t.equal(why(40_000, plain), 'too_much_input');
+  t.equal(why(45_000, request), 'too_much_input');
+  const charged = withinHold(usageWithoutParts(90_000, 0, 'counted'), 'too_much_input', request, MODEL);
+  t.equal(charged.promptTokens, tokensMaxOf(request, MODEL));
+  t.end();
+});

@@ -54,6 +54,7 @@ app.post(CHAT_PATH, (res) => {
         outputTokensMax: 16,
         choices: 1,
         mediaParts: 0,
+        repeatedTokens: 0,
       },
     });
   });

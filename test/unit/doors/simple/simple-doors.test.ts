@@ -13,6 +13,8 @@ import {
   SIMPLE_DOORS,
 } from '#src/doors/simple/simple-doors.js';
 import type { Door } from '#src/doors/door.js';
+import { PROMPT_TOKENS_BESIDE_DOCUMENT } from '#src/core/limits.js';
+import { promptTokensMaxOf } from '#src/protocol/chat-call.js';
 import { countTokens } from '#src/upstream/token-count.js';
 import { anyValue } from '../../../support/protocol-values.js';
 import { newSeed, pick, type Random, randomOf } from '../../../support/random.js';
@@ -161,6 +163,24 @@ function bodyOf(next: Random): Record<string, unknown> {
     if (next() < 0.2) body[name] = pick(next, [null, 1, 0, true, false, 'float', {}, anyValue(next)]);
   return body;
 }
+
+void t.test('a rerank holds its query for each document', (t) => {
+  const held = (query: string, documents: number): number => {
+    const result = read(RERANK, { model: 'm', query, documents: Array(documents).fill('d') });
+    return result.ok ? promptTokensMaxOf(result.call, { mediaPartTokens: 0 }) - result.call.bodyBytes : -1;
+  };
+  t.equal(held('query', 1), 0, 'which the body has');
+  t.equal(held('query', 3), 2 * (5 + PROMPT_TOKENS_BESIDE_DOCUMENT));
+  t.equal(held('\u00e9\u6f22', 2), 5 + PROMPT_TOKENS_BESIDE_DOCUMENT, 'bytes of UTF-8');
+  t.equal(held('x'.repeat(50_000), 10_000), 64 * 1_048_576, 'no report of more is believed');
+  for (const [door, body] of [
+    [EMBEDDINGS, { input: ['a', 'b'] }],
+    [COMPLETIONS, { prompt: ['a', 'b'] }],
+    [MODERATIONS, { input: ['a', 'b'] }],
+  ] as const)
+    t.match(read(door, { model: 'm', ...body }), { call: { repeatedTokens: 0 } }, door.name);
+  t.end();
+});
 
 void t.test('a rejected body has a sentence, and no read throws', (t) => {
   const seed = newSeed();
