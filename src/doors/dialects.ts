@@ -49,19 +49,32 @@ export function inputTexts(input: unknown): string[] {
   return (input as unknown[]).flatMap(inputTexts);
 }
 
-/** The text that is counted for a document to rank: its `text`, or its JSON if it has none. */
-function documentText(document: unknown): string {
-  if (typeof document === 'string') return document;
-  return isRecord(document) && typeof document.text === 'string' ? document.text : JSON.stringify(document);
+/**
+ * The texts that are counted for a document to rank: those of its members `ranked`, or its JSON if it has
+ * none.
+ */
+function documentTexts(document: unknown, ranked: ReadonlySet<unknown>): string[] {
+  if (typeof document === 'string') return [document];
+  const members = isRecord(document) ? Object.entries(document) : [];
+  const texts = members.flatMap(([name, text]) =>
+    ranked.has(name) && typeof text === 'string' ? [text] : [],
+  );
+  return texts.length === 0 ? [JSON.stringify(document)] : texts;
 }
 
-function rerankTexts({ query, documents }: Members): string[] {
-  return [...inputTexts(query), ...(Array.isArray(documents) ? documents.map(documentText) : [])];
+function rerankTexts({ query, documents, rank_fields: fields }: Members): string[] {
+  const ranked = new Set<unknown>(Array.isArray(fields) && fields.length > 0 ? fields : ['text']);
+  const list = Array.isArray(documents) ? (documents as unknown[]) : [];
+  return [...inputTexts(query), ...list.flatMap((document) => documentTexts(document, ranked))];
 }
 
 export const SIMPLE_DIALECTS: readonly Dialect[] = [
   textlessDialect('embeddings', 'data', ({ input }) => inputTexts(input)),
-  simpleDialect('completions', 'choices', ({ prompt }) => inputTexts(prompt)),
+  // The model reads what stands after the gap (`suffix`) too.
+  simpleDialect('completions', 'choices', ({ prompt, suffix }) => [
+    ...inputTexts(prompt),
+    ...inputTexts(suffix),
+  ]),
   // Providers do not bill tokens of moderations, unless they report them.
   textlessDialect('moderations', 'results', () => []),
   textlessDialect('rerank', 'results', rerankTexts),

@@ -62,7 +62,7 @@ export const COMPLETIONS = simpleDoor('completions', {
   explain: explainCompletions,
   outputTokens: 'max_tokens',
   // The schema has checked `n`, as below that `documents` is a list.
-  choices: ({ prompt, n }) => choicesOf(prompt, (n ?? 1) as number),
+  choices: ({ prompt, n, suffix }) => choicesOf(prompt, (n ?? 1) as number, suffix),
   asksForUsage: true,
 });
 
@@ -126,10 +126,13 @@ function isTextIn(document: Members, name: string): boolean {
 
 /**
  * Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. Throws
- * a BodyError above CHOICES_MAX. simple-rules.ts has checked prompts and `n`, but not their product.
+ * a BodyError above CHOICES_MAX. simple-rules.ts has checked prompts and `n`, but not their product. Throws
+ * one too for a suffix of several prompts: the model would read it with each, and the hold has it once.
  */
-function choicesOf(prompt: unknown, n: number): number {
+function choicesOf(prompt: unknown, n: number, suffix: unknown): number {
   const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt.length : 1;
+  if (prompts > 1 && suffix !== undefined && suffix !== null && suffix !== '')
+    throw new BodyError('suffix must be left out if there are several prompts: send each by itself');
   if (prompts * n > CHOICES_MAX)
     throw new BodyError(`n times the prompts must be at most ${CHOICES_MAX}, got ${prompts * n}`);
   return prompts * n;

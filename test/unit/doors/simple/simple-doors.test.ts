@@ -13,6 +13,7 @@ import {
   SIMPLE_DOORS,
 } from '#src/doors/simple/simple-doors.js';
 import type { Door } from '#src/doors/door.js';
+import type { Members } from '#src/core/json.js';
 import { PROMPT_TOKENS_BESIDE_DOCUMENT } from '#src/core/limits.js';
 import { promptTokensMaxOf } from '#src/protocol/chat-call.js';
 import { countTokens } from '#src/upstream/token-count.js';
@@ -90,6 +91,8 @@ void t.test('completions', (t) => {
     [{ prompt: [1, 2, 3], n: 2 }, { choices: 2 }],
     [{ prompt: [[1], [2]] }, { choices: 2 }],
     [{ prompt: null }, { choices: 1 }],
+    [{ prompt: ['a'], suffix: 'b' }, { choices: 1 }],
+    [{ prompt: ['a', 'b'], suffix: null }, { choices: 2 }],
     [
       { echo: true, suffix: 's', logprobs: 3, max_tokens: 0 },
       { choices: 1, outputTokensMax: 0 },
@@ -104,6 +107,7 @@ void t.test('completions', (t) => {
   const wrong: Readonly<Record<string, RegExp>> = {
     '{"model":"m","prompt":"a","best_of":4}': /^best_of must not be given, use n$/,
     '{"model":"m","prompt":"a","n":129}': /^n must be an integer between 1 and 128, got 129$/,
+    '{"model":"m","prompt":["a","b"],"suffix":"c"}': /^suffix must be left out if there are several prompts/,
     '{"model":"m","prompt":["a","b"],"n":100}': /^n times the prompts must be at most 128, got 200$/,
     '{"model":"m","prompt":"a","max_tokens":-1}': /^max_tokens must be an integer from 0, got -1$/,
     '{"model":"m","prompt":"a","max_tokens":1e2}': /^max_tokens must be written in digits alone/,
@@ -198,6 +202,23 @@ void t.test('a rejected body has a sentence, and no read throws', (t) => {
     }
   }
   t.equal(valid.size, SIMPLE_DOORS.length, 'each door takes some');
+  t.end();
+});
+
+void t.test('all texts that the model reads are counted', (t) => {
+  const texts = (name: string, body: Members): string[] | undefined =>
+    SIMPLE_DIALECTS.find((dialect) => dialect.name === name)?.promptTexts?.(body);
+  t.same(texts('completions', { prompt: 'a', suffix: 'after the gap' }), ['a', 'after the gap']);
+  t.same(texts('completions', { prompt: ['a', 'b'], suffix: null }), ['a', 'b']);
+  const documents = ['a', { text: 'b', title: 'c', more: 1 }, { title: 'd' }];
+  t.same(texts('rerank', { query: 'q', documents }), ['q', 'a', 'b', '{"title":"d"}']);
+  t.same(texts('rerank', { query: 'q', documents, rank_fields: [] }), ['q', 'a', 'b', '{"title":"d"}']);
+  t.same(texts('rerank', { query: 'q', documents, rank_fields: ['title'] }), ['q', 'a', 'c', 'd']);
+  t.same(
+    texts('rerank', { query: 'q', documents, rank_fields: ['title', 'text', 'more'] }),
+    ['q', 'a', 'b', 'c', 'd'],
+    'each of the fields',
+  );
   t.end();
 });
 
