@@ -1,9 +1,10 @@
 /**
- * Puts tap into build/test/node_modules as one module, where tests find it before the package itself: each test file is a
- * process, and to open tap's 350 modules takes 0.2 s of CPU, half of what a short file needs. scripts/test.mjs calls it
- * before it starts the first, and does nothing while that of the same version is there.
+ * Puts tap into build/test/node_modules as one module, where tests find it before the package itself: each test
+ * file is a process, and to open tap's 350 modules takes 0.2 s of CPU, half of what a short file needs.
+ * scripts/test.mjs calls this before it starts the first file. It does nothing if that version is there already.
  *
- * Must hold: a process has one tap. So the module that starts a folder's unit tests (test-batch.mjs) imports this one.
+ * Must hold: a process has one tap. So the module that starts a folder's unit tests (test-batch.mjs) imports
+ * this one.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { build } from 'esbuild';

@@ -204,7 +204,7 @@ export class StreamReader implements ResponseBodyReader {
     const usage = reportIn(event);
     const isReport = usage !== undefined && this.#meter.report(usage, event.model);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
-    if (choices?.some(isFailedChoice)) return { garbage: 'an error in a choice' };
+    if (choices?.some(isFailedChoice)) return { invalid: 'an error in a choice' };
     const isText = choices !== undefined && hasText(choices);
     if (isText && !isReport) this.#meter.recordText();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';

@@ -279,6 +279,6 @@ void t.test('who was refused by the minute of a model that has come back since m
   const refused = [{ kind: 'model', index: model, quota: 'requests_per_minute' }] as const;
   const named = ledger.rejections.refusalOf(rejection!, refused, scopes, needs);
   t.match(named, { kind: 'model', index: MODEL, quota: 'requests_per_minute', left: 0n });
-  t.ok(named.resetsMs - clock.wallMs() <= 1_000, `in ${named.resetsMs - clock.wallMs()} ms`);
+  t.ok(named!.resetsMs - clock.wallMs() <= 1_000, `in ${named!.resetsMs - clock.wallMs()} ms`);
   t.end();
 });
