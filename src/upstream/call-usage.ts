@@ -75,7 +75,8 @@ function disbeliefIn(
   const disbelief =
     reported === undefined
       ? meter.reportError
-      : disbeliefOf(reported, request, route, () => !meter.isReportOfPrompt && meter.hasText());
+      : // A report that is older than the text may lack the completion: it is counted then.
+        disbeliefOf(reported, request, route, () => !meter.isReportOld && meter.hasText());
   if (disbelief === undefined) return undefined;
   metrics.countDisbelieved(target.slot, disbelief);
   const cause = reported === undefined ? disbelief : `${disbelief}: ${JSON.stringify(reported)}`;

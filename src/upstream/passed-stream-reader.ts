@@ -111,10 +111,10 @@ export class PassedStreamReader implements ResponseBodyReader {
     while (event !== undefined && !this.#hasEndCome) {
       const { end, data } = event;
       const isValid = latin1 !== undefined || isUtf8(events.subarray(start, end));
-      const verdict = isValid ? this.#verdictOn(data) : { garbage: 'an event is no UTF-8' };
+      const verdict = isValid ? this.#verdictOn(data) : { invalid: 'an event is no UTF-8' };
       if (typeof verdict === 'object') {
         if (this.#hasRelayed || this.#isTextOver) this.#relay(events.subarray(runStart, start));
-        this.#reject(invalidResponseFailure(verdict.garbage));
+        this.#reject(invalidResponseFailure(verdict.invalid));
         return;
       }
       if (verdict === 'drop') {
@@ -136,13 +136,13 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   /** `data` is Latin-1. `text`: relay the event, which brings text and nothing else. */
-  #verdictOn(data: string | undefined): 'relay' | 'text' | 'drop' | { readonly garbage: string } {
+  #verdictOn(data: string | undefined): 'relay' | 'text' | 'drop' | { readonly invalid: string } {
     if (data === undefined || data === '') return 'drop';
     const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
     const event = known ?? parsedJson(data);
-    if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
+    if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
     const { fault, usage, model, isText, isEnd, isTextOver } = known ?? this.#judge.judge(event);
-    if (fault !== undefined) return { garbage: fault };
+    if (fault !== undefined) return { invalid: fault };
     const isReport = usage !== undefined && this.#meter.report(usage, model);
     if (isText && !isReport) this.#textCame();
     this.#hasEndCome = isEnd;

@@ -28,7 +28,6 @@ export class UsageMeter {
   #reportError: ReportError | undefined;
   #responseModel: string | undefined;
   #isReportOld = false;
-  #isReportOfPrompt = false;
 
   /** The last possible report. `disbeliefOf` (usage-shapes.ts) checks whether it can be true of this call. */
   get reported(): Usage | undefined {
@@ -51,11 +50,6 @@ export class UsageMeter {
   /** Whether text came after the report, which may lack that text: some providers report with every event. */
   get isReportOld(): boolean {
     return this.#isReportOld;
-  }
-
-  /** Whether the report has no tokens of the completion, because the completion was not whole yet. */
-  get isReportOfPrompt(): boolean {
-    return this.#isReportOfPrompt;
   }
 
   /** The upstream's name of the model, from an event or response with a report. */
@@ -92,7 +86,6 @@ export class UsageMeter {
       return;
     this.#reported = usageOrError;
     this.#isReportOld = true;
-    this.#isReportOfPrompt = usageOrError.completionTokens === 0;
   }
 
   /** Call for each event that had text and no report. */

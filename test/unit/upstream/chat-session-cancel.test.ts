@@ -55,20 +55,24 @@ void t.test("cancel closes the upstream's socket at once and bills what was rela
 });
 
 void t.test('a prompt that was told before the text is billed as told', async (t) => {
-  const usage = { prompt_tokens: 7, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 4 } };
-  const { call, counts } = await world(t, [
-    (_request, response) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' });
-      response.write(sse({ ...chunkOf(''), usage }) + sse(chunkOf('a')));
-    },
-  ]);
-  const { session, downstream } = call({ stream: true });
-  while (!downstream.text.includes('"a"')) await turn();
-  session.onCancel();
-  await downstream.ended;
-  const told = { promptTokens: 7, cachedTokens: 4, source: 'estimated' };
-  t.strictSame(downstream.usage, { ...COUNTED, ...told });
-  t.strictSame(counts[0]?.body, '{}', 'the prompt is not counted');
+  for (const completion of [1, 0]) {
+    const details = { prompt_tokens_details: { cached_tokens: 4 } };
+    const usage = { prompt_tokens: 7, completion_tokens: completion, ...details };
+    const { call, counts, log } = await world(t, [
+      (_request, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(sse({ ...chunkOf(''), usage }) + sse(chunkOf('a')));
+      },
+    ]);
+    const { session, downstream } = call({ stream: true });
+    while (!downstream.text.includes('"a"')) await turn();
+    session.onCancel();
+    await downstream.ended;
+    const told = { promptTokens: 7, cachedTokens: 4, source: 'estimated' };
+    t.strictSame(downstream.usage, { ...COUNTED, ...told });
+    t.strictSame(counts[0]?.body, '{}', 'the prompt is not counted');
+    t.strictSame(log.lines, [], 'and nothing wrong is logged');
+  }
 });
 
 void t.test('cancel between two tries, while counting, and after the end', async (t) => {
