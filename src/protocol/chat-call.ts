@@ -111,8 +111,9 @@ export function repeatedTokensOf(bytes: number, count: number): number {
 
 /**
  * The most tokens that the hold of a call covers for its prompt: one for each byte, because no token of text
- * is shorter, those that are read again, and the tokens of the media parts. A part whose data is in the body counts twice: by its bytes
- * and by the model's rate. The larger count would do, but the length of each part is not known here.
+ * is shorter, those that are read again, and the tokens of the media parts. A part whose data is in the body
+ * counts twice: by its bytes and by the model's rate. The larger count would do, but the length of each part
+ * is not known here.
  */
 export function promptTokensMaxOf(call: ChatCall, model: MediaRate): number {
   return call.bodyBytes + call.repeatedTokens + mediaTokensOf(call, model);
