@@ -77,9 +77,8 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Why `take` gives nothing now; the session then decides whether the call waits. Unless `mayBeGranted`,
-   * only time or ended calls make room. `isLate`: the coordinator has not said in time whether the limit is
-   * used up.
+   * Why `take` gives nothing now; the session then decides whether the call waits. `mayBeGranted`: as the
+   * method of this name. `isLate`: the coordinator has not said in time whether the limit is used up.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): UpstreamShortage {
     const { asks, ...shortage } = this.#counters.shortageOf(scope, limits, tokens);
