@@ -1,8 +1,8 @@
 /**
  * Declares the settings of the response cache. schema.ts has `cacheSchema` as the section `cache`, for all
- * models; catalog-schema.ts has `modelCacheSchema` as `cache` of one model. Main threads and commands. Neither
- * map bounds a model's `bytes` by `cache.bytes`: a model that may take more shares all of it
- * (`cacheRuleOf` of gateway/settings-records.ts).
+ * models; catalog-schema.ts has `modelCacheSchema` as `cache` of one model. Main threads and commands. A
+ * model's `bytes` may be more than `cache.bytes`: then the model may take all (`cacheRuleOf` of
+ * gateway/settings-records.ts).
  *
  * Must hold: by default the cache is off (test/unit/config/load.test.ts), and an account gets only its own
  * responses (test/e2e/cache.test.ts).

@@ -117,8 +117,8 @@ export class TokenWindow {
 
   /**
    * Replaces `held` by `used`, which weighs for a minute from `nowMs`, when the call ended. The caller
-   * settles no hold twice: Reservations.claim and TakenQuotas (upstream/upstream-quotas.ts) see to that. Throws
-   * as `take` does; then the call goes on to weigh what it held.
+   * settles no hold twice: Reservations.claim and TakenQuotas (upstream/upstream-quotas.ts) see to that.
+   * Throws as `take` does; then the call goes on to weigh what it held.
    */
   settle(record: number, held: number, used: number, nowMs = this.#clock.monotonicMs()): void {
     const counted = Math.min(used, USED_MAX);

@@ -1,6 +1,6 @@
 /**
- * A read-only snapshot of the store at one moment. The audit (audit-run.ts) reads it, beside a running gateway
- * too. Main thread of a command.
+ * A read-only snapshot of the store at one moment. The audit (audit-run.ts) reads it, beside a running
+ * gateway too. Main thread of a command.
  *
  * All reads are of one transaction, so they agree with each other however long they take. LMDB does not reuse
  * pages that a gateway frees meanwhile before `close`, so the file grows as long as a snapshot is open.

@@ -19,7 +19,7 @@ export class CredentialTable implements Credentials {
   readonly #records = new Map<number, CredentialRecord>();
   /** By position: the last revision that was rejected and reported. */
   readonly #reported = new Map<number, number>();
-  /** By credential. Fragments are made when a provider first reports an error of a call with the credential. */
+  /** By credential; made when a provider first reports an error of a call with the credential. */
   readonly #fragments = new WeakMap<Credential, SecretFragments>();
   readonly #onRejected: (position: number, revision: number) => void;
 

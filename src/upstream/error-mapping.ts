@@ -284,8 +284,8 @@ export function pageFailure(): AttemptFailure {
 
 /**
  * For one of REJECTION_STATUSES. A rejection is the caller's mistake, and the caller gets the upstream's
- * message, cleaned of `fragments` of credentials. If the upstream does not know the path or the model, or is no
- * API, the mistake is the operator's: the gateway has accepted the caller's model.
+ * message without the `fragments` of credentials. If the upstream does not know the path or the model, or is
+ * no API, the mistake is the operator's: the gateway has accepted the caller's model.
  */
 export function rejectionFailure(
   status: number,

@@ -41,7 +41,7 @@ export class SecretFragments {
   readonly #shortSecrets: readonly string[];
   /** Fragments of the secrets as they are, in lower case. */
   readonly #fragments: FragmentSet;
-  /** Fragments of the secrets' letters and digits alone, for texts that have separators between the letters. */
+  /** Fragments of the secrets' letters and digits alone, for texts with separators between the letters. */
   readonly #bare: FragmentSet;
 
   /** `secrets` are ASCII. */
@@ -76,7 +76,7 @@ export class SecretFragments {
     return secret === undefined ? undefined : position + secret.length;
   }
 
-  /** Whether a fragment is in the text, or in what the text decodes to. `layers`: how many decodings to try. */
+  /** Whether a fragment is in the text, or in what it decodes to. `layers`: how many decodings to try. */
   #hasFragmentIn(text: string, layers: number): boolean {
     // NFKC turns full-width and other variants of letters into the letters. `decodingsOf` gets the text as it
     // is: an encoding that is written in such letters is not looked for.
@@ -106,7 +106,7 @@ export function secretFragmentsOf(target: UpstreamTarget): SecretFragments {
 /** The fragments of some texts: their substrings of FRAGMENT_CHARS characters, forwards and backwards. */
 class FragmentSet {
   readonly #fragments = new Set<string>();
-  /** 1 if a fragment begins with these two bytes. Nearly everywhere no fragment does, and no substring is made. */
+  /** 1 if a fragment begins with these two bytes. Nearly everywhere none does, and no substring is made. */
   readonly #firstTwoBytes = new Uint8Array(0x1_0000);
 
   constructor(texts: readonly string[]) {

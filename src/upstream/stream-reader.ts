@@ -146,8 +146,8 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   /**
-   * Judges each event from `from` on that has none of `#forms`. Adjacent events are relayed together, with the
-   * events before `from`. `latin1`: the events as text; undefined if not all of them are UTF-8.
+   * Judges each event from `from` on that has none of `#forms`. Adjacent events are relayed together, with
+   * the events before `from`. `latin1`: the events as text; undefined if not all of them are UTF-8.
    */
   #judgeEach(events: Buffer, latin1: string | undefined, from: number): void {
     let runStart = 0;
