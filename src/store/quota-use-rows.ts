@@ -4,8 +4,8 @@
  * Recovery, coordinators and the audit read the rows. Main thread of a gateway process or a command.
  *
  * Must hold: names and meanings of fields are on disk for ever; QuotaUseRecord (registry/quota-use.ts) has
- * the meanings. All fields are required and no other is accepted. So a new field must be optional, or existing
- * rows are damaged; and FORMAT must be raised, or an earlier version takes new rows for damaged
+ * the meanings. All fields are required and no other is accepted. So a new field must be optional, or
+ * existing rows are damaged; and FORMAT must be raised, or an earlier version takes new rows for damaged
  * (test/unit/store/quota-uses.test.ts, test/unit/store/audit-groups.test.ts).
  */
 import { type Static, Type } from 'typebox';
