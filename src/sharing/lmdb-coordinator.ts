@@ -282,7 +282,7 @@ export class LmdbCoordinator implements Coordinator {
   async #inTransaction<Result>(work: () => Result): Promise<Result> {
     // Not in the caller's turn, as with a coordinator that is a server.
     await Promise.resolve();
-    if (this.#isClosed) throw new CoordinatorLost('closed', 'the authority was closed');
+    if (this.#isClosed) throw new CoordinatorLost('closed', 'the coordinator was closed');
     try {
       return this.#options.file.environment.write(work);
     } catch (error) {

@@ -218,7 +218,7 @@ export class ValkeyCoordinator implements Coordinator {
   }
 
   #assertOpen(): void {
-    if (this.#isClosed) throw new CoordinatorLost('closed', 'the authority was closed');
+    if (this.#isClosed) throw new CoordinatorLost('closed', 'the coordinator was closed');
   }
 }
 

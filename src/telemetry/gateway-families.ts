@@ -44,7 +44,7 @@ const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_account_balance',
     type: 'gauge',
-    help: 'What an account has left for new calls, in units of the currency. If processes or hosts share it, what all of them have left, at most 10 seconds old; while the authority cannot be asked, as it was known last. Only with metrics.account_labels.',
+    help: 'What an account has left for new calls, in units of the currency. If processes or hosts share it, what all of them have left, at most 10 seconds old; while the coordinator cannot be asked, as it was known last. Only with metrics.account_labels.',
     labels: ACCOUNT_LABELS,
     across: 'one',
     collect: (source) =>
@@ -294,14 +294,14 @@ export const SHARING_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_sharing_processes',
     type: 'gauge',
-    help: 'Gateway processes by how they stand with the authority that lends limits and money: connected, alone (on an equal share), quarantine (it has lost its data and lends nothing yet) or lost.',
+    help: 'Gateway processes by how they stand with the coordinator that lends limits and money: connected, alone (on an equal share), quarantine (it has lost its data and lends nothing yet) or lost.',
     labels: ['state'],
     collect: ({ sharing }) => stateSamples(SHARING_STATES, sharing()?.state),
   },
   {
     name: 'tollgate_sharing_lost_seconds',
     type: 'gauge',
-    help: 'Since the authority could last be asked; 0 while it can.',
+    help: 'Since the coordinator could last be asked; 0 while it can.',
     labels: [],
     across: 'max',
     collect: (source) => sharingSample(source, ({ lostMs }) => secondsOf(lostMs)),
@@ -309,7 +309,7 @@ export const SHARING_FAMILIES: readonly MetricFamily[] = [
   {
     name: EXCHANGE_DURATION,
     type: 'histogram',
-    help: 'Time of an exchange of leases with the authority that was answered; many requests share one.',
+    help: 'Time of an exchange of leases with the coordinator that was answered; many requests share one.',
     labels: [],
     collect: ({ sharing }) => {
       const snapshot = sharing();
@@ -321,7 +321,7 @@ export const SHARING_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_sharing_exchange_failures_total',
     type: 'counter',
-    help: 'Exchanges with the authority that were not answered, or refused.',
+    help: 'Exchanges with the coordinator that were not answered, or refused.',
     labels: [],
     collect: (source) => sharingSample(source, ({ failures }) => failures),
   },
