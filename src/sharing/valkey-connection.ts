@@ -298,7 +298,8 @@ async function masterNamedBy(
       ]);
       if (!Array.isArray(address) || !Array.isArray(fields))
         throw new Error(`a Sentinel knows no master "${master}"`);
-      const epoch = Number(fields[fields.indexOf('config-epoch') + 1]);
+      // 0 without the field: NaN would never be earlier than another epoch, and never be left for a later one.
+      const epoch = Number(fields[fields.indexOf('config-epoch') + 1]) || 0;
       const named = { host: String(address[0]), port: Number(address[1]), epoch };
       if (epoch < epochLast) {
         outdated.push(named);

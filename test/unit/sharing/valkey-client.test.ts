@@ -211,7 +211,7 @@ void t.test('Sentinels tell the master, also when it changes', NO_REDIS, async (
 /** A Sentinel that names whichever master it is told to; with undefined it replies nothing. */
 async function startNamer(
   t: Test,
-  named: () => { readonly port: number; readonly epoch: number } | undefined,
+  named: () => { readonly port: number; readonly epoch: number | undefined } | undefined,
 ): Promise<number> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -223,7 +223,7 @@ async function startNamer(
       for (const [, command = ''] of bytes.toString().matchAll(/SENTINEL\r\n\$\d+\r\n([A-Z-]+)/g)) {
         const words =
           command === 'MASTER'
-            ? ['name', 'main', 'config-epoch', String(master.epoch)]
+            ? ['name', 'main', ...(master.epoch === undefined ? [] : ['config-epoch', String(master.epoch)])]
             : ['127.0.0.1', String(master.port)];
         const texts = words.map((word) => `$${word.length}\r\n${word}\r\n`);
         socket.write(`*${words.length}\r\n${texts.join('')}`);
@@ -264,6 +264,24 @@ void t.test('a master that lives on is left for the later one alone', NO_REDIS, 
   await second.command('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
   await eventually('the other master again', () => setAtSecond('3'), 60_000);
   t.not(await first.command('GET', 'a'), '3', 'the Sentinel that lags was not believed');
+});
+
+void t.test('a master that was named without an epoch is left for one with an epoch', NO_REDIS, async (t) => {
+  const [first, second] = [await startRedis(t), await startRedis(t)];
+  let master: { port: number; epoch: number | undefined } = { port: first.port, epoch: undefined };
+  const client = open(t, `redis-sentinel://127.0.0.1:${await startNamer(t, () => master)}/0#main`);
+  await up(client);
+  await client.command('a', ['SET', 'a', '1']);
+  t.equal(await first.command('GET', 'a'), '1');
+  master = { port: second.port, epoch: 5 };
+  await eventually(
+    'the other master',
+    async () => {
+      await client.command('a', ['SET', 'a', '2']);
+      return (await second.command('GET', 'a')) === '2' ? true : undefined;
+    },
+    15_000,
+  );
 });
 
 void t.test('one client of a process asks the Sentinels for all', NO_REDIS, async (t) => {
