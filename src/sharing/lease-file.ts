@@ -2,11 +2,10 @@
  * The LMDB file in the data directory in which the processes of one host keep their leases and idempotency
  * locks. lmdb-coordinator.ts and shared-locks.ts work on it. Main thread.
  *
- *     nodes      host:slot → the life of the node: its number, and the identity of its process
+ *     nodes      host:slot → the life of the node: its name, and the identity of its process
  *     subjects   the scopes: LeaseAsk.scope → ScopeState
  *     claims     the idempotency locks: [account slot, idempotency key] → the identity of the process that
  *                makes the call, and the digest of its body. Tables keep their names, which are on disk
- *     meta       'lives' → how many lives there ever were
  *
  * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway.
  *
@@ -34,7 +33,6 @@ export interface LeaseFile {
   readonly nodes: Database<unknown, string>;
   readonly subjects: Database<unknown, string>;
   readonly claims: Database<unknown, [number, string]>;
-  readonly meta: Database<unknown, string>;
 }
 
 /** The path of this boot's lease file. */
@@ -59,7 +57,6 @@ export function openLeaseFile(dataPath: string): LeaseFile {
       nodes: root.openDB('nodes', TABLE),
       subjects: root.openDB('subjects', TABLE),
       claims: root.openDB('claims', TABLE),
-      meta: root.openDB('meta', TABLE),
     }));
   } catch (error) {
     throw unreadable(path, error);

@@ -44,14 +44,12 @@ import type { LeaseFile } from './lease-file.js';
 import { UnexpectedErrors } from './unexpected-errors.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
-/** The key, in the table `meta`, of the count of lives, which is the number of the latest life. */
-const LIVES = 'lives';
 /**
- * No count of lives gets so high. A damaged count is replaced by one of the LIVES_REPAIRED_COUNT numbers from
- * here on, chosen at random.
+ * A life has one of LIVES_COUNT numbers from here on, chosen at random, so that no two have the same. Former
+ * versions, whose processes may share the file during an upgrade, count lives from 1.
  */
-const LIVES_REPAIRED_FROM = 2 ** 50;
-const LIVES_REPAIRED_COUNT = 2 ** 47;
+const LIVES_FROM = 2 ** 50;
+const LIVES_COUNT = 2 ** 47;
 
 /** How often a coordinator checks which processes run, at 20 µs each. Leases of dead ones are free then. */
 const LOOK_PERIOD_MS = 200;
@@ -67,33 +65,29 @@ const isNodeRow = schemaCheck('NodeRow', NodeRow);
 type NodeRow = Readonly<Static<typeof NodeRow>>;
 
 /**
- * The lives of nodes in the lease file. Each life has a number that no other life gets. Grants are recorded
- * by that number, so a grant itself says whether its life has ended.
+ * The lives of nodes in the lease file. Each life has a number that no other life gets: it would have what
+ * the other one holds. Grants are recorded by that number, so a grant itself says whether its life has ended.
  */
 class LeaseNodes {
-  readonly #file: Pick<LeaseFile, 'nodes' | 'meta'>;
+  readonly #rows: LeaseFile['nodes'];
   /** The lives that ran at the last `look`. */
   readonly #living = new Set<string>();
   #processesLookedAtMs = -Infinity;
 
-  constructor(file: Pick<LeaseFile, 'nodes' | 'meta'>) {
-    this.#file = file;
+  constructor(rows: LeaseFile['nodes']) {
+    this.#rows = rows;
   }
 
-  /** Records the life, unless it is recorded; returns its number. Call it in a transaction. */
-  join(node: NodeIdentity, process: string): number {
-    const recorded = this.lifeOf(node);
-    if (recorded !== undefined) return recorded;
-    const life = nextLife(this.#file.meta.get(LIVES));
-    this.#file.meta.putSync(LIVES, life);
+  /** Records the life, unless it is recorded. Call it in a transaction, as `leave`. */
+  join(node: NodeIdentity, process: string): void {
+    if (this.lifeOf(node) !== undefined) return;
+    const life = LIVES_FROM + randomInt(LIVES_COUNT);
     const row: NodeRow = { life, incarnation: node.incarnation, process };
-    this.#file.nodes.putSync(placeOf(node), row);
-    return life;
+    this.#rows.putSync(placeOf(node), row);
   }
 
-  /** Call it in a transaction. */
   leave(node: NodeIdentity): void {
-    this.#file.nodes.removeSync(placeOf(node));
+    this.#rows.removeSync(placeOf(node));
   }
 
   /** The number of the node's life; undefined if none or another life is recorded at its place. */
@@ -104,7 +98,7 @@ class LeaseNodes {
 
   /** The life that is recorded at the place; undefined if there is none, or its row is damaged. */
   rowAt(place: string): NodeRow | undefined {
-    const row = this.#file.nodes.get(place);
+    const row = this.#rows.get(place);
     return isNodeRow(row) ? row : undefined;
   }
 
@@ -116,9 +110,9 @@ class LeaseNodes {
     const looksAtProcesses = nowMs - this.#processesLookedAtMs >= LOOK_PERIOD_MS;
     if (looksAtProcesses) this.#processesLookedAtMs = nowMs;
     this.#living.clear();
-    for (const { key: place, value: row } of Array.from(this.#file.nodes.getRange())) {
+    for (const { key: place, value: row } of Array.from(this.#rows.getRange())) {
       if (isNodeRow(row) && (!looksAtProcesses || isRunning(row.process))) this.#living.add(String(row.life));
-      else this.#file.nodes.removeSync(place);
+      else this.#rows.removeSync(place);
     }
   }
 
@@ -126,16 +120,6 @@ class LeaseNodes {
   isAlive(life: string): boolean {
     return this.#living.has(life);
   }
-}
-
-/**
- * The number of the next life, by the count of lives. A damaged count is replaced by a number that no life
- * ever had: with the number of an earlier life, a life would have what the earlier one holds.
- */
-function nextLife(lives: unknown): number {
-  if (lives === undefined) return 1;
-  const isSound = typeof lives === 'number' && Number.isSafeInteger(lives + 1) && lives > 0;
-  return isSound ? lives + 1 : LIVES_REPAIRED_FROM + randomInt(LIVES_REPAIRED_COUNT);
 }
 
 interface LmdbCoordinatorOptions {
@@ -164,7 +148,7 @@ export class LmdbCoordinator implements Coordinator {
     const process = identityOf(globalThis.process.pid);
     invariant(process !== undefined, '/proc tells who this process is');
     this.#options = options;
-    this.#nodes = new LeaseNodes(options.file);
+    this.#nodes = new LeaseNodes(options.file.nodes);
     this.#damage = new DamagedScopes(options.log, 'a record is damaged, and its scope gets no leases');
     this.#unexpected = new UnexpectedErrors(options.log);
     this.#process = process;

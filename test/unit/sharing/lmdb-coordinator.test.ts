@@ -16,6 +16,8 @@ import type { AccountRecord, SpendingRecord } from '#src/registry/account-record
 import type { Coordinator } from '#src/sharing/coordinator.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '#src/sharing/lease-file.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
+import type { ScopeState } from '#src/sharing/scope-grants.js';
+import { identityOf } from '#src/store/process-identity.js';
 import { quotaUseKeyOf } from '#src/store/quota-use-rows.js';
 import { Store } from '#src/store/store.js';
 import { openTables } from '#src/store/tables.js';
@@ -253,23 +255,26 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
   await close();
 });
 
-void t.test(
-  'a damaged count of lives keeps no host out, and gives no life what another one has',
-  async (t) => {
-    const { file, join, close } = openWorld(t.testdir());
-    const first = await join('a');
-    t.same(await lent(first, 'acct_x', 4), [4, 4]);
-    for (const [at, lives] of ['x', NaN, 0.5, -1, 0, 2 ** 53, {}].entries()) {
-      file.environment.write(() => file.meta.putSync('lives', lives));
-      const next = await join('b', at);
-      t.same(await lent(next, `acct_${at}`, 1), [1, 1], `damage ${at}`);
-      const [view] = await next.look(['acct_x'], [at]);
-      t.same(view!.processes, [], 'it is another life than the first');
-    }
-    t.same(await lent(first, 'acct_x', 4), [4, 4]);
-    await close();
-  },
-);
+void t.test('a life has a number of its own, also beside processes of a former version', async (t) => {
+  const { file, join, close } = openWorld(t.testdir());
+  const node = await join('a');
+  t.same(await lent(node, 'acct_x', 4), [4, 4]);
+  const next = await join('a', 1);
+  const slots = async () => (await next.look(['acct_x'], [0, 1, 2]))[0]!.processes.map(({ slot }) => slot);
+  t.same(await slots(), [0], 'the second has nothing of the first');
+  // That version counted lives from 1. Its process was granted 3 of 10 calls of the day.
+  file.environment.write(() => {
+    file.nodes.putSync('a:2', { life: 1, incarnation: 'x', process: identityOf(globalThis.process.pid) });
+    const { stocks, ...state } = file.subjects.get('acct_x') as ScopeState;
+    const [name, period, used, nodes, window] = stocks[0]!;
+    const shared = [name, period, used, [...nodes, ['1', 0, 3]], window, 0];
+    file.subjects.putSync('acct_x', { ...state, stocks: [shared] });
+  });
+  t.same(await slots(), [0, 2]);
+  t.same(await lent(next, 'acct_x', 4), [4, 0], 'it lives, and 7 of the day are granted');
+  t.same(await lent(next, 'acct_x', 2), [2, 2]);
+  await close();
+});
 
 void t.test('a damaged row of the store costs its own scope alone, and is told once', async (t) => {
   const path = t.testdir();
