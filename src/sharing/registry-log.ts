@@ -38,7 +38,7 @@ import {
   Superseded,
   unknownFate,
 } from './registry-contact.js';
-import { download, RegistryReseed, type RegistryReseedOptions } from './registry-reseed.js';
+import { download, type RegistryReseedOptions, takePartInReseed, wayTo } from './registry-reseed.js';
 import type { ServerChange, ServerRegistry } from './registry-server.js';
 import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
@@ -64,7 +64,6 @@ interface RegistryLogOptions extends RegistryReseedOptions {
 
 export class RegistryLog {
   readonly #options: RegistryLogOptions;
-  readonly #reseed: RegistryReseed;
   readonly #contact: RegistryContact;
   /** The run of `#catchAllUp`, which all callers of `#catchUp` await; undefined if none is under way. */
   #catchingUp: Promise<void> | undefined;
@@ -78,7 +77,6 @@ export class RegistryLog {
 
   constructor(options: RegistryLogOptions) {
     this.#options = options;
-    this.#reseed = new RegistryReseed(options);
     this.#contact = new RegistryContact(options.log);
   }
 
@@ -198,10 +196,10 @@ export class RegistryLog {
     position: RegistryPosition | undefined,
   ): Promise<boolean> {
     const { store, server, log } = this.#options;
-    const way = this.#reseed.wayTo(registry?.position, position);
+    const way = wayTo(store.copy, registry?.position, position);
     // The second condition is for the compiler: without a registry `wayTo` returns 'reseed'.
     if (way === 'reseed' || registry === undefined) {
-      await this.#reseed.takePartInReseed(registry?.position, this.#closing.signal);
+      await takePartInReseed(this.#options, registry?.position, this.#closing.signal);
       return false;
     }
     if (way === 'equal') return true;

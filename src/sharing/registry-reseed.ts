@@ -203,72 +203,69 @@ export interface RegistryReseedOptions {
  */
 type Way = 'equal' | 'behind' | 'older' | 'reseed';
 
-export class RegistryReseed {
-  readonly #options: RegistryReseedOptions;
-
-  constructor(options: RegistryReseedOptions) {
-    this.#options = options;
-  }
-
-  /**
-   * How a copy at `position` gets to the server's registry, which is at `found`. Undefined stands for a copy
-   * without a position, and for a server without a registry. Throws RegistryDiverged if there is no way.
-   */
-  wayTo(found: RegistryPosition | undefined, position: RegistryPosition | undefined): Way {
-    if (found === undefined) return 'reseed';
-    const { copy } = this.#options.store;
-    // A partial copy may still have its position, but its rows are of two epochs.
-    if (copy.isPartial()) return 'older';
-    if (position === undefined) {
-      if (copy.isEmpty()) return 'older';
-      throw new RegistryDiverged(
-        'This host has accounts of its own, and the hosts that it is to share with have others.',
-      );
-    }
-    if (found.epoch === position.epoch) {
-      if (found.version > position.version) return 'behind';
-      if (found.version < position.version) return 'reseed';
-      if (found.lastId === position.lastId) return 'equal';
-      throw lostChanges(position.version);
-    }
-    const successor = found.history.find(([epoch]) => epoch === position.epoch);
-    if (successor !== undefined) {
-      if (position.version <= successor[1]) return 'older';
-      throw lostChanges(position.version);
-    }
-    // The server is a replica that is older than the newest epoch.
-    const ancestor = position.history.find(([epoch]) => epoch === found.epoch);
-    if (ancestor !== undefined && found.version <= ancestor[1]) return 'reseed';
+/**
+ * How a copy at `position` gets to the server's registry, which is at `found`. Undefined stands for a copy
+ * without a position, and for a server without a registry. Throws RegistryDiverged if there is no way.
+ */
+export function wayTo(
+  copy: Pick<Store['copy'], 'isPartial' | 'isEmpty'>,
+  found: RegistryPosition | undefined,
+  position: RegistryPosition | undefined,
+): Way {
+  if (found === undefined) return 'reseed';
+  // A partial copy may still have its position, but its rows are of two epochs.
+  if (copy.isPartial()) return 'older';
+  if (position === undefined) {
+    if (copy.isEmpty()) return 'older';
     throw new RegistryDiverged(
-      'The sharing server has accounts and keys of other hosts, with another history.',
+      'This host has accounts of its own, and the hosts that it is to share with have others.',
     );
   }
+  if (found.epoch === position.epoch) {
+    if (found.version > position.version) return 'behind';
+    if (found.version < position.version) return 'reseed';
+    if (found.lastId === position.lastId) return 'equal';
+    throw lostChanges(position.version);
+  }
+  const successor = found.history.find(([epoch]) => epoch === position.epoch);
+  if (successor !== undefined) {
+    if (position.version <= successor[1]) return 'older';
+    throw lostChanges(position.version);
+  }
+  // The server is a replica that is older than the newest epoch.
+  const ancestor = position.history.find(([epoch]) => epoch === found.epoch);
+  if (ancestor !== undefined && found.version <= ancestor[1]) return 'reseed';
+  throw new RegistryDiverged(
+    'The sharing server has accounts and keys of other hosts, with another history.',
+  );
+}
 
-  /** Takes part in the choice of the newest copy. Resolves when this host has seeded, or is not chosen. */
-  async takePartInReseed(found: RegistryPosition | undefined, signal: AbortSignal): Promise<void> {
-    const { store, server, host, log } = this.#options;
-    const { copy } = store;
-    const rank = rankOf(copy.isPartial() ? undefined : copy.position(), copy.isEmpty());
-    const { claimsWaitMs = CLAIMS_WAIT_MS } = this.#options;
-    for (let waitedMs = 0; waitedMs < claimsWaitMs; waitedMs += CLAIM_PERIOD_MS) {
-      await server.reportCopy(host, rank, false);
-      // The pause rejects only by the signal.
-      await pause(CLAIM_PERIOD_MS, undefined, { signal }).catch(() => undefined);
-      if (signal.aborted) return;
-    }
-    // Only the host of the newest copy asks for the permission. The server gives it to the first that asks,
-    // which matters only to hosts that saw different claims.
-    const { claims } = await server.reportCopy(host, rank, false);
-    // Of equal copies the one of the host with the first id is chosen, so that all hosts choose the same.
-    const newest = claims
-      .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
-      .sort((first, second) => compare(second.rank, first.rank) || compare(first.host, second.host))[0];
-    if (newest?.host !== host || !(await server.reportCopy(host, rank, true)).may) return;
-    if (await seed(store, server, host, found)) {
-      const reason =
-        found === undefined ? 'the sharing server had none' : 'those at the sharing server were older';
-      log.info('the accounts and keys of this host are the shared ones now', { reason });
-    }
+/** Takes part in the choice of the newest copy. Resolves when this host has seeded, or is not chosen. */
+export async function takePartInReseed(
+  { store, server, host, log, claimsWaitMs = CLAIMS_WAIT_MS }: RegistryReseedOptions,
+  found: RegistryPosition | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  const { copy } = store;
+  const rank = rankOf(copy.isPartial() ? undefined : copy.position(), copy.isEmpty());
+  for (let waitedMs = 0; waitedMs < claimsWaitMs; waitedMs += CLAIM_PERIOD_MS) {
+    await server.reportCopy(host, rank, false);
+    // The pause rejects only by the signal.
+    await pause(CLAIM_PERIOD_MS, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted) return;
+  }
+  // Only the host of the newest copy asks for the permission. The server gives it to the first that asks,
+  // which matters only to hosts that saw different claims.
+  const { claims } = await server.reportCopy(host, rank, false);
+  // Of equal copies the one of the host with the first id is chosen, so that all hosts choose the same.
+  const newest = claims
+    .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
+    .sort((first, second) => compare(second.rank, first.rank) || compare(first.host, second.host))[0];
+  if (newest?.host !== host || !(await server.reportCopy(host, rank, true)).may) return;
+  if (await seed(store, server, host, found)) {
+    const reason =
+      found === undefined ? 'the sharing server had none' : 'those at the sharing server were older';
+    log.info('the accounts and keys of this host are the shared ones now', { reason });
   }
 }
 

@@ -3,14 +3,13 @@ import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { versionOf } from '#src/sharing/open-hosts.js';
 import { Superseded } from '#src/sharing/registry-contact.js';
-import { download, RegistryReseed, seed } from '#src/sharing/registry-reseed.js';
+import { download, seed, wayTo } from '#src/sharing/registry-reseed.js';
 import { RegistryServer } from '#src/sharing/registry-server.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
 import type { RegistryPosition } from '#src/store/registry-copy.js';
 import type { Store } from '#src/store/store.js';
 import { eventually, temporaryFolder } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
-import { ListLog } from '../store/support.js';
 import { RegistryHost } from './registry-host.js';
 
 /** More than one batch of rows. */
@@ -130,12 +129,12 @@ void t.test('a host that does not hear that it has seeded knows its own registry
   const { host, server, ...seeding } = await prepare(t);
   server.afterFinish = () => Promise.reject(lost());
   await t.rejects(seeding.seed(), { code: 'offline' });
-  const reseed = new RegistryReseed({ store: host.store, server, host: 'host', log: new ListLog() });
+  const { copy } = host.store;
   const found = await server.pull(undefined);
-  t.equal(reseed.wayTo(found!.position, host.store.copy.position()), 'equal');
+  t.equal(wayTo(copy, found!.position, copy.position()), 'equal');
   // A process that ends in the middle of a download leaves the position, and rows of two epochs.
-  host.store.shared.commitAgreed(() => host.store.copy.setPartial());
-  t.equal(reseed.wayTo(found!.position, host.store.copy.position()), 'older');
+  host.store.shared.commitAgreed(() => copy.setPartial());
+  t.equal(wayTo(copy, found!.position, copy.position()), 'older');
 });
 
 void t.test(
