@@ -54,8 +54,8 @@ export class DebitNotCovered extends Error {
 export class DebitService {
   readonly #coordinator: Coordinator;
   readonly #recall: (accountId: string) => void;
-  #hasJoined = false;
-  #joining: Promise<void> | undefined;
+  /** The join that is under way or has succeeded; undefined before the first, and after one that failed. */
+  #joined: Promise<unknown> | undefined;
   readonly #closing = new AbortController();
   /** The end of the last change, which the next change waits for. Never rejects. */
   #lastChange: Promise<unknown> = Promise.resolve();
@@ -75,9 +75,10 @@ export class DebitService {
    */
   async start(): Promise<void> {
     const { signal } = this.#closing;
-    while (!this.#hasJoined && !signal.aborted) {
+    while (!signal.aborted) {
       try {
         await this.#join();
+        return;
       } catch (error) {
         if (!(error instanceof CoordinatorLost)) throw error;
         await pause(JOIN_PERIOD_MS, undefined, { signal }).catch(() => undefined);
@@ -106,10 +107,11 @@ export class DebitService {
   async close(): Promise<void> {
     this.#closing.abort();
     try {
-      await this.#joining;
+      const hasJoined = this.#joined !== undefined;
+      await this.#joined;
       // The money of a change that still runs stays leased, because the change may be written after this. The
       // next life of the node frees the money.
-      if (this.#hasJoined && this.#runningCount === 0) await this.#coordinator.leave();
+      if (hasJoined && this.#runningCount === 0) await this.#coordinator.leave();
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
     }
@@ -117,16 +119,12 @@ export class DebitService {
   }
 
   /** Joins once, also if several calls need it at the same time. */
-  #join(): Promise<void> {
-    this.#joining ??= this.#coordinator
-      .join()
-      .then(() => {
-        this.#hasJoined = true;
-      })
-      .finally(() => {
-        this.#joining = undefined;
-      });
-    return this.#joining;
+  #join(): Promise<unknown> {
+    this.#joined ??= this.#coordinator.join().catch((error: unknown) => {
+      this.#joined = undefined;
+      throw error;
+    });
+    return this.#joined;
   }
 
   async #leaseDuring<Result>(debits: readonly Debit[], change: () => Promise<Result>): Promise<Result> {
@@ -165,7 +163,7 @@ export class DebitService {
 
   /** If the coordinator has forgotten this node, joins again and repeats the asks: nothing is held then. */
   async #exchange(asks: readonly LeaseAsk[]): Promise<readonly LeaseReply[]> {
-    if (!this.#hasJoined) await this.#join();
+    await this.#join();
     const exchange = async (): Promise<readonly LeaseReply[]> =>
       (await this.#coordinator.exchange(asks)).answers;
     try {
