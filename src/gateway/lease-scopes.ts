@@ -99,7 +99,7 @@ export class LeaseScopes {
     if (scopeId === undefined) return undefined;
     const { kind, index } = scope;
     const wordsOf = (name: StockName): LeaseWords | undefined => this.#wordsOf(scope, name);
-    return { kind, index, scopeId, minute, minuteIndex: index, wordsOf, limits };
+    return { kind, index, scopeId, minute, wordsOf, limits };
   }
 
   /** The address of an account's rule for a model. */
@@ -128,7 +128,6 @@ export class LeaseScopes {
       index,
       scopeId: scope.id,
       minute: upstreams.minute,
-      minuteIndex: index,
       wordsOf: (name) =>
         name === 'tokens_per_minute' || name === 'calls_in_flight'
           ? upstreams.stockOf(index, name)

@@ -24,7 +24,6 @@ import {
   type StockAsk,
   type StockName,
 } from './coordinator.js';
-import type { Denial } from './lease-terms.js';
 import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
@@ -66,7 +65,6 @@ export interface ScopeAddress extends LeaseScope {
   /** The name by which the coordinator knows the scope. */
   readonly scopeId: string;
   readonly minute: CountedLeases<number>;
-  readonly minuteIndex: number;
   /** The stock's lease; undefined if there is no such stock. */
   readonly wordsOf: (name: StockName) => LeaseWords | undefined;
   /** The limits in force now. 0 or undefined means no limit. */
@@ -124,7 +122,7 @@ export class LeasedScope {
 
   constructor(address: ScopeAddress, nowMs: number) {
     this.address = address;
-    this.minute = new MinuteLease(address.minute, address.minuteIndex, nowMs);
+    this.minute = new MinuteLease(address.minute, address.index, nowMs);
   }
 
   /**
@@ -326,10 +324,7 @@ function amountOf(name: StockName, need: LeaseNeed): bigint {
 }
 
 /** What a lease was denied. */
-interface Denied {
-  readonly denial: Denial | undefined;
-  readonly deniedUntilMs: number;
-}
+type Denied = Pick<StockLease, 'denial' | 'deniedUntilMs'>;
 
 /** What a request lacks that has waited since `sinceMs`. Denials of asks that left before do not count. */
 function deniedLack({ denial, deniedUntilMs }: Denied, sinceMs: number, nowMs: number): Lack {

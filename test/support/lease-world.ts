@@ -265,7 +265,7 @@ export class LeaseNode {
         const group = asGroupIndex(index);
         if (kind === 'group')
           return {
-            ...{ kind, index, scopeId: groups[index]!.id, minute: leases.groups, minuteIndex: index },
+            ...{ kind, index, scopeId: groups[index]!.id, minute: leases.groups },
             wordsOf: (name) =>
               name === 'balance' ? undefined : leases.stockOf({ kind, index: group }, name, calendar),
             limits: () => groups[index]!.limits,
@@ -276,7 +276,6 @@ export class LeaseNode {
           index,
           scopeId: subjects.subjectOf(account),
           minute: leases.accounts,
-          minuteIndex: index,
           wordsOf: (name) => {
             if (name !== 'balance')
               return leases.stockOf({ kind: 'account', index: account }, name, calendar);

@@ -135,7 +135,7 @@ function createWorld(
     addressOf: ({ kind, index }) => {
       if (kind === 'upstream') return undefined;
       return {
-        ...{ kind, index, scopeId: kind, minute: leases[`${kind}s`], minuteIndex: index },
+        ...{ kind, index, scopeId: kind, minute: leases[`${kind}s`] },
         wordsOf: (name) => wordsOf(kind, name),
         limits: () => LIMITS,
       };

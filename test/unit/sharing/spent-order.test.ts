@@ -82,7 +82,7 @@ async function play(connect: Connect, at: number, isSwapped: boolean) {
     random: () => 0.5,
     calendar: new Calendar(),
     addressOf: ({ kind, index }) => ({
-      ...{ kind, index, scopeId: SCOPE, minute: leases.accounts, minuteIndex: index },
+      ...{ kind, index, scopeId: SCOPE, minute: leases.accounts },
       wordsOf: (name) =>
         name === 'balance' ? words : leases.stockOf({ kind: 'account', index: ACCOUNT }, name, clock),
       limits: () => LIMITS,
