@@ -1,6 +1,6 @@
 /**
- * The most that this node can have used and hold of each stock, by scope. valkey-coordinator.ts records each
- * ask and reply here. valkey-partition.ts reports the entries to a server of sharing that has lost its data.
+ * The most that this node can have used and hold of each stock, by scope. valkey-partition.ts records each
+ * ask and reply here, and reports the entries to a server of sharing that has lost its data.
  * Between two asks the node can only come to hold less, because only a reply grants. Main thread.
  *
  * An entry takes some 200 bytes and lasts while something is held, or was used in a period that is not over.

@@ -22,29 +22,19 @@ import {
   type Coordinator,
   type ExchangeReply,
   type JoinReply,
-  type LeaseReply,
   type LeaseAsk,
   type NodeIdentity,
   placeOf,
   type ScopeView,
 } from './coordinator.js';
 import { DamagedScopes } from './damaged-scopes.js';
-import { HeldLeases } from './held-leases.js';
 import { UnexpectedErrors } from './unexpected-errors.js';
 import { partitionOf } from './valkey-codec.js';
-import { ValkeyPartition, type PartitionOptions, type PartitionReply } from './valkey-partition.js';
-
-/** By which part of a time two clocks may drift apart in it: each by half a thousandth. */
-const CLOCK_DRIFT = 0.001;
-/**
- * The greatest age at which a snapshot of the server's clock is used. A server that was away for longer gets
- * no estimate of the former clock, and so its check ends as if data were lost (valkey-marks.ts).
- */
-const CLOCK_ESTIMATE_MS_MAX = 600_000;
+import { ValkeyPartition, type PartitionOptions } from './valkey-partition.js';
 
 type OptionsOfPartition = Omit<
   PartitionOptions,
-  'partition' | 'host' | 'place' | 'incarnation' | 'isMine' | 'held' | 'damage' | 'storeDamage' | 'calendar'
+  'partition' | 'host' | 'place' | 'incarnation' | 'isMine' | 'damage' | 'storeDamage' | 'calendar'
 >;
 
 /** `close` closes `client`. */
@@ -57,16 +47,11 @@ export interface ValkeyCoordinatorOptions extends OptionsOfPartition {
 }
 
 const DAY_MS = 86_400_000;
-/** A difference of two clocks above this is a step of the server's clock: their drift makes less. */
-const CLOCK_STEP_MS_MIN = 100;
 
 export class ValkeyCoordinator implements Coordinator {
   readonly #options: ValkeyCoordinatorOptions;
   readonly #partitions: readonly ValkeyPartition[];
-  readonly #held = new HeldLeases();
   readonly #unexpected: UnexpectedErrors;
-  /** What the clock of each partition's server showed at some moment from `sentMs` to `receivedMs`. */
-  readonly #snapshots = new Map<ValkeyPartition, { serverMs: number; sentMs: number; receivedMs: number }>();
   /** The time of each partition's server at its last reply, by the partition's number; 0 before the first. */
   #serverTimesMs: readonly number[];
   /** The number of the last exchange, the same for all partitions. */
@@ -94,7 +79,6 @@ export class ValkeyCoordinator implements Coordinator {
           place: placeOf(node),
           incarnation: node.incarnation,
           isMine: (scope) => partitionOf(scope, partitions) === partition,
-          held: this.#held,
           damage,
           storeDamage,
           calendar: () => this.#calendarOf(partition),
@@ -113,29 +97,21 @@ export class ValkeyCoordinator implements Coordinator {
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     this.#assertOpen();
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
-    // The asks are recorded without a reply before they are sent: if the reply is lost, its grants are not
-    // used.
-    for (const ask of asks) this.#held.record(ask, undefined);
     this.#sequence += 1;
     const sequence = this.#sequence;
+    const numbers = asks.map(({ scope }) => partitionOf(scope, this.#partitions.length));
     const asksByPartition = this.#partitions.map((): LeaseAsk[] => []);
-    for (const ask of asks) asksByPartition[partitionOf(ask.scope, asksByPartition.length)]!.push(ask);
+    asks.forEach((ask, index) => asksByPartition[numbers[index]!]!.push(ask));
     // Partitions without an ask get an exchange too, as a sign of life.
     const replies = await allOrFirstLoss(
       this.#partitions.map((partition, number) =>
-        this.#exchangeWith(partition, sequence, asksByPartition[number]!),
+        this.#orLost(() => partition.exchange(sequence, asksByPartition[number]!)),
       ),
     );
-    const replyOf = new Map<LeaseAsk, LeaseReply>();
-    replies.forEach((reply, number) =>
-      asksByPartition[number]!.forEach((ask, index) => replyOf.set(ask, reply.answers[index]!)),
-    );
-    // A reply with `isUnknown` does not say what was used.
-    for (const [ask, reply] of replyOf) this.#held.record(ask, reply.isUnknown === true ? undefined : reply);
-    return {
-      wallMs: this.#takeTimes(replies.map(({ nowMs }) => nowMs)),
-      answers: asks.map((ask) => replyOf.get(ask)!),
-    };
+    const wallMs = this.#takeTimes(replies.map(({ nowMs }) => nowMs));
+    // Each partition has replied in the order of its asks.
+    const answers = replies.map((reply) => reply.answers.values());
+    return { wallMs, answers: numbers.map((number) => answers[number]!.next().value!) };
   }
 
   async look(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
@@ -175,39 +151,6 @@ export class ValkeyCoordinator implements Coordinator {
     return [wallMs - this.#serverTimesMs[partition]!, number * DAY_MS - startMs];
   }
 
-  async #exchangeWith(
-    partition: ValkeyPartition,
-    sequence: number,
-    asks: readonly LeaseAsk[],
-  ): Promise<PartitionReply> {
-    const { clock } = this.#options;
-    const sentMs = clock.monotonicMs();
-    const snapshot = this.#snapshots.get(partition);
-    const sinceMs = snapshot === undefined ? Infinity : sentMs - snapshot.receivedMs;
-    // The least that the server's clock can show now, whatever the drift; 0 if there is no snapshot to use.
-    const sentAtMs =
-      snapshot !== undefined && sinceMs < CLOCK_ESTIMATE_MS_MAX
-        ? Math.floor(snapshot.serverMs + sinceMs * (1 - CLOCK_DRIFT))
-        : 0;
-    // Whether the server's clock, which shows `serverMs` now, is ahead of the estimate by more than can be.
-    // It may seem ahead by as long as the reply took that gave the snapshot, besides the time since `sentMs`.
-    const wasSetForward = (serverMs: number): boolean => {
-      this.#snapshots.delete(partition);
-      if (snapshot === undefined) return false;
-      const elapsedMs = clock.monotonicMs() - sentMs + snapshot.receivedMs - snapshot.sentMs;
-      return serverMs - sentAtMs > elapsedMs + CLOCK_STEP_MS_MIN;
-    };
-    try {
-      const reply = await this.#orLost(() => partition.exchange(sequence, sentAtMs, asks, wasSetForward));
-      this.#snapshots.set(partition, { serverMs: reply.nowMs, sentMs, receivedMs: clock.monotonicMs() });
-      return reply;
-    } catch (error) {
-      // After a loss the server's clock may go on from another time.
-      if (isLossOfData(error)) this.#snapshots.delete(partition);
-      throw error;
-    }
-  }
-
   /** Turns any error of `call` into a CoordinatorLost, because none may end the process. */
   async #orLost<Result>(call: () => Promise<Result>): Promise<Result> {
     try {
@@ -220,12 +163,6 @@ export class ValkeyCoordinator implements Coordinator {
   #assertOpen(): void {
     if (this.#isClosed) throw new CoordinatorLost('closed', 'the coordinator was closed');
   }
-}
-
-function isLossOfData(error: unknown): boolean {
-  return (
-    error instanceof CoordinatorLost && (error.reason === 'quarantine' || error.reason === 'unknown_node')
-  );
 }
 
 /** Waits for all calls, so that an exchange is over before the next begins. Then throws the first loss. */

@@ -1,23 +1,12 @@
 /**
  * How a server that was restarted, or that took over, shows that it has lost nothing: Lua that stands after
  * LUA_PRELUDE in the scripts of entering (valkey-life-scripts.ts), exchanging (valkey-scripts.ts) and
- * forgetting (host-directory.ts). docs/sharing.md has the proof. The scripts run at the server; this file
- * only makes their text, on the main thread.
+ * forgetting (host-directory.ts). The scripts run at the server; this file only makes their text, on the main
+ * thread. docs/sharing.md ("The server blinks") says what a mark, a term and a check are, and has the proof.
  *
- * A node numbers its exchanges, over all servers. The last number that a server carried out, with the
- * server's id, is the node's mark there. The node remembers the mark of the last reply that it heard, and
- * every exchange carries this mark (`heard`). A server whose mark of the node is older, or has another id,
- * lacks something that the node was granted.
- *
- * A server that finds itself with another id than the server that wrote last begins a check: it raises the
- * term and grants nothing until every place of its list has promised that term and shown its mark. Every
- * exchange carries the term that its place has promised, which the place's host keeps on disk. A server
- * carries out only an exchange that promises the server's own term. A server that hears of a term that is not
- * below its own raises its term above, and checks. So of two servers at most one grants, whatever each of
- * them believes.
- *
- * A place that joins is granted nothing until a _witness_, a place that was there before, has heard a reply
- * after the join. If the join is lost, the witness's mark shows so; without a witness nothing would show it.
+ * Every exchange carries the mark that its node has heard last (`heard`), and the term that its place has
+ * promised, which the place's host keeps on disk. A place that joins is granted nothing until a _witness_, a
+ * place that was there before, has heard a reply after the join.
  *
  * An epoch that is not older than a quarantine has not grown: then a restart is not checked, but counts as a
  * loss, and joins need no witness.
@@ -35,11 +24,9 @@ export const MARKS_LUA = `
 local SKEW_MAX = 1000
 -- The id of the server that runs this script: 16 digits.
 local function server_id()
-  local info = call('INFO', 'server', 'replication')
   -- The second changes when a replica is made the master, also if the same process was the master before.
-  local run = string.match(info, 'run_id:([^\\r\\n]*)') or ''
-  local former = string.match(info, 'master_replid2:([^\\r\\n]*)') or ''
-  return string.sub(redis.sha1hex(run .. former), 1, 16)
+  local ids = info_of('server', 'run_id') .. info_of('replication', 'master_replid2')
+  return string.sub(redis.sha1hex(ids), 1, 16)
 end
 
 -- Begins a new epoch, because data may be lost: every node has to report, and nothing is granted before till.

@@ -21,7 +21,7 @@ import {
   type ScopeView,
 } from './coordinator.js';
 import { type DamagedScopes, unknownReply } from './damaged-scopes.js';
-import type { HeldLeases, HeldScope } from './held-leases.js';
+import { HeldLeases, type HeldScope } from './held-leases.js';
 import type { PromisedTerm, Remembered, SharingMemory } from './sharing-memory.js';
 import {
   countedOf,
@@ -42,6 +42,15 @@ import { lossOf, ValkeyServer, type ValkeyServerOptions } from './valkey-server.
 
 /** How often a call is sent if the server wants a term promised: two sends do, and one more a takeover. */
 const SENDS_MAX = 4;
+/** By which part of a time two clocks may drift apart in it: each by half a thousandth. */
+const CLOCK_DRIFT = 0.001;
+/** A difference of two clocks above this is a step of the server's clock: their drift makes less. */
+const CLOCK_STEP_MS_MIN = 100;
+/**
+ * The greatest age at which a snapshot of the server's clock is used. A server that was away for longer gets
+ * no estimate of the former clock, and so its check ends as if data were lost (valkey-marks.ts).
+ */
+const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
 /** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */
 export interface HostAccounting {
@@ -60,7 +69,6 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly accounting: HostAccounting;
   /** Whether the scope belongs to this partition. */
   readonly isMine: (scope: string) => boolean;
-  readonly held: HeldLeases;
   /** Logs scopes with a damaged row at the server. */
   readonly damage: Pick<DamagedScopes, 'logOnce'>;
   /** Logs scopes with a damaged record in the host's store. */
@@ -128,6 +136,13 @@ export class ValkeyPartition {
   #promised: PromisedTerm;
   /** The node's mark: the last exchange whose reply came, and its server. Sequence 0: none in this life. */
   #heard = { sequence: 0, server: '', atMs: 0 };
+  /**
+   * The server's clock showed `serverMs` at some moment from `sentMs` to `receivedMs`, in the last exchange
+   * that was carried out. Undefined before, and after a loss of data.
+   */
+  #snapshot: { readonly serverMs: number; readonly sentMs: number; readonly receivedMs: number } | undefined;
+  /** What the node holds of the scopes of this partition. */
+  readonly #held = new HeldLeases();
 
   constructor(options: PartitionOptions) {
     const { memory, partition, place } = options;
@@ -174,18 +189,16 @@ export class ValkeyPartition {
     return nowMs;
   }
 
-  /**
-   * One round trip. `sentAtMs` is the server's time as this exchange is sent; 0 if unknown. If that was too
-   * long ago, `wasSetForward` gets the server's time, and returns whether the server's clock was set.
-   */
-  async exchange(
-    sequence: number,
-    sentAtMs: number,
-    asks: readonly LeaseAsk[],
-    wasSetForward: (serverMs: number) => boolean,
-  ): Promise<PartitionReply> {
-    const { incarnation, equalShares, nodeExpiryMs, storeDamage, calendar, endedAfterMs } = this.#options;
+  /** One round trip. `asks` are of scopes of this partition. */
+  async exchange(sequence: number, asks: readonly LeaseAsk[]): Promise<PartitionReply> {
+    // Recorded without a reply before the asks are sent: if the reply is lost, its grants are not used.
+    for (const ask of asks) this.#held.record(ask, undefined);
+    const { incarnation, equalShares, nodeExpiryMs, storeDamage, calendar, endedAfterMs, clock } =
+      this.#options;
     const { timeInsteadMs } = this.#server;
+    const sentMs = clock.monotonicMs();
+    const snapshot = this.#snapshot;
+    const sentAtMs = this.#serverTimeAt(sentMs);
     const encoded = asks.map((ask) => storeDamage.read(ask.scope, () => this.#encode(ask)));
     // An ask whose scope has a damaged record in the store is not sent: `encoded` is undefined.
     const sent = asks.filter((_, index) => encoded[index] !== undefined);
@@ -196,14 +209,22 @@ export class ValkeyPartition {
     const [status, nowMs, epoch, waitMs, details = [], places] = await this.#inTerm<Exchanged>((promised) =>
       this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar(), endedAfterMs()], scopes, rows),
     );
-    if (status === 'aged' && !wasSetForward(nowMs))
+    const receivedMs = clock.monotonicMs();
+    // After a loss the server's clock may go on from another time.
+    if (LOSSES.has(status)) this.#snapshot = undefined;
+    // The server's clock may seem ahead by as long as the reply took that gave the snapshot, besides the time
+    // since `sentMs`.
+    const elapsedMs =
+      snapshot === undefined ? Infinity : receivedMs - sentMs + snapshot.receivedMs - snapshot.sentMs;
+    if (status === 'aged' && nowMs - sentAtMs <= elapsedMs + CLOCK_STEP_MS_MIN)
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
     // Has the server grant nothing for a window. Then `lossOf` below rejects, as it does after `enter`.
     if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, details as readonly string[]);
     // A server carries out only an exchange that promises its own term, so it is the server of the promise.
-    this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
+    this.#heard = { sequence, server: this.#promised.server, atMs: receivedMs };
+    this.#snapshot = { serverMs: nowMs, sentMs, receivedMs };
     const replies = (details as readonly (RawReply | string)[]).values();
     if (places !== this.#placesVersion) {
       await this.#finish(epoch, this.#pages);
@@ -218,14 +239,23 @@ export class ValkeyPartition {
       this.#recordDamage(ask.scope, decoded);
       return unknownReply(ask, nowMs);
     });
+    // A reply with `isUnknown` does not say what was used.
+    for (const [index, answer] of answers.entries())
+      this.#held.record(asks[index]!, answer.isUnknown === true ? undefined : answer);
     return { nowMs, answers };
+  }
+
+  /** The least that the server's clock can show at `ms`, whatever the drift; 0 without a snapshot to use. */
+  #serverTimeAt(ms: number): number {
+    const { serverMs = 0, receivedMs = -Infinity } = this.#snapshot ?? {};
+    const sinceMs = ms - receivedMs;
+    return sinceMs < CLOCK_ESTIMATE_MS_MAX ? Math.floor(serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
   }
 
   /** See Coordinator.look. Resolves with the views by scope, without scopes of which a row is damaged. */
   async look(scopes: readonly string[], slots: readonly number[]): Promise<Map<string, ScopeView>> {
     if (scopes.length === 0) return new Map();
-    const keys = scopes.flatMap((scope) => this.#server.keys.of(scope));
-    const reply = await this.#server.call(LOOK_SCRIPT, keys, [this.#server.timeInsteadMs, slots]);
+    const reply = await this.#server.run(LOOK_SCRIPT, [this.#server.timeInsteadMs, slots], scopes);
     const rawViews = reply as (RawView | string)[];
     const { accounting, storeDamage } = this.#options;
     const views = new Map<string, ScopeView>();
@@ -247,8 +277,7 @@ export class ValkeyPartition {
     const { scope, stocks: { balance } = {} } = ask;
     if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
     // Read after `balance.unused`, as StockAsk wants.
-    const spent = balance.spent ?? accounting.spentOf(scope);
-    return encodeAsk(ask, spent, accounting.creditedOf(scope), undefined);
+    return encodeAsk(ask, balance.spent ?? accounting.spentOf(scope), accounting.creditedOf(scope), undefined);
   }
 
   #recordDamage(scope: string, error: string): void {
@@ -291,14 +320,16 @@ export class ValkeyPartition {
 
   /** Reports what this node holds; returns how many pages it sent. */
   #reportHeld(): Promise<number> {
-    const { held } = this.#options;
-    return this.#report(held.keys(), (scope) => heldRow(scope, held.of(scope), this.#spentRow(scope)));
+    return this.#report(this.#held.keys(), (scope) =>
+      heldRow(scope, this.#held.of(scope), this.#spentRow(scope)),
+    );
   }
 
   /** Reports what the host has spent; returns how many pages it sent. */
   #reportSpent(): Promise<number> {
-    return this.#report(this.#options.accounting.accounts(), (scope) => {
-      const spent = this.#spentRow(scope);
+    const { accounting, isMine } = this.#options;
+    return this.#report(accounting.accounts(), (scope) => {
+      const spent = isMine(scope) && this.#spentRow(scope);
       return spent === false ? undefined : [scope, [], false, spent];
     });
   }
@@ -308,12 +339,12 @@ export class ValkeyPartition {
     return storeDamage.read(scope, () => versioned(accounting.spentOf(scope))) ?? true;
   }
 
-  /** Reports the scopes of this partition for which `rowOf` returns a row; returns how many pages it sent. */
+  /** Reports the scopes for which `rowOf` returns a row; returns how many pages it sent. */
   async #report(scopes: Iterable<string>, rowOf: (scope: string) => unknown[] | undefined): Promise<number> {
     const rows: unknown[][] = [];
     let pages = 0;
     for (const scope of scopes) {
-      const row = this.#options.isMine(scope) ? rowOf(scope) : undefined;
+      const row = rowOf(scope);
       if (row === undefined) continue;
       rows.push(row);
       if (rows.length < PAGE_SCOPES) continue;
@@ -345,6 +376,9 @@ export class ValkeyPartition {
     this.#placesVersion = version;
   }
 }
+
+/** The statuses of EXCHANGE_SCRIPT by which the server has lost data, or counts as one that has. */
+const LOSSES: ReadonlySet<string> = new Set(['unknown', 'report', 'quarantine', 'aged']);
 
 /** Turns a failed write into a CoordinatorLost: while the disk is full, nothing is leased and calls go on. */
 function onDisk(write: () => void): void {

@@ -318,7 +318,7 @@ return pack(true)
 /**
  * Looks at scopes for an operator.
  *
- *     KEYS     two of each scope
+ *     KEYS     meta, nodes, awaited, held; then two of each scope
  *     ARGV[3]  [time, slots]
  *     reply    of each scope [weighing, unexpired, processes, stocks as {code, period, used, unused},
  *              outstanding high, low, spent high, low, spent by the host alone high, low]; of each process
@@ -356,7 +356,7 @@ local function view_of(key, money_key)
     by_host[1], by_host[2]}
 end
 local views = {}
-for i = 1, #KEYS, 2 do
+for i = 5, #KEYS, 2 do
   local _, view = attempt(view_of, KEYS[i], KEYS[i + 1])
   views[#views + 1] = view
 end

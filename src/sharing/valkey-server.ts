@@ -2,10 +2,10 @@
  * Runs scripts at the server of sharing, in the name of a place (host:slot) in one partition, and frees what
  * ended lives of that place hold. valkey-partition.ts and host-directory.ts use it. Main thread.
  *
- * Must hold: scripts read KEYS in the order in which `run` sends them, and ARGV in the order of `call`, as
- * valkey-lua.ts describes both (test/unit/sharing/valkey-coordinator.test.ts).
+ * Must hold: scripts read KEYS and ARGV in the order in which `run` sends them, as valkey-lua.ts describes
+ * them (test/unit/sharing/valkey-coordinator.test.ts).
  */
-import { CoordinatorLost } from './coordinator.js';
+import { CoordinatorLost, unknownNode } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
 import { coordinatorKeys, packed, unpacked } from './valkey-codec.js';
 import { VOID_SCRIPT } from './valkey-scripts.js';
@@ -42,29 +42,18 @@ export class ValkeyServer {
    * scope. `args` and `rows` become ARGV[3] and ARGV[4], each packed into one argument; the comment of the
    * script says what is in them. Resolves with the unpacked reply; rejects with CoordinatorLost.
    */
-  run(
+  async run(
     script: ValkeyScript,
     args: readonly unknown[],
     scopes: readonly string[] = [],
     rows: readonly unknown[] = [],
   ): Promise<unknown> {
-    const { meta, nodes, awaited, heldBy, of } = this.keys;
-    const common = [meta, nodes, awaited, heldBy(this.#options.place)];
-    return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
-  }
-
-  /** As `run`, but KEYS are those that the caller names. */
-  async call(
-    script: ValkeyScript,
-    keys: readonly string[],
-    args: readonly unknown[],
-    rows: readonly unknown[] = [],
-  ): Promise<unknown> {
     const { client, place, host } = this.#options;
+    const { meta, nodes, awaited, heldBy, of } = this.keys;
+    const keys = [meta, nodes, awaited, heldBy(place), ...scopes.flatMap((scope) => of(scope))];
+    const argv = [place, host, packed(args), packed(rows)];
     try {
-      const reply = await client.run(script, keys, [place, host, packed(args), packed(rows)], {
-        binary: true,
-      });
+      const reply = await client.run(script, keys, argv, { binary: true });
       // A Buffer, because the call is binary and all these scripts return packed text.
       return unpacked(reply as Buffer);
     } catch (error) {
@@ -104,7 +93,7 @@ export function lossOf(status: string, waitMs = 0, awaited: readonly string[] = 
   const missing = `${awaited.join(', ')} and maybe others have not`;
   switch (status) {
     case 'unknown':
-      return new CoordinatorLost('unknown_node', 'this life of the node is not known to the server');
+      return unknownNode();
     case 'report':
     case 'quarantine':
       return new CoordinatorLost(
