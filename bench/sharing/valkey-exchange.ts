@@ -39,6 +39,7 @@ function cpuMsOf(pid: number): number {
 }
 
 const TODAY = dayNumberOf(clock.wallMs());
+const SPENT = { totalPicoUnits: asPicoUnits(5n), version: 1 };
 
 function asksOf(subject: number): LeaseAsk {
   return askOf(
@@ -48,12 +49,7 @@ function asksOf(subject: number): LeaseAsk {
       minute: { least: 1, most: 2, forMs: 16_000, returned: [] },
       day: { dayNumber: TODAY, used: 5, unused: 1, least: 1, most: 2 },
       slots: { outstanding: 1, least: 1, most: 2 },
-      money: {
-        outstanding: 7n,
-        least: 1n,
-        most: 9n,
-        spent: { totalPicoUnits: asPicoUnits(5n), version: 1 },
-      },
+      money: { outstanding: 7n, least: 1n, most: 9n },
     },
     TODAY,
   );
@@ -76,7 +72,7 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
     node: { host: `host${node}`, slot: 0, incarnation: randomUUID() },
     clock,
     calendar: new Calendar(),
-    accounting: { spentOf: () => undefined, creditedOf: () => CREDITED, accounts: () => [] },
+    accounting: { spentOf: () => SPENT, creditedOf: () => CREDITED, accounts: () => [] },
     memory: {
       of: () => NOTHING,
       set: () => undefined,

@@ -105,10 +105,16 @@ export interface PeriodUse {
   readonly used: number;
 }
 
-/** What the scope has used of each day and month, but for calls a day, which `quotas` does not have. */
-export function periodUsesOf(quotas: SettledQuotas): Stocks<PeriodUse> {
+/** What the scope has used of each day and month: calls of a day by `calls`, all others by `quotas`. */
+export function periodUsesOf(
+  calls: { readonly dayNumber: number; readonly dayCalls: number },
+  quotas: SettledQuotas | undefined,
+): Stocks<PeriodUse> {
+  const callsUse = { calls_per_day: { period: calls.dayNumber, used: calls.dayCalls } };
+  if (quotas === undefined) return callsUse;
   const { dayNumber, monthNumber } = quotas;
   return {
+    ...callsUse,
     tokens_per_day: { period: dayNumber, used: quotas.tokensPerDay },
     spend_per_day: { period: dayNumber, used: quotas.spendPerDay },
     calls_per_month: { period: monthNumber, used: quotas.callsPerMonth },
@@ -198,8 +204,6 @@ export interface StockAsk extends Wanted<bigint> {
    * is counted twice for a moment, and never left out (test/unit/sharing/spent-order.test.ts).
    */
   readonly unused: bigint;
-  /** Only of the balance, and only for a coordinator that does not read the host's store itself. */
-  readonly spent?: HostSpent;
 }
 
 /** What one node reports and wants of one scope. A resource that is left out gets no reply. */

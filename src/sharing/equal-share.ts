@@ -33,8 +33,6 @@ import {
   mapStocks,
   type MinuteAsk,
   type MinuteGrant,
-  type NodeIdentity,
-  placeOf,
   type ScopeView,
   type StockAsk,
   type StockGrant,
@@ -43,7 +41,7 @@ import {
 import type { FallbackCoordinator } from './fallback-coordinator.js';
 import type { FallbackGrant } from './fallback-quota.js';
 import { type LeaseTimers, SYSTEM_TIMERS } from './lease-terms.js';
-import { ScopeGrants } from './scope-grants.js';
+import { MinuteBuckets } from './scope-grants.js';
 import { wasNotSent } from './valkey-client.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 
@@ -60,9 +58,11 @@ const DISTURBED_MS = 100;
  */
 const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
 
+/** The name of the node among the grants of its own share. */
+const THIS_NODE = 'this';
+
 export interface EqualShareOptions {
   readonly coordinator: Coordinator;
-  readonly node: NodeIdentity;
   readonly clock: Clock;
   /** How many processes of all hosts serve calls, by the settings; 0 if this node has no share. */
   readonly shares: number;
@@ -79,7 +79,7 @@ export interface EqualShareOptions {
 export class EqualShare implements Coordinator {
   readonly #options: EqualShareOptions;
   /** What was granted of the shares, by scope; never more scopes than the ledger has. */
-  readonly #shareGrants = new Map<string, ScopeGrants>();
+  readonly #shareGrants = new Map<string, MinuteBuckets>();
   readonly #fallback: FallbackCoordinator | undefined;
   readonly #unreported = new UnreportedAsks();
   readonly #contact: CoordinatorContact;
@@ -215,8 +215,8 @@ export class EqualShare implements Coordinator {
     this.#setAlone(this.#contact.state.lost?.message);
     const hasShare = this.#hasShare;
     const replies = asks.map((ask) => {
-      const shareReply = hasShare ? this.#grantOfShare(ask) : undefined;
-      const reply = replyAlone(ask, shareReply, this.#fallback?.grant(ask));
+      const shareGrant = hasShare ? this.#grantOfShare(ask) : undefined;
+      const reply = replyAlone(ask, shareGrant, this.#fallback?.grant(ask));
       this.#unreported.record(ask, reply);
       return reply;
     });
@@ -306,18 +306,16 @@ export class EqualShare implements Coordinator {
   }
 
   /** Takes back the share's permits that the ask returns, then grants others of the share. */
-  #grantOfShare({ scope, minute }: LeaseAsk): LeaseReply {
-    if (minute === undefined) return {};
-    const { clock, node, shares } = this.#options;
+  #grantOfShare({ scope, minute }: LeaseAsk): MinuteGrant | undefined {
+    if (minute === undefined) return undefined;
+    const { clock, shares } = this.#options;
     const limit = Math.floor(minute.limit / shares);
     const returned = minute.returned
       .filter(({ tick }) => tick < 0)
       .map(({ tick, count }) => ({ tick: -1 - tick, count }));
-    const grants = this.#shareGrants.get(scope) ?? new ScopeGrants();
+    const grants = this.#shareGrants.get(scope) ?? new MinuteBuckets();
     this.#shareGrants.set(scope, grants);
-    const askOfShare = { scope, minute: { ...minute, limit, returned, used: [] } };
-    // The last argument is of stocks, and the ask has none.
-    return grants.reply(placeOf(node), node.host, askOfShare, clock.monotonicMs(), () => 0);
+    return grants.reply(THIS_NODE, { ...minute, limit, returned, used: [] }, clock.monotonicMs());
   }
 }
 
@@ -335,17 +333,17 @@ function grantedByServer(permits: readonly GrantedPermits[]): GrantedPermits[] {
 
 /**
  * The reply of a node that is cut off to an ask of its own calls. Permits come from its share if it has one
- * (`shareReply`), else from the fallback quota, of which the reply says that nothing remains and that others
+ * (`shareGrant`), else from the fallback quota, of which the reply says that nothing remains and that others
  * may hold some. LeaseReply.isUnknown: less than `least` was granted, and only the server has more.
  */
 function replyAlone(
   ask: LeaseAsk,
-  shareReply: LeaseReply | undefined,
+  shareGrant: MinuteGrant | undefined,
   fallbackGrant: FallbackGrant | undefined,
 ): LeaseReply {
   const { minute, stocks = {} } = ask;
-  const minuteGrant = minute && minuteAlone(minute, shareReply?.minute, fallbackGrant?.minute);
-  let isUnknown = minute !== undefined && shareReply === undefined && minute.least > minuteGrant!.granted;
+  const minuteGrant = minute && minuteAlone(minute, shareGrant, fallbackGrant?.minute);
+  let isUnknown = minute !== undefined && shareGrant === undefined && minute.least > minuteGrant!.granted;
   const grants = mapStocks(stocks, ({ least, period }, name): StockGrant => {
     const amount = fallbackGrant?.stocks[name] ?? 0n;
     isUnknown ||= least > amount;

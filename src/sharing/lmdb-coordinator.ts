@@ -206,12 +206,10 @@ export class LmdbCoordinator implements Coordinator {
   }
 
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
-    const { node, file, clock, calendar } = this.#options;
+    const { file, clock, calendar } = this.#options;
     const grants = this.#grantsOf(ask.scope, nowMs, ask.stocks?.balance !== undefined);
     if (grants === undefined) return unknownReply(ask, nowMs);
-    const reply = grants.reply(life, node.host, ask, nowMs, (name) =>
-      periodAt(name, calendar, clock.wallMs()),
-    );
+    const reply = grants.reply(life, ask, nowMs, (name) => periodAt(name, calendar, clock.wallMs()));
     file.subjects.putSync(ask.scope, grants.state(nowMs));
     return reply;
   }
@@ -311,8 +309,8 @@ function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
     minuteUsed,
     ageMs: nowMs - Math.max(counts?.takenMs ?? 0, quotas?.takenMs ?? 0),
     stocks: {
-      calls_per_day: { period: dayNumber, used: dayCalls },
-      ...(quotas && { tokens_per_minute: { period: 0, used: quotas.minuteTokens }, ...periodUsesOf(quotas) }),
+      ...periodUsesOf({ dayNumber, dayCalls }, quotas),
+      ...(quotas && { tokens_per_minute: { period: 0, used: quotas.minuteTokens } }),
     },
   };
 }

@@ -15,7 +15,6 @@ import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { Calendar } from '../core/quotas.js';
-import type { AccountRecord } from '../registry/account-record.js';
 import type { IdPrefix } from '../registry/record-id.js';
 import { unlessDamaged } from '../store/record-codec.js';
 import type { RegistryPosition } from '../store/registry-copy.js';
@@ -105,7 +104,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       endedAfterMs,
       onPlaces: () => opened.onDisturbed(),
     });
-    const defaults = { coordinator, node, clock, shares: 0, nodeExpiryMs, onLost };
+    const defaults = { coordinator, clock, shares: 0, nodeExpiryMs, onLost };
     const opened = new EqualShare({ ...defaults, ...extraOptions });
     nodes.push(opened);
     return opened;
@@ -229,22 +228,19 @@ function hostAccounting(
     'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccountIds' | 'refresh' | 'shared'
   >,
 ): HostAccounting {
-  const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
-    // The version first: the next report corrects an amount newer than its version. An older one would stay.
-    const version = store.shared.booksVersion();
-    const spending = account === undefined ? undefined : store.findSpending(account.index);
-    return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
-  };
-  // Undefined if damaged, which RegistryLog logs. Then the credits that the server has on record still count.
-  const position = (): RegistryPosition | undefined => unlessDamaged(() => store.copy.position());
   return {
-    spentOf: (scope) => {
+    spentOf: (scope): HostSpent | undefined => {
       store.refresh();
-      return spentBy(store.findAccount(scope));
+      // The version first: the next report corrects an amount newer than its version. An older one stays.
+      const version = store.shared.booksVersion();
+      const account = store.findAccount(scope);
+      const spending = account && store.findSpending(account.index);
+      return spending && { totalPicoUnits: spending.spent, version };
     },
     // Without `refresh`: an older total comes with its older version, and so replaces nothing.
     creditedOf: (scope): Credited | undefined => {
-      const positionBefore = position();
+      // Undefined if damaged, which RegistryLog logs. Then the credits on record at the server still count.
+      const positionBefore = unlessDamaged(() => store.copy.position());
       const account = store.findAccount(scope);
       if (positionBefore === undefined || account === undefined) return undefined;
       return { totalPicoUnits: account.credited, version: versionOf(positionBefore) };

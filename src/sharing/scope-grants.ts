@@ -1,16 +1,15 @@
 /**
  * What a coordinator has on record of one scope, and how it replies to an ask about the scope.
- * lmdb-coordinator.ts makes a ScopeGrants from the scope's row and writes it back; equal-share.ts keeps one
- * for each scope. The Lua scripts (valkey-scripts.ts) do the same arithmetic on hashes of the server: change
- * both together. Main thread. All times, also those of ticks, are of the host's monotonic clock.
+ * lmdb-coordinator.ts makes a ScopeGrants from the scope's row and writes it back. The Lua scripts
+ * (valkey-scripts.ts) do the same arithmetic on hashes of the server: change both together. Main thread. All
+ * times, also those of ticks, are of the host's monotonic clock.
  *
  * Must hold: the granted permits that weigh are never more than the limit, whatever messages are lost or come
  * twice (also test/unit/sharing/lease-laws.test.ts; valkey-coordinator.test.ts compares it with the scripts).
  */
-import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import { asPicoUnits } from '../core/units.js';
 import {
   entriesOf,
-  type HostSpent,
   type LeaseAsk,
   type LeaseReply,
   mapStocks,
@@ -37,7 +36,8 @@ const NO_NODE = '';
 /** A bucket: the permits that expire in one tick, by the node that they were granted to. */
 type BucketState = readonly [tick: number, granted: readonly (readonly [node: string, count: number])[]];
 
-class MinuteBuckets {
+/** The permits of the minute. equal-share.ts has one for each scope, without stocks. */
+export class MinuteBuckets {
   /** By tick of expiry, then by node: permits granted and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();
   /** The last grant to each node, whose reply may be lost. Not in `state`, because LMDB loses no reply. */
@@ -185,12 +185,10 @@ interface FormerState {
 export class ScopeGrants {
   /** What the account was credited. Set it before a `reply` about money. */
   credited = asPicoUnits(0n);
-  /** What the host's store has as spent, if asks do not say so (LmdbCoordinator). Set it as `credited`. */
+  /** What all hosts have spent of it. Set it as `credited`. */
   spent = asPicoUnits(0n);
   readonly #minute = new MinuteBuckets();
   readonly #stocks = new Map<StockName, GrantedStock>();
-  /** By host, if asks say what was spent. */
-  readonly #hostSpent = new Map<string, HostSpent>();
 
   /** The grants of a `state`. Throws if the state is damaged. */
   static fromState(state: ScopeState | FormerState): ScopeGrants {
@@ -239,16 +237,9 @@ export class ScopeGrants {
   }
 
   /** Records what the ask reports, and grants. `periodOf`: the periods by the coordinator's calendar. */
-  reply(
-    node: string,
-    host: string,
-    { minute, stocks }: LeaseAsk,
-    nowMs: number,
-    periodOf: PeriodOf,
-  ): LeaseReply {
+  reply(node: string, { minute, stocks }: LeaseAsk, nowMs: number, periodOf: PeriodOf): LeaseReply {
     const replyStock = (ask: StockAsk, name: StockName): StockGrant => {
-      if (ask.spent !== undefined) this.#recordSpent(host, ask.spent);
-      const limit = name === 'balance' ? this.credited - this.#spentByAll() : ask.limit;
+      const limit = name === 'balance' ? this.credited - this.spent : ask.limit;
       const stock = this.#stocks.get(name) ?? this.#put(new GrantedStock(name));
       return stock.reply(node, limit, ask, nowMs, periodOf(name));
     };
@@ -266,7 +257,7 @@ export class ScopeGrants {
       minute: this.#minute.view(nowMs),
       stocks: Object.fromEntries(stocks) as Stocks<StockView>,
       processes: Array.from(processes, ([slot, node]) => this.#processOf(slot, node, nowMs)).filter(hasAsked),
-      spent: this.#spentByAll(),
+      spent: this.spent,
     };
   }
 
@@ -285,19 +276,9 @@ export class ScopeGrants {
     this.#minute.forget(node);
   }
 
-  #recordSpent(host: string, spent: HostSpent): void {
-    if (spent.version > (this.#hostSpent.get(host)?.version ?? -1)) this.#hostSpent.set(host, spent);
-  }
-
   #put(stock: GrantedStock): GrantedStock {
     this.#stocks.set(stock.name, stock);
     return stock;
-  }
-
-  #spentByAll(): PicoUnits {
-    let spent: bigint = this.spent;
-    for (const { totalPicoUnits } of this.#hostSpent.values()) spent += totalPicoUnits;
-    return asPicoUnits(spent);
   }
 }
 

@@ -16,7 +16,6 @@ import {
   type LeaseAsk,
   type LeaseReply,
   type MinuteGrant,
-  type PeriodUse,
   periodUsesOf,
   type ProcessView,
   type ScopeView,
@@ -120,9 +119,8 @@ export function encodeAsk(
 }
 
 /** Of each stock [code, period, used]. A rotated key inherits no tokens of the minute. */
-function inheritedStocks({ dayNumber, dayCalls, quotas }: InheritedUse): unknown[] {
-  const calls: Stocks<PeriodUse> = { calls_per_day: { period: dayNumber, used: dayCalls } };
-  const stocks = countedOf({ ...calls, ...(quotas && periodUsesOf(quotas)) });
+function inheritedStocks(inherited: InheritedUse): unknown[] {
+  const stocks = countedOf(periodUsesOf(inherited, inherited.quotas));
   return stocks.map(([name, { period, used }]) => [STOCK_CODES[name], period, used]);
 }
 

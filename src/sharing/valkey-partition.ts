@@ -277,7 +277,7 @@ export class ValkeyPartition {
     const { scope, stocks: { balance } = {} } = ask;
     if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
     // Read after `balance.unused`, as StockAsk wants.
-    return encodeAsk(ask, balance.spent ?? accounting.spentOf(scope), accounting.creditedOf(scope), undefined);
+    return encodeAsk(ask, accounting.spentOf(scope), accounting.creditedOf(scope), undefined);
   }
 
   #recordDamage(scope: string, error: string): void {
@@ -320,9 +320,8 @@ export class ValkeyPartition {
 
   /** Reports what this node holds; returns how many pages it sent. */
   #reportHeld(): Promise<number> {
-    return this.#report(this.#held.keys(), (scope) =>
-      heldRow(scope, this.#held.of(scope), this.#spentRow(scope)),
-    );
+    const held = this.#held;
+    return this.#report(held.keys(), (scope) => heldRow(scope, held.of(scope), this.#spentRow(scope)));
   }
 
   /** Reports what the host has spent; returns how many pages it sent. */

@@ -11,6 +11,7 @@ import {
   EXCHANGE_ASKS_MAX,
   type Coordinator,
   type ExchangeReply,
+  type HostSpent,
   type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
@@ -31,6 +32,8 @@ export class MemoryCoordinator {
   readonly #clock: Clock;
   readonly #calendar = new Calendar();
   readonly #scopes = new Map<string, ScopeGrants>();
+  /** By scope and host: what the host has reported as spent. */
+  readonly #spent = new Map<string, HostSpent>();
   /** By place: the node that has joined, and the number of its last exchange. */
   readonly #nodes = new Map<string, JoinedNode>();
 
@@ -76,6 +79,15 @@ export class MemoryCoordinator {
     grants.spent = asPicoUnits(grants.spent + amount);
   }
 
+  /** As `addSpent`, of a host's whole sum: of its reports the one with the newest version counts. */
+  reportSpent(host: string, scope: string, spent: HostSpent): void {
+    const name = `${scope} ${host}`;
+    const before = this.#spent.get(name) ?? { totalPicoUnits: asPicoUnits(0n), version: -1 };
+    if (spent.version <= before.version) return;
+    this.#spent.set(name, spent);
+    this.addSpent(scope, asPicoUnits(spent.totalPicoUnits - before.totalPicoUnits));
+  }
+
   /** Ends an earlier life of the node. Does nothing if this life has joined: a message may come twice. */
   join(node: NodeIdentity): JoinReply {
     const place = placeOf(node);
@@ -99,9 +111,7 @@ export class MemoryCoordinator {
     return {
       wallMs,
       answers: asks.map((ask) =>
-        this.#scopeOf(ask.scope).reply(place, node.host, ask, nowMs, (name) =>
-          periodAt(name, this.#calendar, wallMs),
-        ),
+        this.#scopeOf(ask.scope).reply(place, ask, nowMs, (name) => periodAt(name, this.#calendar, wallMs)),
       ),
     };
   }

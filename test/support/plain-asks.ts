@@ -6,7 +6,6 @@ import { Calendar } from '#src/core/quotas.js';
 import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import type {
   Coordinator,
-  HostSpent,
   LeaseAsk,
   LeaseReply,
   MinuteAsk,
@@ -33,7 +32,7 @@ export interface PlainAsk {
     readonly unused: number;
   };
   readonly slots?: Wanted<number> & { readonly outstanding: number };
-  readonly money?: Wanted<bigint> & { readonly outstanding: bigint; readonly spent?: HostSpent };
+  readonly money?: Wanted<bigint> & { readonly outstanding: bigint };
   readonly more?: Stocks<StockAsk>;
 }
 
@@ -89,7 +88,6 @@ export function askOf(ask: PlainAsk, today = 0): LeaseAsk {
           unused: money.outstanding,
           least: money.least,
           most: money.most,
-          ...(money.spent && { spent: money.spent }),
         },
       }),
       ...more,

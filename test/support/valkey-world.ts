@@ -49,7 +49,16 @@ export class TestHost {
   spend(subject: string, amount: bigint): void {
     this.#version += 1;
     const before = this.#spent.get(subject)?.totalPicoUnits ?? 0n;
-    this.#spent.set(subject, { totalPicoUnits: asPicoUnits(before + amount), version: this.#version });
+    this.setSpent(subject, { totalPicoUnits: asPicoUnits(before + amount), version: this.#version });
+  }
+
+  /** What its processes report from now on, in whatever order of versions. */
+  setSpent(subject: string, spent: HostSpent): void {
+    this.#spent.set(subject, spent);
+  }
+
+  forgetSpent(): void {
+    this.#spent.clear();
   }
 }
 

@@ -38,7 +38,6 @@ class Member {
 
   constructor(
     authority: Coordinator,
-    node: ReturnType<typeof identity>,
     readonly clock: Clock,
   ) {
     const through = <Result>(call: () => Promise<Result>): Promise<Result> =>
@@ -51,7 +50,6 @@ class Member {
         leave: () => through(() => authority.leave()),
         close: () => authority.close(),
       },
-      node,
       clock,
       shares: SHARES,
       nodeExpiryMs: EXPIRY_MS,
@@ -111,7 +109,7 @@ async function startGroup(t: Test): Promise<Group> {
   const members = await Promise.all(
     ['a', 'b', 'c'].map(async (host) => {
       const node = identity(host);
-      return new Member(await world.connect(node, new TestHost()), node, clock);
+      return new Member(await world.connect(node, new TestHost()), clock);
     }),
   );
   for (const { share } of members) {
@@ -180,7 +178,6 @@ void t.test("the calls' node leaves though the fallback's cannot", async (t) => 
   const lost = offline();
   const share = new EqualShare({
     coordinator: leaves('calls') as unknown as Coordinator,
-    node: identity('a'),
     clock: { monotonicMs: () => asMonotonicMs(0), wallMs: () => asWallMs(0) },
     shares: SHARES,
     nodeExpiryMs: EXPIRY_MS,
@@ -204,7 +201,6 @@ void t.test('with a connection again nothing waits for the next try', async (t) 
         return reply({ wallMs: asWallMs(0), answers: [] });
       },
     } as unknown as Coordinator,
-    node: identity('a'),
     clock: time.clock,
     shares: 0,
     nodeExpiryMs: EXPIRY_MS,

@@ -69,7 +69,6 @@ class Host {
         this.share = new EqualShare({
           ...common,
           coordinator: authority,
-          node: identity,
           shares: NODES,
           openFallback: (mayReport) =>
             new FallbackCoordinator({
@@ -79,7 +78,6 @@ class Host {
               coordinator: new EqualShare({
                 ...common,
                 coordinator: this.#fallback,
-                node: { ...identity, slot: 9 },
                 shares: 0,
               }),
             }),

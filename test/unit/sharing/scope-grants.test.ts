@@ -16,6 +16,10 @@ authorityConformance(t, 'memory', () => {
       authority.setCredited(subject, asPicoUnits(total));
       return Promise.resolve();
     },
+    spend: (_host, subject, amount) => {
+      authority.addSpent(subject, amount);
+      return Promise.resolve();
+    },
     clock,
     close: () => Promise.resolve(),
   });
