@@ -266,8 +266,6 @@ export interface ExchangeReply {
   readonly isAlone?: true;
 }
 
-export type JoinReply = Pick<ExchangeReply, 'wallMs'>;
-
 /** What all nodes together have of a stock, as far as they have reported. */
 export interface StockView {
   readonly period: number;
@@ -362,9 +360,10 @@ export interface Coordinator {
   /**
    * Makes this life of the node known, and ends earlier lives at the same place. Their permits expire;
    * StockKind says what becomes of their stocks. Call it before the first exchange, and again after
-   * `unknown_node`. One round trip. Rejects with CoordinatorLost.
+   * `unknown_node`. Resolves with what the coordinator's calendar showed. One round trip. Rejects with
+   * CoordinatorLost.
    */
-  join(): Promise<JoinReply>;
+  join(): Promise<WallMs>;
   /**
    * Carries at most EXCHANGE_ASKS_MAX asks, each of another scope. An exchange without asks is a sign of
    * life. Each ask is carried out by itself, and so is each of its resources. Wait for the end of the last

@@ -21,13 +21,13 @@
  * Must hold: no limit is exceeded, whichever nodes are cut off. (The unit test makes random cuts and use.)
  */
 import type { Clock } from '../core/clock.js';
+import type { WallMs } from '../core/units.js';
 import { CoordinatorContact } from './coordinator-contact.js';
 import {
   type Coordinator,
   CoordinatorLost,
   EXCHANGE_ASKS_MAX,
   type ExchangeReply,
-  type JoinReply,
   type LeaseReply,
   type LeaseAsk,
   mapStocks,
@@ -129,7 +129,7 @@ export class EqualShare implements Coordinator {
     else if (this.#isDisturbed && !this.#isHeartbeatUnderWay && !this.#hasLeft) void this.#sendHeartbeat();
   }
 
-  async join(): Promise<JoinReply> {
+  async join(): Promise<WallMs> {
     const reply = await this.#inTurn(() => this.#options.coordinator.join());
     if (this.#stopHeartbeat === undefined) {
       this.#fallback?.start();

@@ -276,7 +276,7 @@ export class LeaseManager {
   /** Joins before the first ask, which needs the coordinator's calendar for its days and months. */
   async #join(): Promise<void> {
     const sentMs = this.#nowMs;
-    const { wallMs } = await this.#options.coordinator.join();
+    const wallMs = await this.#options.coordinator.join();
     this.#followCalendar(wallMs, this.#options.clock.wallMs(), this.#nowMs - sentMs);
     this.#hasJoined = true;
   }

@@ -28,7 +28,6 @@ import {
   DEBIT_SLOTS_FROM,
   EXCHANGE_ASKS_MAX,
   type ExchangeReply,
-  type JoinReply,
   type LeaseReply,
   type LeaseAsk,
   type NodeIdentity,
@@ -154,10 +153,10 @@ export class LmdbCoordinator implements Coordinator {
     this.#process = process;
   }
 
-  join(): Promise<JoinReply> {
+  join(): Promise<WallMs> {
     return this.#inTransaction(() => {
       this.#nodes.join(this.#options.node, this.#process);
-      return { wallMs: this.#options.clock.wallMs() };
+      return this.#options.clock.wallMs();
     });
   }
 

@@ -21,7 +21,6 @@ import {
   EXCHANGE_ASKS_MAX,
   type Coordinator,
   type ExchangeReply,
-  type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
   placeOf,
@@ -86,12 +85,12 @@ export class ValkeyCoordinator implements Coordinator {
     );
   }
 
-  async join(): Promise<JoinReply> {
+  async join(): Promise<WallMs> {
     this.#assertOpen();
     const timesMs = await Promise.all(
       this.#partitions.map((partition) => this.#orLost(() => partition.enter())),
     );
-    return { wallMs: this.#takeTimes(timesMs) };
+    return this.#takeTimes(timesMs);
   }
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {

@@ -10,6 +10,7 @@ import {
   asPicoUnits,
   type AccountIndex,
   type PicoUnits,
+  type WallMs,
 } from '#src/core/units.js';
 import { type LeaseNeed, type LeaseScope, refusedBy } from '#src/channel/lease-channel.js';
 import { Calendar, NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
@@ -22,7 +23,6 @@ import {
   CoordinatorLost,
   type Coordinator,
   type ExchangeReply,
-  type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
 } from '#src/sharing/coordinator.js';
@@ -142,7 +142,7 @@ export class PlayedAuthority implements Coordinator {
     this.network = network;
   }
 
-  join(): Promise<JoinReply> {
+  join(): Promise<WallMs> {
     return this.#carry(() => this.#shared.join(this.#node));
   }
 

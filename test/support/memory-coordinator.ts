@@ -5,14 +5,13 @@
 import type { Clock } from '#src/core/clock.js';
 import { invariant } from '#src/core/errors.js';
 import { Calendar } from '#src/core/quotas.js';
-import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
+import { asPicoUnits, type PicoUnits, type WallMs } from '#src/core/units.js';
 import {
   CoordinatorLost,
   EXCHANGE_ASKS_MAX,
   type Coordinator,
   type ExchangeReply,
   type HostSpent,
-  type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
   periodAt,
@@ -89,13 +88,13 @@ export class MemoryCoordinator {
   }
 
   /** Ends an earlier life of the node. Does nothing if this life has joined: a message may come twice. */
-  join(node: NodeIdentity): JoinReply {
+  join(node: NodeIdentity): WallMs {
     const place = placeOf(node);
     if (this.#nodes.get(place)?.incarnation !== node.incarnation) {
       this.#forget(node);
       this.#nodes.set(place, { incarnation: node.incarnation, sequence: 0 });
     }
-    return { wallMs: this.#clock.wallMs() };
+    return this.#clock.wallMs();
   }
 
   /** Throws CoordinatorLost, and does nothing, unless `sequence` is above the node's last. */

@@ -89,7 +89,7 @@ function coordinatorWithout(time: EventTime, usedUp: Quota | undefined): Coordin
     };
   };
   return {
-    join: () => Promise.resolve({ wallMs: wallMs() }),
+    join: () => Promise.resolve(wallMs()),
     exchange: (asks) =>
       new Promise((resolve) => {
         time.after(10, () => resolve({ wallMs: wallMs(), answers: asks.map(replyTo) }));

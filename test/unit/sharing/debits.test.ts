@@ -22,7 +22,7 @@ function recorded(failures: number): { readonly calls: string[]; readonly coordi
     join: async () => {
       await call('join');
       if (failures-- > 0) throw new CoordinatorLost('unreachable', 'no server');
-      return { wallMs: asWallMs(1) };
+      return asWallMs(1);
     },
     exchange: async (asks) => {
       await call('exchange');

@@ -195,7 +195,7 @@ void t.test('with a connection again nothing waits for the next try', async (t) 
     isLost ? Promise.reject(offline()) : Promise.resolve(value);
   const share = new EqualShare({
     coordinator: {
-      join: () => reply({ wallMs: asWallMs(0) }),
+      join: () => reply(asWallMs(0)),
       exchange: () => {
         exchanges += 1;
         return reply({ wallMs: asWallMs(0), answers: [] });

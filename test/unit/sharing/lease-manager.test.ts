@@ -491,7 +491,7 @@ void t.test('a node that replies to itself keeps to the calendar of the coordina
   const seenMs: number[] = [];
   const manager = new LeaseManager({
     coordinator: {
-      join: () => Promise.resolve({ wallMs: wallMs() }),
+      join: () => Promise.resolve(wallMs()),
       exchange: () => Promise.resolve({ wallMs: wallMs(), answers: [], ...(isAlone && { isAlone }) }),
       look: () => Promise.resolve([]),
       leave: () => Promise.resolve(),
