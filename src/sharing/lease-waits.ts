@@ -132,9 +132,7 @@ export class LeaseWaits {
       const firstScope = wait.scopes[0]!;
       const waitCount = waitCounts.get(firstScope) ?? 0;
       waitCounts.set(firstScope, waitCount + 1);
-      // While the coordinator is lost nobody knows what others give back: `#endOverdue` then ends the wait.
-      const isOver = nowMs >= wait.deadlineMs && !contact.isLost;
-      if (waitCount >= OTHERS_WAITS_MAX || isOver) this.#refuse(wait, lacks, nowMs);
+      if (waitCount >= OTHERS_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, lacks, nowMs);
     }
   }
 

@@ -294,44 +294,6 @@ void t.test('without a denial no request is told that a limit is used up', async
   }
 });
 
-void t.test('a loss just after the deadline refuses no request by what others hold', async (t) => {
-  const time = new EventTime();
-  const shared = new MemoryCoordinator(time.clock);
-  shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
-  const identity = { host: 'host', slot: 0, incarnation: 'one' };
-  const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS };
-  let sinceMs = Infinity;
-  const lateLoss = (coordinator: Coordinator): Coordinator => ({
-    join: () => coordinator.join(),
-    exchange: async (asks) => {
-      const passedMs = time.nowMs - sinceMs;
-      if (passedMs < 1_450) return coordinator.exchange(asks);
-      await new Promise<void>((resolve) => void time.after(1_500.1 - passedMs, resolve));
-      throw new CoordinatorLost('unreachable', 'gone');
-    },
-    look: (scopes) => coordinator.look(scopes),
-    leave: () => coordinator.leave(),
-    close: () => coordinator.close(),
-  });
-  const node = new LeaseNode(time, shared, identity, subjects, randomOf(7), GOOD_NETWORK, 1_000, lateLoss);
-  void node.keeper.start();
-  // Another node holds all slots, and may give some back.
-  const other = { host: 'other', slot: 0, incarnation: 'two' };
-  shared.join(other);
-  const slots = { limit: 10n, period: 0, used: 0n, unused: 0n, least: 10n, most: 10n };
-  shared.exchange(other, 1, [{ scope: SUBJECT, stocks: { calls_in_flight: slots } }]);
-  await time.run(100);
-  sinceMs = time.nowMs;
-  let end: unknown;
-  void node.keeper
-    .wait([{ kind: 'account', index: ACCOUNT }], { kind: 'admission', hold: asPicoUnits(0n), isFree: true })
-    .then((how) => (end = how));
-  await time.run(1_490);
-  t.equal(end, undefined, 'it waits for the other node');
-  await time.run(4_000);
-  t.equal(end, 'lost');
-});
-
 void t.test('who cannot pay is told so for ever, although nothing else is used', async (t) => {
   const { time, node } = createWorld(GOOD_NETWORK, { ...LIMITS, requestsPerMinute: 1_000_000 });
   const plan = { callsPerDay: LIMITS.callsPerDay, callsInFlightMax: LIMITS.callsInFlight, quotas: NO_QUOTAS };
