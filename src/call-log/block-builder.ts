@@ -72,12 +72,9 @@ const KIND = {
 } as const;
 const FIRST_QUOTAS = 8;
 
-/** The texts in plain calls' quotas: first all scopes, then, from FIRST_QUOTA_NAME on, all quotas' names. */
-const QUOTA_TEXTS = [...QUOTA_SCOPES, ...QUOTA_NAMES];
-const FIRST_QUOTA_NAME = QUOTA_SCOPES.length;
-const ACCOUNT_SCOPE = QUOTA_SCOPES.indexOf('account');
-const KEY_SCOPE = QUOTA_SCOPES.indexOf('key');
-const MODEL_SCOPE = QUOTA_SCOPES.indexOf('model');
+/** By scope: where a call's fixed part names whose quota it is. Only a group's slot stands beside the quota. */
+const NO_OWNER = -1;
+const OWNERS = QUOTA_SCOPES.map((scope) => (scope === 'group' ? NO_OWNER : NAMED[scope]));
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
 const PICO_IN_NANO = Number(PICO_PER_NANO);
 const TWO_32 = 2 ** 32;
@@ -105,8 +102,8 @@ export class BlockBuilder {
   readonly #sources: SlotPositions;
   readonly #routes: SlotPositions;
   readonly #groups: SlotPositions;
-  /** By index in QUOTA_TEXTS: what `#quotaTextNumber` returns, or 0 if the block lacks the text yet. */
-  readonly #quotaTextNumbers = new Int32Array(QUOTA_TEXTS.length);
+  /** Positions plus one of a quota's scope and, above 16 bits, of its name; 0 if the block lacks them yet. */
+  readonly #quotaTexts = new Uint32Array(QUOTA_SCOPES.length * QUOTA_NAMES.length);
 
   /** `names` looks up the names of plain calls. Without `names`, `addPlain` throws. */
   constructor(names?: SlotNames) {
@@ -137,7 +134,7 @@ export class BlockBuilder {
   /** To be called when slots may have new names. `take` calls it: positions are those of one block. */
   forgetSlots(): void {
     for (const cache of this.#slotCaches) cache.clear();
-    this.#quotaTextNumbers.fill(0);
+    this.#quotaTexts.fill(0);
   }
 
   /** Adds a call. The block must not be full, for `addPlain` too: neither checks whether there is space. */
@@ -190,13 +187,12 @@ export class BlockBuilder {
     const at32 = at64 << 1;
     const at16 = at64 << 2;
     const shorts = this.#shorts;
-    const account = this.#accounts.positionOfSlot(ints[first32 + ring.PLAIN_ACCOUNT]!);
     const flags = ints[first32 + ring.PLAIN_FLAGS]!;
     this.#floats[at64] = floats[first64 + ring.PLAIN_ENDED_MS]!;
     this.#floats[at64 + REQUEST] = floats[first64 + ring.PLAIN_REQUEST]!;
     this.#amounts[at64 + CHARGED] = amounts[first64 + ring.PLAIN_CHARGED]!;
     shorts[at16 + NAMED.prefix] = this.#prefixes.positionOfSlot(listener);
-    shorts[at16 + NAMED.account] = account;
+    shorts[at16 + NAMED.account] = this.#accounts.positionOfSlot(ints[first32 + ring.PLAIN_ACCOUNT]!);
     shorts[at16 + NAMED.key] = this.#keys.positionOfSlot(ints[first32 + ring.PLAIN_KEY]!);
     shorts[at16 + NAMED.model] = this.#models.positionOfSlot(ints[first32 + ring.PLAIN_MODEL]!);
     shorts[at16 + NAMED.answered] = this.#models.positionOfSlot(ints[first32 + ring.PLAIN_ANSWERED]!);
@@ -228,11 +224,12 @@ export class BlockBuilder {
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_REASONING]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT_START]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT_US]!);
-    this.#variableBytes = this.#putPlainQuotas(call, account, at);
+    this.#variableBytes = this.#putPlainQuotas(call, at);
   }
 
-  /** Writes the quotas at `start`. `account`: position of the account's id. Returns the offset after them. */
-  #putPlainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
+  /** Writes the quotas at `start`. Returns the offset after them. */
+  #putPlainQuotas(call: PlainCall, start: number): number {
+    const { ints, floats, first64 } = call;
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
     // QUOTAS_MAX includes the balance, calls in flight, calls of the day, and the minute's requests if given.
@@ -247,40 +244,42 @@ export class BlockBuilder {
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_PER_DAY]!);
     at = putNumber(bytes, at, minute === ring.NOTHING ? 0 : minute + 1);
     at = putNumber(bytes, at, others);
-    for (let quota64 = others64; quota64 < others64 + 2 * others; quota64 += 2) {
-      const code = ints[quota64 << 1]!;
-      const scopeIndex = scopeIndexOf(code);
-      const nameIndex = nameIndexOf(code);
-      const owner =
-        scopeIndex === ACCOUNT_SCOPE
-          ? account
-          : scopeIndex === KEY_SCOPE
-            ? this.#keys.positionOfSlot(ints[first32 + ring.PLAIN_KEY]!)
-            : scopeIndex === MODEL_SCOPE
-              ? this.#models.positionOfSlot(ints[first32 + ring.PLAIN_MODEL]!)
-              : this.#groups.positionOfSlot(ints[(quota64 << 1) + 1]!);
-      at = this.#putQuota(at, scopeIndex, owner, FIRST_QUOTA_NAME + nameIndex);
-      at = this.#putLeft(at, floats[quota64 + 1]!, IS_MONEY[nameIndex]!);
-    }
+    for (let quota64 = others64; quota64 < others64 + 2 * others; quota64 += 2)
+      at = this.#putPlainQuota(call, quota64, at);
     return at;
   }
 
-  /** `scope`, `name`: indexes in QUOTA_TEXTS. `owner`: position of an id. Returns the offset after them. */
-  #putQuota(start: number, scope: number, owner: number, name: number): number {
+  /** Writes the quota at `quota64` of the ring: not passed as a number, for which V8 would allocate. */
+  #putPlainQuota({ ints, floats }: PlainCall, quota64: number, start: number): number {
+    const code = ints[quota64 << 1]!;
+    const scopeIndex = scopeIndexOf(code);
+    const nameIndex = nameIndexOf(code);
+    const named = OWNERS[scopeIndex]!;
+    const at16 = ((this.#count - 1) * FIXED_BYTES) >> 1;
+    const slot = ints[(quota64 << 1) + 1]!;
+    const owner = named === NO_OWNER ? this.#groups.positionOfSlot(slot) : this.#shorts[at16 + named]!;
+    const index = scopeIndex * QUOTA_NAMES.length + nameIndex;
+    const texts = this.#quotaTexts[index] || this.#addQuotaTexts(index);
+    const isMoney = IS_MONEY[nameIndex]!;
     const bytes = this.#variable;
-    const at = putNumber(bytes, start, this.#quotaTextNumber(scope));
-    return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaTextNumber(name));
+    let at = start + 4;
+    // Mostly each of the three numbers has one byte, as `isMoney` has: one write for all.
+    if ((texts & ~0x7f007f) === 0 && owner < 0x7f) {
+      this.#view.setUint32(start, texts | ((owner + 1) << 8) | (isMoney ? 1 << 24 : 0), true);
+    } else {
+      at = putPosition(bytes, putNumber(bytes, start, texts & 0xffff), owner);
+      at = putNumber(bytes, at, texts >>> 16);
+      bytes[at++] = isMoney ? 1 : 0;
+    }
+    const left = floats[quota64 + 1]!;
+    return isMoney ? this.#putNanos(at, left) : putNumber(bytes, at, left);
   }
 
-  /** Returns what stands in the block for that text of QUOTA_TEXTS: its position in the names plus one. */
-  #quotaTextNumber(index: number): number {
-    return (this.#quotaTextNumbers[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
-  }
-
-  /** Writes what is left of a quota; returns the offset after that. Nano-units become pico-units. */
-  #putLeft(start: number, left: number, isMoney: boolean): number {
-    this.#variable[start] = isMoney ? 1 : 0;
-    return isMoney ? this.#putNanos(start + 1, left) : putNumber(this.#variable, start + 1, left);
+  /** Sets and returns `#quotaTexts[index]`. */
+  #addQuotaTexts(index: number): number {
+    const scope = this.#names.positionOf(QUOTA_SCOPES[Math.floor(index / QUOTA_NAMES.length)]!) + 1;
+    const name = this.#names.positionOf(QUOTA_NAMES[index % QUOTA_NAMES.length]!) + 1;
+    return (this.#quotaTexts[index] = scope | (name << 16));
   }
 
   /** Returns the block and begins the next one. To be called only if `count` is not 0. */

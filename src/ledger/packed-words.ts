@@ -93,18 +93,29 @@ export class PackedWords {
     return halves[0] === from.low && halves[1] === from.high;
   }
 
-  /** Atomically adds a whole number, which may be negative, to all 64 bits. */
-  add(index: number, amount: number): void {
-    addTo(ZERO, amount, addend);
-    halves[0] = addend.low;
-    halves[1] = addend.high;
-    Atomics.add(this.#words, index, words[0]!);
+  /** Atomically adds a whole number, maybe negative, to all 64 bits. Sets `before` to what they were. */
+  add(index: number, amount: number, before: Halves): void {
+    const sign = amount < 0 ? 0 : 1;
+    if (amount !== lastAmounts[sign]) {
+      addTo(ZERO, amount, before);
+      halves[0] = before.low;
+      halves[1] = before.high;
+      lastAmounts[sign] = amount;
+      lastAddends[sign] = words[0]!;
+    }
+    words[0] = Atomics.add(this.#words, index, lastAddends[sign]!);
+    before.low = halves[0]!;
+    before.high = halves[1]!;
   }
 }
 
 const ZERO: Halves = { low: 0, high: 0 };
-/** Scratch of `add`. */
-const addend: Halves = { low: 0, high: 0 };
+/**
+ * The last amounts that `add` added, a negative one and another, and the same as BigInts. A call adds the
+ * same amounts to several words, and to make a BigInt takes time.
+ */
+const lastAmounts = new Float64Array(2);
+const lastAddends = [0n, 0n];
 
 /** Sets `into` to the 64 bits of `word` plus a whole number, which may be negative. */
 export function addTo(word: Halves, amount: number, into: Halves): void {

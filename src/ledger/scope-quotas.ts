@@ -203,25 +203,20 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /**
-   * Replaces what a call held of the quotas in `mask` by what it used until its end at `nowMs`. NOTHING_USED
-   * gives all back. Called once for each call, as `Reservations.claim` ensures.
+   * Replaces what a call held of a quota by what it used until its end at `nowMs`. NOTHING_USED gives all
+   * back. Called once for each take, as `Reservations.claim` ensures.
    */
   settle(
     record: number,
-    mask: number,
+    quota: number,
     held: Amounts,
     used: Amounts,
     periods: Periods,
     nowMs: MonotonicMs,
   ): void {
-    for (let bits = mask; bits !== 0; bits &= bits - 1) {
-      const quota = lowestBitOf(bits);
-      if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
-        this.#window.settle(record, held[quota]!, used[quota]!, nowMs);
-      } else {
-        this.#stocks.settle(stockAt(record, quota), periodOf(quota, periods), held[quota]!, used[quota]!);
-      }
-    }
+    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined)
+      this.#window.settle(record, held[quota]!, used[quota]!, nowMs);
+    else this.#stocks.settle(stockAt(record, quota), periodOf(quota, periods), held[quota]!, used[quota]!);
   }
 
   /** Undoes what a settled call used of the days and months in `mask`; its tokens of the minute stay used. */

@@ -10,10 +10,14 @@
  *     amount (53 bits)  calls, tokens, or nano-units of money
  *
  * Why this is right:
- * - Check and add are one compare-exchange of `taken`, so the sum of what is taken in a period never passes
- *   the limit that the check saw.
+ * - A take adds to `taken`, and then checks what was there before. If that was too much, or of another
+ *   period, it takes the amount back from that period. The additions are in one order, so the sum of what
+ *   calls take in a period never passes the limit. Until the amount is back, another thread may find too
+ *   little left. A take that begins a period, or is large, checks and adds by one compare-exchange, which
+ *   takes twice as long as an addition and leaves four times the garbage.
  * - A period and its amount share a word. So the exchange that first writes a new period also starts its
- *   amount: each period begins at zero once. A call that ends after its period changes nothing.
+ *   amount: each period begins at zero once. A call that ends after its period changes nothing: nothing is
+ *   subtracted but by a compare-exchange, and what is added to a later period is taken back.
  * - A period never goes back. If the clock is set back over a midnight, calls count toward the later period
  *   until the clock has reached that period, so that no limit is given twice. If the clock is set back by two
  *   or more periods, the later period was a mistake that would reject calls for as long: what was counted in
@@ -39,6 +43,8 @@ import { amountOf, type Halves, headsSince, pack, PackedWords } from './packed-w
 const PERIOD_BITS = 11;
 /** Amounts stop at this bound, which only a provider's report could exceed. */
 const AMOUNT_MAX = 2 ** (63 - PERIOD_BITS) - 1;
+/** The most that is added before the check: what all threads add at once must not reach the period. */
+const ADDED_MAX = 2 ** 31 - 1;
 /** A period that is this many before now, or more, looks like a later one, because numbers wrap. */
 export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
 
@@ -121,6 +127,14 @@ export class Stocks {
     const { words, current, next } = this;
     let currentPeriod = period;
     words.glance(stock, current);
+    if (amount <= ADDED_MAX && this.#fits(period, amount, limit)) {
+      words.add(stock, amount, current);
+      if (this.#fits(period, amount, limit)) {
+        this.left = limit - amountIn(current) - amount;
+        return period;
+      }
+      this.#undoAdd(stock, period, amount);
+    }
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const periodsLater = periodsSince(current, currentPeriod);
       const taken = periodsLater > 0 ? 0 : amountIn(current);
@@ -149,7 +163,7 @@ export class Stocks {
     if (used > held) this.#add(stock, period, used - held);
     if (used !== 0) {
       invariant(this.#hasSettled, 'the next word is the stock’s');
-      this.#add(stock + STOCK_SETTLED, period, used, this.#isOf(stock, period));
+      this.#add(stock + STOCK_SETTLED, period, used, stock);
     }
     if (used < held) this.#add(stock, period, used - held);
   }
@@ -204,14 +218,21 @@ export class Stocks {
   }
 
   /**
-   * Adds to the amount of `period` if the word is of that period or, with `startsPeriod`, of an earlier one.
+   * Adds to the amount of `period` if the word is of that period. With `stock`, the word is its `settled`,
+   * and begins that period if the stock has begun it.
    */
-  #add(word: number, period: number, amount: number, startsPeriod = false): void {
+  #add(word: number, period: number, amount: number, stock?: number): void {
     const { words, current, next } = this;
     words.glance(word, current);
+    if (amount > 0 && amount <= ADDED_MAX && this.#fits(period, amount, AMOUNT_MAX)) {
+      words.add(word, amount, current);
+      if (periodsSince(current, period) === 0) return;
+      this.#undoAdd(word, period, amount);
+    }
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const periodsLater = periodsSince(current, period);
-      if (periodsLater === 0 || (periodsLater > 0 && startsPeriod)) {
+      // An atomic load for `#isOf` once a period, and not once a call.
+      if (periodsLater === 0 || (periodsLater > 0 && stock !== undefined && this.#isOf(stock, period))) {
         const newAmount = (periodsLater > 0 ? 0 : amountIn(current)) + amount;
         setStock(next, period, Math.max(0, Math.min(newAmount, AMOUNT_MAX)));
         if (words.exchange(word, current, next)) return;
@@ -221,9 +242,22 @@ export class Stocks {
     throw new Error('invariant broken: a stock is given back to in bounded tries');
   }
 
+  /** Whether `current` is of `period`, and leaves `amount` of `limit`. */
+  #fits(period: number, amount: number, limit: number): boolean {
+    const taken = amountIn(this.current);
+    return periodsSince(this.current, period) === 0 && taken < limit && taken + amount <= limit;
+  }
+
+  /** Takes back `amount`, which was added to what is in `current`, unless the period there is over by now. */
+  #undoAdd(word: number, period: number, amount: number): void {
+    this.#add(word, period - periodsSince(this.current, period), -amount);
+    this.words.glance(word, this.current);
+  }
+
   #isOf(stock: number, period: number): boolean {
-    this.words.load(stock, this.current);
-    return periodsSince(this.current, period) === 0;
+    // Into `next`, because `#add` still needs `current`.
+    this.words.load(stock, this.next);
+    return periodsSince(this.next, period) === 0;
   }
 
   #amountIn(word: number, period: number): number {

@@ -122,12 +122,12 @@ export class TokenWindow {
    */
   settle(record: number, held: number, used: number, nowMs = this.#clock.monotonicMs()): void {
     const counted = Math.min(used, USED_MAX);
-    if (counted > held) this.#words.add(takenAt(record), counted - held);
+    if (counted > held) this.#words.add(takenAt(record), counted - held, this.#next);
     if (counted > 0) {
       this.#beginTick(record, nowMs);
-      this.#words.add(takenAt(record) + layout.STOCK_SETTLED, counted);
+      this.#words.add(takenAt(record) + layout.STOCK_SETTLED, counted, this.#next);
     }
-    if (counted < held) this.#words.add(takenAt(record), counted - held);
+    if (counted < held) this.#words.add(takenAt(record), counted - held, this.#next);
   }
 
   /** What weighs now (`taken`), and the part of it that calls in flight hold (`held`). */

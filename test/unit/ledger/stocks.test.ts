@@ -117,6 +117,43 @@ void t.test('any order of takes, ends, reversals and days', (t) => {
   t.end();
 });
 
+void t.test(
+  'at whatever step of an end a new day begins, or another call ends, each day keeps its use',
+  (t) => {
+    for (const [name, otherDay] of [
+      ['the same day', DAY],
+      ['midnight', DAY + 1],
+    ] as const) {
+      for (const used of [40, 70]) {
+        for (let step = 0; ; step++) {
+          const words = createWords();
+          const [one, two] = [new Stocks(words), new Stocks(words)];
+          one.take(STOCK, DAY, 10, 1_000);
+          one.settle(STOCK, DAY, 10, 5);
+          one.take(STOCK, DAY, 60, 1_000);
+          const reached = interruptAt(
+            step,
+            () => one.settle(STOCK, DAY, 60, used),
+            () => {
+              two.take(STOCK, otherDay, 30, 1_000);
+              two.settle(STOCK, otherDay, 30, 20);
+              two.take(STOCK, otherDay, 7, 1_000);
+            },
+          );
+          if (!reached) break;
+          const settled = 20 + (otherDay === DAY ? 5 + used : 0);
+          t.same(
+            two.read(STOCK, otherDay),
+            { taken: settled + 7, settled },
+            `${name}, ${used}, step ${step}`,
+          );
+        }
+      }
+    }
+    t.end();
+  },
+);
+
 void t.test('at whatever step another thread takes, the limit holds, also over midnights', (t) => {
   for (const [name, otherDay] of [
     ['the same day', DAY],
