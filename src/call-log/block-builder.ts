@@ -72,7 +72,7 @@ const KIND = {
 } as const;
 const FIRST_QUOTAS = 8;
 
-/** By scope: where a call's fixed part names whose quota it is. Only a group's slot stands beside the quota. */
+/** By scope: where a call's fixed part names whose quota it is. A group's slot stands beside the quota. */
 const NO_OWNER = -1;
 const OWNERS = QUOTA_SCOPES.map((scope) => (scope === 'group' ? NO_OWNER : NAMED[scope]));
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
@@ -259,7 +259,8 @@ export class BlockBuilder {
     const slot = ints[(quota64 << 1) + 1]!;
     const owner = named === NO_OWNER ? this.#groups.positionOfSlot(slot) : this.#shorts[at16 + named]!;
     const index = scopeIndex * QUOTA_NAMES.length + nameIndex;
-    const texts = this.#quotaTexts[index] || this.#addQuotaTexts(index);
+    const known = this.#quotaTexts[index]!;
+    const texts = known === 0 ? this.#addQuotaTexts(index) : known;
     const isMoney = IS_MONEY[nameIndex]!;
     const bytes = this.#variable;
     let at = start + 4;

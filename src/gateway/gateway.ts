@@ -64,7 +64,7 @@ export class Gateway {
   readonly #admin: AdminService;
   /** Ends the waits of `drain`, which sets the function. Does nothing before. */
   #endDrain: () => void = () => undefined;
-  /** A start that is under way opens nothing once it is not 'serving'. */
+  /** A start opens nothing once it is not 'serving'. `as string` where it may change while the start waits. */
   #stage: 'serving' | 'draining' | 'closing' = 'serving';
   /** The secrets of the settings, cached while `routes` is the same array. Each reload makes a new array. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
@@ -236,7 +236,7 @@ export class Gateway {
     await this.#listeners.start(port);
     foundPort?.release();
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
-    if (this.#stage !== 'serving') throw new Error('the gateway was ended while it started');
+    if ((this.#stage as string) !== 'serving') throw new Error('the gateway was ended while it started');
     if (leads) this.#notifications.lead();
     this.#flushEach(settings.flush_interval_ms);
     this.#state.ready = true;

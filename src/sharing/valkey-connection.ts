@@ -298,7 +298,7 @@ async function masterNamedBy(
       ]);
       if (!Array.isArray(address) || !Array.isArray(fields))
         throw new Error(`a Sentinel knows no master "${master}"`);
-      // 0 without the field: NaN would never be earlier than another epoch, and never be left for a later one.
+      // 0 without the field: NaN is not earlier than any epoch, so a later one would never be taken.
       const epoch = Number(fields[fields.indexOf('config-epoch') + 1]) || 0;
       const named = { host: String(address[0]), port: Number(address[1]), epoch };
       if (epoch < epochLast) {
