@@ -64,7 +64,7 @@ export class Gateway {
   readonly #admin: AdminService;
   /** Ends the waits of `drain`, which sets the function. Does nothing before. */
   #endDrain: () => void = () => undefined;
-  /** A start opens nothing once it is not 'serving'. `as string` where it may change while the start waits. */
+  /** A start opens nothing when not 'serving'. `as string` where it may change while the start waits. */
   #stage: 'serving' | 'draining' | 'closing' = 'serving';
   /** The secrets of the settings, cached while `routes` is the same array. Each reload makes a new array. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
