@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Test } from 'tap';
 import { DOOR_NAMES, DOOR_PATHS } from '#src/core/door-names.js';
+import { PROMPT_TOKENS_BESIDE_DOCUMENT } from '#src/core/limits.js';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import {
   callAt,
@@ -49,10 +50,11 @@ const CREDIT = '10.00';
 
 const LOOSE = { requests_per_minute: 100_000, calls_per_day: 100_000 };
 
-/** The worst case that a call reserves of the tokens of a minute: its bytes and its bound. */
+/** The worst case that a call reserves of the tokens of a minute: its bytes, bound, a query read twice. */
 function tokensOf(way: Way): number {
   const body = JSON.stringify(callOf(way, SLOW, { outputTokensMax: OUTPUT_TOKENS }));
-  return body.length + (DOOR_CASES[way.door].bound === undefined ? 0 : OUTPUT_TOKENS);
+  const repeated = way.door === 'rerank' ? SLOW.length + PROMPT_TOKENS_BESIDE_DOCUMENT : 0;
+  return body.length + repeated + (DOOR_CASES[way.door].bound === undefined ? 0 : OUTPUT_TOKENS);
 }
 
 const isPaid = (way: Way): boolean => !isFree(way);
