@@ -226,7 +226,7 @@ export class Stocks {
     words.glance(word, current);
     if (amount > 0 && amount <= ADDED_MAX && this.#fits(period, amount, AMOUNT_MAX)) {
       words.add(word, amount, current);
-      if (periodsSince(current, period) === 0) return;
+      if (this.#fits(period, amount, AMOUNT_MAX)) return;
       this.#undoAdd(word, period, amount);
     }
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {

@@ -154,6 +154,23 @@ void t.test(
   },
 );
 
+void t.test('at whatever step of an end another call ends, no amount passes the bound of amounts', (t) => {
+  const most = 2 ** 52 - 1;
+  for (let step = 0; ; step++) {
+    const words = createWords();
+    const [one, two] = [new Stocks(words), new Stocks(words)];
+    one.set(STOCK, DAY, most - 50);
+    const reached = interruptAt(
+      step,
+      () => one.settle(STOCK, DAY, 0, 40),
+      () => two.settle(STOCK, DAY, 0, 40),
+    );
+    if (!reached) break;
+    t.same(two.read(STOCK, DAY), { taken: most, settled: most }, `step ${step}`);
+  }
+  t.end();
+});
+
 void t.test('at whatever step another thread takes, the limit holds, also over midnights', (t) => {
   for (const [name, otherDay] of [
     ['the same day', DAY],
