@@ -249,7 +249,7 @@ export class BlockBuilder {
     return at;
   }
 
-  /** Writes the quota at `quota64` of the ring: not passed as a number, for which V8 would allocate. */
+  /** Writes the quota at `quota64` of the ring. Reads what is left here: V8 allocates a float to pass it. */
   #putPlainQuota({ ints, floats }: PlainCall, quota64: number, start: number): number {
     const code = ints[quota64 << 1]!;
     const scopeIndex = scopeIndexOf(code);

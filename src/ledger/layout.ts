@@ -5,7 +5,7 @@
  *
  * Must hold: no two fields of a record share a byte. The constants below say the same as the tables, in the
  * same order; they count words of 64 or 32 bits, as the comment of each group says. A thread compares and
- * exchanges (CAS) each word that several threads write. Further tests, of quota records:
+ * exchanges (CAS), or adds to, each word that several threads write. Further tests, of quota records:
  * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
  *
  * The buffers are made once, at full capacity. The kernel provides a page of memory at the first touch, so a
@@ -15,7 +15,7 @@
  *
  *     byte  bits  field      written by                 meaning
  *        0    64  window     any thread (CAS)           tick, age and count of the minute: window.ts
- *        8    64  day        any thread (CAS)           a stock of calls: day.ts, stocks.ts
+ *        8    64  day        any thread (CAS, add)      a stock of calls: day.ts, stocks.ts
  *       16    64  credited   main thread                all money ever put in, less what was taken out again
  *       24    64  available  any thread (CAS, add)      what a new hold may take
  *       32    64  spent      any thread (add)           what settled calls have cost
@@ -40,7 +40,7 @@
  *                                                       quota: reservations.ts
  *
  * Each account has 16 extra bytes outside of its record: 64 bits for its calls in flight, a stock (stocks.ts;
- * any thread, CAS), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
+ * any thread, CAS and add), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts.
  *

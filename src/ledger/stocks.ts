@@ -25,7 +25,8 @@
  *   To decide by how much, a thread reads the clock again after it read the word: the machine may have slept
  *   for days since the thread last read the clock.
  * - A call settles by adding what it used to `settled`, then giving back what else it held. So `taken` is
- *   never less than `settled`, and a thread that dies between the two steps leaves its own call held.
+ *   never less than `settled`, and a thread that dies between the two steps leaves its own call held. (But
+ *   what was added to a later period's `settled` may exceed that `taken` until it is taken back: see `read`.)
  * - The store keeps `settled` alone: calls that a crash cut off hold nothing afterwards. Calls of a day and
  *   an account's calls in flight have no word `settled`.
  * - A scope that rested for 1,024 to 2,048 days finds its last day's use counted for the day of its return.
