@@ -1,8 +1,8 @@
 /**
  * The checks of `tollgate audit` on groups, their members, and the rows of quota use. audit.ts calls them,
  * on the main thread of a command. The rows of quota use are of accounts, models, keys and groups. The checks
- * write nothing, and add differences to the AuditRun: `expect` and `differs` take what was found, then what
- * should be there.
+ * write nothing, and add differences to the AuditRun: `expect` and `addDifference` take what was found, then
+ * what should be there.
  *
  * Must hold in a sound store, and is checked here: each group's parent exists; no group is deeper than
  * GROUP_DEPTH_MAX or inside itself; a group's slot and name lead back to it; each account's group exists;

@@ -163,7 +163,7 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
     run.addDifference(spendingSubject, 'spent', spent, `not more than was credited`);
   if (uncovered < 0n) run.addDifference(spendingSubject, 'uncovered', uncovered, 'not negative');
   const usage = usageSums(run, record);
-  // For a damaged row `read` has added a difference already.
+  // For a damaged row `readOrReport` has added a difference already.
   if (!isDamaged) {
     run.expect(spendingSubject, 'spent', spent, usage.cost);
     run.expect(spendingSubject, 'uncovered', uncovered, usage.uncovered);
