@@ -200,8 +200,9 @@ export interface StockAsk extends Wanted<bigint> {
   readonly used: bigint;
   /**
    * What this node was granted and has not used, with what calls hold. Of the balance: what was granted and
-   * is not spent in the host's store. Read `unused` before `spent`: then a charge that is flushed in between
-   * is counted twice for a moment, and never left out (test/unit/sharing/spent-order.test.ts).
+   * is not spent in the host's store. It is read before the store's total (HostSpent): then a charge that is
+   * flushed in between is counted twice for a moment, and never left out
+   * (test/unit/sharing/spent-order.test.ts).
    */
   readonly unused: bigint;
 }

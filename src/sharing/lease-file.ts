@@ -2,7 +2,7 @@
  * The LMDB file in the data directory in which the processes of one host keep their leases and idempotency
  * locks. lmdb-coordinator.ts and shared-locks.ts work on it. Main thread.
  *
- *     nodes      host:slot → the life of the node: its name, and the identity of its process
+ *     nodes      host:slot → the life of the node: its number, its name, and the identity of its process
  *     subjects   the scopes: LeaseAsk.scope → ScopeState
  *     claims     the idempotency locks: [account slot, idempotency key] → the identity of the process that
  *                makes the call, and the digest of its body. Tables keep their names, which are on disk

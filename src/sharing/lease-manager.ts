@@ -103,9 +103,9 @@ export class LeaseManager {
 
   /**
    * Joins the coordinator, and tries again until it works, whether leases are needed or not. Resolves when
-   * the coordinator lends; or when it has lost data, has not replied at all while a loss is brief, or
-   * START_MS_MAX are over since it said that it waits for other nodes. For the caller then serves, and a
-   * process that this one replaces ends.
+   * the coordinator lends; or when it has lost data, has not replied at all while a loss is brief, or has
+   * said that it waits for other nodes and START_MS_MAX are over since the first try. For the caller then
+   * serves, and a process that this one replaces ends.
    */
   async start(): Promise<void> {
     await this.#exchange();
