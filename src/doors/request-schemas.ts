@@ -1,16 +1,17 @@
 /**
  * The TypeBox schemas of requests at all doors but chat, which chat-schema.ts has. Only the build loads them:
- * build-generated.ts compiles them; after a change run `npm run build`. The bounds of the Messages door are
- * those of platform.claude.com, page "Messages", as of November 2026. The files of rules that are named below
- * say where the bounds of the other doors come from.
+ * build-generated.ts compiles them into protocol/generated.js. After a change run `npm run build`, or threads
+ * keep the former checks. The bounds of the Messages door are those of platform.claude.com, page "Messages",
+ * as of November 2026. responses-door.ts and simple-rules.ts say where those of the other doors come from.
  *
- * The schemas check what the gateway reads or bills by. Other members, and the insides of content blocks,
- * items and tools, pass unchecked: the upstream or the translation checks them. member-scan.ts has already
- * rejected a member that makes output which no hold covers (`best_of`). `optional` allows null, because SDKs
- * send null for a member that their caller left out.
+ * The schemas check what the gateway reads or bills by, and single values that it translates: so completions,
+ * which are never translated, have no `temperature`. Other members, and the insides of content blocks, items
+ * and tools, pass unchecked: the upstream or the translation checks them. member-scan.ts has already rejected
+ * a member that makes output which no hold covers (`best_of`). `optional` allows null, because SDKs send null
+ * for a member that their caller left out.
  *
- * Must hold: messages-rules.ts, responses-door.ts and simple-rules.ts have each rule too, and find the one
- * that a rejected body breaks: otherwise an `explain…` throws in a listener
+ * Must hold: each rule stands in messages-rules.ts, responses-door.ts or simple-rules.ts too. An `explain…`
+ * there finds the rule that a rejected body breaks; it throws in a listener if it finds none
  * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-door.rules.test.ts,
  * test/unit/doors/simple/simple-doors.test.ts).
  */
@@ -34,12 +35,14 @@ import {
 } from './messages/messages-rules.js';
 import { DOCUMENTS_MAX, ENCODINGS, INPUTS_MAX } from './simple/simple-rules.js';
 
+const MODEL = { model: Type.String({ minLength: 1 }) };
+const NO_STREAM = { stream: optional(Type.Literal(false)) };
 const ContentBlocks = Type.Array(Type.Object({ type: Type.String() }));
 const UnitInterval = Type.Number({ minimum: UNIT_INTERVAL_MIN, maximum: UNIT_INTERVAL_MAX });
 
 /** What a Messages request and a request to count its tokens have in common. */
 const MESSAGES_MEMBERS = {
-  model: Type.String({ minLength: 1 }),
+  ...MODEL,
   messages: Type.Array(
     Type.Object({
       role: Type.Enum([...MESSAGE_ROLES]),
@@ -65,11 +68,12 @@ export const MessagesRequestSchema = Type.Object({
 });
 
 /** Body of count_tokens. A stream makes no sense there, so `stream: true` is rejected. */
-export const CountRequestSchema = Type.Object({ ...MESSAGES_MEMBERS, stream: optional(Type.Literal(false)) });
+export const CountRequestSchema = Type.Object({ ...MESSAGES_MEMBERS, ...NO_STREAM });
 
 export const ResponsesRequestSchema = Type.Object({
-  model: Type.String({ minLength: 1 }),
-  // Optional, because a stored prompt may take its place, if the model's `pass_members` allows that.
+  ...MODEL,
+  // Optional, because a stored prompt may take its place, if the model's `pass_members` allows that. Items
+  // count as messages.
   input: optional(
     Type.Union([Type.String(), Type.Array(Type.Object({}), { minItems: 1, maxItems: MESSAGES_MAX })]),
   ),
@@ -80,6 +84,7 @@ export const ResponsesRequestSchema = Type.Object({
   stream: optional(Type.Boolean()),
   stream_options: optional(Type.Object({})),
   store: optional(Type.Boolean()),
+  // The response of a background call would come by a later request, which could not be billed.
   background: optional(Type.Literal(false)),
   parallel_tool_calls: optional(Type.Boolean()),
   tools: optional(Type.Array(Type.Object({ type: Type.String() }))),
@@ -97,9 +102,6 @@ const inputs = (max: number) =>
     Tokens,
     Type.Array(Tokens, { minItems: 1, maxItems: max }),
   ]);
-
-const MODEL = { model: Type.String({ minLength: 1 }) };
-const NO_STREAM = { stream: optional(Type.Literal(false)) };
 
 export const EmbeddingsRequestSchema = Type.Object({
   ...MODEL,

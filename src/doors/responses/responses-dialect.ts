@@ -4,18 +4,12 @@
  * responses-door.ts is the half for listeners. Upstream worker; `toChat` also counter threads for large
  * bodies.
  *
- * Must hold: only response.completed and response.incomplete end a stream well; a stream without either was
- * cut off (test/unit/doors/responses/response-stream.test.ts).
+ * Must hold: only response.completed and response.incomplete end a stream well
+ * (test/unit/doors/responses/response-stream.test.ts, the test of the judge). To passed-stream-reader.ts of
+ * upstream/ a stream without either was cut off.
  */
 import { isRecord, type Members } from '../../core/json.js';
-import {
-  NO_MEANING,
-  type Dialect,
-  type DoorCall,
-  type EventJudge,
-  type EventMeaning,
-  type Translator,
-} from '../door.js';
+import { NO_MEANING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { ResponseStream } from './response-stream.js';
 import { NAMES, toChat } from './to-chat.js';
 
@@ -23,8 +17,9 @@ const TRANSLATOR: Translator = {
   toChat,
   // Schemas of tools and of the response may have long integers.
   exactMembers: ['tools', 'text'],
+  // How a Responses request calls the members of a chat completion, for errors that name a member.
   names: NAMES,
-  fromChat(response, call: DoorCall) {
+  fromChat(response, call) {
     // `false`: no events are written, only the response at their end.
     const writer = new ResponseStream(call, false);
     writer.push(response);
@@ -36,12 +31,12 @@ const TRANSLATOR: Translator = {
 
 export const RESPONSES_DIALECT: Dialect = {
   name: 'responses',
-  // Every response of this protocol has this member, and no other body of status 200 has it.
+  // By this member a response is recognised: each has it, and no other body of status 200.
   marker: 'output',
   faultIn,
   openJudge: () => new ResponsesJudge(),
   translator: TRANSLATOR,
-  // The texts of the prompt are those of the translated chat completion.
+  // The texts to count are those of what `toChat` returns; a passed call is translated only to count them.
   promptTexts: undefined,
 };
 
@@ -64,19 +59,20 @@ function faultIn({ status, error }: Members): string | undefined {
 class ResponsesJudge implements EventJudge {
   judge(event: Members): EventMeaning {
     const { type } = event;
-    if (isRecord(event.error)) return wrong('an error event');
-    if (typeof type !== 'string') return wrong('an event has no type');
+    // Before the type, because servers send errors without a type too.
+    if (isRecord(event.error)) return meaningOf('an error event');
+    if (typeof type !== 'string') return meaningOf('an event has no type');
     const response = isRecord(event.response) ? event.response : {};
     const { usage, model } = response;
     switch (type) {
       case 'error':
-        return wrong('an error event');
+        return meaningOf('an error event');
       case 'response.failed':
-        return wrong('a response that failed');
+        return meaningOf('a response that failed');
       case 'response.completed':
       case 'response.incomplete': {
         const fault = faultIn(response);
-        return fault === undefined ? { ...NO_MEANING, usage, model, isEnd: true } : wrong(fault);
+        return fault === undefined ? { ...NO_MEANING, usage, model, isEnd: true } : meaningOf(fault);
       }
       default:
         // Deltas of reasoning and of a tool's arguments count as text too, because the caller pays for them.
@@ -85,6 +81,7 @@ class ResponsesJudge implements EventJudge {
   }
 }
 
-function wrong(fault: string): EventMeaning {
+/** The meaning of an event that makes the stream fail; the log has `fault`. */
+function meaningOf(fault: string): EventMeaning {
   return { ...NO_MEANING, fault };
 }
