@@ -3,12 +3,13 @@
  * gateway/admin-service.ts starts it. Main thread of the gateway.
  *
  * Most responses are sent synchronously, in the callback that has the whole request. A later response is only
- * sent if its socket is still open.
+ * sent if its socket is still open, because µWebSockets (µWS) throws otherwise.
  *
- * Must hold: an error in serving a request fails only that request, because all of its code runs within a
- * Guard. Only `/healthz` (the process lives), `/readyz` (the gateway accepts calls), `/metrics`, the
- * console's files, and `/admin/session` and below, where the console signs in, need no token (OTHER_ROUTES of
- * route.ts lists them). All but the first two need an allowed Host (test/unit/admin/server.test.ts).
+ * Must hold: an error in serving a request fails only that request, because all code that may throw runs
+ * within a Guard. Only `/healthz` (the process lives), `/readyz` (the gateway accepts calls), `/metrics`, the
+ * console's files, and `/admin/session` and below, where the console signs in, need no token. All but the
+ * first two need an allowed Host (test/unit/admin/server.test.ts). OTHER_ROUTES of route.ts lists these paths
+ * for the API's description; no test compares the list with this file.
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -92,6 +93,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     guardOf(response, isHead, (error) => services.api.errorResponseOf(method, path, error));
   const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
     const head = readHead(request);
+    // After `stop` the connection has to end, and so it has if a body comes that nobody will read.
     if (!isAccepting || hasUnreadBody(request, head)) closeAfter(response);
     const accept = request.getHeader('accept');
     const guard = guardFor(response, head);
@@ -129,6 +131,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
           if (isOpen) services.live.close();
         },
         close: () => {
+          // Ends live streams too: each is forgotten when its connection is closed.
           if (isOpen) app.close();
           isOpen = false;
         },
@@ -180,7 +183,8 @@ async function serveMetrics(
   isHead: boolean,
   { metrics }: Pick<AdminOptions, 'metrics'>,
 ): Promise<void> {
-  // The client may leave while the page is made. The cast keeps TypeScript from assuming `false` below.
+  // The client may leave while the page is made. `sendWhenReady` sends texts, and the page is bytes. The cast
+  // keeps TypeScript from assuming `false` below.
   let hasLeft = false as boolean;
   response.onAborted(() => {
     hasLeft = true;
@@ -234,9 +238,11 @@ function serveWithoutToken(
 ): boolean {
   const { method, path } = head;
   if (path === OIDC_START_PATH || path === OIDC_CALLBACK_PATH) {
-    // A HEAD is rejected, because it would use up the sign-in.
+    // A HEAD, whose `method` is GET, is rejected, because it would use up the sign-in.
     if (method === 'GET' && !head.isHead) {
+      // A copy, because µWS reuses the memory once this callback returns.
       const address = response.getRemoteAddress().slice(0);
+      // A Guard of its own: the Guard around this function gets no Promise from it.
       guard(() => sendWhenReady(response, oidc.serve(head, address, remoteAddressOf(response)), head.isHead));
     } else send(response, methodNotAllowed(method, ['GET']), head.isHead, 'close');
     return true;

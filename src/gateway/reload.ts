@@ -34,13 +34,13 @@ import { CredentialPositions } from '../providers/credentials/credential-spec.js
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { catalogOf, listenerSettingsOf, routesOf } from './settings-records.js';
 
-/** What a reload changes in the gateway. */
+/** What a reload changes in the gateway. Each call brings it, because LiveSettings is made before. */
 export interface ReloadContext {
   readonly ledger: Ledger;
   readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly store: RecordStore;
-  /** This and the next function resolve with the indices of stuck threads, which did not apply it in time. */
+  /** This and the next function resolve with the indices of stuck threads, which have not replied in time. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
   readonly log: Log;
@@ -48,6 +48,7 @@ export interface ReloadContext {
 
 /** The settings in force, and what follows from them: catalogue, routes, scopes, credentials. */
 export class LiveSettings {
+  /** Gives each upstream its slot in the metrics. */
   readonly #names: UpstreamNames;
   /** The scopes of upstreams with limits. */
   readonly scopes = new UpstreamScopes();
@@ -102,9 +103,10 @@ export class LiveSettings {
   }
 
   /**
-   * Applies `next`. Resolves with the problems of the settings; with any, the former settings stay in force.
-   * If workers were stuck, the other workers have the new routes nevertheless. Waits for earlier reloads: if
-   * the supervisor gets no reply in time, it takes a reload back by another reload, which has to be the last.
+   * Applies `next`. Resolves with the problems of the settings, or with one that names stuck workers. With
+   * any, the former settings stay in force; if workers were stuck, the others have the new routes all the
+   * same. Waits for earlier reloads: the supervisor takes back a reload that fails, or that gives no reply in
+   * time, by a reload of the former settings, which has to run last.
    */
   replace(next: Settings, context: ReloadContext): Promise<string[]> {
     const problems = this.#replacing.then(() => this.#replace(next, context));
@@ -119,7 +121,9 @@ export class LiveSettings {
     if (problems.length > 0) return problems;
     const formerCatalog = this.#catalog;
     const catalog = mergeCatalogs(formerCatalog, catalogOf(next));
+    // Gives new upstreams their slots, scopes and credentials. They keep these if the reload fails.
     const routes = mergeById(this.#routes, routesOf(next, this.#names, this.scopes, this.credentials));
+    // From here on no account may be put on a removed plan.
     registry.catalog = retireMissingPlans(formerCatalog, catalog);
     const stuckWorkers = await context.replaceRoutes(routes);
     if (stuckWorkers.length > 0) {
@@ -128,7 +132,7 @@ export class LiveSettings {
         `upstream workers ${stuckWorkers.join(', ')} are stuck and did not take the settings; try again`,
       ];
     }
-    // From here on, records of calls may name new models and plans.
+    // Workers know the new models by now. From here on, records of calls may name new models and plans.
     this.#settings = next;
     this.#catalog = catalog;
     this.#routes = routes;
@@ -137,6 +141,7 @@ export class LiveSettings {
       log.error('listeners are stuck; they take the new settings before they serve again', {
         listeners: stuckListeners.join(', '),
       });
+    // Listeners know the new plans by now, so accounts may be put on them.
     registry.catalog = catalog;
     await this.#reopenPlanless(context);
     return [];
@@ -144,6 +149,7 @@ export class LiveSettings {
 
   /** Enables the accounts whose plan was missing and is in the settings again. */
   async #reopenPlanless({ ledger, groupNames, registry, store, log }: ReloadContext): Promise<void> {
+    // The index of the next account is the number of accounts.
     if (!ledger.countPlans(store.freeAccountIndex()).has(NO_PLAN_INDEX)) return;
     const accounts = await reopenPlanless(store, { ledger, groupNames }, () => registry.catalog);
     if (accounts > 0) log.info('accounts are enabled again: their plan is in the settings', { accounts });
@@ -151,8 +157,9 @@ export class LiveSettings {
 }
 
 /**
- * Returns the problem of timeouts that are too long for the `node_expiry_seconds` in force, which stays until
- * a restart. The new settings were checked with their own value.
+ * Returns the problem of timeouts that are too long for `node_expiry_seconds`. That setting needs a restart,
+ * so the supervisor (process-group.ts) has put its value in force into the settings that it sends here. The
+ * file was checked with the value of the file, which may be longer.
  */
 function timeoutProblemsOf({ sharing, models }: Settings): string[] {
   if (sharing === undefined) return [];

@@ -2,8 +2,8 @@
  * A read-only snapshot of the store at one moment. The audit (audit-run.ts) reads it, beside a running
  * gateway too. Main thread of a command.
  *
- * All reads are of one transaction, so they agree with each other however long they take. LMDB does not reuse
- * pages that a gateway frees meanwhile before `close`, so the file grows as long as a snapshot is open.
+ * All reads are of one transaction, so they agree with each other however long they take. Until `close`, LMDB
+ * does not reuse the pages that a gateway frees, so the file grows as long as a snapshot is open.
  *
  * Must hold: AUDITED_TABLES names each table that the audit checks, because the audit can read no other, and
  * the audit checks each of them (test/unit/store/audit.audited-tables.test.ts).
@@ -16,8 +16,8 @@ import type { Table } from './row-recorder.js';
 import { TABLE, assertFormat, type Tables } from './tables.js';
 
 /**
- * By their names in LMDB, as in tables.ts. Left out are tables that can be made again, or that nothing refers
- * to: the response cache, the feed of changes, the history, the notices.
+ * The tables that a snapshot opens, by their names in LMDB, as in tables.ts. Left out are tables that can be
+ * made again, or that nothing refers to: the response cache, the feed of changes, the history, the notices.
  */
 export const AUDITED_TABLES = [
   'meta',
@@ -54,6 +54,7 @@ export type TableName = (typeof AUDITED_TABLES)[number];
 type CamelCase<Name extends string> = Name extends `${infer FirstWord}_${infer OtherWords}`
   ? `${FirstWord}${Capitalize<CamelCase<OtherWords>>}`
   : Name;
+/** The type of that table's keys; `never` for a name that Tables lacks. */
 type KeyOf<Name> = Name extends keyof Tables
   ? Tables[Name] extends Table<infer TableKey>
     ? TableKey
@@ -78,7 +79,8 @@ export class StoreSnapshot {
   /** Throws StoreError if there is no store, or none that can be read. */
   constructor(dataPath: string) {
     this.path = storePath(dataPath);
-    // Given an empty file to read, lmdb 3.5.6 ends the process with a segmentation fault.
+    // False for a missing or empty file: given an empty file to read, lmdb 3.5.6 ends the process with a
+    // segmentation fault.
     if (!assertStoreFile(this.path)) {
       throw new StoreError(
         'unreadable',
@@ -107,7 +109,10 @@ export class StoreSnapshot {
     return this.#tables.get(name)?.get(key, { transaction: this.#transaction });
   }
 
-  /** Yields all rows, or those from `start` to before `end`, ordered by key. Iterate before `close`. */
+  /**
+   * Yields all rows, or those from `start` to before `end`, ordered by key. Iterate before `close`. Bounds
+   * are for tables whose keys begin with a slot: `[slot]` comes before all of the slot's keys.
+   */
   *rows<Name extends TableName>(
     name: Name,
     start?: readonly number[],
