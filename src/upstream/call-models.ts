@@ -1,8 +1,8 @@
 /**
  * The model that serves a call now: the model that the caller named, then its fallbacks, each if the model
- * before has failed and the client has no byte. CallModels has the request as that model's upstreams get it,
- * and the plan of the attempts on these upstreams. chat-session.ts makes a CallModels for each session.
- * Upstream worker.
+ * before has failed. CallModels has the request as that model's upstreams get it, and the plan of the
+ * attempts on these upstreams. chat-session.ts makes a CallModels for each session, and asks for no further
+ * model once the client has a byte. Upstream worker.
  *
  * Must hold: if all models fail, the caller gets the error of the model that it named, because it knows no
  * other. A bound of the output is lowered for a fallback, because its provider would reject a higher bound.
@@ -29,7 +29,7 @@ export class CallModels {
   #earlierAttempts = 0;
   /** The request as the model's upstreams get it. */
   request: UpstreamRequest;
-  /** The attempts on the model's upstreams. */
+  /** The attempts on the model's upstreams (no plan of accounts). */
   plan: RetryPlan;
   /** 0 while the caller's model serves, else the position of the fallback, from 1. */
   fallbackNumber = 0;
@@ -42,7 +42,7 @@ export class CallModels {
     this.plan = this.#newPlan();
   }
 
-  /** Milliseconds since the call came. */
+  /** Milliseconds since the worker got the call. */
   spentMs(): number {
     return this.#earlierMs + this.plan.spentMs();
   }
@@ -54,8 +54,8 @@ export class CallModels {
 
   /**
    * Whether another model gets the call if the current model fails now. `fallbackReason` is undefined if the
-   * provider rejected the request. A rejection by a fallback is not the caller's mistake, because the caller
-   * named another model.
+   * provider rejected the request. `fallbackOn` is about the named model alone: once a fallback has the call,
+   * the next follows after any failure. A rejection too, for the request was not written for that fallback.
    */
   hasNext(fallbackReason: FallbackReason | undefined): boolean {
     const { fallbacks, modelIndex } = this.#original;
@@ -66,14 +66,14 @@ export class CallModels {
     );
   }
 
-  /** The error for the caller if the model has failed with `error`, and no other model is tried. */
+  /** The error for the caller if no other model is tried: that of the first model that failed. Keeps it. */
   finalError(error: ErrorRecord): ErrorRecord {
     return (this.#error ??= error);
   }
 
   /**
    * The model has failed with `error`. Returns undefined if the next model gets the call, else the error for
-   * the caller.
+   * the caller. (A change to another upstream of the same model is RetryPlan's.)
    */
   failOver(error: ErrorRecord, fallbackReason: FallbackReason | undefined): ErrorRecord | undefined {
     const finalError = this.finalError(error);
@@ -87,9 +87,10 @@ export class CallModels {
     return undefined;
   }
 
-  /** A call that only asks for a count takes no tokens of an upstream's limits. */
+  /** RetryPlan asks for tokens only if an upstream limits them. A call that asks for a count takes none. */
   #newPlan(): RetryPlan {
     const { request } = this;
+    // There is no dialect of chat.
     const isCount = dialectAt(request.door)?.isCount === true;
     return new RetryPlan(this.#routes.choiceOf(request.modelIndex), request.account, this.#clock, () =>
       isCount ? 0 : tokensMaxOf(request, this.#routes.routeOf(request.modelIndex)),
@@ -113,6 +114,7 @@ function requestTo(
     { body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens, bodyEnd: 0 },
     id,
   );
+  // `renamed` has both spans moved by the change. The span of an absent member ends at 0.
   const isBounded = maxTokens.end > 0 || maxCompletionTokens.end > 0;
   const isLowered = isBounded && original.outputTokensMax > outputTokensMax;
   const bounded = isLowered ? withOutputTokensMax(renamed, outputTokensMax) : renamed;

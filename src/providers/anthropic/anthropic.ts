@@ -1,14 +1,16 @@
 /**
- * Anthropic's Messages API as a Provider (provider.ts): path, headers, versions. provider-client.ts calls
- * ANTHROPIC. The other files of this folder translate; vertex/ and bedrock/ use them too. Upstream worker;
- * `write` also on counter threads.
+ * Anthropic's Messages API as a Provider (provider.ts): path, headers, versions; and bodies of passed calls
+ * in the form of a cloud. provider-client.ts calls ANTHROPIC, vertex/ and bedrock/ `cloudBodyOf` and
+ * `betasOf`. The other files of this folder translate, for the clouds too. Upstream worker; `write` also on
+ * counter threads.
  *
  * Follows platform.claude.com, pages "API overview", "Versions", "Beta headers", "Claude on Vertex AI" and
  * "Claude on Amazon Bedrock", 2026-11.
  *
  * Must hold: `headersOf` compares all that headers are made of before it reuses them
- * (test/unit/providers/anthropic/request.test.ts). In a cloud's body all members but REMOVED_MEMBERS stay
- * byte for byte as the caller wrote them (test/unit/providers/bedrock/bedrock.claude.test.ts).
+ * (test/unit/providers/anthropic/request.test.ts). In a cloud's body all members but REMOVED_MEMBERS and
+ * `alsoRemoved` stay byte for byte as the caller wrote them
+ * (test/unit/providers/bedrock/bedrock.claude.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';
@@ -31,43 +33,45 @@ export const ANTHROPIC: Provider = {
   readResponse: readMessage,
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,
-  passed(call, body, { door, betas }) {
-    const { basePath, betas: settingsBetas } = call.settings;
-    const headers = headersOf(call, mergedBetas(settingsBetas, betas));
+  passed(call, body, { door, betas: callersHeader }) {
+    const { basePath, betas } = call.settings;
+    const headers = headersOf(call, mergedBetas(betas, callersHeader));
     return { path: `${basePath}${DOOR_PATHS[door]}`, headers, body };
   },
 };
 
 /**
- * The headers of the last call, by upstream: the next call mostly has the same, and the HTTP client writes an
- * unchanged list only once.
+ * The headers of the last call, by upstream: the next call mostly has the same, and the HTTP client writes
+ * the same list object only once.
  */
 const LAST_HEADERS = new WeakMap<ProviderSettings, LastHeaders>();
 
 /** Headers, and what they were made of besides the settings. */
 interface LastHeaders {
   /** The value of `anthropic-beta`; empty without the header. */
-  readonly betas: string;
+  readonly betaHeader: string;
   readonly kind: string | undefined;
   readonly secret: string | undefined;
   readonly headers: readonly string[];
 }
 
 /** The headers of a call: the same list as for the upstream's last call, if nothing has changed. */
-function headersOf({ settings, credential }: ProviderCall, betaNames: readonly string[]): readonly string[] {
-  const betas = betaNames.length === 0 ? '' : betaNames.join(',');
+function headersOf({ settings, credential }: ProviderCall, betas: readonly string[]): readonly string[] {
+  const betaHeader = betas.length === 0 ? '' : betas.join(',');
+  // The kind `aws` is Bedrock's alone. Without a credential the upstream needs none, or the settings give the
+  // header that authorises.
   const kind = credential?.kind;
   let secret: string | undefined;
   if (credential?.kind === 'key') secret = credential.key;
   else if (credential?.kind === 'bearer') secret = credential.token;
   const lastHeaders = LAST_HEADERS.get(settings);
-  if (lastHeaders?.betas === betas && lastHeaders.kind === kind && lastHeaders.secret === secret)
+  if (lastHeaders?.betaHeader === betaHeader && lastHeaders.kind === kind && lastHeaders.secret === secret)
     return lastHeaders.headers;
   const headers = ['anthropic-version', settings.apiVersion];
-  if (betas !== '') headers.push('anthropic-beta', betas);
+  if (betaHeader !== '') headers.push('anthropic-beta', betaHeader);
   if (credential?.kind === 'key') headers.push('x-api-key', credential.key);
   else if (credential?.kind === 'bearer') headers.push('authorization', `Bearer ${credential.token}`);
-  LAST_HEADERS.set(settings, { betas, kind, secret, headers });
+  LAST_HEADERS.set(settings, { betaHeader, kind, secret, headers });
   return headers;
 }
 
@@ -78,7 +82,7 @@ function mergedBetas(settingsBetas: readonly string[], callersHeader: string): r
   return [...new Set([...settingsBetas, ...names.filter((name) => name !== '')])];
 }
 
-/** Members that cloudBodyOf removes. Clouds refuse `model`; the other two are written again. */
+/** Members that cloudBodyOf always removes. Clouds refuse `model`; the other two are written again. */
 const REMOVED_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 interface CloudBody {
@@ -87,11 +91,11 @@ interface CloudBody {
 }
 
 /**
- * The body of a passed call in the form of a cloud: bedrock.ts and vertex.ts call this. `body` is a valid
- * request: the door has checked it. `version`: the cloud's own, for `anthropic_version`. `betas`: names of
- * the settings. `callersBetas`: the caller's `anthropic-beta` header, as `betasOf` returned it.
- * `alsoRemoved`: one more member to remove. `added`: a member to add unless the body has it, and the
- * function that makes its JSON text from the other members, each as `"name":value`.
+ * The body of a passed call in the form of a cloud. The door has checked `body`. `version` becomes the
+ * member `anthropic_version`; `betas` (of the settings) and `callersBetas` (a result of `betasOf`) become
+ * `anthropic_beta`. The member `alsoRemoved` is removed. `added` names a member to add unless the body has
+ * it. The function in `added` gets the other members, each as `"name":value`, and returns the JSON text of
+ * the new member's value.
  */
 export function cloudBodyOf(
   body: string | Uint8Array,
@@ -111,9 +115,9 @@ export function cloudBodyOf(
 }
 
 /**
- * The caller's `anthropic-beta` header without the names that a cloud lacks. Bedrock and Vertex refuse the
- * whole request for such a name, and coding agents send names that only Anthropic's own service has.
- * Operators add newer names with the setting `betas`.
+ * The caller's `anthropic-beta` header without the names that a cloud lacks; spaces around names stay.
+ * Bedrock and Vertex refuse the whole request for such a name, and coding agents send names that only
+ * Anthropic's own service has. Operators add newer names with the setting `betas`.
  */
 export function betasOf(callersHeader: string, isKnown: (name: string) => boolean): string {
   return callersHeader
@@ -122,7 +126,7 @@ export function betasOf(callersHeader: string, isKnown: (name: string) => boolea
     .join(',');
 }
 
-/** The value of `model`, the texts `"name":value` of the other members, and their names. */
+/** The value of the last `model`, the texts `"name":value` of the other members, and their names. */
 function membersOf(
   body: string | Uint8Array,
   alsoRemoved: string | undefined,
@@ -132,6 +136,7 @@ function membersOf(
   const otherMembers: string[] = [];
   const names: string[] = [];
   reader.skipSpace();
+  // False for `{}`, which has no member to read. The door rejects it.
   if (!reader.openObject()) return { model, otherMembers, names };
   do {
     const start = reader.position;
