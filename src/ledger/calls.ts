@@ -3,15 +3,16 @@
  * tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
  * (request/admit.ts, request/settle.ts); the main thread releases the calls of a dead listener
  * (gateway/accounting.ts). Each thread has an object of its own. Below, `scope` is a position in the scope
- * chain, and `quota` a number of EXTENDED_QUOTAS, or CALLS_PER_DAY.
+ * chain, and `quota` a number of EXTENDED_QUOTAS (layout.ts), or CALLS_PER_DAY. `flights` has calls in flight
+ * of accounts, quota records those of other scopes. `Taken.scopes` 0: the account alone, without a record.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
  *
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
- * to the day and month that it took of. Exception: if midnight comes while it takes, scopes that counted it
- * in the later day keep one call too many; no limit is exceeded. Tests: test/unit/ledger/quotas.test.ts,
- * test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
+ * to the day and month that it took of. Exception, for calls a day alone: if midnight comes while it takes,
+ * scopes that counted it in the later day keep one call too many; no limit is exceeded. Tests:
+ * test/unit/ledger/quotas.test.ts, test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -60,7 +61,7 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 }
 
 const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopes` 0
-/** How often `#takeAll` may try, each time with a later day or month, before it throws. */
+/** How often `#takeAll` may try, each time with a later day or month. Only a bug needs as many tries. */
 const PERIODS_MAX = 1_000;
 /** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
@@ -87,7 +88,7 @@ export class Calls {
   /** What the call held and used of each quota. For quotas of calls, `#held` is 1 and `#used` 0. */
   readonly #held = createAmounts(1);
   readonly #used = createAmounts(0);
-  /** When the admission began, by both clocks. Each is read once a call, because that takes 40 ns. */
+  /** When the admission began. `#takeAll` alone sets `#wallMs`, once for all quotas: a read takes 40 ns. */
   #nowMs: MonotonicMs = asMonotonicMs(0);
   #wallMs: WallMs = asWallMs(0);
 
@@ -126,7 +127,7 @@ export class Calls {
   ): QuotaRejection | undefined {
     this.#nowMs = nowMs;
     this.#callLeft.modelMinute = undefined;
-    this.#callLeft.tightest.limit = 0;
+    this.#callLeft.tightest.limit = 0; // no scope yet
     invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
@@ -238,8 +239,8 @@ export class Calls {
   }
 
   /**
-   * Ends a claimed call. The call in flight is given back last, so a claimed call still counts as in flight:
-   * freeClaimedSlots of ledger.ts relies on that.
+   * Ends a claimed call. Gives back the call in flight (1 held, 0 used) last, so that a claimed call still
+   * counts as in flight: freeClaimedSlots of ledger.ts relies on that.
    */
   protected close(slot: CallSlot, account: AccountIndex): void {
     this.reservations.close(slot);
@@ -259,10 +260,9 @@ export class Calls {
   }
 
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
-    const flights = this.#flights;
-    const isTaken = flights.take(flightAt(account), NO_PERIOD, 1, callsMax) !== undefined;
-    this.#callLeft.inFlight = flights.left;
-    if (flights.takeRanLow()) this.#options.onLowLease?.('account', account);
+    const isTaken = this.#flights.take(flightAt(account), NO_PERIOD, 1, callsMax) !== undefined;
+    this.#callLeft.inFlight = this.#flights.left;
+    if (this.#flights.takeRanLow()) this.#options.onLowLease?.('account', account);
     return isTaken;
   }
 
@@ -277,9 +277,10 @@ export class Calls {
   }
 
   /**
-   * Takes all but the hold and the account's calls in flight, from every scope of the same day and month; a
-   * free call takes calls in flight alone. If midnight comes, or a scope is a day ahead because the clock was
-   * set back, all is taken again of the later day, because a reservation has one day.
+   * Takes all but the hold and the account's calls in flight, from every scope of the same day and month. A
+   * free call takes calls in flight of the other scopes alone. If midnight (in `quota_timezone`) comes, or a
+   * scope is a day ahead because the clock was set back, takes all again of the later day, because a
+   * reservation has one `day`. Calls a day have their own, `dayNumber`: see `#takeDayOf`.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
@@ -303,7 +304,7 @@ export class Calls {
     const taken = this.#taken;
     const { day, month } = taken;
     taken.dayNumber = AFTER_ALL_DAYS;
-    this.#callLeft.tightest.limit = 0;
+    this.#callLeft.tightest.limit = 0; // no scope yet
     for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((quotaBits & bit) === 0) continue;
@@ -315,7 +316,7 @@ export class Calls {
           return this.rejections.rejectionOf(scope, quota, scopes, needs);
         }
         if (taken.day === day && taken.month === month) continue;
-        // `#take` found a later period (`#takeDayOf` never does). What it took goes back to that period, and
+        // `#take` found a later period (`#takeDayOf` sets none). What it took goes back to that period, and
         // all that was taken before it to the earlier period. The next try takes of the later period.
         const later = { day: taken.day, month: taken.month };
         const { record } = this.#chain.links[scope]!;
@@ -333,7 +334,7 @@ export class Calls {
   #take(scope: number, quota: number): boolean {
     const taken = this.#taken;
     const { index, record, limits, first } = this.#chain.links[scope]!;
-    const limit = limits[first + quota]!;
+    const limit = limits[first + quota]!; // see Link.limits
     if (!this.quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
     taken.masks[scope]! |= 1 << quota;
     const { left } = this.quotas;
@@ -346,7 +347,7 @@ export class Calls {
     return true;
   }
 
-  /** Takes a call of the day of one scope that has a limit. */
+  /** Takes a call of the day (UTC+8) of one scope that has a limit. */
   #takeDayOf(scope: number, { account, plan }: CallScopes): boolean {
     const taken = this.#taken;
     const { index, callsPerDay } = this.#chain.links[scope]!;
@@ -376,7 +377,7 @@ export class Calls {
     return this.rejections.ofModelMinute(model!, take);
   }
 
-  /** Gives `#held` back to the scopes in `taken`. The callers give back hold and the account's call slot. */
+  /** Gives `#held` back by `#chain`, both set before; but not the hold and the account's call in flight. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes > 0) this.#settleQuotas(taken, NOTHING_USED, ~0, this.clock.monotonicMs());
@@ -387,10 +388,9 @@ export class Calls {
     const { account, masks, scopes, dayNumber } = taken;
     if (dayNumber === NO_DAY) return;
     if (scopes === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.day.giveBack(account, dayNumber);
-    for (let scope = 0; scope < scopes; scope++) {
-      if (scope === ACCOUNT_SCOPE || (masks[scope]! & DAY_BIT) === 0) continue;
-      this.#chain.limitedAt(scope).giveBackDay(this.#chain.links[scope]!.index, dayNumber);
-    }
+    for (let scope = 0; scope < scopes; scope++)
+      if (scope !== ACCOUNT_SCOPE && (masks[scope]! & DAY_BIT) !== 0)
+        this.#chain.limitedAt(scope).giveBackDay(this.#chain.links[scope]!.index, dayNumber);
   }
 
   /** Marks a scope dirty, unless it is the account, which `admit`, `reverse` and `close` mark. */

@@ -3,10 +3,10 @@
  * dialect, because its protocol is that of the upstream workers. Listener thread; counter threads read its
  * large bodies.
  *
- * Must hold: OPENAI_ERRORS stays the form that OpenAI's clients read: it is used at the simple doors too, and
- * at the responses door except for its events. Tests: test/unit/core/errors.test.ts (status and body),
- * test/unit/core/door-names.test.ts (the status at each door), test/unit/protocol/request-bytes.test.ts (the
- * reading of bodies).
+ * Must hold: OPENAI_ERRORS stays the form that OpenAI's clients read. The simple doors use it too, and the
+ * responses door uses its status and body. Tests: test/unit/core/errors.test.ts (status and body),
+ * test/unit/core/door-names.test.ts (the status at each door), test/unit/protocol/sse.test.ts (the event),
+ * test/unit/protocol/request-bytes.test.ts (the reading of bodies).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { errorBody, statusOf } from '../../core/errors.js';
@@ -23,5 +23,6 @@ export const CHAT: Door = {
   errors: OPENAI_ERRORS,
   read: readChatBytes,
   readPieces: readLargeChatBytes,
+  // The headers that all doors have are enough.
   headerLines: () => '',
 };

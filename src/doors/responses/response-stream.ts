@@ -6,11 +6,12 @@
  *
  *     response.created, response.in_progress             with the first chunk
  *     response.output_item.added … done                  reasoning, then the message, then tool calls: an
- *                                                        item ends when another kind begins; tool calls,
- *                                                        whose pieces may alternate, end together
+ *                                                        item ends when another kind begins; tool calls
+ *                                                        end together, with whole items of signatures
+ *                                                        between them (`#writeCallSignature`)
  *     response.completed, response.incomplete            at the end, with the usage
  *
- * If the upstream breaks off, `end` is not called: the listener then writes the door's error event.
+ * If the upstream's stream breaks off, `end` is not called, and the listener writes the door's error event.
  *
  * Must hold: the deltas of an item, joined, are its text. The ended items are the output, and each was added
  * once before it was done. Sequence numbers have no gaps, so the texts of events are returned in the order in
@@ -44,7 +45,7 @@ import {
   type ResponseState,
 } from './response-object.js';
 
-/** Private methods return the texts of the events that they make, which `push` and `end` join in order. */
+/** Private methods that return a text return the events that they make, which are joined in this order. */
 export class ResponseStream implements DoorStream {
   readonly #call: DoorCall;
   readonly #isStream: boolean;
@@ -59,7 +60,7 @@ export class ResponseStream implements DoorStream {
   #usage: unknown;
   #serviceTier: unknown;
   #finishReason: unknown;
-  /** The open items: reasoning or the message or tool calls, never two kinds at once. */
+  /** The open items: reasoning or the message or tool calls, whose pieces may alternate. Never two kinds. */
   #reasoning: OpenReasoning | undefined;
   #message: OpenMessage | undefined;
   /** The open tool calls, by the index of their pieces; without an index, by their position in the delta. */
@@ -67,7 +68,7 @@ export class ResponseStream implements DoorStream {
   /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
   readonly #namespaces: ReturnType<typeof namespacesIn>;
 
-  /** `isStream`: `push` and `end` return events; else they return '', and the caller reads `response`. */
+  /** `isStream`: `push` and `end` return events; else they return '', and `response` is read at the end. */
   constructor(call: DoorCall, isStream: boolean) {
     this.#call = call;
     this.#namespaces = namespacesIn(call.body.tools);
@@ -86,7 +87,7 @@ export class ResponseStream implements DoorStream {
     return isRecord(delta) ? events + this.#writeDelta(delta, choice.logprobs) : events;
   }
 
-  /** Returns the last events. If the upstream has cut the output, response and last item are incomplete. */
+  /** Returns the last events. `#responseState` says whether response and last item are incomplete. */
   end(): string {
     // The state refers to the items themselves, so it has the changes that `#closeAll` makes below.
     const state = this.#responseState;
@@ -134,9 +135,9 @@ export class ResponseStream implements DoorStream {
     if (Array.isArray(delta.thinking_blocks))
       for (const block of delta.thinking_blocks as unknown[]) events += this.#addSignedBlock(block);
     const text = textOf(delta.content);
-    const tokens =
+    const textLogprobs =
       isRecord(logprobs) && Array.isArray(logprobs.content) ? (logprobs.content as unknown[]) : [];
-    if (text !== '') events += this.#writeText('output_text', text, tokens);
+    if (text !== '') events += this.#writeText('output_text', text, textLogprobs);
     if (typeof delta.refusal === 'string' && delta.refusal !== '')
       events += this.#writeText('refusal', delta.refusal, []);
     if (Array.isArray(delta.tool_calls))
@@ -161,9 +162,8 @@ export class ResponseStream implements DoorStream {
   }
 
   /**
-   * Adds a block that the provider has signed to the open reasoning item. In a stream the text of the block
-   * has come before, as thoughts, and the block has none: so the block gets the text that no earlier block
-   * has. Providers sign before the message begins. A later block begins a new reasoning item, unchanged.
+   * Adds a signed block to the open reasoning item. The text of a streamed block has come before, as
+   * thoughts: so it gets the text that no earlier block has. A block after the message begins a new item.
    */
   #addSignedBlock(block: unknown): string {
     if (!isRecord(block)) return '';
@@ -193,7 +193,7 @@ export class ResponseStream implements DoorStream {
         const part = { type: 'summary_text', text };
         if (text !== '') item.summary = [part];
         if (blocks.length > 0) item.encrypted_content = encryptedContent({ blocks });
-        // Clients such as the AI SDK drop an item without the member. Thoughts go back in the summary.
+        // Clients such as the AI SDK send no item back without the member. The summary has the thoughts.
         else if (this.#call.thoughtsBack === true) item.encrypted_content = encryptedContent({});
         return text === ''
           ? ''
@@ -277,7 +277,7 @@ export class ResponseStream implements DoorStream {
     if (openCall === undefined || isOther) {
       if (this.#openCalls.size === 0 || isOther) events += this.#closeAll('completed');
       events += this.#writeCallSignature(toolCall.extra_content);
-      openCall = this.#openToolCall(isRecord(toolCall.custom));
+      openCall = this.#newToolCall(isRecord(toolCall.custom));
       this.#openCalls.set(key, openCall);
     }
     addPiece(openCall, piece);
@@ -299,7 +299,7 @@ export class ResponseStream implements DoorStream {
   }
 
   /** Gives a tool call the next output index. Writes no event yet, because that event must have the name. */
-  #openToolCall(isCustom: boolean): OpenToolCall {
+  #newToolCall(isCustom: boolean): OpenToolCall {
     const textName = isCustom ? 'input' : 'arguments';
     const placed = this.#newItem(isCustom ? 'ctc' : 'fc', {
       type: isCustom ? 'custom_tool_call' : 'function_call',
@@ -329,9 +329,9 @@ export class ResponseStream implements DoorStream {
   /** Writes response.output_item.added of a tool call, and the arguments that have come by now. */
   #writeCallAdded(openCall: OpenToolCall): string {
     openCall.isAdded = true;
-    // If the upstream has sent no id, the caller gets one that no earlier response has, because the caller
-    // sends all ids back in one request. Request ids differ at their ends. OpenAI's bound is 40 characters: 5
-    // of `call_`, 28 of the request id, `_`, and up to 6 digits.
+    // If the upstream has sent no id, the client gets one that no earlier response has, because the client
+    // sends all ids back in one request. Request ids differ at their ends. OpenAI's bound (no test) is 40
+    // characters: 5 of `call_`, 28 of the request id, `_`, and up to 6 digits.
     const {
       index,
       item,
@@ -365,7 +365,7 @@ export class ResponseStream implements DoorStream {
     return events;
   }
 
-  /** Begins an output item. Returns the item, and the text of its first event. */
+  /** Begins an output item. Returns the item and its first event. */
   #addItem(prefix: string, members: Members & { readonly type: string }): [PlacedItem, string] {
     const placed = this.#newItem(prefix, members);
     return [placed, this.#itemAdded(placed)];
