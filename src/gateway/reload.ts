@@ -40,7 +40,7 @@ export interface ReloadContext {
   readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly store: RecordStore;
-  /** This and the next function resolve with the indices of stuck threads, which have not replied in time. */
+  /** This and the next resolve with the indices of stuck threads, which gave no reply in time. No rejection. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
   readonly log: Log;
