@@ -4,7 +4,8 @@
  * a gateway process, or a command.
  *
  * Must hold: a change is on disk first and then in the live state. A request from which no account can be
- * made leaves no trace: no record, no name that is taken, no slot (test/unit/registry/registry.test.ts).
+ * made leaves no trace: no record, no name that is taken, no slot (test/unit/registry/registry.test.ts; for
+ * `search` test/unit/registry/account-directory.test.ts).
  *
  * An account whose plan is no longer in the settings is listed here with `planMissing`. live-buffers.ts keeps
  * the account disabled in the live state until it has a plan (same test).
@@ -43,8 +44,8 @@ interface AccountSearch {
 /** A text that may be the beginning of an id. A text with fewer characters would match too many ids. */
 const ID_START = /^acct_[0-9a-z]{3,16}$/;
 /**
- * How many accounts are found by the beginning of their ids. Accounts beyond this number would not be found;
- * of a million random ids only some 30 begin with the same three characters.
+ * How many accounts are found by the beginning of their ids; a bound for the time of a search. Accounts
+ * beyond it are not found, but of a million random ids only some 30 begin with the same three characters.
  */
 const IDS_FOUND_MAX = 1_000;
 
@@ -58,8 +59,8 @@ export class Accounts {
   }
 
   /**
-   * The account is on disk and in the live state on return, which costs an fsync. Throws
-   * `invalid_parameters`, and `not_found` for an unknown group.
+   * The account is on disk and in the live state on return, which costs an fsync. If the commit throws, the
+   * live state gets what is on disk. Throws `invalid_parameters`, and `not_found` for an unknown group.
    */
   create(request: NewAccount): AccountStatement {
     const { store } = this.#context;
@@ -91,15 +92,15 @@ export class Accounts {
     from: number,
     limit: number,
   ): Page<AccountStatement> {
-    const search = text === undefined ? undefined : { text, ids: this.#slotsByIdStart(text) };
+    const textSearch = text === undefined ? undefined : { text, ids: this.#slotsByIdStart(text) };
     const groupIds =
       group === undefined ? undefined : this.#groups.idsBelow(this.#groups.recordOf(group, 'group'));
-    const filter = { search, planId, active, groupIds };
+    const filter = { search: textSearch, planId, active, groupIds };
     const { found, next } = this.#context.live.directory().find(filter, from, limit);
     return { items: found.map((index) => this.statementOf(this.#recordAt(index))), next };
   }
 
-  /** Throws as `recordOf`; so do the changes below. */
+  /** Throws `not_found`, or `invalid_parameters` if an API key was given; so do the changes below. */
   find(idOrName: string): AccountStatement {
     return this.statementOf(this.recordOf(idOrName));
   }
@@ -124,10 +125,10 @@ export class Accounts {
   }
 
   /**
-   * Stores the record of a new account in slot `index`, and its credit. Call `put` inside `store.commit`, and
-   * `open` after the commit, or no listener knows the account before the next start. registry.ts calls both
-   * too, to create accounts with their keys; for many accounts it counts `index` up itself. Throws
-   * `invalid_parameters` or `not_found` before anything is stored.
+   * Stores the record of a new account in slot `index`, and its credit, or throws `invalid_parameters` or
+   * `not_found` before anything is stored. Call `put` inside `store.commit`, and `open` after the commit, or
+   * no listener knows the account before the next start. registry.ts does so for accounts with keys; for many
+   * accounts it counts `index` up itself.
    */
   put(request: NewAccount, index = this.#context.store.freeAccountIndex()): AccountRecord {
     const { name, planId, credit, group } = request;
@@ -165,7 +166,7 @@ export class Accounts {
     live.openAccount(record, catalog);
   }
 
-  /** Throws `not_found`, or `invalid_parameters` if an API key was given. */
+  /** Throws as `find`. */
   recordOf(idOrName: string): AccountRecord {
     const { store } = this.#context;
     assertReference('account', idOrName);
@@ -191,7 +192,7 @@ export class Accounts {
     };
   }
 
-  /** Stores the changed record in one commit, then applies it to the live state. */
+  /** Stores the changed record in one commit, then applies it to the live state: see `commitAndApply`. */
   #change(idOrName: string, change: (account: AccountRecord) => AccountRecord): AccountStatement {
     const { store, live, catalog } = this.#context;
     const put = (): AccountRecord => {
@@ -225,6 +226,7 @@ export class Accounts {
   #assertPlan(planId: string): void {
     const { catalog } = this.#context;
     if (findPlanIndex(catalog, planId) !== undefined) return;
+    // Plans that a reload has removed stay in the catalogue, without being listed.
     const listed = catalog.plans
       .filter(isListed)
       .map(({ id }) => id)

@@ -3,16 +3,17 @@
  * account (core/fair-queue.ts), so that an account with many calls delays only itself. quota-wait.ts adds a
  * session's call and removes it; upstream-quotas.ts owns the queue. Upstream worker.
  *
- * Limits also get room (an upstream is below its limits again) by other threads, processes and hosts, and by
- * time alone, of which the queue learns nothing. So while calls wait, the queue looks every LOOK_PERIOD_MS.
- * It also serves calls when this worker gives something back.
+ * The queue serves calls (lets them take an upstream) when this worker gives something back, which
+ * upstream-quotas.ts reports by `roomCame`. It learns nothing of what other threads, processes and hosts give
+ * back, nor of what time does. So while calls wait, the queue looks every LOOK_PERIOD_MS.
  *
- * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
- * (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try. Each
- * call leaves by `tryNow`, `giveUp` or `remove`. The weights bound the bytes of all bodies and the number of
- * calls (core/limits.ts). All streams of the worker stand still during a look. So besides last tries, a look
- * tries only calls that it serves, and at most one more for each scope, however many calls wait
- * (test/unit/upstream/quota-queue.test.ts).
+ * Must hold (test/unit/upstream/quota-queue.test.ts):
+ * - A later call does not overtake: new calls do not take of a scope that a call waits for
+ *   (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try.
+ * - Each call leaves by `tryNow`, `giveUp` or `remove`. The weights bound the bytes of all bodies and the
+ *   number of calls (core/limits.ts).
+ * - Besides last tries, a look tries only calls that it serves, and at most one more for each scope, however
+ *   many calls wait: all streams of the worker stand still during a look.
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';
@@ -53,7 +54,7 @@ export class QuotaQueue {
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
   });
-  /** The scopes that calls wait for. The scopes of a call that has left may stay until the next look. */
+  /** The scopes that calls wait for. Those of a call that left may stay, and keep calls out, till a look. */
   #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
   /** `roomCame` serves calls at the end of this event-loop turn. */
@@ -102,8 +103,8 @@ export class QuotaQueue {
 
   /**
    * Tries the calls whose time is over once more, and gives up those that fail. Then serves the other calls
-   * in turn, as far as the limits allow. A look visits all calls, because other scopes may serve them than at
-   * the last look. The timer calls it; public for tests.
+   * in turn, as far as the limits allow. A look visits all calls, because other upstreams may serve a call
+   * than at the last look: after a reload, or a cooldown. The timer calls it; public for tests.
    */
   look(): void {
     this.#giveUpLate();
@@ -137,13 +138,13 @@ export class QuotaQueue {
     else this.#awaited = fullScopes;
   }
 
-  /** Whether no scope that a call waits for is outside of `fullScopes`. */
+  /** Whether all awaited scopes are in `fullScopes`. */
   #areAllAwaitedIn(fullScopes: ReadonlySet<UpstreamScopeIndex>): boolean {
     for (const scope of this.#awaited) if (!fullScopes.has(scope)) return false;
     return true;
   }
 
-  /** Must run before `#serve`, which removes scopes from `#awaited` that only these calls waited for. */
+  /** Must run before `#serve`, which makes `#awaited` anew: the scopes of these calls would stay in it. */
   #giveUpLate(): void {
     const nowMs = this.#clock.monotonicMs();
     const late = [...this.#calls.inTurn()].filter(([, call]) => call.isLate(nowMs));
