@@ -5,7 +5,8 @@
  * times, also those of ticks, are of the host's monotonic clock.
  *
  * Must hold: the granted permits that weigh are never more than the limit, whatever messages are lost or come
- * twice (also test/unit/sharing/lease-laws.test.ts; valkey-coordinator.test.ts compares it with the scripts).
+ * twice (test/unit/sharing/lease-laws.test.ts; valkey-coordinator.test.ts compares the replies with those of
+ * the scripts). granted-stock.ts has the law of stocks.
  */
 import { asPicoUnits } from '../core/units.js';
 import {
@@ -33,16 +34,19 @@ import { expiryTickOf, shareOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './g
 /** The name, among nodes, of the lives that have ended, and of what was used before the first life. */
 const NO_NODE = '';
 
-/** A bucket: the permits that expire in one tick, by the node that they were granted to. */
+/** A bucket: the permits that expire in `tick`, by node. They weigh in `tick` and WEIGHING_TICKS more. */
 type BucketState = readonly [tick: number, granted: readonly (readonly [node: string, count: number])[]];
 
 /** The permits of the minute. equal-share.ts has one for each scope, without stocks. */
 export class MinuteBuckets {
   /** By tick of expiry, then by node: permits granted and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();
-  /** The last grant to each node, whose reply may be lost. Not in `state`, because LMDB loses no reply. */
+  /**
+   * The last grant to each node, whose reply may be lost. LMDB loses none, so `state` lacks it; the tests'
+   * coordinator in memory needs it to reply as the scripts do.
+   */
   readonly #lastGrants = new Map<string, GrantedPermits & { readonly number: number }>();
-  /** The number of the last ask (AskOrder), by node. */
+  /** By node, the number of its last ask (AskOrder). */
   readonly numbers = new Map<string, number>();
 
   /** Sets a bucket: of a `state`, or of what was used before anything was granted. */
@@ -83,12 +87,12 @@ export class MinuteBuckets {
     }
     const lastGrant = this.#lastGrants.get(node);
     if (lastGrant !== undefined && ask.order !== undefined && lastGrant.number > ask.order.heardNumber) {
-      // What the ask returns and names as used repeats an earlier ask, by which it was recorded.
+      // `returned` and `used` are recorded already: this ask repeats those of the ask whose reply was lost.
       this.#takeBack(node, lastGrant);
     } else {
       for (const permits of ask.returned) this.#takeBack(node, permits);
       for (const permits of ask.used ?? []) {
-        // Used permits weigh as if they had been granted now with the shortest validity.
+        // Used permits weigh as if granted now with the shortest validity, unless they expire sooner.
         const usedTick = nowTick + SHORT_TICKS;
         if (permits.tick > usedTick) this.#put(node, usedTick, this.#takeBack(node, permits));
       }
@@ -162,7 +166,7 @@ export class MinuteBuckets {
 export interface ScopeState {
   readonly buckets: readonly BucketState[];
   readonly stocks: readonly StockState[];
-  /** Of each node's last ask. Absent in a row that a former version has written. */
+  /** As MinuteBuckets.numbers. Absent in a row that a former version has written. */
   readonly numbers?: readonly (readonly [node: string, number: number])[];
 }
 
@@ -174,7 +178,7 @@ export interface UsedBefore {
   readonly stocks: Stocks<PeriodUse>;
 }
 
-/** A row of a former version, which shared only calls a day besides permits. It is younger than the boot. */
+/** A row that a former version wrote since the machine's boot: it shared only permits and calls a day. */
 interface FormerState {
   readonly buckets: readonly BucketState[];
   readonly dayNumber: number;
@@ -183,14 +187,14 @@ interface FormerState {
 }
 
 export class ScopeGrants {
-  /** What the account was credited. Set it before a `reply` about money. */
+  /** What the account was credited. Set it before a `reply` about money, or nothing is granted. */
   credited = asPicoUnits(0n);
-  /** What all hosts have spent of it. Set it as `credited`. */
+  /** What all hosts have spent of it. Set it before a `reply` about money, or too much is granted. */
   spent = asPicoUnits(0n);
   readonly #minute = new MinuteBuckets();
   readonly #stocks = new Map<StockName, GrantedStock>();
 
-  /** The grants of a `state`. Throws if the state is damaged. */
+  /** The grants of a `state`. Throws if a count of permits or of a stock is damaged. */
   static fromState(state: ScopeState | FormerState): ScopeGrants {
     const grants = new ScopeGrants();
     for (const [tick, granted] of state.buckets) {
@@ -249,7 +253,7 @@ export class ScopeGrants {
     };
   }
 
-  /** `processes`: the nodes to show one by one, with their slots. */
+  /** `processes`: the nodes of this host to show one by one, with the slots of their gateway processes. */
   view(scope: string, processes: Iterable<readonly [slot: number, node: string]>, nowMs: number): ScopeView {
     const stocks = Array.from(this.#stocks.values(), (stock) => [stock.name, stock.view(nowMs)]);
     return {
@@ -270,7 +274,7 @@ export class ScopeGrants {
     return { slot, minute: { ...this.#minute.view(nowMs, node), number }, used: Object.fromEntries(used) };
   }
 
-  /** Called when the node's life has ended: frees its stocks, or counts them as used (StockKind). */
+  /** Called when the node's life has ended: frees its stocks, or counts them as used (see STOCK_KINDS). */
   forget(node: string, nowMs: number): void {
     for (const stock of this.#stocks.values()) stock.forget(node, nowMs);
     this.#minute.forget(node);

@@ -3,29 +3,33 @@
  * if it is a bug, which must not look like a lost connection. valkey-coordinator.ts and lmdb-coordinator.ts
  * use it. Main thread of a gateway process.
  *
- * Must hold: a bug ends no process, and its stack is in the log (test/unit/sharing/valkey-damage.test.ts,
- * lmdb-coordinator.test.ts). Kinds of bugs that alternate neither fill the log nor hide each other.
+ * Must hold: a bug ends no process, and its stack is in the log (test/unit/sharing/valkey-damage.test.ts and
+ * lmdb-coordinator.test.ts there). Kinds of bugs that alternate neither fill the log nor hide each other
+ * (test/unit/sharing/unexpected-errors.test.ts).
  */
 import { errorText } from '../core/errors.js';
 import { StoreError } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { CoordinatorLost } from './coordinator.js';
 
-/** How many kinds are remembered. A program has few bugs at a time. */
+/** How many kinds are remembered; a forgotten one is logged again. A program has few bugs at a time. */
 const KINDS_MAX = 50;
 /** Messages that differ only in numbers are of one kind. Messages with other names are of other kinds. */
 const NUMBERS = /\d+/g;
 
 export class UnexpectedErrors {
   readonly #log: Pick<Log, 'error'>;
-  /** The kinds that were logged, the latest at the end. None is logged again: exchanges may repeat it. */
+  /** The kinds that were met last, the latest at the end. They are not logged again: exchanges repeat. */
   readonly #loggedKinds = new Set<string>();
 
   constructor(log: Pick<Log, 'error'>) {
     this.#log = log;
   }
 
-  /** Returns `error` as a CoordinatorLost. Logs it if it is a bug: no CoordinatorLost and no StoreError. */
+  /**
+   * Returns `error` as a CoordinatorLost. Logs it if it is a bug: no CoordinatorLost and no StoreError, which
+   * is a damaged record or the disk: the message of the loss, which the status shows, says what to do.
+   */
   asLoss(error: unknown): CoordinatorLost {
     if (error instanceof CoordinatorLost) return error;
     const reason = errorText(error);

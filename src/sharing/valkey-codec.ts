@@ -5,7 +5,8 @@
  *
  * Must hold: arrays have the order in which valkey-stocks.ts, valkey-money.ts and valkey-scripts.ts read and
  * write them, and all hosts put a scope into the same partition
- * (test/unit/sharing/valkey-coordinator.test.ts, random asks).
+ * (test/unit/sharing/valkey-coordinator.test.ts, random asks and views). A damaged amount is no reply
+ * (test/unit/sharing/valkey-damage.test.ts).
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';
@@ -39,7 +40,7 @@ export function unpacked(bytes: Uint8Array): unknown {
 
 /** A stock whose amounts are one number each. An amount of the balance takes two (valkey-lua.ts). */
 type CountedName = Exclude<StockName, 'balance'>;
-/** The name of each counted stock in the scripts: see STOCKS_LUA. The server has them on record. */
+/** Names of the counted stocks in the scripts (STOCKS_LUA). Servers have them on record: never change one. */
 export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
   calls_in_flight: 'f',
   tokens_per_minute: 'w',
@@ -133,13 +134,19 @@ function encodeStock(name: CountedName, { limit, period, used, unused, least, mo
 type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
 type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
 type RawStock = readonly [...RawCount, period: number, freeInMs: number];
-type RawMoney = readonly [number, number, number, number, boolean]; // see `balanceGrant`
+type RawMoney = readonly [
+  grantedHigh: number,
+  grantedLow: number,
+  remainingHigh: number,
+  remainingLow: number,
+  heldByOthers: boolean,
+];
 /** The stocks are in the order of the ask's counted stocks. False stands for what the ask left out. */
 export type RawReply = readonly [RawMinute | false, readonly RawStock[] | false, RawMoney | false];
 
 /**
- * What `decode` returns, or a text that says why `decode` has thrown: if a row of the server is damaged, the
- * reply may have something else in place of a number.
+ * What `decode` returns, which is no text; or a text that says why `decode` has thrown: if a row of the
+ * server is damaged, the reply may have something else in place of a number.
  */
 export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
   try {
@@ -149,7 +156,7 @@ export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
   }
 }
 
-/** The reply to `ask`. Throws if it has something else in place of a number: see `decodable`. */
+/** The reply to `ask`. Throws if an amount of a stock or of money is no whole number: see `decodable`. */
 export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]: RawReply): LeaseReply {
   const replies = countedOf(stocks).map(([name], index) => {
     const [granted, remaining, heldByOthers, period, freeInMs] = (counted as readonly RawStock[])[index]!;
@@ -228,7 +235,10 @@ function decodeProcess([slot, weighing, unexpired, number, counted]: RawProcess)
   };
 }
 
-/** The partition of a scope, by FNV-1a with 32 bits: an even spread, the same on all hosts. */
+/**
+ * The partition of a scope, by FNV-1a with 32 bits: an even spread, the same on all hosts. With another hash,
+ * the scopes of a running server would not be found.
+ */
 export function partitionOf(scope: string, partitions: number): number {
   let hash = 0x811c9dc5;
   for (let position = 0; position < scope.length; position++) {
@@ -248,7 +258,7 @@ export function tagOf(namespace: string, partition: number): string {
  *     {ns:0}:registry         hash    epoch, version and history of the registry
  *     {ns:0}:registry:log:E   stream  of epoch E: version-0 → rows that the transaction wrote
  *     {ns:0}:registry:rows:E  hash    of epoch E: row → value, as of the version
- *     {ns:0}:registry:claims  hash    host → how new its copy is, while the server has none
+ *     {ns:0}:registry:claims  hash    host → how new its copy is (registry-reseed.ts), until one is there
  *     {ns:0}:registry:seeder  text    the host that puts its copy there
  */
 export function registryKeys(namespace: string) {
@@ -262,7 +272,7 @@ export function registryKeys(namespace: string) {
   };
 }
 
-/** The coordinator's keys of a partition, of which each scope has two. valkey-lua.ts says what is in them. */
+/** The coordinator's keys of a partition; valkey-lua.ts says what is in them. `of`: the two of a scope. */
 export function coordinatorKeys(namespace: string, partition: number) {
   const tag = tagOf(namespace, partition);
   return {
