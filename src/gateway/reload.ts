@@ -40,7 +40,7 @@ export interface ReloadContext {
   readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly store: RecordStore;
-  /** This and the next resolve with the indices of stuck threads, which gave no reply in time. No rejection. */
+  /** This and the next never reject; they resolve with the indices of threads that gave no reply in time. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
   readonly log: Log;
