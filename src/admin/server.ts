@@ -9,7 +9,7 @@
  * within a Guard. Only `/healthz` (the process lives), `/readyz` (the gateway accepts calls), `/metrics`, the
  * console's files, and `/admin/session` and below, where the console signs in, need no token. All but the
  * first two need an allowed Host (test/unit/admin/server.test.ts). OTHER_ROUTES of route.ts lists these paths
- * for the API's description; no test compares the list with this file.
+ * (test/e2e/operator-roles.test.ts sends requests to each).
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';

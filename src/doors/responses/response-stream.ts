@@ -330,8 +330,8 @@ export class ResponseStream implements DoorStream {
   #writeCallAdded(openCall: OpenToolCall): string {
     openCall.isAdded = true;
     // If the upstream has sent no id, the client gets one that no earlier response has, because the client
-    // sends all ids back in one request. Request ids differ at their ends. OpenAI's bound (no test) is 40
-    // characters: 5 of `call_`, 28 of the request id, `_`, and up to 6 digits.
+    // sends all ids back in one request. Request ids differ at their ends. OpenAI's bound is 40 characters: 5
+    // of `call_`, 28 of the request id, `_`, and up to 6 digits (test: 'an id that the server left out …').
     const {
       index,
       item,
