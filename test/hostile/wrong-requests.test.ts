@@ -24,8 +24,8 @@ import { eventually, startGateway, type Gateway } from '../support/gateway.js';
 import { request } from '../support/http.js';
 import { MachineLag } from '../support/machine-lag.js';
 
-/** More is a hang. The machine's own lag comes on top. */
-const ANSWER_MS_MAX = 2_000;
+/** More is a hang: on two cores with twenty programs 2.6 s were seen. The machine's own lag comes on top. */
+const ANSWER_MS_MAX = 5_000;
 const AT_ONCE = 8;
 /** All that a call costs, so that what was spent counts the calls. */
 const CALL_PRICE = 0.5;

@@ -347,7 +347,7 @@ void t.test(
       source,
       settings: watched,
       watchPeriodMs: 5,
-      exitGraceMs: 300,
+      exitGraceMs: LONG_MS,
     });
     signals.emit('SIGTERM');
     await ready;
