@@ -24,7 +24,7 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, watch as watchFolder } from 'node:fs';
-import { cpus } from 'node:os';
+import { cpus, getPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { bundleTap } from './bundle-tap.mjs';
 
@@ -259,8 +259,9 @@ function childrenCpuMs() {
 }
 
 /**
- * `ended`: whether an interval has ended in which the processors were idle enough; another begins then. What runs with a
- * lower priority, as style does in .ci/run, yields to tests: its time counts as idle.
+ * `ended`: whether an interval has ended in which the processors were idle enough; another begins then. What runs
+ * with a lower priority, as style does in .ci/run, yields to tests: its time counts as idle. Not if this program has
+ * such a priority itself: then that time may be the tests' own.
  */
 function idleWatch() {
   const read = () => {
@@ -268,7 +269,7 @@ function idleWatch() {
     const total = times.flatMap((time) => Object.values(time)).reduce((sum, ms) => sum + ms, 0);
     return {
       total,
-      idle: times.reduce((sum, time) => sum + time.idle + time.nice, 0),
+      idle: times.reduce((sum, time) => sum + time.idle + (getPriority() > 0 ? 0 : time.nice), 0),
       atMs: performance.now(),
     };
   };
