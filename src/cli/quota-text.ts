@@ -117,11 +117,12 @@ export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
   });
 }
 
-const groupedNumber = new Intl.NumberFormat('en');
-
-/** A count with commas between thousands. Money stays as it is. */
+/**
+ * A count with commas between thousands. Money stays as it is. To make an Intl.NumberFormat here would take
+ * 20 ms of the start of each command.
+ */
 export function amountText(amount: Amount): string {
-  return typeof amount === 'number' ? groupedNumber.format(amount) : amount;
+  return typeof amount === 'number' ? amount.toLocaleString('en') : amount;
 }
 
 /** `limit` is above 0: the settings and the admin interface reject a limit of 0. */
