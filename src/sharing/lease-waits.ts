@@ -5,8 +5,9 @@
  * Must hold: each wait ends, at its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A wait
  * is refused only if the coordinator has replied about all that the request lacks, and only by quotas that
  * the coordinator has denied: never by one of which something is left, here or elsewhere. A wait that ends
- * with 'try' takes nothing: another request may be faster, and this one then waits again. Tests:
- * test/unit/sharing/lease-manager.test.ts, test/unit/request/refusals.test.ts, test/e2e/late-leases.test.ts.
+ * with 'try' takes nothing: another request may be faster, and this one then waits again. Further
+ * tests: test/unit/sharing/lease-manager.test.ts, test/unit/request/refusals.test.ts,
+ * test/e2e/late-leases.test.ts.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -127,7 +128,8 @@ export class LeaseWaits {
       this.#endLost(wait, nowMs);
     } else if (lack === 'unasked') {
       for (const scope of wait.scopes) ask(scope);
-    } else {
+    } else if (!contact.isLost) {
+      // In a loss others may give back what the coordinator cannot grant yet: `#endOverdue` ends the wait.
       // The `!` is safe: LeaseManager.wait adds no wait without a scope.
       const firstScope = wait.scopes[0]!;
       const waitCount = waitCounts.get(firstScope) ?? 0;
