@@ -15,6 +15,7 @@ import {
   RedisClient,
   RESP_TYPES,
 } from '@redis/client';
+import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseSharingUrl, type ServerAddress, type SharingAddress } from '../config/sharing-schema.js';
 
@@ -104,7 +105,7 @@ export function openConnection(options: ValkeyConnectionOptions): ValkeyConnecti
 function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions) {
   const socket = {
     connectTimeout: options.connectTimeoutMs,
-    reconnectStrategy: address.kind === 'cluster' ? options.reconnectDelayMs : (false as const),
+    reconnectStrategy: false as const,
     keepAlive: true,
     keepAliveInitialDelay: KEEP_ALIVE_MS,
     noDelay: true,
@@ -331,24 +332,42 @@ async function masterNamedBy(
 
 function clusterConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options);
+  // The library's `destroy` leaves connections open that are still opening, or by which the map of the Cluster
+  // was asked for. The signal destroys all sockets, also those that the library opens afterwards.
+  const destroyed = new AbortController();
+  const { signal } = destroyed;
+  // Each socket listens to it until it is closed; a Cluster may have more servers than Node's bound of ten.
+  setMaxListeners(0, signal);
+  const socket = {
+    ...common.socket,
+    signal,
+    reconnectStrategy: (tries: number) => !signal.aborted && options.reconnectDelayMs(tries),
+  };
   const cluster = createCluster({
     RESP: common.RESP,
-    rootNodes: address.servers.map((server) => ({ ...common, socket: { ...common.socket, ...server } })),
-    defaults: common,
+    rootNodes: address.servers.map((server) => ({ ...common, socket: { ...socket, ...server } })),
+    defaults: { ...common, socket },
     useReplicas: false,
     minimizeConnections: false,
     maxCommandRedirections: REDIRECTIONS_MAX,
     commandOptions: TEXT,
   });
-  cluster.on('error', options.onError);
-  cluster.on('node-error', options.onError);
-  cluster.on('node-ready', options.onReady);
+  const unlessDestroyed = (report: (error: Error) => void) => (error: Error) => {
+    if (!signal.aborted) report(error);
+  };
+  cluster.on('error', unlessDestroyed(options.onError));
+  cluster.on('node-error', unlessDestroyed(options.onError));
+  cluster.on('node-ready', () => !signal.aborted && options.onReady());
   return {
-    connect: () => cluster.connect(),
+    connect: () =>
+      cluster.connect().catch((error: unknown) => {
+        if (!signal.aborted) throw error;
+      }),
     send: (key, args, binary) =>
       cluster.sendCommand<ValkeyReply>(key, false, [...args], binary ? BINARY : TEXT),
     destroy: () => {
       cluster.destroy();
+      destroyed.abort();
     },
   };
 }

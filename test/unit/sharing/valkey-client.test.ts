@@ -1,6 +1,6 @@
 /** The client against a real server: every call ends in time, whatever happens to server and network. */
 import { readFileSync } from 'node:fs';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import {
@@ -335,6 +335,55 @@ void t.test('clients are made in no time, also if each has other options', (t) =
   for (const client of clients) client.close();
   t.ok(user + system < 200_000, `${user + system} µs`);
   t.end();
+});
+
+/** A server that says it is a Cluster by itself, or never replies. `asked` tells of each question. */
+async function startMember(t: Test, isSilent: boolean) {
+  const sockets = new Set<Socket>();
+  const asked = new EventEmitter();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket)).on('error', () => undefined);
+    socket.on('data', (data) => {
+      const text = data.toString();
+      if (!isSilent) {
+        const isMap = /slots/i.test(text);
+        const map = `*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:${port}\r\n$1\r\nx\r\n`;
+        const commands = text.match(/\*\d+\r\n/g)?.length ?? 0;
+        socket.write('+OK\r\n'.repeat(commands - (isMap ? 1 : 0)) + (isMap ? map : ''));
+        if (!isMap) return;
+      }
+      asked.emit('map');
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { url: `redis-cluster://127.0.0.1:${port}`, sockets, asked };
+}
+
+void t.test('no connection of a Cluster outlives its client, whenever that is closed', async (t) => {
+  for (const isSilent of [true, false]) {
+    const { url, sockets, asked } = await startMember(t, isSilent);
+    for (let turns = 0; turns < 12; turns++) {
+      let disturbed = 0;
+      const client = open(t, url, { onDisturbed: () => (disturbed += 1) });
+      await once(asked, 'map');
+      for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
+      client.close();
+      const before = [disturbed, client.lastError];
+      const name = `${isSilent ? 'without a reply' : 'with a reply'}, closed ${turns} turns after the question`;
+      await eventually(name, () => (sockets.size === 0 ? true : undefined), 3_000);
+      // A client that tried again would have done so by now.
+      await new Promise((resolve) => setTimeout(resolve, 150));
+      t.equal(sockets.size, 0, name);
+      t.same([disturbed, client.lastError], before, 'and nothing is told of it');
+    }
+  }
 });
 
 void t.test('a Cluster of one server', NO_REDIS, async (t) => {
