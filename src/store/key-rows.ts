@@ -18,6 +18,7 @@ import {
   type WallMs,
 } from '../core/units.js';
 import type { KeyRecord, KeyUseRecord } from '../registry/key-record.js';
+import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import type { KeyStore, Page } from '../registry/record-store.js';
 import {
   closedObject,
@@ -35,6 +36,7 @@ import {
 } from './record-codec.js';
 import { quotaUseKeyOf, SETTLED_FIELDS } from './quota-use-rows.js';
 import { SlotRows } from './slot-rows.js';
+import { StoreError } from './store-file.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
 
 const StoredKey = closedObject({
@@ -96,6 +98,15 @@ export function packKey(record: KeyRecord): StoredKey {
 /** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readKey(stored: unknown, location: string): KeyRecord {
   if (!isKey(stored)) throw damaged(location);
+  const { expiresSeconds } = stored;
+  // Not in the schema, because an operator has to learn which key a former version has left like this.
+  if (expiresSeconds !== undefined && (expiresSeconds < 1 || expiresSeconds > KEY_EXPIRES_SECONDS_MAX))
+    throw new StoreError(
+      'damaged',
+      `${location} is damaged: expiresSeconds of the key ${stored.id} is ${expiresSeconds}, ` +
+        `want 1 to ${KEY_EXPIRES_SECONDS_MAX}, or none. Delete the key with the version that wrote it, ` +
+        'or restore the store from a backup.',
+    );
   return {
     index: asKeyIndex(stored.index),
     id: stored.id,
@@ -106,7 +117,7 @@ export function readKey(stored: unknown, location: string): KeyRecord {
     prefix: stored.prefix,
     active: stored.active,
     createdMs: asWallMs(stored.createdMs),
-    expiresSeconds: stored.expiresSeconds,
+    expiresSeconds,
     limits: readLimits(stored),
     replacedById: stored.replacedById,
     ...(stored.isPrivate === true ? { isPrivate: true } : {}),

@@ -90,6 +90,36 @@ void t.test('what is not of its format is damaged', (t) => {
   t.end();
 });
 
+void t.test(
+  'a start that meets an expiry which no key can have names the key, the field and the way out',
+  async (t) => {
+    for (const expiresSeconds of [0, 2 ** 32]) {
+      const house = openHouse(t.testdir());
+      const account = house.registry.accounts.create({
+        name: 'old',
+        planId: 'free',
+        credit: asPicoUnits(0n),
+      });
+      const { record } = house.registry.keys.create({ account: account.record.id, name: 'laptop' });
+      house.store.keys.put({ ...record, expiresSeconds });
+      const capacity = {
+        accountsMax: ACCOUNTS_MAX,
+        keysMax: KEYS_MAX,
+        groupsMax: GROUPS_MAX,
+        catalog: CATALOG,
+      };
+      t.throws(() => recover({ ...house, ...capacity, log: new ListLog() }), {
+        code: 'damaged',
+        message: new RegExp(
+          `record ${record.id} of table keys is damaged: expiresSeconds of the key ${record.id} is ` +
+            `${expiresSeconds}, want 1 to 4294967295, or none\\. Delete the key with the version that wrote it`,
+        ),
+      });
+      await house.store.close();
+    }
+  },
+);
+
 void t.test('a store of format 1 opens, works, and is of this format from then on', async (t) => {
   const path = t.testdir();
   // As Tollgate wrote it before keys had expiry, limits and uses: word for word, by no code of today.
