@@ -85,11 +85,10 @@ export class RegistryContact {
    */
   rejection(): ProxyError {
     const reason = this.#state.kind === 'following' ? 'this gateway is stopping' : this.#state.reason;
-    // After `diverged`, trying again does not help before an operator has decided.
-    const advice = this.#state.kind === 'diverged' ? '' : ' Try again.';
-    const message =
-      `Nothing was changed: the registry that hosts share is not available (${reason}).` + advice;
-    return new ProxyError('overloaded', 'gateway', message, RETRY_AFTER_SECONDS);
+    const message = `Nothing was changed: the registry that hosts share is not available (${reason}).`;
+    // Trying again does not help before an operator has decided, so no Retry-After says that it would.
+    if (this.#state.kind === 'diverged') return new ProxyError('overloaded', 'gateway', message);
+    return new ProxyError('overloaded', 'gateway', `${message} Try again.`, RETRY_AFTER_SECONDS);
   }
 }
 

@@ -23,9 +23,17 @@ void t.test('a failure is logged once a minute, and at once if it is of another 
 void t.test('a rejected change is told to be tried again, unless an operator must decide first', (t) => {
   const contact = new RegistryContact(new ListLog());
   contact.recordFailure(LOST);
-  t.match(contact.rejection(), { code: 'overloaded', message: /\(no route\)\. Try again\.$/ });
+  t.match(contact.rejection(), {
+    code: 'overloaded',
+    message: /\(no route\)\. Try again\.$/,
+    retryAfterSeconds: 1,
+  });
   contact.recordFailure(new RegistryDiverged('It has lost changes.'));
-  t.match(contact.rejection(), { code: 'overloaded', message: /lost changes\..*anew\.\)\.$/ });
+  t.match(contact.rejection(), {
+    code: 'overloaded',
+    message: /lost changes\..*anew\.\)\.$/,
+    retryAfterSeconds: undefined,
+  });
   contact.recordFollowing();
   t.match(contact.rejection().message, /this gateway is stopping/);
   t.end();
