@@ -332,8 +332,8 @@ async function masterNamedBy(
 
 function clusterConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options);
-  // The library's `destroy` leaves connections open that are still opening, or by which the map of the Cluster
-  // was asked for. The signal destroys all sockets, also those that the library opens afterwards.
+  // The library's `destroy` leaves connections that are still opening, or by which the map of the Cluster was
+  // asked for. The signal destroys all sockets, also those that the library opens afterwards.
   const destroyed = new AbortController();
   const { signal } = destroyed;
   // Each socket listens to it until it is closed; a Cluster may have more servers than Node's bound of ten.
