@@ -42,6 +42,10 @@ const fileOf = (partition: number): string => `sharing-partition-${partition}.js
 /** `place` is of this host. `placeOf` of coordinator.ts makes it end in `:` and the slot of the node. */
 const termsFileOf = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
+/** A host without the file takes an empty server for a new one. Any other host that remembers corrects it. */
+const DAMAGED_ADVICE =
+  '. Remove this file alone, if the sharing server has lost nothing since this host last shared; ' +
+  'else only after another host of the namespace has started';
 
 const partitionFields = { epoch: Type.String(), places: Type.Array(Type.String()) };
 const Memory = Type.Object({ namespace: Type.String(), ...partitionFields });
@@ -109,7 +113,7 @@ export class SharingMemory {
     check: (value: unknown) => value is Content,
   ): Content | undefined {
     const path = join(this.#folder, name);
-    const memory = readChecked(path, check);
+    const memory = readChecked(path, check, DAMAGED_ADVICE);
     if (memory === undefined || memory.namespace === this.#namespace) return memory;
     throw new Error(
       `${path}: this host shared in the namespace "${memory.namespace}", want the same, ` +
@@ -134,7 +138,11 @@ export class SharingMemory {
 }
 
 /** Undefined if there is no such file. Throws if it is damaged. */
-function readChecked<Value>(path: string, check: (value: unknown) => value is Value): Value | undefined {
+function readChecked<Value>(
+  path: string,
+  check: (value: unknown) => value is Value,
+  advice = '',
+): Value | undefined {
   let text: string;
   try {
     text = readFileSync(path, 'utf8');
@@ -143,6 +151,6 @@ function readChecked<Value>(path: string, check: (value: unknown) => value is Va
     throw error;
   }
   const value = parsedJson(text);
-  if (!check(value)) throw new Error(`${path}: is not what a gateway has written`);
+  if (!check(value)) throw new Error(`${path}: is not what a gateway has written${advice}`);
   return value;
 }

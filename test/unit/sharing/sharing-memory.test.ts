@@ -1,6 +1,6 @@
 /** A host's memory of the server outlives its processes, which share it, and is never lost silently. */
 import { execFile } from 'node:child_process';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
@@ -74,6 +74,27 @@ void t.test('processes that set their partitions at once undo nothing of each ot
     epochs,
     Array.from(epochs, () => '40'),
   );
+});
+
+void t.test('who removes the damaged file of one partition loses the memory of that one alone', (t) => {
+  const folder = temporaryFolder(t);
+  const memory = new SharingMemory(folder, 'ns');
+  for (const partition of [0, 1, 2]) memory.set(partition, { epoch: `e${partition}`, places: ['a:0'] });
+  memory.promiseTerm('a:0', 1, { term: 3, server: 's' });
+  const damaged = join(folder, 'sharing-partition-1.json');
+  writeFileSync(damaged, '{');
+  t.throws(() => memory.of(1), {
+    message: `${damaged}: is not what a gateway has written. Remove this file`,
+  });
+  rmSync(damaged);
+  t.same(
+    [0, 1, 2].map((partition) => memory.of(partition).epoch),
+    ['e0', '', 'e2'],
+  );
+  t.same(memory.promisedBy('a:0', 1), { term: 3, server: 's' }, 'what it promised stays');
+  writeFileSync(join(folder, 'sharing-0.json'), '{');
+  t.throws(() => memory.promisedBy('a:0', 1), { message: /what a gateway has written$/ }, 'is never removed');
+  t.end();
 });
 
 void t.test('another namespace and a damaged file are named', (t) => {
