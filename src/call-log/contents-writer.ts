@@ -221,13 +221,16 @@ async function findByIndex(
     if (index.readInt32LE(entry) !== hash) continue;
     const at = index.readUInt32LE(entry + 4);
     const end = entry + ENTRY_BYTES < index.length ? index.readUInt32LE(entry + ENTRY_BYTES + 4) : indexAt;
-    if (at <= end && end <= indexAt) {
-      const data = await read(at, end - at);
-      if (contentsBytesAt(data, 0) !== undefined && requestIdAt(data, 0) === requestId)
-        return contentsAt(data, 0);
-    }
-    // The index is damaged (it has no checksum), or another request id has the same hash.
-    return findInWhole(read, indexAt + indexBytes, requestId);
+    const data = at <= end && end <= indexAt ? await read(at, end - at) : undefined;
+    // The index is damaged: it has no checksum.
+    if (
+      data === undefined ||
+      contentsBytesAt(data, 0) !== data.length ||
+      hashOf(requestIdAt(data, 0)) !== hash
+    )
+      return findInWhole(read, indexAt + indexBytes, requestId);
+    // Another request id may have the same hash.
+    if (requestIdAt(data, 0) === requestId) return contentsAt(data, 0);
   }
   return undefined;
 }

@@ -1,9 +1,11 @@
 /** Contents of calls on disk: whole or cut, found while their segment grows and after, and gone in time. */
 import { readdirSync, readFileSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { ContentsReader, ContentsWriter } from '#src/call-log/contents-writer.js';
 import { REMOVE_PERIOD_MS, type CallRetention } from '#src/call-log/segment-files.js';
+import { hashOf } from '#src/call-log/segment-index.js';
 import { type Clock, SystemClock } from '#src/core/clock.js';
 import { asWallMs } from '#src/core/units.js';
 import { type CallContents, packContents } from '#src/telemetry/contents-layout.js';
@@ -87,6 +89,36 @@ void t.test('found although the index has wrong offsets', async (t) => {
   t.same(await find(offsets[0], 0xffff_ffff), written, 'beyond the file');
   t.same(await find(0, 0), written, 'in the head');
 });
+
+void t.test(
+  'of two request ids with the same hash each is found, and few bytes are read for it',
+  async (t) => {
+    const folder = t.testdir();
+    // Found by trying. Few calls share a hash by chance, but callers may choose their request ids.
+    const twins = ['req_abcdefgh-73zx', 'req_abcdefgh-apad'];
+    t.equal(hashOf(twins[0]!), hashOf(twins[1]!));
+    const [first, second, ...others] = Array.from({ length: 200 }, (_, number) => contents(number, 20_000));
+    const written = [{ ...first!, requestId: twins[0]! }, ...others, { ...second!, requestId: twins[1]! }];
+    const writer = writerOn(folder, RETENTION, new StoppedClock());
+    for (const call of written) writer.append(packContents(call));
+    writer.close();
+    const handle = await open(join(folder, 'contents', FIRST_FILE));
+    const prototype = Object.getPrototypeOf(handle) as FileHandle;
+    await handle.close();
+    let longest = 0;
+    type Read = (buffer: Buffer, offset: number, length: number, at: number) => Promise<unknown>;
+    const { read } = prototype as unknown as { readonly read: Read };
+    t.intercept(prototype, 'read', {
+      value: function (this: FileHandle, buffer: Buffer, offset: number, length: number, at: number) {
+        longest = Math.max(longest, length);
+        return read.call(this, buffer, offset, length, at);
+      },
+    });
+    const reader = new ContentsReader(folder);
+    for (const call of [written[0]!, written.at(-1)!]) t.same(await reader.find(call.requestId), call);
+    t.ok(longest > 0 && longest < 100_000, `at most ${longest} bytes at once`);
+  },
+);
 
 void t.test('a key that a caller put into a message is unreadable on the disk', async (t) => {
   const folder = t.testdir();
