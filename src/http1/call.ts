@@ -81,10 +81,10 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   get isHeldUp(): boolean {
-    const heldUpMs = this.#isPaused
-      ? this.#heldUpMs + this.#clock.monotonicMs() - this.#pausedAtMs
-      : this.#heldUpMsByNow();
-    return heldUpMs >= HELD_UP_MS_MIN;
+    if (!this.#isPaused) return this.#heldUpMsByNow() >= HELD_UP_MS_MIN;
+    const nowMs = this.#clock.monotonicMs();
+    // The last pause may be short, if earlier pauses took nearly all of HELD_UP_MS_MAX long ago.
+    return nowMs >= this.#deadlineMs || this.#heldUpMs + nowMs - this.#pausedAtMs >= HELD_UP_MS_MIN;
   }
 
   /** Called once, by Http1Client. */

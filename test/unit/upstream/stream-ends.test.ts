@@ -224,6 +224,24 @@ void t.test('a caller holds a stream up for so long and no longer', async (t) =>
   t.equal(outcomeOf(stream), 'cut');
 });
 
+void t.test(
+  'a stream that is held up for the last of the time is held up, however short the last pause',
+  async (t) => {
+    const stream = await streamOf(t);
+    const lastMs = HELD_UP_MS_MIN / 2;
+    await stopReading(stream);
+    stream.clock.advance(HELD_UP_MS_MAX - lastMs);
+    readOn(stream);
+    // The pause is so long ago that it would not be the reason for a failure.
+    await live(stream, HELD_UP_MS_REMEMBERED + STEP_MS);
+    await stopReading(stream);
+    t.equal(stream.downstream.endings, 0);
+    stream.clock.advance(lastMs);
+    await stream.downstream.ended;
+    t.equal(outcomeOf(stream), 'cut');
+  },
+);
+
 void t.test('the pauses of two threads that pass on a fast stream are no holding up', async (t) => {
   const stream = await streamOf(t);
   for (let pause = 0; pause < 100; pause++) {
