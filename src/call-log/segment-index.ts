@@ -285,6 +285,10 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
       filter: new Int32Array(bytes.buffer, bytes.byteOffset + offset + EXTENT_BYTES, words),
     });
   }
+  // The count is too low, or bytes after the last block are damaged.
+  const last = extents.at(-1);
+  if (invertedCount === 0 && (last?.at ?? 0) + (last?.bytes ?? 0) !== bytes.readUInt32LE(end + INDEX_AT))
+    return undefined;
   return extents;
 }
 

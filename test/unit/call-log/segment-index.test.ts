@@ -26,8 +26,12 @@ const RANGE_AT = 32;
 
 const seed = newSeed();
 
-/** Returns the index of extents of random calls, and which request numbers each has. */
-function madeIndex(numberOf: (extent: number) => number): { index: SegmentIndex; requests: Set<number>[] } {
+/** Returns the index of extents of random calls, which request numbers each has, and where the last ends. */
+function madeIndex(numberOf: (extent: number) => number): {
+  index: SegmentIndex;
+  requests: Set<number>[];
+  end: number;
+} {
   const random = randomOf(seed);
   const builder = new BlockBuilder();
   const index = new SegmentIndex();
@@ -45,7 +49,7 @@ function madeIndex(numberOf: (extent: number) => number): { index: SegmentIndex;
     at += block.bytes;
     return numbers;
   });
-  return { index, requests };
+  return { index, requests, end: at };
 }
 
 const prefixHash = hashOf('req_abcdefgh-_12-');
@@ -82,8 +86,8 @@ void t.test('numbers beyond 32 bits are found', (t) => {
 });
 
 void t.test('an index of an earlier version, which has no range, rules out none', (t) => {
-  const { index } = madeIndex((extent) => extent * CALLS);
-  const bytes = index.toBytes(1_000_000);
+  const { index, end } = madeIndex((extent) => extent * CALLS);
+  const bytes = index.toBytes(end);
   let at = HEAD_BYTES;
   for (const { filter } of index.extents) {
     bytes.fill(0, at + RANGE_AT, at + EXTENT_BYTES);
@@ -102,7 +106,7 @@ void t.test('an index of an earlier version, which has no range, rules out none'
   const read = extentsOf(bytes)!;
   t.equal(read.length, EXTENTS);
   for (const extent of read) t.ok([0, 7, 1e12].every((number) => mayHaveRequest(extent, number)));
-  for (const count of [EXTENTS + 1, 2 ** 32 - 1]) {
+  for (const count of [0, 1, EXTENTS - 1, EXTENTS + 1, 2 ** 32 - 1]) {
     bytes.writeUInt32LE(count, 4);
     t.equal(extentsOf(bytes), undefined, `${count} of ${EXTENTS} extents, without the second count`);
   }
