@@ -29,8 +29,13 @@ const BETWEEN_HEX = /0x|\\x|[\s:;,._-]/gi;
 const BETWEEN_WHOLE_HEX = /(?<![0-9a-f])0x|\\x|[\s:;,._-]/gi;
 /** Letters as decimal codes, such as `115 107`. */
 const CODES = /\d{2,3}/g;
-/** `%2D` or `=2D`, `\x2d`, `\u002d`, `&#x2d;`, `&#45;`: a group for each, of which the last is decimal. */
-const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9a-f]{2});|&#0*(\d{2,3});/gi;
+/** `%2D`, `=2D` or `\x2d`; `\u002d` or `%u002d`; `\u{2d}`; `&#x2d;` or `&#x2d`. */
+const HEX_ESCAPE =
+  /(?:[%=]|\\x)([0-9a-f]{2})|[\\%]u([0-9a-f]{4})|\\u\{0*([0-9a-f]{1,6})\}|&#x0*([0-9a-f]{2,6});?/;
+/** `&#45;` or `&#45`, `\055`, and `&amp;`, by which an entity is encoded a second time. */
+const OTHER_ESCAPE = /&#0*(\d{2,7});?|\\([0-7]{3})|&(amp);/;
+const ESCAPE = new RegExp(`${HEX_ESCAPE.source}|${OTHER_ESCAPE.source}`, 'gi');
+const CODE_POINT_MAX = 0x10ffff;
 
 /** Looks for the same secrets in many texts. */
 export class SecretFragments {
@@ -78,16 +83,16 @@ export class SecretFragments {
 
   /** Whether a fragment is in the text, or in what it decodes to. `layers`: how many decodings to try. */
   #hasFragmentIn(text: string, layers: number): boolean {
-    // NFKC turns full-width and other variants of letters into the letters. `decodingsOf` gets the text as it
-    // is: an encoding that is written in such letters is not looked for.
-    const lower = lowerOf(text.normalize('NFKC'));
-    if (
-      this.#fragments.isIn(lower) ||
-      this.#fragments.isIn(printableOf(lower)) ||
-      this.#bare.isIn(bareOf(lower))
-    )
-      return true;
-    return layers > 0 && decodingsOf(text).some((decoded) => this.#hasFragmentIn(decoded, layers - 1));
+    return readingsOf(text).some((reading) => {
+      const lower = lowerOf(reading);
+      if (
+        this.#fragments.isIn(lower) ||
+        this.#fragments.isIn(printableOf(lower)) ||
+        this.#bare.isIn(bareOf(lower))
+      )
+        return true;
+      return layers > 0 && decodingsOf(reading).some((decoded) => this.#hasFragmentIn(decoded, layers - 1));
+    });
   }
 }
 
@@ -155,6 +160,16 @@ function lowerOf(text: string): string {
   return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
 
+/**
+ * The text, and what it is if its characters are bytes of UTF-8, as decoded ones are. NFKC turns full-width
+ * and other variants of letters into the letters.
+ */
+function readingsOf(text: string): string[] {
+  const readings = [text.normalize('NFKC')];
+  if (/[^\0-\x7f]/.test(text)) readings.push(Buffer.from(text, 'latin1').toString().normalize('NFKC'));
+  return readings;
+}
+
 /** Printable ASCII alone: without blanks, invisible characters and the zeros of UTF-16. */
 function printableOf(text: string): string {
   return text.replace(/[^!-~]+/g, '');
@@ -171,10 +186,12 @@ function bareOf(lower: string): string {
  */
 function decodingsOf(text: string): string[] {
   const decoded: string[] = [];
-  const unescaped = text.replace(ESCAPE, (_, ...groups: (string | undefined)[]) => {
-    const decimal = groups[4];
+  const unescaped = text.replace(ESCAPE, (escape: string, ...groups: (string | undefined)[]) => {
+    const [decimal, octal, ampersand] = groups.slice(4, 7);
+    if (ampersand !== undefined) return '&';
     const hex = groups.slice(0, 4).find((group) => group !== undefined);
-    return String.fromCharCode(hex === undefined ? Number(decimal) : parseInt(hex, 16));
+    const code = parseInt(hex ?? octal ?? decimal!, hex !== undefined ? 16 : octal !== undefined ? 8 : 10);
+    return code <= CODE_POINT_MAX ? String.fromCodePoint(code) : escape;
   });
   if (unescaped !== text) decoded.push(unescaped);
   const unspaced = text.replace(/\s+/g, '');

@@ -52,6 +52,11 @@ const each = (text: string, spell: (code: string, char: string) => string): stri
     .map((char) => spell(char.charCodeAt(0).toString(16).padStart(2, '0'), char))
     .join('');
 
+const fullWidth = (text: string): string =>
+  Array.from(text)
+    .map((char) => String.fromCharCode(char.charCodeAt(0) + 0xfee0))
+    .join('');
+
 const FORMS: Readonly<Record<string, (part: string) => string>> = {
   plain: (part) => part,
   upper: (part) => part.toUpperCase(),
@@ -84,10 +89,20 @@ const FORMS: Readonly<Record<string, (part: string) => string>> = {
   dashed: (part) => Array.from(part).join('-'),
   'zero width': (part) => Array.from(part).join('\u200b'),
   control: (part) => Array.from(part).join('\u0001'),
-  'full width': (part) =>
-    Array.from(part)
-      .map((char) => String.fromCharCode(char.charCodeAt(0) + 0xfee0))
-      .join(''),
+  'entities without semicolons': (part) => each(part, (code) => `&#x${code}`),
+  'decimal entities without semicolons': (part) => each(part, (code) => `&#${parseInt(code, 16)}`),
+  'entities twice': (part) => each(part, (code) => `&amp;#x${code};`),
+  'JavaScript escapes': (part) => each(part, (code) => `\\u{${code}}`),
+  'percent with u': (part) => each(part, (code) => `%u00${code}`),
+  octal: (part) => each(part, (code) => `\\${parseInt(code, 16).toString(8).padStart(3, '0')}`),
+  'full width': fullWidth,
+  'full width in percent': (part) => encodeURIComponent(fullWidth(part)),
+  'full width in base64': (part) => base64(fullWidth(part)),
+  'full width in hex': (part) => hex(fullWidth(part)),
+  'full width in entities': (part) => each(fullWidth(part), (code) => `&#x${code};`),
+  'full width in JSON escapes': (part) => each(fullWidth(part), (code) => `\\u${code}`),
+  'percent in full width': (part) => fullWidth(each(part, (code) => `%${code}`)),
+  'entities in full width': (part) => fullWidth(each(part, (code) => `&#x${code};`)),
   'UTF-16 in base64': (part) => Buffer.from(part, 'utf16le').toString('base64'),
   'base64 of hex': (part) => base64(hex(part)),
   'hex of base64': (part) => hex(base64(part)),
@@ -164,6 +179,14 @@ void t.test('a text is cleaned in a time that no caller can make use of', (t) =>
     '65, '.repeat(250),
     'sk-proj '.repeat(125),
     '%41'.repeat(333),
+    '%C3%A9'.repeat(166),
+    'w6nD'.repeat(250),
+    'c3a9'.repeat(250),
+    '\uff05\uff14\uff11'.repeat(333),
+    '\u00e9'.repeat(1_000),
+    '\ufdfa'.repeat(1_000),
+    `&#${'0'.repeat(998)}`,
+    '&#0'.repeat(333),
   ];
   for (const text of worst) {
     fragments.cleaned(text);
