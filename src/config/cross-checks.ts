@@ -267,11 +267,19 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
 
 /**
  * The access log and the usage log must have different files: in a common file their lines would mix, and
- * both would rotate the file. To be called after the paths were made absolute.
+ * both would rotate the file. To be called after the paths were made absolute. `spellingsOf` returns the
+ * paths of the same file without links.
  */
-export function checkLogFiles({ usage_log: usage, access_log: access }: SettingsDraft, report: Report): void {
+export function checkLogFiles(
+  { usage_log: usage, access_log: access }: SettingsDraft,
+  spellingsOf: (path: string) => readonly string[],
+  report: Report,
+): void {
   if (usage?.path === undefined || access?.path === undefined) return;
-  if (!isLogFileOf(usage.path, access.path) && !isLogFileOf(access.path, usage.path)) return;
+  const usagePaths = spellingsOf(usage.path);
+  const isCommon = (file: string): boolean =>
+    usagePaths.some((path) => isLogFileOf(path, file) || isLogFileOf(file, path));
+  if (!spellingsOf(access.path).some(isCommon)) return;
   report(
     ['access_log', 'path'],
     `got "${access.path}", want a file that is none of usage_log, also no older one or another process's`,

@@ -4,13 +4,15 @@
  * ends) and commands call it at a start and at reloads. Files are read synchronously.
  *
  * Must hold:
+ * - A file is found to be one of both logs also by way of links
+ *   (test/unit/config/cross-checks.log-files.test.ts).
  * - The order of precedence stays, and the settings are frozen (test/unit/config/load.test.ts).
  * - All errors are thrown at once, in the order of their lines. Checks after an error see an undefined value,
  *   and report no error that only follows from it.
  */
 import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { basename, dirname, resolve } from 'node:path';
+import { existsSync, readlinkSync, realpathSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 import { SystemClock } from '../core/clock.js';
 import { checkLogFiles, crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './examples.js';
@@ -25,6 +27,8 @@ import type { TlsSettings } from './listen-schema.js';
 import { checkUpstreamLimits } from './upstream-scopes.js';
 import { CONFIG_BYTES_MAX, parseYaml, readBounded, type YamlSource } from './yaml-source.js';
 
+/** As many links in a row as Linux follows. */
+const LINKS_MAX = 40;
 const CONFIG_FILE_NAME = 'tollgate.yaml';
 /** Keys have some hundred characters, signed tokens some thousand. */
 const KEY_FILE_BYTES_MAX = 16 * 1024;
@@ -99,7 +103,7 @@ export function loadSettings(
   if (draft.data !== undefined) draft.data = resolve(dataFolder, draft.data);
   for (const log of [draft.usage_log, draft.access_log])
     if (log?.path !== undefined) log.path = resolve(folder, log.path);
-  checkLogFiles(draft, report);
+  checkLogFiles(draft, spellingsOf, report);
   readKeyFiles(draft, folder, readsSecrets, report);
   // A `notify.secret` with an error is undefined in the draft, but it is not missing.
   if (readsSecrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
@@ -303,6 +307,36 @@ function tlsFileErrorOf(
   } catch (error) {
     const text = `${keyFile}: no private key in PEM form can be read from it, with the passphrase as it is: ${reasonOf(error)}`;
     return { setting: 'key_file', text };
+  }
+}
+
+/**
+ * Returns the path without links to folders, and also without a link at its end. Older files of a log are
+ * beside the link, because the log is renamed, not the file that it links to.
+ */
+function spellingsOf(path: string): readonly string[] {
+  return [join(withoutLinks(dirname(path)), basename(path)), withoutLinks(path)];
+}
+
+/** Returns the path of the same file without links, also if the file is not there yet. */
+function withoutLinks(path: string, linksMax = LINKS_MAX): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    // Something of the path is not there yet, or may not be read.
+  }
+  const target = linksMax > 0 ? linkTargetOf(path) : undefined;
+  if (target !== undefined) return withoutLinks(target, linksMax - 1);
+  const folder = dirname(path);
+  return folder === path ? path : join(withoutLinks(folder, linksMax), basename(path));
+}
+
+/** Returns undefined if the path is no link. */
+function linkTargetOf(path: string): string | undefined {
+  try {
+    return resolve(dirname(path), readlinkSync(path));
+  } catch {
+    return undefined;
   }
 }
 

@@ -1,7 +1,8 @@
 /** The usage log and the access log in files of each other. */
+import { mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { SOUND_YAML, worldOf } from './support.js';
+import { SOUND_YAML, type World, worldOf } from './support.js';
 
 const logs = (usage: string, access: string): string =>
   `${SOUND_YAML}usage_log: { path: "${usage}" }\naccess_log: { path: "${access}" }\n`;
@@ -24,6 +25,30 @@ void t.test('no file is one of both logs', (t) => {
   const world = worldOf(t, { 'tollgate.yaml': SOUND_YAML });
   const mixed = logs(join(world.folder, 'calls'), 'calls');
   t.equal(world.faults({ text: mixed }).length, 1, 'also if one of them is absolute');
+  t.end();
+});
+
+void t.test('no file is one of both logs by way of links', (t) => {
+  const worldWith = (links: Readonly<Record<string, string>>, usage: string, access: string): World => {
+    const world = worldOf(t, { 'tollgate.yaml': logs(usage, access) });
+    mkdirSync(join(world.folder, 'logs'));
+    for (const [path, target] of Object.entries(links)) symlinkSync(target, join(world.folder, path));
+    return world;
+  };
+  for (const [what, links, usage, access] of [
+    ['a file that is not there yet', { calls: 'logs/calls' }, 'calls', 'logs/calls'],
+    ['a link to a link', { a: 'b', b: 'logs/calls' }, 'logs/calls', 'a'],
+    ['a folder', { linked: 'logs' }, 'linked/calls', 'logs/calls'],
+    ['a folder that is not there yet', { linked: 'logs' }, 'linked/new/calls', 'logs/new/calls.p1'],
+    ['an older file', { linked: 'logs' }, 'linked/calls', 'logs/calls.1'],
+    ['an older file beside the link', { calls: 'logs/usage' }, 'calls', 'calls.1'],
+  ] as const)
+    t.equal(worldWith(links, usage, access).faults().length, 1, what);
+  for (const [what, links, usage, access] of [
+    ['a link to itself', { calls: 'calls' }, 'calls', 'logs/calls'],
+    ['other files', { linked: 'logs' }, 'linked/calls', 'logs/access'],
+  ] as const)
+    t.ok(worldWith(links, usage, access).load(), what);
   t.end();
 });
 
