@@ -8,7 +8,7 @@ import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
 import { exampleText } from './options.js';
 import { CommandError } from './output.js';
-import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
+import { unloadableServer } from './runtime-support.js';
 
 const STEERING_HELP = `
 One call is steered by the header x-mock, or where a gateway stands in between by the first line of the last user
@@ -60,7 +60,7 @@ export function addMockUpstreamCommand(program: Command): void {
     const { port, defaults } = optionsOf(command, flags);
     // Commander has rejected any other name (`choices`).
     const provider = flags.provider as ProviderName;
-    const unsupported = unsupportedRuntime(runtimeFacts());
+    const unsupported = await unloadableServer();
     if (unsupported !== undefined) throw new CommandError(unsupported);
     // Loaded only here, so that the other commands start fast, and after the check of the runtime.
     const { startMockUpstream } = await import('../mock/mock-upstream.js');

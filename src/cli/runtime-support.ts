@@ -1,13 +1,13 @@
 /**
  * Checks whether Tollgate can serve on this Node and this system, and says what to do if not. main.ts calls
- * `unsupportedNode` first of all. mock-upstream-command.ts and serve-command.ts call `unsupportedRuntime`.
+ * `unsupportedNode` first of all. mock-upstream-command.ts and serve-command.ts call `unloadableServer`.
  * program.ts calls `unloadableStore` when a command has failed: a command loads lmdb to open the store.
  *
  * To support another Node, change NODE_MIN, NODE_OF_ABI, the messages below, which name releases, systems
  * and the glibc of Node 20 in words, `engines` in package.json, the README and the test.
  *
- * Must hold: this file imports only modules of Node, so that its message is printed before a dependency
- * fails with a stack trace (test/unit/cli/runtime-support.test.ts).
+ * Must hold: at the top this file imports only modules of Node, so that its message is printed before a
+ * dependency fails with a stack trace (test/unit/cli/runtime-support.test.ts).
  */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -52,7 +52,23 @@ export function unsupportedNode(node: string): string | undefined {
   return `Tollgate needs Node 20.18 or newer and this is Node ${node}. Install Node 24 (or 22) and run the command again.`;
 }
 
-/** Says why `serve` and `mock-upstream` cannot run with these facts; undefined if they can. Pure. */
+/**
+ * Says why `serve` and `mock-upstream` cannot run here; undefined if µWebSockets.js loads. The facts are
+ * taken only if it does not, because they take three times as long as the load. Rejects with the package's
+ * own error if the facts do not explain it, such as for a binary that is damaged.
+ */
+export async function unloadableServer(): Promise<string | undefined> {
+  try {
+    await import('uWebSockets.js');
+    return undefined;
+  } catch (error) {
+    const problem = unsupportedRuntime(runtimeFacts());
+    if (problem === undefined) throw error;
+    return problem;
+  }
+}
+
+/** Says why µWebSockets.js cannot be loaded with these facts; undefined if they explain nothing. Pure. */
 export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
   const { node, abi, platform, arch, glibc, binaries, glibcWanted } = facts;
   if (binaries === undefined) {
@@ -95,7 +111,7 @@ export function unloadableStore(error: Error): string | undefined {
 }
 
 /**
- * Facts of this process. Takes some 15 ms, because it searches the binary for versions. Throws only if the
+ * Facts of this process. Takes some 20 ms, because it searches the binary for versions. Throws only if the
  * package is there and its files cannot be read.
  */
 export function runtimeFacts(): RuntimeFacts {

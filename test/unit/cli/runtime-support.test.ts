@@ -132,6 +132,17 @@ void t.test('every command that loads a native package says it, and prints no st
   t.end();
 });
 
+void t.test('a binary that is damaged: what the package says is shown', (t) => {
+  const damaged = "process.dlopen=()=>{throw%20new%20Error('uws.node:%20invalid%20ELF%20header')}";
+  for (const command of ['serve', 'mock-upstream']) {
+    const { status, stdout, stderr } = runWith(damaged, [command]);
+    t.equal(status, 1, command);
+    t.equal(stdout, '');
+    t.match(stderr, /This version of uWS\.js supports only [^]+uws\.node: invalid ELF header/, command);
+  }
+  t.end();
+});
+
 void t.test('a start without a binary of the books is refused in the same words', (t) => {
   // What loads lmdb's binary takes the processor from here: µWebSockets.js is as it is.
   const env = { npm_config_arch: 'riscv64' };
