@@ -6,7 +6,8 @@
  * Must hold: arrays have the order in which valkey-stocks.ts, valkey-money.ts and valkey-scripts.ts read and
  * write them, and all hosts put a scope into the same partition
  * (test/unit/sharing/valkey-coordinator.test.ts, random asks and views). A damaged amount is no reply
- * (test/unit/sharing/valkey-damage.test.ts).
+ * (test/unit/sharing/valkey-damage.test.ts). What a newer version has on record is no damage
+ * (test/unit/sharing/valkey-codec.test.ts).
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';
@@ -54,6 +55,21 @@ export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
 const STOCK_NAME_OF_CODE = new Map(
   Object.entries(STOCK_CODES).map(([name, code]) => [code, name as CountedName]),
 );
+
+/**
+ * The values of the stocks of a record, by name. A code that is not known is of a newer version, which other
+ * hosts run: its stock is left out, because this version has no limit for it.
+ */
+function byStockName<Row extends readonly [code: string, ...number[]], Value>(
+  rows: readonly Row[],
+  valueOf: (row: Row) => Value,
+): Stocks<Value> {
+  const named = rows.flatMap((row): [CountedName, Value][] => {
+    const name = STOCK_NAME_OF_CODE.get(row[0]);
+    return name === undefined ? [] : [[name, valueOf(row)]];
+  });
+  return Object.fromEntries(named);
+}
 
 /** The entries of `stocks` but the balance. */
 export function countedOf<Value>(stocks: Stocks<Value>): [CountedName, Value][] {
@@ -210,16 +226,16 @@ export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | 
   const [high, low, spentHigh, spentLow, reportedHigh, reportedLow] = amounts;
   const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(reportedHigh, reportedLow);
   const outstanding = moneyOf(high, low) - maxOf(unreported, 0n);
-  const stocks = counted.map(([code, period, used, unused]) => [
-    STOCK_NAME_OF_CODE.get(code)!,
-    { period, used: BigInt(used), unused: BigInt(unused) },
-  ]);
   return {
     scope,
     minute: { weighing, unexpired },
     processes: processes.map(decodeProcess),
     stocks: {
-      ...(Object.fromEntries(stocks) as ScopeView['stocks']),
+      ...byStockName(counted, ([, period, used, unused]) => ({
+        period,
+        used: BigInt(used),
+        unused: BigInt(unused),
+      })),
       balance: { period: 0, used: 0n, unused: maxOf(outstanding, 0n) },
     },
     spent: asPicoUnits(moneyOf(spentHigh, spentLow) + unreported),
@@ -227,11 +243,10 @@ export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | 
 }
 
 function decodeProcess([slot, weighing, unexpired, number, counted]: RawProcess): ProcessView {
-  const used = counted.map(([code, amount]) => [STOCK_NAME_OF_CODE.get(code)!, BigInt(amount)]);
   return {
     slot,
     minute: { weighing, unexpired, number },
-    used: Object.fromEntries(used) as ProcessView['used'],
+    used: byStockName(counted, ([, amount]) => BigInt(amount)),
   };
 }
 
