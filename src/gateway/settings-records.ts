@@ -29,6 +29,7 @@ import type { TlsFiles } from '../request/listen-apps.js';
 import type { ListenerSettings } from '../request/messages.js';
 import { DOOR_PATHS, type DoorName } from '../core/door-names.js';
 import { azurePath } from '../providers/azure/azure.js';
+import { isClaudeAtCloud } from '../providers/claude-names.js';
 import { credentialSpecOf, type CredentialPositions } from '../providers/credentials/credential-spec.js';
 import type { ProviderSettings } from '../providers/provider.js';
 import type { UpstreamNames } from '../telemetry/metrics-source.js';
@@ -42,10 +43,6 @@ type PlanSettings = Settings['plans'][number];
 
 /** Settings of an upstream that are left out of a cache's `revision`, because no response depends on them. */
 const WITHOUT_EFFECT_ON_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
-/** Providers that serve Anthropic's models and others. */
-const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
-/** Matches the names of Anthropic's models at CLOUDS. */
-const CLAUDE_MODEL = /claude/i;
 
 /** Returns the models, prices and plans; every thread may have them. */
 export function catalogOf(settings: Settings): Catalog {
@@ -303,7 +300,7 @@ function doorsOf(
   const hasPathsOfOpenAi = provider === undefined || provider.name === 'azure';
   const spokenDoors: DoorName[] = hasPathsOfOpenAi
     ? [...servedDoors, ...upstream.speaks]
-    : provider.name === 'anthropic' || (CLOUDS.includes(provider.name) && CLAUDE_MODEL.test(name))
+    : provider.name === 'anthropic' || isClaudeAtCloud(provider.name, name)
       ? ['messages']
       : [];
   // Bedrock counts tokens by a model's name. For an inference profile or an ARN the gateway counts itself.

@@ -26,6 +26,7 @@
  */
 import type { Members } from '../../core/json.js';
 import { traitsOf, type ModelTraits, BUDGET_TOKENS_MIN, BUDGETS, versionOf } from '../anthropic/models.js';
+import { isClaudeOnBedrock } from '../claude-names.js';
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
 
@@ -90,7 +91,7 @@ function factsByName(model: string): ModelFacts {
 }
 
 function familyOf(model: string): Family {
-  if (model.includes('claude')) return 'claude';
+  if (isClaudeOnBedrock(model)) return 'claude';
   if (model.includes('amazon.nova-2')) return 'nova-2';
   if (model.includes('amazon.nova')) return 'nova';
   if (model.includes('deepseek.r1')) return 'deepseek-r1';

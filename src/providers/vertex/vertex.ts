@@ -18,6 +18,7 @@ import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages as writeAnthropicRequest } from '../anthropic/request.js';
 import { readMessage as readAnthropicResponse } from '../anthropic/response.js';
 import { MessageStream as AnthropicStream } from '../anthropic/stream.js';
+import { isClaudeOnVertex } from '../claude-names.js';
 import { withoutOperatorNames, readError as readGeminiError } from '../gemini/errors.js';
 import { authorization, methodOf as geminiMethodOf } from '../gemini/gemini.js';
 import { requestBody as geminiRequestBody } from '../gemini/request.js';
@@ -34,7 +35,6 @@ import type {
   WrittenRequest,
 } from '../provider.js';
 
-const CLAUDE = /^(?:publishers\/anthropic\/models\/)?claude-/;
 /** The only version of Messages on Vertex, which the body must name. */
 const CLAUDE_VERSION = 'vertex-2023-10-16';
 /** Vertex counts tokens for every Claude model at the path of this pseudo-model; the body names the model. */
@@ -58,7 +58,7 @@ const ENDPOINT = /^\d+$/;
 
 /** Whether the model speaks Anthropic's protocol. Any other, also a tuned one, speaks Gemini's. */
 function isClaude({ model }: UnsignedCall): boolean {
-  return CLAUDE.test(model);
+  return isClaudeOnVertex(model);
 }
 
 /**
