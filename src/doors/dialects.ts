@@ -68,13 +68,26 @@ function rerankTexts({ query, documents, rank_fields: fields }: Members): string
   return [...inputTexts(query), ...list.flatMap((document) => documentTexts(document, ranked))];
 }
 
+/**
+ * The prompt of a choice that repeats it (`echo`). Each prompt has `n` choices, one after the other. Of a
+ * prompt that came as tokens the text is not known.
+ */
+function echoedPrompt({ echo, prompt, n }: Members, choice: number): string {
+  if (echo !== true) return '';
+  const text: unknown = Array.isArray(prompt) ? prompt[Math.floor(choice / ((n ?? 1) as number))] : prompt;
+  return typeof text === 'string' ? text : '';
+}
+
 export const SIMPLE_DIALECTS: readonly Dialect[] = [
   textlessDialect('embeddings', 'data', ({ input }) => inputTexts(input)),
   // The model reads what stands after the gap (`suffix`) too.
-  simpleDialect('completions', 'choices', ({ prompt, suffix }) => [
-    ...inputTexts(prompt),
-    ...inputTexts(suffix),
-  ]),
+  {
+    ...simpleDialect('completions', 'choices', ({ prompt, suffix }) => [
+      ...inputTexts(prompt),
+      ...inputTexts(suffix),
+    ]),
+    echoedPrompt,
+  },
   // Providers do not bill tokens of moderations, unless they report them.
   textlessDialect('moderations', 'results', () => []),
   textlessDialect('rerank', 'results', rerankTexts),

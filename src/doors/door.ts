@@ -197,4 +197,9 @@ export interface Dialect {
   readonly translator: Translator | undefined;
   /** The texts to count if the upstream reports no usage. Undefined: those of what `toChat` returns. */
   readonly promptTexts: ((body: Members) => string[]) | undefined;
+  /**
+   * The prompt that the response may repeat before the text of the choice of that index; empty if none. Left
+   * out if responses repeat no prompt.
+   */
+  readonly echoedPrompt?: (body: Members, choice: number) => string;
 }

@@ -44,9 +44,10 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   const disbelief = disbeliefIn(attempt, request, route, deps);
   const reported = disbelief === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
-  // An old report has the tokens of the prompt already, so only the response is counted.
+  // An old report has the tokens of the prompt already, so only the response is counted. A response that
+  // repeats the prompt is counted beside it all the same: token-count.ts tells them apart.
   const countRequest =
-    reported === undefined
+    reported === undefined || dialectAt(request.door)?.echoedPrompt !== undefined
       ? meter.countRequest(
           tokenizer,
           request.largeBody ?? request.body,

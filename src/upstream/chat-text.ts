@@ -42,14 +42,19 @@ export const PARTS_DEPTH_MAX = 4;
 
 /** The texts of a non-streamed response, one for each field of each choice, or of each item of the output. */
 export function responseTexts(text: string): string[] {
-  const texts: string[] = [];
+  return keyedResponseTexts(text).map(([, one]) => one);
+}
+
+/** As responseTexts, each text with a key as in StreamTexts. Two texts may have one key. */
+export function keyedResponseTexts(text: string): [key: string, text: string][] {
+  const texts: [string, string][] = [];
   const response = parsedJson(text);
-  for (const [, choice] of choicesOf(response)) {
-    visitChoice(choice, choice.message ?? choice.delta, (_key, text) => texts.push(text));
+  for (const [index, choice] of choicesOf(response)) {
+    visitChoice(choice, choice.message ?? choice.delta, (key, text) => texts.push([`${index}/${key}`, text]));
   }
   if (isRecord(response) && Array.isArray(response.output))
     for (const item of (response.output as unknown[]).filter(isRecord))
-      visitItem(item, (_key, text) => texts.push(text));
+      visitItem(item, (key, text) => texts.push([key, text]));
   return texts;
 }
 

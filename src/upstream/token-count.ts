@@ -17,7 +17,7 @@ import { dialectAt } from '../doors/dialects.js';
 import { type Usage, usageWithoutParts } from '../core/token-counts.js';
 import { asBuffer } from '../protocol/sse.js';
 import { FieldError } from '../providers/provider.js';
-import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
+import { addStreamTexts, keyedResponseTexts, type StreamTexts } from './chat-text.js';
 import type { ErrorLog } from './error-log.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
@@ -107,6 +107,8 @@ const CHARS_BEFORE_DATA = '"file_'.length;
 /** How much text BASE64_MEMBER may match, with blanks and the 128 characters of the value. */
 const BASE64_MEMBER_CHARS = 192;
 const QUOTE = 0x22;
+/** The key of the text of a choice itself, as completions have it (StreamTexts). */
+const CHOICE_TEXT = /^(\d+)\/text$/;
 
 /**
  * One count. The usage has no cached and no reasoning tokens, and the source `counted`. The source is
@@ -295,12 +297,36 @@ function base64Bytes(body: Buffer): number {
   return bytes;
 }
 
+/** The texts of the response, without the prompts that it repeats. */
 function completionTexts(request: CountRequest): string[] {
-  if (request.completionForm === 'none') return [];
-  if (request.completionForm === 'response') return responseTexts(request.completion);
-  const texts = new Map(request.texts);
-  addStreamTexts(texts, Buffer.from(request.completion), Infinity);
-  return [...texts.values()];
+  const { completionForm, completion, completionBytes, relayedBytes } = request;
+  if (completionForm === 'none') return [];
+  let texts: [string, string][];
+  if (completionForm === 'response') texts = keyedResponseTexts(completion);
+  else {
+    const streamTexts = new Map(request.texts);
+    addStreamTexts(streamTexts, Buffer.from(completion), Infinity);
+    texts = [...streamTexts];
+  }
+  const { door = CHAT_DOOR, body } = request;
+  const echoedPrompt = dialectAt(door)?.echoedPrompt;
+  // If only a part of the response was kept, all of it is estimated from that part: the prompt must stay.
+  const members =
+    echoedPrompt === undefined || relayedBytes > completionBytes
+      ? undefined
+      : parsedJson(typeof body === 'string' ? body : Buffer.from(body).toString());
+  if (!isRecord(members)) return texts.map(([, text]) => text);
+  return texts.map(([key, text]) => {
+    const choice = CHOICE_TEXT.exec(key);
+    return choice === null ? text : withoutPrompt(text, echoedPrompt!(members, Number(choice[1])));
+  });
+}
+
+/** Not every server heeds `echo`, so only a text that begins as the prompt loses it. */
+function withoutPrompt(text: string, prompt: string): string {
+  if (text.startsWith(prompt)) return text.slice(prompt.length);
+  // The stream broke off before all of the prompt had come.
+  return prompt.startsWith(text) ? '' : text;
 }
 
 /**

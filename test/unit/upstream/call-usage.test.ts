@@ -1,0 +1,35 @@
+/** The usage of a call whose provider reported the prompt before the last text. */
+import t from 'tap';
+import { DOOR_INDEX } from '#src/core/door-names.js';
+import { usageOf } from '#src/upstream/call-usage.js';
+import { countTokens } from '#src/upstream/token-count.js';
+import { UsageMeter } from '#src/upstream/usage-meter.js';
+import { requestOf, sse } from '../../fixtures/upstream-server.js';
+
+void t.test(
+  'a prompt that the response repeats (`echo`) is no completion beside an old report',
+  async (t) => {
+    const [prompt, output] = ['The quick brown fox', ' jumps over the lazy dog.'];
+    const meter = new UsageMeter();
+    meter.report({ prompt_tokens: 4, completion_tokens: 1, total_tokens: 5 });
+    meter.recordText();
+    meter.addRelayed(Buffer.from(sse({ choices: [{ index: 0, text: prompt + output }] })));
+    const attempt = { meter, usageSoFar: undefined, taken: { target: { slot: 0, name: 'up' } } };
+    const route = { tokenizer: 'o200k_base', outputTokensMax: 100, mediaPartTokens: 0 };
+    const deps = {
+      routes: { routeOf: () => route },
+      count: (request: Parameters<typeof countTokens>[0]) => Promise.resolve(countTokens(request)),
+    };
+    const body = JSON.stringify({ model: 'm', prompt, echo: true });
+    const request = { ...requestOf({}), door: DOOR_INDEX.completions, body };
+    const usage = await usageOf(attempt as never, request, deps as never);
+    t.match(usage, { promptTokens: 4, completionTokens: countTokens(ofOutput(output)).completionTokens });
+  },
+);
+
+function ofOutput(text: string): Parameters<typeof countTokens>[0] {
+  const completion = JSON.stringify({ choices: [{ text }] });
+  const completionBytes = Buffer.byteLength(completion);
+  const form = { completionForm: 'response', texts: new Map(), completion } as const;
+  return { tokenizer: 'o200k_base', body: '{}', ...form, completionBytes, relayedBytes: completionBytes };
+}
