@@ -45,7 +45,9 @@ export function keepPage(): () => void {
 
 function reportSignedOut(): void {
   isSignOutPending = keepingDialogs > 0;
-  if (!isSignOutPending) onSignedOut();
+  if (isSignOutPending) return;
+  operator = undefined;
+  onSignedOut();
 }
 
 /** Marks a request as the console's own. admin/http.ts reads it; no page of another site can set it. */
@@ -175,7 +177,7 @@ function rememberOperator({ who, role }: SessionView): boolean {
 export const operatorNow = (): SignedIn | undefined => operator;
 
 /**
- * Returns whether the role of the last operator who signed in allows the action; false before. Pages hide
+ * Returns whether the role of the operator who is signed in allows the action; false if nobody is. Pages hide
  * what would be rejected; the gateway itself checks each request (test/e2e/operator-roles.test.ts).
  */
 export function may(right: keyof typeof RIGHTS): boolean {
@@ -208,7 +210,9 @@ export async function signIn(token: string): Promise<void> {
 
 /** Resolves with where to sign out of the provider too, if the operator signed in there. */
 export async function signOut(): Promise<OidcView | undefined> {
-  return (await requestJson<SessionView>('DELETE', SESSION_PATH)).sign_out;
+  const session = await requestJson<SessionView>('DELETE', SESSION_PATH);
+  rememberOperator(session);
+  return session.sign_out;
 }
 
 export function textOf(error: unknown): string {
