@@ -8,6 +8,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { colorOf, onThemeChange } from './browser.js';
+import { axisMoment, SECONDS_A_DAY } from './format.js';
 
 export interface Series {
   readonly name: string;
@@ -86,8 +87,6 @@ const TIME_STEPS_SECONDS = [
   10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000,
   2_592_000,
 ];
-/** Charts of more time than this have days on their axis instead of times of the day. */
-const DAYS_FROM_SECONDS = 172_800;
 
 function Chart(props: ChartProps) {
   const { title, unit, times, series, seconds, isWide } = props;
@@ -168,6 +167,11 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
   return {
     width,
     height: HEIGHT_PX,
+    // The labels of days in UTC stand where these days begin.
+    tzDate: (unixSeconds) => {
+      const date = new Date(unixSeconds * 1_000);
+      return latest.current.barSeconds === SECONDS_A_DAY ? uPlot.tzDate(date, 'UTC') : date;
+    },
     padding: [8, 20, 0, 0],
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
@@ -186,10 +190,14 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
       {
         ...axis,
         // uPlot's own steps jump from 1 minute to 5, so a narrow chart would have fewer than two labels.
-        incrs: TIME_STEPS_SECONDS,
+        // A bar has one label at most.
+        incrs: TIME_STEPS_SECONDS.filter((step) => step >= (latest.current.barSeconds ?? 0)),
         space: 70,
         size: 28,
-        values: (_, splits) => splits.map((split) => clockOf(split, latest.current.seconds)),
+        values: (_, splits) => {
+          const { seconds, barSeconds } = latest.current;
+          return splits.map((split) => axisMoment(split, seconds, barSeconds));
+        },
       },
       {
         ...axis,
@@ -214,20 +222,8 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
   };
 }
 
-/** `shownSeconds`: how much time the chart shows, which decides between days, minutes and seconds. */
-function clockOf(unixSeconds: number, shownSeconds: number): string {
-  if (shownSeconds > DAYS_FROM_SECONDS) {
-    return new Date(unixSeconds * 1_000).toLocaleDateString('en-GB', { day: 'numeric', month: 'short' });
-  }
-  return new Date(unixSeconds * 1_000).toLocaleTimeString('en-GB', {
-    hour: '2-digit',
-    minute: '2-digit',
-    ...(shownSeconds <= 300 ? { second: '2-digit' } : {}),
-  });
-}
-
 /** Shows the values under the pointer, in a box beside it. uPlot calls this at each move of the pointer. */
-function showHint(chart: uPlot, { times, series, format, seconds }: ChartProps): void {
+function showHint(chart: uPlot, { times, series, format, seconds, barSeconds }: ChartProps): void {
   const plotArea = chart.over;
   let hint = plotArea.querySelector<HTMLElement>('.hint');
   const index = chart.cursor.idx;
@@ -243,7 +239,7 @@ function showHint(chart: uPlot, { times, series, format, seconds }: ChartProps):
     plotArea.append(hint);
   }
   const lines = series.map(({ name, values }) => `${name} ${textOf(values[index] ?? null, format)}`);
-  hint.textContent = [clockOf(times[index]!, seconds), ...lines].join('\n');
+  hint.textContent = [axisMoment(times[index]!, seconds, barSeconds), ...lines].join('\n');
   const isRightHalf = leftPx > plotArea.clientWidth / 2;
   hint.style.left = isRightHalf ? 'auto' : `${leftPx + 10}px`;
   hint.style.right = isRightHalf ? `${plotArea.clientWidth - leftPx + 10}px` : 'auto';

@@ -75,7 +75,10 @@ export function bytes(value: number): string {
   return value >= 1024 ** 3 ? `${number(value / 1024 ** 3)} GB` : `${number(value / 1024 ** 2)} MB`;
 }
 
-/** `31 Jan 2025, 12:00` of Unix seconds. All moments but `isoOf` are in the browser's time zone. */
+/**
+ * `31 Jan 2025, 12:00` of Unix seconds. All moments but those of `isoOf` and of bars of a day are in the
+ * browser's time zone.
+ */
 export function moment(seconds: number): string {
   return new Date(seconds * 1_000).toLocaleString('en-GB', {
     year: 'numeric',
@@ -99,6 +102,26 @@ export function recentMoment(ms: number): string {
     hour: '2-digit',
     minute: '2-digit',
     second: '2-digit',
+  });
+}
+
+export const SECONDS_A_DAY = 86_400;
+/** Charts of more time than this have days on their axis instead of times of the day. */
+const DAYS_FROM_SECONDS = 2 * SECONDS_A_DAY;
+
+/**
+ * `31 Jan`, `12:00` or `12:00:05` for a chart that shows so many seconds. A bar of a day is a day in UTC, as
+ * in the tables of usage. `barSeconds` is undefined for lines.
+ */
+export function axisMoment(unixSeconds: number, shownSeconds: number, barSeconds?: number): string {
+  const date = new Date(unixSeconds * 1_000);
+  const day = { day: 'numeric', month: 'short' } as const;
+  if (barSeconds === SECONDS_A_DAY) return date.toLocaleDateString('en-GB', { ...day, timeZone: 'UTC' });
+  if (shownSeconds > DAYS_FROM_SECONDS) return date.toLocaleDateString('en-GB', day);
+  return date.toLocaleTimeString('en-GB', {
+    hour: '2-digit',
+    minute: '2-digit',
+    ...(shownSeconds <= 300 ? { second: '2-digit' } : {}),
   });
 }
 
