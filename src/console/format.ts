@@ -2,7 +2,7 @@
  * Numbers, money and moments as people read them. All pages call these functions. Pure; browser.
  *
  * Must hold: money is decimal text, whose decimals are cut and never computed as a binary fraction
- * (test/e2e/console-tables.test.ts).
+ * (test/e2e/console-tables.test.ts). A day of usage has its date in UTC (test/unit/console/format.test.ts).
  */
 import { picoUnitsOfExact, decimalOf } from '../core/money.js';
 
