@@ -1,21 +1,19 @@
 /**
- * A gateway: creates its parts, and defines the order of start and of shutdown. main.ts creates one, on the
- * main thread of a gateway process.
+ * A gateway: creates its parts, reloads them, and defines the order of shutdown; gateway-start.ts has that of
+ * the start. main.ts creates a gateway, on the main thread of a gateway process.
  *
- *     start   store → shared buffers → recovery → code from strings off → workers → listeners → admin → ready
  *     drain   not ready → listeners drain → listeners end → workers end → other parts end → journals drained,
  *             last flush → store closed
  *
  * Must hold: the last flush comes after the listeners have ended, because they leave their last calls in the
  * journals. A charge that is left there after the last flush is lost (test/e2e/shutdown.test.ts).
  */
-import { setFlagsFromString } from 'node:v8';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
 import { secretsIn, type SettingInForce } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
 import { createUpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import { noteOfReload } from '../admin/routes.js';
-import { SIGNAL, START, WATCH } from '../registry/operator-change.js';
+import { SIGNAL, WATCH } from '../registry/operator-change.js';
 import { createBodyBudget } from '../request/body-budget.js';
 import { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import { credentialsOf, secretsOfCredential } from '../providers/credentials/credential-spec.js';
@@ -24,7 +22,7 @@ import { createCallRing } from '../telemetry/call-ring-layout.js';
 import { createContentsBudget } from '../telemetry/contents-layout.js';
 import type { Log, LogChange } from '../telemetry/log.js';
 import { workerCount } from '../telemetry/metrics-layout.js';
-import { AdminService, findPort } from './admin-service.js';
+import { AdminService } from './admin-service.js';
 import { openAccounting, type Accounting } from './accounting.js';
 import { listenerSettingsOf } from './settings-records.js';
 import { CounterPool } from './counter-pool.js';
@@ -32,16 +30,15 @@ import { Stats } from './stats.js';
 import { GatewayLogs } from './gateway-logs.js';
 import { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayOptions, GatewayState } from './gateway-options.js';
+import { flushEach, startGateway } from './gateway-start.js';
 import { Listeners, RequestIds } from './listeners.js';
 import type { GatewayReady, GroupSnapshot, RecordReload, Snapshot, SnapshotKind } from './messages.js';
 import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
-import { startTraces } from './traces.js';
 import { secretsOf } from '../upstream/target.js';
 
-/** How long a start, and a reload, wait for missing credentials. Calls without their credential get 502. */
-const CREDENTIALS_WAIT_MS = 10_000;
+/** How long a reload waits for missing credentials. Calls without their credential get 502. */
 const CREDENTIALS_RELOAD_WAIT_MS = 5_000;
 
 /** Stands for the reply of a supervisor that does not reply: no process has a snapshot. */
@@ -64,7 +61,7 @@ export class Gateway {
   readonly #admin: AdminService;
   /** Ends the waits of `drain`, which sets the function. Does nothing before. */
   #endDrain: () => void = () => undefined;
-  /** A start opens nothing when not 'serving'. `as string` where it may change while the start waits. */
+  /** Once it is not 'serving', a start opens nothing. */
   #stage: 'serving' | 'draining' | 'closing' = 'serving';
   /** The secrets of the settings, cached while `routes` is the same array. Each reload makes a new array. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
@@ -206,47 +203,21 @@ export class Gateway {
   }
 
   /** Starts the threads and opens the ports. If it rejects, as for a port that is taken, call `close`. */
-  async start(): Promise<GatewayReady> {
-    const { leads, joins, settings } = this.#options;
-    await this.#accounting.sharing.start();
-    const demo = this.#options.demo
-      ? await this.#accounting.service.change({ actor: START, action: 'accounts.create' }, (registry) =>
-          registry.ensureDemo(),
-        )
-      : { accountId: undefined, key: undefined };
-    const { host, port: setPort } = settings.listen;
-    const foundPort = joins ? undefined : await findPort(host, setPort, 'listen');
-    const port = (this.#state.port = foundPort?.port ?? setPort);
-
-    // Threads take this flag as they start, so all threads that face the network run without code from
-    // strings. The flag is set only now, because lmdb's `ordered-binary`, loaded before, needs such code.
-    setFlagsFromString('--disallow-code-generation-from-strings');
-    this.#state.traces = startTraces(process.env, {
-      accountIdOf: (account) => this.#accounting.base.idNames.accountIdOf(account),
-      metrics: this.#metrics.buffers,
-      thread: this.#metrics.tracesThread,
-      log: this.#log,
+  start(): Promise<GatewayReady> {
+    return startGateway({
+      options: this.#options,
+      state: this.#state,
+      live: this.#live,
+      metrics: this.#metrics,
+      accounting: this.#accounting,
+      notifications: this.#notifications,
+      logs: this.#logs,
+      credentials: this.#credentials,
+      workers: this.#workers,
+      listeners: this.#listeners,
+      admin: this.#admin,
+      isEnding: () => this.#stage !== 'serving',
     });
-    const callOutbox = this.#state.traces?.newCallOutbox();
-    if (callOutbox !== undefined) this.#logs.exportTo(callOutbox);
-    await this.#credentials.ensure(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
-    // `close` ends the threads that start below, but not if it has come before.
-    if (this.#stage !== 'serving') throw new Error('the gateway was ended while it started');
-    this.#workers.start(this.#listeners);
-    await this.#listeners.start(port);
-    foundPort?.release();
-    const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
-    if ((this.#stage as string) !== 'serving') throw new Error('the gateway was ended while it started');
-    if (leads) this.#notifications.lead();
-    this.#flushEach(settings.flush_interval_ms);
-    this.#state.ready = true;
-    // µWS with the newer HTTP parser, which reads such headers, does not run on Node 20.
-    if (leads && process.versions.node.startsWith('20.'))
-      this.#log.warn('Node 20 is for development: headers such as session_id hang; use Node 22 or 24', {
-        node: process.version,
-      });
-    this.#log.info('gateway serves', { port, adminPort });
-    return { kind: 'ready', port, adminPort, demoAccountId: demo.accountId, demoKey: demo.key };
   }
 
   /** Opens the admin interface, then sends webhooks. Resolves with false after `follow` or `close`. */
@@ -315,9 +286,12 @@ export class Gateway {
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
     if (this.#stage === 'closing') return ['the gateway is stopping'];
-    const { ledger, groupNames, store } = this.#accounting.base;
+    const { base, registry } = this.#accounting;
     const context: ReloadContext = {
-      ...{ ledger, groupNames, store, registry: this.#accounting.registry },
+      ledger: base.ledger,
+      groupNames: base.groupNames,
+      store: base.store,
+      registry,
       replaceRoutes: async (routes) => {
         await this.#credentials.ensure(credentialsOf(routes), CREDENTIALS_RELOAD_WAIT_MS);
         return this.#workers.replaceRoutes(routes);
@@ -329,7 +303,7 @@ export class Gateway {
     const problems = await this.#live.replace(next, context);
     this.#credentials.retain(credentialsOf(this.#live.routes));
     this.#accounting.cache.applySettings(this.#live.catalog, this.settings.cache.bytes);
-    if (this.#state.ready) this.#flushEach(this.settings.flush_interval_ms);
+    if (this.#state.ready) flushEach(this.settings.flush_interval_ms, this.#accounting, this.#notifications);
     if (problems.length === 0) this.#logs.applySettings(this.settings);
     return problems;
   }
@@ -392,9 +366,5 @@ export class Gateway {
     await this.#stats.reportLast();
     this.#metrics.close();
     this.#admin.close();
-  }
-
-  #flushEach(intervalMs: number): void {
-    this.#accounting.flushEvery(intervalMs, () => this.#notifications.checkAndSend());
   }
 }

@@ -37,6 +37,8 @@ let gateway: Gateway | undefined;
 let started: Promise<void> = Promise.resolve();
 /** Whether `drain` or `end` was called. */
 let isEnding = false;
+/** Whether this is the first start of its process group, and not over. Its operator sees why it fails. */
+let isFirstStart = false;
 
 /** Sends a message and waits until it has left this process, because an immediate exit would lose it. */
 function send(message: FromGateway): Promise<void> {
@@ -98,6 +100,7 @@ function ownSettings(sent: Settings): Settings {
 
 /** Never rejects: a start that fails sends `refused` and ends the process. */
 async function start(message: StartGateway): Promise<void> {
+  isFirstStart = !message.isRestart;
   try {
     slot = message.group?.slot ?? 0;
     const settings = ownSettings(message.settings);
@@ -118,16 +121,17 @@ async function start(message: StartGateway): Promise<void> {
       logSwitch,
       onHopeless: (reason) => {
         log.error('gateway gives up', { reason });
-        void end(1);
+        giveUp(reason);
       },
     });
-    await send(await gateway.start());
+    const ready = await gateway.start();
+    isFirstStart = false;
+    await send(ready);
     onEachTick(ALIVE_PERIOD_MS, () => void send({ kind: 'alive' }));
   } catch (error) {
     // A start that `drain` or `end` has ended was not refused.
     if (isEnding) return;
-    await send({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
-    await end(START_REJECTED_EXIT_CODE);
+    await end(START_REJECTED_EXIT_CODE, error instanceof Error ? error.message : String(error));
   }
 }
 
@@ -187,17 +191,30 @@ function exitWithin(waitMsMax: number, exitCode: number): void {
   }, waitMsMax).unref();
 }
 
-/** Closes the gateway without waiting for calls in flight, and exits. */
-async function end(exitCode: number): Promise<void> {
+/**
+ * Closes the gateway without waiting for calls in flight, and exits. `rejection` is why the gateway refuses
+ * to start. It is sent first, because `close` may hang.
+ */
+async function end(exitCode: number, rejection?: string): Promise<void> {
   if (isEnding) return;
   isEnding = true;
   exitWithin(EXIT_GRACE_MS, exitCode);
+  if (rejection !== undefined) await send({ kind: 'refused', message: rejection });
   try {
     await gateway?.close();
   } catch (error) {
     log.error('gateway failed while it closed', { error: String(error) });
   }
   process.exit(exitCode);
+}
+
+/**
+ * Ends a gateway that cannot go on. A first start is refused, so that its operator sees the reason. Any other
+ * process exits with 1, because the supervisor starts it again, which `refused` might prevent.
+ */
+function giveUp(reason: string): void {
+  if (isFirstStart) void end(START_REJECTED_EXIT_CODE, `the gateway gave up while it started: ${reason}`);
+  else void end(1);
 }
 
 process.on('message', (message: ToGateway) => {
@@ -249,5 +266,5 @@ process.on('disconnect', () => {
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined);
 process.on('uncaughtException', (error) => {
   log.error('gateway failed', { error: error.stack });
-  void end(1);
+  giveUp(error.message);
 });

@@ -14,10 +14,10 @@ const ROOT = process.cwd();
 const END_TIMEOUT_MS = 120_000;
 
 /** Runs `tollgate serve` until it ends by itself. */
-async function serve(folder: string, args: readonly string[], root = ROOT) {
+async function serve(folder: string, args: readonly string[], root = ROOT, env: NodeJS.ProcessEnv = {}) {
   const child = spawn(process.execPath, [join(root, 'dist/cli/main.js'), 'serve', ...args], {
     cwd: folder,
-    env: { ...process.env, TOLLGATE_ADMIN_PORT: '0' },
+    env: { ...process.env, TOLLGATE_ADMIN_PORT: '0', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const timer = setTimeout(() => child.kill('SIGKILL'), END_TIMEOUT_MS);
@@ -63,6 +63,38 @@ void t.test('a wrong file', async (t) => {
   t.equal(code, 1);
   t.match(stderr, 'tollgate.yaml:1: models: got an empty list, want a list of at least one model');
   t.match(stderr, 'tollgate.yaml:2: listen.prot: unknown setting, the nearest known one is listen.port');
+});
+
+/**
+ * Loaded into every thread: listener 0 dies whenever it listens, and listener 1 does not say that it does. So
+ * the start is not over when the gateway gives up.
+ */
+const DYING_LISTENER = `
+import { isMainThread, parentPort, workerData } from 'node:worker_threads';
+if (!isMainThread && typeof workerData?.slots === 'object') {
+  const post = parentPort.postMessage.bind(parentPort);
+  parentPort.postMessage = (message, transfer) => {
+    const listens = message.kind === 'listening';
+    if (!listens || workerData.index === 0) post(message, transfer);
+    if (listens && workerData.index === 0) setTimeout(() => { throw new Error('listener 0 dies'); }, 50);
+  };
+}`;
+
+void t.test('a gateway that gives up while it starts for the first time says why', async (t) => {
+  const folder = temporaryFolder(t);
+  const preload = join(folder, 'dying-listener.mjs');
+  writeFileSync(preload, DYING_LISTENER);
+  const file = [
+    'models: [{ id: m, upstreams: [{ url: "echo:" }] }]',
+    'plans: [{ id: p, requests_per_minute: 1, calls_per_day: 1 }]',
+    'listen: { listeners: 2 }',
+  ];
+  writeFileSync(join(folder, 'tollgate.yaml'), file.join('\n'));
+  const env = { NODE_OPTIONS: `--import=${preload}` };
+  const { stdout, stderr, code } = await serve(folder, ['--port', '0'], ROOT, env);
+  t.equal(code, 1);
+  t.equal(stdout, '');
+  t.match(stderr, /^the gateway gave up while it started: listeners died 6 times within a minute$/m);
 });
 
 /** Of what is run: chunks and entries that have `text` in them. */

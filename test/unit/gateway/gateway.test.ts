@@ -19,7 +19,16 @@ const isOpen = (port: number): Promise<boolean> =>
     }).once('error', () => resolve(false));
   });
 
-void t.test('an end during the start leaves no port open', async (t) => {
+void t.test('an end during the start leaves no port open, and starts no export', async (t) => {
+  // An export of a protocol that is not known here says so as it starts.
+  Object.assign(process.env, {
+    OTEL_EXPORTER_OTLP_ENDPOINT: `http://${HOST}:1`,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+  });
+  t.teardown(() => {
+    delete process.env.OTEL_EXPORTER_OTLP_ENDPOINT;
+    delete process.env.OTEL_EXPORTER_OTLP_PROTOCOL;
+  });
   for (const end of ['close', 'drain'] as const) {
     const found = await findPort(HOST, 0, 'listen');
     found.release();
@@ -51,6 +60,6 @@ void t.test('an end during the start leaves no port open', async (t) => {
     await ended;
     t.notOk(await isOpen(found.port), `${end}: nobody listens`);
     t.match(JSON.stringify(log.lines), /gateway ended/);
-    t.notMatch(JSON.stringify(log.lines), /gateway serves/);
+    t.notMatch(JSON.stringify(log.lines), /gateway serves|OTEL_/);
   }
 });

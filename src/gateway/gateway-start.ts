@@ -1,0 +1,100 @@
+/**
+ * The start of a gateway, after its parts are created: starts the threads, opens the ports, and begins what
+ * runs by timers. gateway.ts calls `startGateway` once, on the main thread of a gateway process.
+ *
+ *     store → shared buffers → recovery (all three in gateway.ts) → registry and leases → port found
+ *           → code from strings off → traces → credentials → workers → listeners → admin → ready
+ *
+ * Must hold: a gateway that is told to end while it starts opens nothing any more, because `close` has passed
+ * what is opened later. So each step that waits goes through `waitFor` (test/unit/gateway/gateway.test.ts).
+ */
+import { setFlagsFromString } from 'node:v8';
+import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
+import { credentialsOf } from '../providers/credentials/credential-spec.js';
+import { START } from '../registry/operator-change.js';
+import type { Accounting } from './accounting.js';
+import { type AdminService, findPort } from './admin-service.js';
+import type { GatewayLogs } from './gateway-logs.js';
+import type { GatewayMetrics } from './gateway-metrics.js';
+import type { GatewayOptions, GatewayState } from './gateway-options.js';
+import type { Listeners } from './listeners.js';
+import type { GatewayReady } from './messages.js';
+import type { Notifications } from './notifications.js';
+import type { UpstreamWorkers } from './pools.js';
+import type { LiveSettings } from './reload.js';
+import { startTraces } from './traces.js';
+
+/** How long a start waits for missing credentials. Calls without their credential get 502. */
+const CREDENTIALS_WAIT_MS = 10_000;
+
+interface StartContext {
+  readonly options: GatewayOptions;
+  readonly state: GatewayState;
+  readonly live: LiveSettings;
+  readonly metrics: GatewayMetrics;
+  readonly accounting: Accounting;
+  readonly notifications: Notifications;
+  readonly logs: GatewayLogs;
+  readonly credentials: CredentialKeeper;
+  readonly workers: UpstreamWorkers;
+  readonly listeners: Listeners;
+  readonly admin: AdminService;
+  /** Whether the gateway was told to end. */
+  readonly isEnding: () => boolean;
+}
+
+/** Rejects if a step fails, as for a port that is taken, or if the gateway is told to end meanwhile. */
+export async function startGateway(context: StartContext): Promise<GatewayReady> {
+  const { options, state, live, accounting, notifications, workers, listeners, admin } = context;
+  const { leads, joins, settings, log } = options;
+  const waitFor = async <T>(step: T | Promise<T>): Promise<T> => {
+    const result = await step;
+    if (context.isEnding()) throw new Error('the gateway was ended while it started');
+    return result;
+  };
+  await waitFor(accounting.sharing.start());
+  const cause = { actor: START, action: 'accounts.create' } as const;
+  const demo = options.demo
+    ? await waitFor(accounting.service.change(cause, (registry) => registry.ensureDemo()))
+    : undefined;
+  const { host, port: setPort } = settings.listen;
+  const foundPort = joins ? undefined : await waitFor(findPort(host, setPort, 'listen'));
+  const port = (state.port = foundPort?.port ?? setPort);
+
+  // Threads take this flag as they start, so all threads that face the network run without code from
+  // strings. The flag is set only now, because lmdb's `ordered-binary`, loaded before, needs such code.
+  setFlagsFromString('--disallow-code-generation-from-strings');
+  openTraces(context);
+  await waitFor(context.credentials.ensure(credentialsOf(live.routes), CREDENTIALS_WAIT_MS));
+  workers.start(listeners);
+  await waitFor(listeners.start(port));
+  foundPort?.release();
+  const adminPort = leads ? await waitFor(admin.open(!joins)) : settings.admin.port;
+  if (leads) notifications.lead();
+  flushEach(settings.flush_interval_ms, accounting, notifications);
+  state.ready = true;
+  // µWS with the newer HTTP parser, which reads such headers, does not run on Node 20.
+  if (leads && process.versions.node.startsWith('20.'))
+    log.warn('Node 20 is for development: headers such as session_id hang; use Node 22 or 24', {
+      node: process.version,
+    });
+  log.info('gateway serves', { port, adminPort });
+  return { kind: 'ready', port, adminPort, demoAccountId: demo?.accountId, demoKey: demo?.key };
+}
+
+/** Starts the thread that exports to OpenTelemetry, if anything is exported. `close` ends it. */
+function openTraces({ options, state, metrics, accounting, logs }: StartContext): void {
+  state.traces = startTraces(process.env, {
+    accountIdOf: (account) => accounting.base.idNames.accountIdOf(account),
+    metrics: metrics.buffers,
+    thread: metrics.tracesThread,
+    log: options.log,
+  });
+  const callOutbox = state.traces?.newCallOutbox();
+  if (callOutbox !== undefined) logs.exportTo(callOutbox);
+}
+
+/** Flushes at this interval from now on. gateway.ts calls it too, after a reload. */
+export function flushEach(intervalMs: number, accounting: Accounting, notifications: Notifications): void {
+  accounting.flushEvery(intervalMs, () => notifications.checkAndSend());
+}
