@@ -11,7 +11,8 @@
  * meanwhile. Stocks come from the fallback quota until that is used up. Permits come from the fallback quota
  * at first, and later from an equal share of each minute's limit. Why the limit holds:
  * - When the server has not heard a node for SILENT_MS, it holds the node's share back, until the node
- *   expires or has been back for a window. Earlier grants weigh for QUARANTINE_MS at most.
+ *   expires or has been back for a window: the node does not report the permits of its share, and the last of
+ *   them weigh for so long. Earlier grants weigh for QUARANTINE_MS at most.
  * - A request may take SILENT_MS. A slower one finds the share held back. So a share begins SHARE_BEGINS_MS
  *   after the server may last have heard the node; a request without a reply postpones that.
  * - A share ends at the first reply, or when the node expires, which only a request with a reply postpones.
