@@ -284,9 +284,16 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
         doorEvents += this.#stream.push(chunk);
       });
     } catch (error) {
-      this.reject(failureOf(error));
+      // As in StreamReader: while the client has no byte, another upstream may still respond.
+      if (this.#hasBegun) this.#send(doorEvents);
+      // `isOurs`: the upstream has served the call. What was relayed is charged; the breaker stays as it is.
+      this.reject({ ...failureOf(error), isOurs: true });
       return;
     }
+    this.#send(doorEvents);
+  }
+
+  #send(doorEvents: string): void {
     if (doorEvents === '') return;
     if (!this.#hasBegun) this.#outcome.onBegin();
     this.#hasBegun = true;

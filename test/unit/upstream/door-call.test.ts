@@ -1,7 +1,7 @@
 /** Calls of other doors on upstreams that speak chat completions. */
 import t from 'tap';
 import { DOOR_INDEX } from '#src/core/door-names.js';
-import { answerOf, chunkOf, sse, USAGE } from '../../fixtures/upstream-server.js';
+import { answerOf, chunkOf, FakeDownstream, sse, USAGE } from '../../fixtures/upstream-server.js';
 import { answering, COUNTED, streaming, STREAM, world } from '../../fixtures/upstream-world.js';
 
 /** As Azure sends it before its model has thought. */
@@ -59,29 +59,48 @@ const toolAnswer = (finishReason: string): string =>
     usage: USAGE,
   });
 
-void t.test("what cannot be translated is the upstream's fault, not the gateway's", async (t) => {
-  const whole = { ...CALL, stream: false, body: CALL.body.replace('"stream":true,', '') };
-  const other = await world(t, [answering(toolAnswer('tool_calls')), answering(answerOf(USAGE))]);
-  const failedOver = await other.run(whole);
-  t.equal(failedOver.error, undefined);
-  t.match(failedOver.text, /hi there/);
-  t.equal(other.upstreams[1]!.requests.length, 1);
+void t.test(
+  "a whole response that cannot be translated is the upstream's fault, not the gateway's",
+  async (t) => {
+    const whole = { ...CALL, stream: false, body: CALL.body.replace('"stream":true,', '') };
+    const other = await world(t, [answering(toolAnswer('tool_calls')), answering(answerOf(USAGE))]);
+    const failedOver = await other.run(whole);
+    t.equal(failedOver.error, undefined);
+    t.match(failedOver.text, /hi there/);
+    t.equal(other.upstreams[1]!.requests.length, 1);
 
-  const alone = await world(t, [answering(toolAnswer('tool_calls'))]);
-  t.equal((await alone.run(whole)).error?.code, 'provider_unavailable');
+    const alone = await world(t, [answering(toolAnswer('tool_calls'))]);
+    t.equal((await alone.run(whole)).error?.code, 'provider_unavailable');
 
-  const cut = await world(t, [answering(toolAnswer('length'))]);
-  const downstream = await cut.run(whole);
-  t.equal(downstream.error, undefined, 'arguments that max_tokens has cut are a response, and are billed');
-  t.match(downstream.text, /"stop_reason":"max_tokens"/);
+    const cut = await world(t, [answering(toolAnswer('length'))]);
+    const downstream = await cut.run(whole);
+    t.equal(downstream.error, undefined, 'arguments that max_tokens has cut are a response, and are billed');
+    t.match(downstream.text, /"stop_reason":"max_tokens"/);
+  },
+);
 
-  const delta = (index: number): string => {
-    const call = { index, id: `t${index}`, function: { name: 'f', arguments: '{' } };
+void t.test('a stream is cut where it cannot be translated, and what came before is charged', async (t) => {
+  const delta = (json: string): string => {
+    const call = { index: 0, id: 't0', function: { name: 'f', arguments: json } };
     return sse({ ...chunkOf(''), choices: [{ index: 0, delta: { tool_calls: [call] } }] });
   };
-  const stream = await world(t, [streaming(delta(0) + delta(1) + delta(0) + STREAM)]);
-  const broken = await stream.run(CALL);
-  t.equal(broken.error?.code, 'provider_unavailable');
+  const rest = sse(chunkOf('so')) + delta(':1}') + STREAM;
+  const downstream = new FakeDownstream();
+  const { call } = await world(t, [
+    (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(delta('{"a"'));
+      downstream.onPiece = () => response.end(rest);
+    },
+  ]);
+  call(CALL, downstream);
+  await downstream.ended;
+  const { error, wasCut, text, usage } = downstream;
+  t.equal(error, undefined);
+  t.equal(wasCut, true);
+  t.match(text, /"name":"f"[^]*"text":"so"/);
+  t.notMatch(text, 'message_stop');
+  t.strictSame(usage, { ...COUNTED, source: 'estimated' }, 'the provider has served it');
 });
 
 /** Reports as upstreams write them, with what is billed: prompt, cached, completion, reasoning. */
