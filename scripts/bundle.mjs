@@ -1,11 +1,8 @@
 /**
- * Bundles what runs: each entry of a process or a thread with all modules that it imports, in the place of the
- * compiler's own output, and in dist/chunks what it imports later. A gateway opened 1,900 files before it
- * served, and that was half of its start. Run from the package's root by finish-build.mjs; what it writes is
- * named in dist/bundle.json, for who leaves out the rest.
- *
- * Entries share no modules: a thread compiles its own copy of each anyway, and opening 200 shared files took an
- * eighth of a start.
+ * Bundles what runs: each entry of a process or a thread, with the modules that it shares with others in
+ * dist/chunks, in the place of the compiler's own output. A gateway opened 1,900 files before it served, and
+ * that was half of its start. Run from the package's root by finish-build.mjs; what it writes is named in
+ * dist/bundle.json, for who leaves out the rest.
  *
  * All other modules of dist/ stay what the compiler made of them, for tests and scripts. Chunks lie as deep
  * as the entries' folders, so that `new URL('../gateway/main.js', import.meta.url)` means the same in both.
@@ -70,35 +67,29 @@ const compiledEntries = {
     }),
 };
 
-const outputs = [];
-const inputs = [];
-for (const name of ENTRIES) {
-  // Readable as it is: the stack of an error names functions and lines that a reader finds again.
-  const { metafile } = await build({
-    entryPoints: [{ in: compiledPath(name), out: name }],
-    outbase: TARGET,
-    outdir: TARGET,
-    allowOverwrite: true,
-    bundle: true,
-    splitting: true,
-    chunkNames: `${CHUNKS}/[name]-[hash]`,
-    format: 'esm',
-    platform: 'node',
-    target: 'node20',
-    minify: false,
-    sourcemap: false,
-    legalComments: 'inline',
-    external: LOADED_BY_NAME,
-    banner: { js: BANNER },
-    metafile: true,
-    plugins: [compiledEntries],
-    logLevel: 'warning',
-  });
-  outputs.push(...Object.keys(metafile.outputs));
-  inputs.push(...Object.keys(metafile.inputs));
-}
+// Readable as it is: the stack of an error names functions and lines that a reader finds again.
+const { metafile } = await build({
+  entryPoints: ENTRIES.map((name) => ({ in: compiledPath(name), out: name })),
+  outbase: TARGET,
+  outdir: TARGET,
+  allowOverwrite: true,
+  bundle: true,
+  splitting: true,
+  chunkNames: `${CHUNKS}/[name]-[hash]`,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20',
+  minify: false,
+  sourcemap: false,
+  legalComments: 'inline',
+  external: LOADED_BY_NAME,
+  banner: { js: BANNER },
+  metafile: true,
+  plugins: [compiledEntries],
+  logLevel: 'warning',
+});
 
-const written = [...new Set(outputs)].sort();
+const written = Object.keys(metafile.outputs);
 // V8 keeps a source in two bytes a character if one character wants them. esbuild escapes those of texts, and
 // leaves those of comments and patterns, where an escape means the same.
 for (const path of written.filter((path) => path.endsWith('.js'))) {
@@ -113,7 +104,7 @@ for (const name of readdirSync(`${TARGET}/${CHUNKS}`)) {
   if (!written.includes(`${TARGET}/${CHUNKS}/${name}`)) rmSync(`${TARGET}/${CHUNKS}/${name}`);
 }
 
-const packages = [...new Set(inputs.flatMap((path) => packageOf(path) ?? []))].sort();
+const packages = [...new Set(Object.keys(metafile.inputs).flatMap((path) => packageOf(path) ?? []))].sort();
 writeFileSync(
   `${TARGET}/licences.txt`,
   [...packages, ...LOADED_BY_NAME].map(licenceText).join(`\n${'-'.repeat(80)}\n\n`),

@@ -334,7 +334,7 @@ function withoutLinks(path: string, linksMax = LINKS_MAX): string {
 /** Returns undefined if the path is no link. */
 function linkTargetOf(path: string): string | undefined {
   try {
-    return resolve(dirname(path), readlinkSync(path));
+    return resolve(realpathSync(dirname(path)), readlinkSync(path));
   } catch {
     return undefined;
   }

@@ -191,7 +191,7 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
         ...axis,
         // uPlot's own steps jump from 1 minute to 5, so a narrow chart would have fewer than two labels.
         // A bar has one label at most.
-        incrs: TIME_STEPS_SECONDS.filter((step) => step >= (latest.current.barSeconds ?? 0)),
+        incrs: () => TIME_STEPS_SECONDS.filter((step) => step >= (latest.current.barSeconds ?? 0)),
         space: 70,
         size: 28,
         values: (_, splits) => {

@@ -318,15 +318,13 @@ function completionTexts(request: CountRequest): string[] {
   if (!isRecord(members)) return texts.map(([, text]) => text);
   return texts.map(([key, text]) => {
     const choice = CHOICE_TEXT.exec(key);
-    return choice === null ? text : withoutPrompt(text, echoedPrompt!(members, Number(choice[1])));
+    if (choice === null) return text;
+    const prompt = echoedPrompt!(members, Number(choice[1]));
+    // Not every server heeds `echo`, so only a text that begins as the prompt loses it.
+    if (text.startsWith(prompt)) return text.slice(prompt.length);
+    // A stream may break off before all of the prompt has come.
+    return completionForm !== 'response' && prompt.startsWith(text) ? '' : text;
   });
-}
-
-/** Not every server heeds `echo`, so only a text that begins as the prompt loses it. */
-function withoutPrompt(text: string, prompt: string): string {
-  if (text.startsWith(prompt)) return text.slice(prompt.length);
-  // The stream broke off before all of the prompt had come.
-  return prompt.startsWith(text) ? '' : text;
 }
 
 /**

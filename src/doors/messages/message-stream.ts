@@ -7,13 +7,11 @@
  *       → message_delta → message_stop
  *
  * Must hold: one block is open at a time, and blocks are numbered without gaps: clients of Anthropic rely on
- * that. So of tool calls whose pieces alternate the later ones wait for a text or the end of the stream.
- * `message_start` has the usage of the first chunk, if the upstream reports any there, else zeros.
+ * that. `message_start` has the usage of the first chunk, if the upstream reports any there, else zeros.
  * `message_delta` has the whole usage (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
-import { isRecord, type Members, parsedJson } from '../../core/json.js';
-import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall, DoorStream } from '../door.js';
 import {
@@ -26,16 +24,6 @@ import {
   type ToolCallSoFar,
 } from '../message-parts.js';
 
-/** As many characters of arguments as an event may have bytes: no model writes so many for one message. */
-const WAITING_CHARS_MAX = SSE_EVENT_BYTES_MAX;
-
-interface ToolCall extends ToolCallSoFar {
-  /** In the chat completion. */
-  readonly index: number;
-  /** `waiting`: its block has not begun. `closed`: it is whole, and its arguments are no longer kept. */
-  state: 'waiting' | 'open' | 'closed';
-}
-
 export class MessageWriter implements DoorStream {
   readonly #call: DoorCall;
   /** The events that `push` or `end` will return. The private methods append to this text. */
@@ -46,17 +34,16 @@ export class MessageWriter implements DoorStream {
   #openKind: 'none' | 'text' | 'thinking' | 'tool' = 'none';
   /** Whether the text of the open thinking block came in `thinking_blocks`, not in `reasoning_content`. */
   #isThinkingFromBlocks = false;
-  /** The tool call whose pieces are written, or whose block waits for its name. */
-  #toolCall: ToolCall | undefined;
-  /** The calls that began before `#toolCall` was whole, in their order. One block is open at a time. */
-  #waitingCalls: ToolCall[] = [];
-  /** Length of what was kept for blocks that had not begun. */
-  #waitingChars = 0;
-  /** The call that the last piece belonged to. */
-  #lastCall: ToolCall | undefined;
-  /** The last call of each index, and the call of each id. Neither has a call of which no piece came. */
-  readonly #callsByIndex = new Map<number, ToolCall>();
-  readonly #callsById = new Map<string, ToolCall>();
+  /** Index, in the chat completion, of `#toolCall`; -1 before the first tool call. */
+  #toolIndex = -1;
+  /** The open tool call, or the last one. */
+  #toolCall: ToolCallSoFar = { id: undefined, name: undefined, json: '' };
+  /**
+   * Whether the tool call is open, but its block waits until `canSendToolCall` (message-parts.ts) is true.
+   */
+  #isToolPending = false;
+  /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
+  #earlierIds: (string | undefined)[] | undefined;
   /** Number of tool blocks so far. */
   #toolCount = 0;
   #finishReason: unknown;
@@ -147,60 +134,45 @@ export class MessageWriter implements DoorStream {
   }
 
   /**
-   * Writes a piece of the tool call at `#toolCall`, or keeps it for a call that waits. Throws a ProviderError
-   * for arguments of a call whose block is closed, because they cannot be written any more.
+   * Adds a piece to the open tool call, or begins the next one: at a higher index, or if
+   * `beginsOtherToolCall` says so. Throws a ProviderError for a piece of a call whose block is closed,
+   * because it cannot be written any more, and for a new call at an index that is too low. An empty piece of
+   * a closed call is ignored.
    */
   #addToolCall(toolCallPiece: Members): void {
     const piece = toolCallPieceOf(toolCallPiece);
-    const call = this.#callOf(piece) ?? this.#beginCall(piece.index);
-    this.#lastCall = call;
-    if (call.state === 'closed') {
-      if (piece.json.trim() === '') return;
-      throw ProviderError.invalid('a tool got arguments after the next block had begun');
-    }
-    if (call.state === 'waiting') {
-      this.#waitingChars += piece.json.length;
-      if (this.#waitingChars > WAITING_CHARS_MAX)
-        throw ProviderError.invalid('the arguments of tools that wait for each other are too long');
-    }
-    addPiece(call, piece);
-    if (call.id !== undefined && !this.#callsById.has(call.id)) this.#callsById.set(call.id, call);
-    if (call !== this.#toolCall) return;
-    if (call.state === 'open') this.#writeArguments(piece.json);
-    else if (canSendToolCall(call)) this.#startToolBlock(call);
-  }
-
-  /** The call that the piece belongs to; undefined if it begins one. */
-  #callOf(piece: ReturnType<typeof toolCallPieceOf>): ToolCall | undefined {
-    const { id, index } = piece;
-    const call = index === undefined ? this.#lastCall : this.#callsByIndex.get(index);
-    if (call === undefined || !beginsOtherToolCall(piece, call)) return call;
-    // Of several calls at one index, or without one, a piece may repeat an earlier one by its id.
-    return id === undefined ? undefined : this.#callsById.get(id);
-  }
-
-  /** A call waits if the arguments of the one before it are not whole: more of them may come. */
-  #beginCall(index = (this.#lastCall?.index ?? -1) + 1): ToolCall {
-    const call: ToolCall = { index, state: 'waiting', id: undefined, name: undefined, json: '' };
-    this.#callsByIndex.set(index, call);
-    const former = this.#toolCall;
-    const mustWait =
-      former !== undefined &&
-      (this.#waitingCalls.length > 0 || former.state === 'waiting' || !isRecord(parsedJson(former.json)));
-    if (mustWait) this.#waitingCalls.push(call);
-    else {
+    const isOther = this.#toolIndex < 0 || beginsOtherToolCall(piece, this.#toolCall);
+    const index = piece.index ?? this.#toolIndex + (isOther ? 1 : 0);
+    if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) {
       this.#closeBlock();
-      this.#toolCall = call;
+      if (this.#toolIndex >= 0) (this.#earlierIds ??= []).push(this.#toolCall.id);
+      this.#toolIndex = index;
+      this.#toolCall = { id: undefined, name: undefined, json: '' };
+      this.#isToolPending = true;
+    } else if (index < this.#toolIndex || (this.#openKind !== 'tool' && !this.#isToolPending)) {
+      const { id, name, json } = piece;
+      const isNew = id !== undefined && name !== undefined && !this.#isIdOfCall(id);
+      if (json === '' && !isNew) return;
+      throw ProviderError.invalid(
+        isNew
+          ? 'the indices of tools are out of order'
+          : 'a tool got arguments after the next block had begun',
+      );
     }
-    return call;
+    addPiece(this.#toolCall, piece);
+    if (!this.#isToolPending) this.#writeArguments(piece.json);
+    else if (canSendToolCall(this.#toolCall)) this.#startToolBlock();
   }
 
-  #startToolBlock(call: ToolCall): void {
-    const { id, name = '', json } = call;
+  #isIdOfCall(id: string): boolean {
+    return id === this.#toolCall.id || this.#earlierIds?.includes(id) === true;
+  }
+
+  #startToolBlock(): void {
+    this.#isToolPending = false;
+    const { id, name = '', json } = this.#toolCall;
     const block = { type: 'tool_use', id: toolIdOf(id, this.#toolCount++, this.#call), name, input: {} };
-    this.#closeOpenBlock();
-    this.#openBlock('tool', block);
-    call.state = 'open';
+    this.#startBlock('tool', block);
     this.#writeArguments(json);
   }
 
@@ -210,10 +182,6 @@ export class MessageWriter implements DoorStream {
 
   #startBlock(kind: 'text' | 'thinking' | 'tool', block: Members): void {
     this.#closeBlock();
-    this.#openBlock(kind, block);
-  }
-
-  #openBlock(kind: 'text' | 'thinking' | 'tool', block: Members): void {
     this.#openKind = kind;
     this.#writeEvent('content_block_start', { index: this.#blockIndex, content_block: block });
   }
@@ -223,26 +191,13 @@ export class MessageWriter implements DoorStream {
   }
 
   /**
-   * Closes the open block, and writes the tool calls that wait, each as far as it has come: without a name
-   * the name is empty. `signature`: as in `#closeOpenBlock`.
-   */
-  #closeBlock(signature?: string): void {
-    const calls = this.#toolCall === undefined ? [] : [this.#toolCall, ...this.#waitingCalls];
-    this.#toolCall = undefined;
-    this.#waitingCalls = [];
-    for (const call of calls) {
-      if (call.state === 'waiting') this.#startToolBlock(call);
-      call.state = 'closed';
-      call.json = '';
-    }
-    this.#closeOpenBlock(signature);
-  }
-
-  /**
+   * Closes the open block. A pending tool call first gets its block, without a name if none has come.
    * `signature`: that of the open thinking block. If the provider has given none, but wants its thoughts
    * back, it is empty: clients such as the AI SDK drop a block without a signature, but not one with ''.
    */
-  #closeOpenBlock(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
+  #closeBlock(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
+    // `#startToolBlock` calls this method again, to close the block before the tool's block.
+    if (this.#isToolPending) this.#startToolBlock();
     if (this.#openKind === 'none') return;
     if (this.#openKind === 'thinking' && signature !== undefined)
       this.#writeBlockDelta({ type: 'signature_delta', signature });
