@@ -192,7 +192,7 @@ void t.test('a prompt that a completion repeats (`echo`) counts as the prompt al
   t.equal(usageOf({ prompt: long, echo: false }, [long + output]).completionTokens, 10);
   const several = [short, short, long, long].map((prompt) => prompt + output);
   t.equal(usageOf({ prompt: [short, long], n: 2, echo: true }, several).completionTokens, 4 * outputTokens);
-  // The client left before the prompt was whole. A whole response like that is of a server that ignores `echo`.
+  // The client left before the prompt was whole. A whole response like that: a server that ignores `echo`.
   const { counted, streamed } = usagesOf({ prompt: long, echo: true }, [short]);
   t.equal(streamed.completionTokens, 0);
   t.equal(counted.completionTokens, encodingOf(short));
