@@ -20,7 +20,10 @@ const script = createHash('sha256')
   .update(readFileSync(new URL(import.meta.url)))
   .digest('hex');
 const description = JSON.stringify({
-  ...{ name: 'tap', version, type: 'module', exports: './index.js' },
+  name: 'tap',
+  version,
+  type: 'module',
+  exports: './index.js',
   madeBy: { script, builder },
 });
 const descriptionPath = `${TARGET}/tap/package.json`;

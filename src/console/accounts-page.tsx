@@ -30,7 +30,7 @@ import {
   useInput,
 } from './controls.js';
 import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dialogs.js';
-import { counted, moment, money, number, shortNumber } from './format.js';
+import { counted, DAY_SECONDS, moment, money, number, shortNumber } from './format.js';
 import { AccountGroupDialog, useGroupOptions } from './quota-dialogs.js';
 import { QuotaBars } from './quotas.js';
 import { type Column, CsvButton, Table, type Tile, Tiles } from './table.js';
@@ -247,12 +247,11 @@ function AccountHead({ account, onOpen }: AccountHeadProps) {
 }
 
 const SECONDS_PER_MINUTE = 60;
-const SECONDS_PER_DAY = 86_400;
 /** The day in which `calls_today` is counted begins at 00:00 in UTC+8 (ledger/day.ts). */
 const DAY_OFFSET_SECONDS = 8 * 3_600;
 
 const secondsNow = (): number => Math.floor(Date.now() / 1_000);
-const dayStartOf = (seconds: number): number => seconds - ((seconds + DAY_OFFSET_SECONDS) % SECONDS_PER_DAY);
+const dayStartOf = (seconds: number): number => seconds - ((seconds + DAY_OFFSET_SECONDS) % DAY_SECONDS);
 
 interface CountersProps {
   readonly account: AccountView;

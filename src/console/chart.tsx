@@ -8,7 +8,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { colorOf, onThemeChange } from './browser.js';
-import { axisMoment, SECONDS_A_DAY } from './format.js';
+import { axisMoment, DAY_SECONDS } from './format.js';
 
 export interface Series {
   readonly name: string;
@@ -170,7 +170,7 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
     // The labels of days in UTC stand where these days begin.
     tzDate: (unixSeconds) => {
       const date = new Date(unixSeconds * 1_000);
-      return latest.current.barSeconds === SECONDS_A_DAY ? uPlot.tzDate(date, 'UTC') : date;
+      return latest.current.barSeconds === DAY_SECONDS ? uPlot.tzDate(date, 'UTC') : date;
     },
     padding: [8, 20, 0, 0],
     legend: { show: false },

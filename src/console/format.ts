@@ -105,9 +105,9 @@ export function recentMoment(ms: number): string {
   });
 }
 
-export const SECONDS_A_DAY = 86_400;
+export const DAY_SECONDS = 86_400;
 /** Charts of more time than this have days on their axis instead of times of the day. */
-const DAYS_FROM_SECONDS = 2 * SECONDS_A_DAY;
+const DAYS_FROM_SECONDS = 2 * DAY_SECONDS;
 
 /**
  * `31 Jan`, `12:00` or `12:00:05` for a chart that shows so many seconds. A bar of a day is a day in UTC, as
@@ -116,7 +116,7 @@ const DAYS_FROM_SECONDS = 2 * SECONDS_A_DAY;
 export function axisMoment(unixSeconds: number, shownSeconds: number, barSeconds?: number): string {
   const date = new Date(unixSeconds * 1_000);
   const day = { day: 'numeric', month: 'short' } as const;
-  if (barSeconds === SECONDS_A_DAY) return date.toLocaleDateString('en-GB', { ...day, timeZone: 'UTC' });
+  if (barSeconds === DAY_SECONDS) return date.toLocaleDateString('en-GB', { ...day, timeZone: 'UTC' });
   if (shownSeconds > DAYS_FROM_SECONDS) return date.toLocaleDateString('en-GB', day);
   return date.toLocaleTimeString('en-GB', {
     hour: '2-digit',

@@ -10,7 +10,7 @@ import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
 import { type CallFilters, callsAddress } from './browser.js';
 import { Money } from './controls.js';
-import { duration, moment, money, number, shortNumber } from './format.js';
+import { DAY_SECONDS, duration, moment, money, number, shortNumber } from './format.js';
 import { type Column, Table } from './table.js';
 
 /** Returns the quota's name for people: `Tokens a month`, `Calls in flight`. */
@@ -78,7 +78,6 @@ function Bar({ shown }: ShownQuotaProps) {
 /** The account or group that has the quotas, as a filter of calls. */
 type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
 
-const DAY_SECONDS = 86_400;
 /** No time zone is farther ahead of UTC. Elsewhere a day begins up to 26 hours later. */
 const ZONE_AHEAD_SECONDS_MAX = 14 * 3_600;
 

@@ -11,14 +11,14 @@ import { get, queryOf, textOf, useView } from './api.js';
 import { addressOf, type CallFilters, callsAddress } from './browser.js';
 import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { Button, Choice, ErrorText, idsOf, Money, Name, TextField, TYPING_MS } from './controls.js';
-import { moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';
+import { DAY_SECONDS, moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';
 import { type Column, Table } from './table.js';
 
 const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
 type Grouping = (typeof GROUPINGS)[number];
 
 /** How much time a row stands for, if rows are by day or by hour. */
-const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
+const STEP_SECONDS = { day: DAY_SECONDS, hour: 3_600 } as const;
 
 /** What the page requests: the parameters of `GET /usage`. */
 interface Query {

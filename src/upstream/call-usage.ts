@@ -18,6 +18,7 @@ import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import type { ModelRoute } from './target.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
+import { mayHave } from './upstream-body.js';
 import { disbeliefOf, withinHold } from './usage-shapes.js';
 
 interface UsageDeps {
@@ -32,6 +33,7 @@ export const NO_USAGE = usageWithoutParts(0, 0, 'reported');
 
 /** A body without a prompt, whose count is 0. */
 const NO_PROMPT = '{}';
+const ECHO = { echo: 'echo' };
 
 /** The usage; a promise if tokens must be counted first. The promise rejects only for a bug. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
@@ -46,11 +48,13 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   if (reported !== undefined && !meter.isReportOld) return reported;
   // An old report has the tokens of the prompt already, so only the response is counted. A response that
   // repeats the prompt is counted beside it all the same: token-count.ts tells them apart.
+  const body = request.largeBody ?? request.body;
+  const mayRepeatPrompt = dialectAt(request.door)?.echoedPrompt !== undefined && mayHave(body, ECHO);
   const countRequest =
-    reported === undefined || dialectAt(request.door)?.echoedPrompt !== undefined
+    reported === undefined || mayRepeatPrompt
       ? meter.countRequest(
           tokenizer,
-          request.largeBody ?? request.body,
+          body,
           request.door,
           mediaTokensOf(request, route),
           attempt.taken.target.thoughtsBack,

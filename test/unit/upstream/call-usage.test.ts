@@ -16,14 +16,21 @@ void t.test(
     meter.addRelayed(Buffer.from(sse({ choices: [{ index: 0, text: prompt + output }] })));
     const attempt = { meter, usageSoFar: undefined, taken: { target: { slot: 0, name: 'up' } } };
     const route = { tokenizer: 'o200k_base', outputTokensMax: 100, mediaPartTokens: 0 };
+    const counted: unknown[] = [];
     const deps = {
       routes: { routeOf: () => route },
-      count: (request: Parameters<typeof countTokens>[0]) => Promise.resolve(countTokens(request)),
+      count: (request: Parameters<typeof countTokens>[0]) => {
+        counted.push(request.body);
+        return Promise.resolve(countTokens(request));
+      },
     };
     const body = JSON.stringify({ model: 'm', prompt, echo: true });
     const request = { ...requestOf({}), door: DOOR_INDEX.completions, body };
     const usage = await usageOf(attempt as never, request, deps as never);
     t.match(usage, { promptTokens: 4, completionTokens: countTokens(ofOutput(output)).completionTokens });
+
+    await usageOf(attempt as never, { ...request, body: JSON.stringify({ prompt }) }, deps as never);
+    t.same(counted, [body, '{}'], 'without `echo` the prompt, which was reported, is not counted');
   },
 );
 
