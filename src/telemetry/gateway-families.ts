@@ -201,7 +201,7 @@ function memberSamples(label: string, counts: object): Sample[] {
 const SPANS_FAMILY: MetricFamily = {
   name: 'tollgate_spans_total',
   type: 'counter',
-  help: 'Spans of traces by what became of them: exported, failed (the collector did not take them) or dropped (there was no room). Only where OTEL_EXPORTER_OTLP_ENDPOINT is set.',
+  help: 'Spans of traces by what became of them: exported, failed (the collector did not take them, or they could not be read) or dropped (there was no room). Only where OTEL_EXPORTER_OTLP_ENDPOINT is set.',
   labels: ['state'],
   collect: ({ spans }) => memberSamples('state', spans() ?? {}),
 };

@@ -9,7 +9,8 @@
  * - What the senders took of a budget is given back here once (span-outbox.ts).
  * - `close` drains the sources before it waits for ids, and waits for ids before it closes the exports: each
  *   step gives items to the next.
- * - An exception ends the thread. gateway/traces.ts logs the exception and starts no other thread.
+ * - A batch that cannot be unpacked is counted and logged (test/unit/gateway/traces.test.ts). Any other
+ *   exception ends the thread. gateway/traces.ts logs the exception and starts no other thread.
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import {
@@ -25,9 +26,8 @@ import { LogSwitch, openLog } from './log.js';
 import type { CallView } from './call-record.js';
 import { otelLogRecordOf } from './otel-log-record.js';
 import { otelSpanOf, SCOPE } from './otel-span.js';
-import { AccountIds, LogRecordExport, SpanExport } from './span-export.js';
-import { unpackSpans } from './span-codec.js';
-import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-record.js';
+import { AccountIds, LogRecordExport, SpanExport, SpanReader } from './span-export.js';
+import type { FromSpanExport, SpanBatch, SpanExportInit, ToSpanExport } from './span-record.js';
 import { ExportBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';
 
@@ -46,6 +46,7 @@ const budgetOf = (shared: SharedArrayBuffer | undefined): ExportBudget | undefin
   shared && new ExportBudget(shared);
 const spanBudget = budgetOf(spans);
 const spanExport = spanBudget && new SpanExport(spanBudget, log);
+const spanReader = spanBudget && new SpanReader(spanBudget, log);
 const logBudget = budgetOf(logRecords);
 const logExport = logBudget && new LogRecordExport(logBudget, log);
 const scope = { name: SCOPE, version };
@@ -73,10 +74,15 @@ const accountIds: AccountIds = new AccountIds(
 );
 setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
 
+function addBatch(batch: SpanBatch): void {
+  const records = spanReader?.read(batch) ?? [];
+  if (records.length > 0) accountIds.add(records);
+}
+
 /** Reads the spans of one listener or worker until its port closes. */
 function addSource(port: MessagePort): void {
   sources.add(port);
-  port.on('message', (bytes: Uint8Array) => accountIds.add(unpackSpans(bytes)));
+  port.on('message', addBatch);
   port.on('close', () => sources.delete(port));
 }
 
@@ -89,7 +95,7 @@ function drainSources(): void {
     for (;;) {
       const received = receiveMessageOnPort(port);
       if (received === undefined) break;
-      accountIds.add(unpackSpans(received.message as Uint8Array));
+      addBatch(received.message as SpanBatch);
     }
   }
 }

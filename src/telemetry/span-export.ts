@@ -1,8 +1,9 @@
 /**
- * The two stages of the exporting thread (span-export.thread.ts): AccountIds holds batches of spans until the
- * ids of their accounts are known. BatchedExport gives spans, or log records, to the batch processor and the
- * OTLP/HTTP exporter of the OpenTelemetry SDK. An _item_ is a span or a log record. Each item is counted as
- * exported, failed or dropped, unless the gateway ends this thread before.
+ * The stages of the exporting thread (span-export.thread.ts): SpanReader unpacks batches of spans.
+ * AccountIds holds batches until the ids of their accounts are known. BatchedExport gives spans, or log
+ * records, to the batch processor and the OTLP/HTTP exporter of the OpenTelemetry SDK. An _item_ is a span
+ * or a log record. Each item is counted as exported, failed or dropped, unless the gateway ends this thread
+ * before.
  *
  * Must hold (test/unit/telemetry/spans.test.ts):
  * - Memory is bounded also if the collector does not respond.
@@ -21,7 +22,8 @@ import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opent
 import type { AccountIndex } from '../core/units.js';
 import type { Log } from './log.js';
 import type { ExportBudget } from './span-outbox.js';
-import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
+import { unpackSpans } from './span-codec.js';
+import { SPAN_OF_CALL, type SpanBatch, type SpanRecord } from './span-record.js';
 
 /**
  * How many items may wait for the exporter, some 2 KB each. At least SPANS_IN_FLIGHT_MAX (span-outbox.ts), so
@@ -204,6 +206,44 @@ export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
         queue: (record) => processor.onEmit(record as Parameters<typeof processor.onEmit>[0]),
         shutdown: () => processor.shutdown(),
       };
+    });
+  }
+}
+
+/** Unpacks batches. The spans of a batch that cannot be unpacked are counted as failed. */
+export class SpanReader {
+  readonly #budget: ExportBudget;
+  readonly #log: Log;
+  /** When a batch that cannot be unpacked was last logged. */
+  #reportedAtMs = -Infinity;
+
+  constructor(budget: ExportBudget, log: Log) {
+    this.#budget = budget;
+    this.#log = log;
+  }
+
+  /** Returns no spans if the batch cannot be unpacked. */
+  read({ count, bytes }: SpanBatch): readonly SpanRecord[] {
+    try {
+      const records: unknown = unpackSpans(bytes);
+      // Damaged bytes may unpack to any value. Only `count` spans give back what the sender took.
+      if (Array.isArray(records) && records.length === count) return records as SpanRecord[];
+      throw new Error(`the batch does not have the ${count} spans that it should have`);
+    } catch (error) {
+      this.#budget.giveBack(count);
+      this.#budget.countFailed(count);
+      this.#report(error);
+      return [];
+    }
+  }
+
+  #report(error: unknown): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
+    this.#reportedAtMs = nowMs;
+    this.#log.error('spans could not be unpacked and are lost; calls are not affected', {
+      error: String(error),
+      failedSinceStart: this.#budget.counts().failed,
     });
   }
 }

@@ -12,7 +12,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
-import type { SpanRecord } from './span-record.js';
+import type { SpanBatch, SpanRecord } from './span-record.js';
 
 /** Position of the 32-bit word of ExportBudget: what is in flight is bounded. */
 const IN_FLIGHT = 0;
@@ -41,7 +41,8 @@ export function createExportBudget(): SharedArrayBuffer {
  *
  *     32-bit word 0   in flight      the sender takes, the exporting thread gives back
  *     64-bit word 1   exported       accepted by the collector; the exporting thread adds
- *     64-bit word 2   failed         not accepted by the collector; the exporting thread adds
+ *     64-bit word 2   failed         not accepted by the collector, or not readable in the exporting thread,
+ *                                    which adds
  *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
  */
 export class ExportBudget {
@@ -147,6 +148,7 @@ export class SpanOutbox {
       return;
     }
     const bytes = this.#pack(spans);
-    if (this.#budget.take(spans.length)) this.#port.postMessage(bytes, [bytes.buffer]);
+    if (!this.#budget.take(spans.length)) return;
+    this.#port.postMessage({ count: spans.length, bytes } satisfies SpanBatch, [bytes.buffer]);
   }
 }

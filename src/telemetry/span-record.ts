@@ -112,9 +112,17 @@ export interface SpanExportInit {
   readonly stripe: number;
 }
 
+/** A message of a listener or worker to the exporting thread. */
+export interface SpanBatch {
+  /** How many spans `bytes` has: what the sender took of the budget, also if `bytes` cannot be unpacked. */
+  readonly count: number;
+  /** What `packSpans` returned. */
+  readonly bytes: Uint8Array;
+}
+
 /** Messages of the main thread (gateway/traces.ts) to the exporting thread. */
 export type ToSpanExport =
-  /** A listener or worker sends batches of packed spans over this port. */
+  /** A listener or worker sends batches (SpanBatch) over this port. */
   | { readonly kind: 'source'; readonly port: MessagePort }
   /** Ended calls, to be log records: `count` lines of JSON (call-record.ts). */
   | { readonly kind: 'calls'; readonly count: number; readonly lines: string }

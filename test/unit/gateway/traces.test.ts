@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { startTraces } from '#src/gateway/traces.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
+import type { SpanBatch } from '#src/telemetry/span-record.js';
 import { ListLog } from '../store/support.js';
 
 const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
@@ -39,11 +40,29 @@ void t.test('who wants no export hears nothing', (t) => {
   t.end();
 });
 
+void t.test('spans that cannot be unpacked are counted, and the thread goes on', async (t) => {
+  const log = new ListLog();
+  const metrics = createMetrics(1, 1);
+  const traces = startTraces(ENDPOINT, { accountIdOf: () => null, metrics, thread: 0, log })!;
+  const { port } = traces.newOutlet()!;
+  for (const failed of [3, 6]) {
+    port.postMessage({ count: 3, bytes: Uint8Array.of(0xc1) } satisfies SpanBatch);
+    for (let tries = 0; tries < 1_000 && traces.spanCounts?.failed !== failed; tries++) {
+      if (log.lines.length > 0) break;
+      await sleep(10);
+    }
+    t.match(traces.spanCounts, { exported: 0, failed, dropped: 0 });
+  }
+  await traces.close();
+  t.same(log.lines, [], 'the thread has not failed');
+});
+
 void t.test('the end does not wait for a thread that has failed', async (t) => {
   const log = new ListLog();
   const metrics = createMetrics(1, 1);
   const traces = startTraces(ENDPOINT, { accountIdOf: () => null, metrics, thread: 0, log })!;
-  traces.newOutlet()!.port.postMessage('no spans');
+  // Stands for a fault of the thread itself: not even a batch that cannot be unpacked.
+  traces.newOutlet()!.port.postMessage(null);
   for (let tries = 0; tries < 1_000 && log.lines.length === 0; tries++) await sleep(10);
   t.match(log.lines[0], /^error the thread that exports to OpenTelemetry failed/);
   const late = new AbortController();

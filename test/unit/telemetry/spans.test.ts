@@ -9,7 +9,13 @@ import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { otelSpanOf } from '#src/telemetry/otel-span.js';
-import { AccountIds, LogRecordExport, SpanExport, QUEUE_ITEMS_MAX } from '#src/telemetry/span-export.js';
+import {
+  AccountIds,
+  LogRecordExport,
+  QUEUE_ITEMS_MAX,
+  SpanExport,
+  SpanReader,
+} from '#src/telemetry/span-export.js';
 import {
   createExportBudget,
   ExportBudget,
@@ -17,7 +23,7 @@ import {
   SPANS_IN_FLIGHT_MAX,
 } from '#src/telemetry/span-outbox.js';
 import { packSpans, unpackSpans } from '#src/telemetry/span-codec.js';
-import { type CallSpanRecord, SPAN_OF_CALL } from '#src/telemetry/span-record.js';
+import { type CallSpanRecord, SPAN_OF_CALL, type SpanBatch } from '#src/telemetry/span-record.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const SPANS = 20_000;
@@ -58,7 +64,7 @@ void t.test('20,000 spans that nobody reads', (t) => {
   t.equal(room.counts().dropped, SPANS - SPANS_IN_FLIGHT_MAX);
   let read = 0;
   for (let got = receiveMessageOnPort(port2); got !== undefined; got = receiveMessageOnPort(port2)) {
-    const spans = unpackSpans(got.message as Uint8Array);
+    const spans = unpackSpans((got.message as SpanBatch).bytes);
     if (read === 0) t.same(spans[0], record(0), 'a span arrives as it was sent');
     read += spans.length;
     room.giveBack(spans.length);
@@ -91,12 +97,35 @@ void t.test('threads that die with a batch not sent, or cannot pack one, leave t
   }
   failing.push(record(7));
   failing.flush();
-  const received = receiveMessageOnPort(port2)?.message as Uint8Array;
-  t.same(unpackSpans(received), [record(7)], 'what could not be packed is not tried again');
+  const received = receiveMessageOnPort(port2)?.message as SpanBatch;
+  t.same(unpackSpans(received.bytes), [record(7)], 'what could not be packed is not tried again');
   room.giveBack(1);
   t.ok(room.take(SPANS_IN_FLIGHT_MAX), 'nothing is on its way');
   t.equal(room.counts().dropped, 0);
   port1.close();
+  t.end();
+});
+
+void t.test('batches that cannot be unpacked are counted, and leave the budget whole', (t) => {
+  const room = new ExportBudget(createExportBudget());
+  const log = new FakeLog();
+  const reader = new SpanReader(room, log);
+  const good = packSpans([record(1), record(2)]);
+  const damaged = [
+    Uint8Array.of(0xc1),
+    Uint8Array.of(7),
+    new Uint8Array(0),
+    good.slice(0, -9),
+    packSpans([]),
+  ];
+  for (const bytes of damaged) {
+    t.ok(room.take(2));
+    t.same(reader.read({ count: 2, bytes }), []);
+  }
+  t.match(room.counts(), { exported: 0, failed: 2 * damaged.length, dropped: 0 });
+  t.equal(log.lines.length, 1, 'one line tells of them');
+  t.same(reader.read({ count: 2, bytes: good }), [record(1), record(2)], 'the next batch is read');
+  t.ok(room.take(SPANS_IN_FLIGHT_MAX), 'nothing is on its way');
   t.end();
 });
 
