@@ -35,7 +35,7 @@ import { Listeners, RequestIds } from './listeners.js';
 import type { GatewayReady, GroupSnapshot, RecordReload, Snapshot, SnapshotKind } from './messages.js';
 import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
-import { LiveSettings, type ReloadContext } from './reload.js';
+import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from './reload.js';
 import { secretsOf } from '../upstream/target.js';
 
 /** How long a reload waits for missing credentials. Calls without their credential get 502. */
@@ -285,7 +285,8 @@ export class Gateway {
    * restart differs. Reloads are applied one after the other.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
-    if (this.#stage === 'closing') return ['the gateway is stopping'];
+    const isClosing = (): boolean => this.#stage === 'closing';
+    if (isClosing()) return [GATEWAY_STOPS];
     const { base, registry } = this.#accounting;
     const context: ReloadContext = {
       ledger: base.ledger,
@@ -294,13 +295,22 @@ export class Gateway {
       registry,
       replaceRoutes: async (routes) => {
         await this.#credentials.ensure(credentialsOf(routes), CREDENTIALS_RELOAD_WAIT_MS);
-        return this.#workers.replaceRoutes(routes);
+        return isClosing() ? [] : this.#workers.replaceRoutes(routes);
       },
       replaceListenerSettings: (settings) => this.#listeners.replaceSettings(settings),
+      isClosing,
       log: this.#log,
     };
     if (check) return this.#live.problemsOf(next, context);
-    const problems = await this.#live.replace(next, context);
+    let problems: string[];
+    try {
+      problems = await this.#live.replace(next, context);
+    } catch (error) {
+      // The store may have been closed under the reload.
+      if (isClosing()) return [GATEWAY_STOPS];
+      throw error;
+    }
+    if (isClosing()) return [GATEWAY_STOPS];
     this.#credentials.retain(credentialsOf(this.#live.routes));
     this.#accounting.cache.applySettings(this.#live.catalog, this.settings.cache.bytes);
     if (this.#state.ready) flushEach(this.settings.flush_interval_ms, this.#accounting, this.#notifications);

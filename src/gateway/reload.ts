@@ -8,7 +8,7 @@
  * In this order no listener sends a call that a worker does not know, and no account is on a plan that a
  * listener does not know. Calls in flight keep the plan, the model and the price of their admission.
  *
- * Must hold: the order above, and one reload after the other. A stuck worker stops the reload before accounts
+ * Must hold: the order above, and one reload after the other. A reload stops if the gateway closes. A stuck worker stops the reload before accounts
  * are put on plans whose models it does not know (further test: test/e2e/reload-load.test.ts).
  */
 import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
@@ -43,8 +43,13 @@ export interface ReloadContext {
   /** This and the next never reject; they resolve with the indices of threads that gave no reply in time. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
+  /** Whether the gateway closes. Then threads do not take settings, and the store may be closed. */
+  readonly isClosing: () => boolean;
   readonly log: Log;
 }
+
+/** The problem of any settings once the gateway closes. */
+export const GATEWAY_STOPS = 'the gateway is stopping';
 
 /** The settings in force, and what follows from them: catalogue, routes, scopes, credentials. */
 export class LiveSettings {
@@ -116,7 +121,9 @@ export class LiveSettings {
   }
 
   async #replace(next: Settings, context: ReloadContext): Promise<string[]> {
-    const { registry, log } = context;
+    const { registry, log, isClosing } = context;
+    // Looked at after each wait: an end of the gateway is no failure of the reload, and no error is logged.
+    if (isClosing()) return [GATEWAY_STOPS];
     const problems = this.problemsOf(next, context);
     if (problems.length > 0) return problems;
     const formerCatalog = this.#catalog;
@@ -126,6 +133,7 @@ export class LiveSettings {
     // From here on no account may be put on a removed plan.
     registry.catalog = retireMissingPlans(formerCatalog, catalog);
     const stuckWorkers = await context.replaceRoutes(routes);
+    if (isClosing()) return [GATEWAY_STOPS];
     if (stuckWorkers.length > 0) {
       registry.catalog = formerCatalog;
       return [
@@ -137,6 +145,7 @@ export class LiveSettings {
     this.#catalog = catalog;
     this.#routes = routes;
     const stuckListeners = await context.replaceListenerSettings(listenerSettingsOf(next, catalog));
+    if (isClosing()) return [GATEWAY_STOPS];
     if (stuckListeners.length > 0)
       log.error('listeners are stuck; they take the new settings before they serve again', {
         listeners: stuckListeners.join(', '),

@@ -5,9 +5,9 @@
  * accounting.ts calls `openShared`, on the main thread of a gateway process.
  *
  * Must hold: `start` has the registry of the other hosts before calls are served, and `close` gives leases
- * back while the coordinator can still be reached. There is no unit test: see
- * test/e2e/processes-limits.test.ts, and for other hosts test/e2e/sharing-registry.test.ts and
- * test/e2e/sharing-hosts.test.ts.
+ * back while the coordinator can still be reached. A `start` that waits while `close` comes starts nothing any
+ * more (test/unit/gateway/gateway.test.ts). For all else see test/e2e/processes-limits.test.ts, and for other
+ * hosts test/e2e/sharing-registry.test.ts and test/e2e/sharing-hosts.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
@@ -136,6 +136,8 @@ class SharedAccounting implements Sharing {
   readonly #store: Store;
   readonly #leaseFile: LeaseFile;
   readonly #slot: number;
+  /** Whether `close` was called, maybe while `start` waits. */
+  #isClosed = false;
 
   /** Some callbacks name parts that are made further below. They are called only after the constructor. */
   constructor(options: SharedAccountingOptions) {
@@ -196,6 +198,8 @@ class SharedAccounting implements Sharing {
   async start(): Promise<void> {
     // The registry comes first: leases are of accounts and keys that this process must know.
     await this.#hosts?.registry.join();
+    // `close` has passed what is started below. The manager and the debits look for themselves.
+    if (this.#isClosed) return;
     this.#follower.look();
     this.#follower.start();
     await this.#manager.start();
@@ -246,6 +250,7 @@ class SharedAccounting implements Sharing {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     // The manager gives leases back before its coordinator is closed: other hosts' server, or the lease file.
     this.#follower.stop();
     await this.#debits.close();

@@ -4,7 +4,7 @@ import { asPicoUnits } from '#src/core/units.js';
 import type { Settings } from '#src/config/schema.js';
 import { catalogOf } from '#src/gateway/settings-records.js';
 import { UpstreamNames } from '#src/telemetry/metrics-source.js';
-import { LiveSettings, type ReloadContext } from '#src/gateway/reload.js';
+import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from '#src/gateway/reload.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { recover } from '#src/store/recovery.js';
 import { worldOf } from '../config/support.js';
@@ -26,6 +26,7 @@ function houseOf(t: Test, settings: Settings) {
   t.teardown(() => house.store.close());
   const told: { kind: string; models: readonly string[]; plans: readonly string[] }[] = [];
   const late = { workers: [] as number[], listeners: [] as number[] };
+  const closing = { isClosing: false };
   const log = new ListLog();
   const live = new LiveSettings(settings, new UpstreamNames());
   const openPlans = (): string[] => {
@@ -60,9 +61,10 @@ function houseOf(t: Test, settings: Settings) {
       });
       return Promise.resolve(late.listeners);
     },
+    isClosing: () => closing.isClosing,
     log,
   };
-  return { ...house, live, parts, told, late, log, openPlans };
+  return { ...house, live, parts, told, late, closing, log, openPlans };
 }
 
 void t.test('workers first, then listeners, then accounts; what goes is closed before all', async (t) => {
@@ -112,6 +114,40 @@ void t.test('a stuck listener does not', async (t) => {
   t.same(await live.replace(settingsOf(t, ['m'], ['a', 'c']), parts), []);
   t.match(log.lines.join(), /listeners are stuck/);
   t.same(openPlans(), ['a', 'c']);
+});
+
+void t.test('the end of the gateway stops a reload, and is no error', async (t) => {
+  for (const waiting of ['workers', 'listeners'] as const) {
+    const house = houseOf(t, settingsOf(t, ['m'], ['a', 'b']));
+    const { live, told, late, closing, log } = house;
+    // As in a gateway that has closed: the threads do not reply, and the store is closed.
+    late[waiting] = [0];
+    const close = async (): Promise<void> => {
+      closing.isClosing = true;
+      await house.store.close();
+    };
+    const parts: ReloadContext = {
+      ...house.parts,
+      replaceRoutes: async (routes) => {
+        const stuck = await house.parts.replaceRoutes(routes);
+        if (waiting === 'workers') await close();
+        return stuck;
+      },
+      replaceListenerSettings: async (settings) => {
+        const stuck = await house.parts.replaceListenerSettings(settings);
+        await close();
+        return stuck;
+      },
+    };
+    const next = settingsOf(t, ['m'], ['a', 'c']);
+    const problems = await Promise.all([live.replace(next, parts), live.replace(next, parts)]);
+    t.same(problems, [[GATEWAY_STOPS], [GATEWAY_STOPS]], 'nor does the next reload begin');
+    t.same(
+      told.map(({ kind }) => kind),
+      waiting === 'workers' ? ['workers'] : ['workers', 'listeners'],
+    );
+    t.same(log.lines, [], waiting);
+  }
 });
 
 void t.test('more models than ever fit: a restart is asked for', async (t) => {
@@ -169,7 +205,13 @@ void t.test('accounts whose plan had gone before the start get it back', async (
     [NO_PLAN_INDEX, false],
   ]);
   const taken = () => Promise.resolve([]);
-  const parts: ReloadContext = { ...house, replaceRoutes: taken, replaceListenerSettings: taken, log };
+  const parts: ReloadContext = {
+    ...house,
+    replaceRoutes: taken,
+    replaceListenerSettings: taken,
+    isClosing: () => false,
+    log,
+  };
   t.same(live.problemsOf(settingsOf(t, ['m'], ['b']), parts).length, 1, 'those without a plan are on none');
   t.same(await live.replace(both, parts), []);
   t.same(
