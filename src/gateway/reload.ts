@@ -8,8 +8,9 @@
  * In this order no listener sends a call that a worker does not know, and no account is on a plan that a
  * listener does not know. Calls in flight keep the plan, the model and the price of their admission.
  *
- * Must hold: the order above, and one reload after the other. A reload stops if the gateway closes. A stuck worker stops the reload before accounts
- * are put on plans whose models it does not know (further test: test/e2e/reload-load.test.ts).
+ * Must hold: the order above, and one reload after the other. A reload stops if the gateway closes. A stuck
+ * worker stops the reload before accounts are put on plans whose models it does not know (further test:
+ * test/e2e/reload-load.test.ts).
  */
 import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';

@@ -5,9 +5,9 @@
  * accounting.ts calls `openShared`, on the main thread of a gateway process.
  *
  * Must hold: `start` has the registry of the other hosts before calls are served, and `close` gives leases
- * back while the coordinator can still be reached. A `start` that waits while `close` comes starts nothing any
- * more (test/unit/gateway/gateway.test.ts). For all else see test/e2e/processes-limits.test.ts, and for other
- * hosts test/e2e/sharing-registry.test.ts and test/e2e/sharing-hosts.test.ts.
+ * back while the coordinator can still be reached. A `start` that waits while `close` comes starts nothing
+ * any more (test/unit/gateway/gateway.test.ts). For all else see test/e2e/processes-limits.test.ts, and for
+ * other hosts test/e2e/sharing-registry.test.ts and test/e2e/sharing-hosts.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
