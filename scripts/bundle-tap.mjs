@@ -1,8 +1,8 @@
 /**
- * Puts tap into build/test/node_modules as one module, where tests find it before the package itself: each test
- * file is a process, and to open tap's 350 modules takes 0.2 s of CPU, half of what a short file needs.
- * scripts/test.mjs calls this before it starts the first file. It does nothing if what this version of the script
- * makes of that version of tap and of esbuild is there already.
+ * Puts tap into build/test/node_modules as one module, where tests find it before the package itself: each
+ * test file is a process, and to open tap's 350 modules takes 0.2 s of CPU, half of what a short file needs.
+ * scripts/test.mjs calls this before it starts the first file. It does nothing if what this version of the
+ * script makes of that version of tap and of esbuild is there already.
  *
  * Must hold: a process has one tap. So the module that starts a folder's unit tests (test-batch.mjs) imports
  * this one.

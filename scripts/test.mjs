@@ -1,8 +1,8 @@
 /**
  * Runs test files, two processes at a time (TEST_JOBS) and up to four times as many while they leave the
- * processors idle, since most tests wait. Files that do little but wait (WAITING) run beside these. Prints a line
- * for each. `npm test` and its like call it. The files of `unit` share a process with those of their folder
- * (scripts/test-batch.mjs), all others have one of their own.
+ * processors idle, since most tests wait. Files that do little but wait (WAITING) run beside these. Prints a
+ * line for each. `npm test` and its like call it. The files of `unit` share a process with those of their
+ * folder (scripts/test-batch.mjs), all others have one of their own.
  *
  *     node scripts/test.mjs SET…             the files of these sets: unit, slow, calls, long, core
  *     node scripts/test.mjs FILE…            these files, as build/test/unit/ledger/window.test.js
@@ -13,14 +13,16 @@
  * start them, because it gives each process, also each gateway that a test starts, a thread through which
  * every module is loaded: 33 s of CPU for the 14 files of unit/config, 7.7 s without.
  *
- * With TEST_AGAIN=1 a file that failed runs once more by itself after the others, so that a busy machine is not taken
- * for a fault; what passes then counts, and is named `flaky`. NEVER_AGAIN has the files without a second chance.
+ * With TEST_AGAIN=1 a file that failed runs once more by itself after the others, so that a busy machine is
+ * not taken for a fault; what passes then counts, and is named `flaky`. NEVER_AGAIN has the files without a
+ * second chance.
  *
- * Runs that share a file TEST_TURNS may be at work at the same time: what one runs alone then waits until no other run
- * has anything at work (flock, which ends with its holder).
+ * Runs that share a file TEST_TURNS may be at work at the same time: what one runs alone then waits until no
+ * other run has anything at work (flock, which ends with its holder).
  *
- * The last line is `N passed, N failed`, which counts files; the exit status is 1 if one failed. The line before
- * tells the time, and the processors' time of what was waited for: a gateway that a test killed is not in it.
+ * The last line is `N passed, N failed`, which counts files; the exit status is 1 if one failed. The line
+ * before tells the time, and the processors' time of what was waited for: a gateway that a test killed is not
+ * in it.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, watch as watchFolder } from 'node:fs';
@@ -44,8 +46,9 @@ const AT_ONCE_MAX = AT_ONCE === 1 ? 1 : 4 * AT_ONCE;
 /** Of WAITING, beside the others. */
 const WAITING_AT_ONCE = AT_ONCE === 1 ? 0 : 3 * AT_ONCE;
 /**
- * One more process is started if the processors were idle for this part of the last interval: half a core of two, and
- * a file wants 0.4 on average. The interval is longer than a gateway's start, the most that a file asks for.
+ * One more process is started if the processors were idle for this part of the last interval: half a core of
+ * two, and a file wants 0.4 on average. The interval is longer than a gateway's start, the most that a file
+ * asks for.
  */
 const IDLE_LEAST = 0.25;
 const IDLE_INTERVAL_MS = 1_500;
@@ -74,8 +77,8 @@ const NEVER_AGAIN = [
 ];
 
 /**
- * In `npm run test:full` only: minutes in all, and most of them about what few changes can break. What `npm test`
- * has keeps its unit tests, and one file of calls for each subject.
+ * In `npm run test:full` only: minutes in all, and most of them about what few changes can break. What
+ * `npm test` has keeps its unit tests, and one file of calls for each subject.
  */
 const LONG = [
   /^(clients|durability|deploy|exports|judges|threads)\//,
@@ -98,9 +101,10 @@ const LONG = [
 ];
 
 /**
- * What may differ between two releases of Node: sockets, files, signals, threads, native packages, compiled code.
- * Calls that only count, charge and translate are not here: of these, `money`, `openai-client` and `error-table`
- * show that all parts work together, and the ledger's and the request's unit tests run the rest.
+ * What may differ between two releases of Node: sockets, files, signals, threads, native packages, compiled
+ * code. Calls that only count, charge and translate are not here: of these, `money`, `openai-client` and
+ * `error-table` show that all parts work together, and the ledger's and the request's unit tests run the
+ * rest.
  */
 const CORE = [
   /^hostile\/(acknowledged-changes|answers|bodies-in-work|counter|doors|draining|framing|memory|oidc)$/,
@@ -111,7 +115,7 @@ const CORE = [
   /^e2e\/(upstream-headers|upstream-reset)$/,
 ];
 
-/** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */
+/** Unit tests of seconds each, which start programs or walk a large world: not in `npm run test:unit`. */
 const SLOW_UNIT = [
   /^unit\/(readme|gateway\/(admin-service|counter-pool|idempotency-service|reload)|mock\/mock-upstream)$/,
   /^unit\/admin\/(api|call-routes|oidc|openapi)$/,
@@ -132,8 +136,8 @@ const SLOW_UNIT = [
 ];
 
 /**
- * Half a minute and more, of which they use less than a fifth of a core: they wait for clocks or other programs. The
- * longest come first.
+ * Half a minute and more, of which they use less than a fifth of a core: they wait for clocks or other
+ * programs. The longest come first.
  */
 const WAITING = [
   'e2e/providers-streams',
@@ -259,9 +263,9 @@ function childrenCpuMs() {
 }
 
 /**
- * `ended`: whether an interval has ended in which the processors were idle enough; another begins then. What runs
- * with a lower priority, as style does in .ci/run, yields to tests: its time counts as idle. Not if this program has
- * such a priority itself: then that time may be the tests' own.
+ * `ended`: whether an interval has ended in which the processors were idle enough; another begins then. What
+ * runs with a lower priority, as style does in .ci/run, yields to tests: its time counts as idle. Not if this
+ * program has such a priority itself: then that time may be the tests' own.
  */
 function idleWatch() {
   const read = () => {

@@ -1,7 +1,7 @@
 /**
  * Writes the pages of docs/ that the code knows best, each between its markers: settings, errors, roles,
- * commands, metrics, and the chart of the peers. `npm run docs`, after both builds; with `--check` it changes nothing
- * and exits with 1 if a page is not what it would write.
+ * commands, metrics, and the chart of the peers. `npm run docs`, after both builds; with `--check` it changes
+ * nothing and exits with 1 if a page is not what it would write.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';

@@ -202,9 +202,9 @@ export class IdempotencyService implements FlushedResponses {
   #readPorts(): void {
     for (const [listenerIndex, listener] of this.#listeners) {
       for (;;) {
-        const received = receiveMessageOnPort(listener.port) as { message: ListenerMessage } | undefined;
+        const received = receiveMessageOnPort(listener.port);
         if (received === undefined) break;
-        this.#onMessage(listenerIndex, listener, received.message);
+        this.#onMessage(listenerIndex, listener, received.message as ListenerMessage);
       }
     }
     const questions = this.#questions;

@@ -118,11 +118,12 @@ void t.test('any order of takes, ends and time: never above the limit, never loc
 });
 
 void t.test('at whatever step another thread takes, ends or passes a tick, no token is forgotten', (t) => {
+  const end = (window: TokenWindow) => (window.settle(RECORD, 20, 15), -5);
   const intruders: readonly [string, (window: TokenWindow, clock: FakeClock) => number][] = [
     ['take', (window) => (window.take(RECORD, 30, 100) ? 30 : 0)],
-    ['end', (window) => (window.settle(RECORD, 20, 15), -5)],
-    ['tick, then end', (window, clock) => (clock.pass(TICK_MS), window.settle(RECORD, 20, 15), -5)],
-    ['a minute, then end', (window, clock) => (clock.pass(51 * TICK_MS), window.settle(RECORD, 20, 15), -5)],
+    ['end', end],
+    ['tick, then end', (window, clock) => (clock.pass(TICK_MS), end(window))],
+    ['a minute, then end', (window, clock) => (clock.pass(51 * TICK_MS), end(window))],
   ];
   const operations: readonly [string, (window: TokenWindow) => number][] = [
     ['take', (window) => (window.take(RECORD, 60, 100) ? 60 : 0)],

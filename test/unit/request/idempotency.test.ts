@@ -26,7 +26,7 @@ async function claimed(t: { teardown(after: () => void): unknown }, link?: Idemp
   const { id } = (receiveMessageOnPort(port1) as { message: Question }).message;
   port1.postMessage({ id, ok: true, result: { state: 'new' } satisfies LockReply });
   await granted;
-  const note = () => (receiveMessageOnPort(port1) as { message: LockMessage } | undefined)?.message;
+  const note = () => receiveMessageOnPort(port1)?.message as LockMessage | undefined;
   return { call, link: own, note };
 }
 

@@ -41,7 +41,7 @@ const NUMBERS = [
   -1,
   1.5,
   -0,
-  1e400,
+  Infinity,
   '7',
   null,
   Number.NaN,
