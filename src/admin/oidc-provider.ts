@@ -142,7 +142,7 @@ export class OidcProvider {
         execute: [
           client.enableNonRepudiationChecks,
           // The settings allow http: on loopback only. The library deprecates this function to warn of it.
-          // eslint-disable-next-line @typescript-eslint/no-deprecated
+          // oxlint-disable-next-line typescript/no-deprecated
           ...(issuer.startsWith('http:') ? [client.allowInsecureRequests] : []),
         ],
       },

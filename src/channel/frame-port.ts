@@ -24,7 +24,7 @@ interface FrameTransport {
   /** `transfer` are the buffers in `message` that the sender gives up. */
   postMessage(message: unknown, transfer?: ArrayBuffer[]): void;
   /** `close`: the other end was closed, or its thread has ended. */
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- as MessagePort declares it
+  // oxlint-disable-next-line typescript/no-explicit-any -- as MessagePort declares it
   on(event: 'message' | 'close', listener: (message: any) => void): unknown;
   close(): void;
 }

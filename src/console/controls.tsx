@@ -278,7 +278,7 @@ async function copyText(text: string): Promise<boolean> {
     (document.querySelector('dialog[open]') ?? document.body).append(textArea);
     textArea.select();
     // The function is deprecated, and has no successor if there is no `clipboard`.
-    // eslint-disable-next-line @typescript-eslint/no-deprecated
+    // oxlint-disable-next-line typescript/no-deprecated
     const isCopied = document.execCommand('copy');
     textArea.remove();
     return isCopied;

@@ -46,7 +46,7 @@ export function money(text: string, decimalsMax = 6): string {
     .replace(/(?<!0)0+$/, '')
     .padEnd(2, '0');
   const ellipsis = /[1-9]/.test(decimals.slice(decimalsMax)) ? '…' : '';
-  // eslint-disable-next-line regexp/no-super-linear-move -- Money has at most some twenty digits.
+  // oxlint-disable-next-line regexp/no-super-linear-move -- Money has at most some twenty digits.
   const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
   return `${sign}${grouped}.${shown}${ellipsis}`;
 }

@@ -16,7 +16,7 @@ export const WANTS_CLIENTS = existsSync(resolve(FOLDER, 'installed.json'))
 const load = createRequire(resolve(FOLDER, 'package.json'));
 
 /** Returns what a package exports, as the caller says. Throws if it is not there. */
-// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- else a cast at each call
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- else a cast at each call
 export function installed<Exports>(name: string): Exports {
   return load(name) as Exports;
 }

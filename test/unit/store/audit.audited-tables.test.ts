@@ -12,7 +12,7 @@ void t.test('each table of a snapshot is read by a check', async (t) => {
   registry.keys.create({ account: 'acme', name: 'laptop' });
   await store.close();
   const { prototype } = StoreSnapshot;
-  // eslint-disable-next-line @typescript-eslint/unbound-method -- `capture` calls them with the snapshot
+  // oxlint-disable-next-line typescript/unbound-method -- `capture` calls them with the snapshot
   const calls = [t.capture(prototype, 'get', prototype.get), t.capture(prototype, 'rows', prototype.rows)];
   await audit(path, { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX });
   const read = new Set(calls.flatMap((results) => results().map(({ args }) => args[0])));

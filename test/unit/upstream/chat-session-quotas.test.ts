@@ -147,7 +147,7 @@ void t.test('the limits are looked at once or twice a look, however many calls w
   while (held.length === 0) await turn();
   const waiting = Array.from({ length: 300 }, (_, n) => call({ account: asAccountIndex(n % 7) }));
   const counters = UpstreamCounters.prototype;
-  // eslint-disable-next-line @typescript-eslint/unbound-method -- it is called with its own object
+  // oxlint-disable-next-line typescript/unbound-method -- it is called with its own object
   const checks = t.capture(counters, 'shortageOf', counters.shortageOf);
   await new Promise((resolve) => setTimeout(resolve, 100));
   const count = checks().length;
