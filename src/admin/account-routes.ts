@@ -8,7 +8,7 @@
  * `service.read`, which knows the counts of all processes; credits need none, so `registry` is enough. Views:
  * test/unit/admin/account-routes.account-view.test.ts, test/unit/admin/account-routes.history.test.ts.
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import { asPicoUnits } from '../core/units.js';

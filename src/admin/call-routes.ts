@@ -8,7 +8,8 @@
  * describes, also those of deleted keys, of groups and of removed models; a wrong query is rejected.
  * test/unit/admin/call-routes.test.ts tests the functions below through the routes.
  */
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import type { CallFilter } from '../call-log/call-query.js';
 import { idOfModel } from '../registry/catalog.js';
 import type { Registry } from '../registry/registry.js';

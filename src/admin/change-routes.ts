@@ -6,7 +6,8 @@
  * Must hold: the chain is verified for one request at a time, and no longer than the requester waits
  * (test/unit/admin/change-routes.test.ts). What is recorded: test/e2e/changes.test.ts.
  */
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { ProxyError } from '../core/errors.js';
 import { OperatorChange } from '../registry/operator-change.js';
 import type { Registry } from '../registry/registry.js';

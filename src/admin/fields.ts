@@ -7,7 +7,8 @@
  * registry, `amountOf` or `spendOf`, whose message explains more (test/unit/admin/openapi.test.ts). Limits:
  * test/unit/admin/group-routes.test.ts. Moments: test/unit/admin/usage-routes.test.ts.
  */
-import { Type, type Static, type TSchema } from 'typebox';
+import type { Static, TSchema } from 'typebox';
+import * as Type from 'typebox';
 import { IDENTIFIER_PATTERN } from '../config/annotations.js';
 import { parseMomentMs } from '../core/clock.js';
 import { picoUnitsOf, decimalOf } from '../core/money.js';

@@ -7,7 +7,7 @@
  * change. `limitsOf` runs before, because a wrong limit must be rejected without a transaction
  * (test/unit/admin/group-routes.test.ts, test/unit/admin/openapi.test.ts).
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { ADMIN_ONLY } from '../core/roles.js';
 import type { GroupStatement } from '../registry/groups.js';
 import {

@@ -6,7 +6,8 @@
  * (test/unit/admin/key-routes.key-view.test.ts). Each change runs inside `service.change`, in one transaction
  * with the row that says who made the change (test/unit/admin/openapi.test.ts).
  */
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
 import type { KeyStatement } from '../registry/keys.js';
 import { isLimited } from '../registry/key-record.js';

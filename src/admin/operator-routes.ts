@@ -7,7 +7,8 @@
  * sessions.ts ask registry/operators.ts at each request. All writes go through `service.change`, which
  * records who made them. Further test: test/unit/admin/change-routes.test.ts.
  */
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
 import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
 import { EXPIRY, listOf, textWithRule, secondsOf } from './fields.js';

@@ -7,7 +7,7 @@
  * of a change, from the path, unless the route declares one; `action: null` is for a route that changes
  * nothing. The view of a model: test/unit/admin/routes.model-view.test.ts.
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import { ADMIN_ONLY, ALL_ROLES, RIGHTS } from '../core/roles.js';

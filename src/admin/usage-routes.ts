@@ -6,7 +6,7 @@
  * Must hold: no name in the CSV becomes a formula of a spreadsheet (test/unit/core/csv.test.ts). Charges in
  * memory are flushed before a report is made or rows are read, or the response has a warning.
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { csvOf } from '../core/csv.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';

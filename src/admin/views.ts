@@ -7,7 +7,8 @@
  * test). A new one of USAGE_STATS comes last. The console compiles this file for the browser, so neither this
  * file nor what it imports uses Node (`npm run lint`).
  */
-import { Type, type Static, type TObject, type TProperties, type TSchema } from 'typebox';
+import type { Static, TObject, TProperties, TSchema } from 'typebox';
+import * as Type from 'typebox';
 import { SERVICES } from '../core/door-names.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';

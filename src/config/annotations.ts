@@ -8,7 +8,8 @@
  *   (test/unit/config/settings-in-force.changes.test.ts, test/e2e/secrets.test.ts).
  * - A new keyword of JSON Schema is checked by settings-reader.ts, or only tools check it.
  */
-import { Type } from 'typebox';
+import type { TSchema } from 'typebox';
+import * as Type from 'typebox';
 import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.js';
 
 /** A body is in memory until it is checked, so a few callers take a few times as much. */
@@ -145,6 +146,13 @@ export const settingsMap = (description: string, applies?: Applies) =>
     'x-want': 'a map of settings',
     ...(applies && { 'x-applies': applies }),
   }) satisfies Annotations;
+
+/**
+ * A map with free names. `Type.Record` is the same, but brings the 120 KB of TypeBox that interpret types to
+ * every process that loads the settings' schema (test/unit/bundle.test.ts).
+ */
+export const namedValues = <Value extends TSchema>(value: Value, annotations: Annotations) =>
+  Object.assign(Type.RecordFromPattern(Type.StringKey, value), annotations);
 
 /** As `settingsMap`, for a map that may be left out of the file: then its settings have their defaults. */
 export const section = (description: string, applies?: Applies) => ({

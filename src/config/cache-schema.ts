@@ -7,7 +7,7 @@
  * Must hold: by default the cache is off (test/unit/config/load.test.ts), and an account gets only its own
  * responses (test/e2e/cache.test.ts).
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { optionalLimit, section, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
 /** 30 days. */

@@ -9,7 +9,7 @@
  * - Names, units and defaults stay, because operators' files rely on them. `npm run docs` copies the
  *   descriptions to docs/configuration.md.
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { SERVICES } from '../core/door-names.js';
 import { PROMPT_TOKENS_OF_PART } from '../core/limits.js';
 import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';

@@ -5,7 +5,7 @@
  * Must hold: an origin is written as browsers send it, because listeners compare it with the header `Origin`
  * as a text (test/unit/config/listen-schema.cors.test.ts).
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { LISTENERS_MAX } from '../core/limits.js';
 import { filePath, section, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 import { oidcSchema } from './oidc-schema.js';

@@ -5,7 +5,7 @@
  * Must hold: by default there is no usage log (test/unit/config/log-schema.test.ts), no access log, and no
  * contents of calls are kept.
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import {
   filePath,
   switchSetting,

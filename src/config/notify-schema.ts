@@ -5,7 +5,7 @@
  *
  * Must hold: a secret is what Standard Webhooks allows (test/unit/config/notify-schema.test.ts).
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { picoUnitsOf } from '../core/money.js';
 import { optionalFile, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 import { isHttpUrl } from './upstream-schema.js';

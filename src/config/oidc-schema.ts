@@ -6,9 +6,9 @@
  * Must hold: secrets are only exchanged over HTTPS, or within this machine
  * (test/unit/config/oidc-schema.test.ts).
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { ROLES } from '../core/roles.js';
-import { optionalFile, settingsMap, wholeNumber, type Annotations } from './annotations.js';
+import { namedValues, optionalFile, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
 /** Paths on the admin port: where a sign-in begins, and where the provider sends the browser back to. */
 export const OIDC_START_PATH = '/admin/session/oidc';
@@ -99,8 +99,7 @@ export const oidcSchema = Type.Object(
         'The claim that roles are chosen by, a text or a list of texts; dots lead into nested claims, as in resource_access.tollgate.roles. It is looked for in the id token, then in what the provider answers at its userinfo endpoint.',
       'x-want': 'the name of a claim, such as groups',
     } satisfies Annotations),
-    roles: Type.Record(
-      Type.String(),
+    roles: namedValues(
       Type.Enum([...ROLES], {
         description: `${ROLES.join(', ')}.`,
         'x-want': `one of ${ROLES.join(', ')}`,

@@ -12,7 +12,8 @@
  * - Names, units and defaults stay, because operators' files rely on them. `npm run docs` copies the
  *   descriptions to docs/configuration.md.
  */
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import {
   ACCOUNTS_MAX,
   CALLS_IN_FLIGHT_MAX,

@@ -6,7 +6,7 @@
  * Must hold: an address that is accepted at the start is one that `parseSharingUrl` can parse, so the schema
  * asks that function (test/unit/config/sharing-schema.test.ts).
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { optionalLimit, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
 /**

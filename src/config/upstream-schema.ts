@@ -12,10 +12,11 @@
  * one connection could reach wrong callers (test/unit/config/settings-reader.errors.test.ts).
  */
 import { X509Certificate } from 'node:crypto';
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { PROVIDER_NAMES } from '../core/provider-names.js';
 import {
   identifier,
+  namedValues,
   switchSetting,
   optionalFile,
   optionalQuota,
@@ -164,8 +165,7 @@ export const upstreamSchema = Type.Object(
       } satisfies Annotations,
     ),
     member_names: Type.Optional(
-      Type.Record(
-        Type.String(),
+      namedValues(
         Type.String({
           pattern: MEMBER_NAME_OR_NONE,
           description: "The upstream's name for the member; empty: the member is left out.",
@@ -204,8 +204,7 @@ export const upstreamSchema = Type.Object(
       default: 1,
       description: 'Upstreams of priority 1 are used first, others only where those fail.',
     } satisfies Annotations),
-    headers: Type.Record(
-      Type.String(),
+    headers: namedValues(
       Type.String({
         pattern: '^[\\t -~]{0,4096}$',
         description: 'Value of one header.',

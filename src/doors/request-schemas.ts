@@ -15,7 +15,7 @@
  * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-door.rules.test.ts,
  * test/unit/doors/simple/simple-doors.test.ts).
  */
-import Type from 'typebox';
+import * as Type from 'typebox';
 import { MESSAGES_MAX } from '../core/limits.js';
 import {
   CHOICES_MAX,

@@ -8,7 +8,8 @@
  * Must hold: chat-rules.ts explains each rule, and ChatScan (chat-scan.ts) reads each member that has one
  * (test/unit/protocol/validators.test.ts). After a change run `npm run build`.
  */
-import Type, { type Static, type TSchema } from 'typebox';
+import type { Static, TSchema } from 'typebox';
+import * as Type from 'typebox';
 import { MESSAGES_MAX } from '../core/limits.js';
 import {
   CHAT_ROLES,

@@ -6,7 +6,8 @@
  * compares responses of a gateway with the document). The lists of codes and of headers are written by hand:
  * a new error code of calls is added to CALL_CODES.
  */
-import Type, { type TSchema } from 'typebox';
+import type { TSchema } from 'typebox';
+import * as Type from 'typebox';
 import { ANTHROPIC_DOORS, DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
 import { ERROR_KINDS, type ErrorCode } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';

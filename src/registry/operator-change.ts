@@ -7,7 +7,8 @@
  * of them. Test: test/unit/store/operator-changes.test.ts (the hash is that of the hash before and the JSON
  * of the row).
  */
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { type Operator, ROLES } from '../core/roles.js';
 import type { WallMs } from '../core/units.js';
 

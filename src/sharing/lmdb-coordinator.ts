@@ -12,7 +12,8 @@
  * row of a scope is damaged, nothing is granted of that scope, and others go on.
  */
 import { randomInt, randomUUID } from 'node:crypto';
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { Calendar } from '../core/quotas.js';

@@ -7,7 +7,7 @@
  * Must hold: of two processes one has the lock, until its response is on disk or the process has ended, which
  * voids its rows; else a call with one key is made and charged twice.
  */
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { invariant } from '../core/errors.js';
 import { schemaCheck } from '../core/schema-check.js';
 import type { LockRequest } from '../channel/idempotency-channel.js';

@@ -18,7 +18,8 @@
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { parsedJson } from '../core/json.js';
 import { schemaCheck } from '../core/schema-check.js';
 

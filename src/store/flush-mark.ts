@@ -19,7 +19,8 @@
  * Must hold: the mark is in the transaction of the rows, and its number is raised before that transaction;
  * otherwise a charge is written twice or not at all (test/unit/store/shared-books.test.ts).
  */
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import type { Clock } from '../core/clock.js';
 import { schemaCheck } from '../core/schema-check.js';
 import { bootId } from './process-identity.js';

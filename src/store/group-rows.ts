@@ -6,7 +6,8 @@
  * Must hold: `put`, `remove` and `takeOut` change all tables of a group; otherwise the audit finds a
  * difference (test/unit/store/audit-groups.test.ts).
  */
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import {
   type AccountIndex,

@@ -7,7 +7,8 @@
  * expiry, limits or rotation, or fewer limits, are read by this same schema
  * (test/unit/store/key-rows.key-codec.test.ts). `put` and `takeOut` change all tables of a key.
  */
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import {
   type AccountIndex,

@@ -17,7 +17,8 @@
  */
 import { hash as hashOf } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { invariant, throwIfLeft } from '../core/errors.js';
 import { schemaCheck } from '../core/schema-check.js';
 import type { WallMs } from '../core/units.js';

@@ -5,7 +5,8 @@
  * Must hold: whoever changes the digest of a record removes the row of the former digest, or the old token
  * stays valid (test/unit/registry/operators.test.ts, "an operator from its creation to its end").
  */
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { ROLES } from '../core/roles.js';
 import { schemaCheck } from '../core/schema-check.js';
 import { asWallMs } from '../core/units.js';
@@ -32,7 +33,7 @@ const isOperator = schemaCheck('StoredOperator', StoredOperator);
 
 /** The row of `meta` with the last use of each operator on this host: id → Unix seconds. */
 const OPERATOR_USES = 'operator_uses';
-const isUses = schemaCheck('OperatorUses', Type.Record(Type.String(), Count));
+const isUses = schemaCheck('OperatorUses', Type.RecordFromPattern(Type.StringKey, Count));
 
 /** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readOperator(stored: unknown, location: string): OperatorRecord {

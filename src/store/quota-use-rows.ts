@@ -8,7 +8,8 @@
  * existing rows are damaged; and FORMAT must be raised, or an earlier version takes new rows for damaged
  * (test/unit/store/quota-uses.test.ts, test/unit/store/audit-groups.test.ts).
  */
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import { asAccountIndex, asWallMs } from '../core/units.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';

@@ -14,7 +14,8 @@
  */
 import { createHash } from 'node:crypto';
 import type { Key } from 'lmdb';
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import type { QuotaLimits } from '../core/quotas.js';

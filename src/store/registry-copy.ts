@@ -16,7 +16,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Key } from 'lmdb';
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import { type GroupRows, readGroup } from './group-rows.js';

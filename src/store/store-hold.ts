@@ -31,7 +31,8 @@
  */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { Type, type Static } from 'typebox';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { schemaCheck } from '../core/schema-check.js';

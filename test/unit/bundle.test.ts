@@ -104,6 +104,15 @@ void t.test('a process or thread loads at its start only the packages that it ne
   t.end();
 });
 
+void t.test('of TypeBox only what makes schemas is inside', (t) => {
+  // `Type.Record`, and `Type` itself as a value, bring its interpreter of types: 190 KB for each process.
+  const interpreter = 'node_modules/typebox/build/type/engine/instantiate.mjs';
+  t.ok(existsSync(interpreter));
+  for (const file of bundle.files)
+    if (readFileSync(join(FOLDER, file), 'utf8').includes(interpreter)) t.fail(`it is in ${file}`);
+  t.end();
+});
+
 void t.test('installed binaries are held against releases', { skip: !hasGit() && 'no git' }, (t) => {
   const releases = t.testdir();
   const git = (...args: string[]): string =>

@@ -2,7 +2,7 @@
  * Bodies that are wrong in a million places are refused before each of them is looked at.
  */
 import t from 'tap';
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { createReader } from '#src/admin/input-reader.js';
 
 const CLOSED = { additionalProperties: false };

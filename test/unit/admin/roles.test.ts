@@ -1,7 +1,7 @@
 /** Which role may use which route: the declaration, written out once more by hand where it gives a right. */
 import t from 'tap';
 import { OTHER_ROUTES, defineRoute } from '#src/admin/route.js';
-import { Type } from 'typebox';
+import * as Type from 'typebox';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { ROLES } from '#src/core/roles.js';
 
