@@ -2,8 +2,8 @@
  * For the image: takes from ./dist and ./node_modules what the gateway never reads. What is left of the
  * packages is a third.
  *
- * Of dist/ that is every module that is in a bundle; of node_modules the packages that nothing but a bundle
- * wants, whose licences stay.
+ * Of dist/ that is every module that is in a bundle, and what the compiler keeps for its next run; of
+ * node_modules the packages that nothing but a bundle wants, whose licences stay.
  *
  * Of native binaries those stay that this Node on this system maps when the packages are loaded, whatever
  * they are called: the packages bring one for every system, processor and ABI (µWebSockets.js 240 MB of
@@ -71,6 +71,7 @@ const UNREAD = [
   'uWebSockets.js/examples',
   'uWebSockets.js/misc',
 ];
+rmSync('dist/.tsbuildinfo', { force: true });
 const bundle = JSON.parse(readFileSync('dist/bundle.json', 'utf8'));
 
 for (const name of readdirSync('dist', { recursive: true })) {

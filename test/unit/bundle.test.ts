@@ -65,7 +65,9 @@ void t.test('packages of clouds and of providers are loaded by the gateways that
   const loaders = bundle.files.filter((file) =>
     /from "(?:google-auth-library|@aws-sdk\/)|node_modules\/openid-client\//.test(sourceOf(file)),
   );
-  t.equal(loaders.length, 3);
+  // The first two are in the gateway's bundle, and in that of the commands, which check upstreams too.
+  const names = loaders.map((path) => path.replace(/^chunks\/|-[^-]+\.js$/g, ''));
+  t.same([...new Set(names)].sort(), ['aws-source', 'google-source', 'oidc-provider']);
   for (const loader of loaders) {
     const name = loader.replace(/^.*\//, '');
     for (const file of bundle.files)

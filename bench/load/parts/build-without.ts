@@ -65,21 +65,24 @@ function bundledFiles(folder: string): string[] {
   return files.map((file) => join(folder, 'dist', file));
 }
 
-/** Behind the class: so it is in force before any other code of the file runs. */
+/**
+ * In each file that has the class, because the main thread has a copy of its own (scripts/bundle.mjs). Behind
+ * the class: so it is in force before any other code of the file runs.
+ */
 function replace(className: string, methods: Methods, files: readonly string[]): void {
   const begin = `\nvar ${className} = class `;
   const holders = files.filter((file) => readFileSync(file, 'utf8').includes(begin));
-  const [file] = holders;
-  if (file === undefined || holders.length > 1)
-    throw new Error(`${className} is in ${holders.length} files of the build, not in one`);
-  const text = readFileSync(file, 'utf8');
-  const from = text.indexOf(begin);
-  const end = text.indexOf(END_OF_CLASS, from) + END_OF_CLASS.length;
-  const lines = Object.entries(methods).map(([method, code]) => {
-    // A method that has got another name would go on with its work.
-    if (!text.slice(from, end).includes(`\n  ${method}(`))
-      throw new Error(`${className} has no method ${method}`);
-    return `${className}.prototype.${method} = ${code};\n`;
-  });
-  writeFileSync(file, text.slice(0, end) + lines.join('') + text.slice(end));
+  if (holders.length === 0) throw new Error(`${className} is in no file of the build`);
+  for (const file of holders) {
+    const text = readFileSync(file, 'utf8');
+    const from = text.indexOf(begin);
+    const end = text.indexOf(END_OF_CLASS, from) + END_OF_CLASS.length;
+    const lines = Object.entries(methods).map(([method, code]) => {
+      // A method that has got another name would go on with its work.
+      if (!text.slice(from, end).includes(`\n  ${method}(`))
+        throw new Error(`${className} has no method ${method}`);
+      return `${className}.prototype.${method} = ${code};\n`;
+    });
+    writeFileSync(file, text.slice(0, end) + lines.join('') + text.slice(end));
+  }
 }
