@@ -68,14 +68,12 @@ function rerankTexts({ query, documents, rank_fields: fields }: Members): string
   return [...inputTexts(query), ...list.flatMap((document) => documentTexts(document, ranked))];
 }
 
-/**
- * The prompt of a choice that repeats it (`echo`). Each prompt has `n` choices, one after the other. Of a
- * prompt that came as tokens the text is not known.
- */
-function echoedPrompt({ echo, prompt, n }: Members, choice: number): string {
+/** The prompt of a choice that repeats it (`echo`). Each prompt has `n` choices, one after the other. */
+function echoedPrompt({ echo, prompt, n }: Members, choice: number): string | readonly number[] {
   if (echo !== true) return '';
-  const text: unknown = Array.isArray(prompt) ? prompt[Math.floor(choice / ((n ?? 1) as number))] : prompt;
-  return typeof text === 'string' ? text : '';
+  const isList = Array.isArray(prompt) && typeof prompt[0] !== 'number';
+  const one: unknown = isList ? prompt[Math.floor(choice / ((n ?? 1) as number))] : prompt;
+  return typeof one === 'string' || Array.isArray(one) ? (one as string | number[]) : '';
 }
 
 export const SIMPLE_DIALECTS: readonly Dialect[] = [

@@ -198,8 +198,8 @@ export interface Dialect {
   /** The texts to count if the upstream reports no usage. Undefined: those of what `toChat` returns. */
   readonly promptTexts: ((body: Members) => string[]) | undefined;
   /**
-   * The prompt that the response may repeat before the text of the choice of that index; empty if none. Left
-   * out if responses repeat no prompt.
+   * The prompt, as text or tokens, that the response may repeat before the text of the choice of that index;
+   * empty if none. Reads the members `echo`, `prompt` and `n`. Left out if responses repeat no prompt.
    */
-  readonly echoedPrompt?: (body: Members, choice: number) => string;
+  readonly echoedPrompt?: (body: Members, choice: number) => string | readonly number[];
 }

@@ -14,11 +14,11 @@ import { usageWithoutParts, type Usage } from '../core/token-counts.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
+import { mayRepeatPrompt } from './echoed-prompt.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import type { ModelRoute } from './target.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
-import { mayHave } from './upstream-body.js';
 import { disbeliefOf, withinHold } from './usage-shapes.js';
 
 interface UsageDeps {
@@ -33,7 +33,6 @@ export const NO_USAGE = usageWithoutParts(0, 0, 'reported');
 
 /** A body without a prompt, whose count is 0. */
 const NO_PROMPT = '{}';
-const ECHO = { echo: 'echo' };
 
 /** The usage; a promise if tokens must be counted first. The promise rejects only for a bug. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
@@ -47,11 +46,10 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   const reported = disbelief === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
   // An old report has the tokens of the prompt already, so only the response is counted. A response that
-  // repeats the prompt is counted beside it all the same: token-count.ts tells them apart.
+  // repeats the prompt is counted beside it all the same: echoed-prompt.ts tells them apart.
   const body = request.largeBody ?? request.body;
-  const mayRepeatPrompt = dialectAt(request.door)?.echoedPrompt !== undefined && mayHave(body, ECHO);
   const countRequest =
-    reported === undefined || mayRepeatPrompt
+    reported === undefined || mayRepeatPrompt(request.door, body)
       ? meter.countRequest(
           tokenizer,
           body,

@@ -19,6 +19,7 @@ import { asBuffer } from '../protocol/sse.js';
 import { FieldError } from '../providers/provider.js';
 import { addStreamTexts, keyedResponseTexts, type StreamTexts } from './chat-text.js';
 import type { ErrorLog } from './error-log.js';
+import { splitTexts } from './echoed-prompt.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
@@ -62,6 +63,8 @@ export interface CountRest {
   readonly lengths: Uint32Array;
   /** How many of the texts belong to the prompt. The texts of the prompt come first. */
   readonly promptTextCount: number;
+  /** How many of the texts after those repeat the prompt (`echoed` of SplitTexts). */
+  readonly echoedTextCount: number;
   readonly state: CountState;
 }
 
@@ -69,6 +72,10 @@ export interface CountRest {
 interface CountState {
   promptTokens: number;
   completionTokens: number;
+  /** Tokens of the texts that repeat the prompt, which are in `completionTokens` too. */
+  echoedTokens: number;
+  /** As in SplitTexts. */
+  readonly echoedScale: number;
   /** UTF-8 length and tokens of the counted texts. Texts that get no turn are estimated by their ratio. */
   countedBytes: number;
   countedTokens: number;
@@ -91,6 +98,8 @@ const PRIMING_TOKENS = 3;
 
 /** Up to this length an upstream worker parses a body for an estimate, which takes some ms. */
 const ESTIMATE_PARSE_BYTES_MAX = 256 * 1024;
+/** A body whose prompt counts nothing. */
+const NO_PROMPT = '{}';
 const DATA_URL = Buffer.from('"data:');
 /** What stands before the data URL of an image or a file: the name of its member. */
 const MEDIA_MEMBER = /[\s,{]"(?:url|image_url|file_data)"\s*:\s*$/;
@@ -107,8 +116,6 @@ const CHARS_BEFORE_DATA = '"file_'.length;
 /** How much text BASE64_MEMBER may match, with blanks and the 128 characters of the value. */
 const BASE64_MEMBER_CHARS = 192;
 const QUOTE = 0x22;
-/** The key of the text of a choice itself, as completions have it (StreamTexts). */
-const CHOICE_TEXT = /^(\d+)\/text$/;
 
 /**
  * One count. The usage has no cached and no reasoning tokens, and the source `counted`. The source is
@@ -122,30 +129,35 @@ export class TokenCount {
   readonly #counter: TextCounter | undefined;
   readonly #texts: readonly string[];
   readonly #promptTextCount: number;
+  readonly #echoedTextCount: number;
   readonly #state: CountState;
   /** Index of the text that is counted next, and the position in that text. */
   #textIndex = 0;
   #position = 0;
 
   private constructor(
-    tokenizer: Tokenizer,
+    { tokenizer, promptTextCount, echoedTextCount, state }: Omit<CountRest, 'chars' | 'lengths'>,
     texts: readonly string[],
-    promptTextCount: number,
-    state: CountState,
     counter: TextCounter | undefined,
   ) {
     this.#tokenizer = tokenizer;
     this.#counter = counter;
     this.#texts = texts;
     this.#promptTextCount = promptTextCount;
+    this.#echoedTextCount = echoedTextCount;
     this.#state = state;
   }
 
-  /** Reads the request's body, whose bytes are bounded: see prompt-text.ts. */
-  static begin(request: CountRequest): TokenCount {
+  /**
+   * Reads the request's body, whose bytes are bounded: see prompt-text.ts. With `promptTokens` the prompt is
+   * not counted.
+   */
+  static begin(request: CountRequest, promptTokens?: number): TokenCount {
     const { tokenizer, door = CHAT_DOOR, mediaTokens = 0, completionBytes, relayedBytes } = request;
-    const body = countedBodyOf(door, request.body, request.thoughtsBack);
-    const completion = completionTexts(request);
+    const body =
+      promptTokens === undefined ? countedBodyOf(door, request.body, request.thoughtsBack) : NO_PROMPT;
+    const { echoed, written, echoedScale } = splitTexts(completionTexts(request), request);
+    const completion = [...echoed, ...written];
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
     const prompt = promptOf(body);
@@ -153,10 +165,13 @@ export class TokenCount {
     const state: CountState = {
       promptTokens:
         mediaTokens +
+        (promptTokens ?? 0) +
         (prompt.messageCount === 0 ? 0 : PRIMING_TOKENS) +
         prompt.messageCount * MESSAGE_TOKENS +
         prompt.namedMessageCount * NAME_TOKENS,
       completionTokens: 0,
+      echoedTokens: 0,
+      echoedScale,
       countedBytes: 0,
       countedTokens: 0,
       isExact: isCounted && isText && relayedBytes <= completionBytes,
@@ -164,17 +179,17 @@ export class TokenCount {
       relayedBytes,
       turns: 0,
     };
-    const texts = [...prompt.texts, ...completion];
+    const counts = { promptTextCount: prompt.texts.length, echoedTextCount: echoed.length };
     const counter = isCounted ? textCounterOf(tokenizer) : undefined;
-    return new TokenCount(tokenizer, texts, prompt.texts.length, state, counter);
+    return new TokenCount({ tokenizer, ...counts, state }, [...prompt.texts, ...completion], counter);
   }
 
-  static resume({ tokenizer, chars, lengths, promptTextCount, state }: CountRest): TokenCount {
-    invariant(tokenizer !== 'none', 'an estimate takes one turn');
+  static resume({ chars, lengths, ...rest }: CountRest): TokenCount {
+    invariant(rest.tokenizer !== 'none', 'an estimate takes one turn');
     const buffer = asBuffer(chars);
     let end = 0;
     const texts = Array.from(lengths, (length) => buffer.toString('utf16le', end, (end += 2 * length)));
-    return new TokenCount(tokenizer, texts, promptTextCount, state, textCounterOf(tokenizer));
+    return new TokenCount(rest, texts, textCounterOf(rest.tokenizer));
   }
 
   /** The usage; undefined if `endMs` of performance.now() came first: then `rest` is for the next turn. */
@@ -215,18 +230,26 @@ export class TokenCount {
     // Memory of its own and not of Node's pool, because that memory is transferred.
     const chars = Buffer.allocUnsafeSlow(2 * joined.length);
     chars.write(joined, 'utf16le');
+    const promptTextCount = Math.max(0, this.#promptTextCount - this.#textIndex);
+    const inputTextCount = this.#promptTextCount + this.#echoedTextCount - this.#textIndex;
     return {
       tokenizer: this.#tokenizer,
       chars,
       lengths: Uint32Array.from(texts, ({ length }) => length),
-      promptTextCount: Math.max(0, this.#promptTextCount - this.#textIndex),
+      promptTextCount,
+      echoedTextCount: Math.max(0, inputTextCount - promptTextCount),
       state: this.#state,
     };
   }
 
   #add(tokens: number): void {
-    if (this.#textIndex < this.#promptTextCount) this.#state.promptTokens += tokens;
-    else this.#state.completionTokens += tokens;
+    const state = this.#state;
+    if (this.#textIndex < this.#promptTextCount) {
+      state.promptTokens += tokens;
+      return;
+    }
+    state.completionTokens += tokens;
+    if (this.#textIndex < this.#promptTextCount + this.#echoedTextCount) state.echoedTokens += tokens;
   }
 
   /** Estimates all that is not counted yet, as if it had as many tokens a byte as the counted texts. */
@@ -242,17 +265,19 @@ export class TokenCount {
   }
 
   #usage(): Usage {
-    const { promptTokens, relayedBytes, completionBytes, isExact } = this.#state;
+    const { promptTokens, relayedBytes, completionBytes, echoedTokens, echoedScale, isExact } = this.#state;
     let { completionTokens } = this.#state;
-    if (relayedBytes > completionBytes)
-      completionTokens = ceilDiv(completionTokens * relayedBytes, Math.max(1, completionBytes));
+    if (relayedBytes > completionBytes) {
+      const relayedTokens = ceilDiv(completionTokens * relayedBytes, Math.max(1, completionBytes));
+      completionTokens = Math.max(0, relayedTokens - Math.round(echoedTokens * echoedScale));
+    }
     return usageWithoutParts(promptTokens, completionTokens, isExact ? 'counted' : 'estimated');
   }
 }
 
-/** Counts everything in one turn. */
-export function countTokens(request: CountRequest): Usage {
-  const usage = TokenCount.begin(request).run(Infinity);
+/** Counts everything in one turn. `promptTokens`: as in TokenCount.begin. */
+export function countTokens(request: CountRequest, promptTokens?: number): Usage {
+  const usage = TokenCount.begin(request, promptTokens).run(Infinity);
   invariant(usage !== undefined, 'without an end of its turn a count ends');
   return usage;
 }
@@ -262,10 +287,9 @@ export function estimateTokens(request: CountRequest): Usage {
   const { body } = request;
   const bytes = Buffer.byteLength(body);
   if (bytes <= ESTIMATE_PARSE_BYTES_MAX) return countTokens({ ...request, tokenizer: 'none' });
-  const usage = countTokens({ ...request, tokenizer: 'none', door: CHAT_DOOR, body: '{}' });
   const buffer = typeof body === 'string' ? Buffer.from(body) : asBuffer(body);
   const dataBytes = dataUrlBytes(buffer) + base64Bytes(buffer);
-  return { ...usage, promptTokens: usage.promptTokens + estimateTokensOf(bytes - dataBytes) };
+  return countTokens({ ...request, tokenizer: 'none' }, estimateTokensOf(bytes - dataBytes));
 }
 
 /** Bytes of data URLs of images and files, which are not text. Texts that only begin so are counted too. */
@@ -297,34 +321,13 @@ function base64Bytes(body: Buffer): number {
   return bytes;
 }
 
-/** The texts of the response, without the prompts that it repeats. */
-function completionTexts(request: CountRequest): string[] {
-  const { completionForm, completion, completionBytes, relayedBytes } = request;
+/** The texts of the response by their keys (StreamTexts). */
+function completionTexts({ completionForm, completion, texts }: CountRequest): [string, string][] {
   if (completionForm === 'none') return [];
-  let texts: [string, string][];
-  if (completionForm === 'response') texts = keyedResponseTexts(completion);
-  else {
-    const streamTexts = new Map(request.texts);
-    addStreamTexts(streamTexts, Buffer.from(completion), Infinity);
-    texts = [...streamTexts];
-  }
-  const { door = CHAT_DOOR, body } = request;
-  const echoedPrompt = dialectAt(door)?.echoedPrompt;
-  // If only a part of the response was kept, all of it is estimated from that part: the prompt must stay.
-  const members =
-    echoedPrompt === undefined || relayedBytes > completionBytes
-      ? undefined
-      : parsedJson(typeof body === 'string' ? body : Buffer.from(body).toString());
-  if (!isRecord(members)) return texts.map(([, text]) => text);
-  return texts.map(([key, text]) => {
-    const choice = CHOICE_TEXT.exec(key);
-    if (choice === null) return text;
-    const prompt = echoedPrompt!(members, Number(choice[1]));
-    // Not every server heeds `echo`, so only a text that begins as the prompt loses it.
-    if (text.startsWith(prompt)) return text.slice(prompt.length);
-    // A stream may break off before all of the prompt has come.
-    return completionForm !== 'response' && prompt.startsWith(text) ? '' : text;
-  });
+  if (completionForm === 'response') return keyedResponseTexts(completion);
+  const streamTexts = new Map(texts);
+  addStreamTexts(streamTexts, Buffer.from(completion), Infinity);
+  return [...streamTexts];
 }
 
 /**

@@ -1,6 +1,7 @@
 /**
- * Counts the tokens of a text (byte pair encoding, BPE). token-count.ts calls it. A table takes 7 MB and 0.1
- * s to load, so a table is loaded at first use and only in counter threads, never in a thread that streams.
+ * Counts the tokens of a text (byte pair encoding, BPE). token-count.ts and echoed-prompt.ts call it. A table
+ * takes 7 MB and 0.1 s to load, so it is loaded at first use and only in counter threads, never in a thread
+ * that streams.
  * estimateTextTokens and estimateTokensOf may be called in any thread.
  *
  * The tokenizer's regular expression cuts a text into words, blanks and signs, and BytePairs merges each
@@ -12,6 +13,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { StringDecoder } from 'node:string_decoder';
 import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';
 import type { Tokenizer } from './target.js';
@@ -33,7 +35,7 @@ const HASH_BASIS = 0x811c9dc5;
 const HASH_PRIME = 0x01000193;
 
 /**
- * Byte-pair encoding that counts tokens and does not list them.
+ * Byte-pair encoding that counts tokens and does not list them, and reads tokens that a caller has listed.
  *
  * The ranks of the tokens are OpenAI's, in the files of the package `gpt-tokenizer`; the merge is
  * `byte_pair_merge` of https://github.com/openai/tiktoken (MIT). The tokens are in flat arrays and are found
@@ -102,6 +104,23 @@ class BytePairs {
       }
     }
     return length === 0 ? tokens : tokens + this.#merge(length);
+  }
+
+  /**
+   * The text of the first tokens, and how many they are: up to one that is no token of a text, or to the one
+   * that passes `bytesMax`.
+   */
+  textOf(tokens: readonly number[], bytesMax: number): { readonly text: string; readonly tokens: number } {
+    const pieces: Uint8Array[] = [];
+    let bytes = 0;
+    for (const rank of tokens) {
+      const end = this.#ends[rank + 1];
+      if (end === undefined || bytes > bytesMax) break;
+      pieces.push(this.#bytes.subarray(this.#ends[rank], end));
+      bytes += pieces.at(-1)!.length;
+    }
+    // A decoder holds back a character whose last bytes are missing: they may be in the token after these.
+    return { text: new StringDecoder().write(Buffer.concat(pieces)), tokens: pieces.length };
   }
 
   /**
@@ -297,6 +316,11 @@ export class TextCounter {
     }
     this.end = from;
     return tokens;
+  }
+
+  /** See BytePairs. */
+  textOf(tokens: readonly number[], bytesMax: number): { readonly text: string; readonly tokens: number } {
+    return this.#pairs.textOf(tokens, bytesMax);
   }
 }
 
