@@ -86,8 +86,7 @@ export const SIMPLE_DIALECTS: readonly Dialect[] = [
     ]),
     echoedPrompt,
   },
-  // Providers do not bill tokens of moderations, unless they report them.
-  textlessDialect('moderations', 'results', () => []),
+  { ...textlessDialect('moderations', 'results', () => []), isUnbilled: true },
   textlessDialect('rerank', 'results', rerankTexts),
 ];
 

@@ -191,6 +191,8 @@ export interface Dialect {
   readonly isCount?: true;
   /** Set if responses have no text of a model: the gateway then counts no tokens of a response. */
   readonly isTextless?: true;
+  /** Set if providers bill no tokens of the door's calls, unless they report them: a report of 0 is right. */
+  readonly isUnbilled?: true;
   /** Undefined if streams of the door have the form of chat completions, or if there are none. */
   readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */

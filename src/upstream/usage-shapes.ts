@@ -62,6 +62,7 @@ import {
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '../core/limits.js';
 import { type TokenCounts, type Usage, usageWithoutParts } from '../core/token-counts.js';
+import { dialectAt } from '../doors/dialects.js';
 import { MessageUsage } from '../providers/anthropic/response.js';
 import type { ProviderUsage } from '../providers/chat-writer.js';
 import { mediaTokensOf } from '../protocol/chat-call.js';
@@ -288,8 +289,8 @@ type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;
 
 /**
  * Why the report cannot be true of the call: more output than its model can generate or its caller allows,
- * more prompt than its body can be, or `zero`: no prompt at all, or no completion though the response had
- * text. Undefined if the report can be true. `hasText`: whether the response had any text; asked last,
+ * more prompt than its body can be, or `zero`: no prompt at all though the door's calls are billed, or no
+ * completion though the response had text. Undefined if the report can be true. `hasText`: whether the response had any text; asked last,
  * because that parses.
  */
 export function disbeliefOf(
@@ -305,7 +306,8 @@ export function disbeliefOf(
     return 'beyond_max_tokens';
   if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && isBeyondBody(promptTokens, request, model))
     return 'too_much_input';
-  if (promptTokens === 0) return 'zero';
+  const isUnbilled = completionTokens === 0 && dialectAt(request.door)?.isUnbilled === true;
+  if (promptTokens === 0) return isUnbilled ? undefined : 'zero';
   return completionTokens === 0 && hasText() ? 'zero' : undefined;
 }
 

@@ -8,6 +8,7 @@ import {
   PROMPT_TOKENS_OF_PART,
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '#src/core/limits.js';
+import { DOOR_INDEX } from '#src/core/door-names.js';
 import type { UpstreamRequest } from '#src/channel/messages.js';
 import { usageWithoutParts } from '#src/core/token-counts.js';
 import { asPicoUnits } from '#src/core/units.js';
@@ -101,6 +102,10 @@ void t.test('input: up to the bytes of the body, and what a provider adds', (t) 
     t.equal(doubt(report(PROMPT_TOKENS_OF_PART, 5), { body }), 'too_much_input', `the text ${prompt}`);
   }
   t.equal(doubt(report(0, 5)), 'zero');
+  const moderation = { door: DOOR_INDEX.moderations };
+  t.equal(doubt(report(0, 0), moderation, false), undefined, 'providers do not bill moderations');
+  t.equal(doubt(report(0, 5), moderation, false), 'zero');
+  t.equal(doubt(report(0, 0), { door: DOOR_INDEX.embeddings }, false), 'zero');
   t.end();
 });
 
