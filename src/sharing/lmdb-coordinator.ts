@@ -9,7 +9,8 @@
  * takes tens of microseconds.
  *
  * Must hold: what a life held is free only when its process has ended, and what it used stays used. If the
- * row of a scope is damaged, nothing is granted of that scope, and others go on.
+ * row of a scope is damaged, nothing is granted of that scope, and others go on. A stock of a newer version,
+ * which other processes may run during an upgrade, is no damage (scope-grants.ts).
  */
 import { randomInt, randomUUID } from 'node:crypto';
 import type { Static } from 'typebox';

@@ -22,6 +22,7 @@ import {
   type ProcessView,
   type GrantedPermits,
   type ScopeView,
+  STOCK_KINDS,
   type StockAsk,
   type StockGrant,
   type StockName,
@@ -193,6 +194,11 @@ export class ScopeGrants {
   spent = asPicoUnits(0n);
   readonly #minute = new MinuteBuckets();
   readonly #stocks = new Map<StockName, GrantedStock>();
+  /**
+   * Stocks of a newer version, which other processes of the host may run. This version has no limit for them,
+   * so it neither grants nor shows them, and `state` returns them as they were.
+   */
+  readonly #newerStocks: StockState[] = [];
 
   /** The grants of a `state`. Throws if a count of permits or of a stock is damaged. */
   static fromState(state: ScopeState | FormerState): ScopeGrants {
@@ -202,7 +208,10 @@ export class ScopeGrants {
       grants.#minute.put(tick, granted);
     }
     if ('stocks' in state) {
-      for (const row of state.stocks) grants.#put(GrantedStock.fromState(row));
+      for (const row of state.stocks) {
+        if (isOfNewerVersion(row)) grants.#newerStocks.push(row);
+        else grants.#put(GrantedStock.fromState(row));
+      }
       for (const [node, number] of state.numbers ?? []) grants.#minute.numbers.set(node, number);
     } else {
       // All nodes of the row have ended, because nodes of two versions do not run at once.
@@ -228,7 +237,7 @@ export class ScopeGrants {
   state(nowMs: number): ScopeState {
     return {
       buckets: this.#minute.state(nowMs),
-      stocks: Array.from(this.#stocks.values(), (stock) => stock.state),
+      stocks: [...Array.from(this.#stocks.values(), (stock) => stock.state), ...this.#newerStocks],
       numbers: [...this.#minute.numbers],
     };
   }
@@ -284,6 +293,11 @@ export class ScopeGrants {
     this.#stocks.set(stock.name, stock);
     return stock;
   }
+}
+
+/** Whether the stock has a name that this version does not know. */
+function isOfNewerVersion(row: StockState): boolean {
+  return Array.isArray(row) && typeof row[0] === 'string' && !Object.hasOwn(STOCK_KINDS, row[0]);
 }
 
 function hasAsked({ minute, used }: ProcessView): boolean {

@@ -232,7 +232,7 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
     { ...whole, buckets: [['x', [['1', 1]]]] },
     { ...whole, stocks: [['calls_per_day', 0, null]] },
     { ...whole, stocks: [['calls_per_day', 0.5, 0, [], [], 0]] },
-    { ...whole, stocks: [['calls_per_year', 0, 0, [], [], 0]] },
+    { ...whole, stocks: ['calls_per_year'] },
   ];
   for (const [at, row] of rows.entries()) {
     const scope = `acct_${at}`;
@@ -252,6 +252,27 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
     t.equal(log.lines.length, linesBefore + 1, 'once');
     clock.advance(1);
   }
+  await close();
+});
+
+void t.test('a stock of a newer version is left as it is, and the others are granted', async (t) => {
+  const { file, join, close } = openWorld(t.testdir());
+  const node = await join('a');
+  t.same(await lent(node, 'acct_x', 2), [2, 2]);
+  const row = file.subjects.get('acct_x') as ScopeState;
+  // Its life is none of this version's, and what it means is not known.
+  const newer = ['calls_per_year', 2, 7, [['1', 3, 4]], [], 0, 'more'];
+  file.environment.write(() => file.subjects.putSync('acct_x', { ...row, stocks: [newer, ...row.stocks] }));
+  const linesBefore = log.lines.length;
+  t.same(await lent(node, 'acct_x', 3), [3, 3]);
+  t.equal(log.lines.length, linesBefore, 'it is no damage');
+  const { stocks } = file.subjects.get('acct_x') as ScopeState;
+  t.same(
+    stocks.find(([name]) => String(name) === 'calls_per_year'),
+    newer,
+  );
+  const [view] = await node.look(['acct_x'], [0]);
+  t.same(Object.keys(view!.stocks), ['calls_per_day']);
   await close();
 });
 
