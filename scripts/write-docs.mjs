@@ -249,12 +249,13 @@ function errorsPart() {
     ]),
   );
   const sections = kinds.map(([code, { status }]) => {
-    const { when, caller, operator, retry } = ERROR_MEANINGS[code];
+    const { when, caller, operator, retry, retryExcept } = ERROR_MEANINGS[code];
+    const words = RETRY_WORDS[retry];
     const lines = [
       `- When: ${when}`,
       `- Caller: ${caller}`,
       ...(operator === null ? [] : [`- Operator: ${operator}`]),
-      `- Retry: ${RETRY_WORDS[retry]}.`,
+      `- Retry: ${retryExcept === undefined ? `${words}.` : `${words}, with one exception. ${retryExcept}`}`,
     ];
     return `### ${status} \`${code}\`\n\n${lines.join('\n')}`;
   });

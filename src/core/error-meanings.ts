@@ -9,8 +9,8 @@ import type { ErrorCode, RejectionDetail } from './errors.js';
 
 /**
  * Whether the same request can succeed later. `no`: not unless something is changed. `wait`: after the
- * seconds of `Retry-After`, which is always sent. `back-off`: after growing pauses, or after `Retry-After` if
- * it is sent.
+ * seconds of `Retry-After`, which is always sent, but for `retryExcept`. `back-off`: after growing pauses, or
+ * after `Retry-After` if it is sent.
  */
 type RetryAdvice = 'no' | 'wait' | 'back-off';
 
@@ -22,6 +22,8 @@ export interface ErrorMeaning {
   /** What the operator of the gateway does about the error; null if only the caller can do something. */
   readonly operator: string | null;
   readonly retry: RetryAdvice;
+  /** When `retry` does not hold. */
+  readonly retryExcept?: string;
 }
 
 /** Whole sentences of Markdown. The record does not compile if it lacks a code of core/errors.ts. */
@@ -147,6 +149,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     operator:
       'The metric `tollgate_refusals_total` counts refusals by `reason`, which names [the bound](#reasons-behind-a-code).',
     retry: 'wait',
+    retryExcept:
+      'An answer of the admin interface has no `Retry-After` if the accounts and keys of this host have diverged from those that [hosts share](sharing.md#what-happens-when): an operator must decide first.',
   },
   insufficient_role: {
     when: "Admin interface alone: the operator's role may not use this route. The message names the roles that may.",
