@@ -220,7 +220,8 @@ export class Stocks {
 
   /**
    * Adds to the amount of `period` if the word is of that period. With `stock`, the word is its `settled`,
-   * and begins that period if the stock has begun it.
+   * and begins that period if the stock has begun it. If `settled` is of a later period than its stock, that
+   * period was a mistake which is being given up: what was counted in it counts in `period`.
    */
   #add(word: number, period: number, amount: number, stock?: number): void {
     const { words, current, next } = this;
@@ -233,7 +234,7 @@ export class Stocks {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const periodsLater = periodsSince(current, period);
       // An atomic load for `#isOf` once a period, and not once a call.
-      if (periodsLater === 0 || (periodsLater > 0 && stock !== undefined && this.#isOf(stock, period))) {
+      if (periodsLater === 0 || (stock !== undefined && this.#isOf(stock, period))) {
         const newAmount = (periodsLater > 0 ? 0 : amountIn(current)) + amount;
         setStock(next, period, Math.max(0, Math.min(newAmount, AMOUNT_MAX)));
         if (words.exchange(word, current, next)) return;
@@ -274,20 +275,27 @@ export class Stocks {
    */
   protected giveUpMistaken(stock: number, readPeriod: () => number): number {
     const { words, current, next } = this;
-    const settled: Halves = { low: 0, high: 0 };
-    if (this.#hasSettled) words.load(stock + STOCK_SETTLED, settled);
     const period = readPeriod();
-    if (periodsSince(settled, period) < -PERIODS_AHEAD_MAX) {
+    if (periodsSince(current, period) >= -PERIODS_AHEAD_MAX) return period;
+    setStock(next, period, amountIn(current));
+    // The stock first: then no call of the mistaken period begins it in `settled` again.
+    if (words.exchange(stock, current, next) && this.#hasSettled) this.#giveUpSettled(stock, period);
+    return period;
+  }
+
+  /** Moves `settled` back too, after the stock was moved from the period in `current` to `period`. */
+  #giveUpSettled(stock: number, period: number): void {
+    const { words, current, next } = this;
+    const settled: Halves = { low: 0, high: 0 };
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+      words.load(stock + STOCK_SETTLED, settled);
+      if (periodsSince(settled, period) >= -PERIODS_AHEAD_MAX) return;
       // If `settled` is of an earlier period than the stock's word, its calls are over: nothing of it counts.
       const isSame = headsSince(settled, PERIOD_BITS, 0) === headsSince(current, PERIOD_BITS, 0);
       setStock(next, period, isSame ? amountIn(settled) : 0);
-      words.exchange(stock + STOCK_SETTLED, settled, next);
+      if (words.exchange(stock + STOCK_SETTLED, settled, next)) return;
     }
-    if (periodsSince(current, period) < -PERIODS_AHEAD_MAX) {
-      setStock(next, period, amountIn(current));
-      words.exchange(stock, current, next);
-    }
-    return period;
+    throw new Error('invariant broken: a stock is moved back in bounded tries');
   }
 }
 
