@@ -375,10 +375,17 @@ function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: Mod
   );
 }
 
+/** A printable character that is written by its code, as JSON allows in names. A quote ends no name so. */
+const ESCAPED = /\\u00(?!22)([2-7][\da-f])/gi;
+
 /** Whether the body names at least `count` parts that can be more tokens than bytes. */
-function namesParts({ body, largeBody }: UpstreamRequest, count: number): boolean {
+function namesParts({ body, largeBody, mediaParts }: UpstreamRequest, count: number): boolean {
   if (count > PROMPT_PARTS_MAX) return false;
-  const text = largeBody === undefined ? body : Buffer.from(largeBody).toString('latin1');
+  // The door has counted the parts of a prompt, also those whose names are not in BEYOND_TEXT.
+  if (count <= mediaParts) return true;
+  const written = largeBody === undefined ? body : Buffer.from(largeBody).toString('latin1');
+  // Otherwise a caller who writes a name with escapes would get the part for nothing.
+  const text = written.replace(ESCAPED, (_, code: string) => String.fromCharCode(parseInt(code, 16)));
   // The expression is global, so each `test` goes on after the part that the last one found.
   BEYOND_TEXT.lastIndex = 0;
   for (let foundParts = 0; foundParts < count; foundParts++) if (!BEYOND_TEXT.test(text)) return false;

@@ -154,7 +154,16 @@ void t.test('input that the body names in a few bytes', (t) => {
   for (const [name, members] of rows) {
     const body = JSON.stringify({ model: 'm', ...members });
     t.equal(doubt(report(500_000, 5), { body }), undefined, name);
+    const escaped = body.replaceAll('_', '\\u005f').replaceAll('e', '\\u0065').replaceAll('m', '\\u006D');
+    t.equal(doubt(report(500_000, 5), { body: escaped }), undefined, `${name}, written with escapes`);
   }
+  const frames = JSON.stringify(chat({ type: 'video', video: ['https://x/1.png', 'https://x/2.png'] }));
+  t.equal(doubt(report(500_000, 5), { body: frames, mediaParts: 1 }), undefined, 'a part of any other type');
+  t.equal(
+    doubt(report(2 * PROMPT_TOKENS_OF_PART, 5), { body: frames, mediaParts: 1 }),
+    'too_much_input',
+    'no more than the parts',
+  );
   const quoting = JSON.stringify(chat({ type: 'text', text: 'what is "document" or "image"?' }));
   t.equal(doubt(report(500_000, 5), { body: quoting }), 'too_much_input', 'a text that has such a word');
   t.end();
@@ -238,7 +247,8 @@ void t.test('what parts are taken for is held, believed and charged', (t) => {
     disbeliefOf(usageWithoutParts(promptTokens, 5, 'reported'), call, MEDIA, () => true);
   t.equal(why(40_000, request), undefined, 'although the body names no part that is known');
   t.equal(why(40_000, plain), 'too_much_input');
-  t.equal(why(60_000, request), 'too_much_input');
+  t.equal(why(60_000, request), undefined, 'a part may be more than it is taken for');
+  t.equal(why(3 * PROMPT_TOKENS_OF_PART, request), 'too_much_input');
   const charged = withinHold(usageWithoutParts(90_000, 5, 'counted'), 'too_much_input', request, MEDIA);
   t.equal(charged.promptTokens, tokensMaxOf(request, MEDIA) - 10);
   t.end();
