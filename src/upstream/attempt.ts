@@ -148,7 +148,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   /** What the upstream has reported of its usage, but no reader has given to the meter. */
   get usageSoFar(): unknown {
-    return this.#reader?.usageSoFar ?? this.#call.usageSoFar;
+    // A translator knows more than the reader of what it has written.
+    return this.#call.usageSoFar ?? this.#reader?.usageSoFar;
   }
 
   /** The upstream rejects the request, and charges nothing. The reason may still be on the way. */

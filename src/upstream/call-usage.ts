@@ -48,8 +48,10 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   // An old report has the tokens of the prompt already, so only the response is counted. A response that
   // repeats the prompt is counted beside it all the same: echoed-prompt.ts tells them apart.
   const body = request.largeBody ?? request.body;
+  // The report may be of one choice, and so of one of several prompts: then the prompts are counted too.
+  const mayLackPrompts = dialectAt(request.door)?.echoedPrompt !== undefined && request.choices > 1;
   const countRequest =
-    reported === undefined || mayRepeatPrompt(request.door, body)
+    reported === undefined || mayRepeatPrompt(request.door, body) || mayLackPrompts
       ? meter.countRequest(
           tokenizer,
           body,
@@ -60,7 +62,11 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
       : meter.countRequest(tokenizer, NO_PROMPT);
   return countOrEstimate(deps.count, countRequest, request.account, deps.errors).then((counted) => {
     const usage = disbelief === undefined ? counted : withinHold(counted, disbelief, request, route);
-    return reported === undefined ? usage : withLargerCompletion(reported, usage);
+    if (reported === undefined) return usage;
+    const promptTokens = mayLackPrompts
+      ? Math.max(reported.promptTokens, usage.promptTokens)
+      : reported.promptTokens;
+    return { ...withLargerCompletion(reported, usage), promptTokens };
   });
 }
 

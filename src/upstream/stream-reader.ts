@@ -68,6 +68,12 @@ export class StreamReader implements ResponseBodyReader {
   readonly #choiceEnds = new Map<unknown, boolean>();
   /** How many choices have not ended. */
   #openChoices = 0;
+  /**
+   * The last report, and the model, of an event with choices, if the call asked for several choices. vLLM and
+   * SGLang report in such an event the tokens of its choice alone (`continuous_usage_stats`). So this counts
+   * as a report of the whole call only once the stream has ended without a later report.
+   */
+  #choiceReport: { readonly usage: unknown; readonly model: unknown } | undefined;
   /** `[DONE]` has come. */
   #hasDone = false;
   /** `complete` or `reject` was called: what still comes is ignored. */
@@ -91,6 +97,10 @@ export class StreamReader implements ResponseBodyReader {
 
   get isWhole(): boolean {
     return this.#hasRelayed && this.#hasWholeText;
+  }
+
+  get usageSoFar(): unknown {
+    return this.#choiceReport?.usage;
   }
 
   /** `[DONE]` has come, or as many choices as requested have ended. */
@@ -118,6 +128,7 @@ export class StreamReader implements ResponseBodyReader {
     const lastEvents = this.#splitter.end();
     if (lastEvents.length > 0) this.#onEvents(lastEvents);
     if (this.#hasOutcomeNow()) return;
+    this.#keepChoiceReport();
     if (this.#hasDone || this.#haveChoicesEnded) this.#complete();
     else this.#reject(invalidResponseFailure('the stream ended before its end'));
   }
@@ -188,6 +199,7 @@ export class StreamReader implements ResponseBodyReader {
     if (data === SSE_DONE_DATA) {
       if (!this.#hasChoices) return { invalid: '[DONE] before any choice' };
       this.#hasDone = true;
+      this.#keepChoiceReport();
       return 'drop';
     }
     const event = parsedJson(data);
@@ -202,8 +214,8 @@ export class StreamReader implements ResponseBodyReader {
     const isError = (event.error !== undefined && event.error !== null) || event.object === 'error';
     if (isError) return { invalid: 'an error event' };
     const usage = reportIn(event);
-    const isReport = usage !== undefined && this.#meter.report(usage, event.model);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
+    const isReport = usage !== undefined && this.#report(usage, event.model, choices);
     if (choices?.some(isFailedChoice)) return { invalid: 'an error in a choice' };
     const isText = choices !== undefined && hasText(choices);
     if (isText && !isReport) this.#meter.recordText();
@@ -212,6 +224,20 @@ export class StreamReader implements ResponseBodyReader {
     this.#hasChoices = true;
     const hasEnded = choices !== undefined && this.#recordEnds(choices);
     return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
+  }
+
+  /** Returns whether the report is kept as one of the whole call. */
+  #report(usage: unknown, model: unknown, choices: readonly unknown[] | undefined): boolean {
+    const isOfChoice = this.#choices > 1 && choices !== undefined && choices.length > 0;
+    this.#choiceReport = isOfChoice ? { usage, model } : undefined;
+    return !isOfChoice && this.#meter.report(usage, model);
+  }
+
+  /** Call when the stream has ended: its last report, wherever it stood, is that of the whole call. */
+  #keepChoiceReport(): void {
+    if (this.#choiceReport !== undefined)
+      this.#meter.report(this.#choiceReport.usage, this.#choiceReport.model);
+    this.#choiceReport = undefined;
   }
 
   /**

@@ -18,7 +18,8 @@
  *     DeepSeek       usage                 prompt_cache_hit_tokens and          docs, "Context caching"
  *                                            prompt_cache_miss_tokens
  *     Mistral        usage                 prompt_audio_seconds, not billed     API, UsageInfo
- *     vLLM, SGLang   usage of every chunk  grows; the last one counts           vLLM, continuous_usage_stats
+ *     vLLM, SGLang   usage of every chunk  of one choice, grows; the last       vLLM, continuous_usage_stats
+ *                                            one counts: see stream-reader.ts
  *     Ollama         usage                 nothing                              docs, "OpenAI compatibility"
  *     llama.cpp      usage, else timings   prompt_n is the part not cached      ggml-org/llama.cpp pull
  *                                                                                 request 15827, 2025-09

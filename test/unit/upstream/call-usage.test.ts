@@ -34,6 +34,24 @@ void t.test(
   },
 );
 
+void t.test('beside an old report of one of several prompts, all of them are counted', async (t) => {
+  const meter = new UsageMeter();
+  meter.addRelayed(Buffer.from(sse({ choices: [{ index: 0, text: 'a' }] })));
+  const told = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
+  const attempt = { meter, usageSoFar: told, taken: { target: { slot: 0, name: 'up' } } };
+  const route = { tokenizer: 'o200k_base', outputTokensMax: 100, mediaPartTokens: 0 };
+  const deps = {
+    routes: { routeOf: () => route },
+    count: (request: Parameters<typeof countTokens>[0]) => Promise.resolve(countTokens(request)),
+  };
+  const body = JSON.stringify({ model: 'm', prompt: ['one two', 'three four five six'] });
+  const request = { ...requestOf({}), door: DOOR_INDEX.completions, body };
+  const prompts = await usageOf(attempt as never, { ...request, choices: 2 }, deps as never);
+  t.equal(prompts.promptTokens, 6);
+  const prompt = await usageOf(attempt as never, request, deps as never);
+  t.equal(prompt.promptTokens, 2, 'of one prompt the report is exact');
+});
+
 function ofOutput(text: string): Parameters<typeof countTokens>[0] {
   const completion = JSON.stringify({ choices: [{ text }] });
   const completionBytes = Buffer.byteLength(completion);

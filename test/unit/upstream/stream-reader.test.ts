@@ -214,6 +214,40 @@ void t.test('after [DONE] only a usage that was missing counts', (t) => {
   t.end();
 });
 
+void t.test('a report beside one of several choices is of that choice, until the stream has ended', (t) => {
+  const piece = (index: number, tokens: number): string =>
+    sse({
+      choices: [{ index, delta: { content: 'a' } }],
+      usage: { prompt_tokens: 5, completion_tokens: tokens, total_tokens: 5 + tokens },
+    });
+  const finish = (index: number): string => sse({ choices: [{ index, delta: {}, finish_reason: 'stop' }] });
+  const pieces = piece(0, 1) + piece(0, 2) + piece(1, 1) + piece(1, 2);
+  const texts = pieces + finish(0) + finish(1);
+
+  const left = read([texts], false, false, 2);
+  left.meter.reportSoFar(left.reader);
+  t.match(left.meter.reported, { promptTokens: 5, completionTokens: 2 });
+  t.equal(left.meter.isReportOld, true, 'who leaves pays for what is counted, if that is more');
+
+  const all = { prompt_tokens: 5, completion_tokens: 4, total_tokens: 9 };
+  const whole = read([texts + sse(usageEvent(all)) + DONE], false, true, 2);
+  t.equal(whole.meter.reported?.completionTokens, 4);
+  t.equal(whole.reader.usageSoFar, undefined);
+  const last = { choices: [{ index: 1, delta: {}, finish_reason: 'stop' }], model: 'm', usage: all };
+  for (const end of [DONE, '']) {
+    const { meter, sink } = read([pieces + finish(0) + sse(last) + end], false, true, 2);
+    t.equal(meter.reported?.completionTokens, 4, 'the last one counts, if none stands alone');
+    t.equal(meter.responseModel, 'm');
+    t.equal(meter.isReportOld, false);
+    t.equal(sink.endings, 1);
+  }
+
+  const one = read([piece(0, 1) + piece(0, 2)], false, false, 1);
+  t.equal(one.meter.reported?.completionTokens, 2, 'of a single choice it is of the call');
+  t.equal(one.meter.isReportOld, false);
+  t.end();
+});
+
 void t.test('an event of the longest kind passes', (t) => {
   const long = sse(chunkOf('x'.repeat(SSE_EVENT_BYTES_MAX - 1_000)));
   t.equal(
