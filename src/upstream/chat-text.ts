@@ -20,7 +20,8 @@ import { forEachEvent } from '../protocol/sse.js';
  *     audio.transcript                         what was spoken                        OpenAI
  *     tool_calls[].function, function_call     name; arguments, a text or an object   OpenAI; some: an object
  *     tool_calls[].custom                      name, input                            OpenAI
- *     text of the choice                       a text                                 some servers
+ *     text of the choice                       a text; beside the same `content`      some servers; Together
+ *                                                it does not count again
  *
  * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends with
  * `.delta`. A stream of a server that only seems to stream has no such event: its texts are in the items that
@@ -188,7 +189,7 @@ function idIn(id: unknown): string {
 /** Calls `visit` for each text of a choice, whose message or delta is `message`. */
 function visitChoice(choice: Record<string, unknown>, message: unknown, visit: Visit): void {
   if (isRecord(message)) visitMessage(message, visit);
-  visitText('text', choice.text, visit);
+  if (!isRecord(message) || choice.text !== message.content) visitText('text', choice.text, visit);
 }
 
 /** As visitChoice, for a message or a delta alone. */

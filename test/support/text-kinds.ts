@@ -15,6 +15,12 @@ export interface TextKind {
 
 export const TEXT_KINDS: readonly TextKind[] = [
   { name: 'content', members: (content) => ({ content }) },
+  {
+    name: 'content that the choice repeats',
+    members: (content) => ({ content }),
+    ofChoice: (text) => ({ text }),
+    copies: 2,
+  },
   { name: 'content in parts', members: (text) => ({ content: [{ type: 'text', text }] }) },
   {
     name: 'thinking in parts',
