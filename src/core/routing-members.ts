@@ -33,6 +33,11 @@ export const STEERING_MEMBERS = [
   'model_list',
   'user_config',
   'custom_llm_provider',
+  // LiteLLM's proxy, until 1.85, takes the model for failed and asks its fallbacks, which may be dearer:
+  // https://docs.litellm.ai/docs/proxy/reliability.
+  'mock_testing_fallbacks',
+  'mock_testing_context_fallbacks',
+  'mock_testing_content_policy_fallbacks',
   // A stored prompt may name another model: https://docs.litellm.ai/docs/proxy/prompt_management.
   'prompt_id',
   'api_base',
@@ -55,6 +60,10 @@ export const STEERING_MEMBERS = [
   'bootstrap_port',
   'kv_transfer_params',
   'ec_transfer_params',
+  // A template of the caller makes a prompt of any length of few bytes, which the hold does not cover. Also
+  // within `chat_template_kwargs`. vLLM, unless it is new and started without --trust-request-chat-template
+  // (vllm/entrypoints/openai/engine/serving.py, `_validate_chat_template`).
+  'chat_template',
   // Whose calls go first: one caller would keep the others waiting. `priority`: vLLM and SGLang (their
   // protocols, as above), LiteLLM (https://docs.litellm.ai/docs/scheduler). `nvext` has the hints of
   // NVIDIA Dynamo (https://docs.nvidia.com/dynamo, "Prioritize Requests").

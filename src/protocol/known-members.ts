@@ -196,6 +196,8 @@ const TOOL_CHOICE = new Level({
   function: new Level(uncheckedMembers('name')),
 });
 
+const TEMPLATE_ARGUMENTS = new Level(uncheckedMembers('chat_template'), { chat_template: 'chat_template' });
+
 export const EXTRA_BODY = new Level({ google: GOOGLE });
 
 /** `file_id` and `document_url` are Mistral's, which accepts strings for the other addresses too. */
@@ -263,6 +265,7 @@ export const REQUEST = new Level({
   function_call: TOOL_CHOICE,
   google: GOOGLE,
   extra_body: EXTRA_BODY,
+  chat_template_kwargs: TEMPLATE_ARGUMENTS,
 });
 
 /**
@@ -293,8 +296,14 @@ export function steeringOf(folded: string): Steering | undefined {
   return STEERING_BY_FOLDED_NAME.get(folded);
 }
 
-/** What a member may name. A `storage_url` is an address; a `file_id` is an id or an address. */
-export type StoredKind = Extract<RoutingMember, 'file_id' | 'storage_url' | 'audio_id' | 'cached_content'>;
+/**
+ * What a member may name. A `storage_url` is an address; a `file_id` is an id or an address. (A
+ * `chat_template` is not stored, and is found in the same way.)
+ */
+export type StoredKind = Extract<
+  RoutingMember,
+  'file_id' | 'storage_url' | 'audio_id' | 'cached_content' | 'chat_template'
+>;
 
 /** Control characters and spaces before an address are ignored by most readers. */
 const SCHEME = /^[\0-\x20]*([a-z][a-z0-9+.-]*):/i;

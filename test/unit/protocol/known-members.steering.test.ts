@@ -49,6 +49,15 @@ void t.test('a member that routes is named, whatever its value, and goes on byte
   t.end();
 });
 
+void t.test('a template among the arguments of a template', (t) => {
+  const given = ['"chat_template_kwargs":{"chat_template":"x","a":1},', '"chat_template":"x",'];
+  given.push('"chat_template_kwargs":{"\\u0063hat_template":"x"},');
+  for (const members of given) t.same(routing(t, body(members)), ['chat_template'], members);
+  for (const value of ['{"enable_thinking":false}', '{"chat_template":null}', '{}', 'null', '"x"'])
+    t.same(routing(t, body(`"chat_template_kwargs":${value},`)), [], value);
+  t.end();
+});
+
 void t.test('a tool that the provider runs is named', (t) => {
   const functions = '{"type":"function","function":{"name":"f"}},{"type": "custom" ,"custom":{"name":"c"}}';
   const plain = [
