@@ -88,14 +88,17 @@ export function addStreamTexts(
     bytes = end;
     if (data === undefined) return;
     const event = parsedJson(data);
-    const add = (path: string, text: string): void => {
-      chars += text.length;
+    const add = (path: string, text: string, mayRepeat = false): void => {
       const pieceList = pieces.get(path);
+      if (mayRepeat && text === (texts.get(path) ?? '') + (pieceList?.join('') ?? '')) return;
+      chars += text.length;
       if (pieceList === undefined) pieces.set(path, [text]);
       else pieceList.push(text);
     };
     for (const [index, choice] of choicesOf(event)) {
-      visitChoice(choice, choice.delta ?? choice.message, (key, text) => add(`${index}/${key}`, text));
+      visitChoice(choice, choice.delta ?? choice.message, (key, text, mayRepeat) =>
+        add(`${index}/${key}`, text, mayRepeat),
+      );
     }
     if (isRecord(event)) visitResponsesEvent(event, add, items);
   });
@@ -130,8 +133,11 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
     .map((choice, position) => [String(typeof choice.index === 'number' ? choice.index : position), choice]);
 }
 
-/** Gets a text, or a piece of one. Pieces of one text of a stream have the same `key`. */
-type Visit = (key: string, text: string) => void;
+/**
+ * Gets a text, or a piece of one. Pieces of one text of a stream have the same `key`. `mayRepeat`: a piece
+ * that equals the text so far is no further piece.
+ */
+type Visit = (key: string, text: string, mayRepeat?: boolean) => void;
 
 /**
  * The items of the Responses API whose texts were counted, so that an item that is done does not count twice.
@@ -207,10 +213,10 @@ export function visitMessage(message: Record<string, unknown>, visit: Visit): vo
   }
 }
 
-function visitText(key: string, value: unknown, visit: Visit): void {
+function visitText(key: string, value: unknown, visit: Visit, mayRepeat = false): void {
   if (value === undefined || value === null) return;
   const text = textsIn(value).join('');
-  if (text !== '') visit(key, text);
+  if (text !== '') visit(key, text, mayRepeat);
 }
 
 /** Visits the longest of THOUGHT_FIELDS: some servers send the same thoughts under two names. */
@@ -226,8 +232,9 @@ function visitThoughts(message: Record<string, unknown>, visit: Visit): void {
 
 function visitCalled(key: string, called: unknown, visit: Visit): void {
   if (!isRecord(called)) return;
-  visitText(`${key}/name`, called.name, visit);
   const input = called.arguments ?? called.input;
+  // Of a tool that `tool_choice` names, older vLLM repeats the name with each piece of the arguments.
+  visitText(`${key}/name`, called.name, visit, typeof input === 'string' && input !== '');
   visitText(`${key}/arguments`, isRecord(input) ? jsonOf(input) : input, visit);
 }
 

@@ -72,6 +72,19 @@ for (const kind of TEXT_KINDS) {
   });
 }
 
+void t.test('a name that is repeated with each piece of the arguments counts once', (t) => {
+  const piece = (name: string, json: string): string =>
+    sse({
+      choices: [{ index: 0, delta: { tool_calls: [{ index: 0, function: { name, arguments: json } }] } }],
+    });
+  const once = piece('weather', '') + piece('', '{"city":') + piece('', '"Paris"}');
+  const repeated = piece('weather', '') + piece('weather', '{"city":') + piece('weather', '"Paris"}');
+  t.equal(countOf('stream', repeated), countOf('stream', once));
+  const inPieces = piece('wea', '') + piece('ther', '{"city":"Paris"}');
+  t.equal(countOf('stream', inPieces), countOf('stream', once), 'a name in pieces is whole');
+  t.end();
+});
+
 void t.test('arguments that are an object count as its JSON', (t) => {
   const message = { tool_calls: [{ function: { name: 'weather', arguments: { city: 'Paris' } } }] };
   t.equal(countOf('response', JSON.stringify({ choices: [{ index: 0, message }] })), 6);
