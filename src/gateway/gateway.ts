@@ -321,9 +321,9 @@ export class Gateway {
   /**
    * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced` (another
    * gateway serves) idle connections have that time for a last request, whose call then has the same time
-   * again. `hurry` ends both waits.
+   * again. `hurry` ends both waits. Returns what `close` does.
    */
-  async drain(replaced: boolean): Promise<void> {
+  async drain(replaced: boolean): Promise<boolean> {
     this.#stage = 'draining';
     this.#state.ready = false;
     this.#log.info('gateway drains', { callsInFlight: this.#metrics.reader.callsInFlight() });
@@ -337,7 +337,7 @@ export class Gateway {
       this.#log.error('calls were cut: they did not end within drain_timeout_ms; what they had is billed', {
         callsInFlight,
       });
-    await this.close();
+    return await this.close();
   }
 
   /**
@@ -348,8 +348,11 @@ export class Gateway {
     setTimeout(() => this.#endDrain(), this.settings.drain_timeout_ms);
   }
 
-  /** Cuts the remaining calls, flushes and closes the store. Called once, by `drain` or by main.ts. */
-  async close(): Promise<void> {
+  /**
+   * Cuts the remaining calls, flushes and closes the store. Called once, by `drain` or by main.ts. Returns
+   * false if the last flush failed, so that charges were lost.
+   */
+  async close(): Promise<boolean> {
     this.#stage = 'closing';
     this.#state.ready = false;
     try {
@@ -360,6 +363,7 @@ export class Gateway {
     }
     const flushed = await this.#accounting.close();
     this.#log.info('gateway ended', { flushed });
+    return flushed;
   }
 
   /** Closes all parts but the accounting, in the header's order. */

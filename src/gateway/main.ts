@@ -175,8 +175,9 @@ async function drain(replaced: boolean): Promise<void> {
   }
   isEnding = true;
   try {
-    await gateway?.drain(replaced);
-    process.exit(0);
+    const isFlushed = (await gateway?.drain(replaced)) ?? true;
+    // Who waits for the end, such as a process manager, must not take lost charges for a good one.
+    process.exit(isFlushed ? 0 : 1);
   } catch (error) {
     log.error('gateway failed while it drained', { error: String(error) });
     process.exit(1);

@@ -169,6 +169,18 @@ void t.test(
   },
 );
 
+void t.test('a stop while the disk is full ends with 1, because charges are lost', { skip }, async (t) => {
+  const { gateway, callAll, folder } = await openScene(t, mountDisk(t, DISK), { on_store_error: 'serve' });
+  fill(folder);
+  await eventually('charges wait for the disk', async () => {
+    t.ok((await callAll()).every(isServed));
+    const { ok, unflushed_accounts: unflushed } = await storeStatus(gateway);
+    return !ok && unflushed > 0 ? true : undefined;
+  });
+  t.equal(await gateway.stop(), 1);
+  t.ok(gateway.log().some((line) => line.includes('charges were lost')));
+});
+
 void t.test('refuse: new calls are told 503 until space returns', { skip }, async (t) => {
   const folder = mountDisk(t, DISK);
   const scene = await openScene(t, folder, { on_store_error: 'refuse' });
