@@ -34,13 +34,13 @@ function addImportCommand(config: Command): void {
 /** Prints the settings to standard output, and what was not carried over to standard error. */
 async function importFile(file: string, options: { readonly json?: boolean }): Promise<void> {
   // Modules are loaded only when they are used, here and below, so that `--help` is quick.
-  const [{ importLitellm, remarkLine }, { CONFIG_BYTES_MAX, readBounded }] = await Promise.all([
+  const [{ importLitellm, remarkLine }, { CONFIG_BYTES_MAX, readConfigFile }] = await Promise.all([
     import('../config/litellm/import.js'),
     import('../config/yaml-source.js'),
   ]);
   let text: string | undefined;
   try {
-    text = readBounded(file, CONFIG_BYTES_MAX);
+    text = readConfigFile(file);
   } catch (error) {
     throw new CommandError(
       `${file}: cannot be read: ${error instanceof Error ? error.message : String(error)}`,

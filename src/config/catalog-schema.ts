@@ -292,7 +292,8 @@ export const planSchema = Type.Object(
         minItems: 1,
         maxItems: MODELS_MAX,
         default: ['*'],
-        description: 'Models that the plan may use, under their ids and their aliases.',
+        description:
+          'Models that the plan may use: ids, or patterns in which * stands for any characters. Callers may name them by their aliases too.',
         'x-want': 'a list of at least one model',
       } satisfies Annotations,
     ),

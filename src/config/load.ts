@@ -25,7 +25,7 @@ import { settingsDeclaration, type Settings, type SettingsDraft } from './schema
 import { isWritten, settingsInForce, type SettingInForce } from './settings-in-force.js';
 import type { TlsSettings } from './listen-schema.js';
 import { checkUpstreamLimits } from './upstream-scopes.js';
-import { CONFIG_BYTES_MAX, parseYaml, readBounded, type YamlSource } from './yaml-source.js';
+import { CONFIG_BYTES_MAX, parseYaml, readBounded, readConfigFile, type YamlSource } from './yaml-source.js';
 
 /** As many links in a row as Linux follows. */
 const LINKS_MAX = 40;
@@ -161,7 +161,7 @@ function readFile(file: ConfigFile, unwritten: string | undefined): YamlSource {
   /** Undefined if it is too long. */
   let text: string | undefined;
   try {
-    if (unwritten === undefined) text = readBounded(file.path, CONFIG_BYTES_MAX);
+    if (unwritten === undefined) text = readConfigFile(file.path);
     else if (Buffer.byteLength(unwritten) <= CONFIG_BYTES_MAX) text = unwritten;
   } catch (error) {
     throw new ConfigError([`${file.shownPath}: cannot be read: ${reasonOf(error)}`]);

@@ -3,9 +3,11 @@
  * settings by it, and litellm/import.ts the file that is imported. Supervisor and commands.
  *
  * Must hold (test/unit/config/yaml-source.test.ts):
- * - Files are bounded before they are parsed (`readBounded`), and so is the expansion of aliases.
+ * - Files are bounded, and known to be UTF-8, before they are parsed (`readConfigFile`). The expansion of
+ *   aliases is bounded too.
  * - A warning of the parser is an error: the parser may have read something else than was meant.
  */
+import { isUtf8 } from 'node:buffer';
 import { closeSync, openSync, readSync } from 'node:fs';
 import {
   isAlias,
@@ -38,10 +40,34 @@ export interface YamlSource {
 }
 
 /**
+ * Returns the text of a file of settings, or undefined if it is longer than CONFIG_BYTES_MAX. Throws what
+ * node:fs throws, and an Error if a byte is not UTF-8: of another encoding, names would be read as others.
+ * For load.ts, and for cli/config-command.ts, which reads the file to import.
+ */
+export function readConfigFile(path: string): string | undefined {
+  const bytes = readBytes(path, CONFIG_BYTES_MAX);
+  if (bytes === undefined || isUtf8(bytes)) return bytes?.toString('utf8');
+  let line = 1;
+  let start = 0;
+  for (;;) {
+    const end = bytes.indexOf('\n', start);
+    if (end === -1 || !isUtf8(bytes.subarray(start, end))) break;
+    line += 1;
+    start = end + 1;
+  }
+  throw new Error(`line ${line} is not UTF-8: save the file in that encoding`);
+}
+
+/**
  * Returns the text of a file, or undefined if the file is longer than `bytesMax`. Throws what node:fs throws.
- * load.ts also reads keys and certificates by it, and cli/config-command.ts the file to import.
+ * load.ts reads keys and certificates by it. Bytes that are not UTF-8 become U+FFFD: a file of certificates
+ * may have notes in any encoding between them.
  */
 export function readBounded(path: string, bytesMax: number): string | undefined {
+  return readBytes(path, bytesMax)?.toString('utf8');
+}
+
+function readBytes(path: string, bytesMax: number): Buffer | undefined {
   const file = openSync(path, 'r');
   try {
     const buffer = Buffer.alloc(bytesMax + 1);
@@ -51,7 +77,7 @@ export function readBounded(path: string, bytesMax: number): string | undefined 
       length += bytesRead;
       if (bytesRead === 0 || length > bytesMax) break;
     }
-    return length > bytesMax ? undefined : buffer.toString('utf8', 0, length);
+    return length > bytesMax ? undefined : buffer.subarray(0, length);
   } finally {
     closeSync(file);
   }

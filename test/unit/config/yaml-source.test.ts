@@ -71,3 +71,18 @@ void t.test('lines of settings, through lists, flow maps and aliases', (t) => {
   t.equal(source.lineOf(['g', 'f']), 6);
   t.end();
 });
+
+void t.test('another encoding is refused with its line, because names would be read as others', (t) => {
+  const withOwner = SOUND_YAML.replace('- id: m1', '- id: m1\n    owned_by: Müller');
+  t.equal(worldOf(t, { 'tollgate.yaml': withOwner }).load().settings.models[0]?.owned_by, 'Müller');
+  for (const [encoding, line] of [
+    ['latin1', 3],
+    ['utf16le', 1],
+  ] as const) {
+    const bytes = Buffer.from(`${encoding === 'utf16le' ? '\uFEFF' : ''}${withOwner}`, encoding);
+    t.same(worldOf(t, { 'tollgate.yaml': bytes }).faults(), [
+      `tollgate.yaml: cannot be read: line ${line} is not UTF-8: save the file in that encoding`,
+    ]);
+  }
+  t.end();
+});
