@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { loadSettings } from '#src/config/load.js';
+import { settingsSchema } from '#src/config/schema.js';
 import { EXIT_GRACE_MS } from '#src/core/limits.js';
 
 const UNIT = 'deploy/systemd/tollgate.service';
@@ -44,6 +45,15 @@ void t.test('systemd understands all of the unit', { skip }, (t) => {
 void t.test('little is left to it', { skip }, (t) => {
   const args = ['security', '--offline=true', `--threshold=${EXPOSURE_MAX}`, '--no-pager', UNIT];
   t.match(execFileSync('systemd-analyze', args, { encoding: 'utf8' }), /Overall exposure level/);
+  t.end();
+});
+
+/** Of a gateway process with one listener and one worker on two cores; V8 starts more with more cores. */
+const THREADS_PER_PROCESS = 13;
+
+void t.test('threads for as many processes as the settings take', (t) => {
+  const { maximum } = settingsSchema.properties.processes as { maximum?: number };
+  t.ok(Number(valueOf('TasksMax')) >= 2 * maximum! * THREADS_PER_PROCESS, valueOf('TasksMax'));
   t.end();
 });
 
