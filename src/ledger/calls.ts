@@ -168,7 +168,7 @@ export class Calls {
 
   /** As `tokenMinuteOf` of ledger.ts, for the call just admitted, from what its takes left. */
   tokenMinuteLeft(): TokenMinute | undefined {
-    return this.quotas.tokenMinuteOf(this.#callLeft.tightest, this.#nowMs);
+    return this.quotas.tokenMinuteOf(this.#callLeft.tightest, this.#nowMs, this.#taken.tokens);
   }
 
   /**
@@ -251,7 +251,7 @@ export class Calls {
   /** Replaces `#held` by `used` in each scope of `taken`, for the quotas in `mask` but calls a day. */
   #settleQuotas(taken: Taken, used: Amounts, mask: number, nowMs: MonotonicMs): void {
     const { scopes, masks } = taken;
-    // Quota by quota, because most quotas have the amount of the one before (PackedWords.add).
+    // Quota by quota, because most quotas have the amount of the one before (addendOf of packed-words.ts).
     for (let quota = 0; quota < used.length; quota++)
       for (let scope = 0; scope < scopes; scope++)
         if ((masks[scope]! & mask & (1 << quota)) !== 0)
@@ -303,13 +303,14 @@ export class Calls {
   #takeEach(quotaBits: number, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
     const { day, month } = taken;
+    const { links } = this.#chain;
     taken.dayNumber = AFTER_ALL_DAYS;
     this.#callLeft.tightest.limit = 0; // no scope yet
     for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((quotaBits & bit) === 0) continue;
       for (let scope = 0; scope < taken.scopes; scope++) {
-        if ((this.#chain.links[scope]!.mask & bit) === 0) continue;
+        if ((links[scope]!.mask & bit) === 0) continue;
         const isTaken = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!isTaken) {
           this.#giveBack(taken);
@@ -319,8 +320,7 @@ export class Calls {
         // `#take` found a later period (`#takeDayOf` sets none). What it took goes back to that period, and
         // all that was taken before it to the earlier period. The next try takes of the later period.
         const later = { day: taken.day, month: taken.month };
-        const { record } = this.#chain.links[scope]!;
-        this.quotas.settle(record, quota, this.#held, NOTHING_USED, taken, this.#nowMs);
+        this.quotas.settle(links[scope]!.record, quota, this.#held, NOTHING_USED, taken, this.#nowMs);
         taken.masks[scope]! &= ~bit;
         this.#giveBack(Object.assign(taken, { day, month }));
         Object.assign(taken, later).masks.fill(0);

@@ -122,7 +122,8 @@ export class QuotaRecords {
    * The record that `words[word]` names; a new record if that word names none; undefined if all are in use.
    */
   recordAt(words: Int32Array, word: number): number | undefined {
-    const before = Atomics.load(words, word);
+    // No atomic load (see `maskOf`): if another thread has just set the word, the exchange below finds that.
+    const before = words[word]!;
     if (before > 0) return before - 1;
     const record = this.#unusedRecord ?? this.#nextRecord();
     if (record === undefined) return undefined;

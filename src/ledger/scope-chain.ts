@@ -121,7 +121,7 @@ export class ScopeChain {
       this.#lastPlan = { mask: mask & ~FLIGHT_BIT, limits };
     }
     const planQuotas = this.#lastPlan;
-    const group = indexIn(Atomics.load(this.#accountExtras, groupAt(account)));
+    const group = indexIn(this.#accountExtras[groupAt(account)]!);
     if (planQuotas.mask === 0 && group === undefined && key === undefined && model === undefined) return true;
     const { keys, groups, quotas } = this.#tables;
     taken.key = key;
@@ -167,7 +167,7 @@ export class ScopeChain {
     if (masks[ACCOUNT_SCOPE] !== 0) {
       const link = this.links[ACCOUNT_SCOPE]!;
       link.index = account;
-      link.record = Atomics.load(this.#accountExtras, accountRecordAt(account)) - 1;
+      link.record = this.#accountExtras[accountRecordAt(account)]! - 1;
     }
     if (masks[MODEL_SCOPE] !== 0) this.#recall(MODEL_SCOPE, model!);
     for (let scope = GROUP_SCOPE, groupAbove = group; scope < scopes; scope++) {

@@ -259,11 +259,18 @@ export class ScopeQuotas extends QuotaRecords {
     return isKnown ? Math.max(0, limit - left) : 0;
   }
 
-  /** The tokens of the minute of that scope; undefined if `tighten` was given no scope. */
-  tokenMinuteOf({ limit, left, record }: TightestScope, nowMs: MonotonicMs): TokenMinute | undefined {
+  /**
+   * The tokens of the minute of that scope; undefined if `tighten` was given no scope. `held`: what a call in
+   * flight holds of them, as far as the caller knows.
+   */
+  tokenMinuteOf(
+    { limit, left, record }: TightestScope,
+    nowMs: MonotonicMs,
+    held = 0,
+  ): TokenMinute | undefined {
     if (limit === 0) return undefined;
     const isAnyUsed = left !== limit && record !== undefined;
-    const resetMs = isAnyUsed ? (this.#window?.msUntilFree(record, nowMs) ?? MINUTE_MS) : 0;
+    const resetMs = isAnyUsed ? (this.#window?.msUntilFree(record, nowMs, held) ?? MINUTE_MS) : 0;
     return { limit, remaining: Math.max(0, left), resetMs };
   }
 

@@ -39,7 +39,7 @@
  */
 import { invariant } from '../core/errors.js';
 import { EXCHANGES_MAX, STOCK_SETTLED } from './layout.js';
-import { amountOf, type Halves, headsSince, pack, PackedWords } from './packed-words.js';
+import { ADDED, amountOf, type Halves, headsSince, MISADDED, pack, PackedWords } from './packed-words.js';
 
 const PERIOD_BITS = 11;
 /** Amounts stop at this bound, which only a provider's report could exceed. */
@@ -127,15 +127,15 @@ export class Stocks {
   ): number | undefined {
     const { words, current, next } = this;
     let currentPeriod = period;
-    words.glance(stock, current);
-    if (amount <= ADDED_MAX && this.#fits(period, amount, limit)) {
-      words.add(stock, amount, current);
-      if (this.#fits(period, amount, limit)) {
+    if (amount <= ADDED_MAX) {
+      const result = words.addWithin(stock, PERIOD_BITS, period, amount, limit, current);
+      if (result === ADDED) {
         this.left = limit - amountIn(current) - amount;
         return period;
       }
-      this.#undoAdd(stock, period, amount);
+      if (result === MISADDED) this.#undoAdd(stock, period, amount);
     }
+    words.glance(stock, current);
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const periodsLater = periodsSince(current, currentPeriod);
       const taken = periodsLater > 0 ? 0 : amountIn(current);
@@ -225,12 +225,12 @@ export class Stocks {
    */
   #add(word: number, period: number, amount: number, stock?: number): void {
     const { words, current, next } = this;
+    if (amount > 0 && amount <= ADDED_MAX) {
+      const result = words.addWithin(word, PERIOD_BITS, period, amount, AMOUNT_MAX, current);
+      if (result === ADDED) return;
+      if (result === MISADDED) this.#undoAdd(word, period, amount);
+    } else if (amount < 0 && words.takeOff(word, PERIOD_BITS, period, -amount)) return;
     words.glance(word, current);
-    if (amount > 0 && amount <= ADDED_MAX && this.#fits(period, amount, AMOUNT_MAX)) {
-      words.add(word, amount, current);
-      if (this.#fits(period, amount, AMOUNT_MAX)) return;
-      this.#undoAdd(word, period, amount);
-    }
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const periodsLater = periodsSince(current, period);
       // An atomic load for `#isOf` once a period, and not once a call.
@@ -244,16 +244,9 @@ export class Stocks {
     throw new Error('invariant broken: a stock is given back to in bounded tries');
   }
 
-  /** Whether `current` is of `period`, and leaves `amount` of `limit`. */
-  #fits(period: number, amount: number, limit: number): boolean {
-    const taken = amountIn(this.current);
-    return periodsSince(this.current, period) === 0 && taken < limit && taken + amount <= limit;
-  }
-
   /** Takes back `amount`, which was added to what is in `current`, unless the period there is over by now. */
   #undoAdd(word: number, period: number, amount: number): void {
     this.#add(word, period - periodsSince(this.current, period), -amount);
-    this.words.glance(word, this.current);
   }
 
   #isOf(stock: number, period: number): boolean {

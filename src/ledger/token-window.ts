@@ -165,11 +165,11 @@ export class TokenWindow {
     return Math.max(0, (tick + TICKS_PER_MINUTE) * TICK_MS - nowMs);
   }
 
-  /** Milliseconds until nothing weighs, if calls in flight end at `nowMs`. */
-  msUntilFree(record: number, nowMs: MonotonicMs): number {
+  /** Milliseconds until nothing weighs, if calls in flight, which hold `held` or more, end at `nowMs`. */
+  msUntilFree(record: number, nowMs: MonotonicMs, held: number): number {
+    const isHeld = held > 0 || this.#heldOf(record) > 0;
     // What ends in the last tick weighs in that tick and in TICKS_PER_MINUTE more.
-    const lastTick =
-      this.#heldOf(record) > 0 ? this.#tick(record, nowMs) : Atomics.load(this.#words32, lastAt(record));
+    const lastTick = isHeld ? this.#tick(record, nowMs) : Atomics.load(this.#words32, lastAt(record));
     return Math.max(0, (lastTick + TICKS_PER_MINUTE + 1) * TICK_MS - nowMs);
   }
 
