@@ -151,8 +151,11 @@ export const settingsMap = (description: string, applies?: Applies) =>
  * A map with free names. `Type.Record` is the same, but brings the 120 KB of TypeBox that interpret types to
  * every process that loads the settings' schema (test/unit/bundle.test.ts).
  */
-export const namedValues = <Value extends TSchema>(value: Value, annotations: Annotations) =>
-  Object.assign(Type.RecordFromPattern(Type.StringKey, value), annotations);
+export const namedValues = <Value extends TSchema>(value: Value, annotations: Annotations) => {
+  const schema = Type.RecordFromPattern(Type.StringKey, value);
+  Object.assign(schema, annotations);
+  return schema;
+};
 
 /** As `settingsMap`, for a map that may be left out of the file: then its settings have their defaults. */
 export const section = (description: string, applies?: Applies) => ({

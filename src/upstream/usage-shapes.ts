@@ -31,12 +31,10 @@
  *                                            the prompt and in the total          anthropic/chatComplete.ts
  *     Jina           usage                 of a rerank: total_tokens alone       API reference, rerank
  *     Cohere         meta                  of a rerank: billed_units, tokens     API reference, rerank v2
- *     Anthropic      usage                 details are empty                    docs, "OpenAI SDK
- *                                                                                 compatibility"
+ *     Anthropic      usage                 details are empty                    docs, "OpenAI SDK compatibility"
  *     Responses      usage                 input_tokens, output_tokens, and      OpenAI API reference
  *                                            their details; else as OpenAI's
- *     Groq           x_groq.usage, usage   beside the finish of a stream        Portkey-AI/gateway issue
- *                                                                                 1072, 2025-04
+ *     Groq           x_groq.usage, usage   beside the finish of a stream        Portkey issue 1072, 2025-04
  *     Moonshot       choices[0].usage      cached_tokens beside the others      earendil-works/pi pull
  *                                                                                 request 2016, 2026-03
  *
@@ -291,8 +289,8 @@ type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;
 /**
  * Why the report cannot be true of the call: more output than its model can generate or its caller allows,
  * more prompt than its body can be, or `zero`: no prompt at all though the door's calls are billed, or no
- * completion though the response had text. Undefined if the report can be true. `hasText`: whether the response had any text; asked last,
- * because that parses.
+ * completion though the response had text. Undefined if the report can be true. `hasText`: whether the
+ * response had any text; asked last, because that parses.
  */
 export function disbeliefOf(
   tokens: TokenCounts,

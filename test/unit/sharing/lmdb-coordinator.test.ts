@@ -268,7 +268,7 @@ void t.test('a stock of a newer version is left as it is, and the others are gra
   t.equal(log.lines.length, linesBefore, 'it is no damage');
   const { stocks } = file.subjects.get('acct_x') as ScopeState;
   t.same(
-    stocks.find(([name]) => String(name) === 'calls_per_year'),
+    stocks.find(([name]) => (name as string) === 'calls_per_year'),
     newer,
   );
   const [view] = await node.look(['acct_x'], [0]);
