@@ -7,7 +7,8 @@
  *
  * Must hold: the scripts reply as `ScopeGrants` does (test/unit/sharing/valkey-coordinator.test.ts compares
  * them over random rounds). A row that cannot be read costs its own scope alone, in each of the scripts
- * (valkey-damage.test.ts).
+ * (valkey-damage.test.ts). Money is freed only of nodes that can charge nothing any more
+ * (valkey-killed-process.test.ts).
  */
 import { scriptOf } from './valkey-client.js';
 import { LUA_PRELUDE } from './valkey-lua.js';
@@ -88,6 +89,26 @@ local function drop_silent(key, all, place, now, ended_after)
       call('HSET', key, 'p:' .. who, pack(record))
     end
   end
+end
+-- Frees the money of other nodes of this host that were silent for as long: a process was killed, and none
+-- has its slot since. All that they charged is in the host's store, whose total the ask has just reported.
+-- Returns whether there were such nodes. The money of other hosts' nodes stays, as its use is not known here.
+local function drop_silent_money(key, place, host, now, ended_after)
+  local total, rows, silent = read_money(key, place, host), call('HGETALL', key), {}
+  for i = 1, #rows, 2 do
+    local who = string.match(rows[i], '^n:(.*)$')
+    local known = who and who ~= place and host_of(who) == host and node_of(KEYS[2], who)
+    if known and now - known[SEEN] > longer_of(known, ENDED_AFTER, ended_after) then
+      local own = cmsgpack.unpack(rows[i + 1])
+      assert_whole(own[1] + own[2], who)
+      total[6], total[7] = sub(total[6], total[7], own[1], own[2])
+      silent[#silent + 1] = rows[i]
+    end
+  end
+  if #silent == 0 then return false end
+  call('HDEL', key, unpack(silent))
+  call('HSET', key, 'a', pack(total))
+  return true
 end
 `;
 
@@ -210,6 +231,10 @@ local function carry_out(ask, key, money_key)
   if money then
     local holds_money, held_money
     reply[3], holds_money, held_money = grant_money(money_key, place, host, money)
+    local is_short = reply[3][1] == 0 and reply[3][2] == 0 and is_positive(money[5], money[6])
+    if is_short and drop_silent_money(money_key, place, host, now, ended_after) then
+      reply[3], holds_money = grant_money(money_key, place, host, money)
+    end
     holds, held_before = holds or holds_money, held_before or held_money
     gained = gained or (holds_money and not held_money)
   end
