@@ -66,7 +66,7 @@ const TAIL_LINES = 20;
 const ALONE = [
   /^threads\//,
   /^hostile\/(acknowledged-changes|counter|draining|memory|parse-turns|upstreams)$/,
-  /^e2e\/(big-bodies|overload|reload-load|slow-readers|slow-whole-answers|soak|streams)$/,
+  /^e2e\/(big-bodies|call-memory|overload|reload-load|slow-readers|slow-whole-answers|soak|streams)$/,
 ];
 
 /** No second chance: what these look for happens seldom, such as a limit that is passed by one. */
@@ -89,7 +89,7 @@ const LONG = [
   /^unit\/(sharing\/(lease-laws|lease-quotas|registry-log|simulation|valkey-.*)|store\/(page-walk|response-table))$/,
   // Several processes and hosts; the browser.
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
-  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas)$/,
+  /^e2e\/(bench-smoke|big-bodies|bulk|call-memory|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas)$/,
   /^e2e\/(credentials|doors-faults|doors-streams|fault-matrix|streams|user-path)$/,
   // What starts many gateways, or waits for what they do by themselves.
   /^e2e\/(cache|containers|late-leases|notify|oidc|order-of-checks|refused-start|reload|tls|upstream-(headers|reset))$/,
