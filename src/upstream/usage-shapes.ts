@@ -276,12 +276,12 @@ function isTokenCount(value: unknown): value is number {
 
 /**
  * Names in a body of things that can be more prompt tokens than the body has bytes: parts of a prompt, tools
- * that the provider runs, and texts that the provider has stored (a cached content, an earlier response, a
+ * and searches of the provider, and what it has stored (a cached content, an earlier response, an index, a
  * prompt, which is an object; that of a completion is its text). `image` and `document` are Anthropic's,
- * `document_url` is Mistral's.
+ * `document_url` is Mistral's. Of core/routing-members.ts those that add to a prompt must be here.
  */
 const BEYOND_TEXT =
-  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|plugins|cached_?[cC]ontent|previous_response_id|conversation)"|"prompt"\s*:\s*\{/g;
+  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|x_search|google_?[sS]earch\w*|url_?[cC]ontext|retrieval|builtin_function|enable_search|search_parameters|data_sources|vector_store_ids|session_params|prompt_id|preset|container|plugins|cached_?[cC]ontent|previous_response_id|item_reference|conversation)"|"prompt"\s*:\s*\{/g;
 
 /** What is known of the model that a call was sent to. */
 type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;

@@ -149,6 +149,19 @@ void t.test('input that the body names in a few bytes', (t) => {
     ...['web_search_20250305', 'web_fetch_20250910', 'file_search', 'code_interpreter', 'mcp'].map(
       (type) => [type, { tools: [{ type }] }] as const,
     ),
+    ...['x_search', 'retrieval', 'builtin_function', 'openrouter:web_search'].map(
+      (type) => [`the tool ${type}`, { tools: [{ type }] }] as const,
+    ),
+    ...['googleSearch', 'google_search_retrieval', 'urlContext'].map(
+      (tool) => [`the tool ${tool}`, { tools: [{ [tool]: {} }] }] as const,
+    ),
+    ...['data_sources', 'vector_store_ids', 'enable_search', 'search_parameters', 'web_search_options'].map(
+      (name) => [name, { [name]: [] }] as const,
+    ),
+    ...['session_params', 'prompt_id', 'preset', 'container', 'mcp_servers', 'cached_content'].map(
+      (name) => [name, { [name]: 'x' }] as const,
+    ),
+    ['a stored item', { input: [{ type: 'item_reference', id: 'msg_1' }] }],
     ["a cache of Google's", { extra_body: { google: { cached_content: 'cachedContents/1' } } }],
   ];
   for (const [name, members] of rows) {
