@@ -348,19 +348,15 @@ function rejectionOf(
       : quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds: 1 });
   }
   const retryAfterSeconds = secondsUntil(resetsMs, listener);
+  const rejection = quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
+  // The call asks for a lease, and may then be admitted, or rejected by another quota.
+  if (context.asksLease && context.refused === undefined) return rejection;
+  const [limited, remaining] = [Number(limit), Number(left)];
   if (quota === 'requests_per_minute')
-    context.rateLimit = {
-      limit: Number(limit),
-      remaining: 0,
-      resetSeconds: ceilDiv(resetsMs, MS_PER_SECOND),
-    };
+    context.rateLimit = { limit: limited, remaining: 0, resetSeconds: ceilDiv(resetsMs, MS_PER_SECOND) };
   if (quota === 'tokens_per_minute')
-    context.tokenLimit = {
-      limit: Number(limit),
-      remaining: Number(left),
-      resetMs: resetsMs - listener.clock.wallMs(),
-    };
-  return quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
+    context.tokenLimit = { limit: limited, remaining, resetMs: resetsMs - listener.clock.wallMs() };
+  return rejection;
 }
 
 /** The most output tokens of each choice with which a call fits an unused quota; below 1 if it never fits. */

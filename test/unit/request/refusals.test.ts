@@ -183,7 +183,9 @@ function createWorld(
     for (let ms = 0; ms < 5_000 && end === undefined; ms += 20) await time.run(20);
     const { code, detail, message } = end?.rejection ?? {};
     const text = message?.replace(/Retry after .*/, '');
-    return { code, detail, text, limit: context.rateLimit?.limit, afterMs: end?.afterMs };
+    const { rateLimit, tokenLimit } = context;
+    const limits = { limit: rateLimit?.limit, tokenLimit: tokenLimit?.limit };
+    return { code, detail, text, ...limits, afterMs: end?.afterMs };
   };
 }
 
@@ -244,6 +246,7 @@ void t.test('what is empty here again and again, and refused by nobody, is no li
   for (const empty of ADMISSION) {
     const end = await createWorld(undefined)(admission, empty);
     t.match(end, { code: 'overloaded', detail: 'lease_late' }, textOf(empty));
+    t.match(end, { limit: undefined, tokenLimit: undefined }, 'nor in the headers');
     t.ok(end.afterMs! < 2_000, `${end.afterMs} ms`);
   }
 });
