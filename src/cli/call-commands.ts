@@ -92,7 +92,9 @@ export function addCallCommands(program: Command): void {
   )
     .option('--contents', 'its request and its response too, if call_log.contents has kept them')
     .action(showCall);
-  addFilters(calls.command('tail').description('Print the last calls, then others as they end, until Ctrl-C.'))
+  addFilters(
+    calls.command('tail').description('Print the last calls, then others as they end, until Ctrl-C.'),
+  )
     .addHelpText('after', exampleText('calls tail --failed'))
     .action(tailCalls);
 }
