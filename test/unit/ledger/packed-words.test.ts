@@ -1,6 +1,10 @@
 import t from 'tap';
-import { numberOf } from '#src/ledger/packed-words.js';
+import { ADDED, MISADDED, MISSED, numberOf, PackedWords } from '#src/ledger/packed-words.js';
+import { interruptAt } from '../../fixtures/ledger-world.js';
 import { newSeed, randomBelow } from '../../support/random.js';
+
+const HEAD_BITS = 11;
+const wordOf = (head: number, amount: number): bigint => (BigInt(head) << 53n) | BigInt(amount);
 
 void t.test('a word is the number that `Number` makes of it', (t) => {
   const below = randomBelow(newSeed());
@@ -11,5 +15,60 @@ void t.test('a word is the number that `Number` makes of it', (t) => {
       if (numberOf(word) !== Number(word)) t.fail(`${word}: ${numberOf(word)}`);
   }
   t.pass('also beyond 2^53');
+  t.end();
+});
+
+void t.test('an amount is added or taken off below a head, whole or not at all', (t) => {
+  const below = randomBelow(newSeed());
+  const words = new BigInt64Array(2);
+  const packed = new PackedWords(words);
+  const before = { low: 0, high: 0 };
+  for (let run = 0; run < 20_000; run++) {
+    const head = below(2_048);
+    const otherHead = below(2) === 0 ? head : below(2_048);
+    const there = below(3) === 0 ? 2 ** 32 - below(50) : below(2 ** 31) * 2 ** below(20);
+    const amount = below(4) === 0 ? 1 : below(2 ** 31);
+    const most = there + below(3) * amount + below(3) - 1;
+    const word = BigInt.asIntN(64, wordOf(head, there));
+    const fits = otherHead === head && there < most && there + amount <= most;
+    words[1] = word;
+    const added = packed.addWithin(1, HEAD_BITS, otherHead, amount, most, before);
+    if (added !== (fits ? ADDED : MISSED) || words[1] !== word + (fits ? BigInt(amount) : 0n))
+      t.fail(`${amount} to ${there} of ${head}, at most ${most} of ${otherHead}: ${words[1]}`);
+    words[1] = word;
+    const isTaken = otherHead === head && amount <= there;
+    const hasTaken = packed.takeOff(1, HEAD_BITS, otherHead, amount);
+    if (hasTaken !== isTaken || words[1] !== word - (isTaken ? BigInt(amount) : 0n))
+      t.fail(`${amount} off ${there} of ${head}, of ${otherHead}: ${words[1]}`);
+  }
+  t.equal(words[0], 0n, 'its neighbour stays');
+  t.end();
+});
+
+void t.test('another thread comes between the glance and the step', (t) => {
+  const words = new BigInt64Array(1);
+  const packed = new PackedWords(words);
+  const before = { low: 0, high: 0 };
+  for (const [name, later] of [
+    ['a later head', wordOf(6, 3)],
+    ['too little room', wordOf(5, 95)],
+  ] as const) {
+    words[0] = wordOf(5, 10);
+    let result: number | boolean = MISSED;
+    interruptAt(
+      0,
+      () => (result = packed.addWithin(0, HEAD_BITS, 5, 10, 100, before)),
+      () => (words[0] = later),
+    );
+    t.same([result, words[0]], [MISADDED, later + 10n], `${name}: the addition is known to be wrong`);
+    t.equal((BigInt(before.high) << 32n) | BigInt(before.low), later, 'and what it was added to');
+    words[0] = wordOf(5, 10);
+    interruptAt(
+      0,
+      () => (result = packed.takeOff(0, HEAD_BITS, 5, 10)),
+      () => (words[0] = later),
+    );
+    t.same([result, words[0]], [false, later], `${name}: nothing is taken off`);
+  }
   t.end();
 });
