@@ -31,7 +31,7 @@ async function open(t: Test) {
     log,
     outboxOf,
     outbox: outboxOf(),
-    notify: { url: receiver.url, secret: WEBHOOK_SECRET, at: [80], timeout_ms: 200 } as Settings['notify'],
+    notify: { url: receiver.url, secret: WEBHOOK_SECRET, at: [80], timeout_ms: 2_000 } as Settings['notify'],
     told: 0,
     tell: (id: string): void => {
       world.told += 1;
