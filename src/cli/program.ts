@@ -20,7 +20,6 @@ import { addKeyCommands } from './key-commands.js';
 import { addChangeCommands, addOperatorCommands } from './operator-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
 import { Misuse } from './output.js';
-import { unloadableStore } from './runtime-support.js';
 import { addServeCommand } from './serve-command.js';
 import { addStatusCommand } from './status-command.js';
 import { addUsageCommand } from './usage-command.js';
@@ -93,5 +92,5 @@ export async function runProgram(): Promise<void> {
 /** The message of an expected error, which has a code and explains itself; the stack of any other, a bug. */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  return unloadableStore(error) ?? ('code' in error ? error.message : (error.stack ?? error.message));
+  return 'code' in error ? error.message : (error.stack ?? error.message);
 }

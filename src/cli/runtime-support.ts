@@ -1,7 +1,7 @@
 /**
  * Checks whether Tollgate can serve on this Node and this system, and says what to do if not. main.ts calls
- * `unsupportedNode` first of all. mock-upstream-command.ts and serve-command.ts call `unloadableServer`.
- * program.ts calls `unloadableStore` when a command has failed: a command loads lmdb to open the store.
+ * `unsupportedNode` first of all. mock-upstream-command.ts and serve-command.ts call `unloadableServer`. What
+ * lmdb needs, store/environment.ts says.
  *
  * To support another Node, change NODE_MIN, NODE_OF_ABI, the messages below, which name releases, systems
  * and the glibc of Node 20 in words, `engines` in package.json, the README and the test.
@@ -96,18 +96,6 @@ export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
     return `Tollgate cannot serve on Node ${node} here: ${theBinaries} need glibc ${glibcWanted} with this Node, and this system has ${glibc}. Use a newer system (Debian 13, Ubuntu 24.04), the container image, or Node 20, whose binary runs on glibc 2.27.`;
   }
   return undefined;
-}
-
-/**
- * Says why the store cannot be opened here, if an import has thrown `error` because of lmdb's native binary;
- * else undefined. If there is no binary, the error has no code and is recognized by its text.
- */
-export function unloadableStore(error: Error): string | undefined {
-  const isForAnotherSystem =
-    'code' in error && error.code === 'ERR_DLOPEN_FAILED' && /[/\\]@?lmdb[/\\]/.test(error.message);
-  if (!isForAnotherSystem && !error.message.startsWith('No native build was found for ')) return undefined;
-  const { platform, arch, version } = process;
-  return `Tollgate cannot open its books on ${platform} ${arch} with Node ${version.slice(1)}: the package lmdb, which they are kept with, has no binary that runs here. Run "npm ci --omit=dev" in the folder of Tollgate's package.json on Linux, macOS or Windows on x64 or arm64, or use the container image.`;
 }
 
 /**

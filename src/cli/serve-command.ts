@@ -8,7 +8,7 @@ import type { Command } from 'commander';
 import type { LoadOptions } from '../config/load.js';
 import { addStoreOptions, exampleText, wholeNumberFrom } from './options.js';
 import { Misuse } from './output.js';
-import { unloadableServer, unloadableStore } from './runtime-support.js';
+import { unloadableServer } from './runtime-support.js';
 import type { SettingsMessage } from './serve.js';
 
 const PORT = wholeNumberFrom(0, 65_535);
@@ -41,16 +41,9 @@ async function sendSettings(options: LoadOptions): Promise<void> {
 }
 
 async function settingsOf(options: LoadOptions): Promise<SettingsMessage> {
-  // This and the next load what the gateways load later, because here an error can be explained.
+  // Loads what the gateways load later, because here an error can be explained.
   const unsupported = await unloadableServer();
   if (unsupported !== undefined) return { kind: 'refused', problems: [unsupported] };
-  try {
-    await import('../store/environment.js');
-  } catch (error) {
-    const problem = unloadableStore(error as Error);
-    if (problem === undefined) throw error;
-    return { kind: 'refused', problems: [problem] };
-  }
   const [{ loadSettings }, { ConfigError }] = await Promise.all([
     import('../config/load.js'),
     import('../config/config-error.js'),

@@ -20,9 +20,40 @@
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync, linkSync, rmSync } from 'node:fs';
-import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
+import { createRequire } from 'node:module';
+import type * as Lmdb from 'lmdb';
+import type { RootDatabase, RootDatabaseOptions } from 'lmdb';
 import { installSignalHandler } from '../telemetry/main-watch.js';
 import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
+
+let loaded: typeof Lmdb | undefined;
+
+/**
+ * Loads lmdb at the first call. Throws StoreError `unloadable` if no binary of it runs here. By `require`,
+ * because lmdb as CommonJS is one file: to load it as ES modules takes half as much time again.
+ */
+function lmdb(): typeof Lmdb {
+  try {
+    return (loaded ??= createRequire(import.meta.url)('lmdb') as typeof Lmdb);
+  } catch (error) {
+    throw unloadableStore(error as Error) ?? error;
+  }
+}
+
+/**
+ * Returns the error that says what to do if loading lmdb has thrown `error` because of its native binary, or
+ * undefined. If there is no binary, the error has no code and is recognized by its text.
+ */
+export function unloadableStore(error: Error): StoreError | undefined {
+  const isForAnotherSystem =
+    'code' in error && error.code === 'ERR_DLOPEN_FAILED' && /[/\\]@?lmdb[/\\]/.test(error.message);
+  if (!isForAnotherSystem && !error.message.startsWith('No native build was found for ')) return undefined;
+  const { platform, arch, version } = process;
+  return new StoreError(
+    'unloadable',
+    `Tollgate cannot open its books on ${platform} ${arch} with Node ${version.slice(1)}: the package lmdb, which they are kept with, has no binary that runs here. Run "npm ci --omit=dev" in the folder of Tollgate's package.json on Linux, macOS or Windows on x64 or arm64, or use the container image.`,
+  );
+}
 
 /** LMDB's first two pages, and some more. */
 const GATE_MAP_BYTES = 64 * 1024;
@@ -53,7 +84,7 @@ export class Environment {
     installSignalHandler();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {
-      this.root = this.inGate(() => open(path, options));
+      this.root = this.inGate(() => lmdb().open(path, options));
     } catch (error) {
       void this.#gate?.close();
       throw error;
@@ -102,7 +133,7 @@ export class Environment {
       this.#gate.transactionSync(() => {
         result = work();
         // The transaction serves as a lock: nothing may be committed to the gate's file.
-        return ABORT;
+        return lmdb().ABORT;
       });
     } finally {
       this.#hasGate = false;
@@ -131,7 +162,7 @@ export function makeEnvironmentFile(path: string, options: Readonly<RootDatabase
   const temporary = `${path}-new-${randomUUID()}`;
   try {
     // `close` takes effect before it returns, because nothing was written through this environment.
-    void open(temporary, options).close();
+    void lmdb().open(temporary, options).close();
     linkSync(temporary, path);
   } catch (error) {
     // EEXIST: another process has created it meanwhile.
@@ -148,7 +179,13 @@ export function makeEnvironmentFile(path: string, options: Readonly<RootDatabase
 function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
   assertDisposableFile(path);
   try {
-    return open(path, { ...OPTIONS, maxDbs: 1, mapSize: GATE_MAP_BYTES, noSync: true, noMetaSync: true });
+    return lmdb().open(path, {
+      ...OPTIONS,
+      maxDbs: 1,
+      mapSize: GATE_MAP_BYTES,
+      noSync: true,
+      noMetaSync: true,
+    });
   } catch (error) {
     if (readOnly && error instanceof Error && 'code' in error && error.code === EROFS) return undefined;
     throw error;

@@ -14,7 +14,7 @@ import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 
 import { join } from 'node:path';
 import { findPageError, type PageError } from './page-walk.js';
 
-type StoreErrorCode = 'foreign' | 'newer' | 'damaged' | 'unreadable';
+type StoreErrorCode = 'foreign' | 'newer' | 'damaged' | 'unreadable' | 'unloadable';
 
 /** The store cannot be used, and the start must stop. The message names the file and says what to do. */
 export class StoreError extends Error {

@@ -83,7 +83,7 @@ const LINE_BANS: readonly { readonly pattern: RegExp; readonly instead: string }
   { pattern: /\bDate\.now\(\)/, instead: 'a Clock (core/clock.ts)' },
   { pattern: /\bfrom 'uwebsockets'/, instead: "its real name, 'uWebSockets.js'" },
   {
-    pattern: /^import \{.*\bopen\b.* from 'lmdb'|\.transaction(Sync)?\(/,
+    pattern: /^import (?!type ).* from 'lmdb'|\('lmdb'\)|\.transaction(Sync)?\(/,
     instead: 'an Environment (store/environment.ts): opening beside a writer loses what it writes',
   },
   { pattern: /\bnew Function\b|\beval\(/, instead: 'code: generation from strings is off' },

@@ -3,7 +3,6 @@ import { execFileSync, spawnSync, type SpawnSyncReturns } from 'node:child_proce
 import t from 'tap';
 import {
   runtimeFacts,
-  unloadableStore,
   unsupportedNode,
   unsupportedRuntime,
   type RuntimeFacts,
@@ -116,6 +115,7 @@ void t.test('the command says it before anything is loaded', (t) => {
 
 void t.test('every command that loads a native package says it, and prints no stack', (t) => {
   const data = t.testdir();
+  t.equal(runWith('', ['accounts', 'list', '--data', data]).status, 0, 'on this system: it makes the books');
   const riscv = "Object.defineProperty(process,'arch',{value:'riscv64'})";
   const noBooks = /^Tollgate cannot open its books on linux riscv64 with Node [\d.]+:[^\n]+\n$/;
   for (const [args, expected] of [
@@ -150,19 +150,5 @@ void t.test('a start without a binary of the books is refused in the same words'
   t.equal(status, 1);
   t.equal(stdout, '');
   t.match(stderr, /^Tollgate cannot open its books on [^\n]+\n$/);
-  t.end();
-});
-
-void t.test('which errors are those of the native package of the books', (t) => {
-  const loading = (message: string): Error =>
-    Object.assign(new Error(message), { code: 'ERR_DLOPEN_FAILED' });
-  t.match(
-    unloadableStore(
-      loading("/x/node_modules/@lmdb/lmdb-linux-x64/node.napi.glibc.node: version `GLIBC_2.99' not found"),
-    ),
-    /^Tollgate cannot open its books/,
-  );
-  for (const error of [loading('/x/other.node: invalid ELF header'), new Error('this is a bug')])
-    t.equal(unloadableStore(error), undefined, error.message);
   t.end();
 });

@@ -7,7 +7,7 @@ import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { Environment, makeEnvironmentFile } from '#src/store/environment.js';
+import { Environment, makeEnvironmentFile, unloadableStore } from '#src/store/environment.js';
 import { findPageError } from '#src/store/page-walk.js';
 import { OPTIONS } from '#src/store/store-file.js';
 
@@ -165,4 +165,16 @@ void t.test('a start that a power cut ended leaves nothing that a later one open
   });
   t.equal(environment.root.get('a'), 1);
   await environment.close();
+});
+
+void t.test('which errors are those of the native package of the books', (t) => {
+  const loading = (message: string): Error =>
+    Object.assign(new Error(message), { code: 'ERR_DLOPEN_FAILED' });
+  const error = unloadableStore(
+    loading("/x/node_modules/@lmdb/lmdb-linux-x64/node.napi.glibc.node: version `GLIBC_2.99' not found"),
+  );
+  t.match(error, { code: 'unloadable', message: /^Tollgate cannot open its books/ });
+  for (const other of [loading('/x/other.node: invalid ELF header'), new Error('this is a bug')])
+    t.equal(unloadableStore(other), undefined, other.message);
+  t.end();
 });
