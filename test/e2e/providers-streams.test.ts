@@ -21,8 +21,8 @@ const WHOLE_READERS = 4;
 /** What a stream may take from its provider: buffers of four sockets (7.7 MB seen), and the call's window. */
 const TAKEN_BYTES_MAX = 12_000_000;
 const STILL_MS = 1_500;
-/** As in leaving-clients.test.ts. */
-const LAST_ABORT_MS_MAX = 400;
+/** More than in leaving-clients.test.ts, because other tests keep the processors busy meanwhile. */
+const LAST_ABORT_MS_MAX = 3_000;
 const DIRECT_TIMES = 10;
 /**
  * A collector leaves more or less of what it could free. Seen over rest: 156 to 200 MB for 200 streams, with

@@ -78,6 +78,7 @@ void t.test('kill -9 of the gateway: the supervisor starts another on the same p
   t.equal((await gateway.chat(key, 'Hello')).status, 200);
   const killed = gateway.pid();
   process.kill(killed, 'SIGKILL');
+  await eventually('its end', () => (lives(killed) ? undefined : true));
   const status = await eventually('service', async () => (await gateway.chat(key, 'Hello')).status);
   t.equal(status, 200, 'the same address and key');
   t.not(gateway.pid(), killed);
