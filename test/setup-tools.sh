@@ -91,11 +91,11 @@ for group in "$@"; do
   list=${PYTHON_REQUIREMENTS[$group]:-}
   [ -n "$list" ] || continue
   folder=build/tools/$group-python
-  # Made whole or not at all: the list is copied last.
+  # Made whole or not at all: the list is copied last. Python compiles what a test imports, a small part of all.
   ! cmp -s "$list" "$folder/installed.txt" || continue
   rm -rf "$folder"
   { mkdir -p build/tools && python3 -m venv "$folder" \
-    && timeout "$PIP_SECONDS_MAX" "$folder/bin/pip" install --quiet --disable-pip-version-check ${PIP_OPTIONS[$group]:-} -r "$list" && cp "$list" "$folder/installed.txt"; } \
+    && timeout "$PIP_SECONDS_MAX" "$folder/bin/pip" install --quiet --no-compile --disable-pip-version-check ${PIP_OPTIONS[$group]:-} -r "$list" && cp "$list" "$folder/installed.txt"; } \
     > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
 done
 

@@ -31,7 +31,7 @@
  *                                            the prompt and in the total          anthropic/chatComplete.ts
  *     Jina           usage                 of a rerank: total_tokens alone       API reference, rerank
  *     Cohere         meta                  of a rerank: billed_units, tokens     API reference, rerank v2
- *     Anthropic      usage                 details are empty                    docs, "OpenAI SDK compatibility"
+ *     Anthropic      usage                 details are empty                    docs, OpenAI SDK
  *     Responses      usage                 input_tokens, output_tokens, and      OpenAI API reference
  *                                            their details; else as OpenAI's
  *     Groq           x_groq.usage, usage   beside the finish of a stream        Portkey issue 1072, 2025-04
