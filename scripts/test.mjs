@@ -65,8 +65,8 @@ const TAIL_LINES = 20;
 /** Files that measure time or memory, or load the machine: nothing runs beside them. */
 const ALONE = [
   /^threads\//,
-  /^hostile\/(acknowledged-changes|counter|draining|memory|parse-turns|upstreams)$/,
-  /^e2e\/(big-bodies|call-memory|overload|reload-load|slow-readers|slow-whole-answers|soak|streams)$/,
+  /^hostile\/(acknowledged-changes|counter|draining|memory|upstreams)$/,
+  /^e2e\/(big-bodies|overload|reload-load|slow-readers|slow-whole-answers|soak)$/,
 ];
 
 /** No second chance: what these look for happens seldom, such as a limit that is passed by one. */
