@@ -3,6 +3,7 @@
  * those who leave.
  */
 import t from 'tap';
+import { addStreamTexts } from '#src/upstream/chat-text.js';
 import { countTokens, type CountRequest } from '#src/upstream/token-count.js';
 import { sse } from '../../fixtures/upstream-server.js';
 import { streaming, turn, world } from '../../fixtures/upstream-world.js';
@@ -121,5 +122,18 @@ void t.test('what is no text, or lies too deep, is passed over', (t) => {
     countOf('response', `{"choices":[{"message":{"content":${open}"word"${']'.repeat(100_000)}}}]}`),
     0,
   );
+  t.end();
+});
+
+void t.test('many pieces of a name in one event take no time that grows with their square', (t) => {
+  const calls = Array.from({ length: 14_000 }, (_, at) => ({
+    index: 0,
+    function: { name: `name${at % 7}`, arguments: 'x' },
+  }));
+  const events = Buffer.from(sse({ choices: [{ index: 0, delta: { tool_calls: calls } }] }));
+  const { user } = process.cpuUsage();
+  addStreamTexts(new Map(), events, Infinity);
+  const tookMs = (process.cpuUsage().user - user) / 1_000;
+  t.ok(tookMs < 700, `${tookMs} ms of CPU`);
   t.end();
 });
