@@ -6,7 +6,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { format, resolveConfig } from 'prettier';
+import { format } from 'oxfmt';
 import { OTHER_ROUTES } from '../dist/admin/route.js';
 import { ROOT } from '../dist/admin/route.js';
 import { ADMIN_ROUTES } from '../dist/admin/routes.js';
@@ -22,6 +22,8 @@ import { latencyChartOf, peersChartOf } from '../build/bench/load/chart.js';
 const DOCS = fileURLToPath(new URL('../docs/', import.meta.url));
 /** Runs in which gateways were measured side by side; the first is the one that README tells of. */
 const runs = JSON.parse(readFileSync(new URL('../bench/peers/measured.json', import.meta.url), 'utf8'));
+
+const style = JSON.parse(readFileSync(new URL('../.oxfmtrc.json', import.meta.url), 'utf8'));
 
 /** Page, name of its markers, and what is between them. */
 const PARTS = [
@@ -56,8 +58,9 @@ for (const [page, name, part] of PARTS) {
 }
 for (const [page, text] of pages) {
   const path = DOCS + page;
-  const options = { ...(await resolveConfig(path)), parser: 'markdown', proseWrap: 'always' };
-  write(path, await format(text, options));
+  const { code, errors } = await format(path, text, { ...style, proseWrap: 'always' });
+  if (errors.length > 0) throw new Error(`${path}: ${errors[0].message}`);
+  write(path, code);
 }
 write(`${DOCS}images/peers.svg`, peersChartOf(runs[0]));
 for (const { date, build, latencies } of runs) {

@@ -94,6 +94,7 @@ async function sampleOf(client: AdminClient): Promise<StatusSample> {
   const atMs = performance.now();
   // A gateway of an earlier version has no such route, so an error of this request is ignored.
   const groups = (await client.call('GET', GROUPS_PATH).catch(() => undefined)) as
-    ListView<GroupView> | undefined;
+    | ListView<GroupView>
+    | undefined;
   return { status: { ...status, groups: groups?.data ?? [] }, atMs };
 }

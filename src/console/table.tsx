@@ -59,7 +59,11 @@ interface OtherColumn<Row> extends ColumnHead {
 
 /** The kind of a column follows from its field: `text`, `figure`, `money`, `seconds` or `cell`. */
 export type Column<Row> =
-  TextColumn<Row> | FigureColumn<Row> | MoneyColumn<Row> | AgeColumn<Row> | OtherColumn<Row>;
+  | TextColumn<Row>
+  | FigureColumn<Row>
+  | MoneyColumn<Row>
+  | AgeColumn<Row>
+  | OtherColumn<Row>;
 
 function contentOf<Row>(column: Column<Row>, row: Row): ComponentChildren {
   if ('cell' in column) return column.cell(row);

@@ -22,10 +22,12 @@ export interface ResponseFacts {
   readonly requestId: string;
   /** `resetSeconds`: Unix seconds. */
   readonly rateLimit:
-    { readonly limit: number; readonly remaining: number; readonly resetSeconds: number } | undefined;
+    | { readonly limit: number; readonly remaining: number; readonly resetSeconds: number }
+    | undefined;
   /** `resetMs`: milliseconds from now. */
   readonly tokenLimit:
-    { readonly limit: number; readonly remaining: number; readonly resetMs: number } | undefined;
+    | { readonly limit: number; readonly remaining: number; readonly resetMs: number }
+    | undefined;
 }
 
 /** How a door writes the errors of the gateway. */

@@ -201,7 +201,8 @@ export class Ledger extends Calls {
   /** The account's own group. Any thread. */
   groupOf(account: AccountIndex): GroupIndex | undefined {
     return layout.indexIn(Atomics.load(this.#views.accountExtras, layout.groupAt(account))) as
-      GroupIndex | undefined;
+      | GroupIndex
+      | undefined;
   }
 
   /** Calls in flight stay counted in the former group until they end. Main thread. */

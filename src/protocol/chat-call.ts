@@ -121,7 +121,8 @@ export function promptTokensMaxOf(call: ChatCall, model: MediaRate): number {
 
 /** The outcome of reading a body. */
 export type ChatRequestResult =
-  { readonly ok: true; readonly call: ChatCall } | { readonly ok: false; readonly error: ErrorRecord };
+  | { readonly ok: true; readonly call: ChatCall }
+  | { readonly ok: false; readonly error: ErrorRecord };
 
 /** A change of a body: `text` replaces `[start, end)` of its text, or of its bytes. */
 export interface Splice {

@@ -68,7 +68,8 @@ export interface Flight {
 
 /** What `request` resolves with. After `lead` the caller must make the call and end the `flight`. */
 export type Requested =
-  { readonly state: 'lead'; readonly flight: Flight } | Exclude<CacheReply, { readonly state: 'lead' }>;
+  | { readonly state: 'lead'; readonly flight: Flight }
+  | Exclude<CacheReply, { readonly state: 'lead' }>;
 
 interface CacheEntry extends CachedResponse {
   readonly name: string;
@@ -273,7 +274,8 @@ export class ResponseCache {
   #evict(): void {
     while (this.#bytes > this.#bytesMax) {
       let oldest:
-        { readonly id: string; readonly model: ModelEntries; readonly entry: CacheEntry } | undefined;
+        | { readonly id: string; readonly model: ModelEntries; readonly entry: CacheEntry }
+        | undefined;
       for (const [id, model] of this.#models) {
         const [entry] = model.entries.values();
         if (entry !== undefined && !(entry.number > (oldest?.entry.number ?? Infinity)))

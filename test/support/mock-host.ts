@@ -9,7 +9,8 @@ import { startMockUpstream, type MockUpstream } from '#src/mock/mock-upstream.js
 
 /** A mock to be started with the arguments of `tollgate mock-upstream`, or the port of one to be closed. */
 export type MockOrder =
-  { readonly id: number; readonly args: readonly string[] } | { readonly close: number };
+  | { readonly id: number; readonly args: readonly string[] }
+  | { readonly close: number };
 export type MockStarted = { readonly id: number } & ({ readonly port: number } | { readonly error: string });
 
 const mocks = new Map<number, MockUpstream>();

@@ -31,7 +31,15 @@ import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
 
 type Family =
-  'claude' | 'nova' | 'nova-2' | 'deepseek-r1' | 'deepseek' | 'gpt-oss' | 'gpt' | 'hidden' | 'other';
+  | 'claude'
+  | 'nova'
+  | 'nova-2'
+  | 'deepseek-r1'
+  | 'deepseek'
+  | 'gpt-oss'
+  | 'gpt'
+  | 'hidden'
+  | 'other';
 
 export interface ModelFacts {
   readonly family: Family;
