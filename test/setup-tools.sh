@@ -19,10 +19,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Per group: the programs that are looked for, the packages that bring them, whether root is wanted to use them.
-declare -A PROGRAMS=([console]='chromium' [container]='buildah debootstrap unshare nsenter setpriv' [sharing]='redis-server'
+declare -A PROGRAMS=([console]='chromium' [container]='buildah mmdebstrap unshare nsenter setpriv' [sharing]='redis-server'
   [compose]='docker-compose haproxy' [examples]='nginx caddy python3' [judges]='python3' [clients]='npm'
   [exports]='pg_ctlcluster psql python3')
-declare -A PACKAGES=([console]='chromium' [container]='buildah debootstrap util-linux' [sharing]='redis-server'
+declare -A PACKAGES=([console]='chromium' [container]='buildah mmdebstrap util-linux' [sharing]='redis-server'
   [compose]='docker-compose haproxy' [examples]='nginx caddy python3-venv'
   [judges]='python3-venv' [clients]='npm' [exports]='postgresql python3-venv')
 # Python packages, each list in an environment of its own: build/tools/GROUP-python.

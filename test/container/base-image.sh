@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The Dockerfile's base image made on the spot, for machines that reach Debian and npm and no image registry: Debian 13 by
-# debootstrap, Node and npm by npm, committed under the base image's own name. As root; half a minute.
+# mmdebstrap, Node and npm by npm, committed under the base image's own name. As root; half a minute.
 #
 # usage: base-image.sh FOLDER      FOLDER keeps the image store, apart from the machine's own, and is used again
 #
@@ -49,8 +49,8 @@ work=$(mktemp -d "$folder/base.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 arch=$(node -p process.arch)
 
-debootstrap --variant=minbase trixie "$work/root" "$MIRROR" > "$work/debootstrap.log" 2>&1 ||
-  { tail -n 20 "$work/debootstrap.log"; exit 1; }
+mmdebstrap --variant=minbase trixie "$work/root" "$MIRROR" > "$work/debian.log" 2>&1 ||
+  { tail -n 20 "$work/debian.log"; exit 1; }
 # As in Debian's slim images: no manuals, no translations, no package lists.
 find "$work/root/usr/share/doc" -type f ! -name copyright -delete
 rm -rf "$work/root"/usr/share/{man,info,locale,groff,lintian} "$work/root"/var/{cache/apt,lib/apt/lists,log,cache/debconf}/*
