@@ -1,8 +1,7 @@
 /**
  * Counts the tokens of a text (byte pair encoding, BPE). token-count.ts and echoed-prompt.ts call it. A table
  * takes 7 MB and 0.1 s to load, so it is loaded at first use and only in counter threads, never in a thread
- * that streams.
- * estimateTextTokens and estimateTokensOf may be called in any thread.
+ * that streams. estimateTextTokens and estimateTokensOf may be called in any thread.
  *
  * The tokenizer's regular expression cuts a text into words, blanks and signs, and BytePairs merges each
  * piece. The expression and the merge are written here, because each package that was tried can be kept busy
