@@ -7,8 +7,11 @@
  *
  * What cannot be collected in time, or before the process ends, stays recorded as uncovered.
  *
- * Must hold: no more is charged than was left uncovered, because an entry shrinks by each charge; each
- * charge has its correction record.
+ * Must hold (test/unit/sharing/uncovered-charges.test.ts):
+ * - No more is charged than was left uncovered: an entry shrinks by each charge, and each charge has its
+ *   correction record.
+ * - A flush may record thousands of entries at once. So the work for one entry does not grow with the number
+ *   of entries, and an entry that ends leaves no timer.
  */
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, minOf, type AccountIndex, type PicoUnits } from '../core/units.js';
@@ -37,6 +40,16 @@ interface Entry {
   uncollected: bigint;
   /** Whether the charge can no longer be taken back, so that it is collected now. */
   isDue: boolean;
+  /** Cancels the timer that makes the entry due, and after that the timer that drops it. */
+  cancelTimer: () => void;
+}
+
+/** The entries of one account. */
+interface AccountEntries {
+  /** By the id of the call, oldest first. A call is settled once, so it has one entry at most. */
+  readonly byCall: Map<string, Entry>;
+  /** The sum of `uncollected` of the entries that are due. */
+  due: bigint;
 }
 
 interface UncoveredChargesOptions {
@@ -53,31 +66,39 @@ interface UncoveredChargesOptions {
 
 export class UncoveredCharges {
   readonly #options: UncoveredChargesOptions;
-  readonly #entries = new Set<Entry>();
+  /** An account without entries is not in the map. */
+  readonly #accounts = new Map<AccountIndex, AccountEntries>();
+  /** How many entries all accounts have. */
+  #size = 0;
 
   constructor(options: UncoveredChargesOptions) {
     this.#options = options;
   }
 
-  /** Begins an entry for an uncovered charge, and forgets the entries of a call that is reversed. */
+  /** Begins an entry for an uncovered charge, and forgets the entry of a call that is reversed. */
   record(requestPrefix: string, record: JournalRecord): void {
     if (record.outcome === 'collected') return;
-    if (record.outcome === 'reversed') this.#forgetCall(requestPrefix, record);
-    else if (record.uncovered > 0n && this.#entries.size < ENTRIES_MAX) this.#add(requestPrefix, record);
+    const entry = this.#accounts.get(record.account)?.byCall.get(callIdOf(requestPrefix, record));
+    if (record.outcome !== 'reversed') {
+      const isWanted = record.uncovered > 0n && this.#size < ENTRIES_MAX;
+      if (isWanted && entry === undefined) this.#add(requestPrefix, record);
+    } else if (entry !== undefined) this.#drop(entry);
   }
 
   /** Called when the lease has money. Charges what is due, oldest first, `amountMax` at most. */
   collect(account: AccountIndex, amountMax: PicoUnits): PicoUnits {
-    const due = this.#dueOf(account);
-    const charged = this.#options.charge(account, asPicoUnits(minOf(due, amountMax)));
+    const entries = this.#accounts.get(account);
+    const charged = this.#options.charge(account, asPicoUnits(minOf(entries?.due ?? 0n, amountMax)));
+    if (entries === undefined) return charged;
     let toDivide: bigint = charged;
-    for (const entry of this.#entries) {
+    for (const entry of entries.byCall.values()) {
       if (toDivide === 0n) break;
-      if (!entry.isDue || entry.record.account !== account) continue;
+      if (!entry.isDue) continue;
       const amount = minOf(toDivide, entry.uncollected);
       toDivide -= amount;
       entry.uncollected -= amount;
-      if (entry.uncollected === 0n) this.#entries.delete(entry);
+      entries.due -= amount;
+      if (entry.uncollected === 0n) this.#remove(entry);
       this.#options.correct(entry.requestPrefix, correctionOf(entry.record, amount));
     }
     return charged;
@@ -85,42 +106,51 @@ export class UncoveredCharges {
 
   #add(requestPrefix: string, record: JournalRecord): void {
     const { timers, holdsResponses } = this.#options;
-    // A copy, because the journal reuses the object for its next record.
-    const uncollected = record.uncovered;
-    const entry: Entry = { requestPrefix, record: { ...record }, uncollected, isDue: false };
-    this.#entries.add(entry);
-    const { account } = record;
-    // Also after 0 ms it is a later turn, as it must be: a flush calls `record` while it drains.
-    timers.after(holdsResponses() ? COLLECT_HELD_AFTER_MS : 0, () => {
-      if (!this.#entries.has(entry)) return;
-      entry.isDue = true;
-      this.#publish(account);
-      timers.after(COLLECT_FOR_MS, () => {
-        if (this.#entries.delete(entry)) this.#publish(account);
-      });
-    });
+    const { account, uncovered } = record;
+    const entries = this.#accounts.get(account) ?? { byCall: new Map<string, Entry>(), due: 0n };
+    this.#accounts.set(account, entries);
+    const entry: Entry = {
+      requestPrefix,
+      // A copy, because the journal reuses the object for its next record.
+      record: { ...record },
+      uncollected: uncovered,
+      isDue: false,
+      // Also after 0 ms it is a later turn, as it must be: a flush calls `record` while it drains.
+      cancelTimer: timers.after(holdsResponses() ? COLLECT_HELD_AFTER_MS : 0, () => {
+        entry.isDue = true;
+        entries.due += entry.uncollected;
+        entry.cancelTimer = timers.after(COLLECT_FOR_MS, () => this.#drop(entry));
+        this.#publish(account);
+      }),
+    };
+    entries.byCall.set(callIdOf(requestPrefix, record), entry);
+    this.#size += 1;
   }
 
-  #forgetCall(requestPrefix: string, { request, account }: JournalRecord): void {
-    for (const entry of this.#entries) {
-      const { record } = entry;
-      if (entry.requestPrefix !== requestPrefix || record.request !== request || record.account !== account)
-        continue;
-      this.#entries.delete(entry);
-      if (entry.isDue) this.#publish(account);
-    }
+  /** Ends an entry that is not to be collected any more. */
+  #drop(entry: Entry): void {
+    this.#remove(entry);
+    if (entry.isDue) this.#publish(entry.record.account);
   }
 
+  #remove({ requestPrefix, record, uncollected, isDue, cancelTimer }: Entry): void {
+    // `!`: an account with an entry is in the map.
+    const entries = this.#accounts.get(record.account)!;
+    cancelTimer();
+    entries.byCall.delete(callIdOf(requestPrefix, record));
+    if (isDue) entries.due -= uncollected;
+    if (entries.byCall.size === 0) this.#accounts.delete(record.account);
+    this.#size -= 1;
+  }
+
+  /** May collect at once: `setUncovered` calls `collect` if the lease has money. */
   #publish(account: AccountIndex): void {
-    this.#options.setUncovered(account, this.#dueOf(account));
+    this.#options.setUncovered(account, asPicoUnits(this.#accounts.get(account)?.due ?? 0n));
   }
+}
 
-  #dueOf(account: AccountIndex): PicoUnits {
-    let due = 0n;
-    for (const { isDue, uncollected, record } of this.#entries)
-      if (isDue && record.account === account) due += uncollected;
-    return asPicoUnits(due);
-  }
+function callIdOf(requestPrefix: string, { request }: JournalRecord): string {
+  return `${requestPrefix}${request}`;
 }
 
 /** The correction record: its counts add nothing, and it moves `amount` from uncovered to charged. */

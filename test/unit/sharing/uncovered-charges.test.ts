@@ -174,3 +174,42 @@ void t.test('nothing is collected of a call that is taken back', async (t) => {
   await time.run(COLLECT_FOR_MS);
   t.same(asked, []);
 });
+
+void t.test('thousands at once take little time, and leave no timer', (t) => {
+  const COUNT = 10_000;
+  for (const accounts of [1, COUNT]) {
+    const timers = new Set<() => void>();
+    const runTimers = (): void => {
+      for (const act of [...timers]) if (timers.delete(act)) act();
+    };
+    let corrections = 0;
+    const charges = new UncoveredCharges({
+      setUncovered: () => undefined,
+      charge: (_account, most) => most,
+      correct: () => (corrections += 1),
+      holdsResponses: () => false,
+      timers: {
+        after: (_ms, act) => {
+          timers.add(act);
+          return () => timers.delete(act);
+        },
+      },
+    });
+    const recordOf = (request: number): JournalRecord => ({
+      ...RECORD,
+      request,
+      account: asAccountIndex(request % accounts),
+    });
+    const beganMs = performance.now();
+    for (let request = 0; request < COUNT; request++) charges.record('req_0-', recordOf(request));
+    runTimers();
+    for (let account = 0; account < accounts; account++) charges.collect(asAccountIndex(account), pico(30n));
+    t.equal(corrections, accounts);
+    t.equal(timers.size, COUNT - accounts, 'what is collected has no timer');
+    for (let request = accounts; request < COUNT; request++)
+      charges.record('req_0-', { ...recordOf(request), outcome: 'reversed', uncovered: pico(-30n) });
+    t.equal(timers.size, 0);
+    t.ok(performance.now() - beganMs < 1_000, 'each in the same time, however many there are');
+  }
+  t.end();
+});
