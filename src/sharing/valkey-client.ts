@@ -15,7 +15,7 @@
 import { createHash } from 'node:crypto';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 import {
-  isServersNo,
+  isErrorReply,
   wasDropped,
   wasOffline,
   openConnection,
@@ -31,8 +31,8 @@ export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 /** Connecting takes one to three round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
 /**
- * A deadline is so many steps. While this thread stands still nothing is sent or read, and a step in which
- * the thread stood still counts as one step, however long it was: the time that it lost is not the server's.
+ * A deadline is waited for in so many steps, each with a timer. If this thread stands still, nothing is sent
+ * or read, and one timer fires late. So that time counts as one step at most, and not as the server's.
  */
 const DEADLINE_STEPS = 4;
 /** How many calls may be under way at once: the coordinator has one for each partition, others a few. */
@@ -125,7 +125,7 @@ export class ValkeyClient {
     this.#connection = this.#open();
   }
 
-  /** Why the last try failed; undefined if it did not fail. Never contains a secret. */
+  /** Why a call or a connection since the last good reply failed; undefined if none. Never has a secret. */
   get lastError(): string | undefined {
     return this.#lastError;
   }
@@ -226,7 +226,8 @@ export class ValkeyClient {
       },
     });
     connection.connect().catch((error: unknown) => {
-      if (connection !== this.#connection || this.#isClosed) return;
+      // Dropped already: `error` says only that, and `#lastError` says why.
+      if (connection !== this.#connection || this.#reopening !== undefined || this.#isClosed) return;
       this.#lastError = messageOf(error);
       this.#drop(connection);
     });
@@ -278,9 +279,10 @@ export class ValkeyClient {
       this.#lastError = message;
       return error;
     }
-    const isReply = isServersNo(error);
+    const isReply = isErrorReply(error);
     if (isReply && WRONG_SERVER.test(message)) this.#drop(connection);
-    // An error of the connection stays, because it says more. `run` expects NOSCRIPT.
+    // An earlier error, which mostly is of the connection, says more, and stays until the next good reply.
+    // `run` expects NOSCRIPT.
     if (!message.startsWith('NOSCRIPT')) this.#lastError ??= message;
     if (isReply) return new ValkeyError('refused', message);
     // The library's "The client is offline" or "Disconnects client" would hide why.

@@ -76,7 +76,7 @@ const SENTINEL_PATIENCE_MS = 250;
 const KEEP_ALIVE_MS = 5_000;
 
 /** Whether the server has replied with an error. A command has done nothing then; a script may have begun. */
-export function isServersNo(error: unknown): boolean {
+export function isErrorReply(error: unknown): boolean {
   return error instanceof ErrorReply;
 }
 
@@ -222,7 +222,7 @@ async function isItMaster(client: ReturnType<typeof clientOf>): Promise<boolean>
     const role = await client.sendCommand<ValkeyReply>(['ROLE']);
     return Array.isArray(role) && role[0] === 'master';
   } catch (error) {
-    if (isServersNo(error)) return true;
+    if (isErrorReply(error)) return true;
     throw error;
   }
 }

@@ -328,6 +328,16 @@ void t.test('a server that a Sentinel names too early is no master yet', NO_REDI
   t.equal(await second.command('GET', 'a'), '1');
 });
 
+void t.test(
+  'why a server is left that is silent from the first is told until the next try has failed',
+  async (t) => {
+    const silent = await startNamer(t, () => undefined);
+    const namer = await startNamer(t, () => ({ port: silent, epoch: 1 }));
+    const client = open(t, `redis-sentinel://127.0.0.1:${namer}/0#main`);
+    await told(client, /^no master within 2000 ms$/);
+  },
+);
+
 void t.test('clients are made in no time, also if each has other options', (t) => {
   const before = process.cpuUsage();
   const clients = Array.from({ length: 20 }, (_, n) => open(t, 'redis://127.0.0.1:1', { name: `test ${n}` }));
