@@ -60,6 +60,7 @@ export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
  */
 export const HEADER_NAMES_REJECTED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
+export const HEADER_VALUES = '^[\\t -~]{0,4096}$';
 /** Matches names whose value is a secret, among them `apikey` of Kong and `x-apikey` of Apigee. */
 export const HEADER_NAMES_SECRET = '^(cookie|(.*[-_])?(authorization|(api)?key|token|secret))$';
 
@@ -206,7 +207,7 @@ export const upstreamSchema = Type.Object(
     } satisfies Annotations),
     headers: namedValues(
       Type.String({
-        pattern: '^[\\t -~]{0,4096}$',
+        pattern: HEADER_VALUES,
         description: 'Value of one header.',
         'x-want': 'printable ASCII text',
       } satisfies Annotations),

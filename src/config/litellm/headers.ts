@@ -2,9 +2,9 @@
  * Converts the headers of an entry of LiteLLM's `model_list`. deployment.ts calls `headersOf`, in the process
  * of `tollgate config import-litellm`.
  *
- * Must hold (test/unit/config/litellm/import.test.ts):
- * - No header that `config check` rejects is carried over: the patterns are those of upstream-schema.ts and
- *   provider-settings.ts.
+ * Must hold (test/unit/config/litellm/headers.test.ts, test/unit/config/litellm/import.test.ts):
+ * - No name and no value that `config check` rejects is carried over: the patterns are those of
+ *   upstream-schema.ts and provider-settings.ts. (import.ts has the check say whether they are too many.)
  * - No secret of the file is written. A header that is not carried over gets a remark.
  */
 import type { ProviderName } from '../../core/provider-names.js';
@@ -15,14 +15,16 @@ import {
   HEADER_NAMES,
   HEADER_NAMES_REJECTED,
   HEADER_NAMES_SECRET,
+  HEADER_VALUES,
 } from '../upstream-schema.js';
 import { type Parameter, variableNameOf, type Variables } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /**
- * Rewrites the secret `value`, which `map` has under `name`, as a reference to a variable. If the file has
- * the secret itself, the variable is called `variableName`, perhaps with a number at its end, and a remark
- * tells its name. Undefined for a word such as `none`, which stands for "no key".
+ * Rewrites the secret `value`, which `map` has under `name`, as a reference to a variable. deployment.ts calls
+ * it too, for keys and for secrets in addresses. If the file has the secret itself, the variable is called
+ * `variableName`, perhaps with a number at its end, and a remark tells its name. Undefined for a word such as
+ * `none`, which stands for "no key".
  */
 export function secretOf(
   map: ImportMap,
@@ -49,6 +51,7 @@ interface HeaderContext {
   readonly speaks: ProviderName | undefined;
   /** Whether the upstream has a credential. */
   readonly isAuthorised: boolean;
+  /** Reads a parameter of the entry, or of its credential. */
   readonly parameter: Parameter;
 }
 
@@ -59,42 +62,62 @@ interface HeaderContext {
 export function headersOf(
   params: ImportMap,
   modelName: string,
-  { speaks, isAuthorised, parameter }: HeaderContext,
+  context: HeaderContext,
   variables: Variables,
 ): ImportedHeaders {
   let betas: readonly string[] | undefined;
   const headers: Record<string, string> = {};
-  if (Array.isArray(params.take('organization'))) {
-    params.remark('organization', 'several make several upstreams: write one upstream for each');
-  } else {
-    const organization = parameter('organization');
-    if (organization !== undefined) headers['openai-organization'] = variables.text(organization);
-  }
+  // Adds the header that `map` has under `name`, or a remark.
+  const add = (map: ImportMap, name: string, header: string, value: string): void => {
+    const isThere = Object.keys(headers).some((other) => other.toLowerCase() === header.toLowerCase());
+    // `variableNameOf` ends all names with _API_KEY, which this header is not.
+    const variableName = variableNameOf(`${modelName}_${header}`).replace(/_API_KEY$/, '');
+    const problem = isThere ? 'a header that is given twice' : problemOf(header, value, context);
+    if (problem !== undefined) return map.remark(name, problem);
+    const text = matches(HEADER_NAMES_SECRET, header)
+      ? secretOf(map, name, value, variableName, variables)
+      : variables.text(value);
+    if (text === undefined) map.remark(name, 'a word that stands for no secret: the header was left out');
+    else headers[header] = text;
+  };
   const extra = params.map('extra_headers');
-  const matches = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);
   for (const name of extra.unread) {
     const value = extra.text(name);
-    if (value === undefined) continue;
-    // The first branch that applies decides, so a header that cannot be set is never written as a secret.
-    const instead = speaks === undefined ? undefined : insteadOfHeader(speaks, name);
-    if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name)) {
-      extra.remark(name, 'a header that cannot be set');
-    } else if (instead !== undefined) {
-      const namedBetas = name.toLowerCase() === 'anthropic-beta' ? betasOf(value) : undefined;
-      if (namedBetas === undefined) extra.remark(name, `a header that the gateway writes itself: ${instead}`);
-      betas = namedBetas ?? betas;
-    } else if (speaks !== undefined && isAuthorised && AUTHORISING_HEADER.test(name)) {
-      extra.remark(name, 'the upstream has a key or credentials, and takes one of the two');
-    } else if (matches(HEADER_NAMES_SECRET, name)) {
-      // `variableNameOf` ends all names with _API_KEY, which this header is not.
-      const variableName = variableNameOf(`${modelName}_${name}`).replace(/_API_KEY$/, '');
-      const reference = secretOf(extra, name, value, variableName, variables);
-      if (reference !== undefined) headers[name] = reference;
-    } else {
-      headers[name] = variables.text(value);
-    }
+    const isOfBetas = insteadOf(name, context) !== undefined && name.toLowerCase() === 'anthropic-beta';
+    const namedBetas = isOfBetas ? betasOf(value ?? '') : undefined;
+    if (namedBetas !== undefined) betas = namedBetas;
+    else if (value !== undefined) add(extra, name, name, value);
+  }
+  if (Array.isArray(params.take('organization')))
+    params.remark('organization', 'several make several upstreams: write one upstream for each');
+  else {
+    // Last, so that the same header of `extra_headers` goes first.
+    const organization = context.parameter('organization');
+    if (organization !== undefined) add(params, 'organization', 'openai-organization', organization);
   }
   return { headers, betas };
+}
+
+/** Returns why the header cannot be carried over; undefined if it can. The value of a secret is not written. */
+function problemOf(name: string, value: string, context: HeaderContext): string | undefined {
+  if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name))
+    return 'a header that cannot be set';
+  const instead = insteadOf(name, context);
+  if (instead !== undefined) return `a header that the gateway writes itself: ${instead}`;
+  if (context.speaks !== undefined && context.isAuthorised && AUTHORISING_HEADER.test(name))
+    return 'the upstream has a key or credentials, and takes one of the two';
+  return matches(HEADER_NAMES_SECRET, name) || matches(HEADER_VALUES, value)
+    ? undefined
+    : 'wanted is printable ASCII text of at most 4096 characters';
+}
+
+/** Returns what to set instead if the upstream's provider has the gateway write the header. */
+function insteadOf(name: string, { speaks }: HeaderContext): string | undefined {
+  return speaks && insteadOfHeader(speaks, name);
+}
+
+function matches(pattern: string, text: string): boolean {
+  return new RegExp(pattern, 'i').test(text);
 }
 
 /** Returns the beta features that the header names; undefined if the setting `betas` cannot have them all. */
