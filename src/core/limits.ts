@@ -87,7 +87,7 @@ export const FRAME_BYTES_MAX = 64 * 1024;
 /**
  * Prompt tokens that a provider may report beyond one for each byte of the body, because it adds text of its
  * own: instructions for tools, the model's template. A report of more is not believed
- * (upstream/usage-shapes.ts, which uses the bounds of parts below too).
+ * (upstream/usage-bounds.ts, which uses the bounds of parts below too).
  */
 export const PROMPT_TOKENS_BESIDE_BODY = 4_096;
 /**

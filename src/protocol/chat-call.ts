@@ -94,7 +94,7 @@ interface MediaRate {
 }
 
 /**
- * upstream/usage-shapes.ts believes no report of more tokens of parts, or of repeated texts, so no call needs
+ * upstream/usage-bounds.ts believes no report of more tokens of parts, or of repeated texts, so no call needs
  * a larger hold.
  */
 const MEDIA_TOKENS_MAX = PROMPT_PARTS_MAX * PROMPT_TOKENS_OF_PART;

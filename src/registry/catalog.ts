@@ -6,7 +6,7 @@
  * Must hold: a model keeps its index over reloads, because calls in flight, metrics, journals and the slots
  * of rules name the model by it (test/unit/registry/catalog.catalog-merge.test.ts). `costOf` is never above
  * `worstCaseOf`, by which a call holds, if the tokens keep the rules of core/token-counts.ts and are no more
- * than `worstCaseOf` was given (test/unit/registry/catalog.cost.test.ts). upstream/usage-shapes.ts believes
+ * than `worstCaseOf` was given (test/unit/registry/catalog.cost.test.ts). upstream/usage-bounds.ts believes
  * reports of somewhat more tokens: a call with such a report costs more than its hold.
  */
 import type { Service } from '../core/door-names.js';

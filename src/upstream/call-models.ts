@@ -16,7 +16,7 @@ import { withModelId, withOutputTokensMax } from '../protocol/chat-call.js';
 import { RetryPlan } from './retry-plan.js';
 import type { RouteTable } from './route-table.js';
 import type { FallbackReason, ModelRoute } from './target.js';
-import { tokensMaxOf } from './usage-shapes.js';
+import { tokensMaxOf } from './usage-bounds.js';
 
 export class CallModels {
   readonly #original: UpstreamRequest;

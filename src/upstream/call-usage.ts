@@ -5,7 +5,7 @@
  * Must hold: a report that is not believed is never billed, counts in the metrics and is logged. The count
  * that is billed in its place stays within the call's hold. But if the report was only beyond `max_tokens`,
  * the count stays within what the model can generate
- * (test/unit/upstream/usage-shapes.usage-bounds.test.ts, test/hostile/billing.test.ts).
+ * (test/unit/upstream/usage-bounds.test.ts, test/hostile/billing.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
@@ -19,7 +19,7 @@ import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import type { ModelRoute } from './target.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
-import { disbeliefOf, withinHold } from './usage-shapes.js';
+import { disbeliefOf, withinHold } from './usage-bounds.js';
 
 interface UsageDeps {
   readonly routes: RouteTable;

@@ -38,7 +38,7 @@ import {
 import { beyondQuotaError, noRoomError, QuotaWait } from './quota-wait.js';
 import type { FallbackReason } from './target.js';
 import type { NoRoom } from './target-choice.js';
-import { bodyBytesOf } from './usage-shapes.js';
+import { bodyBytesOf } from './usage-bounds.js';
 
 const EMPTY = new Uint8Array(0);
 

@@ -29,7 +29,7 @@ export class UsageMeter {
   #responseModel: string | undefined;
   #isReportOld = false;
 
-  /** The last possible report. `disbeliefOf` (usage-shapes.ts) checks whether it can be true of this call. */
+  /** The last possible report. `disbeliefOf` (usage-bounds.ts) checks whether it can be true of this call. */
   get reported(): Usage | undefined {
     return this.#reported;
   }

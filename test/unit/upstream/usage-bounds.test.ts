@@ -13,7 +13,7 @@ import type { UpstreamRequest } from '#src/channel/messages.js';
 import { usageWithoutParts } from '#src/core/token-counts.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { costOf, tokenPriceOf, worstCaseOf } from '#src/registry/catalog.js';
-import { disbeliefOf, tokensMaxOf, withinHold } from '#src/upstream/usage-shapes.js';
+import { disbeliefOf, tokensMaxOf, withinHold } from '#src/upstream/usage-bounds.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { requestOf } from '../../fixtures/upstream-server.js';
 import { newSeed, pick, type Random, randomOf } from '../../support/random.js';
