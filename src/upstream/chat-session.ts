@@ -102,14 +102,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return this;
   }
 
-  // The channel calls the next two methods, and `crash` if one throws.
+  // The channel calls the next two methods, and `crash` if one throws. `UpstreamSession` describes them.
   onCredit(): void {
     if (this.#state === 'calling') this.#attempt?.resume();
     else if (this.#state === 'delivering') this.#deliver();
   }
 
   onCancel(atOnce = false): void {
-    // A second cancel does something only if it is `atOnce` and the upstream was let finish.
+    // A second cancel does nothing, unless the upstream may finish and now must not (`atOnce`).
     if (this.#state === 'ended' || (this.#isCancelled && !(atOnce && this.#leftCall))) return;
     this.#isCancelled = true;
     // The response has come and its usage is known: it is charged, whether the client reads it or not.
@@ -123,13 +123,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const isCharged = attempt?.sent === true && !attempt.isRejected;
     if (isCharged && this.#letFinish(attempt, atOnce)) return;
     attempt?.abort();
-    if (isCharged) {
-      this.#findUsageSoon();
-      return;
+    if (isCharged) this.#findUsageSoon();
+    else {
+      attempt?.taken.settle(0);
+      if (attempt !== undefined) this.#report(attempt, 'cancelled', '');
+      this.#fail(CLIENT_GONE);
     }
-    attempt?.taken.settle(0);
-    if (attempt !== undefined) this.#report(attempt, 'cancelled', '');
-    this.#fail(CLIENT_GONE);
   }
 
   /** Returns whether the attempt goes on without its client. At a second cancel it does not. */
@@ -188,16 +187,15 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#retryAfterSeconds = shorterWait(this.#retryAfterSeconds, failure.retryAfterSeconds);
     this.#unsupportedError ??= failure.unsupported;
     if (failure.unsupported === undefined) this.#lastReason = failure.reason;
-    const { plan } = this.#models;
     const mustStop = this.#hasRelayed || this.#isCancelled;
-    const pauseMs = mustStop ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
+    const pauseMs = mustStop ? undefined : this.#models.plan.pauseMs(attempt.taken, failure, attempt.sent);
     const goesOn = pauseMs !== undefined || (!mustStop && this.#models.hasNext('unavailable'));
     if (failure.unsupported === undefined)
       this.#shared.errors.writeFailure(attempt.taken.target, failure, goesOn);
     if (pauseMs !== undefined) this.#tryNextAfter(pauseMs);
     else if (this.#lastReason !== undefined)
       this.#failModel(unavailableError(this.#lastReason, this.#retryAfterSeconds), 'unavailable');
-    else if (plan.hasTriedAll) this.#failModel(this.#unsupportedError!, undefined);
+    else if (this.#models.plan.hasTriedAll) this.#failModel(this.#unsupportedError!, undefined);
     else this.#failCoolingDown();
   }
 
@@ -352,6 +350,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   #onUsage(usage: Usage, lastBytes: LastBytes): void {
+    // Not if the call has crashed while its tokens were counted.
+    if (this.#state !== 'counting') return;
     if (!this.#isCancelled && !this.#isCut) {
       const result = typeof lastBytes === 'function' ? lastBytes(usage) : lastBytes;
       invariant(this.#hasRelayed || result instanceof Uint8Array, 'only a response that has begun is cut');

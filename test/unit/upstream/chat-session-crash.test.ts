@@ -4,8 +4,9 @@
  */
 import t from 'tap';
 import { DOOR_INDEX } from '#src/core/door-names.js';
+import type { Usage } from '#src/core/token-counts.js';
 import { chunkOf, DONE, sse, USAGE, usageEvent, type Script } from '../../fixtures/upstream-server.js';
-import { STREAM, turn, world } from '../../fixtures/upstream-world.js';
+import { COUNTED, STREAM, turn, world } from '../../fixtures/upstream-world.js';
 
 /** A stream that goes no further than `text`. */
 const beginning =
@@ -54,4 +55,22 @@ for (const [name, changes] of [
     t.equal(downstream.endings, 1);
     t.match(log.lines, [{ message: 'a call failed inside of the gateway', fields: { cause: /a bug/ } }]);
   });
+}
+
+void t.test('a bug while the tokens are counted: the count that comes later changes nothing', async (t) => {
+  const { promise, resolve } = deferred<Usage>();
+  const { call, counts } = await world(t, [beginning(STREAM + DONE)], () => promise);
+  const { session, downstream } = call({ stream: true });
+  while (counts.length === 0) await turn();
+  session.crash(new Error('a bug'));
+  resolve(COUNTED);
+  await turn();
+  t.equal(downstream.error?.code, 'internal_error');
+  t.equal(downstream.endings, 1);
+});
+
+function deferred<Value>(): { promise: Promise<Value>; resolve: (value: Value) => void } {
+  let resolve: (value: Value) => void = () => undefined;
+  const promise = new Promise<Value>((resolvePromise) => (resolve = resolvePromise));
+  return { promise, resolve };
 }
