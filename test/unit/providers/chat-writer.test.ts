@@ -2,12 +2,8 @@
 import t from 'tap';
 import { completionOf, type Completion, type FinishReason } from '#src/providers/chat-writer.js';
 import { NO_USAGE } from '../../support/no-usage.js';
-import {
-  membersOfResponse,
-  ResponseBudget,
-  WorkerResponseBudget,
-  ResponseReader,
-} from '#src/upstream/response-reader.js';
+import { membersOfResponse } from '#src/upstream/response-json.js';
+import { ResponseBudget, WorkerResponseBudget, ResponseReader } from '#src/upstream/response-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 
 const TEXTS = ['', 'plain', 'a "quote" \\ and \n', 'é 漢字 😀', '\ud800 alone', '</script>\u2028\u0000'];

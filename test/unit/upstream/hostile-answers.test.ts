@@ -3,12 +3,8 @@
  * on as good, and what it finds good is never refused.
  */
 import t from 'tap';
-import {
-  membersOfResponse,
-  ResponseReader,
-  type ResponseOutcome,
-  type ResponseSink,
-} from '#src/upstream/response-reader.js';
+import { membersOfResponse } from '#src/upstream/response-json.js';
+import { ResponseReader, type ResponseOutcome, type ResponseSink } from '#src/upstream/response-reader.js';
 import { WorkerResponseBudget, ResponseBudget } from '#src/upstream/response-reader.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
