@@ -58,11 +58,8 @@ class BytePairs {
   /** Rank of each symbol joined with the next symbol; NO_RANK if both together are no token. */
   readonly #ranks = new Int32Array(this.#part.length + 1);
 
-  /**
-   * `file` has a line for each token, in the order of ranks: base64, a blank, the rank. Takes about 40 ms of
-   * CPU and 7 MB.
-   */
-  constructor(file: Uint8Array) {
+  /** `file` has a line for each token, in the order of ranks: base64, a blank, the rank. */
+  constructor(file: Buffer) {
     const { bytes, ends } = tokensOf(file);
     const tokens = ends.length - 1;
     // A power of two, for `#mask`, and at least twice the tokens, so that runs of taken buckets stay short.
@@ -84,7 +81,10 @@ class BytePairs {
     this.#tokenBytesMax = tokenBytesMax;
   }
 
-  /** Tokens of the piece of `text` from `start` to `end`. At most about 0.3 µs a byte. */
+  /**
+   * Tokens of the piece of `text` from `start` to `end`, neither of which is within a surrogate pair. At most
+   * about 0.3 µs a byte.
+   */
   count(text: string, start: number, end: number): number {
     const part = this.#part;
     let tokens = 0;
@@ -94,8 +94,10 @@ class BytePairs {
       if (code < 0x80) {
         part[length++] = code;
       } else {
-        length = this.#writeCharacter(text, index, end, length);
-        if (isHighSurrogate(code) && index + 1 < end && isLowSurrogate(text.charCodeAt(index + 1))) index++;
+        // `!`: `index` is within the text. A pair is two characters of the string.
+        const point = text.codePointAt(index)!;
+        if (point > 0xffff) index++;
+        length = this.#writeCharacter(point, length);
       }
       if (length >= PART_BYTES_MAX) {
         tokens += this.#merge(length);
@@ -106,8 +108,8 @@ class BytePairs {
   }
 
   /**
-   * The text of the first tokens, and how many they are: up to one that is no token of a text, or to the one
-   * that passes `bytesMax`.
+   * The text of the first tokens, and how many they are. Ends before a token that stands for no text, such as
+   * a special token, and after the token by which the text is longer than `bytesMax`.
    */
   textOf(tokens: readonly number[], bytesMax: number): { readonly text: string; readonly tokens: number } {
     const pieces: Uint8Array[] = [];
@@ -123,26 +125,24 @@ class BytePairs {
   }
 
   /**
-   * Appends a character outside ASCII to the part and returns the part's new length. Half of a surrogate pair
-   * becomes U+FFFD, as Node writes it.
+   * Writes a character outside ASCII at `length` of the part, in UTF-8, and returns the part's new length.
+   * Half of a surrogate pair becomes U+FFFD, as Node writes it.
    */
-  #writeCharacter(text: string, index: number, end: number, length: number): number {
+  #writeCharacter(point: number, length: number): number {
     const part = this.#part;
-    let code = text.charCodeAt(index);
-    if (code < 0x800) {
-      part[length] = 0xc0 | (code >> 6);
-      part[length + 1] = 0x80 | (code & 0x3f);
+    if (point < 0x800) {
+      part[length] = 0xc0 | (point >> 6);
+      part[length + 1] = 0x80 | (point & 0x3f);
       return length + 2;
     }
-    if (isHighSurrogate(code) && index + 1 < end && isLowSurrogate(text.charCodeAt(index + 1))) {
-      code = text.codePointAt(index)!;
-      part[length] = 0xf0 | (code >> 18);
-      part[length + 1] = 0x80 | ((code >> 12) & 0x3f);
-      part[length + 2] = 0x80 | ((code >> 6) & 0x3f);
-      part[length + 3] = 0x80 | (code & 0x3f);
+    if (point > 0xffff) {
+      part[length] = 0xf0 | (point >> 18);
+      part[length + 1] = 0x80 | ((point >> 12) & 0x3f);
+      part[length + 2] = 0x80 | ((point >> 6) & 0x3f);
+      part[length + 3] = 0x80 | (point & 0x3f);
       return length + 4;
     }
-    if (isHighSurrogate(code) || isLowSurrogate(code)) code = 0xfffd;
+    const code = (point & 0xf800) === 0xd800 ? 0xfffd : point;
     part[length] = 0xe0 | (code >> 12);
     part[length + 1] = 0x80 | ((code >> 6) & 0x3f);
     part[length + 2] = 0x80 | (code & 0x3f);
@@ -212,11 +212,8 @@ function hashOf(bytes: Uint8Array, start: number, end: number): number {
 }
 
 /** `bytes` and `ends` of BytePairs. Throws if the file is not in the order of ranks. */
-function tokensOf(file: Uint8Array): { readonly bytes: Uint8Array; readonly ends: Uint32Array } {
-  const lines = Buffer.from(file.buffer, file.byteOffset, file.length)
-    .toString('latin1')
-    .trimEnd()
-    .split('\n');
+function tokensOf(file: Buffer): { readonly bytes: Uint8Array; readonly ends: Uint32Array } {
+  const lines = file.toString('latin1').trimEnd().split('\n');
   const bytes = Buffer.alloc(file.length);
   const ends = new Uint32Array(lines.length + 1);
   let length = 0;
@@ -228,9 +225,6 @@ function tokensOf(file: Uint8Array): { readonly bytes: Uint8Array; readonly ends
   }
   return { bytes: Uint8Array.from(bytes.subarray(0, length)), ends };
 }
-
-const isHighSurrogate = (code: number): boolean => (code & 0xfc00) === 0xd800;
-const isLowSurrogate = (code: number): boolean => (code & 0xfc00) === 0xdc00;
 
 /**
  * English has about 4.5 bytes a token, code 3.5, Chinese 4 (three bytes a character). 4 is also OpenAI's rule
@@ -289,7 +283,7 @@ const counters = new Map<Tokenizer, TextCounter>();
 export class TextCounter {
   readonly #pairs: BytePairs;
   readonly #piecePattern: RegExp;
-  /** The position in the text where the last `count` ended. */
+  /** The position in the text where the last `count` ended: a second result, without an object for both. */
   end = 0;
 
   constructor(tokenizer: Exclude<Tokenizer, 'none'>) {
