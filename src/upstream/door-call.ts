@@ -143,19 +143,18 @@ class TranslatedAttempt implements DoorAttempt {
     const body = isLarge ? {} : bodyOf(request);
     const model = modelIn(body);
     const { requestId, stream } = request;
-    const { thoughtsBack } = target;
+    const { provider, thoughtsBack, memberNames } = target;
     this.#translator = translator;
     this.#call = { requestId, model, stream, body, nowMs: clock.wallMs(), thoughtsBack };
     this.#choices = request.choices;
-    this.#chat = isLarge
-      ? {}
-      : translator.toChat(
-          exactBody(body, request.body, translator),
-          readsExtras(target.provider),
-          thoughtsBack,
-        );
+    if (isLarge) {
+      this.#chat = {};
+      return;
+    }
+    const exact = exactBody(body, request.body, translator);
+    this.#chat = translator.toChat(exact, readsExtras(provider), thoughtsBack);
     const chat = { ...this.#chat, model: target.model ?? model };
-    this.body = isLarge ? undefined : exactJsonText(inNamesOf(target.memberNames, chat));
+    this.body = exactJsonText(inNamesOf(memberNames, chat));
   }
 
   onTranslated(members: Members): void {
@@ -243,9 +242,9 @@ class WholeTranslation implements ResponseOutcome {
     // `grow` by less than 0 gives bytes back.
     if (budget.grow(translated.length - response.length))
       // A report that is believed is billed as this very object (call-usage.ts). Any other usage was
-      // counted, and the response is translated again with it. The second translation does not throw,
-      // because the first one did not, on a deeper stack. The second text may be some digits longer, which
-      // the budget does not count.
+      // counted, and the response is translated again with it. The first translation has not thrown, so the
+      // second one does not either: it runs from a promise, with more of the stack left. The second text may
+      // be some digits longer, which the budget does not count.
       outcome.complete((usage) => (usage === reported ? translated : translatedWith(usage)));
     else outcome.reject(budgetFailure());
   }
@@ -310,10 +309,10 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   }
 
   /**
-   * Sends the door's last events in place of `[DONE]`. What the DoorStream kept until then may be too deep to
-   * write. A DoorStream keeps something only of chunks that make events too, so by then the response has
-   * begun, as the session requires of a response that is cut. Without such chunks `onBegin` is never called,
-   * and the last events are the whole response.
+   * Sends the door's last events in place of `[DONE]`. They may fail, because what the DoorStream has kept may
+   * be too deep to write. Then the session cuts the response, which must have begun. It has: a DoorStream
+   * keeps something only of chunks that make events too. Without such chunks `onBegin` is never called, and
+   * the last events are the whole response.
    */
   complete(): void {
     if (this.#isOver) return;

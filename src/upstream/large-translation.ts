@@ -2,8 +2,8 @@
  * Translates a large body into the protocol of its upstream. A worker would serve no other call meanwhile, so
  * large-call.ts sends the body to a counter thread, where counter-task.ts calls `translateLarge`. Pure.
  *
- * Must hold: no credential comes to a counter thread: the worker adds headers and signatures
- * (test/e2e/secrets.test.ts). The request is the same as for a small body
+ * Must hold: no credential comes to a counter thread (ProviderSettings has only a number for it): the worker
+ * adds headers and signatures (test/e2e/secrets.test.ts). The request is the same as for a small body
  * (test/unit/upstream/large-call.test.ts).
  *
  *     body of the door ─ toChat ─→ chat completion ─ write ─→ body of the provider
@@ -31,7 +31,7 @@ export interface LargeBody {
   /** The upstream's name of the model; undefined if it is the name in the body. */
   readonly model: string | undefined;
   readonly stream: boolean;
-  /** Undefined if the upstream speaks OpenAI's protocol. */
+  /** Undefined without a provider. `openai` and `azure` speak OpenAI's protocol, so PROVIDERS lacks them. */
   readonly provider: ProviderSettings | undefined;
   readonly memberNames: MemberNames | undefined;
   /** As in `Translator.toChat` (doors/door.ts). */
@@ -55,7 +55,7 @@ export type LargeTranslated =
       /** The members of the chat completion but the conversation. */
       readonly chat: Members;
     }
-  /** `isField`: the upstream's protocol cannot express a member, with whose path `message` begins. */
+  /** Not written. `isField`: the upstream's protocol cannot express the member whose path begins `message`. */
   | { readonly isWritten: false; readonly isField: boolean; readonly message: string };
 
 /** Members that hold a conversation. The worker does not get them, because no response repeats them. */
@@ -68,19 +68,18 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   const translator = dialectAt(door)?.translator;
   const text = asBuffer(body).toString();
   const provider = settings && PROVIDERS[settings.name];
-  // A body for OpenAI's protocol is parsed by exactJson, whose marks keep the digits of large integers. A
-  // provider gets marks only in schemas of another door (`exactMembers`), and writes them by exactJsonText.
-  const parseChat = provider === undefined ? exactJson : parsedJson;
-  const callers = translator === undefined ? parseChat(text) : parsedJson(text);
+  // exactJson marks large integers, so that exactJsonText can write all of their digits. A chat completion for
+  // OpenAI's protocol has marks everywhere. `provider.write` knows marks only in the members that exactBody
+  // marks, which are of another door: so a chat completion for a provider has none.
+  const parse = translator === undefined && provider === undefined ? exactJson : parsedJson;
+  const callers = parse(text);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   let translated = callers;
   try {
-    if (translator !== undefined)
-      translated = translator.toChat(
-        exactBody(callers, text, translator),
-        readsExtras(settings),
-        thoughtsBack,
-      );
+    if (translator !== undefined) {
+      const exact = exactBody(callers, text, translator);
+      translated = translator.toChat(exact, readsExtras(settings), thoughtsBack);
+    }
     const chat = { ...translated, model: model ?? callers.model };
     const common = {
       isWritten: true,
@@ -99,12 +98,10 @@ export function translateLarge(large: LargeBody): LargeTranslated {
     const bodyHash = provider.signsBody && hash('sha256', bytes);
     return { ...common, body: bytes, path: request.path, bodyHash };
   } catch (error) {
-    if (!(error instanceof FieldError))
-      return {
-        isWritten: false,
-        isField: false,
-        message: error instanceof Error ? `${error.stack}` : String(error),
-      };
+    if (!(error instanceof FieldError)) {
+      const stack = error instanceof Error ? `${error.stack}` : String(error);
+      return { isWritten: false, isField: false, message: stack };
+    }
     const { field, message } = error;
     const callersMessage =
       translator === undefined ? message : inCallersWords(translator, translated, field, message);

@@ -20,7 +20,7 @@ import { FairQueue } from '../core/fair-queue.js';
 import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '../core/limits.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 
-/** So long at most the queue does not notice room that came from elsewhere. */
+/** The queue notices room that came from elsewhere after this time at most. */
 const LOOK_PERIOD_MS = 20;
 
 /**
@@ -89,8 +89,8 @@ export class QuotaQueue {
   }
 
   /**
-   * Something was given back. At the end of the event-loop turn, the queue serves calls until calls have
-   * failed for all scopes that were awaited before.
+   * Something was given back. At the end of the event-loop turn, the queue serves calls until for each scope
+   * that is awaited a call has failed.
    */
   roomCame(): void {
     if (this.#isLookDue || this.#calls.size === 0) return;
