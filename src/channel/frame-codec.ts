@@ -71,9 +71,6 @@ const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
 /** How many int32 each call has, in the order in which `writeCall` writes them. */
 const CALL_INTS = 15;
-/** Positions, among these CALL_INTS, of the two that `readRequest` reads out of order. */
-const BETAS_CHARS_INT = 13;
-const FALLBACK_COUNT_INT = 14;
 /** Where the int32 of the fallbacks begin; without fallbacks, the texts. */
 const CALL_TEXT_AT = CALL_INTS_AT + CALL_INTS * 4;
 /** How many int32 precede the models of the fallbacks: where two members of the body start and end. */
@@ -169,7 +166,8 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   const traceState = hasTraceText ? trace[1] : '';
   const shortTexts = hasTraceText ? requestId + traceParent + traceState + betas : requestId + betas;
   const bodyBytes = bodyIsAscii ? body.length : 2 * body.length;
-  const fallbackBytes = fallbacks === undefined ? 0 : 4 * (FALLBACK_INTS + fallbacks.models.length);
+  const fallbackCount = fallbacks === undefined ? 0 : fallbacks.models.length;
+  const fallbackBytes = fallbackBytesOf(fallbackCount);
   const recordAt = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + fallbackBytes + shortTexts.length + bodyBytes);
   if (recordAt === -1) return false;
   const { ints, bytes } = ring;
@@ -194,12 +192,16 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   ints[nextInt++] = request.mediaParts;
   ints[nextInt++] = request.repeatedTokens;
   ints[nextInt++] = betas.length;
-  ints[nextInt++] = fallbacks === undefined ? 0 : fallbacks.models.length;
+  ints[nextInt++] = fallbackCount;
   if (fallbacks !== undefined) writeFallbacks(ints, nextInt, fallbacks);
   const textAt = recordAt + CALL_TEXT_AT + fallbackBytes;
   bytes.write(shortTexts, textAt, shortTexts.length, 'latin1');
   bytes.write(body, textAt + shortTexts.length, bodyBytes, bodyIsAscii ? 'latin1' : 'utf16le');
   return true;
+}
+
+function fallbackBytesOf(count: number): number {
+  return count === 0 ? 0 : 4 * (FALLBACK_INTS + count);
 }
 
 /** `firstInt`: the index in `ints` at which the int32 of the fallbacks begin. */
@@ -227,30 +229,32 @@ function readFallbacks(ints: Int32Array, firstInt: number, count: number): Fallb
 
 /** Reads the int32 in the order in which `writeCall` writes them. */
 function readRequest({ ints, bytes }: SpscReader, recordAt: number): UpstreamRequest {
-  const firstInt = (recordAt + CALL_INTS_AT) >> 2;
-  let nextInt = firstInt;
+  let nextInt = (recordAt + CALL_INTS_AT) >> 2;
   const modelIndex = ints[nextInt++]!;
   const flags = ints[nextInt++]!;
   const modelStart = ints[nextInt++]!;
   const modelEnd = ints[nextInt++]!;
-  const fallbackCount = ints[firstInt + FALLBACK_COUNT_INT]!;
-  const requestIdAt =
-    recordAt + CALL_TEXT_AT + (fallbackCount === 0 ? 0 : 4 * (FALLBACK_INTS + fallbackCount));
-  const traceParentAt = requestIdAt + ints[nextInt++]!;
-  const traceStateAt = traceParentAt + ints[nextInt++]!;
-  const betasAt = traceStateAt + ints[nextInt++]!;
+  const requestIdChars = ints[nextInt++]!;
+  const traceParentChars = ints[nextInt++]!;
+  const traceStateChars = ints[nextInt++]!;
   const bodyChars = ints[nextInt++]!;
-  const bodyAt = betasAt + ints[firstInt + BETAS_CHARS_INT]!;
   const account = asAccountIndex(ints[nextInt++]!);
   const outputTokensMax = ints[nextInt++]!;
   const choices = ints[nextInt++]!;
   const mediaParts = ints[nextInt++]!;
   const repeatedTokens = ints[nextInt++]!;
+  const betasChars = ints[nextInt++]!;
+  const fallbackCount = ints[nextInt++]!;
+  const requestIdAt = recordAt + CALL_TEXT_AT + fallbackBytesOf(fallbackCount);
+  const traceParentAt = requestIdAt + requestIdChars;
+  const traceStateAt = traceParentAt + traceParentChars;
+  const betasAt = traceStateAt + traceStateChars;
+  const bodyAt = betasAt + betasChars;
   const bodyIsAscii = (flags & ASCII) !== 0;
   return {
     requestId: bytes.toString('latin1', requestIdAt, traceParentAt),
     door: flags >> DOOR_SHIFT,
-    betas: bodyAt === betasAt ? '' : bytes.toString('latin1', betasAt, bodyAt),
+    betas: betasChars === 0 ? '' : bytes.toString('latin1', betasAt, bodyAt),
     modelIndex,
     stream: (flags & STREAM) !== 0,
     includeUsage: (flags & INCLUDE_USAGE) !== 0,
@@ -267,7 +271,7 @@ function readRequest({ ints, bytes }: SpscReader, recordAt: number): UpstreamReq
     choices,
     mediaParts,
     repeatedTokens,
-    fallbacks: fallbackCount === 0 ? undefined : readFallbacks(ints, firstInt + CALL_INTS, fallbackCount),
+    fallbacks: fallbackCount === 0 ? undefined : readFallbacks(ints, nextInt, fallbackCount),
   };
 }
 
