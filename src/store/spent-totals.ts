@@ -5,11 +5,13 @@
  * that add to the rows (gateway/shared-accounting.ts). 16 bytes an account (24 if shared); memory pages that
  * are never touched cost nothing.
  *
- * Must hold: amounts come from the journals and not from the ledger's words. The ledger is ahead by what is
- * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts).
- * Between `recordOf` and `recordWritten` of an account nothing is added to that account, or the amount would
- * count as written: flush.ts writes in one turn, and finds out whether a failed commit is on disk before it
- * adds anything (test/unit/store/shared-books.test.ts).
+ * Must hold:
+ * - Amounts come from the journals and not from the ledger's words. Usage on disk comes from the journals too,
+ *   and money must agree with it; the ledger also has what is still in the journals
+ *   (test/unit/store/audit.test.ts).
+ * - Between `recordOf` and `recordWritten` of an account nothing is added to that account, or the amount would
+ *   count as written. flush.ts writes in one turn. After a commit that failed it finds out whether the commit
+ *   is on disk before it adds anything (test/unit/store/shared-books.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -107,7 +109,8 @@ export class SharedSpentTotals implements FlushedTotals {
 
   /**
    * A row on disk is the sum of all gateways, so `findSpending` is called in the transaction that writes it.
-   * `onReversed` gets each amount whose reversal is on disk: this gateway's lease is then smaller by it.
+   * `onReversed` gets each amount whose reversal is on disk. The coordinator may then grant it to any process,
+   * so this gateway takes it out of its lease.
    */
   constructor(
     accountsMax: number,
@@ -136,10 +139,7 @@ export class SharedSpentTotals implements FlushedTotals {
       'what an account has spent is within its bound',
     );
     this.#daysInCommit.set(account, counts);
-    const dayOnDisk = {
-      dayNumber: this.#dayNumbers[account]!,
-      dayCalls: this.#dayCalls[account]!,
-    };
+    const dayOnDisk = { dayNumber: this.#dayNumbers[account]!, dayCalls: this.#dayCalls[account]! };
     return {
       // `minuteUsed` is the count of the gateway that wrote last. Only the coordinator has the sum.
       ...counts,
