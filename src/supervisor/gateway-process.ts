@@ -3,8 +3,8 @@
  * and kills it if it does not start or end in time. GroupMember creates one for each life of a gateway. Runs
  * in the supervisor process.
  *
- * A gateway that serves and then hangs is killed too: its main thread sends no message, not even `alive`.
- * The time without messages is counted in looks of the supervisor (`#look`), because a clock goes on while
+ * A gateway that serves and then hangs is killed too: its main thread sends no message, not even `alive`
+ * every ALIVE_PERIOD_MS. The time without messages is counted in looks of the supervisor (`#look`), because a clock goes on while
  * the machine sleeps or the supervisor is stopped.
  *
  * After the gateway has ended, messages to it are dropped, and a question to it resolves by its timeout. No
@@ -68,7 +68,7 @@ export interface GatewayProcessOptions {
   readonly readyMsMax: number;
   /** A gateway that serves and sends no message for this time counts as hanging, and is killed. */
   readonly silentMsMax: number;
-  /** The time for the last flush and the exit, once nothing is served. Then the gateway is killed. */
+  /** The time from `refused` to the exit. Then the gateway is killed. (process-group.ts adds it to a drain.) */
   readonly exitGraceMs: number;
   /** The time in which a gateway must hand new settings to its threads. */
   readonly reloadMsMax: number;
@@ -124,7 +124,6 @@ const LOG_DESCRIPTOR = 4;
  */
 function forkGateway(entry: URL): ChildProcess {
   return fork(fileURLToPath(entry), [], {
-    cwd: process.cwd(),
     env: {
       MALLOC_ARENA_MAX,
       MALLOC_MMAP_THRESHOLD_,
@@ -133,9 +132,7 @@ function forkGateway(entry: URL): ChildProcess {
       ...process.env,
       [LOG_DESCRIPTOR_VARIABLE]: String(LOG_DESCRIPTOR),
     },
-    execPath: process.execPath,
     execArgv: [`--max-inlined-bytecode-size-cumulative=${INLINED_BYTES_MAX}`, ...process.execArgv],
-    detached: false,
     serialization: 'advanced',
     // Standard output and the log go where the supervisor's go. Standard error is a pipe, because what
     // native code writes there would break the log's JSON lines.

@@ -57,8 +57,8 @@ export class Reloads {
   /** Resolves when the last reload of the queue has ended. Never rejects, so that the next one can follow. */
   #last: Promise<unknown> = Promise.resolve();
   /**
-   * The waiting reload of each kind, which a further request of that kind shares. There are four kinds, which
-   * bounds the queue.
+   * The waiting reload of each kind, which a further request of that kind shares. The kinds are those of
+   * `dryRun` and `restart`: four, which bounds the queue.
    */
   readonly #waiting = new Map<string, WaitingReload>();
 
@@ -110,12 +110,14 @@ export class Reloads {
     const difference = differenceOf(this.#settings, next, restart ? isReplaceable : undefined);
     const { applied, restartNeeded } = difference;
     const paths = dryRun ? [...applied, ...restartNeeded] : applied;
+    // The old and new values as operators may see them: the declarations tell which are secret.
     const changes = changesOf(declarationOnDisk(), this.#settings, next, paths);
     // Settings without a difference are sent too, because a thread may have missed an earlier reload.
     const problems = await apply(next, dryRun);
     if (problems.length > 0) return this.#reject(origin, request, problems);
     if (dryRun) return { ...difference, changes, problems, replacing: 0 };
     this.#settings = adoptLive(this.#settings, next);
+    // `replaceProblem` was asked before two waits. Only a stop can have come since, which ends a replacement.
     if (restart) return { ...this.#replace(origin, next, difference), changes };
     log.info('settings reloaded', { origin, ...textsOf(difference) });
     return { ...difference, changes, problems, replacing: 0 };
