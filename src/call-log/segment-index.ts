@@ -10,7 +10,8 @@
  *           all bits inverted, because the CRC-32 does not cover it (32 bits each). An earlier version wrote
  *           0 in place of the inverted count
  *       16  the extents, oldest first
- *           0 or 4 zero bytes; the summary (segment-summary.ts), which a new reader reads at first, alone
+ *           0 or 4 zero bytes; the summary (segment-summary.ts), by which segment.ts chooses extents
+ *           without reading the index
  *           the tail, the last TAIL_BYTES of the file: where the index begins in the file, MAGIC (32 bits
  *           each)
  *
@@ -41,7 +42,7 @@
  * Must hold (test/unit/call-log/segment-index.test.ts, test/unit/call-log/call-log.test.ts):
  * - Filters and ranges may give false positives but never false negatives, else a search misses calls.
  * - Later versions read these files. Without another MAGIC no hash and no field changes, but for words where
- *   earlier versions wrote 0. (No test has the bytes of an earlier version.)
+ *   earlier versions wrote 0. The first of these tests has bytes that were written once.
  * - A damaged index is not used.
  */
 import { crc32 } from 'node:zlib';
@@ -85,14 +86,14 @@ const EXTENT_BYTES = 40;
 /** Offsets in the tail. */
 const INDEX_AT = 0;
 const TAIL_MAGIC = 4;
+export const TAIL_BYTES = 8;
 const WORD_MAX = 2 ** 32 - 1;
-/** The bit of `hasPairs` in the word of the count. Earlier versions do not read that word. */
+/** The bit of `hasPairs` in the word of the count. Earlier versions ignore the word, so they may find it set. */
 const PAIRS_BIT = 2 ** 31;
 /** The most pairs of an extent. An extent with more gets none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;
 /** A call with this status or a higher one has pairs, even without a code. */
 export const FAILED_STATUS = 400;
-export const TAIL_BYTES = 8;
 /** For each filter key: how many bits the filter has, and how many of these are set or tested. */
 const BITS_A_KEY = 16;
 const PROBES = 7;

@@ -4,9 +4,12 @@ import t from 'tap';
 import { BlockBuilder } from '#src/call-log/block-builder.js';
 import {
   extentsOf,
+  FAILED_KEY,
   hashOf,
   mayHave,
+  mayHaveCall,
   mayHaveRequest,
+  pairHash,
   requestHash,
   SegmentIndex,
 } from '#src/call-log/segment-index.js';
@@ -110,6 +113,35 @@ void t.test('an index of an earlier version, which has no range, rules out none'
     bytes.writeUInt32LE(count, 4);
     t.equal(extentsOf(bytes), undefined, `${count} of ${EXTENTS} extents, without the second count`);
   }
+  t.end();
+});
+
+/**
+ * An index as it was written on 2026-11-29, of two calls of the account acct_a: request 7 of the listener
+ * req_a-1- with status 200, and request 2^32 + 5 with status 499 and the code client_gone.
+ */
+const WRITTEN = Buffer.from(
+  'VEdJWAEAAAD3hW+e/v///wgAAADgAAAAAgAAgAwAAAAAAAAAAHiPQAAA0D4AAPBBBwAAAAAAAAATeMQQmkIIsyJCEimqoClgHhRcy0ZQBo2H' +
+    'qJJBQgOJFRH6SoDlBkgwgSQKOaugYREAAAAAAABbMTAwNyw0Mjk0OTY4MzAxLFtbInJlcV9hLTEtIiw3LDQyOTQ5NjczMDEsWzgsMjI0' +
+    'LDcsNDI5NDk2NzMwMV1dXV1UR0lTQgAAANpNdcIAAAAA6AAAAFRHSVg=',
+  'base64',
+);
+
+void t.test('the bytes of an earlier version are found by the hashes of this one', (t) => {
+  // `extentsOf` wants memory that begins at a multiple of 4.
+  const [extent] = extentsOf(Buffer.from(new Uint8Array(WRITTEN).buffer))!;
+  t.match(extent, { at: 8, bytes: 224, count: 2, hasPairs: true, firstRequest: 7, lastRequest: Infinity });
+  t.match(extent, { firstMs: 1_007, lastMs: 4_294_968_301 });
+  t.ok(mayHaveCall(extent!, 'req_a-1-', 7));
+  t.ok(mayHaveCall(extent!, 'req_a-1-', 2 ** 32 + 5));
+  t.notOk(mayHaveCall(extent!, 'req_a-1-', 8));
+  t.notOk(mayHaveCall(extent!, 'req_a-2-', 7));
+  for (const text of ['acct_a', 'key_a', 'client_gone', FAILED_KEY, '=200', '=2xx', '=499', '=4xx'])
+    t.ok(mayHave(extent!, [hashOf(text)]), text);
+  t.notOk(mayHave(extent!, [hashOf('=500')]));
+  for (const failure of [FAILED_KEY, 'client_gone', '=499', '=4xx'])
+    t.ok(mayHave(extent!, [pairHash(hashOf('acct_a'), hashOf(failure))]), failure);
+  t.notOk(mayHave(extent!, [pairHash(hashOf('acct_a'), hashOf('=200'))]));
   t.end();
 });
 
