@@ -88,7 +88,7 @@ const INDEX_AT = 0;
 const TAIL_MAGIC = 4;
 export const TAIL_BYTES = 8;
 const WORD_MAX = 2 ** 32 - 1;
-/** The bit of `hasPairs` in the word of the count. Earlier versions ignore the word, so they may find it set. */
+/** The bit of `hasPairs` in the word of the count. Earlier versions do not use that word. */
 const PAIRS_BIT = 2 ** 31;
 /** The most pairs of an extent. An extent with more gets none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;

@@ -6,12 +6,11 @@
  * are never touched cost nothing.
  *
  * Must hold:
- * - Amounts come from the journals and not from the ledger's words. Usage on disk comes from the journals too,
- *   and money must agree with it; the ledger also has what is still in the journals
- *   (test/unit/store/audit.test.ts).
- * - Between `recordOf` and `recordWritten` of an account nothing is added to that account, or the amount would
- *   count as written. flush.ts writes in one turn. After a commit that failed it finds out whether the commit
- *   is on disk before it adds anything (test/unit/store/shared-books.test.ts).
+ * - Amounts come from the journals and not from the ledger's words. Usage on disk comes from the journals,
+ *   and money must agree with it; the ledger also has what is still in them (test/unit/store/audit.test.ts).
+ * - Between `recordOf` and `recordWritten` of an account nothing is added to that account, or the amount
+ *   would count as written. flush.ts writes in one turn. After a commit that failed it finds out whether the
+ *   commit is on disk before it adds anything (test/unit/store/shared-books.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -55,10 +54,7 @@ export class SpentTotals implements FlushedTotals {
 
   add(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
     const spent = this.#spent[account]! + charged;
-    invariant(
-      spent >= 0n && spent <= CREDITED_PICO_UNITS_MAX,
-      'what an account has spent is within its bound',
-    );
+    invariant(spent >= 0n && spent <= CREDITED_PICO_UNITS_MAX, 'what is spent is within its bound');
     this.#spent[account] = spent;
     this.#uncovered[account] = uncoveredAfter(this.#uncovered[account]!, uncovered);
   }
@@ -109,8 +105,8 @@ export class SharedSpentTotals implements FlushedTotals {
 
   /**
    * A row on disk is the sum of all gateways, so `findSpending` is called in the transaction that writes it.
-   * `onReversed` gets each amount whose reversal is on disk. The coordinator may then grant it to any process,
-   * so this gateway takes it out of its lease.
+   * `onReversed` gets each amount whose reversal is on disk. The coordinator may then grant it to any
+   * process, so this gateway takes it out of its lease.
    */
   constructor(
     accountsMax: number,
@@ -134,10 +130,7 @@ export class SharedSpentTotals implements FlushedTotals {
   recordOf(account: AccountIndex, counts: LedgerCounts): SpendingRecord {
     const stored = this.#findSpending(account);
     const spent = (stored?.spent ?? 0n) + this.#charged[account]! - this.#chargedOnDisk[account]!;
-    invariant(
-      spent >= 0n && spent <= CREDITED_PICO_UNITS_MAX,
-      'what an account has spent is within its bound',
-    );
+    invariant(spent >= 0n && spent <= CREDITED_PICO_UNITS_MAX, 'what is spent is within its bound');
     this.#daysInCommit.set(account, counts);
     const dayOnDisk = { dayNumber: this.#dayNumbers[account]!, dayCalls: this.#dayCalls[account]! };
     return {

@@ -4,8 +4,8 @@
  * in the supervisor process.
  *
  * A gateway that serves and then hangs is killed too: its main thread sends no message, not even `alive`
- * every ALIVE_PERIOD_MS. The time without messages is counted in looks of the supervisor (`#look`), because a clock goes on while
- * the machine sleeps or the supervisor is stopped.
+ * every ALIVE_PERIOD_MS. The time without messages is counted in looks of the supervisor (`#look`), because a
+ * clock goes on while the machine sleeps or the supervisor is stopped.
  *
  * After the gateway has ended, messages to it are dropped, and a question to it resolves by its timeout. No
  * promise rejects. A fork that fails, such as without memory, is reported as an exit.
@@ -68,7 +68,7 @@ export interface GatewayProcessOptions {
   readonly readyMsMax: number;
   /** A gateway that serves and sends no message for this time counts as hanging, and is killed. */
   readonly silentMsMax: number;
-  /** The time from `refused` to the exit. Then the gateway is killed. (process-group.ts adds it to a drain.) */
+  /** The time from `refused` to the exit. Then the gateway is killed. process-group.ts adds it to a drain. */
   readonly exitGraceMs: number;
   /** The time in which a gateway must hand new settings to its threads. */
   readonly reloadMsMax: number;

@@ -45,8 +45,6 @@ interface WaitingReload {
   readonly outcome: Promise<ReloadOutcome>;
 }
 
-const NOTHING_DONE: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
-
 export class Reloads {
   readonly #options: ReloadsOptions;
   /**
@@ -146,7 +144,7 @@ export class Reloads {
         origin,
         problems: problems.join('\n'),
       });
-    return { ...NOTHING_DONE, problems };
+    return { applied: [], restartNeeded: [], problems, replacing: 0 };
   }
 }
 

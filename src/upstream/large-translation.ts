@@ -55,7 +55,7 @@ export type LargeTranslated =
       /** The members of the chat completion but the conversation. */
       readonly chat: Members;
     }
-  /** Not written. `isField`: the upstream's protocol cannot express the member whose path begins `message`. */
+  /** `isField`: the upstream's protocol cannot express the member whose path begins `message`. */
   | { readonly isWritten: false; readonly isField: boolean; readonly message: string };
 
 /** Members that hold a conversation. The worker does not get them, because no response repeats them. */
@@ -68,9 +68,9 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   const translator = dialectAt(door)?.translator;
   const text = asBuffer(body).toString();
   const provider = settings && PROVIDERS[settings.name];
-  // exactJson marks large integers, so that exactJsonText can write all of their digits. A chat completion for
-  // OpenAI's protocol has marks everywhere. `provider.write` knows marks only in the members that exactBody
-  // marks, which are of another door: so a chat completion for a provider has none.
+  // exactJson marks large integers, so that exactJsonText can write all of their digits. A chat completion
+  // for OpenAI's protocol has marks everywhere. `provider.write` knows marks only in the members that
+  // exactBody marks, which are of another door: so a chat completion for a provider has none.
   const parse = translator === undefined && provider === undefined ? exactJson : parsedJson;
   const callers = parse(text);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };

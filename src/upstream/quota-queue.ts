@@ -129,19 +129,13 @@ export class QuotaQueue {
         continue;
       }
       for (const scope of scopes) fullScopes.add(scope);
-      areAllFull = visits === 'until_full' && this.#areAllAwaitedIn(fullScopes);
+      areAllFull = visits === 'until_full' && [...this.#awaited].every((scope) => fullScopes.has(scope));
       if (areAllFull) break;
     }
     for (const [account, call] of served) this.#calls.serve(account, call);
     // If all calls were visited, those that stay wait for `fullScopes` alone.
     if (areAllFull) for (const scope of fullScopes) this.#awaited.add(scope);
     else this.#awaited = fullScopes;
-  }
-
-  /** Whether all awaited scopes are in `fullScopes`. */
-  #areAllAwaitedIn(fullScopes: ReadonlySet<UpstreamScopeIndex>): boolean {
-    for (const scope of this.#awaited) if (!fullScopes.has(scope)) return false;
-    return true;
   }
 
   /** Must run before `#serve`, which makes `#awaited` anew: the scopes of these calls would stay in it. */
