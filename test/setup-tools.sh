@@ -7,7 +7,7 @@
 #     metrics     Prometheus and promtool, unpacked from Debian's package into build/tools: nothing is installed or started
 #     sharing     Debian's Redis server; as root on Debian. Tests start servers of their own, the service is not needed
 #     compose     Docker Compose of Debian, whose `config` wants no engine, and HAProxy; as root on Debian. Nothing is started
-#     console     Chromium, for the tests of the console in a browser; as root on Debian
+#     console     Chromium without its windows, for the tests of the console in a browser; as root on Debian
 #     examples    nginx and Caddy of Debian, as root on Debian, whose services are not needed; Python with the
 #                 packages of examples/python/requirements.txt, in build/tools/examples-python
 #     judges      Python with LiteLLM and schemathesis (test/judges/requirements.txt), in build/tools/judges-python; 470 MB
@@ -19,10 +19,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Per group: the programs that are looked for, the packages that bring them, whether root is wanted to use them.
-declare -A PROGRAMS=([console]='chromium' [container]='buildah mmdebstrap unshare nsenter setpriv' [sharing]='redis-server'
+declare -A PROGRAMS=([console]='chromium-headless-shell' [container]='buildah mmdebstrap unshare nsenter setpriv' [sharing]='redis-server'
   [compose]='docker-compose haproxy' [examples]='nginx caddy python3' [judges]='python3' [clients]='npm'
   [exports]='pg_ctlcluster psql python3')
-declare -A PACKAGES=([console]='chromium' [container]='buildah mmdebstrap util-linux' [sharing]='redis-server'
+declare -A PACKAGES=([console]='chromium-headless-shell' [container]='buildah mmdebstrap util-linux' [sharing]='redis-server'
   [compose]='docker-compose haproxy' [examples]='nginx caddy python3-venv'
   [judges]='python3-venv' [clients]='npm' [exports]='postgresql python3-venv')
 # Python packages, each list in an environment of its own: build/tools/GROUP-python.
