@@ -6,7 +6,7 @@ import t from 'tap';
 import type { QuotaUseView } from '#src/admin/views.js';
 import type { CallView } from '#src/admin/call-routes.js';
 import type { StatusDocument } from '#src/telemetry/status-document.js';
-import { startBed } from '../support/bed.js';
+import { shareBed, startBed } from '../support/bed.js';
 import { HAS_BROWSER, shoot, signIn, startBrowser } from '../support/browser.js';
 import { eventually, type Gateway, TEST_MODEL } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
@@ -14,6 +14,8 @@ import { steered } from '../support/mock.js';
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
 const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
+
+const sharedBed = shareBed(t, { flush_interval_ms: 50 });
 
 const at = (gateway: Gateway, place: string): string => `http://127.0.0.1:${gateway.admin.port}/#/${place}`;
 
@@ -26,7 +28,7 @@ const answering = (usage: object): string => {
 };
 
 void t.test('the playground shows what was charged, however the upstream reports it', SKIP, async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const { key } = await gateway.admin.customer();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   await signIn(page, gateway);
@@ -66,7 +68,7 @@ void t.test('the playground shows what was charged, however the upstream reports
 });
 
 void t.test('the stream of numbers goes on after an error response', SKIP, async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   let rejections = 0;
   await page.route('**/admin/v1/live*', async (route) => {
@@ -83,7 +85,7 @@ void t.test('the stream of numbers goes on after an error response', SKIP, async
 });
 
 void t.test('what is used of a quota leads to the calls of its day or month', SKIP, async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const { accountId } = await gateway.admin.customer();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   const use = (resetsAt: string): QuotaUseView => ({
@@ -122,7 +124,7 @@ void t.test('what is used of a quota leads to the calls of its day or month', SK
 });
 
 void t.test('upstreams are compared with themselves after a reload, and after a restart', SKIP, async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const status = (await gateway.admin.send('GET', '/admin/v1/status')).json() as StatusDocument;
   const [upstream] = status.upstreams;
   const of = (model: string, attempts: number, failures: number) => ({
@@ -152,6 +154,7 @@ void t.test('upstreams are compared with themselves after a reload, and after a 
 });
 
 void t.test('failed calls lead to those too that broke after their status', SKIP, async (t) => {
+  // All calls of a gateway are counted.
   const { gateway } = await startBed(t);
   const { key } = await gateway.admin.customer();
   const { port } = gateway;
@@ -188,7 +191,7 @@ void t.test('failed calls lead to those too that broke after their status', SKIP
 });
 
 void t.test('what nobody pays is shown, where there is any', SKIP, async (t) => {
-  const { gateway } = await startBed(t, { flush_interval_ms: 50 });
+  const { gateway } = await sharedBed();
   const { accountId, key } = await gateway.admin.customer({ credit: '0.001' });
   const other = await gateway.admin.customer();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Page, Route } from 'playwright-core';
-import { startBed } from '../support/bed.js';
+import { shareBed, startBed, type Bed } from '../support/bed.js';
 import { HAS_BROWSER, signIn, startBrowser, type WatchedPage } from '../support/browser.js';
 import { eventually, TEST_MODEL, type Gateway } from '../support/gateway.js';
 import { type Scope, steered } from '../support/mock.js';
@@ -10,8 +10,13 @@ import { type Scope, steered } from '../support/mock.js';
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
 const WIDE = { width: 1440, height: 900 };
 
-async function startConsole(t: Scope): Promise<WatchedPage & { gateway: Gateway }> {
-  const { gateway } = await startBed(t);
+const sharedBed = shareBed(t);
+
+async function startConsole(
+  t: Scope,
+  bed: Promise<Bed> = sharedBed(),
+): Promise<WatchedPage & { gateway: Gateway }> {
+  const { gateway } = await bed;
   const watched = await (await startBrowser(t)).open({ viewport: WIDE });
   await signIn(watched.page, gateway);
   return { ...watched, gateway };
@@ -61,12 +66,12 @@ void t.test('Enter sends nothing without a key, nor in a text that is being comp
 
 void t.test('a call of the playground ends with its page', SKIP, async (t) => {
   const { page, gateway } = await startConsole(t);
-  const { key } = await gateway.admin.customer();
+  const { accountId, key } = await gateway.admin.customer();
   await ask(page, key, steered('chunks=10000&chunk_ms=20'));
   await page.locator('.by-model', { hasText: /\w/ }).waitFor();
   await page.getByRole('link', { name: 'Overview' }).click();
   await eventually('the end of the call', async () => {
-    const { body } = await gateway.admin.send('GET', '/admin/v1/calls?code=client_gone');
+    const { body } = await gateway.admin.send('GET', `/admin/v1/calls?code=client_gone&account=${accountId}`);
     return (JSON.parse(body) as { data: object[] }).data[0];
   });
 });
@@ -185,7 +190,8 @@ void t.test('the year of a moment can be typed', SKIP, async (t) => {
 });
 
 void t.test('an account that the filter finds no longer leaves the list', SKIP, async (t) => {
-  const { page, gateway } = await startConsole(t);
+  // All accounts of a gateway are counted.
+  const { page, gateway } = await startConsole(t, startBed(t));
   for (const name of ['ann', 'bob', 'eve'])
     await gateway.admin.send('POST', '/admin/v1/accounts', { name, plan: 'ample' });
   await page.getByRole('link', { name: 'Accounts' }).click();
@@ -240,7 +246,9 @@ void t.test('the sums of a part of the usage say so', SKIP, async (t) => {
 
 void t.test('a page of accounts without rows is no end', SKIP, async (t) => {
   const { page, gateway } = await startConsole(t);
-  const { accountId } = await gateway.admin.customer({ group: await gateway.admin.group({}) });
+  const group = await gateway.admin.group({});
+  const { accountId } = await gateway.admin.customer({ group });
+  const { name } = await gateway.admin.account(accountId);
   await page.route('**/admin/v1/accounts?*', async (route) => {
     const query = new URL(route.request().url()).searchParams;
     if ((query.get('cursor') ?? '0') !== '0') await route.continue();
@@ -248,9 +256,9 @@ void t.test('a page of accounts without rows is no end', SKIP, async (t) => {
     else await route.fulfill({ json: { data: [], next: '0000' } });
   });
   const to = (place: string) => page.goto(`http://127.0.0.1:${gateway.admin.port}/#/${place}`);
-  await to('groups/group-1');
+  await to(`groups/${group}`);
   const panel = page.getByRole('region', { name: 'Group', exact: true });
-  await panel.getByRole('link', { name: 'customer-1' }).waitFor();
+  await panel.getByRole('link', { name, exact: true }).waitFor();
   t.equal(await panel.getByText('No accounts are in this group.').count(), 0);
   await to('accounts');
   await page.getByLabel('State').selectOption({ label: 'Active' });

@@ -4,7 +4,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { startBed } from '../support/bed.js';
+import { shareBed, startBed } from '../support/bed.js';
 import { HAS_BROWSER, seriousFaults, shoot, signIn, startBrowser } from '../support/browser.js';
 import { TEST_MODEL, knownEverywhere, type Gateway } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
@@ -17,6 +17,8 @@ const PAINT_MS_MAX = 60_000;
 
 const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
+
+const sharedBed = shareBed(t);
 
 const at = (gateway: Gateway, place = ''): string => `http://127.0.0.1:${gateway.admin.port}/${place}`;
 
@@ -169,7 +171,7 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
 });
 
 void t.test('operators have tokens, and see what their roles may do', SKIP, async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const customer = await gateway.admin.customer();
   const browser = await startBrowser(t);
   const { page, faults } = await browser.open({ viewport: WIDE });
@@ -233,7 +235,7 @@ void t.test('operators have tokens, and see what their roles may do', SKIP, asyn
 });
 
 void t.test('an account can be made once there are plans to choose from', SKIP, async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   await signIn(page, gateway);
   let release = (): void => undefined;
@@ -283,7 +285,7 @@ void t.test('an account that processes share: what they were granted in advance'
 });
 
 void t.test('hostile names are text, in every field', SKIP, async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   page.on('dialog', (dialog) => t.fail(`a script ran: ${dialog.message()}`));
   const names = [

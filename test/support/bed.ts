@@ -25,3 +25,15 @@ export async function startBed(
   const gateway = await startGateway(t, { config: testSettings(mock.url, settings), env });
   return { mock, gateway };
 }
+
+/**
+ * A bed that tests of a file share, which must have accounts of their own: the first that asks starts it, and
+ * it ends with the file. A gateway's start and end take more than 1 s of CPU.
+ */
+export function shareBed(
+  root: Scope,
+  ...more: [settings?: Parameters<typeof testSettings>[1], options?: BedOptions]
+): () => Promise<Bed> {
+  let bed: Promise<Bed> | undefined;
+  return () => (bed ??= startBed(root, ...more));
+}
