@@ -12,7 +12,7 @@ import type { Dialect } from '../support/provider-dialects.js';
 import { FORMS } from '../support/provider-forms.js';
 import { SlowReader } from '../support/slow-reader.js';
 
-const READERS = 64;
+const READERS = 32;
 const STREAM_BYTES = 16_000_000;
 const EVENT_CHARS = 25_000;
 /** With its frame just below the longest that is taken. */
