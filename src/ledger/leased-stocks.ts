@@ -131,6 +131,16 @@ export class LeasedStocks extends Stocks {
     for (let word = 0; word < layout.LEASE_WORDS; word++) Atomics.store(words, lease + word, 0n);
   }
 
+  /** If the coordinator counts in a later period than this process has taken of, that period. */
+  override last(stock: number, period: number): { readonly period: number; readonly taken: number } {
+    const last = super.last(stock, period);
+    const before = this.#before;
+    this.#granted.load(this.#leases.leaseAt(stock) + GRANTED, before);
+    const isGranted = before.low !== 0 || before.high !== 0;
+    const grantedPeriod = isGranted ? period - periodsSince(before, period) : 0;
+    return grantedPeriod > last.period ? { period: grantedPeriod, taken: 0 } : last;
+  }
+
   /** What was granted in `period` or a later period; 0 if the lease is of an earlier period. */
   grantedIn(stock: number, period: number): number {
     this.#granted.load(this.#leases.leaseAt(stock) + GRANTED, this.#before);

@@ -237,7 +237,7 @@ export class ScopeQuotas extends QuotaRecords {
       const left = Math.max(0, limit - this.#window.read(record).taken);
       return { left, resetsMs: asWallMs(nowMs + Math.ceil(waitMs) + 1) };
     }
-    const period = this.#periodAt(quota, nowMs);
+    const period = this.#periodAt(record, quota, nowMs);
     const { left, waitMs } = this.#stocks.leftOf(stockAt(record, quota), period?.number ?? 0, limit);
     return { left, resetsMs: period?.endMs ?? asWallMs(nowMs + Math.ceil(waitMs) + 1) };
   }
@@ -295,21 +295,27 @@ export class ScopeQuotas extends QuotaRecords {
     return BigInt(amount) * (KINDS[quota]!.unit === 'money' ? PICO_PER_NANO : 1n);
   }
 
-  /** What the flush writes of a record: not what calls in flight hold, because a restart ends these calls. */
+  /**
+   * What the flush writes of a record: not what calls in flight hold, because a restart ends these calls. Day
+   * and month are those of the counts, whatever the clock says: it may have been set back, or be wrong.
+   */
   settledOf(record: number): SettledQuotas {
-    const periods = { day: 0, month: 0 };
-    this.readPeriods(periods);
-    const settledOf = (quota: number): number => this.#useOf(record, quota).settled;
+    const nowMs = this.#clock.wallMs();
+    const dayNumber = this.#lastPeriodOf(record, OF_DAY, nowMs);
+    const monthNumber = this.#lastPeriodOf(record, OF_MONTH, nowMs);
+    const useIn = (quota: number, period: number): StockUse =>
+      this.#stocks.read(stockAt(record, quota), period);
     return {
-      dayNumber: periods.day,
-      monthNumber: periods.month,
+      dayNumber,
+      monthNumber,
       // If limits are shared, only the coordinator knows the minute: this process's stock never forgets.
-      minuteTokens: this.#window === undefined ? 0 : settledOf(TOKENS_PER_MINUTE),
-      tokensPerDay: settledOf(TOKENS_PER_DAY),
-      callsPerMonth: settledOf(CALLS_PER_MONTH),
-      tokensPerMonth: settledOf(TOKENS_PER_MONTH),
-      spendPerDay: settledOf(SPEND_PER_DAY),
-      spendPerMonth: settledOf(SPEND_PER_MONTH),
+      minuteTokens: this.#window === undefined ? 0 : this.#useOf(record, TOKENS_PER_MINUTE).settled,
+      tokensPerDay: useIn(TOKENS_PER_DAY, dayNumber).settled,
+      // calls.ts does not settle calls of the month: what is taken of them is used.
+      callsPerMonth: useIn(CALLS_PER_MONTH, monthNumber).taken,
+      tokensPerMonth: useIn(TOKENS_PER_MONTH, monthNumber).settled,
+      spendPerDay: useIn(SPEND_PER_DAY, dayNumber).settled,
+      spendPerMonth: useIn(SPEND_PER_MONTH, monthNumber).settled,
     };
   }
 
@@ -340,16 +346,38 @@ export class ScopeQuotas extends QuotaRecords {
       const { taken, held } = this.#window.read(record);
       return { taken, settled: taken - held, resetsMs: undefined };
     }
-    const period = this.#periodAt(quota, this.#clock.wallMs());
+    const period = this.#periodAt(record, quota, this.#clock.wallMs());
     const { taken, settled } = this.#stocks.read(stockAt(record, quota), period?.number ?? 0);
-    // calls.ts does not settle calls of the month: what is taken of them is used.
+    // As in `settledOf`: calls of the month are not settled.
     return { taken, settled: quota === CALLS_PER_MONTH ? taken : settled, resetsMs: period?.endMs };
   }
 
-  /** Undefined for a quota without a day or month. */
-  #periodAt(quota: number, nowMs: WallMs): Period | undefined {
-    if ((OF_DAY & (1 << quota)) !== 0) return this.#calendar.dayAt(nowMs);
-    return (OF_MONTH & (1 << quota)) !== 0 ? this.#calendar.monthAt(nowMs) : undefined;
+  /**
+   * The day or month in which the next call counts: a later one than the clock's, if the clock was set back
+   * since calls were counted there. Undefined for a quota without a day or month.
+   */
+  #periodAt(record: number, quota: number, nowMs: WallMs): Period | undefined {
+    const stock = stockAt(record, quota);
+    const calendar = this.#calendar;
+    if ((OF_DAY & (1 << quota)) !== 0)
+      return calendar.dayOf(this.#stocks.last(stock, calendar.dayAt(nowMs).number).period, nowMs);
+    if ((OF_MONTH & (1 << quota)) !== 0)
+      return calendar.monthOf(this.#stocks.last(stock, calendar.monthAt(nowMs).number).period, nowMs);
+    return undefined;
+  }
+
+  /** The last day or month that was counted, of the quotas in `mask`; 0 if nothing was. */
+  #lastPeriodOf(record: number, mask: number, nowMs: WallMs): number {
+    let latest = 0;
+    for (let bits = mask; bits !== 0; bits &= bits - 1) {
+      const quota = lowestBitOf(bits);
+      // `!`: the quotas of `mask` have a day or a month.
+      const { number } = this.#periodAt(record, quota, nowMs)!;
+      // A period beyond `number` was a mistake of the clock, and its count is of `number`.
+      const { period } = this.#stocks.last(stockAt(record, quota), number);
+      latest = Math.max(latest, Math.min(period, number));
+    }
+    return latest;
   }
 }
 

@@ -88,7 +88,7 @@ export function liveStatement(
     held: snapshot.held,
     spent: snapshot.spent,
     uncovered: snapshot.uncovered,
-    callsToday: snapshot.dayNumber === dayNumberOf(nowMs) ? snapshot.dayCalls : 0,
+    callsToday: snapshot.dayNumber >= dayNumberOf(nowMs) ? snapshot.dayCalls : 0,
     requestsThisMinute: snapshot.minuteUsed,
     callsInFlight: snapshot.callsInFlight,
   };
@@ -107,7 +107,7 @@ export function flushedStatement(
     held: asPicoUnits(0n),
     spent,
     uncovered: spending?.uncovered ?? asPicoUnits(0n),
-    callsToday: spending?.dayNumber === dayNumberOf(nowMs) ? spending.dayCalls : 0,
+    callsToday: spending !== undefined && spending.dayNumber >= dayNumberOf(nowMs) ? spending.dayCalls : 0,
     requestsThisMinute:
       spending !== undefined && nowMs - spending.takenMs < MINUTE_MS ? spending.minuteUsed : 0,
     callsInFlight: 0,
@@ -131,7 +131,7 @@ export function sharedStatement(
   const { spent, leased } = use;
   const unused = credited - spent - use.held;
   const available = asPicoUnits(unused < 0n ? 0n : unused);
-  const isToday = use.dayNumber === dayNumberOf(nowMs);
+  const isToday = use.dayNumber >= dayNumberOf(nowMs);
   return {
     ...flushed,
     available,

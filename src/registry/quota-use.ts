@@ -4,20 +4,22 @@
  * of a gateway process, or a command. A _use_ is what operators read of one quota, a QuotaCount what a
  * coordinator reports of one. MinuteDayCounts are counted apart from all other quotas.
  *
- * Must hold: a count of a day, a month or a minute that is over is shown as 0. Fields of QuotaUseRecord are
- * on disk: store/quota-use-rows.ts must have the same fields.
+ * Must hold: a count of a day, a month or a minute that is over is shown as 0. A count of a later day or month
+ * than the clock's is shown, because calls count there until the clock, which was set back, is there too.
+ * Fields of QuotaUseRecord are on disk: store/quota-use-rows.ts must have the same fields.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import {
   type Calendar,
+  type Period,
   QUOTA_FIELDS,
   QUOTA_KINDS,
   QUOTA_NAMES,
   type QuotaLimits,
   type QuotaName,
 } from '../core/quotas.js';
-import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
-import { dayNumberOf, endOfDay } from '../ledger/day.js';
+import { type AccountIndex, asWallMs, type GroupIndex, type KeyIndex, type WallMs } from '../core/units.js';
+import { dayNumberOf, resetOfDay } from '../ledger/day.js';
 import type { QuotaUse, SettledQuotas } from '../ledger/scope-quotas.js';
 
 export type { QuotaUse };
@@ -93,13 +95,12 @@ export function quotasIn(
   nowMs: WallMs,
 ): QuotaUse[] {
   const byName = new Map(Array.from(uses, (use) => [use.quota, use]));
-  const today = dayNumberOf(nowMs);
-  const dayCalls = counts.dayNumber === today ? counts.dayCalls : 0;
+  const dayCalls = counts.dayNumber >= dayNumberOf(nowMs) ? counts.dayCalls : 0;
   const setUse = (quota: QuotaName, used: number, held = 0, resetsMs?: WallMs): void => {
     byName.set(quota, { quota, used: BigInt(used), held: BigInt(held), resetsMs });
   };
   setUse('requests_per_minute', counts.minuteUsed);
-  setUse('calls_per_day', dayCalls, 0, endOfDay(today));
+  setUse('calls_per_day', dayCalls, 0, resetOfDay(counts.dayNumber, nowMs));
   if (counts.callsInFlight !== undefined) setUse('calls_in_flight', 0, counts.callsInFlight);
   return QUOTA_NAMES.flatMap((quota) => {
     const limit = limits[QUOTA_FIELDS[quota]];
@@ -117,10 +118,11 @@ export function flushedUses(
   calendar: Calendar,
   nowMs: WallMs,
 ): Omit<QuotaUse, 'limit'>[] {
-  const day = calendar.dayAt(nowMs);
-  const month = calendar.monthAt(nowMs);
-  const isToday = record?.dayNumber === day.number;
-  const isThisMonth = record?.monthNumber === month.number;
+  const { dayNumber = 0, monthNumber = 0 } = record ?? {};
+  const day = calendar.dayOf(dayNumber, nowMs);
+  const month = calendar.monthOf(monthNumber, nowMs);
+  const isToday = dayNumber >= day.number;
+  const isThisMonth = monthNumber >= month.number;
   const isThisMinute = record !== undefined && nowMs - record.takenMs < MINUTE_MS;
   const useOf = (quota: QuotaName, used: number | undefined, isCurrent: boolean, resetsMs?: WallMs) => {
     const picoFactor = QUOTA_KINDS[quota].unit === 'money' ? PICO_PER_NANO : 1n;
@@ -138,15 +140,36 @@ export function flushedUses(
 
 const NO_COUNT: QuotaCount = { period: 0, used: 0n, held: 0n, leased: 0n, leasedElsewhere: 0n };
 
-/** The count of a quota in the current period; NO_COUNT if the count is of a period that is over. */
-function countNow(quota: QuotaName, counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): QuotaCount {
-  const count = counts.get(quota) ?? NO_COUNT;
+/** The day or month in which a quota counts at `nowMs`, if `counted` is the last in which it was counted. */
+function periodOf(
+  quota: QuotaName,
+  counted: number,
+  calendar: Calendar,
+  nowMs: WallMs,
+): Pick<Period, 'number' | 'endMs'> | undefined {
   const { per } = QUOTA_KINDS[quota];
   // Calls a day are counted by the day in UTC+8, whatever `quota_timezone` says.
-  if (quota === 'calls_per_day') return count.period === dayNumberOf(nowMs) ? count : NO_COUNT;
-  const period =
-    per === 'day' ? calendar.dayAt(nowMs) : per === 'month' ? calendar.monthAt(nowMs) : undefined;
-  return period === undefined || period.number === count.period ? count : NO_COUNT;
+  if (quota === 'calls_per_day') {
+    const endMs = resetOfDay(counted, nowMs);
+    return { number: dayNumberOf(asWallMs(endMs - 1)), endMs };
+  }
+  if (per === 'day') return calendar.dayOf(counted, nowMs);
+  return per === 'month' ? calendar.monthOf(counted, nowMs) : undefined;
+}
+
+/** The count of a quota, and when its period ends; NO_COUNT if the count is of a period that is over. */
+function countNow(
+  quota: QuotaName,
+  counts: QuotaCounts,
+  calendar: Calendar,
+  nowMs: WallMs,
+): QuotaCount & { readonly resetsMs?: WallMs } {
+  const count = counts.get(quota) ?? NO_COUNT;
+  const period = periodOf(quota, count.period, calendar, nowMs);
+  if (period === undefined) return count;
+  return count.period >= period.number
+    ? { ...count, period: period.number, resetsMs: period.endMs }
+    : NO_COUNT;
 }
 
 /** Returns `flushed`, the use as of the last flushes, with what all processes use now. */
@@ -157,17 +180,19 @@ export function sharedQuotas(
   nowMs: WallMs,
 ): QuotaUse[] {
   return flushed.map((use) => {
-    const { used, held, leased } = countNow(use.quota, counts, calendar, nowMs);
+    const { used, held, leased, resetsMs = use.resetsMs } = countNow(use.quota, counts, calendar, nowMs);
     const { per } = QUOTA_KINDS[use.quota];
     // A process that died may have written more to the store than it had reported. The difference was leased
     // to that process: it counts as used here, and no longer as leased.
     const hasPeriod = per === 'day' || per === 'month';
-    const unreported = hasPeriod && use.used > used ? use.used - used : 0n;
+    const isSamePeriod = hasPeriod && use.resetsMs === resetsMs;
+    const unreported = isSamePeriod && use.used > used ? use.used - used : 0n;
     return {
       ...use,
       used: used + unreported,
       held,
       leased: leased > unreported ? leased - unreported : 0n,
+      resetsMs,
     };
   });
 }
@@ -177,24 +202,34 @@ export function sharedQuotas(
  * use it. Money is rounded up to nano-units.
  */
 export function inheritedQuotasOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): SettledQuotas {
-  const uses = new Map(
-    Array.from(counts.keys(), (quota) => {
-      const { used, leasedElsewhere } = countNow(quota, counts, calendar, nowMs);
-      return [quota, used + leasedElsewhere];
-    }),
+  const countsNow = new Map(
+    Array.from(counts.keys(), (quota) => [quota, countNow(quota, counts, calendar, nowMs)]),
   );
-  const countOf = (quota: QuotaName): number => Number(uses.get(quota) ?? 0n);
-  const nanoUnitsOf = (quota: QuotaName): number =>
-    Number(((uses.get(quota) ?? 0n) + PICO_PER_NANO - 1n) / PICO_PER_NANO);
+  // Later than the clock's, if the clock was set back since one of the quotas was counted.
+  const latestOf = (current: number, quotas: readonly QuotaName[]): number =>
+    Math.max(current, ...quotas.map((quota) => countsNow.get(quota)?.period ?? 0));
+  const dayNumber = latestOf(calendar.dayAt(nowMs).number, ['tokens_per_day', 'spend_per_day']);
+  const monthNumber = latestOf(calendar.monthAt(nowMs).number, [
+    'calls_per_month',
+    'tokens_per_month',
+    'spend_per_month',
+  ]);
+  const usedOf = (quota: QuotaName, period: number): bigint => {
+    const { period: counted, used, leasedElsewhere } = countsNow.get(quota) ?? NO_COUNT;
+    return counted === period ? used + leasedElsewhere : 0n;
+  };
+  const countOf = (quota: QuotaName, period: number): number => Number(usedOf(quota, period));
+  const nanoUnitsOf = (quota: QuotaName, period: number): number =>
+    Number((usedOf(quota, period) + PICO_PER_NANO - 1n) / PICO_PER_NANO);
   return {
-    minuteTokens: countOf('tokens_per_minute'),
-    dayNumber: calendar.dayAt(nowMs).number,
-    monthNumber: calendar.monthAt(nowMs).number,
-    tokensPerDay: countOf('tokens_per_day'),
-    callsPerMonth: countOf('calls_per_month'),
-    tokensPerMonth: countOf('tokens_per_month'),
-    spendPerDay: nanoUnitsOf('spend_per_day'),
-    spendPerMonth: nanoUnitsOf('spend_per_month'),
+    minuteTokens: countOf('tokens_per_minute', 0),
+    dayNumber,
+    monthNumber,
+    tokensPerDay: countOf('tokens_per_day', dayNumber),
+    callsPerMonth: countOf('calls_per_month', monthNumber),
+    tokensPerMonth: countOf('tokens_per_month', monthNumber),
+    spendPerDay: nanoUnitsOf('spend_per_day', dayNumber),
+    spendPerMonth: nanoUnitsOf('spend_per_month', monthNumber),
   };
 }
 

@@ -180,7 +180,11 @@ export class StockLease {
     this.#repliedMs = nowMs;
     this.#isPlentiful = isPlentiful(unused, remaining);
     this.#words.publish(remaining, freeInMs);
-    if (granted === 0n) return;
+    if (granted === 0n) {
+      // A period that has begun goes on, also if the clock was set back: rejections must tell when it ends.
+      if (period > ask.period) this.#words.add(period, 0n, 0n);
+      return;
+    }
     this.#netGranted += granted;
     // No low-water mark (0) if the coordinator has nothing left: the ask of a low lease would get nothing.
     this.#words.add(period, granted, remaining === 0n ? 0n : this.#lowOf(unused));

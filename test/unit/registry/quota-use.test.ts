@@ -47,9 +47,12 @@ void t.test('what processes report of a period that is over is not added, nor in
     sharedQuotas([use], new Map([['tokens_per_day', countOf(period)]]), calendar, nowMs)[0];
   t.match(shared(day), { used: 20n, held: 1n, leased: 5n });
   t.match(shared(day - 1), { used: 8n, held: 0n, leased: 0n });
+  const tomorrow = calendar.dayAt(nowMs + DAY_MS).endMs;
+  t.match(shared(day + 1), { used: 20n, held: 1n, leased: 5n, resetsMs: tomorrow }, 'the clock was set back');
   const inherited = (period: number) =>
     inheritedQuotasOf(new Map([['tokens_per_day', countOf(period)]]), calendar, nowMs).tokensPerDay;
   t.equal(inherited(day), 22);
   t.equal(inherited(day - 1), 0);
+  t.equal(inherited(day + 1), 22);
   t.end();
 });

@@ -2,8 +2,10 @@
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
+import { dayNumberOf } from '#src/ledger/day.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
+import { Ledger } from '#src/ledger/ledger.js';
 import { StockLease } from '#src/sharing/stock-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
@@ -153,3 +155,27 @@ void t.test('calls left of yesterday keep nobody from asking for calls of today'
   }
   t.end();
 });
+
+void t.test(
+  'a process that is refused calls of a day that others have begun tells when that day ends',
+  (t) => {
+    const clock = new SystemClock();
+    const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true });
+    const lease = new StockLease('calls_per_day', new Leases(buffers).accounts.dayOf(ACCOUNT, clock), 0);
+    const ledger = new Ledger(buffers, clock);
+    const today = dayNumberOf(clock.wallMs());
+    const reply = (calls: bigint, day: number) => {
+      const ask = lease.ask({ needs: [1n] }, 9n, today, 0)!;
+      lease.applyGrant({ ...granted(calls), period: day }, ask, 0, 0);
+      return ledger.day.read(ACCOUNT);
+    };
+    t.match(reply(0n, today), { dayCalls: 0 });
+    // The clocks were set back over midnight.
+    t.same(reply(0n, today + 1), { dayNumber: today + 1, dayCalls: 0 });
+    reply(2n, today + 1);
+    t.equal(lease.availableIn(today), 2n);
+    t.equal(ledger.day.take(ACCOUNT, 9), today + 1);
+    t.same(ledger.day.read(ACCOUNT), { dayNumber: today + 1, dayCalls: 1 });
+    t.end();
+  },
+);
