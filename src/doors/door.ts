@@ -93,6 +93,11 @@ export interface EventMeaning {
   readonly model: unknown;
   /** Whether the event brings text, thoughts or tool arguments. */
   readonly isText: boolean;
+  /**
+   * Whether the event brings no text that is to be counted: none, or one that an earlier event has brought.
+   * If there is much of such bytes, it is left out, or the count of a long stream would be wrong.
+   */
+  readonly isUncounted: boolean;
   /** Whether the stream is complete with this event. */
   readonly isEnd: boolean;
   /** Whether no text follows this event, though other events do. */
@@ -105,6 +110,7 @@ export const NO_MEANING: EventMeaning = {
   usage: undefined,
   model: undefined,
   isText: false,
+  isUncounted: false,
   isEnd: false,
   isTextOver: false,
   fault: undefined,
@@ -114,7 +120,7 @@ export const NO_MEANING: EventMeaning = {
  * Reads the events of one stream in the door's own protocol. upstream/passed-stream-reader.ts calls a judge
  * for events with data, in order: `known`, and `judge` if `known` returns undefined or the event is long. The
  * stream reader skips an event that differs only in its text from an event that brought text alone. So a
- * judge must keep no state of such events.
+ * judge must keep no state of such events, but for what the first of them shows.
  */
 export interface EventJudge {
   /** The event that ends a stream which fails after `isTextOver`; absent if no event has `isTextOver`. */

@@ -8,6 +8,7 @@
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limits.js';
+import { StreamedKinds } from '../doors/responses/streamed-kinds.js';
 import { forEachEvent } from '../protocol/sse.js';
 
 /**
@@ -24,8 +25,9 @@ import { forEachEvent } from '../protocol/sse.js';
  *                                                it does not count again
  *
  * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends with
- * `.delta`. A stream of a server that only seems to stream has no such event: its texts are in the items that
- * are done. The Messages API is read as if each of its blocks were a choice.
+ * `.delta`. Some servers stream no kind of item, or only messages, and send calls of functions whole. Then
+ * texts of that kind are in events whose type ends with `.done`, or in the items that are done. The Messages
+ * API is read as if each of its blocks were a choice.
  */
 export const TEXT_MEMBERS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
@@ -148,42 +150,58 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
 type Visit = (key: string, text: string, mayRepeat?: boolean) => void;
 
 /**
- * The items of the Responses API whose texts were counted, so that an item that is done does not count twice.
- * The constructor finds them in the keys of `texts`, so a stream that is read in parts counts as one that is
- * read at once.
+ * What was counted of a stream of the Responses API. The constructor finds it in the keys of `texts`, so a
+ * stream that is read in parts counts as one that is read at once.
  */
 class CountedItems {
-  hasDelta = false;
+  readonly kinds = new StreamedKinds();
   readonly #ids = new Set<string>();
 
   constructor(texts: StreamTexts) {
     for (const key of texts.keys()) {
-      if (key.endsWith('.delta')) this.hasDelta = true;
-      else if (!key.endsWith('/name')) this.#ids.add(key.slice(0, key.indexOf('/')));
+      const name = key.slice(key.lastIndexOf('/') + 1);
+      if (name.endsWith('.delta')) this.kinds.countDelta(name);
+      else if (name.endsWith('.done')) this.kinds.isDoneNew(name);
+      else if (name !== 'name') this.#ids.add(key.slice(0, key.indexOf('/')));
     }
   }
 
-  /**
-   * Whether an item that is done counts: the stream has no delta so far, and no item of that `id` counted.
-   */
-  isNew(id: string): boolean {
-    if (this.hasDelta || this.#ids.has(id)) return false;
+  /** Whether an item that is done counts. */
+  isNew(id: string, type: unknown): boolean {
+    if (this.#ids.has(id) || !this.kinds.isItemNew(type)) return false;
     this.#ids.add(id);
     return true;
   }
 }
 
-/** An event of the Responses API: a delta, the name of a call that begins, or items that are done. */
+/** An event of the Responses API: a delta, a text that is done, the name of a call, or items that are done. */
 function visitResponsesEvent(
-  { type, item_id: id, delta, item, response }: Record<string, unknown>,
+  {
+    type,
+    item_id: id,
+    delta,
+    text,
+    refusal,
+    arguments: args,
+    input,
+    item,
+    response,
+  }: Record<string, unknown>,
   visit: Visit,
   items: CountedItems,
 ): void {
   if (typeof type !== 'string' || !type.startsWith('response.')) return;
   if (type.endsWith('.delta')) {
-    items.hasDelta = true;
+    items.kinds.countDelta(type);
     visitText(`${idIn(id)}/${type}`, delta, visit);
-  } else if (type === 'response.output_item.added' && isRecord(item))
+    return;
+  }
+  const done = text ?? refusal ?? args ?? input;
+  if (typeof done === 'string' && type.endsWith('.done')) {
+    if (items.kinds.isDoneNew(type)) visitText(`${idIn(id)}/${type}`, done, visit);
+    return;
+  }
+  if (type === 'response.output_item.added' && isRecord(item))
     visitText(`${idIn(item.id)}/name`, item.name, visit);
   const doneItems =
     type === 'response.output_item.done' ? [item] : isRecord(response) ? response.output : undefined;
@@ -191,7 +209,7 @@ function visitResponsesEvent(
   for (const doneItem of (doneItems as unknown[]).filter(isRecord)) {
     const itemId = idIn(doneItem.id);
     // The name came as the item began, by `response.output_item.added`.
-    if (items.isNew(itemId))
+    if (items.isNew(itemId, doneItem.type))
       visitItem({ ...doneItem, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
   }
 }

@@ -117,8 +117,9 @@ export class PassedStreamReader implements ResponseBodyReader {
         this.#reject(invalidResponseFailure(verdict.invalid));
         return;
       }
-      if (verdict === 'drop') {
+      if (verdict === 'drop' || verdict === 'uncounted') {
         this.#relay(events.subarray(runStart, start));
+        if (verdict === 'uncounted') this.#relay(events.subarray(start, end), false);
         runStart = end;
       } else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
       start = this.#hasEndComeNow() ? end : this.#keptFormsEnd(latin1, end);
@@ -135,26 +136,32 @@ export class PassedStreamReader implements ResponseBodyReader {
     return end;
   }
 
-  /** `data` is Latin-1. `text`: relay the event, which brings text and nothing else. */
-  #verdictOn(data: string | undefined): 'relay' | 'text' | 'drop' | { readonly invalid: string } {
+  /**
+   * `data` is Latin-1. `text`: relay the event, which brings text and nothing else. `uncounted`: relay it,
+   * although it brings no text that is to be counted.
+   */
+  #verdictOn(
+    data: string | undefined,
+  ): 'relay' | 'text' | 'uncounted' | 'drop' | { readonly invalid: string } {
     if (data === undefined || data === '') return 'drop';
     const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
     const event = known ?? parsedJson(data);
     if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
-    const { fault, usage, model, isText, isEnd, isTextOver } = known ?? this.#judge.judge(event);
+    const { fault, usage, model, isText, isUncounted, isEnd, isTextOver } = known ?? this.#judge.judge(event);
     if (fault !== undefined) return { invalid: fault };
     const isReport = usage !== undefined && this.#meter.report(usage, model);
     if (isText && !isReport) this.#textCame();
     this.#hasEndCome = isEnd;
     this.#isTextOver ||= isTextOver;
+    if (isUncounted) return 'uncounted';
     return isText && usage === undefined && model === undefined && !isEnd ? 'text' : 'relay';
   }
 
-  #relay(events: Buffer): void {
+  #relay(events: Buffer, isCounted = true): void {
     if (events.length === 0) return;
     if (!this.#hasRelayed) this.#outcome.onBegin();
     this.#hasRelayed = true;
-    this.#meter.addRelayed(events);
+    if (isCounted) this.#meter.addRelayed(events);
     this.#sink.relay(events);
   }
 

@@ -44,6 +44,8 @@ export const COUNT_TOKENS_DIALECT: Dialect = {
 
 const TEXT: EventMeaning = { ...NO_MEANING, isText: true };
 const END: EventMeaning = { ...NO_MEANING, isEnd: true };
+/** Of signatures, citations and results of tools that Anthropic runs, which may be longer than the text. */
+const UNCOUNTED: EventMeaning = { ...NO_MEANING, isUncounted: true };
 
 /**
  * The data of a text event as Anthropic writes it, for `known`: members in this order, and up to 32 spaces of
@@ -88,9 +90,13 @@ class MessageJudge implements EventJudge {
     const { type, message, delta } = event;
     switch (type) {
       case 'content_block_delta':
-        return isRecord(delta) && hasText(delta) ? TEXT : NO_MEANING;
-      case 'content_block_start':
-        return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : NO_MEANING;
+        return isRecord(delta) && hasText(delta) ? TEXT : UNCOUNTED;
+      case 'content_block_start': {
+        const { content_block: block } = event;
+        if (isRecord(block) && hasText(block)) return TEXT;
+        // A block that begins with an empty text is short.
+        return isRecord(block) && block.type === 'text' ? NO_MEANING : UNCOUNTED;
+      }
       case 'message_start':
         if (!isRecord(message)) return { ...NO_MEANING, fault: 'message_start without a message' };
         this.#addReport(promptReportOf(message.usage));

@@ -11,6 +11,7 @@
 import { isRecord, type Members } from '../../core/json.js';
 import { NO_MEANING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { ResponseStream } from './response-stream.js';
+import { StreamedKinds } from './streamed-kinds.js';
 import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
@@ -57,6 +58,10 @@ function faultIn({ status, error }: Members): string | undefined {
  * reference of OpenAI, "Streaming events", as of November 2026.
  */
 class ResponsesJudge implements EventJudge {
+  readonly #kinds = new StreamedKinds();
+  /** An item has come that is done. */
+  #hasItem = false;
+
   judge(event: Members): EventMeaning {
     const { type } = event;
     // Before the type, because servers send errors without a type too.
@@ -72,12 +77,32 @@ class ResponsesJudge implements EventJudge {
       case 'response.completed':
       case 'response.incomplete': {
         const fault = faultIn(response);
-        return fault === undefined ? { ...NO_MEANING, usage, model, isEnd: true } : meaningOf(fault);
+        const isUncounted = !this.#hasNewItem(response.output);
+        return fault === undefined
+          ? { ...NO_MEANING, usage, model, isEnd: true, isUncounted }
+          : meaningOf(fault);
       }
-      default:
+      default: {
         // Deltas of reasoning and of a tool's arguments count as text too, because the caller pays for them.
-        return { ...NO_MEANING, model, isText: type.endsWith('.delta') };
+        const isText = type.endsWith('.delta');
+        if (isText) this.#kinds.countDelta(type);
+        return { ...NO_MEANING, model, isText, isUncounted: !isText && !this.#isNew(type, event) };
+      }
     }
+  }
+
+  /** Whether an event that is no delta and no end brings a text, or the name of a call, that is new. */
+  #isNew(type: string, { item }: Members): boolean {
+    if (type === 'response.output_item.added') return true;
+    if (type !== 'response.output_item.done') return type.endsWith('.done') && this.#kinds.isDoneNew(type);
+    this.#hasItem = true;
+    return isRecord(item) && this.#kinds.isItemNew(item.type);
+  }
+
+  /** Whether the output of a response that is complete has a text that no event before has brought. */
+  #hasNewItem(output: unknown): boolean {
+    if (this.#hasItem || !Array.isArray(output)) return false;
+    return (output as unknown[]).some((item) => isRecord(item) && this.#kinds.isItemNew(item.type));
   }
 }
 

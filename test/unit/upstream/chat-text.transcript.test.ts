@@ -126,6 +126,24 @@ void t.test('items of the Responses API count once, with deltas or without', (t)
   const added = sse({ type: 'response.output_item.added', item: { ...called, arguments: '' } });
   const ended = sse({ type: 'response.output_item.done', item: called });
   t.equal(whole(added + ended + completed(called)), 'look,{"up":1}');
+  // Messages come in deltas, and calls whole.
+  const texted = delta('a', 'one') + done('a', 'one');
+  t.equal(whole(texted + added + ended), 'one,look,{"up":1}');
+  t.equal(whole(texted + added + ended + completed(both[0]!, called)), 'one,look,{"up":1}');
+  // Texts come at once, and their items later.
+  const textDone = (id: string, text: string): string =>
+    sse({ type: 'response.output_text.done', item_id: id, text });
+  t.equal(whole(textDone('a', 'one')), 'one');
+  t.equal(whole(textDone('a', 'one') + textDone('b', 'two') + completed(...both)), 'one,two');
+  t.equal(whole(textDone('x', 'one') + done('a', 'one') + completed(item('y', 'one'))), 'one', 'other ids');
+  const argumentsOf = (kind: string, text: object): string =>
+    sse({ type: `response.function_call_arguments.${kind}`, item_id: 'c', ...text });
+  const argumentsDone = argumentsOf('done', { arguments: '{"up":1}' });
+  t.equal(whole(texted + added + argumentsDone + ended + completed(called)), 'one,look,{"up":1}');
+  const argumentsDelta = argumentsOf('delta', { delta: '{"up":1}' });
+  t.equal(whole(added + argumentsDelta + argumentsDone + ended), 'look,{"up":1}');
+  t.equal(whole(delta('a', 'one') + textDone('a', 'one') + completed(both[0]!)), 'one');
+  t.equal(whole(sse({ type: 'response.new.delta', delta: 'one' }) + completed(both[0]!)), 'one', 'unknown');
   t.end();
 });
 
