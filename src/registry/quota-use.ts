@@ -4,8 +4,8 @@
  * of a gateway process, or a command. A _use_ is what operators read of one quota, a QuotaCount what a
  * coordinator reports of one. MinuteDayCounts are counted apart from all other quotas.
  *
- * Must hold: a count of a day, a month or a minute that is over is shown as 0. A count of a later day or month
- * than the clock's is shown, because calls count there until the clock, which was set back, is there too.
+ * Must hold: a count of a day, a month or a minute that is over is shown as 0. A count of a later day or
+ * month than the clock's is shown, because calls count there until the clock, which was set back, is there.
  * Fields of QuotaUseRecord are on disk: store/quota-use-rows.ts must have the same fields.
  */
 import { PICO_PER_NANO } from '../core/money.js';

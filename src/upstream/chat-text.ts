@@ -174,31 +174,18 @@ class CountedItems {
   }
 }
 
-/** An event of the Responses API: a delta, a text that is done, the name of a call, or items that are done. */
-function visitResponsesEvent(
-  {
-    type,
-    item_id: id,
-    delta,
-    text,
-    refusal,
-    arguments: args,
-    input,
-    item,
-    response,
-  }: Record<string, unknown>,
-  visit: Visit,
-  items: CountedItems,
-): void {
+/** An event of the Responses API: a delta, a text that is done, the name of a call, items that are done. */
+function visitResponsesEvent(event: Record<string, unknown>, visit: Visit, items: CountedItems): void {
+  const { type, item_id: id, item, response } = event;
   if (typeof type !== 'string' || !type.startsWith('response.')) return;
   if (type.endsWith('.delta')) {
     items.kinds.countDelta(type);
-    visitText(`${idIn(id)}/${type}`, delta, visit);
+    visitText(`${idIn(id)}/${type}`, event.delta, visit);
     return;
   }
-  const done = text ?? refusal ?? args ?? input;
-  if (typeof done === 'string' && type.endsWith('.done')) {
-    if (items.kinds.isDoneNew(type)) visitText(`${idIn(id)}/${type}`, done, visit);
+  const doneText = event.text ?? event.refusal ?? event.arguments ?? event.input;
+  if (typeof doneText === 'string' && type.endsWith('.done')) {
+    if (items.kinds.isDoneNew(type)) visitText(`${idIn(id)}/${type}`, doneText, visit);
     return;
   }
   if (type === 'response.output_item.added' && isRecord(item))
