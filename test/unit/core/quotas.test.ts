@@ -48,6 +48,31 @@ void t.test('every moment is in its day and month, and their numbers never go ba
   t.end();
 });
 
+void t.test('a count of tomorrow counts tomorrow, one of a later day today', (t) => {
+  // In Berlin clocks are set back in this night, and Apia leaves out the next day.
+  for (const [zone, now] of [
+    ['Europe/Berlin', '2026-10-24T21:30:00Z'],
+    ['Pacific/Apia', '2011-12-30T09:30:00Z'],
+    ['+08:00', '2026-11-30T15:30:00Z'],
+  ] as const) {
+    const [calendar, other] = [new Calendar(zone), new Calendar(zone)];
+    const today = other.dayAt(at(now));
+    const tomorrow = other.dayAt(today.endMs);
+    const month = other.monthAt(at(now));
+    const nextMonth = other.monthAt(month.endMs);
+    for (let times = 0; times < 2; times++) {
+      t.same(calendar.dayOf(tomorrow.number, at(now)), tomorrow, zone);
+      for (const number of [0, today.number - 1, today.number, tomorrow.number + 1, tomorrow.number + 400])
+        t.same(calendar.dayOf(number, at(now)), today);
+      t.same(calendar.dayOf(tomorrow.number, tomorrow.startMs), tomorrow);
+      t.same(calendar.monthOf(nextMonth.number, at(now)), nextMonth);
+      for (const number of [0, month.number, nextMonth.number + 1])
+        t.same(calendar.monthOf(number, at(now)), month);
+    }
+  }
+  t.end();
+});
+
 void t.test('what is a time zone', (t) => {
   for (const zone of ['+08:00', '-12:00', '+05:45', 'UTC', 'Europe/Berlin']) t.ok(isTimezone(zone), zone);
   for (const text of ['', '8', '+8', '+15:00', 'Europe/Nowhere', '+08:60']) t.notOk(isTimezone(text), text);
