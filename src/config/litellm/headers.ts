@@ -21,10 +21,10 @@ import { type Parameter, variableNameOf, type Variables } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /**
- * Rewrites the secret `value`, which `map` has under `name`, as a reference to a variable. deployment.ts calls
- * it too, for keys and for secrets in addresses. If the file has the secret itself, the variable is called
- * `variableName`, perhaps with a number at its end, and a remark tells its name. Undefined for a word such as
- * `none`, which stands for "no key".
+ * Rewrites the secret `value`, which `map` has under `name`, as a reference to a variable. deployment.ts
+ * calls it too, for keys and for secrets in addresses. If the file has the secret itself, the variable is
+ * called `variableName`, perhaps with a number at its end, and a remark tells its name. Undefined for a word
+ * such as `none`, which stands for "no key".
  */
 export function secretOf(
   map: ImportMap,
@@ -73,7 +73,10 @@ export function headersOf(
     // `variableNameOf` ends all names with _API_KEY, which this header is not.
     const variableName = variableNameOf(`${modelName}_${header}`).replace(/_API_KEY$/, '');
     const problem = isThere ? 'a header that is given twice' : problemOf(header, value, context);
-    if (problem !== undefined) return map.remark(name, problem);
+    if (problem !== undefined) {
+      map.remark(name, problem);
+      return;
+    }
     const text = matches(HEADER_NAMES_SECRET, header)
       ? secretOf(map, name, value, variableName, variables)
       : variables.text(value);
@@ -98,7 +101,7 @@ export function headersOf(
   return { headers, betas };
 }
 
-/** Returns why the header cannot be carried over; undefined if it can. The value of a secret is not written. */
+/** Returns why the header cannot be carried over; undefined if it can. A secret's value is not written. */
 function problemOf(name: string, value: string, context: HeaderContext): string | undefined {
   if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name))
     return 'a header that cannot be set';
