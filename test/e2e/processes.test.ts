@@ -14,7 +14,7 @@ import { eventually, HIDDEN_MODEL, TEST_MODEL, testSettings, type Gateway } from
 import { keepAliveAgent, request } from '../support/http.js';
 import { scrape } from '../support/metrics.js';
 import { steered } from '../support/mock.js';
-import { chunksOf, eventData, isWholeText, openStream, readRest, textOf } from '../support/sse.js';
+import { isWholeStream, openStream, readRest } from '../support/sse.js';
 
 interface ProcessView {
   readonly process: number;
@@ -68,7 +68,7 @@ async function startStream(gateway: Gateway, key: string, agent: Agent | false =
     agent,
   );
   const whole = readRest(incoming).then(
-    (text) => eventData(text).at(-1) === '[DONE]' && isWholeText(textOf(chunksOf(text)), STREAM_CHUNKS),
+    (text) => isWholeStream(text, STREAM_CHUNKS),
     () => false,
   );
   return { whole };

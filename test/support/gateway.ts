@@ -28,7 +28,12 @@ const READY_TIMEOUT_MS = 120_000;
 const STOP_TIMEOUT_MS = 120_000;
 /** Of waits for something that the gateway does by itself soon. */
 const SOON_TIMEOUT_MS = 120_000;
-const POLL_MS = 20;
+/**
+ * Between two tries. Later a tenth of what was waited so far: most tries ask a gateway, which costs some
+ * milliseconds of CPU.
+ */
+const POLL_MS_MIN = 20;
+const POLL_MS_MAX = 100;
 
 /**
  * Calls `probe` until it gives something; an exception counts as nothing. Rejects, naming `what`, after
@@ -39,7 +44,7 @@ export async function eventually<T>(
   probe: () => T | undefined | Promise<T | undefined>,
   timeoutMs = SOON_TIMEOUT_MS,
 ): Promise<T> {
-  const endMs = performance.now() + timeoutMs;
+  const startedMs = performance.now();
   let last: unknown = 'nothing came';
   for (;;) {
     try {
@@ -48,8 +53,9 @@ export async function eventually<T>(
     } catch (error) {
       last = error;
     }
-    if (performance.now() > endMs) throw new Error(`waited ${timeoutMs} ms for ${what}`, { cause: last });
-    await sleep(POLL_MS);
+    const waitedMs = performance.now() - startedMs;
+    if (waitedMs > timeoutMs) throw new Error(`waited ${timeoutMs} ms for ${what}`, { cause: last });
+    await sleep(Math.min(Math.max(POLL_MS_MIN, waitedMs / 10), POLL_MS_MAX));
   }
 }
 

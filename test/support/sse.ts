@@ -25,12 +25,11 @@ export function eventData(body: string): string[] {
 
 export const isDone = (data: string): boolean => data === '[DONE]';
 
+const chunksIn = (events: readonly string[]): Chunk[] =>
+  events.filter((data) => !isDone(data)).map((data) => JSON.parse(data) as Chunk);
+
 /** The JSON events of a stream. */
-export function chunksOf(body: string): Chunk[] {
-  return eventData(body)
-    .filter((data) => !isDone(data))
-    .map((data) => JSON.parse(data) as Chunk);
-}
+export const chunksOf = (body: string): Chunk[] => chunksIn(eventData(body));
 
 /** The text of all chunks. */
 export const textOf = (chunks: readonly Chunk[]): string =>
@@ -40,6 +39,12 @@ export const textOf = (chunks: readonly Chunk[]): string =>
 export function isWholeText(text: string, count: number): boolean {
   const numbers = wordNumbers(text);
   return numbers.length === count && numbers.every((number, index) => number === index);
+}
+
+/** Whether a stream has all `count` chunks of the mock and its end. */
+export function isWholeStream(body: string, count: number): boolean {
+  const events = eventData(body);
+  return events.at(-1) === '[DONE]' && isWholeText(textOf(chunksIn(events)), count);
 }
 
 /** A stream whose body is read by the caller. */
