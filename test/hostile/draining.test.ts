@@ -13,10 +13,15 @@ import { RawConnection } from '../support/raw-connection.js';
 import { chunksOf, eventData, isWholeText, textOf } from '../support/sse.js';
 
 const CONNECTIONS = 60;
-const CHUNKS = 20;
-/** Two streams take longer than a drain may, one does not. */
-const CHUNK_MS = 40;
-const DRAIN_MS = 1_300;
+/**
+ * A stream takes 2.4 s. Two take longer than a drain may; one does not, by 1.6 s for a machine that has other
+ * work.
+ */
+const CHUNKS = 6;
+const CHUNK_MS = 400;
+const DRAIN_MS = 4_000;
+/** For two streams after each other. */
+const LONE_DRAIN_MS = 30_000;
 /** Of streams that do not end before the test, in a drain that waits for them. */
 const ENDLESS_CHUNKS = 10_000;
 const LONG_DRAIN_MS = 300_000;
@@ -118,7 +123,7 @@ void t.test('gateways are replaced one by one under streams on kept connections'
   const { key } = await gateway.admin.customer();
   await twoServe(gateway);
   const end = startCallers(t, gateway, key, CONNECTIONS, true);
-  await sleep(CHUNK_MS * 4);
+  await sleep(CHUNK_MS);
   process.kill(gateway.child.pid, 'SIGUSR2');
   await eventually('the end of the replacement', () =>
     gateway.log().some((line) => line.includes('gateways are replaced')) ? true : undefined,
@@ -166,13 +171,13 @@ void t.test('a reload while gateways are replaced is in force on kept connection
 void t.test('SIGTERM of a lone gateway under streams on kept connections', async (t) => {
   // Here a drain has the time for the stream that runs and the one that a client sends on the same
   // connection.
-  const { gateway } = await startBed(t, { drain_timeout_ms: DRAIN_MS * 8 });
+  const { gateway } = await startBed(t, { drain_timeout_ms: LONE_DRAIN_MS });
   const { key } = await gateway.admin.customer();
   const ends = [
     startCallers(t, gateway, key, CONNECTIONS, true),
     startCallers(t, gateway, key, CONNECTIONS / 6, false),
   ];
-  await sleep(CHUNK_MS * 4);
+  await sleep(CHUNK_MS);
   t.equal(await gateway.stop(), 0);
   for (const end of ends) {
     const seen = await end();
@@ -185,11 +190,11 @@ void t.test('SIGTERM of a lone gateway under streams on kept connections', async
 });
 
 void t.test('SIGTERM of a lone gateway whose only client is far away', async (t) => {
-  const { gateway, mock } = await startBed(t, { drain_timeout_ms: DRAIN_MS * 8 });
+  const { gateway, mock } = await startBed(t, { drain_timeout_ms: LONE_DRAIN_MS });
   const { key } = await gateway.admin.customer();
   const end = startCallers(t, gateway, key, 1, true, FAR_MS);
   await eventually('its stream', async () => ((await mock.stats()).open > 0 ? true : undefined));
-  await sleep(CHUNK_MS * 4);
+  await sleep(CHUNK_MS);
   t.equal(await gateway.stop(), 0);
   const seen = await end();
   t.same(seen.faults, [], 'its next call is not lost');
@@ -213,7 +218,7 @@ void t.test('every head says close while a gateway drains, whatever was asked fo
       ([method, path]) =>
         `${method} ${path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\n\r\n`,
     ),
-    requestOf(key, true),
+    requestOf(key, true, 1),
     requestOf(key, false),
     requestOf('sk-unknown', false),
     requestOf(key, false).replace('"model"', '"m0del"'),
@@ -224,9 +229,9 @@ void t.test('every head says close while a gateway drains, whatever was asked fo
     connection.send(requestOf(key, false));
     t.notMatch((await connection.answer()).headers.get('connection') ?? '', /close/i);
   }
-  // What keeps the gateway.
+  // What keeps the gateway, for longer than all that follows.
   const long = await RawConnection.open(gateway.port);
-  long.send(requestOf(key, true).replace(/chunks=\d+/, 'chunks=40'));
+  long.send(requestOf(key, true, 2 * CHUNKS));
   await eventually('its first bytes', () => (long.pending() === '' ? undefined : true));
   const stopped = gateway.stop();
   await eventually('the drain', () =>
