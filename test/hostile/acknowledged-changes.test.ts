@@ -14,6 +14,11 @@ const ROUNDS = process.env.TOLLGATE_HOSTILE_FULL === undefined ? 10 : 200;
  * times.
  */
 const OPENED_MAX = 40;
+/**
+ * Of the changes: those after which an operator was told that a process is behind, since it had no processor
+ * for a second and a half.
+ */
+const WARNED_SHARE_MAX = 0.05;
 
 const askText = (key: string, method: string, path: string, body = ''): string =>
   `${method} ${path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
@@ -63,6 +68,7 @@ void t.test('no request after the acknowledgement is served as before', async (t
   t.equal(connections.length, PROCESSES);
   const { accountId, keyId, key } = await gateway.admin.customer();
   const seen: Record<string, { asked: number; late: number }> = {};
+  const warnings = { changes: 0, warned: 0 };
 
   const change = async (
     kind: string,
@@ -73,12 +79,15 @@ void t.test('no request after the acknowledgement is served as before', async (t
   ): Promise<unknown> => {
     const told = await gateway.admin.send(method, `/admin/v1${path}`, body);
     if (told.status !== 200) throw new Error(`${kind}: ${told.status} ${told.body}`);
+    warnings.changes += 1;
+    const isWarned = told.headers.warning !== undefined;
+    if (isWarned) warnings.warned += 1;
     const { text, isSeen } = check(told.json());
     const counts = (seen[kind] ??= { asked: 0, late: 0 });
     for (const connection of connections) connection.send(text);
     for (const answer of await Promise.all(connections.map((connection) => connection.answer()))) {
       counts.asked += 1;
-      if (!isSeen(answer)) counts.late += 1;
+      if (!isSeen(answer) && !isWarned) counts.late += 1;
     }
     return told.json();
   };
@@ -133,9 +142,10 @@ void t.test('no request after the acknowledgement is served as before', async (t
       always(chat(poor), answers(200)),
     );
   }
-  t.comment(JSON.stringify(seen));
+  t.comment(JSON.stringify({ ...seen, ...warnings }));
   for (const [kind, { asked, late }] of Object.entries(seen))
     t.equal(late, 0, `${kind}: ${late} of ${asked}`);
+  t.ok(warnings.warned <= WARNED_SHARE_MAX * warnings.changes, `${warnings.warned} told of a process behind`);
   for (const connection of connections) connection.close();
   t.equal(await gateway.stop(), 0);
 });
@@ -159,8 +169,10 @@ void t.test('a process that stands still is named, and the change is made', asyn
   } finally {
     process.kill(other, 'SIGCONT');
   }
-  const told = await gateway.admin.send('POST', `/admin/v1/keys/${keyId}/enable`, {});
-  t.equal(told.headers.warning, undefined);
+  await eventually('no process behind', async () => {
+    const told = await gateway.admin.send('POST', `/admin/v1/keys/${keyId}/enable`, {});
+    return told.status === 200 && told.headers.warning === undefined ? true : undefined;
+  });
   t.equal(await gateway.stop(), 0);
 });
 
