@@ -9,7 +9,7 @@ import type { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
-import type { Flood, FloodEnds } from '../fixtures/body-flood.worker.js';
+import type { Flood, FloodEnds, FloodJob } from '../fixtures/body-flood.worker.js';
 import { eventually, startGateway, testSettings, type Gateway } from '../support/gateway.js';
 import { BODY_KINDS, type BodyKind } from '../support/hostile-bodies.js';
 import { keepAliveAgent } from '../support/http.js';
@@ -58,39 +58,35 @@ interface Burst {
 
 const told = (ms: readonly number[]): string => ms.map((one) => one.toFixed(0)).join(', ');
 
-async function customersOf(gateway: Gateway): Promise<Flood['keys']> {
+async function customersOf(gateway: Gateway): Promise<FloodJob['keys']> {
   const keysOf = async (kind: BodyKind): Promise<string[]> => {
     const credit = kind === 'poor' ? '0.000001' : '100000.00';
     const customers = Array.from({ length: CALLERS }, () => gateway.admin.customer({ credit }));
     return (await Promise.all(customers)).map(({ key }) => key);
   };
   const entries = BODY_KINDS.map(async (kind) => [kind, await keysOf(kind)]);
-  return Object.fromEntries(await Promise.all(entries)) as Flood['keys'];
+  return Object.fromEntries(await Promise.all(entries)) as FloodJob['keys'];
 }
 
-async function flood(
-  port: number,
-  keys: Flood['keys'],
-  count: number,
-  atOnce: number,
-  onMade?: () => Promise<void>,
-): Promise<FloodEnds> {
+/** A sender that has made its bodies. */
+async function startSender(t: Test, port: number, keys: FloodJob['keys']): Promise<Worker> {
   const worker = new Worker(new URL('../fixtures/body-flood.worker.js', import.meta.url), {
     workerData: {
       port,
       bodyBytes: BODY_BYTES,
-      count,
-      atOnce,
       kinds: BODY_KINDS,
       keys,
       niceness: SENDER_NICENESS,
-    } satisfies Flood,
+    } satisfies FloodJob,
   });
-  // It has made its bodies.
+  t.teardown(() => worker.terminate());
   await once(worker, 'message');
-  await onMade?.();
-  worker.postMessage('go');
-  const [ends] = (await once(worker, 'message')) as [FloodEnds];
+  return worker;
+}
+
+async function flood(sender: Worker, count: number, atOnce: number): Promise<FloodEnds> {
+  sender.postMessage({ count, atOnce } satisfies Flood);
+  const [ends] = (await once(sender, 'message')) as [FloodEnds];
   return ends;
 }
 
@@ -144,7 +140,7 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
   let peakMib = 0;
   const watch = setInterval(() => (peakMib = Math.max(peakMib, group.residentBytes() / MIB)), 20);
   t.teardown(() => clearInterval(watch));
-  const keys = await customersOf(gateway);
+  const sender = await startSender(t, gateway.port, await customersOf(gateway));
   const bursts: Burst[] = [];
   const ends: Record<string, number> = {};
   for (let burst = 0; burst < BURSTS; burst++) {
@@ -152,24 +148,21 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
     // waits for a second. Of this burst: one that has been idle for 8 s may end while a call is sent on it.
     const agent = keepAliveAgent(SMALL_CONNECTIONS);
     t.teardown(() => agent.destroy());
-    let lag: MachineLag | undefined;
+    await Promise.all(Array.from({ length: SMALL_CONNECTIONS }, () => smallCall(gateway, key, agent)));
+    const lag = new MachineLag(gateway.folder);
     let isOver = false;
-    let small: ReturnType<typeof smallCalls> | undefined;
-    const burstEnds = await flood(gateway.port, keys, count, count, async () => {
-      await Promise.all(Array.from({ length: SMALL_CONNECTIONS }, () => smallCall(gateway, key, agent)));
-      lag = new MachineLag(gateway.folder);
-      small = smallCalls(gateway, key, agent, () => isOver);
-    }).finally(() => (isOver = true));
+    const small = smallCalls(gateway, key, agent, () => isOver);
+    const burstEnds = await flood(sender, count, count).finally(() => (isOver = true));
     for (const [how, times] of Object.entries(burstEnds)) ends[how] = (ends[how] ?? 0) + times;
-    const { statuses, p99Ms } = await small!;
-    bursts.push({ statuses, p99Ms, lagMs: await lag!.end() });
+    const { statuses, p99Ms } = await small;
+    bursts.push({ statuses, p99Ms, lagMs: await lag.end() });
   }
   const statuses = bursts.flatMap((burst) => burst.statuses);
   const loops = (await scrape(gateway.admin.port)).samples
     .filter(({ name }) => name === 'tollgate_event_loop_delay_max_seconds')
     .map(({ labels, value }) => `${labels.thread ?? ''} ${(value * 1_000).toFixed(0)}`);
   // So few at a time that each is read, and not refused for want of memory.
-  const readEnds = await flood(gateway.port, keys, 2 * BODY_KINDS.length, 1);
+  const readEnds = await flood(sender, 2 * BODY_KINDS.length, 1);
   clearInterval(watch);
 
   t.comment(
