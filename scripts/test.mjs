@@ -62,12 +62,12 @@ const ASSERTION_LINES_MAX = 24;
 /** Of a failed file that printed no failed assertion: the end of what it printed. */
 const TAIL_LINES = 20;
 
-/** Files that measure time or memory, or load the machine: nothing runs beside them. */
-const ALONE = [
-  /^threads\//,
-  /^hostile\/(acknowledged-changes|counter|draining|memory|upstreams)$/,
-  /^e2e\/(big-bodies|overload|reload-load|slow-readers|slow-whole-answers|soak)$/,
-];
+/**
+ * Nothing runs beside these. They look for tens of milliseconds that one thread of a gateway is held up,
+ * which other work would hide. Files that count, or look at memory or at the order of things, do not belong
+ * here.
+ */
+const ALONE = [/^e2e\/big-bodies$/, /^hostile\/memory$/];
 
 /** No second chance: what these look for happens seldom, such as a limit that is passed by one. */
 const NEVER_AGAIN = [
@@ -82,7 +82,7 @@ const NEVER_AGAIN = [
  */
 const LONG = [
   /^(clients|durability|deploy|exports|judges|threads)\//,
-  // Memory, and much load: one subject each, and nothing may run beside them.
+  // Memory, and much load: one subject each.
   /^hostile\/(acknowledged-changes|bodies-in-work|counter|memory)$/,
   /^hostile\/(answers|billing|billing-leave|billing-stop|draining|oidc|parse-turns|texts|wrong-requests)$/,
   /^unit\/(bundle|call-log\/call-log|supervisor\/process-group|upstream\/(tiktoken|token-count))$/,
@@ -107,7 +107,7 @@ const LONG = [
  * rest.
  */
 const CORE = [
-  /^hostile\/(acknowledged-changes|answers|bodies-in-work|counter|doors|draining|framing|memory|oidc)$/,
+  /^hostile\/(acknowledged-changes|answers|bodies-in-work|counter|doors|draining|framing|oidc)$/,
   /^hostile\/(second-meaning|texts|upstreams|wrong-requests)$/,
   /^unit\/(channel|core|http1|ledger|protocol|request|store)\//,
   /^e2e\/(cors|embeddings|error-table|first-start|head|hostile-bodies|leaving-clients|long-heads|metrics)$/,
@@ -148,15 +148,26 @@ const WAITING = [
   'e2e/rate-limit',
 ];
 
+/**
+ * Half a minute and more, and the last of LONG by name: they are the first of it instead, so that none runs
+ * on while nothing else is left.
+ */
+const EARLY = [
+  /^exports\/recipes$|^judges\//,
+  /^unit\/(sharing\/(registry-log|valkey-client)|supervisor\/process-group)$/,
+];
+
 const isAny = (patterns) => (name) => patterns.some((pattern) => pattern.test(name));
 const isLong = isAny(LONG);
 const isCore = isAny(CORE);
 const isSlowUnit = isAny(SLOW_UNIT);
+const isEarly = isAny(EARLY);
 /** Of all test files, as `unit/ledger/window`; the compiler leaves what it made of a deleted one. */
 const NAMES = readdirSync(ROOT, { recursive: true })
   .filter((path) => path.endsWith('.test.js') && existsSync(`test/${path.replace(/js$/, 'ts')}`))
   .map((path) => path.slice(0, -'.test.js'.length))
-  .sort();
+  .sort()
+  .sort((left, right) => Number(isEarly(right)) - Number(isEarly(left)));
 
 const SETS = {
   unit: (name) => name.startsWith('unit/') && !isLong(name) && !isSlowUnit(name),
