@@ -27,16 +27,19 @@ interface Filling {
   readonly end: string;
 }
 
+const space = Buffer.allocUnsafe(BYTES_MAX);
+
+/** It is in the memory of the one before. */
 function bodyOf({ start, unit, end }: Filling, count: number): Buffer {
-  const pieces = [start];
-  let bytes = start.length + end.length;
+  const bytesMax = BYTES_MAX - Buffer.byteLength(end);
+  let bytes = space.write(start);
   for (let index = 0; index < count; index++) {
     const piece = unit(index);
-    bytes += Buffer.byteLength(piece);
-    if (bytes > BYTES_MAX) break;
-    pieces.push(piece);
+    // A character of a string has at most three bytes.
+    if (bytes + 3 * piece.length > bytesMax && bytes + Buffer.byteLength(piece) > bytesMax) break;
+    bytes += space.write(piece, bytes);
   }
-  return Buffer.from(`${pieces.join('')}${end}`);
+  return space.subarray(0, bytes + space.write(end, bytes));
 }
 
 function fillings(door: string): Readonly<Record<string, Filling>> {
