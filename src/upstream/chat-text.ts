@@ -8,7 +8,7 @@
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limits.js';
-import { StreamedKinds } from '../doors/responses/streamed-kinds.js';
+import { isTextDelta, StreamedKinds } from '../doors/responses/streamed-kinds.js';
 import { forEachEvent } from '../protocol/sse.js';
 
 /**
@@ -178,7 +178,7 @@ class CountedItems {
 function visitResponsesEvent(event: Record<string, unknown>, visit: Visit, items: CountedItems): void {
   const { type, item_id: id, item, response } = event;
   if (typeof type !== 'string' || !type.startsWith('response.')) return;
-  if (type.endsWith('.delta')) {
+  if (isTextDelta(type)) {
     items.kinds.countDelta(type);
     visitText(`${idIn(id)}/${type}`, event.delta, visit);
     return;

@@ -11,7 +11,7 @@
 import { isRecord, type Members } from '../../core/json.js';
 import { NO_MEANING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { ResponseStream } from './response-stream.js';
-import { StreamedKinds } from './streamed-kinds.js';
+import { isTextDelta, StreamedKinds } from './streamed-kinds.js';
 import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
@@ -84,7 +84,7 @@ class ResponsesJudge implements EventJudge {
       }
       default: {
         // Deltas of reasoning and of a tool's arguments count as text too, because the caller pays for them.
-        const isText = type.endsWith('.delta');
+        const isText = isTextDelta(type);
         if (isText) this.#kinds.countDelta(type);
         return { ...NO_MEANING, model, isText, isUncounted: !isText && !this.#isNew(type, event) };
       }

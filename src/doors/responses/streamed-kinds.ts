@@ -19,6 +19,10 @@ const KINDS: readonly (readonly [kind: string, eventTypes: readonly string[]])[]
 /** The kind of an event or item that is none of KINDS: it may repeat a text of any kind. */
 const ANY = 'any';
 
+/** Whether an event of that type brings a piece of a text. Sound is none: only a report prices it. */
+export const isTextDelta = (type: string): boolean =>
+  type.endsWith('.delta') && type !== 'response.audio.delta';
+
 function kindOfEvent(type: string): string {
   const found = KINDS.find(([, eventTypes]) => eventTypes.some((start) => type.startsWith(start)));
   return found?.[0] ?? ANY;
@@ -31,7 +35,7 @@ export class StreamedKinds {
   readonly #withDelta = new Set<string>();
   readonly #withDone = new Set<string>();
 
-  /** Call for each event whose type ends with `.delta`. */
+  /** Call for each event that brings a piece of a text. */
   countDelta(type: string): void {
     this.#withDelta.add(kindOfEvent(type));
   }

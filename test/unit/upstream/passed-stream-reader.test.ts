@@ -127,6 +127,23 @@ void t.test('a call that comes whole beside a text in deltas', (t) => {
   t.end();
 });
 
+void t.test('sound and images of a response are no text', (t) => {
+  const { events } = streamOf({ words: 10_000, wordsOfDelta: 4, first: 'delta' });
+  const sound = sse('response.audio.delta', { delta: 'QUJD'.repeat(20_000) });
+  const image = sse('response.image_generation_call.partial_image', {
+    partial_image_b64: 'QUJD'.repeat(50_000),
+  });
+  for (const heard of [
+    [...events.slice(0, 3), sound, image, ...events.slice(3)],
+    [...events.slice(0, -1), sound, image],
+  ]) {
+    const { tokens, relayed } = read(heard);
+    t.ok(Math.abs(tokens - 10_000) <= 200, `${tokens} tokens`);
+    t.ok(relayed === heard.join(''));
+  }
+  t.end();
+});
+
 void t.test('what a tool of the provider finds, and signatures, are no text of a message', (t) => {
   const words = 12_000;
   const block = (index: number, start: object, ...deltas: object[]): string[] => [
