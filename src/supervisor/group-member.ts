@@ -77,6 +77,7 @@ interface MemberOptions extends GatewayProcessOptions {
 export interface MemberOwner {
   /** Returns the message that starts the member's next process. Called once for each process. */
   startOf(member: GroupMember): StartGateway;
+  /** `member.hasServed` is still that of its former processes. */
   onReady(member: GroupMember, ready: GatewayReady): void;
   /** The member's process has ended. Must not throw, nor start a process at once (`startLater` may). */
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
@@ -98,6 +99,7 @@ export class GroupMember implements PrimaryCandidate {
   readonly #policy: RestartPolicy;
   #process: GatewayProcess | undefined;
   #serves = false;
+  #hasServed = false;
   #restartTimer: NodeJS.Timeout | undefined;
   #retiring = false;
   #rejected = false;
@@ -127,6 +129,11 @@ export class GroupMember implements PrimaryCandidate {
   /** Whether the member's process serves and is not being replaced. */
   get isFit(): boolean {
     return this.#serves && !this.#retiring;
+  }
+
+  /** Whether a process of the member has served, this one or a former one. */
+  get hasServed(): boolean {
+    return this.#hasServed;
   }
 
   /** Whether another member replaces this one. */
@@ -219,6 +226,7 @@ export class GroupMember implements PrimaryCandidate {
     this.#rejected = false;
     this.#policy.onReady();
     this.#owner.onReady(this, ready);
+    this.#hasServed = true;
     this.#onStarted(undefined);
   }
 

@@ -310,7 +310,8 @@ export class ProcessGroup {
     this.#primary.onFit(member);
     this.#sendLogChange(member);
     if (this.#hasServed) {
-      this.#options.log.info('gateway serves again', { port: ready.port });
+      // The first start of a further process is told by its own line, `gateway serves`.
+      if (member.hasServed) this.#options.log.info('gateway serves again', { port: ready.port });
       return;
     }
     this.#hasServed = true;

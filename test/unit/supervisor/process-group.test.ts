@@ -36,10 +36,11 @@ async function groupOf(
     drain_timeout_ms: LONG_MS,
     ...changes,
   };
+  const infos: string[] = [];
   const quiet = {
     error: () => undefined,
     warn: () => undefined,
-    info: () => undefined,
+    info: (message: string) => void infos.push(message),
     record: () => undefined,
   };
   const ready = new EventEmitter();
@@ -83,7 +84,7 @@ async function groupOf(
       const found = events().filter((one) => one.event === event);
       return found.length >= count ? found : undefined;
     });
-  return { group, settings, events, seen, machine };
+  return { group, settings, events, seen, machine, infos };
 }
 
 void t.test('each has a place of its own; the first leads, the others join its ports', async (t) => {
@@ -100,6 +101,16 @@ void t.test('each has a place of its own; the first leads, the others join its p
   );
   group.drain();
   t.same(await group.ended, { exitCode: 0, rejection: undefined });
+});
+
+void t.test('only one that has served before serves again', async (t) => {
+  const { group, settings, seen, infos } = await groupOf(t, 2);
+  const [, second] = await seen('start', 2);
+  // Each answers after it has said that it serves, on the same channel.
+  t.same(await group.reload(settings, true), []);
+  t.same(infos, [], 'at the first start of both');
+  process.kill(second!.pid, 'SIGKILL');
+  await eventually('it serves again', () => infos.includes('gateway serves again') || undefined);
 });
 
 void t.test('one that dies comes back in its place; another leads meanwhile, and goes on to', async (t) => {
