@@ -1,7 +1,7 @@
 /** The clients of examples/, as they stand, against a gateway. */
 import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { cpSync, existsSync, symlinkSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
@@ -37,6 +37,14 @@ const CLIENTS = [
     options: NO_PYTHON,
   },
 ];
+
+void t.test('TypeScript compiles in a folder of its own, by its own package.json', async (t) => {
+  const folder = t.testdir();
+  cpSync('examples/typescript', folder, { recursive: true });
+  symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
+  const tsc = resolve('node_modules/@typescript/native/bin/tsc');
+  await t.resolves(run(process.execPath, [tsc, '-p', folder], { timeout: CLIENT_MS_MAX }));
+});
 
 for (const { name, command, file, hasAll, options } of CLIENTS) {
   void t.test(name, options, async (t) => {
