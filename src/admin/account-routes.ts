@@ -81,6 +81,18 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
   };
 }
 
+/**
+ * Returns the response to an earlier request, with the members that it lacks because an older version made
+ * it: clients rely on what the interface has today. `viewNow` is called only if any are missing.
+ */
+function completedAccount(text: string, viewNow: () => AccountView): string {
+  const earlier = JSON.parse(text) as Partial<AccountView>;
+  const missing = AccountView.required.filter((name) => !Object.hasOwn(earlier, name));
+  if (missing.length === 0) return text;
+  const view = viewNow();
+  return jsonText({ ...earlier, ...Object.fromEntries(missing.map((name) => [name, view[name]])) });
+}
+
 function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
   return { amount: decimalOf(amount), note, created: secondsOf(createdMs) };
 }
@@ -274,12 +286,15 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     respond: ({ id, body }, { service }) => {
       const { note = '', idempotency_key: idempotencyKey } = body;
       const amount = amountOf('amount', body.amount);
-      return service.change(({ credits }) => {
+      return service.change(({ credits, accounts }) => {
         if (idempotencyKey === undefined) return viewOfAccount(credits.add(id, amount, note));
         const request = { account: id, amount, note, idempotencyKey };
         // A text, because a repeated request must get the first response byte for byte.
         const text = credits.addOnce(request, (statement) => jsonText(viewOfAccount(statement)));
-        return new TextResponse(JSON_TYPE, text);
+        return new TextResponse(
+          JSON_TYPE,
+          completedAccount(text, () => viewOfAccount(accounts.find(id))),
+        );
       });
     },
   }),

@@ -1,6 +1,7 @@
 /** Every route, good and bad. */
 import t from 'tap';
 import type { Test } from 'tap';
+import { asPicoUnits } from '#src/core/units.js';
 import { checkError, type ErrorName } from '../../support/error-answer.js';
 import { startAdminHouse, type AdminHouse } from './support.js';
 
@@ -357,6 +358,28 @@ void t.test('accounts: search and filters', async (t) => {
     ],
   ]);
 });
+
+void t.test(
+  'a credit that an older version answered is answered again with what is new in the view',
+  async (t) => {
+    const house = await startAdminHouse(t);
+    const { id } = await made(house, '/accounts', { name: 'acme', plan: 'free', credit: '1.00' });
+    const { index } = house.store.findAccountByName('acme')!;
+    // As before there were groups and quotas.
+    const response = JSON.stringify({ id, name: 'acme', plan: 'free', active: true, balance: '7.00' });
+    house.store.commit(() =>
+      house.store.putCreditRequest(index, 'k', {
+        amount: asPicoUnits(1_000_000_000_000n),
+        note: '',
+        response,
+      }),
+    );
+    const body = { amount: '1.00', idempotency_key: 'k' };
+    const view = (await house.send('POST', `${ROOT}/accounts/acme/credit`, body)).json() as object;
+    const now = (await house.send('GET', `${ROOT}/accounts/acme`)).json() as object;
+    t.same(view, { ...now, balance: '7.00' });
+  },
+);
 
 void t.test('accounts: credits once, and their journal', async (t) => {
   const house = await startAdminHouse(t);
