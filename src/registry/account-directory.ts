@@ -39,7 +39,7 @@ export class AccountDirectory {
 
   /** Adds an account, or sets its plan, group and status. */
   set({ index, name, planId, active, groupId }: AccountRecord): void {
-    this.#names[index] = name.toLowerCase();
+    this.#names[index] = searchable(name);
     this.#planIds[index] = this.#sharedId(planId);
     this.#active[index] = active;
     const former = this.#groupIds[index];
@@ -63,7 +63,7 @@ export class AccountDirectory {
     from: number,
     limit: number,
   ): { found: AccountIndex[]; next: number | undefined } {
-    const text = filter.search?.text.toLowerCase();
+    const text = filter.search && searchable(filter.search.text);
     const end = Math.min(this.#names.length, from + SLOTS_PER_SEARCH_MAX);
     const found: AccountIndex[] = [];
     for (let slot = from; slot < end; slot++) {
@@ -85,4 +85,9 @@ export class AccountDirectory {
     if (sharedId === undefined) this.#ids.set(id, id);
     return sharedId ?? id;
   }
+}
+
+/** In lower case and composed (NFC): older records may have a name in another form. */
+function searchable(text: string): string {
+  return text.normalize('NFC').toLowerCase();
 }

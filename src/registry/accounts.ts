@@ -19,7 +19,7 @@ import { isListed } from './catalog.js';
 import type { AccountStatement } from './account-statement.js';
 import type { Groups } from './groups.js';
 import { findPlanIndex } from './live-buffers.js';
-import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
+import { assertReference, createId, findSpelled, invalid, isId, newName, notFound } from './record-id.js';
 import { commitAndApply, type Page } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
@@ -131,12 +131,12 @@ export class Accounts {
    * accounts it counts `index` up itself.
    */
   put(request: NewAccount, index = this.#context.store.freeAccountIndex()): AccountRecord {
-    const { name, planId, credit, group } = request;
+    const { planId, credit, group } = request;
     const { store, accountsMax, clock } = this.#context;
-    assertName('name', name);
+    const name = newName('name', request.name);
     this.#assertPlan(planId);
     if (credit < 0n) throw invalid(`credit must not be negative, got ${decimalOf(credit)}`);
-    const namesake = store.findAccountByName(name);
+    const namesake = this.#findByName(name);
     if (namesake !== undefined)
       throw invalid(`name must be unique, and ${namesake.id} is named ${name} already`);
     if (index >= accountsMax) {
@@ -170,9 +170,13 @@ export class Accounts {
   recordOf(idOrName: string): AccountRecord {
     const { store } = this.#context;
     assertReference('account', idOrName);
-    const record = isId(idOrName) ? store.findAccount(idOrName) : store.findAccountByName(idOrName);
+    const record = isId(idOrName) ? store.findAccount(idOrName) : this.#findByName(idOrName);
     if (record === undefined) throw notFound(`there is no account ${idOrName}: see the list of accounts`);
     return record;
+  }
+
+  #findByName(name: string): AccountRecord | undefined {
+    return findSpelled(name, (spelling) => this.#context.store.findAccountByName(spelling));
   }
 
   statementOf(record: AccountRecord): AccountStatement {

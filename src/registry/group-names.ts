@@ -34,7 +34,7 @@ export class GroupNames {
     this.#bytes = Buffer.from(buffer);
   }
 
-  /** `name` is empty, or has passed `assertName`. Main thread. */
+  /** `name` is empty, or is of `newName`. Main thread. */
   set(group: GroupIndex, name: string): void {
     const start = group * RECORD_BYTES;
     invariant(start + RECORD_BYTES <= this.#bytes.length, `group ${group} has a place for its name`);

@@ -13,7 +13,16 @@ import { type AccountIndex, asWallMs } from '../core/units.js';
 import type { GroupPath } from './account-statement.js';
 import type { GroupRecord } from './account-record.js';
 import type { QuotaUse } from './quota-use.js';
-import { assertName, assertReference, conflict, createId, invalid, isId, notFound } from './record-id.js';
+import {
+  assertReference,
+  conflict,
+  createId,
+  findSpelled,
+  invalid,
+  isId,
+  newName,
+  notFound,
+} from './record-id.js';
 import { commitAndApply, ifReadable, type Page } from './record-store.js';
 import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
@@ -160,10 +169,14 @@ export class Groups {
   recordOf(idOrName: string, field?: 'group' | 'parent' | 'root'): GroupRecord {
     const { groups } = this.#context.store;
     assertReference(field ?? 'group', idOrName);
-    const record = isId(idOrName) ? groups.find(idOrName) : groups.findByName(idOrName);
+    const record = isId(idOrName) ? groups.find(idOrName) : this.#findByName(idOrName);
     if (record !== undefined) return record;
     const prefix = field === undefined ? '' : `${field}: `;
     throw notFound(`${prefix}there is no group ${idOrName}${this.#nearestHint(idOrName)}`);
+  }
+
+  #findByName(name: string): GroupRecord | undefined {
+    return findSpelled(name, (spelling) => this.#context.store.groups.findByName(spelling));
   }
 
   /** Returns the end of the message about a wrong name. Compares the first NAMES_COMPARED_MAX groups only. */
@@ -247,10 +260,10 @@ export class Groups {
   }
 
   /** Puts the record of a new group. Called in a commit, whose rollback also gives the slot back. */
-  #put({ name, parent, limits }: NewGroup): GroupRecord {
+  #put({ name: givenName, parent, limits }: NewGroup): GroupRecord {
     const { store, live, groupsMax, clock } = this.#context;
-    assertName('name', name);
-    const namesake = store.groups.findByName(name);
+    const name = newName('name', givenName);
+    const namesake = this.#findByName(name);
     if (namesake !== undefined)
       throw invalid(`name must be unique, and ${namesake.id} is named ${name} already`);
     const parentRecord = parent === undefined ? undefined : this.recordOf(parent, 'parent');

@@ -7,7 +7,7 @@
  * test/unit/registry/registry-keys.test.ts.
  */
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
-import { asWallMs, type KeyIndex } from '../core/units.js';
+import { type AccountIndex, asWallMs, type KeyIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 import type { Accounts } from './accounts.js';
 import { digestOf, generateKey } from './key-digest.js';
@@ -22,7 +22,16 @@ import {
   prefixOf,
 } from './key-record.js';
 import type { QuotaUse, UsedScope } from './quota-use.js';
-import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
+import {
+  assertReference,
+  createId,
+  findSpelled,
+  invalid,
+  isId,
+  newName,
+  notFound,
+  spellingsOf,
+} from './record-id.js';
 import { commitAndApply, type Page } from './record-store.js';
 import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
@@ -198,9 +207,10 @@ export class Keys {
 
   /** Makes a key and puts its record. Call `put` in a commit, and `insert` after the commit. */
   put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
-    assertName('name', request.name);
-    assertUnique(request.name, this.#context.store.keys.findOfAccount(account.index, request.name));
-    return this.#putNew(account, request, index);
+    const name = newName('name', request.name);
+    for (const spelling of spellingsOf(name))
+      assertUnique(name, this.#context.store.keys.findOfAccount(account.index, spelling));
+    return this.#putNew(account, { ...request, name }, index);
   }
 
   #putNew(account: AccountRecord, request: NewKey, index: KeyIndex, inherited?: InheritedUse): CreatedKey {
@@ -286,23 +296,28 @@ export class Keys {
       const record = store.keys.find(idOrName);
       if (record !== undefined) return record;
     } else {
-      // A rotated key gives its name to its successor, and stays until it is deleted. No bound ends the
-      // search before a second current key is found: with two of them the operator must choose.
-      const current: KeyRecord[] = [];
-      const replaced: KeyRecord[] = [];
-      const namesakes =
-        account === undefined
-          ? store.keys.eachOfName(idOrName)
-          : store.keys.findOfAccount(this.#accounts.recordOf(account).index, idOrName);
-      for (const record of namesakes) {
-        (record.replacedById === undefined ? current : replaced).push(record);
-        if (current.length > 1) break;
-      }
-      const [first, second] = current.length > 0 ? current : replaced;
-      if (second !== undefined) throw invalid(`several keys are named ${idOrName}: give the id of one`);
-      if (first !== undefined) return first;
+      const accountIndex = account === undefined ? undefined : this.#accounts.recordOf(account).index;
+      const record = findSpelled(idOrName, (spelling) => this.#findByName(spelling, accountIndex));
+      if (record !== undefined) return record;
     }
     const inAccount = account === undefined ? '' : ` in the account ${account}`;
     throw notFound(`there is no key ${idOrName}${inAccount}: see the list of keys`);
+  }
+
+  /** Throws `invalid_parameters` if several keys have the name. */
+  #findByName(name: string, account: AccountIndex | undefined): KeyRecord | undefined {
+    const { keys } = this.#context.store;
+    // A rotated key gives its name to its successor, and stays until it is deleted. No bound ends the search
+    // before a second current key is found: with two of them the operator must choose.
+    const current: KeyRecord[] = [];
+    const replaced: KeyRecord[] = [];
+    const namesakes = account === undefined ? keys.eachOfName(name) : keys.findOfAccount(account, name);
+    for (const record of namesakes) {
+      (record.replacedById === undefined ? current : replaced).push(record);
+      if (current.length > 1) break;
+    }
+    const [first, second] = current.length > 0 ? current : replaced;
+    if (second !== undefined) throw invalid(`several keys are named ${name}: give the id of one`);
+    return first;
   }
 }

@@ -4,8 +4,10 @@
  * the functions. Main thread.
  *
  * Must hold: no name of an account, group or key has the form of an id, so that one path segment can hold
- * either. A key or a token given as a name is rejected, and no message repeats the secret. The rules for the
- * documents (`…_RULE`) agree with the functions (test/unit/admin/openapi.test.ts compares them).
+ * either. Names that differ only in how characters are composed are one name
+ * (test/unit/registry/name-spellings.test.ts). A key or a token given as a name is rejected, and no message
+ * repeats the secret. The rules for the documents (`…_RULE`) agree with the functions
+ * (test/unit/admin/openapi.test.ts compares them).
  */
 import { ProxyError } from '../core/errors.js';
 import { UNPRINTABLE } from '../core/wrong-input.js';
@@ -63,8 +65,33 @@ function isSecret(text: string): boolean {
   return isWellFormedKey(text) || OPERATOR_TOKEN.test(text);
 }
 
-/** Throws `invalid_parameters` that names `field` and the rule that `name` breaks. */
-export function assertName(field: string, name: string): void {
+/**
+ * Returns the spellings of a name by which its record may be stored: as given, composed (NFC), decomposed
+ * (NFD). New records have the composed one; older ones have what was given.
+ */
+export function spellingsOf(name: string): Iterable<string> {
+  return new Set([name, name.normalize('NFC'), name.normalize('NFD')]);
+}
+
+/** Returns what `find` finds by the first spelling of `name` that a record has; undefined if none has. */
+export function findSpelled<Found>(
+  name: string,
+  find: (spelling: string) => Found | undefined,
+): Found | undefined {
+  for (const spelling of spellingsOf(name)) {
+    const found = find(spelling);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/**
+ * Returns the name as a new record has it: composed (NFC), as RFC 8265 stores names, because `é` of one
+ * keyboard or file system is `e` and an accent of another, and looks the same. Throws `invalid_parameters`
+ * that names `field` and the rule that the name breaks.
+ */
+export function newName(field: string, given: string): string {
+  const name = given.normalize('NFC');
   const chars = Array.from(name).length;
   if (chars < 1 || chars > NAME_CHARS_MAX) {
     throw invalid(`${field} must have 1 to ${NAME_CHARS_MAX} characters, got ${chars}`);
@@ -75,6 +102,7 @@ export function assertName(field: string, name: string): void {
   if (isSecret(name)) throw invalid(`${field} must not be an API key or a token`);
   // Clients drop the segments `.` and `..` from a URL, so no URL could address such an account.
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
+  return name;
 }
 
 /**

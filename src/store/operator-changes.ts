@@ -20,6 +20,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import { invariant, throwIfLeft } from '../core/errors.js';
+import { insideOfString } from '../core/json.js';
 import { schemaCheck } from '../core/schema-check.js';
 import type { WallMs } from '../core/units.js';
 import {
@@ -35,6 +36,7 @@ import {
   type OperatorChange,
   type Recorded,
 } from '../registry/operator-change.js';
+import { spellingsOf } from '../registry/record-id.js';
 import { boundedNote, describeChange } from './change-description.js';
 import { closedObject, Count, damaged, Digest, Format, FORMAT, locationOf } from './record-codec.js';
 import type { WrittenRow } from './row-recorder.js';
@@ -197,9 +199,9 @@ export class OperatorChanges implements ChangeStore {
     // A row whose JSON lacks one of the searched texts cannot match. The search is faster than parsing every
     // row.
     const { who, action, target } = filter;
-    const searchTexts = [who, action, target].flatMap((text) =>
-      text === undefined ? [] : [JSON.stringify(text).slice(1, -1)],
-    );
+    const searchTexts = [who, action].flatMap((text) => (text === undefined ? [] : [insideOfString(text)]));
+    const targets = target === undefined ? undefined : Array.from(spellingsOf(target));
+    const targetTexts = targets?.map(insideOfString);
     // lmdb excludes the end of a range and includes its start, also if the range is reverse.
     const range = operatorChanges.getRange({
       start: before === undefined ? AFTER_ALL_ROWS : before - 1,
@@ -209,9 +211,12 @@ export class OperatorChanges implements ChangeStore {
     for (const { key, value } of range) {
       if (rowsRead === PAGE_ROWS_MAX || items.length === limit) return { items, next: key + 1 };
       rowsRead += 1;
-      const mayMatch = isStoredChange(value) && searchTexts.every((text) => value.text.includes(text));
+      const mayMatch =
+        isStoredChange(value) &&
+        searchTexts.every((text) => value.text.includes(text)) &&
+        (targetTexts === undefined || targetTexts.some((text) => value.text.includes(text)));
       const change = mayMatch ? decodedChange(value) : undefined;
-      if (change !== undefined && matches(change, filter)) items.push(change);
+      if (change !== undefined && matches(change, filter, targets)) items.push(change);
     }
     return { items, next: undefined };
   }
@@ -235,11 +240,18 @@ function chainedHash(hashBefore: string, text: string): string {
   return hashOf('sha256', hashBefore + text);
 }
 
-function matches(change: OperatorChange, { who, action, target, fromMs, toMs }: ChangeFilter): boolean {
+/** `targets`: the spellings of the filter's target; undefined if it has none. */
+function matches(
+  change: OperatorChange,
+  { who, action, fromMs, toMs }: ChangeFilter,
+  targets: readonly string[] | undefined,
+): boolean {
   if (who !== undefined && change.who !== who) return false;
   if (action !== undefined && change.action !== action && !change.action.startsWith(`${action}.`))
     return false;
-  if (target !== undefined && change.target.id !== target && change.target.name !== target) return false;
+  const { id, name } = change.target;
+  if (targets !== undefined && ![id, name].some((text) => text != null && targets.includes(text)))
+    return false;
   return (fromMs === undefined || change.at_ms >= fromMs) && (toMs === undefined || change.at_ms <= toMs);
 }
 
