@@ -9,7 +9,7 @@ import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
 import { queryOf, withQuery } from './admin-client.js';
-import { type DataOptions, durationSeconds, momentSeconds, parseNonEmpty } from './options.js';
+import { type DataOptions, durationSeconds, lifeSeconds, momentSeconds, parseNonEmpty } from './options.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import { addLimitOptions, changedLimitsOf, limitsOf, quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
@@ -87,7 +87,7 @@ function addCreateCommand(keys: Command): void {
     )
       .requiredOption('--account <account>', 'id or name', parseNonEmpty)
       .requiredOption('--name <name>', 'what the key is for; unique in the account', parseNonEmpty)
-      .option('--expires-in <duration>', 'reject it after 90s, 15m, 24h, 30d …', durationSeconds)
+      .option('--expires-in <duration>', 'reject it after 90s, 15m, 24h, 30d …', lifeSeconds)
       .option('--expires <time>', 'reject it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
       .option('--private', 'keep no contents of its calls, whatever call_log.contents says'),
     'set',

@@ -14,8 +14,8 @@ import { queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { addAdminCommand, addDeleteCommand, showView } from './admin-command.js';
 import {
   type DataOptions,
-  durationSeconds,
   endSeconds,
+  lifeSeconds,
   momentSeconds,
   parseNonEmpty,
   wholeNumberFrom,
@@ -60,9 +60,9 @@ interface Expiry {
   readonly expires_in?: number;
 }
 
-/** Parses a duration with a unit (of `durationSeconds`), or a moment. A number alone is Unix seconds. */
+/** Parses a duration with a unit (of `lifeSeconds`), or a moment. A number alone is Unix seconds. */
 function parseExpiry(text: string): Expiry {
-  return /^\d+[a-z]$/.test(text) ? { expires_in: durationSeconds(text) } : { expires: momentSeconds(text) };
+  return /^\d+[a-z]$/.test(text) ? { expires_in: lifeSeconds(text) } : { expires: momentSeconds(text) };
 }
 
 const OPERATOR_ARGUMENT = "the operator's id or name";

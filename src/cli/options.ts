@@ -9,6 +9,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseMomentMs } from '../core/clock.js';
+import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import { CommandError, Misuse } from './output.js';
 
 /** The values of the options that `addDataOptions` adds, as Commander gives them. */
@@ -89,6 +90,13 @@ export function durationSeconds(text: string): number {
     throw new InvalidArgumentError('A duration such as 90s, 15m, 24h or 30d is wanted.');
   // The pattern lets only units of SECONDS_OF_UNIT pass.
   return Number(count) * SECONDS_OF_UNIT[unit]!;
+}
+
+/** As `durationSeconds`, for the life of a key or a token, which ends after now and before 2106. */
+export function lifeSeconds(text: string): number {
+  const seconds = durationSeconds(text);
+  if (seconds >= 1 && seconds <= KEY_EXPIRES_SECONDS_MAX) return seconds;
+  throw new InvalidArgumentError('A duration such as 90s, 15m, 24h or 30d is wanted, of at least 1s.');
 }
 
 /**

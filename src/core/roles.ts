@@ -32,7 +32,8 @@ export const RIGHTS = {
 /** What each role is for, as the documents say it. */
 export const ROLE_MEANINGS: Readonly<Record<Role, string>> = {
   viewer: 'reads everything but secrets, and changes nothing',
-  support: 'reads, manages keys and calls upstreams again; no money, no limits, no plans',
+  support:
+    'reads, manages keys and calls upstreams again; gives limits to new keys alone, and no money or plans',
   finance: 'reads, and gives and takes credit',
   admin: 'everything, operators too',
 };

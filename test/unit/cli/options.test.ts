@@ -2,6 +2,7 @@ import t from 'tap';
 import {
   durationSeconds,
   endSeconds,
+  lifeSeconds,
   momentSeconds,
   parseNonEmpty,
   parseWholeNumber,
@@ -32,6 +33,10 @@ void t.test('durations, moments and counts', (t) => {
   for (const wrong of ['', '-1', '1.5', '1w', 'm', '1 h', '99999999999']) {
     t.throws(() => durationSeconds(wrong), { code: 'commander.invalidArgument' }, wrong);
   }
+  t.equal(lifeSeconds('1s'), 1);
+  // Nothing lives for 0 seconds, and no key or token is accepted after 2106.
+  for (const wrong of ['0', '0d', '49711d', '1w'])
+    t.throws(() => lifeSeconds(wrong), { code: 'commander.invalidArgument' }, wrong);
   // Without its zone a time means another moment on every machine.
   for (const wrong of [
     '',
