@@ -8,12 +8,12 @@
  */
 import { invariant, ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
-import { invalid } from '../registry/record-id.js';
 import { type Role, rolesText } from '../core/roles.js';
 import type { Cause, ChangeNote } from '../registry/operator-change.js';
 import { diskErrorOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';
+import { parseBody } from './json-body.js';
 import {
   ADMIN_BODY_BYTES_MAX,
   type AdminParts,
@@ -221,15 +221,5 @@ function segmentsOf(path: string): string[] {
       .map(decodeURIComponent);
   } catch {
     return [];
-  }
-}
-
-/** Throws `invalid_parameters` if the body is no JSON. An empty body counts as one without fields. */
-function parseBody(body: string): unknown {
-  if (body === '') return {};
-  try {
-    return JSON.parse(body);
-  } catch (error) {
-    throw invalid(`the body must be JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
 }

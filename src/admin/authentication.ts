@@ -26,6 +26,7 @@ import {
   type RequestHead,
   responseOfError,
 } from './http.js';
+import { parseBody } from './json-body.js';
 import type { OidcView } from './oidc.js';
 import { type NewSession, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
@@ -311,7 +312,7 @@ function isCrossSite({ origin, host, fetchSite }: RequestHead): boolean {
 /** Returns undefined if the body is no JSON object with a token, or the token is too long. */
 function tokenIn(body: string): string | undefined {
   try {
-    const { token } = (JSON.parse(body) ?? {}) as { token?: unknown };
+    const { token } = (parseBody(body) ?? {}) as { token?: unknown };
     return typeof token === 'string' && token.length <= AUTHORIZATION_CHARS_MAX ? token : undefined;
   } catch {
     return undefined;

@@ -17,6 +17,7 @@ import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
 import { isRecord } from '../core/json.js';
 import { type AdminResponse, type Guard, isFull, okResponse, responseOfError, send } from './http.js';
+import { parseBody } from './json-body.js';
 
 /** Enough for a long conversation. server.ts rejects a longer body. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
@@ -175,7 +176,7 @@ function relay(response: HttpResponse, incoming: IncomingMessage, onEnd: () => v
 /** Returns undefined if the body is not as `serve` says. `request` is JSON again. */
 function chatCallIn(body: string): { readonly key: string; readonly request: string } | undefined {
   try {
-    const { key, request } = (JSON.parse(body) ?? {}) as { key?: unknown; request?: unknown };
+    const { key, request } = (parseBody(body) ?? {}) as { key?: unknown; request?: unknown };
     if (typeof key !== 'string' || !KEY_PATTERN.test(key) || !isRecord(request)) return undefined;
     // Within the `try`: JSON.stringify overflows the stack on values that JSON.parse could still read.
     return { key, request: JSON.stringify(request) };
