@@ -167,6 +167,24 @@ void t.test('changes: a page without rows is no end, and what came late is dropp
   t.equal(await page.getByText('none was altered or removed').count(), 0, 'of this check nothing is known');
 });
 
+void t.test('long names leave the changes their room, and the page its width', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  const name = 'Aktiengesellschaft-'.repeat(5);
+  await gateway.admin.send('POST', '/admin/v1/operators', { name: name.slice(0, 60), role: 'viewer' });
+  await gateway.admin.group({ name });
+  await page.setViewportSize({ width: 1_280, height: 800 });
+  await page.getByRole('link', { name: 'Changes' }).click();
+  const table = page.getByRole('region', { name: 'Changes' });
+  const changes = table.locator('td.value').first();
+  await changes.waitFor();
+  const { width } = (await changes.boundingBox())!;
+  t.ok(width >= 200, `${width} px`);
+  const hidden = await page.evaluate<number>(
+    "(({ clientWidth, scrollWidth }) => scrollWidth - clientWidth)(document.querySelector('.table-box'))",
+  );
+  t.equal(hidden, 0, 'nothing of it is beyond the edge');
+});
+
 void t.test('the year of a moment can be typed', SKIP, async (t) => {
   const { page, gateway } = await startConsole(t);
   await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/changes?from=1763950000`);
