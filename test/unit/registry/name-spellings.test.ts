@@ -1,4 +1,4 @@
-/** A name in composed characters (NFC) and in decomposed ones (NFD) is one name; older records keep theirs. */
+/** A name in composed characters (NFC) and in decomposed ones (NFD) is one name; older records stay. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { openHouse, TESTER } from '../store/support.js';
