@@ -143,16 +143,22 @@ export class AdminAuthentication {
   readonly #cookieName: (isSecure: boolean) => string;
   readonly #hosts: AllowedHosts;
   readonly #operators: Pick<Operators, 'identityOf'>;
+  readonly #quotaTimezone: string;
 
-  /** `port`: returns the port of the admin interface; called only once it is open. */
+  /**
+   * `port`: returns the port of the admin interface; called only once it is open. `quotaTimezone`: the
+   * setting `quota_timezone`, which the console is told.
+   */
   constructor(
     token: string,
     operators: Pick<Operators, 'identityOf'>,
     clock: Clock,
     port: () => number,
     hosts: AllowedHosts,
+    quotaTimezone: string,
   ) {
     this.#hosts = hosts;
+    this.#quotaTimezone = quotaTimezone;
     this.#operators = operators;
     this.#token = new TokenCheck(token);
     this.#wrongTokens = new WrongTokens(clock);
@@ -229,7 +235,7 @@ export class AdminAuthentication {
    */
   sessionOf(head: RequestHead, oidc?: OidcView): AdminResponse {
     const secret = this.#sessionSecretOf(head);
-    const view = viewOfSession(secret === undefined ? undefined : this.#sessions.find(secret));
+    const view = this.#viewOf(secret === undefined ? undefined : this.#sessions.find(secret));
     return okResponse(oidc === undefined ? view : { ...view, oidc });
   }
 
@@ -245,7 +251,7 @@ export class AdminAuthentication {
     const operator = identify?.();
     if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
     const setCookie = this.openSession(head, { identify });
-    return { ...okResponse(viewOfSession({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
+    return { ...okResponse(this.#viewOf({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
   }
 
   /**
@@ -261,7 +267,7 @@ export class AdminAuthentication {
     if (isCrossSite(head) || !head.isFromConsole) return CROSS_SITE;
     const secret = this.#sessionSecretOf(head);
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
-    const signedOut = viewOfSession(undefined);
+    const signedOut = this.#viewOf(undefined);
     const body =
       url === undefined ? signedOut : { ...signedOut, sign_out: { issuer: new URL(url).host, url } };
     const isSecure = isHttps(head) || cookieOf(head, this.#cookieName(true)) !== '';
@@ -279,6 +285,18 @@ export class AdminAuthentication {
     return isHttps(head) ? undefined : cookieOf(head, this.#cookieName(false)) || undefined;
   }
 
+  /** `session`: undefined if signed out. The console needs the role, to show only what the role may do. */
+  #viewOf(session: OpenSession | undefined): object {
+    if (session === undefined) return { signed_in: false, seconds_left: 0, who: null, role: null };
+    const { secondsLeft, operator } = session;
+    return {
+      signed_in: true,
+      seconds_left: secondsLeft,
+      ...operator,
+      quota_timezone: this.#quotaTimezone,
+    };
+  }
+
   /**
    * Returns a `set-cookie`; `seconds` 0 deletes the cookie. `isSecure`: only behind a proxy that ends TLS,
    * because browsers send such a cookie only over HTTPS.
@@ -291,12 +309,6 @@ export class AdminAuthentication {
 
 /** Whether a proxy says that the browser uses HTTPS. Its list begins with the proxy next to the browser. */
 const isHttps = ({ forwardedProto }: RequestHead): boolean => /^https\b/i.test(forwardedProto);
-
-/** `session`: undefined if signed out. The console needs the role, to show only what the role may do. */
-function viewOfSession(session: OpenSession | undefined): object {
-  if (session === undefined) return { signed_in: false, seconds_left: 0, who: null, role: null };
-  return { signed_in: true, seconds_left: session.secondsLeft, ...session.operator };
-}
 
 /** Returns the token of the header Authorization; undefined without one, or if it has another scheme. */
 function bearerOf({ authorization }: RequestHead): string | undefined {

@@ -52,6 +52,8 @@ export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   /** Names that Host may have, besides `host` and those of loopback. */
   readonly allowedHosts: readonly string[];
   readonly token: string;
+  /** The setting `quota_timezone`, for the console. */
+  readonly quotaTimezone: string;
   /** Returns the setting `admin.oidc`, which a reload may change; undefined if it is not set. */
   readonly oidc: () => OidcSettings | undefined;
   /** False while the gateway starts or drains. */
@@ -155,6 +157,7 @@ function servicesOf(options: AdminOptions, port: () => number): Services {
     clock,
     port,
     new AllowedHosts(host, options.allowedHosts, publicHost),
+    options.quotaTimezone,
   );
   return {
     api: new AdminApi({

@@ -156,6 +156,8 @@ interface SessionView {
   readonly signed_in: boolean;
   readonly who: string | null;
   readonly role: Role | null;
+  /** Absent if nobody is signed in. */
+  readonly quota_timezone?: string;
   readonly oidc?: OidcView;
   /** Where to sign out of the provider too; only in the response to a sign-out. */
   readonly sign_out?: OidcView;
@@ -164,13 +166,15 @@ interface SessionView {
 interface SignedIn {
   readonly who: string;
   readonly role: Role;
+  /** The setting `quota_timezone`, by which quotas.tsx says since when a quota counts. */
+  readonly quotaTimezone: string | undefined;
 }
 
 let operator: SignedIn | undefined;
 
 /** Remembers who is signed in, for `operatorNow` and `may`. Returns whether somebody is signed in. */
-function rememberOperator({ who, role }: SessionView): boolean {
-  operator = who === null || role === null ? undefined : { who, role };
+function rememberOperator({ who, role, quota_timezone: quotaTimezone }: SessionView): boolean {
+  operator = who === null || role === null ? undefined : { who, role, quotaTimezone };
   return operator !== undefined;
 }
 

@@ -3,14 +3,15 @@
  * keys and groups show the shorter QuotaLine. dialogs.tsx shows the limits of a plan in words (limitsText),
  * and groups-page.tsx in a table (PlanTable). quota-dialogs.tsx uses the names of quotas. Browser.
  *
- * Must hold: the used amount of a quota links to the calls that it counts, give or take an hour in a month in
- * which clocks change (test/e2e/console-numbers.test.ts).
+ * Must hold: the used amount of a quota links to the calls that it counts, also in a month in which clocks
+ * change (test/e2e/console-numbers.test.ts, test/unit/console/quota-start.test.ts).
  */
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
 import { type CallFilters, callsAddress } from './browser.js';
 import { Money } from './controls.js';
-import { DAY_SECONDS, duration, moment, money, number, shortNumber } from './format.js';
+import { duration, moment, money, number, shortNumber } from './format.js';
+import { countedSince } from './quota-start.js';
 import { type Column, Table } from './table.js';
 
 /** Returns the quota's name for people: `Tokens a month`, `Calls in flight`. */
@@ -77,26 +78,6 @@ function Bar({ shown }: ShownQuotaProps) {
 
 /** The account or group that has the quotas, as a filter of calls. */
 type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
-
-/** No time zone is farther ahead of UTC. Elsewhere a day begins up to 26 hours later. */
-const ZONE_AHEAD_SECONDS_MAX = 14 * 3_600;
-
-/**
- * Returns when the quota began to count, in Unix seconds; undefined for calls in flight. Days and months
- * begin by the setting `quota_timezone`, which this page does not know. So the start is computed from the
- * end, `resetsAt`. If the zone's clocks change between start and end, the result is an hour off.
- */
-function countedSince(quota: QuotaName, resetsAt: number | null): number | undefined {
-  const { per } = QUOTA_KINDS[quota];
-  if (per === 'minute') return Math.floor(Date.now() / 1_000) - 60;
-  if (per === 'flight' || resetsAt === null) return undefined;
-  if (per === 'day') return resetsAt - DAY_SECONDS;
-  // `resetsAt` is midnight in the zone. In each zone `nextMonth` is 0 to 26 hours after the start of the next
-  // month by UTC. Day 0 of that month is the last day of the quota's month.
-  const nextMonth = new Date((resetsAt + ZONE_AHEAD_SECONDS_MAX) * 1_000);
-  const daysInMonth = new Date(Date.UTC(nextMonth.getUTCFullYear(), nextMonth.getUTCMonth(), 0)).getUTCDate();
-  return resetsAt - daysInMonth * DAY_SECONDS;
-}
 
 function UsedLink({ shown: { quota, use }, owner }: ShownQuotaProps & { readonly owner: QuotaOwner }) {
   const since = countedSince(quota, use.resets_at);

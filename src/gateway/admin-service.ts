@@ -217,6 +217,7 @@ export class AdminService {
       host: settings.admin.host,
       allowedHosts: settings.admin.hosts,
       token: this.token,
+      quotaTimezone: settings.quota_timezone,
       oidc: () => live.settings.admin.oidc,
       registry: accounting.registry,
       service: accounting.service,

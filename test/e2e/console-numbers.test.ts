@@ -85,7 +85,8 @@ void t.test('the stream of numbers goes on after an error response', SKIP, async
 });
 
 void t.test('what is used of a quota leads to the calls of its day or month', SKIP, async (t) => {
-  const { gateway } = await sharedBed();
+  // Clocks change on 2026-03-29 and 2026-10-25.
+  const { gateway } = await startBed(t, { quota_timezone: 'Europe/Berlin' });
   const { accountId } = await gateway.admin.customer();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   const use = (resetsAt: string): QuotaUseView => ({
@@ -93,12 +94,10 @@ void t.test('what is used of a quota leads to the calls of its day or month', SK
     resets_at: Date.parse(resetsAt) / 1_000,
   });
   const quotas = {
-    calls_per_day: use('2026-03-09T16:00Z'),
-    tokens_per_day: use('2026-03-10T00:00Z'),
-    calls_per_month: use('2026-02-28T16:00Z'),
-    tokens_per_month: use('2026-03-01T00:00Z'),
-    spend_per_month: { ...use('2026-03-01T05:00Z'), limit: '9.00', used: '1.00', held: '0.00' },
-    spend_per_day: { ...use('2026-03-09T10:00Z'), limit: '9.00', used: '1.00', held: '0.00' },
+    calls_per_day: use('2026-10-25T16:00Z'),
+    tokens_per_day: use('2026-10-25T23:00Z'),
+    calls_per_month: use('2026-10-31T23:00Z'),
+    spend_per_month: { ...use('2026-03-31T22:00Z'), limit: '9.00', used: '1.00', held: '0.00' },
   };
   await page.route(`**/admin/v1/accounts/${accountId}`, async (route) => {
     const response = await route.fetch();
@@ -108,12 +107,10 @@ void t.test('what is used of a quota leads to the calls of its day or month', SK
   await page.goto(at(gateway, `accounts/${accountId}`));
   const lines = page.getByLabel('Quotas of the account').locator('li');
   const wanted = {
-    'Calls a day': '2026-03-08T16:00Z',
-    'Tokens a day': '2026-03-09T00:00Z',
-    'Calls a month': '2026-01-31T16:00Z',
-    'Tokens a month': '2026-02-01T00:00Z',
-    'Spend a month': '2026-02-01T05:00Z',
-    'Spend a day': '2026-03-08T10:00Z',
+    'Calls a day': '2026-10-24T16:00Z',
+    'Tokens a day': '2026-10-24T22:00Z',
+    'Calls a month': '2026-09-30T22:00Z',
+    'Spend a month': '2026-02-28T23:00Z',
   };
   for (const [quota, from] of Object.entries(wanted)) {
     const link = lines.filter({ hasText: quota }).getByRole('link');

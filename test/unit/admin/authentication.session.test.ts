@@ -2,7 +2,7 @@
 import t from 'tap';
 import { checkError } from '../../support/error-answer.js';
 import type { Answer, RequestOptions } from '../../support/http.js';
-import { TOKEN, startAdminHouse, type AdminHouse } from './support.js';
+import { QUOTA_TIMEZONE, TOKEN, startAdminHouse, type AdminHouse } from './support.js';
 
 const SESSION = '/admin/session';
 const OWN = { 'x-tollgate-console': '1' };
@@ -18,7 +18,13 @@ const cookieOf = (answer: Answer): string =>
 void t.test('a session does what the token does', async (t) => {
   const house = await startAdminHouse(t);
   const opened = await openSession(house);
-  t.same(opened.json(), { signed_in: true, seconds_left: 43_200, who: 'bootstrap', role: 'admin' });
+  t.same(opened.json(), {
+    signed_in: true,
+    seconds_left: 43_200,
+    who: 'bootstrap',
+    role: 'admin',
+    quota_timezone: QUOTA_TIMEZONE,
+  });
   const [header = ''] = opened.headers['set-cookie'] ?? [];
   t.match(
     header,
@@ -34,6 +40,7 @@ void t.test('a session does what the token does', async (t) => {
     seconds_left: 43_200,
     who: 'bootstrap',
     role: 'admin',
+    quota_timezone: QUOTA_TIMEZONE,
   });
   const made = await house.send(
     'POST',

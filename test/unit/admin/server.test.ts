@@ -199,6 +199,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     port: 9,
     allowedHosts: [],
     token: TOKEN,
+    quotaTimezone: '+08:00',
     oidc: () => undefined,
     registry: house.registry,
     flushBooks: () => Promise.resolve(true),

@@ -22,6 +22,7 @@ import { request, type Answer, type RequestOptions } from '../../support/http.js
 import { ListLog, openHouse, type House } from '../store/support.js';
 
 export const TOKEN = 'operator-token-0123456789';
+export const QUOTA_TIMEZONE = 'Europe/Berlin';
 const SETTINGS = [{ setting: 'listen.port', value: '8080', origin: 'default', live: false }];
 
 export interface AdminHouse extends House {
@@ -104,6 +105,7 @@ export async function startAdminHouse(
     port: 0,
     allowedHosts,
     token: TOKEN,
+    quotaTimezone: QUOTA_TIMEZONE,
     oidc: () => started.oidc,
     registry: house.registry,
     service: ownRegistryService(house.registry),
