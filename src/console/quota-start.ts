@@ -24,12 +24,16 @@ function calendarOfQuotas(): Calendar | undefined {
 const CALL_DAYS = new Calendar();
 
 /**
- * Returns when the quota began to count, in Unix seconds; undefined for calls in flight, and in a zone that
- * this browser does not know. `resetsAt`: when its day or month ends.
+ * Returns when the quota began to count; undefined for calls in flight, and in a zone that
+ * this browser does not know. `resetsAt`: when its day or month ends. All in Unix seconds.
  */
-export function countedSince(quota: QuotaName, resetsAt: number | null): number | undefined {
+export function countedSince(
+  quota: QuotaName,
+  resetsAt: number | null,
+  nowSeconds: number,
+): number | undefined {
   const { per } = QUOTA_KINDS[quota];
-  if (per === 'minute') return Math.floor(Date.now() / 1_000) - 60;
+  if (per === 'minute') return nowSeconds - 60;
   if (per === 'flight' || resetsAt === null) return undefined;
   const periods = quota === 'calls_per_day' ? CALL_DAYS : calendarOfQuotas();
   const lastMs = resetsAt * 1_000 - 1;

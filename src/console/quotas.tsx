@@ -80,7 +80,7 @@ function Bar({ shown }: ShownQuotaProps) {
 type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
 
 function UsedLink({ shown: { quota, use }, owner }: ShownQuotaProps & { readonly owner: QuotaOwner }) {
-  const since = countedSince(quota, use.resets_at);
+  const since = countedSince(quota, use.resets_at, Math.floor(Date.now() / 1_000));
   const text = <span class="quota-used">{textOf(use.used)}</span>;
   return since === undefined ? text : <a href={callsAddress({ ...owner, from: String(since) })}>{text}</a>;
 }

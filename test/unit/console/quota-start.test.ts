@@ -6,7 +6,7 @@ import { build } from 'esbuild';
 import t from 'tap';
 
 interface Bundle {
-  readonly countedSince: (quota: string, resetsAt: number | null) => number | undefined;
+  readonly countedSince: (quota: string, resetsAt: number | null, nowSeconds: number) => number | undefined;
   readonly signIn: (token: string) => Promise<void>;
 }
 
@@ -48,11 +48,12 @@ void t.test('a quota counts since its day or month began, also when clocks have 
     ['+14:00', 'tokens_per_month', '2028-02-29T10:00Z', '2028-01-31T10:00Z'],
   ] as const) {
     await signInTo(zone);
-    t.equal(countedSince(quota, seconds(end)), seconds(start), `${zone} ${quota} ${end}`);
+    t.equal(countedSince(quota, seconds(end), 0), seconds(start), `${zone} ${quota} ${end}`);
   }
-  t.equal(countedSince('calls_in_flight', null), undefined);
+  t.equal(countedSince('requests_per_minute', null, 1_000), 940);
+  t.equal(countedSince('calls_in_flight', null, 0), undefined);
   for (const zone of ['Mars/Olympus', undefined]) {
     await signInTo(zone);
-    t.equal(countedSince('spend_per_day', seconds('2026-03-01T00:00Z')), undefined, 'no guess');
+    t.equal(countedSince('spend_per_day', seconds('2026-03-01T00:00Z'), 0), undefined, 'no guess');
   }
 });
