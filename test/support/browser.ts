@@ -96,7 +96,7 @@ interface Violation {
 
 /** Faults that axe-core calls serious or critical, each as a line. Takes a second. */
 export async function seriousFaults(page: Page): Promise<string[]> {
-  // Evaluated by the debugger, which the page's policy does not bind. Half a megabyte: once for each document.
+  // Evaluated by the debugger, which the page's policy does not bind; once for each document.
   if (!(await page.evaluate<boolean>(`'axe' in window`))) await page.evaluate(AXE);
   const violations = await page.evaluate<readonly Violation[]>(
     `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations)`,
