@@ -102,14 +102,6 @@ const MALLOC_ARENA_MAX = '2';
 const MALLOC_MMAP_THRESHOLD_ = String(1024 * 1024);
 const MALLOC_TRIM_THRESHOLD_ = String(2 * 1024 * 1024);
 
-/**
- * Bytes of bytecode that V8 may inline into one function; its default is 920. A request passes through some
- * hundred small functions, and calls between them are expensive: relative to the default, a request takes
- * 1.14 to 1.23 times the CPU without inlining and 0.85 to 0.96 with this value. From 3,000 on the gain is
- * lost (bench/README.md).
- */
-const INLINED_BYTES_MAX = 2_000;
-
 /** Bytes of request headers that µWS accepts, instead of 4,096: some proxies add long cookies and baggage. */
 const UWS_HTTP_MAX_HEADERS_SIZE = '16384';
 
@@ -132,7 +124,8 @@ function forkGateway(entry: URL): ChildProcess {
       ...process.env,
       [LOG_DESCRIPTOR_VARIABLE]: String(LOG_DESCRIPTOR),
     },
-    execArgv: [`--max-inlined-bytecode-size-cumulative=${INLINED_BYTES_MAX}`, ...process.execArgv],
+    // A flag of V8 costs a start 80 ms of CPU: gateway-start.ts sets those that threads want.
+    execArgv: process.execArgv,
     serialization: 'advanced',
     // Standard output and the log go where the supervisor's go. Standard error is a pipe, because what
     // native code writes there would break the log's JSON lines.
