@@ -75,6 +75,23 @@ const compiledEntries = {
     }),
 };
 
+/**
+ * CommonJS packages that are loaded at a start. They are required: for the first that is imported Node
+ * compiles a lexer, which searches their sources for the names that they export.
+ */
+const REQUIRED = ['msgpackr', 'uWebSockets.js'];
+const requiredPackages = {
+  name: 'required-packages',
+  setup: ({ onResolve, onLoad }) => {
+    onResolve({ filter: /^[\w.]+$/ }, ({ path, kind }) =>
+      kind === 'import-statement' && REQUIRED.includes(path) ? { path, namespace: 'required' } : undefined,
+    );
+    onLoad({ filter: /^/, namespace: 'required' }, ({ path }) => ({
+      contents: `module.exports = require(${JSON.stringify(path)});`,
+    }));
+  },
+};
+
 const outputs = new Set();
 const inputs = new Set();
 for (const entries of GROUPS) {
@@ -96,7 +113,7 @@ for (const entries of GROUPS) {
     external: LOADED_BY_NAME,
     banner: { js: BANNER },
     metafile: true,
-    plugins: [compiledEntries],
+    plugins: [compiledEntries, requiredPackages],
     logLevel: 'warning',
   });
   for (const path of Object.keys(metafile.outputs)) outputs.add(path);

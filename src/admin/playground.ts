@@ -13,7 +13,6 @@
  * disconnects (test/unit/admin/playground.test.ts).
  */
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
-import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
 import { isRecord } from '../core/json.js';
 import { type AdminResponse, type Guard, isFull, okResponse, responseOfError, send } from './http.js';
@@ -107,7 +106,8 @@ export class Playground {
   /** Sends a chat call to the public port. `body`: its JSON. */
   #send(key: string, body: string): ClientRequest {
     const { host, port, tls } = this.#addressOf();
-    const outgoing = (tls ? httpsRequest : httpRequest)({
+    // `node:https` is loaded here, and not at the start of each gateway.
+    const outgoing = (tls ? process.getBuiltinModule('node:https').request : httpRequest)({
       host,
       port,
       method: 'POST',

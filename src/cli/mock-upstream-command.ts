@@ -60,7 +60,7 @@ export function addMockUpstreamCommand(program: Command): void {
     const { port, defaults } = optionsOf(command, flags);
     // Commander has rejected any other name (`choices`).
     const provider = flags.provider as ProviderName;
-    const unsupported = await unloadableServer();
+    const unsupported = unloadableServer();
     if (unsupported !== undefined) throw new CommandError(unsupported);
     // Loaded only here, so that the other commands start fast, and after the check of the runtime.
     const { startMockUpstream } = await import('../mock/mock-upstream.js');

@@ -54,12 +54,12 @@ export function unsupportedNode(node: string): string | undefined {
 
 /**
  * Says why `serve` and `mock-upstream` cannot run here; undefined if µWebSockets.js loads. The facts are
- * taken only if it does not, because they take three times as long as the load. Rejects with the package's
- * own error if the facts do not explain it, such as for a binary that is damaged.
+ * taken only if it does not, because they take three times as long as the load. Throws the package's own
+ * error if the facts do not explain it, such as for a binary that is damaged.
  */
-export async function unloadableServer(): Promise<string | undefined> {
+export function unloadableServer(): string | undefined {
   try {
-    await import('uWebSockets.js');
+    createRequire(import.meta.url)('uWebSockets.js');
     return undefined;
   } catch (error) {
     const problem = unsupportedRuntime(runtimeFacts());

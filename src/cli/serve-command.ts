@@ -42,7 +42,7 @@ async function sendSettings(options: LoadOptions): Promise<void> {
 
 async function settingsOf(options: LoadOptions): Promise<SettingsMessage> {
   // Loads what the gateways load later, because here an error can be explained.
-  const unsupported = await unloadableServer();
+  const unsupported = unloadableServer();
   if (unsupported !== undefined) return { kind: 'refused', problems: [unsupported] };
   const [{ loadSettings }, { ConfigError }] = await Promise.all([
     import('../config/load.js'),

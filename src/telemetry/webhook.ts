@@ -11,8 +11,6 @@
  * - A redirect counts as a failure and is not followed, because no operator has named its address.
  */
 import { createHmac } from 'node:crypto';
-import { request as requestHttp } from 'node:http';
-import { request as requestHttps } from 'node:https';
 import { packageVersion } from '../core/version.js';
 
 /** The longest pause. A longer Retry-After is shortened to an hour. */
@@ -75,7 +73,8 @@ export function sendWebhook(
   stop: AbortSignal,
 ): Promise<Delivery> {
   const body = Buffer.from(webhook.body);
-  const send = url.startsWith('https:') ? requestHttps : requestHttp;
+  // Loaded here, and not at the start of each gateway, of which most send none.
+  const send = process.getBuiltinModule(url.startsWith('https:') ? 'node:https' : 'node:http').request;
   return new Promise((resolve) => {
     const request = send(url, {
       method: 'POST',

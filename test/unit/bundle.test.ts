@@ -77,15 +77,16 @@ void t.test('packages of clouds and of providers are loaded by the gateways that
 });
 
 void t.test('a process or thread loads at its start only the packages that it needs', (t) => {
-  const imports = /^(?:import|export)(?: [^;"']* from)? "([^"]+)";$/gm;
+  const imports = /^(?:import|export)(?: [^;"']* from)? "([^"]+)";$|\b__require\("([^"]+)"\)/gm;
   const packagesOf = (entry: string): string[] => {
     const found = new Set<string>();
     const seen = new Set([entry]);
     for (const file of seen) {
       const text = readFileSync(join(FOLDER, file), 'utf8');
-      for (const [, target] of text.matchAll(imports)) {
-        if (target!.startsWith('.')) seen.add(join(file, '..', target!));
-        else if (!isBuiltin(target!)) found.add(target!);
+      for (const [, imported, required] of text.matchAll(imports)) {
+        const target = (imported ?? required)!;
+        if (target.startsWith('.')) seen.add(join(file, '..', target));
+        else if (!isBuiltin(target)) found.add(target);
       }
       for (const [, name] of text.matchAll(/^\/\/ node_modules\/((?:@[^/\n]+\/)?[^/\n]+)/gm))
         found.add(name!);
