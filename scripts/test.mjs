@@ -38,6 +38,8 @@ const TIMEOUT_S = Number((process.env.TAP_TIMEOUT ??= '590'));
 const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
 const AT_ONCE = Number(process.env.TEST_JOBS ?? 2);
 const { TEST_TURNS } = process.env;
+// Node 20 reads these at each start, 0.05 s of CPU for a system's own.
+delete process.env.NODE_EXTRA_CA_CERTS;
 // Who holds a turn and waits for another waits for ever: no test is to see it.
 delete process.env.TEST_TURNS;
 /** Other runs are at work too: more than one only if the processors have time. */
