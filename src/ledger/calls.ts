@@ -41,6 +41,7 @@ import {
   type QuotaRejectionsOptions,
 } from './quota-rejections.js';
 import { CallLeft } from './call-left.js';
+import type { QuotaBatch } from './quota-batch.js';
 import { type CallScopes, FLIGHT_BIT, ScopeChain, type ScopeTables } from './scope-chain.js';
 import {
   type Amounts,
@@ -58,6 +59,7 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
   /** Calls in flight of accounts. */
   readonly flights: Stocks;
   readonly dirty: DirtySet;
+  readonly batch: QuotaBatch;
 }
 
 const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopes` 0
@@ -251,11 +253,7 @@ export class Calls {
   /** Replaces `#held` by `used` in each scope of `taken`, for the quotas in `mask` but calls a day. */
   #settleQuotas(taken: Taken, used: Amounts, mask: number, nowMs: MonotonicMs): void {
     const { scopes, masks } = taken;
-    // Quota by quota, because most quotas have the amount of the one before (addendOf of packed-words.ts).
-    for (let quota = 0; quota < used.length; quota++)
-      for (let scope = 0; scope < scopes; scope++)
-        if ((masks[scope]! & mask & (1 << quota)) !== 0)
-          this.quotas.settle(this.#chain.links[scope]!.record, quota, this.#held, used, taken, nowMs);
+    this.#options.batch.settle(this.#chain.links, mask, this.#held, used, taken, nowMs);
     for (let scope = 0; scope < scopes; scope++) if ((masks[scope]! & ~DAY_BIT) !== 0) this.#mark(scope);
   }
 
@@ -306,6 +304,8 @@ export class Calls {
     const { links } = this.#chain;
     taken.dayNumber = AFTER_ALL_DAYS;
     this.#callLeft.tightest.limit = 0; // no scope yet
+    const { batch } = this.#options;
+    if (batch.take(links, quotaBits, this.#held, taken, this.#nowMs, this.#callLeft)) quotaBits &= DAY_BIT;
     for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((quotaBits & bit) === 0) continue;

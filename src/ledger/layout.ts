@@ -94,6 +94,7 @@ import {
   type ModelScopeIndex,
 } from '../core/units.js';
 import { invariant } from '../core/errors.js';
+import { createSharedMemory } from '../core/wasm.js';
 import {
   ACCOUNTS_MAX,
   CALLS_IN_FLIGHT_MAX,
@@ -114,7 +115,7 @@ export const EXCHANGES_MAX = 100_000;
 const COUNTED_BYTES = 256;
 const RESERVATION_BYTES = 72;
 const EXTRA_BYTES = 16;
-const QUOTA_BYTES = 640;
+export const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
 
 /** Length of the record of 256 bytes, and fields of an account's, in 64-bit words. */
@@ -212,6 +213,8 @@ invariant(EXTENDED_QUOTAS.length * LEASE_WORDS <= TOKEN_TICKS_KEPT, 'leases fit 
 export const QUOTA_WORDS32 = QUOTA_BYTES / 4;
 export const MASK = 14;
 export const LAST_STARTED_TICK = 15;
+/** Of quota-batch.ts. SCRATCH_USED: the word of `quotasUsed` that counts places. */
+export const [SCRATCH_PLACES, SCRATCH_BYTES, SCRATCH_USED] = [1_024, 2_048, 1];
 
 /** Length and fields of a reservation, in 32-bit words. */
 export const RESERVATION_WORDS32 = RESERVATION_BYTES / 4;
@@ -311,20 +314,22 @@ export function createLedgerBuffers(capacity: {
     models: createCountedBuffers(modelsMax),
     /** 64 bits a slot of `models`: the pair that has it, as ModelScopes codes it (scope-chain.ts). */
     modelPairs: new SharedArrayBuffer(modelsMax * BigInt64Array.BYTES_PER_ELEMENT),
-    quotas: new SharedArrayBuffer(quotasMax * QUOTA_BYTES),
-    /** One 32-bit word: how many quota records are in use. */
-    quotasUsed: new SharedArrayBuffer(4),
+    quotas: createSharedMemory(quotasMax * QUOTA_BYTES + SCRATCH_PLACES * SCRATCH_BYTES),
+    quotasMax,
+    /** Two 32-bit words: how many quota records are in use, how many scratch places have been. */
+    quotasUsed: new SharedArrayBuffer(8),
     /** Ms by which the coordinator's wall clock is ahead (coordinator-clock.ts); undefined unless shared. */
     calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
   };
 }
 
 export function openLedgerViews(buffers: LedgerBuffers) {
+  const quotaWords = new BigInt64Array(buffers.quotas.buffer, 0, buffers.quotasMax * QUOTA_WORDS64);
   return {
     accounts: countedViews(buffers.accounts),
     keys: countedViews(buffers.keys),
     groups: countedViews(buffers.groups),
-    quotas: quotaViews(buffers.quotas, buffers.quotasUsed),
+    quotas: quotaViews(quotaWords, buffers.quotasUsed),
     models: countedViews(buffers.models),
     modelPairs: new BigInt64Array(buffers.modelPairs),
     reservations64: new BigInt64Array(buffers.reservations),
@@ -381,14 +386,15 @@ export function createScopeBuffers(count: number): ScopeBuffers {
 
 export function openScopeViews(buffers: ScopeBuffers) {
   // `used` stays 0: each scope has the record of its own index, so none is given out.
-  return { counted: countedViews(buffers), quotas: quotaViews(buffers.quotas, new SharedArrayBuffer(4)) };
+  const quotas = quotaViews(new BigInt64Array(buffers.quotas), new SharedArrayBuffer(4));
+  return { counted: countedViews(buffers), quotas };
 }
 
-function quotaViews(quotas: SharedArrayBuffer, used: SharedArrayBuffer) {
+function quotaViews(words64: BigInt64Array<SharedArrayBuffer>, used: SharedArrayBuffer) {
   return {
-    words64: new BigInt64Array(quotas),
-    words32: new Int32Array(quotas),
-    floats: new Float64Array(quotas),
+    words64,
+    words32: new Int32Array(words64.buffer, 0, 2 * words64.length),
+    floats: new Float64Array(words64.buffer, 0, words64.length),
     used: new Int32Array(used),
   };
 }

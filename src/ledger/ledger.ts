@@ -43,6 +43,7 @@ import {
   tighten,
   type TokenMinute,
 } from './scope-quotas.js';
+import { QuotaBatch } from './quota-batch.js';
 import { Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
@@ -303,7 +304,7 @@ export class Ledger extends Calls {
  * inlines the call. No test sees a call site with two classes; bench/micro/ledger.ts shows the time lost.
  */
 function countersOf(
-  { keysMax, groupsMax, timezone, calendar }: LedgerBuffers,
+  { keysMax, groupsMax, timezone, calendar, quotas: memory }: LedgerBuffers,
   views: LedgerViews,
   clock: Clock,
   onLowLease: OnLowLease,
@@ -327,6 +328,7 @@ function countersOf(
   const onLow = onLowOf('account');
   return {
     quotas,
+    batch: new QuotaBatch(quotas, views.quotas, isShared ? undefined : memory),
     keys: limited<KeyIndex>(keysMax, 'key'),
     groups: limited<GroupIndex>(groupsMax, 'group'),
     models: limited<ModelScopeIndex>(views.modelPairs.length, 'model'),

@@ -382,7 +382,7 @@ export class ScopeQuotas extends QuotaRecords {
 }
 
 /** The day or the month that the quota is counted in; NO_PERIOD if it has none. */
-function periodOf(quota: number, { day, month }: Periods): number {
+export function periodOf(quota: number, { day, month }: Periods): number {
   if ((OF_MONTH & (1 << quota)) !== 0) return month;
   return (OF_DAY & (1 << quota)) !== 0 ? day : NO_PERIOD;
 }

@@ -31,6 +31,8 @@
  *   an account's calls in flight have no word `settled`.
  * - A scope that rested for 1,024 to 2,048 days finds its last day's use counted for the day of its return.
  *
+ * quota-batch.ts takes and settles most calls on the same words, without this class.
+ *
  * If limits are shared, the limit is what the coordinator granted to this process: leased-stocks.ts.
  *
  * Must hold: in no period calls take more than the limit, whatever threads do, also over midnight and if the

@@ -1,8 +1,8 @@
 /**
  * Tokens per minute: in any span of 60 seconds, the tokens of the calls in flight and of the calls that ended
  * in the span are at most the limit, whether a call is counted at its admission, its end, or between.
- * ScopeQuotas uses this class unless limits are shared; UpstreamCounters always. Any thread, each with an
- * object of its own.
+ * ScopeQuotas uses this class, for what quota-batch.ts leaves to it, unless limits are shared;
+ * UpstreamCounters always. Any thread, each with an object of its own.
  *
  * Two 64-bit words count up; `taken` also falls, by what calls give back. In this text and in private names
  * `taken` is always that word; `read().taken` and `takenOf` return what weighs.

@@ -5,7 +5,7 @@
 import t from 'tap';
 import { NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/core/quotas.js';
 import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
-import { createLedgerBuffers, EXTENDED_QUOTAS, QUOTA_WORDS64 } from '#src/ledger/layout.js';
+import { createLedgerBuffers, EXTENDED_QUOTAS } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import type { QuotaRecords } from '#src/ledger/quota-records.js';
 import { FakeClock, stateOf } from '../../fixtures/ledger-world.js';
@@ -166,7 +166,7 @@ void t.test('a limit that is taken away lets those through who have read that it
 void t.test('a scope whose quotas cannot be counted refuses, until its limits are taken away', (t) => {
   const clock = new FakeClock();
   const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 2, keysMax: 2, groupsMax: 1 });
-  const ledger = new Ledger({ ...buffers, quotas: new SharedArrayBuffer(QUOTA_WORDS64 * 8) }, clock);
+  const ledger = new Ledger({ ...buffers, quotasMax: 1 }, clock);
   ledger.openAccount(account, stateOf({ credited: asPicoUnits(10n ** 15n) }));
   const [counted, other] = [asKeyIndex(0), asKeyIndex(1)];
   const admit = (key: typeof counted) =>

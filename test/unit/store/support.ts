@@ -13,7 +13,7 @@ import {
   type MonotonicMs,
   type WallMs,
 } from '#src/core/units.js';
-import { createLedgerBuffers, QUOTA_WORDS64 } from '#src/ledger/layout.js';
+import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { Ledger } from '#src/ledger/ledger.js';
@@ -131,9 +131,7 @@ export function openHouse(dataPath: string, catalog: Catalog = CATALOG, quotaRec
     keysMax: KEYS_MAX,
     groupsMax: GROUPS_MAX,
   });
-  const quotas =
-    quotaRecords === undefined ? buffers.quotas : new SharedArrayBuffer(quotaRecords * QUOTA_WORDS64 * 8);
-  const ledger = new Ledger({ ...buffers, quotas }, clock);
+  const ledger = new Ledger({ ...buffers, quotasMax: quotaRecords ?? buffers.quotasMax }, clock);
   const keyTable = new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX }));
   const groupNames = new GroupNames(createGroupNames(GROUPS_MAX));
   const registry = new Registry({

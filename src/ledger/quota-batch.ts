@@ -1,0 +1,179 @@
+/**
+ * Takes what a call needs of all quotas of all its scopes in one step, and settles it in one, by the
+ * WebAssembly module of quota-module.ts. Calls (calls.ts) uses it; each Ledger has one. ScopeQuotas
+ * does one by one what the module leaves: if limits are shared, everything. Any thread.
+ *
+ * The entries of a call are in the memory of the quota records, behind the records: a scratch place of each
+ * Ledger. The place of a thread that ends is not given again; a thread that finds none left does without
+ * the module, more slowly.
+ *
+ * Must hold: a take that fails takes nothing; no two threads write one scratch place.
+ */
+import { compile, instantiate, type SharedMemory } from '../core/wasm.js';
+import type { MonotonicMs } from '../core/units.js';
+import type { CallLeft } from './call-left.js';
+import * as layout from './layout.js';
+import { HALF_SETTLED, QUOTA_MODULE, SETTLED, UNSETTLED } from './quota-module.js';
+import { DAY_BIT, MODEL_SCOPE, type Taken } from './reservations.js';
+import type { Link } from './scope-chain.js';
+import {
+  type Amounts,
+  createAmounts,
+  NOTHING_USED,
+  periodOf,
+  type ScopeQuotas,
+  tighten,
+} from './scope-quotas.js';
+import { PERIODS_KNOWN } from './stocks.js';
+import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
+
+/** Length and fields of an entry (quota-module.ts): in words of 64 bits, then of 32. */
+const ENTRY_WORDS64 = 4;
+const AMOUNT = 1;
+const LIMIT = 2;
+const ADDRESS = 0;
+const HEAD = 1;
+const STATUS = 6;
+const TICK_START = 7;
+
+const PERIOD_MASK = 2 * PERIODS_KNOWN - 1;
+
+/** Compiled once a thread, with the first ledger. */
+let quotaModule: object | undefined;
+
+export class QuotaBatch {
+  readonly #quotas: ScopeQuotas;
+  readonly #words32: Int32Array;
+  readonly #floats: Float64Array;
+  /** The first byte of the scratch place; undefined if there is none. */
+  readonly #first: number | undefined;
+  readonly #take: ((first: number, end: number) => number) | undefined;
+  readonly #settle: ((first: number, end: number) => number) | undefined;
+  /** Scratch: what is left of a hold whose use is settled. */
+  readonly #rest = createAmounts(0);
+
+  /** `memory`: that of the records; undefined if limits are shared. */
+  constructor(quotas: ScopeQuotas, views: layout.QuotaViews, memory: SharedMemory | undefined) {
+    this.#quotas = quotas;
+    this.#words32 = views.words32;
+    this.#floats = views.floats;
+    const place = memory === undefined ? Infinity : Atomics.add(views.used, layout.SCRATCH_USED, 1);
+    if (memory === undefined || place >= layout.SCRATCH_PLACES) return;
+    this.#first = views.words64.byteLength + place * layout.SCRATCH_BYTES;
+    this.#words32 = new Int32Array(memory.buffer, this.#first, layout.SCRATCH_BYTES / 4);
+    this.#floats = new Float64Array(memory.buffer, this.#first, layout.SCRATCH_BYTES / 8);
+    quotaModule ??= compile(QUOTA_MODULE);
+    const { take, settle } = instantiate(quotaModule, memory);
+    this.#take = take;
+    this.#settle = settle;
+  }
+
+  /**
+   * Takes `held` of the quotas in `mask` of each link, but no calls a day; `taken` has scopes and periods.
+   * Sets their bits in `taken.masks`, and `left`. Returns false, and takes nothing, if a quota refuses or
+   * begins a period: the caller takes one by one then.
+   */
+  take(
+    links: readonly Link[],
+    mask: number,
+    held: Amounts,
+    taken: Taken,
+    nowMs: MonotonicMs,
+    left: CallLeft,
+  ): boolean {
+    const floats = this.#floats;
+    const byteFirst = this.#first;
+    const tick = Math.floor(nowMs / TICK_MS) - TICKS_PER_MINUTE;
+    if (byteFirst === undefined || tick < 0) return false;
+    const quotaBits = mask & ~DAY_BIT;
+    const start = 8 * (layout.TOKEN_TICK_STARTS + (tick % layout.TOKEN_TICKS_KEPT));
+    let entry = 0;
+    for (let scope = 0; scope < taken.scopes; scope++) {
+      const { mask: linkMask, record, limits, first } = links[scope]!;
+      for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1) {
+        const quota = layout.lowestBitOf(bits);
+        this.#set(entry, record, quota, taken, tick, record * layout.QUOTA_BYTES + start);
+        floats[entry + AMOUNT] = held[quota]!;
+        floats[entry + LIMIT] = limits[first + quota]!;
+        entry += ENTRY_WORDS64;
+      }
+    }
+    if (entry === 0 || this.#take!(byteFirst, byteFirst + 8 * entry) === 0) return false;
+    entry = 0;
+    for (let scope = 0; scope < taken.scopes; scope++) {
+      const { mask: linkMask, record, limits, first } = links[scope]!;
+      taken.masks[scope]! |= linkMask & quotaBits;
+      for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1, entry += ENTRY_WORDS64) {
+        const quota = layout.lowestBitOf(bits);
+        const quotaLeft = floats[entry + LIMIT]!;
+        left.set(scope, quota, quotaLeft);
+        // Rules for models are left out, as in tokenMinuteOf of ledger.ts.
+        if (quota === layout.TOKENS_PER_MINUTE && scope !== MODEL_SCOPE)
+          tighten(left.tightest, limits[first + quota]!, quotaLeft, record);
+      }
+    }
+    return true;
+  }
+
+  /** Replaces `held` by `used` for the quotas in `mask` that `taken.masks` has. */
+  settle(
+    links: readonly Link[],
+    mask: number,
+    held: Amounts,
+    used: Amounts,
+    taken: Taken,
+    nowMs: MonotonicMs,
+  ): void {
+    const floats = this.#floats;
+    const first = this.#first;
+    const tick = Math.floor(nowMs / TICK_MS);
+    let entry = 0;
+    // Quota by quota, because most quotas have the amount of the one before (addendOf of packed-words.ts).
+    for (let quota = 0; quota < held.length; quota++)
+      for (let scope = 0; scope < taken.scopes; scope++) {
+        if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
+        const { record } = links[scope]!;
+        if (first === undefined) this.#quotas.settle(record, quota, held, used, taken, nowMs);
+        else {
+          this.#set(entry, record, quota, taken, tick, 1);
+          floats[entry + AMOUNT] = held[quota]!;
+          floats[entry + LIMIT] = used[quota]!;
+          entry += ENTRY_WORDS64;
+        }
+      }
+    if (first === undefined || entry === 0) return;
+    if (this.#settle!(first, first + 8 * entry) !== SETTLED)
+      this.#settleRest(links, mask, held, used, taken, nowMs);
+  }
+
+  /** Settles what the module left, in the order of the entries. */
+  #settleRest(
+    links: readonly Link[],
+    mask: number,
+    held: Amounts,
+    used: Amounts,
+    taken: Taken,
+    nowMs: MonotonicMs,
+  ): void {
+    let entry = 0;
+    for (let quota = 0; quota < held.length; quota++)
+      for (let scope = 0; scope < taken.scopes; scope++) {
+        if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
+        const { record } = links[scope]!;
+        const status = this.#words32[2 * entry + STATUS]!;
+        entry += ENTRY_WORDS64;
+        if (status === UNSETTLED) this.#quotas.settle(record, quota, held, used, taken, nowMs);
+        if (status !== HALF_SETTLED) continue;
+        this.#rest[quota] = held[quota]! - used[quota]!;
+        this.#quotas.settle(record, quota, this.#rest, NOTHING_USED, taken, nowMs);
+      }
+  }
+
+  #set(entry: number, record: number, quota: number, taken: Taken, tick: number, start: number): void {
+    const words = this.#words32;
+    const isWindow = quota === layout.TOKENS_PER_MINUTE;
+    words[2 * entry + ADDRESS] = 8 * layout.stockAt(record, quota);
+    words[2 * entry + HEAD] = isWindow ? tick : periodOf(quota, taken) & PERIOD_MASK;
+    words[2 * entry + TICK_START] = isWindow ? start : 0;
+  }
+}

@@ -1,0 +1,36 @@
+import t from 'tap';
+import { compile, createSharedMemory, instantiate } from '#src/core/wasm.js';
+
+const SUM = `
+(func $double (param $n i64) (result i64) (i64.add (local.get $n) (local.get $n)))
+;; The words from $first on, doubled, up to the first that is -70; 0 if there are none.
+(func $sum (export "sum") (param $at i32) (result i32)
+  (local $all i64) (local $word i64)
+  (block $end
+    (loop $next
+      (local.set $word (i64.atomic.load offset=8 (local.get $at)))
+      (br_if $end (i64.eq (local.get $word) (i64.const -70)))
+      (local.set $all (i64.add (local.get $all) (call $double (local.get $word))))
+      (local.set $at (i32.add (local.get $at) (i32.const 8)))
+      (br $next)))
+  (i32.wrap_i64 (if (result i64) (i64.gt_s (local.get $all) (i64.const 1000))
+    (then (i64.const 1000))
+    (else (local.get $all)))))`;
+
+void t.test('functions, loops and conditions over shared memory', (t) => {
+  const memory = createSharedMemory(1);
+  const words = new BigInt64Array(memory.buffer);
+  const { sum } = instantiate(compile(SUM), memory);
+  words.set([9n, 1n, 200n, -3n, -70n, 5n]);
+  t.equal(sum!(0), 396);
+  words[2] = 900n;
+  t.equal(sum!(0), 1_000);
+  t.equal(words.byteLength, 65_536, 'a page');
+  t.end();
+});
+
+void t.test('what is not known is refused', (t) => {
+  const names = ['(i32.popcnt (i32.const 1))', '(local.get $b)', '(call $b)', '(br $b)', '(i32.const 1'];
+  for (const body of names) t.throws(() => compile(`(func $a (param $n i32) (result i32) ${body})`), body);
+  t.end();
+});
