@@ -38,34 +38,30 @@ const TICK_START = 7;
 
 const PERIOD_MASK = 2 * PERIODS_KNOWN - 1;
 
-/** Compiled once a thread, with the first ledger. */
+/** Compiled once a thread. */
 let quotaModule: object | undefined;
 
 export class QuotaBatch {
   readonly #quotas: ScopeQuotas;
-  readonly #words32: Int32Array;
-  readonly #floats: Float64Array;
-  /** The first byte of the scratch place; undefined if there is none. */
-  readonly #first: number | undefined;
-  readonly #take: ((first: number, end: number) => number) | undefined;
-  readonly #settle: ((first: number, end: number) => number) | undefined;
+  readonly #views: layout.QuotaViews;
+  /** Until `#open`, and undefined if limits are shared. */
+  #memory: SharedMemory | undefined;
+  #words32: Int32Array;
+  #floats: Float64Array;
+  /** The first byte of the scratch place; undefined if there is none yet. */
+  #first: number | undefined;
+  #take: ((first: number, end: number) => number) | undefined;
+  #settle: ((first: number, end: number) => number) | undefined;
   /** Scratch: what is left of a hold whose use is settled. */
   readonly #rest = createAmounts(0);
 
   /** `memory`: that of the records; undefined if limits are shared. */
   constructor(quotas: ScopeQuotas, views: layout.QuotaViews, memory: SharedMemory | undefined) {
     this.#quotas = quotas;
+    this.#views = views;
+    this.#memory = memory;
     this.#words32 = views.words32;
     this.#floats = views.floats;
-    const place = memory === undefined ? Infinity : Atomics.add(views.used, layout.SCRATCH_USED, 1);
-    if (memory === undefined || place >= layout.SCRATCH_PLACES) return;
-    this.#first = views.words64.byteLength + place * layout.SCRATCH_BYTES;
-    this.#words32 = new Int32Array(memory.buffer, this.#first, layout.SCRATCH_BYTES / 4);
-    this.#floats = new Float64Array(memory.buffer, this.#first, layout.SCRATCH_BYTES / 8);
-    quotaModule ??= compile(QUOTA_MODULE);
-    const { take, settle } = instantiate(quotaModule, memory);
-    this.#take = take;
-    this.#settle = settle;
   }
 
   /**
@@ -81,11 +77,12 @@ export class QuotaBatch {
     nowMs: MonotonicMs,
     left: CallLeft,
   ): boolean {
-    const floats = this.#floats;
-    const byteFirst = this.#first;
-    const tick = Math.floor(nowMs / TICK_MS) - TICKS_PER_MINUTE;
-    if (byteFirst === undefined || tick < 0) return false;
     const quotaBits = mask & ~DAY_BIT;
+    const tick = Math.floor(nowMs / TICK_MS) - TICKS_PER_MINUTE;
+    if (quotaBits === 0 || tick < 0) return false;
+    const byteFirst = this.#first ?? this.#open();
+    if (byteFirst === undefined) return false;
+    const floats = this.#floats;
     const start = 8 * (layout.TOKEN_TICK_STARTS + (tick % layout.TOKEN_TICKS_KEPT));
     let entry = 0;
     for (let scope = 0; scope < taken.scopes; scope++) {
@@ -167,6 +164,25 @@ export class QuotaBatch {
         this.#rest[quota] = held[quota]! - used[quota]!;
         this.#quotas.settle(record, quota, this.#rest, NOTHING_USED, taken, nowMs);
       }
+  }
+
+  /** With the first call that has quotas, for it takes some ms. Returns `#first`. */
+  #open(): number | undefined {
+    const memory = this.#memory;
+    if (memory === undefined) return undefined;
+    const { used, words64 } = this.#views;
+    const place = Atomics.add(used, layout.SCRATCH_USED, 1);
+    this.#memory = undefined;
+    if (place >= layout.SCRATCH_PLACES) return undefined;
+    quotaModule ??= compile(QUOTA_MODULE);
+    const { take, settle } = instantiate(quotaModule, memory);
+    const first = words64.byteLength + place * layout.SCRATCH_BYTES;
+    this.#words32 = new Int32Array(memory.buffer, first, layout.SCRATCH_BYTES / 4);
+    this.#floats = new Float64Array(memory.buffer, first, layout.SCRATCH_BYTES / 8);
+    this.#take = take;
+    this.#settle = settle;
+    this.#first = first;
+    return first;
   }
 
   #set(entry: number, record: number, quota: number, taken: Taken, tick: number, start: number): void {
