@@ -66,16 +66,16 @@ const TAIL_LINES = 20;
 
 /**
  * Nothing runs beside these. They look for tens of milliseconds that one thread of a gateway is held up,
- * which other work would hide. Files that count, or look at memory or at the order of things, do not belong
- * here.
+ * which other work would hide; `threads` wants two threads at work at the same moment. Files that count, or
+ * look at memory or at the order of things, do not belong here.
  */
-const ALONE = [/^e2e\/big-bodies$/, /^hostile\/memory$/];
+const ALONE = [/^threads\//, /^e2e\/big-bodies$/, /^hostile\/memory$/];
 
 /** No second chance: what these look for happens seldom, such as a limit that is passed by one. */
 const NEVER_AGAIN = [
   /^(durability|fuzz|threads)\//,
   /^e2e\/(books|doors-limits|idempotency|money|processes|quotas|rate-limit|shared|sharing|start-race|upstream-quotas)(-|$)/,
-  /^hostile\/(acknowledged-changes|billing|billing-stop|draining|upstreams)$/,
+  /^hostile\/(billing|billing-stop)$/,
 ];
 
 /**
