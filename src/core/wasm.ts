@@ -61,7 +61,6 @@ const PLAIN: Record<string, number> = {
   'i64.ne': 0x52,
   'i64.lt_s': 0x53,
   'i64.gt_s': 0x55,
-  'i64.gt_u': 0x56,
   'i64.ge_s': 0x59,
   'i32.add': 0x6a,
   'i32.sub': 0x6b,
@@ -153,7 +152,6 @@ function codeOf(func: Func, funcs: readonly string[]): number[] {
     const [first, ...others] = rest;
     if (op === 'local.get') return [0x20, ...local(first!)];
     if (op === 'local.set') return [...all(others), 0x21, ...local(first!)];
-    if (op === 'local.tee') return [...all(others), 0x22, ...local(first!)];
     if (op === 'call') return [...all(others), 0x10, ...unsigned(funcs.indexOf(known(first, funcs)))];
     if (op === 'i32.const') return [0x41, ...signed(BigInt(first as string))];
     if (op === 'i64.const') return [0x42, ...signed(BigInt(first as string))];

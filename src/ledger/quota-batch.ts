@@ -9,12 +9,13 @@
  *
  * Must hold: a take that fails takes nothing; no two threads write one scratch place.
  */
+import { invariant } from '../core/errors.js';
 import { compile, instantiate, type SharedMemory } from '../core/wasm.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { CallLeft } from './call-left.js';
 import * as layout from './layout.js';
 import { HALF_SETTLED, QUOTA_MODULE, SETTLED, UNSETTLED } from './quota-module.js';
-import { DAY_BIT, MODEL_SCOPE, type Taken } from './reservations.js';
+import { DAY_BIT, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { Link } from './scope-chain.js';
 import {
   type Amounts,
@@ -35,6 +36,9 @@ const ADDRESS = 0;
 const HEAD = 1;
 const STATUS = 6;
 const TICK_START = 7;
+
+const ENTRIES_BYTES_MAX = SCOPES_MAX * layout.EXTENDED_QUOTAS.length * 8 * ENTRY_WORDS64;
+invariant(ENTRIES_BYTES_MAX <= layout.SCRATCH_BYTES, 'the entries of a call fit its scratch place');
 
 const PERIOD_MASK = 2 * PERIODS_KNOWN - 1;
 

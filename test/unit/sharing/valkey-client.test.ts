@@ -1,5 +1,4 @@
 /** The client against a real server: every call ends in time, whatever happens to server and network. */
-import { readFileSync } from 'node:fs';
 import { EventEmitter, once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
@@ -422,21 +421,4 @@ void t.test('one server of a Cluster, taken for one that stands alone', NO_REDIS
     null,
     null,
   ]);
-});
-
-void t.test('a gateway loads the library of the client only with sharing', (t) => {
-  const found = new Set<string>();
-  const follow = (file: URL): void => {
-    if (found.has(file.href)) return;
-    found.add(file.href);
-    const text = readFileSync(file, 'utf8');
-    for (const [, name] of text.matchAll(/^(?:import|\}? ?from|.* from) ?['"]([^'"]+)['"];$/gm)) {
-      if (name!.startsWith('.')) follow(new URL(name!, file));
-      else found.add(name!);
-    }
-  };
-  follow(new URL(import.meta.resolve('#src/gateway/main.js')));
-  t.ok(found.has('msgpackr'), 'its imports are found');
-  t.notOk(found.has('@redis/client'));
-  t.end();
 });
