@@ -125,7 +125,7 @@ const SLOW_UNIT = [
   /^unit\/cli\/(account-commands|admin-client|audit-command|group-commands|key-commands|program)$/,
   /^unit\/cli\/(runtime-support|status-text)$/,
   /^unit\/(doors\/simple\/simple-doors|http1\/(client|parser)|ledger\/(journal|ledger|window))$/,
-  /^unit\/protocol\/(json-reader|known-members|sse|validators)$/,
+  /^unit\/protocol\/(json-reader|known-members|request-rules|sse)$/,
   /^unit\/providers\/(anthropic\/stream|sdk-fields)$/,
   /^unit\/registry\/(catalog\.cost|registry-keys|registry\.usage)$/,
   /^unit\/request\/(admit|answer-framing|listener-server|response-cache)$/,

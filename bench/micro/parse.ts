@@ -11,7 +11,7 @@ import { cpus } from 'node:os';
 import { ChatScan } from '#src/protocol/chat-scan.js';
 import { JsonReader } from '#src/protocol/json-reader.js';
 import { readChatBytes } from '#src/protocol/request-bytes.js';
-import { checkChatRequest } from '#src/protocol/validators.js';
+import { REQUEST_RULES } from '#src/protocol/generated.js';
 
 const ROUNDS = 5;
 const measurementMs = Number(process.argv[2] ?? 300);
@@ -46,7 +46,7 @@ function stepsOf(body: Buffer): Record<string, Step> {
   return {
     // What reading would cost with a tree, for comparison.
     'JSON.parse': () => (JSON.parse(text) as { model: string }).model.length,
-    check: () => Number(checkChatRequest(value)),
+    check: () => Number(REQUEST_RULES.chat.check(value)),
     reader: () => {
       const reader = new JsonReader(body);
       reader.skipValue();

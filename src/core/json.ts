@@ -62,6 +62,11 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** False for null as for undefined: client libraries send null for a member that was left out. */
+export function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;

@@ -34,16 +34,16 @@ import {
   MemberReader,
   NO_MEMBERS,
 } from '../protocol/member-reader.js';
+import { type RequestSchema, UNEXPLAINED, violationOf } from '../protocol/request-rules.js';
 import { readBodyBytes, readLargeBodyBytes } from '../protocol/request-bytes.js';
 
 /** The form of a door's bodies. */
 export interface BodyForm {
   /** The names of the request's members; `model` is one of them. */
   readonly level: Level;
-  /** The schema, compiled by the build. */
+  /** The schema, and the check that the build has compiled from it: REQUEST_RULES of the door. */
   readonly check: (value: unknown) => boolean;
-  /** Returns why `check` rejects a body: a sentence with the member, its rule and its value. */
-  readonly explain: (value: unknown) => string;
+  readonly schema: RequestSchema;
   /** The member that bounds the output; undefined if calls have no output that is billed. */
   readonly outputTokens: OutputTokensField | undefined;
   /** Set if `check` and the functions below read only members that `level` names. */
@@ -92,8 +92,10 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   if (reader.memberCount > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
   const isReadHere = form.readsKnownOnly === true && firstByte === BRACE;
   const body = isReadHere ? found.values : (JSON.parse(reader.bytes.toString()) as unknown);
-  if (!form.check(body))
-    throw new BodyError(form.explain(isReadHere ? JSON.parse(reader.bytes.toString()) : body));
+  if (!form.check(body)) {
+    const parsed: unknown = isReadHere ? JSON.parse(reader.bytes.toString()) : body;
+    throw new BodyError(violationOf(form.schema, parsed) ?? UNEXPLAINED);
+  }
   const routingOfBody = form.routing?.(body as Members) ?? NO_MEMBERS;
   if (routingOfBody.length + reader.storedMembers.length > 0)
     found.routing = [...found.routing, ...reader.storedMembers, ...routingOfBody];

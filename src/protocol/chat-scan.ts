@@ -14,19 +14,21 @@
  * integer that is not written in digits alone (test/unit/protocol/request-bytes.chat-request.test.ts,
  * test/unit/protocol/known-members.test.ts). For the first two the reader throws (`readName` of
  * member-reader.ts), for the third the constructor does. A member that gets a rule is added to
- * chat-schema.ts, chat-rules.ts, known-members.ts and StandIn, and is read here
- * (test/unit/protocol/validators.test.ts). A scan is synchronous: two at once would mix their messages, and
- * their names in the reader (no test shows this).
+ * chat-schema.ts, known-members.ts and StandIn, and is read here (test/unit/protocol/request-rules.test.ts).
+ * A scan is synchronous: two at once would mix their messages, and their names in the reader (no test shows
+ * this).
  */
-import { MESSAGES_MAX } from '../core/limits.js';
 import { CALLERS_TOOL_TYPES } from '../core/routing-members.js';
 import { NOWHERE, type BodyScan, type Span } from './chat-call.js';
 import type { ChatRequest } from './chat-schema.js';
-import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
+import { REQUEST_RULES } from './generated.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
 import { EXTRA_BODY, MESSAGE, PART, REQUEST, STREAM_OPTIONS, TOOL, UNKNOWN } from './known-members.js';
 import { isNullOrFalse, ANY_ARRAY, ANY_OBJECT, NO_MEMBERS, ValueReader } from './member-reader.js';
-import { checkChatRequest } from './validators.js';
+import { CHAT_ROLES, countViolation, UNEXPLAINED, violationOf } from './request-rules.js';
+
+const { check: checkChatRequest, schema: CHAT_SCHEMA } = REQUEST_RULES.chat;
+const { model: MODEL_SCHEMA, messages: MESSAGES_SCHEMA } = CHAT_SCHEMA.properties!;
 
 // Indices of names in their levels. A level is the known names of one kind of object (known-members.ts).
 // `indexOf` throws for a name that the level lacks, so a wrong name here stops the thread at its start.
@@ -134,13 +136,16 @@ export class ChatScan implements BodyScan {
     if (firstByte === BRACE) this.#readRequest();
     else otherValue = reader.readValue();
     if (reader.skipSpace() !== -1) throw reader.unexpected();
-    if (firstByte !== BRACE) throw new BodyError(explain(otherValue, undefined));
+    if (firstByte !== BRACE) throw new BodyError(violationOf(CHAT_SCHEMA, otherValue) ?? UNEXPLAINED);
     if (this.#messagesError !== undefined || !checkChatRequest(standIn)) {
-      throw new BodyError(explain(standIn, this.#messagesError));
+      const modelError = violationOf(MODEL_SCHEMA!, standIn.model, 'model');
+      throw new BodyError(
+        modelError ?? this.#messagesError ?? violationOf(CHAT_SCHEMA, standIn) ?? UNEXPLAINED,
+      );
     }
     // This check is last: the errors before name a wrong value, `numberError` names one that is valid.
     if (reader.numberError !== undefined) throw new BodyError(reader.numberError);
-    this.request = standIn;
+    this.request = standIn as ChatRequest;
   }
 
   get bytes(): Buffer {
@@ -263,12 +268,14 @@ export class ChatScan implements BodyScan {
         const message = this.#readMessage();
         if (this.#messagesError === undefined) {
           ONE_MESSAGE.messages[0] = message;
-          if (!checkChatRequest(ONE_MESSAGE)) this.#messagesError = explainMessage(message, count);
+          if (!checkChatRequest(ONE_MESSAGE))
+            this.#messagesError =
+              violationOf(MESSAGES_SCHEMA!.items!, message, `messages[${count}]`) ?? UNEXPLAINED;
         }
         count++;
       } while (reader.moreItems());
     }
-    if (count === 0 || count > MESSAGES_MAX) this.#messagesError = messagesCountError(count);
+    this.#messagesError = countViolation(MESSAGES_SCHEMA!, count, 'messages') ?? this.#messagesError;
     return VALID_MESSAGES;
   }
 

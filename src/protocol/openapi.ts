@@ -193,10 +193,9 @@ export interface DoorOperation {
   /** Name of the request's schema among the components. */
   readonly name: string;
   readonly schema: TSchema;
-  /** A member that each non-streamed response has; the same as `marker` of the door's Dialect (doors/). */
+  /** A member that each non-streamed response has, and its type. */
   readonly marker: string;
-  /** The type of that member; absent: an array. */
-  readonly markerType?: 'integer';
+  readonly markerType: 'array' | 'integer';
   /** Describes the events of a stream; absent if the door has no streams. */
   readonly events?: string;
 }
@@ -272,7 +271,7 @@ const IDEMPOTENCY_KEY = {
 };
 
 function doorOperation(operation: DoorOperation): object {
-  const { door, operationId, summary, name, marker, markerType: type = 'array', events } = operation;
+  const { door, operationId, summary, name, marker, markerType: type, events } = operation;
   const wholeResponse = { type: 'object', required: [marker], properties: { [marker]: { type } } };
   const stream = { 'text/event-stream': { schema: { type: 'string', description: events } } };
   return {

@@ -13,7 +13,7 @@
  * test/unit/upstream/stream-ends.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
-import { CHOICES_MAX } from '../protocol/chat-rules.js';
+import { CHOICES_MAX } from '../protocol/request-rules.js';
 import { latin1EventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
 import { type AttemptFailure, invalidResponseFailure, tooLongFailure } from './error-mapping.js';

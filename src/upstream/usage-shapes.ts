@@ -51,7 +51,7 @@
  * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
  * test (test/unit/upstream/usage-shapes.test.ts).
  */
-import { isRecord, type Members } from '../core/json.js';
+import { isGiven, isRecord, type Members } from '../core/json.js';
 import type { Usage } from '../core/token-counts.js';
 import { MessageUsage } from '../providers/anthropic/response.js';
 import type { ProviderUsage } from '../providers/chat-writer.js';
@@ -246,11 +246,6 @@ function hasAnthropicsNames(report: Members): boolean {
 
 function reasoningIn(report: Members): unknown {
   return membersOf(report.completion_tokens_details).reasoning_tokens ?? report.reasoning_tokens;
-}
-
-/** A member that is null means the same as an absent member. */
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
 }
 
 function isTokenCount(value: unknown): value is number {

@@ -14,10 +14,13 @@ import {
   type Level,
 } from '#src/protocol/known-members.js';
 import { readChatBytes } from '#src/protocol/request-bytes.js';
-import { checkChatRequest } from '#src/protocol/validators.js';
+import type { ChatRequest } from '#src/protocol/chat-schema.js';
+import { REQUEST_RULES } from '#src/protocol/generated.js';
 import { readText } from '../support/read-text.js';
 import { chatRequest } from '../support/protocol-values.js';
 import { newSeed, pick, type Random, randomOf } from '../support/random.js';
+
+const isChatRequest = (value: unknown): value is ChatRequest => REQUEST_RULES.chat.check(value);
 
 const CASES = 20_000;
 type Fields = Record<string, unknown>;
@@ -88,7 +91,7 @@ function naiveRequest(text: string): Fields | undefined {
   } catch {
     return undefined;
   }
-  if (!checkChatRequest(value)) return undefined;
+  if (!isChatRequest(value)) return undefined;
   const tree = treeOf(text);
   if (typeof tree === 'string' || !('members' in tree) || !isNamedOnce(tree, REQUEST)) return undefined;
   const isWritten = tree.members.every(

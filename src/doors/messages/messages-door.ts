@@ -7,29 +7,23 @@
  * upstream as they came (test/unit/doors/messages/messages-door.test.ts).
  */
 import { SystemClock } from '../../core/clock.js';
-import { DOOR_PATHS } from '../../core/door-names.js';
-import { ERROR_KINDS, type ErrorRecord, statusOf } from '../../core/errors.js';
+import { DOOR_PATHS, statusByDoor } from '../../core/door-names.js';
+import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
 import { jsonText } from '../../core/json.js';
+import { REQUEST_RULES } from '../../protocol/generated.js';
 import { Level, uncheckedMembers } from '../../protocol/known-members.js';
-import { checkCountRequest, checkMessagesRequest } from '../../protocol/validators.js';
 import type { Door, ErrorShape, ResponseFacts } from '../door.js';
 import { readersOf } from '../member-scan.js';
-import { explainCount, explainMessages, costlyMembersIn, outputTokensMin } from './messages-rules.js';
+import { costlyMembersIn, outputTokensMin } from './messages-rules.js';
 
-/** Anthropic's status for an overload, where OpenAI has 503. Also in core/door-names.ts, as the 404 below. */
-const OVERLOADED = 529;
 const CLOCK = new SystemClock();
 
-function statusOfError(error: ErrorRecord): number {
-  if (error.code === 'overloaded') return OVERLOADED;
-  // Anthropic answers 404 for an unknown model, OpenAI 400.
-  return error.code === 'model_not_found' ? 404 : statusOf(error);
-}
+const statusOfError = ({ code }: ErrorRecord): number => statusByDoor('messages', code);
 
 /** The member `type` of the error: Anthropic's type for the status, otherwise that of ERROR_KINDS. */
 function errorTypeOf(error: ErrorRecord): string {
   const status = statusOfError(error);
-  if (status === OVERLOADED) return 'overloaded_error';
+  if (status === 529) return 'overloaded_error';
   if (status === 404) return 'not_found_error';
   if (status === 413) return 'request_too_large';
   if (status >= 500) return 'api_error';
@@ -174,9 +168,8 @@ export const MESSAGES: Door = {
   errors: MESSAGES_ERRORS,
   ...readersOf({
     ...COMMON,
+    ...REQUEST_RULES.messages,
     routing: costlyMembersIn,
-    check: checkMessagesRequest,
-    explain: explainMessages,
     outputTokens: 'max_tokens',
     outputTokensMin,
   }),
@@ -189,5 +182,5 @@ export const COUNT_TOKENS: Door = {
   name: 'count_tokens',
   path: DOOR_PATHS.count_tokens,
   isFree: true,
-  ...readersOf({ ...COMMON, check: checkCountRequest, explain: explainCount, outputTokens: undefined }),
+  ...readersOf({ ...COMMON, ...REQUEST_RULES.count_tokens, outputTokens: undefined }),
 };

@@ -21,7 +21,7 @@
  * registered with `withOrigin` (callers-path.ts), or an error names a path that the caller does not know
  * (test/unit/doors/callers-path.test.ts).
  */
-import { isRecord, type Members } from '../../core/json.js';
+import { isGiven, isRecord, type Members } from '../../core/json.js';
 import { stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
@@ -295,8 +295,4 @@ function translatedPart(part: unknown, path: string): Members {
     `${path}.type`,
     'must be input_text, input_image, input_file, input_audio, output_text or refusal',
   );
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
 }

@@ -1,77 +1,25 @@
 /**
- * The door of OpenAI's Responses API, the half for listeners: its route, how its bodies are read, the
- * sentence for a body that the compiled validator has rejected, and the form of errors. doors.ts has the door
- * in its table; responses-dialect.ts is the half for upstream workers. Listener thread, and counter threads
- * for large bodies.
+ * The door of OpenAI's Responses API, the half for listeners: its route, how its bodies are read, and the
+ * form of errors. doors.ts has the door in its table; responses-dialect.ts is the half for upstream workers.
+ * Listener thread, and counter threads for large bodies.
  *
- * Must hold: request-schemas.ts has the same rules, or `explainResponsesRequest` throws for a body that only
- * the validator rejects (test/unit/doors/responses/responses-door.rules.test.ts compares both). The rules are
- * here a second time so that listeners need not load TypeBox. A request by which OpenAI reads what it has
- * stored, or runs a tool that it bills, has a routing member (test/unit/protocol/known-members.stored.test.ts
- * and responses-door.test.ts). OpenAI's client raises an error for the error event, which has the next
- * sequence number (test/unit/doors/responses/responses-door.test.ts).
+ * Must hold: a request by which OpenAI reads what it has stored, or runs a tool that it bills, has a routing
+ * member (test/unit/protocol/known-members.stored.test.ts and responses-door.test.ts). OpenAI's client raises
+ * an error for the error event, which has the next sequence number
+ * (test/unit/doors/responses/responses-door.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
-import { jsonText, isRecord, type Members } from '../../core/json.js';
-import { MESSAGES_MAX } from '../../core/limits.js';
+import { isGiven, isRecord, jsonText, type Members } from '../../core/json.js';
 import type { RoutingMember } from '../../core/routing-members.js';
+import { REQUEST_RULES } from '../../protocol/generated.js';
 import { Level, uncheckedMembers } from '../../protocol/known-members.js';
-import { checkResponsesRequest } from '../../protocol/validators.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
-import {
-  BOOLEAN,
-  explainBody,
-  firstViolation,
-  integerFrom,
-  isGiven,
-  OBJECT,
-  OUTPUT_TOKENS_MIN,
-  type Rules,
-  TEMPERATURE_MAX,
-  TEMPERATURE_MIN,
-  TOP_P_MAX,
-  TOP_P_MIN,
-  typedItemsError,
-  violation,
-  within,
-} from '../../protocol/chat-rules.js';
 
 /** Members by which OpenAI reads a stored prompt or conversation. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
-
-/** In the order in which they are checked. All may be absent: a stored prompt may stand for `input`. */
-const RULES: Rules = {
-  input: {
-    must: 'be a string or an array of items',
-    isValid: (value) => typeof value === 'string' || Array.isArray(value),
-  },
-  instructions: { must: 'be a string', isValid: (value) => typeof value === 'string' },
-  max_output_tokens: integerFrom(OUTPUT_TOKENS_MIN),
-  temperature: within(TEMPERATURE_MIN, TEMPERATURE_MAX),
-  top_p: within(TOP_P_MIN, TOP_P_MAX),
-  stream: BOOLEAN,
-  stream_options: OBJECT,
-  store: BOOLEAN,
-  // A background response is fetched by a later request: its text and usage would not come here.
-  background: { must: 'be false or be left out', isValid: (value) => value === false },
-  parallel_tool_calls: BOOLEAN,
-  tools: { must: 'be an array of tools', isValid: Array.isArray },
-  text: OBJECT,
-  reasoning: OBJECT,
-};
-
-/** The sentence for the first item that breaks a rule; undefined if no item does, or `input` is no list. */
-function itemsError(input: unknown): string | undefined {
-  if (!Array.isArray(input)) return undefined;
-  if (input.length === 0) return 'input must have at least 1 item, got 0';
-  if (input.length > MESSAGES_MAX)
-    return `input must have at most ${MESSAGES_MAX} items, got ${input.length}`;
-  const index = input.findIndex((item) => !isRecord(item));
-  return index === -1 ? undefined : violation(`input[${index}]`, 'be an object', input[index]);
-}
 
 /** Types of tools whose calls the caller runs, so that OpenAI bills only tokens for them. */
 const CALLERS_TOOLS: readonly unknown[] = [
@@ -131,20 +79,6 @@ function isReference({ type, id, role, content, result, encrypted_content: encry
 
 function isNonEmptyText(value: unknown): boolean {
   return typeof value === 'string' && value !== '';
-}
-
-/**
- * Why the validator rejected `body`. Throws if `body` breaks no rule, which is a bug here or in
- * request-schemas.ts. Exported for its test.
- */
-export function explainResponsesRequest(body: unknown): string {
-  return explainBody(
-    body,
-    (members) =>
-      firstViolation(members, RULES) ??
-      itemsError(members.input) ??
-      typedItemsError('tools', (members.tools ?? []) as readonly unknown[]),
-  );
 }
 
 /** Types of parts that are text. '' stands for a part without a type, such as the result of a shell. */
@@ -243,8 +177,7 @@ function errorEvent({ code, message }: ErrorRecord, _requestId: string, number =
 
 const { read, readPieces } = readersOf({
   level: RESPONSES_REQUEST,
-  check: checkResponsesRequest,
-  explain: explainResponsesRequest,
+  ...REQUEST_RULES.responses,
   outputTokens: 'max_output_tokens',
   outputTokensMin: () => OUTPUT_TOKENS_MIN_AT_OPENAI,
   // The protocol has no member for more, and each stream ends with its usage.

@@ -12,31 +12,25 @@
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { isRecord, type Members } from '../../core/json.js';
 import { repeatedTokensOf } from '../../protocol/chat-call.js';
-import { CHOICES_MAX } from '../../protocol/chat-rules.js';
+import { REQUEST_RULES } from '../../protocol/generated.js';
 import { BodyError } from '../../protocol/json-reader.js';
 import { Level, uncheckedMembers, STREAM_OPTIONS } from '../../protocol/known-members.js';
-import {
-  checkCompletionsRequest,
-  checkEmbeddingsRequest,
-  checkModerationsRequest,
-  checkRerankRequest,
-} from '../../protocol/validators.js';
+import { CHOICES_MAX } from '../../protocol/request-rules.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
 import { readersOf, type BodyForm } from '../member-scan.js';
-import { explainCompletions, explainEmbeddings, explainModerations, explainRerank } from './simple-rules.js';
 
 type SimpleName = 'embeddings' | 'completions' | 'moderations' | 'rerank';
 
 /** For calls that generate no text, and so have no output to bound and no stream to ask for its usage. */
 const NO_OUTPUT = { outputTokens: undefined, choices: () => 1, asksForUsage: false } as const;
 
-function simpleDoor(name: SimpleName, form: BodyForm): Door {
+function simpleDoor(name: SimpleName, form: Omit<BodyForm, 'check' | 'schema'>): Door {
   return {
     name,
     path: DOOR_PATHS[name],
     errors: OPENAI_ERRORS,
-    ...readersOf(form),
+    ...readersOf({ ...form, ...REQUEST_RULES[name] }),
     headerLines: () => '',
   };
 }
@@ -46,8 +40,6 @@ const IMAGE = new Level(uncheckedMembers('url'), { url: 'storage_url' });
 
 export const EMBEDDINGS = simpleDoor('embeddings', {
   level: new Level(uncheckedMembers('model', 'input', 'encoding_format', 'dimensions', 'user', 'stream')),
-  check: checkEmbeddingsRequest,
-  explain: explainEmbeddings,
   ...NO_OUTPUT,
 });
 
@@ -58,8 +50,6 @@ export const COMPLETIONS = simpleDoor('completions', {
     ...uncheckedMembers('frequency_penalty'),
     stream_options: STREAM_OPTIONS,
   }),
-  check: checkCompletionsRequest,
-  explain: explainCompletions,
   outputTokens: 'max_tokens',
   // The schema has checked `n`, as below that `documents` is a list.
   choices: ({ prompt, n, suffix }) => choicesOf(prompt, (n ?? 1) as number, suffix),
@@ -71,8 +61,6 @@ export const MODERATIONS = simpleDoor('moderations', {
     ...uncheckedMembers('model', 'stream'),
     input: new Level({ ...uncheckedMembers('type', 'text'), image_url: IMAGE }),
   }),
-  check: checkModerationsRequest,
-  explain: explainModerations,
   ...NO_OUTPUT,
 });
 
@@ -89,8 +77,6 @@ export const RERANK = simpleDoor('rerank', {
     ),
     documents: new Level(uncheckedMembers('text')),
   }),
-  check: checkRerankRequest,
-  explain: explainRerank,
   untypedMediaParts: ({ documents, rank_fields: rankFields }) =>
     (documents as readonly unknown[]).filter((document) => isMediaPart(document, rankFields)).length,
   // The schema has checked both members.
@@ -126,7 +112,7 @@ function isTextIn(document: Members, name: string): boolean {
 
 /**
  * Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. Throws
- * a BodyError above CHOICES_MAX. simple-rules.ts has checked prompts and `n`, but not their product. Throws
+ * a BodyError above CHOICES_MAX. The schema has checked prompts and `n`, but not their product. Throws
  * one too for a suffix of several prompts: the model would read it with each, and the hold has it once.
  */
 function choicesOf(prompt: unknown, n: number, suffix: unknown): number {

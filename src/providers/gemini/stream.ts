@@ -17,7 +17,7 @@ import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
 import { isRecord, parsedJson, jsonStringEnd } from '../../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
-import { CHOICES_MAX } from '../../protocol/chat-rules.js';
+import { CHOICES_MAX } from '../../protocol/request-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason, type ProviderUsage, type TextMember } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';

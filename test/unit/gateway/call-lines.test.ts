@@ -5,7 +5,7 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/uni
 import { accessLine, callRecordOf, IdNames, usageLine } from '#src/gateway/call-lines.js';
 import { QUOTA_NAMES, QUOTA_SCOPES, quotaCode } from '#src/core/quotas.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
-import { violation } from '#src/protocol/chat-rules.js';
+import { violation } from '#src/protocol/request-rules.js';
 import { unknownModel } from '#src/request/rejections.js';
 import type { EndedCall } from '#src/telemetry/ended-call.js';
 import { StoppedClock } from '../store/support.js';

@@ -1,9 +1,11 @@
 /** The Messages API as listeners see it: what is read, what is refused and how, headers. */
 import t from 'tap';
 import { MESSAGES, messagesHeaderLines } from '#src/doors/messages/messages-door.js';
-import { explainMessages, costlyMembersIn, outputTokensMin } from '#src/doors/messages/messages-rules.js';
-import { checkMessagesRequest } from '#src/protocol/validators.js';
+import { costlyMembersIn, outputTokensMin } from '#src/doors/messages/messages-rules.js';
+import { REQUEST_RULES } from '#src/protocol/generated.js';
+import { violationOf } from '#src/protocol/request-rules.js';
 
+const { check, schema } = REQUEST_RULES.messages;
 const VALID = { model: 'm', max_tokens: 7, messages: [{ role: 'user', content: 'hello' }] };
 const read = (value: unknown, door = MESSAGES) =>
   door.read(Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)));
@@ -63,11 +65,10 @@ void t.test('each rule has its sentence', (t) => {
     [[], 'the request body must be a JSON object, got an array'],
   ];
   for (const [value, message] of wrong) {
-    t.notOk(checkMessagesRequest(value), message);
-    t.equal(explainMessages(value), message);
+    t.notOk(check(value), message);
+    t.equal(violationOf(schema, value), message);
     t.same(read(value), { ok: false, error: { code: 'invalid_parameters', message } });
   }
-  t.throws(() => explainMessages(VALID), /invariant/);
   t.end();
 });
 
@@ -112,8 +113,8 @@ void t.test('the door judges each value in each place as the validator judges th
     const parsed: unknown = JSON.parse(text);
     const result = read(text);
     const isPlainBound = /"max_tokens":\d{1,15}[,}]/.test(text);
-    if (!checkMessagesRequest(parsed)) {
-      if (result.ok || result.error.message !== explainMessages(parsed)) wrong.push(text);
+    if (!check(parsed)) {
+      if (result.ok || result.error.message !== violationOf(schema, parsed)) wrong.push(text);
     } else if (!isPlainBound || !result.ok) {
       if (isPlainBound || result.ok) wrong.push(text);
     } else {

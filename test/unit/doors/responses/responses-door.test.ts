@@ -93,7 +93,7 @@ void t.test('what decoders would read in two ways is refused', (t) => {
       'max_output_tokens must be written in digits alone, got 1e2',
     ],
     ['{"model":"m","input":"x","n_predict":9}', 'n_predict must not be given, use max_output_tokens'],
-    ['{"model":"m","input":"x","background":true}', 'background must be false or be left out, got true'],
+    ['{"model":"m","input":"x","background":true}', 'background must be false or left out, got true'],
     ['[]', 'the request body must be a JSON object, got an array'],
   ] as const)
     t.match(READ(text), { ok: false, error: { code: 'invalid_parameters', message } }, text);

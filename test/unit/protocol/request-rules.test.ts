@@ -1,6 +1,6 @@
 /**
- * The compiled validator against an independent judge (the former TypeBox line) and against the reader of
- * requests; and that it is compiled, and runs where code generation from strings is disallowed.
+ * The compiled check of a chat completion against an independent judge (the former TypeBox line) and against
+ * the reader of requests; and that it is compiled, and runs where code generation from strings is disallowed.
  */
 import t from 'tap';
 import { Worker } from 'node:worker_threads';
@@ -8,13 +8,13 @@ import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { Type, type TSchema } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
-import { assertCompiled, checkChatRequest, type Validators } from '#src/protocol/validators.js';
-import * as generated from '#src/protocol/generated.js';
+import { REQUEST_RULES } from '#src/protocol/generated.js';
 import { readText } from '../../support/read-text.js';
 import { anyValue, chatRequest } from '../../support/protocol-values.js';
 import { newSeed, type Random, randomOf } from '../../support/random.js';
 
 const CASES = 20_000;
+const { check: checkChatRequest } = REQUEST_RULES.chat;
 
 const optional = (schema: TSchema): TSchema => Type.Optional(Type.Union([schema, Type.Null()]));
 const ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'];
@@ -64,23 +64,6 @@ void t.test('agrees with the judge and with the reader on random requests', (t) 
     if (!read.ok && !read.error.message.includes(' must ')) t.fail(`no rule in the explanation: ${text}`);
   }
   t.ok(valid > CASES / 5 && valid < (CASES * 4) / 5, `${valid} of ${CASES} were valid: both ways are tried`);
-  t.end();
-});
-
-void t.test('what is not the compiled module is refused with a sentence', (t) => {
-  const valid: Partial<Validators> = { ...generated };
-  const { COMPILED, checkChatRequest: check } = generated;
-  t.doesNotThrow(() => assertCompiled(valid));
-  t.throws(
-    () => assertCompiled({ checkChatRequest }),
-    /checkChatRequest is not compiled: run `npm run build`/,
-  );
-  t.throws(() => assertCompiled({ ...valid, COMPILED: false }), /not compiled/);
-  t.throws(() => assertCompiled({ COMPILED: true }), /not compiled/);
-  t.throws(() => assertCompiled({ ...valid, checkChatRequest: () => true }), /wrong answers/);
-  t.throws(() => assertCompiled({ ...valid, checkChatRequest: () => false }), /wrong answers/);
-  t.throws(() => assertCompiled({ COMPILED, checkChatRequest: check }), /Messages.* not compiled/);
-  t.throws(() => assertCompiled({ ...valid, checkMessagesRequest: () => true }), /wrong answers/);
   t.end();
 });
 

@@ -1,0 +1,165 @@
+/**
+ * Why a request breaks the schema of its door, in a sentence for its sender, and the bounds that other code
+ * shares with the schemas. chat-scan.ts and doors/member-scan.ts call `violationOf` for a body that the
+ * compiled check has rejected. Pure; any thread.
+ *
+ * The schemas are those of chat-schema.ts and doors/request-schemas.ts, as JSON that the build writes into
+ * generated.js: so a rule is declared once, and a running gateway need not load TypeBox. The `description` of
+ * a schema is what follows "must be" in the sentence, and stands in the OpenAPI document too.
+ *
+ * Must hold: `violationOf` returns a sentence exactly for the values that the compiled check rejects
+ * (test/unit/doors/request-schemas.test.ts). It knows the keywords of RequestSchema alone: a schema with
+ * another one needs a line here.
+ */
+import { isRecord } from '../core/json.js';
+import { clipped } from '../core/wrong-input.js';
+
+/** OpenAI's roles. Results of tools have `tool` or `function`. Newer models call `system` `developer`. */
+export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
+
+/** Most choices (`n`) of a call, which multiply the bill. The known providers make at most so many. */
+export const CHOICES_MAX = 128;
+
+/** The keywords of JSON Schema that the schemas of requests have. */
+export interface RequestSchema {
+  readonly type?: 'object' | 'array' | 'string' | 'boolean' | 'number' | 'integer' | 'null';
+  readonly description?: string;
+  readonly properties?: Readonly<Record<string, RequestSchema>>;
+  readonly required?: readonly string[];
+  readonly items?: RequestSchema;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly minLength?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly anyOf?: readonly RequestSchema[];
+}
+
+/** Characters of the sender's text that a sentence repeats. */
+const TEXT_CHARS_MAX = 40;
+
+/** The rules in words of schemas without a description, by their type. */
+const RULES: Readonly<Record<string, string>> = {
+  object: 'be an object',
+  array: 'be an array',
+  string: 'be a string',
+  boolean: 'be true or false',
+  integer: 'be an integer',
+};
+
+/** A value in words: `"some text…"`, `3`, `null`, `an array`, `nothing`. */
+function describe(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (Array.isArray(value)) return 'an array';
+  if (typeof value === 'object' && value !== null) return 'an object';
+  if (typeof value === 'string') return JSON.stringify(clipped(value, TEXT_CHARS_MAX));
+  return typeof value === 'number' ? String(value) : JSON.stringify(value);
+}
+
+/** The sentence for a body that is rejected without a broken rule, which would be a bug of `violationOf`. */
+export const UNEXPLAINED = 'the request body must be as the interface says';
+
+/** The sentence for a field that breaks a rule, such as `temperature must be a number, got "warm"`. */
+export function violation(field: string, rule: string, value: unknown): string {
+  return `${field} must ${rule}, got ${describe(value)}`;
+}
+
+/**
+ * The sentence for the first rule that `value` breaks: the field, the rule, and what the field has. Undefined
+ * if the value keeps all rules. `path`: of the value in the body; left out for the body itself.
+ */
+export function violationOf(schema: RequestSchema, value: unknown, path = ''): string | undefined {
+  const { type, anyOf, description } = schema;
+  if (anyOf !== undefined) {
+    if (anyOf.some((alternative) => violationOf(alternative, value, path) === undefined)) return undefined;
+    const alternative = alternativeFor(anyOf, value);
+    return alternative === undefined
+      ? violation(path, `be ${description ?? 'of another type'}`, value)
+      : violationOf(alternative, value, path);
+  }
+  const rule = description === undefined ? undefined : `be ${description}`;
+  if (schema.enum !== undefined)
+    return schema.enum.includes(value)
+      ? undefined
+      : violation(path, `be one of ${schema.enum.join(', ')}`, value);
+  if ('const' in schema)
+    return value === schema.const ? undefined : violation(path, rule ?? `be ${String(schema.const)}`, value);
+  // A schema without a type allows any value.
+  if (type === undefined) return undefined;
+  if (type === 'number' || type === 'integer') return numberViolation(schema, value, path, rule);
+  if (!isOfType(schema, value) || (value === '' && schema.minLength !== undefined))
+    return path === ''
+      ? violation('the request body', 'be a JSON object', value)
+      : violation(path, rule ?? RULES[type]!, value);
+  if (Array.isArray(value)) return itemsViolation(schema, value, path);
+  return isRecord(value) ? membersViolation(schema, value, path) : undefined;
+}
+
+function membersViolation(
+  { properties = {}, required = [] }: RequestSchema,
+  value: Readonly<Record<string, unknown>>,
+  path: string,
+): string | undefined {
+  for (const [name, schema] of Object.entries(properties)) {
+    if (value[name] === undefined && !required.includes(name)) continue;
+    const sentence = violationOf(schema, value[name], path === '' ? name : `${path}.${name}`);
+    if (sentence !== undefined) return sentence;
+  }
+  return undefined;
+}
+
+function itemsViolation(schema: RequestSchema, value: readonly unknown[], path: string): string | undefined {
+  const sentence = countViolation(schema, value.length, path);
+  if (sentence !== undefined || schema.items === undefined) return sentence;
+  for (const [index, item] of value.entries()) {
+    const itemSentence = violationOf(schema.items, item, `${path}[${index}]`);
+    if (itemSentence !== undefined) return itemSentence;
+  }
+  return undefined;
+}
+
+/** The sentence for a list of `count` items, if they are too few or too many. */
+export function countViolation(
+  { minItems = 0, maxItems = Infinity }: RequestSchema,
+  count: number,
+  path: string,
+): string | undefined {
+  if (count < minItems) return `${path} must have at least ${minItems} item, got ${count}`;
+  return count > maxItems ? `${path} must have at most ${maxItems} items, got ${count}` : undefined;
+}
+
+/** Without a `rule` in words there is a sentence for each fault: a wrong type, or a wrong number. */
+function numberViolation(
+  { type, minimum = -Infinity, maximum = Infinity }: RequestSchema,
+  value: unknown,
+  path: string,
+  rule: string | undefined,
+): string | undefined {
+  const isNumber = type === 'integer' ? Number.isInteger(value) : typeof value === 'number';
+  const bounds = `between ${minimum} and ${maximum}`;
+  if (!isNumber)
+    return violation(path, rule ?? (type === 'integer' ? RULES.integer! : `be a number ${bounds}`), value);
+  if ((value as number) >= minimum && (value as number) <= maximum) return undefined;
+  return violation(path, rule ?? (maximum === Infinity ? 'not be negative' : `be ${bounds}`), value);
+}
+
+/**
+ * The alternative that the sender most likely meant: of the value's type, and of several lists the one that
+ * allows the first item, else the last. Undefined if none is of the value's type.
+ */
+function alternativeFor(anyOf: readonly RequestSchema[], value: unknown): RequestSchema | undefined {
+  const alternatives = anyOf.filter(({ type }) => type !== 'null');
+  if (alternatives.length === 1) return alternatives[0];
+  const fitting = alternatives.filter((schema) => isOfType(schema, value));
+  if (!Array.isArray(value)) return fitting[0];
+  return fitting.find(({ items }) => value.length === 0 || isOfType(items ?? {}, value[0])) ?? fitting.at(-1);
+}
+
+function isOfType({ type }: RequestSchema, value: unknown): boolean {
+  if (type === 'object') return isRecord(value);
+  if (type === 'array') return Array.isArray(value);
+  if (type === 'null') return value === null;
+  return type === undefined || typeof value === (type === 'integer' ? 'number' : type);
+}
