@@ -12,7 +12,7 @@ import { CommandError, Misuse } from './output.js';
 import type { AdminTransport, AdminResponse, IfNoStore } from './store-client.js';
 
 /** The most that the routes of lists allow (admin/fields.ts), so that few requests are needed. */
-const PAGE_ITEMS = 1_000;
+export const PAGE_ITEMS_MAX = 1_000;
 
 type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
@@ -164,25 +164,45 @@ async function openNearest(
   }
 }
 
+interface Page<Item> {
+  readonly data: readonly Item[];
+  /** The cursor of the items that follow; null if none do. */
+  readonly next: string | null;
+}
+
 /**
- * Reads all pages of a list. `path` may have a query. `pageItems` is `default` for routes whose pages have
- * another bound than PAGE_ITEMS, or that have one page and take no `limit`.
+ * Visits the items of a list page by page, at most `itemsMax`. Reads the next page when `visit` has resolved,
+ * so memory holds one page. A page may be empty although others follow. Resolves with the cursor of the items
+ * that were not visited; null if all were. `path` may have a query.
  */
-export async function listAll<Item>(
+export async function eachPage(
   client: AdminClient,
   path: string,
-  pageItems: number | 'default' = PAGE_ITEMS,
-): Promise<Item[]> {
-  const items: Item[] = [];
+  visit: (items: readonly never[]) => Promise<void> | void, // `never` lets any type of item fit.
+  itemsMax = Infinity,
+): Promise<string | null> {
+  let remaining = itemsMax;
   let cursor: string | null = null;
   do {
-    const limit = pageItems === 'default' ? undefined : String(pageItems);
+    const limit = String(Math.min(remaining, PAGE_ITEMS_MAX));
     const query = queryOf({ limit, cursor: cursor ?? undefined });
-    const page = (await client.call('GET', withQuery(path, query))) as { data: Item[]; next: string | null };
-    items.push(...page.data);
+    const page = (await client.call('GET', withQuery(path, query))) as Page<never>;
+    await visit(page.data);
+    remaining -= page.data.length;
     cursor = page.next;
-  } while (cursor !== null);
-  return items;
+  } while (remaining > 0 && cursor !== null);
+  return cursor;
+}
+
+/** As `eachPage`, but resolves with the items, as one page. */
+export async function readList<Item>(
+  client: AdminClient,
+  path: string,
+  itemsMax?: number,
+): Promise<Page<Item>> {
+  const data: Item[] = [];
+  const next = await eachPage(client, path, (items: readonly Item[]) => void data.push(...items), itemsMax);
+  return { data, next };
 }
 
 /** Adds the parameters to a path, which may have a query. For commands with filters, as `queryOf` is. */

@@ -9,7 +9,7 @@ import type { Command } from 'commander';
 import {
   type AdminClient,
   type ClientOptions,
-  listAll,
+  readList,
   withAdminClient,
   withGateway,
 } from './admin-client.js';
@@ -78,9 +78,9 @@ async function callAndPrint(
 /** As `showView`, for a list: reads all pages, and prints them as one. `path` may have a query. */
 export function showList(options: DataOptions, path: string, print: Print): Promise<void> {
   return withAdminClient(options, async (client) => {
-    const data = await listAll(client, path);
-    if (options.json === true) printJson({ data, next: null });
-    else await print(data as never);
+    const list = await readList(client, path);
+    if (options.json === true) printJson(list);
+    else await print(list.data as never);
   });
 }
 

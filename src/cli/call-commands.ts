@@ -1,9 +1,8 @@
 /**
  * `tollgate calls …`: lists, follows and shows the calls that a host has kept in its call log. program.ts
- * adds the commands, which read from the admin interface, page by page. export-command.ts calls `eachCall`
- * and `csvCellsOf` too.
+ * adds the commands, which read from the admin interface. export-command.ts calls `csvCellsOf` too.
  *
- * Must hold: `eachCall` has one page of calls in memory; names and order of the CSV's columns are public
+ * Must hold: names and order of the CSV's columns are public
  * (test/e2e/call-record.test.ts, test/e2e/contents.test.ts, test/e2e/export.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,9 +12,10 @@ import { type CsvCell, csvOf } from '../core/csv.js';
 import { visible } from '../core/wrong-input.js';
 import { addAdminCommand } from './admin-command.js';
 import {
-  type AdminClient,
   NoResponse,
+  PAGE_ITEMS_MAX,
   queryOf,
+  readList,
   withAdminClient,
   withGateway,
   withQuery,
@@ -24,8 +24,6 @@ import { addDataOptions, type DataOptions, exampleText, parseNonEmpty, wholeNumb
 import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import type { Column } from './table.js';
 
-/** Calls in a page: the most that the route allows (admin/call-routes.ts). */
-const PAGE_CALLS = 1_000;
 /** A bound, because `calls list` has all calls in memory before it prints the first. */
 const LIST_CALLS_MAX = 100_000;
 const LIST_CALLS_DEFAULT = 50;
@@ -122,39 +120,13 @@ function pathOf(options: CallFilterOptions & { readonly from?: string; readonly 
   return withQuery('/calls', query);
 }
 
-/**
- * Visits at most `limit` calls, those that ended last first; Infinity for all. Reads the next page when
- * `visit` has resolved, so memory holds one page of PAGE_CALLS. Resolves with the cursor of the calls that
- * were not visited; null if all were.
- */
-export async function eachCall(
-  client: AdminClient,
-  path: string,
-  limit: number,
-  visit: (calls: readonly CallView[]) => Promise<void> | void,
-): Promise<string | null> {
-  let remaining = limit;
-  let cursor: string | null = null;
-  do {
-    const pageCalls = String(Math.min(remaining, PAGE_CALLS));
-    const query = queryOf({ limit: pageCalls, cursor: cursor ?? undefined });
-    const page = (await client.call('GET', withQuery(path, query))) as CallsPageView;
-    await visit(page.data);
-    remaining -= page.data.length;
-    cursor = page.next;
-  } while (remaining > 0 && cursor !== null);
-  return cursor;
-}
-
 async function listCalls(options: ListOptions): Promise<void> {
   if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');
   await withAdminClient(options, async (client) => {
-    const calls: CallView[] = [];
-    const visit = (page: readonly CallView[]): void => void calls.push(...page);
-    const next = await eachCall(client, pathOf(options), options.limit, visit);
-    if (options.json === true) printJson({ data: calls, next });
-    else if (options.csv === true) process.stdout.write(csvOf(CALL_CSV_FIELDS, calls.map(csvCellsOf)));
-    else await printTable(CALL_COLUMNS, calls, 'No such call is kept.');
+    const list = await readList<CallView>(client, pathOf(options), options.limit);
+    if (options.json === true) printJson(list);
+    else if (options.csv === true) process.stdout.write(csvOf(CALL_CSV_FIELDS, list.data.map(csvCellsOf)));
+    else await printTable(CALL_COLUMNS, list.data, 'No such call is kept.');
   });
 }
 
@@ -179,12 +151,12 @@ async function tailCalls(options: CallFilterOptions): Promise<void> {
     let isUnreachable = false;
     for (let after = page.newest; ;) {
       try {
-        const { data, newest } = await fetchPage({ after, limit: String(PAGE_CALLS) });
+        const { data, newest } = await fetchPage({ after, limit: String(PAGE_ITEMS_MAX) });
         isUnreachable = false;
         print(data);
         after = newest;
         // The page is full, so more calls may have ended already.
-        if (data.length >= PAGE_CALLS) continue;
+        if (data.length >= PAGE_ITEMS_MAX) continue;
       } catch (error) {
         if (!(error instanceof NoResponse)) throw error;
         if (!isUnreachable) process.stderr.write(NO_RESPONSE_TEXT);

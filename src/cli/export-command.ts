@@ -10,18 +10,16 @@
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import type { CallView } from '../admin/call-routes.js';
-import type { ListView, UsageRowView } from '../admin/views.js';
+import type { UsageRowView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { parseMomentMs } from '../core/clock.js';
-import { type AdminClient, queryOf, withAdminClient, withQuery } from './admin-client.js';
-import { CALL_CSV_FIELDS, csvCellsOf, eachCall } from './call-commands.js';
+import { type AdminClient, eachPage, queryOf, withAdminClient, withQuery } from './admin-client.js';
+import { CALL_CSV_FIELDS, csvCellsOf } from './call-commands.js';
 import { addDataOptions, type DataOptions, exampleText } from './options.js';
 import { Misuse } from './output.js';
 import type { ParquetKind } from './parquet.js';
 
 const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
-/** Rows of usage in a page: the most that the route allows (admin/usage-routes.ts). */
-const PAGE_ROWS = 1_000;
 
 interface ExportOptions extends DataOptions {
   readonly day: string;
@@ -74,21 +72,14 @@ type Format = ExportOptions['format'];
 
 async function exportCalls(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
   const output = await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_LIST_FIELDS);
-  await eachCall(client, withQuery('/calls', query), Infinity, output.write);
+  await eachPage(client, withQuery('/calls', query), output.write);
   await output.end();
 }
 
 async function exportUsage(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
   const usageCells = (row: UsageRowView): CsvCell[] => USAGE_CELLS.map((name) => row[name]);
   const output = await outputOf(format, USAGE_CELLS, usageCells);
-  let cursor: string | null = null;
-  do {
-    const pageQuery = queryOf({ limit: String(PAGE_ROWS), cursor: cursor ?? undefined });
-    const path = withQuery(withQuery('/usage/rows', query), pageQuery);
-    const page = (await client.call('GET', path)) as ListView<UsageRowView>;
-    await output.write(page.data);
-    cursor = page.next;
-  } while (cursor !== null);
+  await eachPage(client, withQuery('/usage/rows', query), output.write);
   await output.end();
 }
 

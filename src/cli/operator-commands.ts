@@ -10,7 +10,7 @@ import type { ChainView } from '../admin/change-routes.js';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
 import type { OperatorChange } from '../registry/operator-change.js';
-import { queryOf, withAdminClient, withQuery } from './admin-client.js';
+import { queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
 import { addAdminCommand, addDeleteCommand, showView } from './admin-command.js';
 import {
   type DataOptions,
@@ -213,8 +213,6 @@ const EXIT_BROKEN = 1;
 const CHANGES_DEFAULT = 100;
 /** A bound, because all changes are in memory before the first is printed. */
 const CHANGES_MAX = 1_000_000;
-/** Changes in a page: the most that the route allows (admin/change-routes.ts). */
-const PAGE_CHANGES = 1_000;
 
 interface ChangeListOptions extends DataOptions {
   readonly who?: string;
@@ -270,25 +268,14 @@ export function addChangeCommands(program: Command): void {
   ).action(verifyChanges);
 }
 
-/**
- * Prints the newest changes that match. A page may be empty although older changes follow, because for each
- * page the route reads some thousand changes at most, whether they match or not.
- */
+/** Prints the newest changes that match. */
 function listChanges(options: ChangeListOptions): Promise<void> {
   const { who, action, target, from, to, limit } = options;
   return withAdminClient(options, async (client) => {
     const filter = queryOf({ who, action, target, from: from?.toString(), to: to?.toString() });
-    const changes: OperatorChange[] = [];
-    let cursor: string | undefined;
-    do {
-      const pageLimit = String(Math.min(limit - changes.length, PAGE_CHANGES));
-      const path = withQuery(withQuery('/changes', filter), queryOf({ limit: pageLimit, cursor }));
-      const page = (await client.call('GET', path)) as { data: OperatorChange[]; next: string | null };
-      changes.push(...page.data);
-      cursor = page.next ?? undefined;
-    } while (cursor !== undefined && changes.length < limit);
-    if (options.json) printJson({ data: changes, next: cursor ?? null });
-    else await printTable(CHANGE_COLUMNS, changes, 'No changes.');
+    const list = await readList<OperatorChange>(client, withQuery('/changes', filter), limit);
+    if (options.json) printJson(list);
+    else await printTable(CHANGE_COLUMNS, list.data, 'No changes.');
   });
 }
 

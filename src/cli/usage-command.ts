@@ -9,7 +9,7 @@
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import { addAdminCommand } from './admin-command.js';
-import { type AdminClient, listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
+import { type AdminClient, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
 import { type DataOptions, parseNonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
@@ -63,10 +63,9 @@ async function showUsage(options: UsageOptions): Promise<void> {
       process.stdout.write(await client.text(withQuery(path, new URLSearchParams({ format: 'csv' }))));
       return;
     }
-    // The default of this route is its longest page.
-    const data = await listAll<UsageView>(client, path, 'default');
-    if (options.json === true) printJson({ data, next: null });
-    else await printTable(columnsOf(by), data, 'Nothing was called.');
+    const list = await readList<UsageView>(client, path);
+    if (options.json === true) printJson(list);
+    else await printTable(columnsOf(by), list.data, 'Nothing was called.');
   };
   // `reject`, because by default the folder would get a store.
   await withAdminClient(options, show, { ifNoStore: 'reject', timeoutMs: REPORT_TIMEOUT_MS });

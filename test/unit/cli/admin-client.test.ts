@@ -9,7 +9,7 @@ import t from 'tap';
 import type { Test } from 'tap';
 import { readGatewayFile, writeGatewayFile } from '#src/admin/gateway-file.js';
 import { Store } from '#src/store/store.js';
-import { listAll, type AdminClient } from '#src/cli/admin-client.js';
+import { readList, type AdminClient } from '#src/cli/admin-client.js';
 import { runCommand } from '../../support/command.js';
 import { checkMisused, checkRefused, commandFolder, SETTINGS } from './support.js';
 
@@ -33,7 +33,7 @@ async function seemingGateway(t: Test, answer: RequestListener, pid = process.pi
   return folder;
 }
 
-void t.test('lists are read page by page', async (t) => {
+void t.test('lists are read page by page, no further than is asked for', async (t) => {
   const asked: string[] = [];
   const client: AdminClient = {
     call: (_method, path) => {
@@ -44,14 +44,14 @@ void t.test('lists are read page by page', async (t) => {
     text: () => Promise.resolve(''),
     close: () => Promise.resolve(),
   };
-  t.same(await listAll(client, '/keys?account=a%20b'), [0, 1, 2]);
+  t.same(await readList(client, '/keys?account=a%20b'), { data: [0, 1, 2], next: null });
   t.same(asked, [
     '/keys?account=a%20b&limit=1000',
     '/keys?account=a%20b&limit=1000&cursor=1',
     '/keys?account=a%20b&limit=1000&cursor=2',
   ]);
-  t.same(await listAll(client, '/accounts'), [0, 1, 2]);
-  t.equal(asked[3], '/accounts?limit=1000');
+  t.same(await readList(client, '/accounts', 2), { data: [0, 1], next: '2' });
+  t.same(asked.slice(3), ['/accounts?limit=2', '/accounts?limit=1&cursor=1']);
 });
 
 void t.test('a gateway that runs is asked, with the token', async (t) => {
