@@ -86,7 +86,7 @@ export interface AdminServer {
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port } = options;
-  // Set again once the port is open. No request comes before that, so none sees a 0.
+  // `onListening` sets it to the real port if `port` is 0. No request comes before that.
   let openPort = port;
   const services = servicesOf(options, () => openPort);
   const app = uWS.App({});
@@ -282,6 +282,7 @@ function serveOperator(
     return;
   }
   if (path === LIVE_ROUTE.path) {
+    // A HEAD, whose `method` is GET, would begin a stream that nobody reads.
     if (route === LIVE_ROUTE && !head.isHead)
       return live.subscribe(response, query, operator.who, () => authentication.stillAdmits(head));
     send(response, methodNotAllowed(method, ['GET']), head.isHead, 'close');

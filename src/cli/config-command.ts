@@ -15,14 +15,14 @@ import { CommandError, printJson, printLine } from './output.js';
 
 /** The exit code of `import-litellm` if the printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
-/** The exit code of `check` if the settings have an error, or an upstream does not serve. */
+/** The exit code of `check` if the settings have an error, or if a probe of an upstream fails. */
 const EXIT_WRONG = 1;
 
 function addImportCommand(config: Command): void {
   config
     .command('import-litellm')
     .description(
-      "Make a tollgate.yaml of LiteLLM's config.yaml, and tell line by line what could not be carried over. " +
+      "Make a tollgate.yaml of LiteLLM's config.yaml, and say line by line what could not be carried over. " +
         'Secrets are never carried over. Exits with 2 if an entry of model_list was left out.',
     )
     .argument('<file>', "LiteLLM's configuration file", parseNonEmpty)
@@ -73,7 +73,7 @@ export function addConfigCommands(program: Command): void {
     config
       .command('check')
       .description(
-        'Read the configuration as serve would and tell every fault; exits with 1 where there is one.',
+        'Read the configuration as serve would and print every error; exits with 1 if there is one.',
       ),
   )
     .option('--json', 'print {"ok", "source", "problems"}, with --probe also "upstreams"')

@@ -34,7 +34,7 @@ export function addReloadCommand(program: Command): void {
     program
       .command('reload')
       .description(
-        'Apply the settings anew without dropping a call: models, prices, plans, limits, keys of upstreams. A wrong file is refused whole; what needs a restart is named.',
+        'Read the settings again and apply them without dropping a call: models, prices, plans, limits, keys of upstreams. A file with an error changes nothing. Prints what needs a restart.',
       )
       .option('--dry-run', 'only tell what would change')
       .option(
@@ -72,7 +72,7 @@ function printReload({
   else if (applied.length === 0 && restartNeeded.length === 0) printLine('nothing has changed');
 }
 
-/** Such as `: refuse -> clamp`; empty if a whole entry is added or removed. */
+/** Returns text such as `: refuse -> clamp`; empty if a whole entry is added or removed. */
 function valuesText({ before, after }: NonNullable<ReloadView['changes']>[number]): string {
   return before === null && after === null ? '' : `: ${before ?? 'not set'} -> ${after ?? 'not set'}`;
 }
@@ -195,7 +195,7 @@ export function addHostCommands(program: Command): void {
     .argument('<host>', "the host's id: see hosts list", parseNonEmpty)
     .action(async (host: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(
-        `Forget host ${host}? The money it was lent is free again, and what it charged and did not tell is not counted.`,
+        `Forget host ${host}? The money that was granted to it is free again, and charges that it has not reported are not counted.`,
         options,
       );
       const path = `/hosts/${encodeURIComponent(host)}`;

@@ -1,7 +1,7 @@
 /**
  * `tollgate mock-upstream`: serves a scripted upstream (src/mock) for trials, tests and benches, in the
- * process of the command, until a signal. program.ts adds the command, and knows its name (SERVER there). The
- * flags come from mock/mock-options.ts, whose test is test/unit/mock/mock-options.test.ts.
+ * process of the command, until a signal. program.ts adds the command, and does not end it if nobody reads
+ * its output. The flags come from mock/mock-options.ts, whose test is test/unit/mock/mock-options.test.ts.
  */
 import { Option, type Command } from 'commander';
 import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
@@ -15,7 +15,7 @@ One call is steered by the header x-mock, or where a gateway stands in between b
 message after "x-mock:", with a query string of the same options in snake case:
   curl -H 'x-mock: status=429&retry_after=2' …
   {"messages":[{"role":"user","content":"x-mock: fault=reset-mid&chunks=10\\nHello"}], …}
-GET /mock/stats tells what was seen; POST /mock/reset-stats forgets it.`;
+GET /mock/stats says what was seen; POST /mock/reset-stats forgets it.`;
 
 /** The values of the flags by their names in camel case, as Commander gives them. */
 type Flags = Readonly<Record<string, unknown>>;

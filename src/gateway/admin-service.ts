@@ -156,7 +156,7 @@ export class AdminService {
    * first checks by `findPort` that nobody listens there. If another order comes meanwhile, nothing stays
    * open, but the method resolves with a port all the same.
    */
-  async open(checksPort: boolean): Promise<number> {
+  async open({ checksPort }: { readonly checksPort: boolean }): Promise<number> {
     const { settings, accounting, stats, log } = this.#options;
     const { host, port } = settings.admin;
     const order = this.#orders;
@@ -282,7 +282,7 @@ export class AdminService {
     for (let pauseMs = TRY_PAUSE_MS_MIN; isCurrent(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
       try {
         // The port is not checked, because the other gateway listens there too.
-        await this.open(false);
+        await this.open({ checksPort: false });
         if (!isCurrent()) return false;
         this.#options.log.info('gateway has the admin interface');
         return true;

@@ -5,8 +5,8 @@
  *     store → shared buffers → recovery (all three in gateway.ts) → registry and leases → port found
  *           → flags of V8 → traces → credentials → workers → listeners → admin → ready
  *
- * Must hold: a gateway that is told to end while it starts opens nothing any more, because `close` has passed
- * what is opened later. So each step that waits goes through `waitFor` (test/unit/gateway/gateway.test.ts).
+ * Must hold: a gateway that is told to end while it starts opens nothing after that, because `Gateway.close`
+ * closes each part once. So each step that waits goes through `waitFor` (test/unit/gateway/gateway.test.ts).
  */
 import { setFlagsFromString } from 'node:v8';
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
@@ -51,7 +51,10 @@ interface StartContext {
   readonly isEnding: () => boolean;
 }
 
-/** Rejects if a step fails, as for a port that is taken, or if the gateway is told to end meanwhile. */
+/**
+ * Resolves when the gateway serves. Rejects if a step fails, as for a port that is taken, or if the gateway
+ * is told to end meanwhile.
+ */
 export async function startGateway(context: StartContext): Promise<GatewayReady> {
   const { options, state, live, accounting, notifications, workers, listeners, admin } = context;
   const { leads, joins, settings, log } = options;
@@ -66,6 +69,7 @@ export async function startGateway(context: StartContext): Promise<GatewayReady>
     ? await waitFor(accounting.service.change(cause, (registry) => registry.ensureDemo()))
     : undefined;
   const { host, port: setPort } = settings.listen;
+  // A gateway that joins others shares their port; any other reserves the port until its listeners have it.
   const foundPort = joins ? undefined : await waitFor(findPort(host, setPort, 'listen'));
   const port = (state.port = foundPort?.port ?? setPort);
 
@@ -75,11 +79,11 @@ export async function startGateway(context: StartContext): Promise<GatewayReady>
   workers.start(listeners);
   await waitFor(listeners.start(port));
   foundPort?.release();
-  const adminPort = leads ? await waitFor(admin.open(!joins)) : settings.admin.port;
+  const adminPort = leads ? await waitFor(admin.open({ checksPort: !joins })) : settings.admin.port;
   if (leads) notifications.lead();
   flushEach(settings.flush_interval_ms, accounting, notifications);
   state.ready = true;
-  // µWS with the newer HTTP parser, which reads such headers, does not run on Node 20.
+  // The release of µWS that runs on Node 20 has an older HTTP parser, which hangs at `_` in a header's name.
   if (leads && process.versions.node.startsWith('20.'))
     log.warn('Node 20 is for development: headers such as session_id hang; use Node 22 or 24', {
       node: process.version,
@@ -94,7 +98,8 @@ export async function startGateway(context: StartContext): Promise<GatewayReady>
  *
  * Flags are set only here, just before the threads start, and not at the start of the process: with any flag
  * V8 rejects the compiled form of Node's own modules, and compiles each that is loaded from then on. With a
- * flag on its command line the main thread took 80 ms of CPU more. Each thread takes 45 ms more for them.
+ * flag on its command line the main thread took 80 ms of CPU more. Each thread that is started with them
+ * takes 45 ms more.
  */
 function setThreadFlags(): void {
   setFlagsFromString('--disallow-code-generation-from-strings');

@@ -38,13 +38,13 @@ const MEMBERS_OF_KIND: Readonly<Record<string, readonly string[]>> = {
   tool_use: ['type', 'id', 'name', 'input', 'caller', CACHE_CONTROL],
   tool_result: ['type', 'tool_use_id', 'content', 'is_error', CACHE_CONTROL],
 };
-/** The types of blocks that a message of each role may have. `result` is the content of a tool's result. */
+/** The types of blocks that a message of each role may have. */
 const BLOCKS_OF_ROLE: Readonly<Record<string, readonly string[]>> = {
   user: ['text', 'image', 'document', 'tool_result'],
   assistant: ['text', 'thinking', 'redacted_thinking', 'tool_use'],
   system: ['text'],
-  result: ['text', 'image', 'document'],
 };
+const BLOCKS_OF_RESULT: readonly string[] = ['text', 'image', 'document'];
 const SOURCES: Readonly<Record<string, readonly string[]>> = {
   base64: ['type', 'media_type', 'data'],
   url: ['type', 'url'],
@@ -55,10 +55,10 @@ const TOOL_NAME = /^[\w-]{1,128}$/;
 const TOOL_ID = /^[\w-]+$/;
 /** Blocks with `cache_control` in a request. */
 const CACHED_BLOCKS_MAX = 4;
-/** Bounds of all schemas together that Claude must follow: of strict tools, and of the response. */
 const STRICT_TOOLS_MAX = 20;
-const OPTIONAL_MAX = 24;
-const UNIONS_MAX = 16;
+/** Bounds for the schemas of the strict tools and of the response, counted together. */
+const OPTIONAL_PROPERTIES_MAX = 24;
+const UNION_TYPES_MAX = 16;
 
 /** Thrown at the first broken rule, with Anthropic's message. `anthropicProblem` catches it. */
 class Problem extends Error {}
@@ -114,17 +114,17 @@ function checkRequest(request: Members, version: string): void {
       typeof stop === 'string' && stop.trim() !== '',
       'stop_sequences: each stop sequence must contain non-whitespace',
     );
-  if (system !== undefined) checkContent(system, 'system', 'system');
+  if (system !== undefined) checkContent(system, BLOCKS_OF_ROLE.system!, 'system');
   checkOutput(request);
   checkThinking(thinking, maxTokens as number, request);
   checkTools(request);
   checkSchemas(request);
   checkMessages(messages);
-  // A member of this name in a tool's input or schema is counted too.
-  const cached = JSON.stringify(request).split('"cache_control":{').length - 1;
+  // Simpler than to walk through all blocks; a member of this name in a tool's input or schema counts too.
+  const cachedCount = JSON.stringify(request).split('"cache_control":{').length - 1;
   must(
-    cached <= CACHED_BLOCKS_MAX,
-    `A maximum of ${CACHED_BLOCKS_MAX} blocks with cache_control may be provided. Found ${cached}.`,
+    cachedCount <= CACHED_BLOCKS_MAX,
+    `A maximum of ${CACHED_BLOCKS_MAX} blocks with cache_control may be provided. Found ${cachedCount}.`,
   );
 }
 
@@ -202,7 +202,9 @@ function checkTools({ tools, tool_choice: toolChoice }: Members): void {
   );
 }
 
-/** Checks the bounds of all schemas together; `checkTools` and `checkOutput` have passed. */
+/**
+ * Checks how complex the schemas are. Called after `checkTools` and `checkOutput`, which check their form.
+ */
 function checkSchemas({ tools, output_config: output }: Members): void {
   const strict = ((tools ?? []) as readonly Members[]).filter((tool) => tool.strict === true);
   must(
@@ -216,13 +218,13 @@ function checkSchemas({ tools, output_config: output }: Members): void {
     Object.keys((properties ?? {}) as Members).filter((name) => !(required as unknown[]).includes(name)),
   );
   must(
-    optionalNames.length <= OPTIONAL_MAX,
-    `Schemas contains too many optional parameters (${optionalNames.length}) which exceeds the limit: ${OPTIONAL_MAX}`,
+    optionalNames.length <= OPTIONAL_PROPERTIES_MAX,
+    `Schemas contains too many optional parameters (${optionalNames.length}) which exceeds the limit: ${OPTIONAL_PROPERTIES_MAX}`,
   );
   const unions = schemas.filter(({ anyOf, type }) => anyOf !== undefined || Array.isArray(type));
   must(
-    unions.length <= UNIONS_MAX,
-    `Schemas contains too many parameters with union types (${unions.length} parameters with type arrays or anyOf) which exceeds the limit: ${UNIONS_MAX}`,
+    unions.length <= UNION_TYPES_MAX,
+    `Schemas contains too many parameters with union types (${unions.length} parameters with type arrays or anyOf) which exceeds the limit: ${UNION_TYPES_MAX}`,
   );
 }
 
@@ -243,10 +245,7 @@ function checkMessages(messages: readonly unknown[]): void {
     const path = `messages.${index}`;
     checkMembers(message, 'message', path);
     const { role } = message;
-    must(
-      typeof role === 'string' && Object.hasOwn(BLOCKS_OF_ROLE, role) && role !== 'result',
-      `${path}.role: unknown`,
-    );
+    must(typeof role === 'string' && Object.hasOwn(BLOCKS_OF_ROLE, role), `${path}.role: unknown`);
     must(index > 0 || role === 'user', 'messages: first message must use the "user" role');
     if (role === 'system')
       must(previousRole === 'user', `${path}: a system message must follow a user message`);
@@ -256,8 +255,8 @@ function checkMessages(messages: readonly unknown[]): void {
         `messages.${index - 1}: must be the last one or be followed by an assistant`,
       );
     previousRole = role;
-    checkContent(message.content, role, `${path}.content`);
-    // `checkContent` allows a system message only texts, so nothing more can be wrong.
+    checkContent(message.content, BLOCKS_OF_ROLE[role]!, `${path}.content`);
+    // A system message has only texts (BLOCKS_OF_ROLE), so nothing more can be wrong.
     if (role === 'system') return;
     const blocks = blocksIn(message.content);
     checkResults(blocks, toolUses, path, index);
@@ -298,22 +297,21 @@ function checkResults(
   must(isFirst, `${path}: \`tool_result\` blocks must come first`);
 }
 
-/** `role`: a name in BLOCKS_OF_ROLE. */
-function checkContent(content: unknown, role: string, path: string): void {
+/** `blockTypes`: the types of blocks that this content may have. */
+function checkContent(content: unknown, blockTypes: readonly string[], path: string): void {
   if (typeof content === 'string') {
     must(content.trim() !== '', `${path}: text content blocks must contain non-whitespace text`);
     return;
   }
   must(Array.isArray(content) && content.length > 0, `${path}: all messages must have non-empty content`);
-  content.forEach((block: unknown, index) => checkBlock(block, role, `${path}.${index}`));
+  content.forEach((block: unknown, index) => checkBlock(block, blockTypes, `${path}.${index}`));
 }
 
-function checkBlock(block: unknown, role: string, path: string): void {
+function checkBlock(block: unknown, blockTypes: readonly string[], path: string): void {
   must(isRecord(block), `${path}: Input should be a valid dictionary`);
   const { type } = block;
-  const isKnown = typeof type === 'string' && BLOCKS_OF_ROLE[role]!.includes(type);
   must(
-    isKnown,
+    typeof type === 'string' && blockTypes.includes(type),
     `${path}: Input tag '${String(type)}' found using 'type' does not match any of the expected tags`,
   );
   checkMembers(block, type, path);
@@ -336,7 +334,7 @@ function checkBlock(block: unknown, role: string, path: string): void {
       break;
     case 'tool_result':
       must(typeof block.tool_use_id === 'string', `${path}.tool_use_id: Field required`);
-      if (block.content !== undefined) checkContent(block.content, 'result', `${path}.content`);
+      if (block.content !== undefined) checkContent(block.content, BLOCKS_OF_RESULT, `${path}.content`);
       break;
     default:
   }

@@ -121,7 +121,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     // A body above `bodyBytesMax` takes no memory: readBody reads it only to discard it.
     if (length > BODY_BYTES_UNCOUNTED && length <= bodyBytesMax && !this.takeBody(length, length)) return;
     const bodyReceiver = exchange.isLastRequest ? outsideOfCallbacks(receiver, exchange) : receiver;
-    readBody(exchange.res, length, bodyBytesMax, listener.limits.parseInlineBytesMax, this, bodyReceiver);
+    const lengths = { length, bodyBytesMax, onePieceBytesMax: listener.limits.parseInlineBytesMax };
+    readBody(exchange.res, lengths, this, bodyReceiver);
     if (!exchange.isOver) exchange.startSweep(this);
   }
 

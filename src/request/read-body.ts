@@ -29,7 +29,7 @@ const COUNTED_STEP_BYTES = 64 * 1024;
 export interface BodyReceiver {
   /** The whole body, valid until the method returns. A body that µWS gave at once, as most, is not copied. */
   onBody(bytes: Uint8Array): void;
-  /** The whole body, if it is longer than `onePieceBytesMax`. The receiver owns the pieces. */
+  /** The whole body, if it is longer than BodyLengths.onePieceBytesMax. The receiver owns the pieces. */
   onLargeBody(pieces: Uint8Array[]): void;
   /** `hasMore`: some of the body is never read, so the response must end the connection. */
   onTooLarge(hasMore: boolean): void;
@@ -48,18 +48,26 @@ export interface BodyWatcher {
   onBodyProgress(bytes: number): void;
 }
 
+interface BodyLengths {
+  /** The header Content-Length; 0 without the header. */
+  readonly length: number;
+  /** The longest body that the caller may send. */
+  readonly bodyBytesMax: number;
+  /** The longest body that `onBody` gets; `onLargeBody` gets a longer one. */
+  readonly onePieceBytesMax: number;
+}
+
 /**
- * Reads the body and gives it to `receiver`. `length` is the header Content-Length; 0 without the header. For
- * a length above BODY_BYTES_UNCOUNTED and up to `bodyBytesMax`, Intake has called `takeBody` before.
+ * Reads the body and gives it to `receiver`. For a `length` above BODY_BYTES_UNCOUNTED and up to
+ * `bodyBytesMax`, Intake has called `takeBody` before.
  */
 export function readBody(
   res: HttpResponse,
-  length: number,
-  bodyBytesMax: number,
-  onePieceBytesMax: number,
+  lengths: BodyLengths,
   watcher: BodyWatcher,
   receiver: BodyReceiver,
 ): void {
+  const { length, bodyBytesMax, onePieceBytesMax } = lengths;
   let buffered: BufferedBody | undefined;
   let receivedBytes = 0;
   let isDone = false;
@@ -86,7 +94,7 @@ export function readBody(
         receiver.onBody(new Uint8Array(chunk));
       return;
     }
-    buffered ??= new BufferedBody(length, bodyBytesMax, onePieceBytesMax, watcher);
+    buffered ??= new BufferedBody(lengths, watcher);
     if (!buffered.add(new Uint8Array(chunk), isLast)) {
       // The watcher has rejected the request.
       isDone = true;
@@ -106,22 +114,19 @@ export function readBody(
 class BufferedBody {
   /** One piece of the whole length if Content-Length was given, otherwise the chunks, joined to pieces. */
   pieces: Uint8Array[] = [];
-  readonly #length: number;
-  readonly #bodyBytesMax: number;
-  readonly #onePieceBytesMax: number;
+  readonly #lengths: BodyLengths;
   readonly #watcher: BodyWatcher;
   #bytes = 0;
-  /** Up to which length the watcher has counted the body: always at least `#bytes`. */
+  /** How many bytes of the body the watcher has counted: always at least `#bytes`. */
   #countedBytes: number;
   /** Chunks that are not joined yet. */
   #chunks: Uint8Array[] = [];
   #chunksBytes = 0;
   #isFirstPieceChecked = false;
 
-  constructor(length: number, bodyBytesMax: number, onePieceBytesMax: number, watcher: BodyWatcher) {
-    this.#bodyBytesMax = bodyBytesMax;
-    this.#length = length;
-    this.#onePieceBytesMax = onePieceBytesMax;
+  constructor(lengths: BodyLengths, watcher: BodyWatcher) {
+    const { length } = lengths;
+    this.#lengths = lengths;
     this.#watcher = watcher;
     this.#countedBytes = Math.max(length, BODY_BYTES_UNCOUNTED);
     // Not from Node's common pool, because this memory is transferred to other threads. Pages that are never
@@ -129,15 +134,16 @@ class BufferedBody {
     if (length > 0) this.pieces.push(Buffer.allocUnsafeSlow(length));
   }
 
-  /** Copies the chunk, whose memory is reused by µWS. False if the request was rejected. */
+  /** Copies the chunk, whose memory µWS reuses. Returns false if the watcher has rejected the request. */
   add(chunk: Uint8Array, isLast: boolean): boolean {
+    const { length, onePieceBytesMax } = this.#lengths;
     const end = this.#bytes + chunk.length;
     if (end > this.#countedBytes && !this.#countUpTo(end)) return false;
-    if (this.#length > 0) this.pieces[0]!.set(chunk, this.#bytes);
-    else this.#appendChunk(chunk, isLast || (!this.#isFirstPieceChecked && end > this.#onePieceBytesMax));
+    if (length > 0) this.pieces[0]!.set(chunk, this.#bytes);
+    else this.#appendChunk(chunk, isLast || (!this.#isFirstPieceChecked && end > onePieceBytesMax));
     this.#bytes = end;
     // A body that is whole is checked as a whole: other errors in it come before an unknown model.
-    if (isLast || this.#isFirstPieceChecked || end <= this.#onePieceBytesMax) return true;
+    if (isLast || this.#isFirstPieceChecked || end <= onePieceBytesMax) return true;
     this.#isFirstPieceChecked = true;
     return this.#watcher.takeFirstPiece(this.pieces[0]!.subarray(0, end));
   }
@@ -146,7 +152,7 @@ class BufferedBody {
   #countUpTo(bytes: number): boolean {
     this.#countedBytes = Math.min(
       Math.ceil(bytes / COUNTED_STEP_BYTES) * COUNTED_STEP_BYTES,
-      this.#bodyBytesMax,
+      this.#lengths.bodyBytesMax,
     );
     return this.#watcher.takeBody(this.#countedBytes, bytes);
   }
@@ -196,13 +202,13 @@ export class DeferredBody implements BodyReceiver {
 }
 
 /**
- * Gives a chunked body to its receiver outside of the callback of µWS that brought its end. Nothing may be
- * read from the connection after such a body, because µWS may have taken its middle for its end.
+ * Gives a chunked body to its receiver outside of the callback of µWS that brought its end. µWS may have
+ * taken bytes in the middle of such a body for its end. What follows on the connection may then be the rest
+ * of the body, and must not be served as a request.
  *
- * A response that is ended within a callback of µWS lets µWS read on in the packet for further requests, even
- * if the response ends its connection. While a response is outstanding, µWS closes the connection as soon as
- * it reads another request. So such a request gets its response outside of µWS's callbacks, with the
- * connection's end.
+ * If a response is ended within a callback, µWS goes on to read requests in the same packet, even if the
+ * response ends its connection. Outside of callbacks it does not: the response is still outstanding as µWS
+ * comes to the next request, at which it closes the connection.
  */
 export function outsideOfCallbacks(
   receiver: BodyReceiver,

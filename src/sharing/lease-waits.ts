@@ -2,10 +2,10 @@
  * The requests of this process that wait for leases: decides when each wait ends, and how. lease-manager.ts
  * adds the waits, and calls `onReplies`, `onLoss` and `onTimer`. Main thread. All times are monotonic.
  *
- * Must hold: each wait ends, at its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A wait
- * is refused only if the coordinator has replied about all that the request lacks, and only by quotas that
- * the coordinator has denied: never by one of which something is left, here or elsewhere. A wait that ends
- * with 'try' takes nothing: another request may be faster, and this one then waits again. Further
+ * Must hold: each wait ends, at its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A
+ * request is refused only if the coordinator has replied about all that it lacks, and only by quotas that the
+ * coordinator has denied: never by one of which something is left, here or elsewhere. A wait that ends with
+ * 'try' takes nothing: another request may be faster, and the waiting one then waits again. Further
  * tests: test/unit/sharing/lease-manager.test.ts, test/unit/request/refusals.test.ts,
  * test/e2e/late-leases.test.ts.
  */
@@ -15,7 +15,7 @@ import type { CoordinatorContact } from './coordinator-contact.js';
 import type { PeriodOf } from './coordinator.js';
 import { decisiveLack, type LeasedScope, type QuotaLack, type Wait } from './leased-scope.js';
 
-/** A request's first deadline: others give back what lies idle within 750 ms (IDLE_MS_SCARCE, IdleFloor). */
+/** How long a request waits: others give back what lies idle within 750 ms (IDLE_MS_SCARCE, IdleFloor). */
 const WAIT_MS_MAX = 1_500;
 /** How long a call waits for quotas of an upstream: less than ASK_MS of upstream/upstream-quotas.ts. */
 const UPSTREAM_WAIT_MS = 800;
@@ -83,17 +83,18 @@ export class LeaseWaits {
     this.#round += 1;
     for (const wait of this.#waits) {
       if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) ask(scope);
-      else this.#endOverdue(wait, nowMs);
+      else this.#decideOverdue(wait, nowMs);
     }
   }
 
   /**
-   * Decides the wait now, or lets it wait for the coordinator's reply for LATE_MS_MAX more, once: also if the
-   * last exchange has failed, because the next one is under way or comes within the pause.
+   * Ends the wait, or puts its deadline off by LATE_MS_MAX, once, if the coordinator has not replied. It is
+   * put off also if the last exchange has failed, because the next exchange begins before that.
    */
-  #endOverdue(wait: Wait, nowMs: number): void {
+  #decideOverdue(wait: Wait, nowMs: number): void {
     const { contact } = this.#options;
-    // While the coordinator is lost it may have more than it last said, so the request is not refused.
+    // A coordinator that is lost may have more by now than its last reply said, so the request is not
+    // refused.
     if (!contact.isLost) this.#decide(wait, new Map());
     else if (wait.isOverdue || contact.isLostForLong(nowMs)) this.#endLost(wait, nowMs);
     if (!this.#waits.has(wait)) return;
@@ -102,6 +103,7 @@ export class LeaseWaits {
     wait.deadlineMs = nowMs + LATE_MS_MAX;
   }
 
+  /** Ends all waits. */
   close(): void {
     for (const wait of this.#waits) this.#end(wait, 'lost');
   }
@@ -129,7 +131,7 @@ export class LeaseWaits {
     } else if (lack === 'unasked') {
       for (const scope of wait.scopes) ask(scope);
     } else if (!contact.isLost) {
-      // In a loss others may give back what the coordinator cannot grant yet: `#endOverdue` ends the wait.
+      // While the coordinator is lost, only `#decideOverdue` ends the wait: others may give something back.
       // The `!` is safe: LeaseManager.wait adds no wait without a scope.
       const firstScope = wait.scopes[0]!;
       const waitCount = waitCounts.get(firstScope) ?? 0;
@@ -138,7 +140,7 @@ export class LeaseWaits {
     }
   }
 
-  /** Each of `lacks` was denied. Those that others may give back refuse only if no other one is lacking. */
+  /** Each of `lacks` was denied. Quotas that are used up refuse; if there are none, those held by others. */
   #refuse(wait: Wait, lacks: readonly QuotaLack[], nowMs: number): void {
     const decisive = decisiveLack(lacks);
     const refused = lacks.filter(({ lack }) => lack === decisive);

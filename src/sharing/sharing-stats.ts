@@ -33,7 +33,10 @@ export interface ManagerState extends ContactState {
 
 export interface SharingContext {
   readonly manager: ManagerState;
-  /** Undefined if only processes of this host share. `calls`: the coordinator that grants to calls. */
+  /**
+   * Undefined if only processes of this host share. `calls`: the coordinator of all leases, not of the
+   * registry.
+   */
   readonly hosts:
     | { readonly calls: Pick<EqualShare, 'isAlone' | 'silentMs'>; readonly registry: RegistryContactState }
     | undefined;
@@ -52,7 +55,7 @@ export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): Shar
     lostMs: isAlone ? hosts.calls.silentMs : lost === undefined ? 0 : nowMs - lost.sinceMs,
     exchanges,
     failures,
-    leased: scopes, // a number of scopes, but amounts in the remainder of this file
+    leased: scopes,
     waits,
     registry: hosts && {
       state: hosts.registry.kind,
@@ -68,7 +71,7 @@ export interface CallsUse {
   readonly minute: {
     /** Permits that no request has used, and whose return the coordinator has not heard of. */
     readonly unused: number;
-    /** The number of the last ask whose grant is in `unused`. */
+    /** The number of the last ask whose reply was applied: `unused` has its grant. */
     readonly heardNumber: number;
   };
   readonly stocks: Stocks<StockHeld>;
@@ -107,9 +110,12 @@ function stockCountOf(name: StockName, view: ScopeView, processes: readonly Call
 }
 
 /**
- * Divides the permits that weigh into used and leased. The coordinator does not know which unexpired permits
- * are used, and takes the expired ones for used: of 12 with 8 unexpired, 4. If their process counts 3 as
- * unused, 9 show as used. If it has asked since, the 8 may be new and the 3 expired: then only 1 does.
+ * Divides the permits that weigh into used and leased. The coordinator counts only the expired permits as
+ * used. A process of this host knows better, so its count replaces the coordinator's for its permits.
+ *
+ * If a process has 12 permits, 8 of them unexpired, the coordinator counts 12 - 8 = 4 as used. If the process
+ * counts 3 as unused, 12 - 3 = 9 show as used. But if it has asked again since it was read, it may have got
+ * the 8 after that, and its 3 unused may have expired: only 12 - 3 - 8 = 1 is certainly used, and shows so.
  */
 function minuteCountOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
   const { weighing, unexpired } = view.minute;

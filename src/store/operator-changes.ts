@@ -48,13 +48,15 @@ const ROWS_MAX = 1_000_000;
 const PAGE_ROWS_MAX = 3_000;
 /** Rows that a verification reads in one turn of the event loop: some 10 ms. */
 const SLICE_ROWS = 1_000;
-/** Higher than the number of any row. */
+/** A number that is higher than that of any row. */
 const AFTER_ALL_ROWS = Number.MAX_SAFE_INTEGER;
-/** Problems that a report lists. More problems than this have one cause. */
+/** How many problems a report lists, so that a chain with a million wrong rows fits in a response. */
 const PROBLEMS_MAX = 20;
 
 /** The link before the first row of a chain. */
 const CHAIN_START: ChainLink = { number: 0, hash: '' };
+/** Stands for the hash of a row that cannot be read. The hash of the next row is then not checked. */
+const UNKNOWN_HASH = '?';
 
 const StoredChange = closedObject({ format: Format, text: Type.String(), hash: Digest });
 type StoredChange = Static<typeof StoredChange>;
@@ -196,8 +198,7 @@ export class OperatorChanges implements ChangeStore {
     const { operatorChanges } = this.#tables;
     const items: OperatorChange[] = [];
     let rowsRead = 0;
-    // A row whose JSON lacks one of the searched texts cannot match. The search is faster than parsing every
-    // row.
+    // A row whose JSON lacks a text of the filter cannot match. To search is faster than to parse each row.
     const { who, action, target } = filter;
     const searchTexts = [who, action].flatMap((text) => (text === undefined ? [] : [insideOfString(text)]));
     const targets = target === undefined ? undefined : Array.from(spellingsOf(target));
@@ -309,9 +310,6 @@ export class ChainCheck {
     if (this.#problems.length < PROBLEMS_MAX) this.#problems.push({ number, problem });
   }
 }
-
-/** Stands for the hash of a row that cannot be read. The hash of the next row is then not checked. */
-const UNKNOWN_HASH = '?';
 
 function missingText(first: number, last: number): string {
   return first === last ? 'it was removed' : `it and those up to ${last} were removed`;

@@ -7,7 +7,8 @@
  *           'registry_partial'   → true while a download of all rows is unfinished
  *           'host_id'            → the name by which other hosts know this data directory
  *
- * No part of the copy are a host's own charges, uses and stored responses, and indexes (names, slots).
+ * The copy has no charges, uses and stored responses, which belong to one host, and no indexes (names,
+ * slots), which each host makes of the rows.
  *
  * Must hold, or two hosts at one position differ: a position is set in the transaction of the last rows that
  * it stands for. Each RecordedTable is in `#tablesByName`, in CHECKS or `take`, and in DELETABLE if `retain`
@@ -46,7 +47,7 @@ const Position = Type.Object({
   version: Type.Integer({ minimum: 0 }),
   /** Id of the change that made this version; empty for the first version. */
   lastId: Type.String(),
-  /** Earlier epochs and their last versions, oldest first; what for, registry-reseed.ts says. */
+  /** Earlier epochs and their last versions, oldest first, by which registry-reseed.ts compares copies. */
   history: Type.Array(Type.Tuple([Type.String(), Type.Integer({ minimum: 0 })])),
 });
 export const isPosition = schemaCheck('Position', Position);
@@ -167,8 +168,8 @@ export class RegistryCopy {
   }
 
   /**
-   * True: a download has begun and not ended, so the rows are of no position, or of two epochs if there is a
-   * position. False without a position: the rows are a registry of this host alone.
+   * Whether a download of all rows has begun and not ended: then the rows are a mix of two states, whatever
+   * `position` returns. If it returns undefined and this is false, the registry is this host's alone.
    */
   isPartial(): boolean {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
@@ -272,7 +273,10 @@ interface Removable<Row> {
   takeOut(record: Row): void;
 }
 
-/** Removes a record that another host has deleted, if it is here. A row of the free slots frees its slot. */
+/**
+ * Removes a record that another host has deleted, if this host has it. That does not free the record's slot:
+ * a row of the table of free slots does so.
+ */
 function removeDeleted<Row>(rows: Removable<Row>, id: string): void {
   const record = rows.find(id);
   if (record !== undefined) rows.takeOut(record);

@@ -28,7 +28,7 @@ import {
   toolCallPieceOf,
 } from '../message-parts.js';
 import { encryptedContent } from './encrypted-content.js';
-import { namespacesIn } from './tool-names.js';
+import { namesByFlatName } from './tool-names.js';
 import {
   eventTypeStartOf,
   headOf,
@@ -66,12 +66,12 @@ export class ResponseStream implements DoorStream {
   /** The open tool calls, by the index of their pieces; without an index, by their position in the delta. */
   readonly #openCalls = new Map<unknown, OpenToolCall>();
   /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
-  readonly #namespaces: ReturnType<typeof namespacesIn>;
+  readonly #namespaces: ReturnType<typeof namesByFlatName>;
 
   /** `isStream`: `push` and `end` return events; else they return '', and `response` is read at the end. */
   constructor(call: DoorCall, isStream: boolean) {
     this.#call = call;
-    this.#namespaces = namespacesIn(call.body.tools);
+    this.#namespaces = namesByFlatName(call.body.tools);
     this.#isStream = isStream;
   }
 

@@ -23,9 +23,9 @@ interface NamesOfTool {
 }
 
 /**
- * The start of the type of hosted tools that coding agents offer by default. An upstream of chat completions
- * cannot run hosted tools. So they are left out if there are other tools and the model need not call a tool;
- * else to-chat.ts rejects them.
+ * How the types of search tools start. OpenAI runs these itself, and no upstream of chat completions can. But
+ * coding agents offer them by default. So they are left out if there are other tools and the model need not
+ * call one; otherwise to-chat.ts rejects them.
  */
 const SEARCH_TYPE_START = 'web_search';
 
@@ -46,7 +46,7 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
     });
   });
   // Without namespaces all names are the caller's own, and the upstream rejects what it does not like.
-  if (namespacesIn(tools).size > 0) checkNames(offered);
+  if (namesByFlatName(tools).size > 0) checkNames(offered);
   const withoutSearch = offered.filter(
     ({ tool: { type } }) => !(typeof type === 'string' && type.startsWith(SEARCH_TYPE_START)),
   );
@@ -84,8 +84,8 @@ export function flatName(name: unknown, namespace: unknown): unknown {
   return `${start}_${hash('sha256', flat).slice(0, DIGEST_CHARS)}`;
 }
 
-/** The names of tools in namespaces, by their flat names; response-stream.ts gives them back in calls. */
-export function namespacesIn(tools: unknown): ReadonlyMap<unknown, NamesOfTool> {
+/** Both names of the tools in namespaces, by flat name; response-stream.ts writes them into calls. */
+export function namesByFlatName(tools: unknown): ReadonlyMap<unknown, NamesOfTool> {
   const names = new Map<unknown, NamesOfTool>();
   for (const tool of Array.isArray(tools) ? (tools as unknown[]) : []) {
     if (!isRecord(tool) || tool.type !== 'namespace' || typeof tool.name !== 'string') continue;

@@ -18,15 +18,15 @@
 import { isRecord, type Members, parsedJson } from '../../core/json.js';
 import { type HeaderLookup, ProviderError, type ProviderFailure } from '../provider.js';
 
-/** Messages of a 400 about the operator's key, the operator's account, and a prompt that is too long. */
+// Messages of a 400 about the operator's key, the operator's account, and a prompt that is too long.
 const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i;
 const OPERATORS_ACCOUNT =
   /user location is not supported|enable billing|billing account|has not been used in project/i;
 const TOO_LONG =
   /token count\b.{0,200}\b(?:exceeds|only supports)|exceeds the maximum .{0,200}token|input context is too long/i;
 
-/** Texts that reveal the operator's account, and what replaces them. */
-const TRACES: readonly [pattern: RegExp, replacement: string][] = [
+/** Texts that name the operator's account, and what replaces them. */
+const OPERATOR_NAMES: readonly [pattern: RegExp, replacement: string][] = [
   [/\b(projects|tenants|organizations|folders|billingAccounts)\/[^\s/'"`,;)]+/g, '$1/…'],
   [/([?&]project=)[^\s&'"`]+/g, '$1…'],
   [/\b(resource project) [\w:-]+/gi, '$1 …'],
@@ -115,6 +115,6 @@ function retryDelayIn(details: readonly unknown[]): number | undefined {
 /** The message without names of projects, accounts and service accounts. vertex/vertex.ts calls this too. */
 export function withoutOperatorNames(message: string): string {
   let text = message;
-  for (const [pattern, replacement] of TRACES) text = text.replace(pattern, replacement);
+  for (const [pattern, replacement] of OPERATOR_NAMES) text = text.replace(pattern, replacement);
   return text;
 }

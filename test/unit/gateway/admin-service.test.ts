@@ -54,7 +54,7 @@ async function until(isTrue: () => boolean): Promise<boolean> {
 
 void t.test('a gateway that has the interface again records the history again', async (t) => {
   const { service, reads } = openService(t, 0);
-  await service.open(false);
+  await service.open({ checksPort: false });
   service.follow();
   t.equal(await service.lead(), true);
   t.ok(await until(() => reads.status > 0));
@@ -62,7 +62,7 @@ void t.test('a gateway that has the interface again records the history again', 
 
 void t.test('at the end the connections of an earlier interface are closed too', async (t) => {
   const { service } = openService(t, 0);
-  const socket = connect(await service.open(false), HOST);
+  const socket = connect(await service.open({ checksPort: false }), HOST);
   socket.write(`GET /healthz HTTP/1.1\r\nhost: ${HOST}\r\n\r\n`);
   await once(socket, 'data');
   service.follow();
@@ -100,7 +100,7 @@ void t.test('what operators do is logged at every level', async (t) => {
   });
   // As with `log.level: error`.
   log.info = done;
-  const port = await service.open(false);
+  const port = await service.open({ checksPort: false });
   const send = async (method: string, path: string, body: object): Promise<void> => {
     const headers = { authorization: `Bearer ${service.token}`, 'content-type': 'application/json' };
     const url = `http://${HOST}:${port}/admin/v1${path}`;
@@ -116,7 +116,7 @@ void t.test('what operators do is logged at every level', async (t) => {
 
 void t.test('a gateway that gives the interface away ends its live streams', async (t) => {
   const { service } = openService(t, 0);
-  const port = await service.open(false);
+  const port = await service.open({ checksPort: false });
   const headers = { authorization: `Bearer ${service.token}` };
   const stream = await fetch(`http://${HOST}:${port}/admin/v1/live`, { headers });
   t.equal(stream.status, 200);
@@ -128,7 +128,7 @@ void t.test('a gateway that gives the interface away ends its live streams', asy
 
 void t.test('an interface that opens after the gateway was closed does not stay open', async (t) => {
   const { service } = openService(t, 0);
-  const opening = service.open(true);
+  const opening = service.open({ checksPort: true });
   service.close();
   const port = await opening;
   await t.rejects(fetch(`http://${HOST}:${port}/healthz`, { headers: { connection: 'close' } }));
@@ -137,7 +137,7 @@ void t.test('an interface that opens after the gateway was closed does not stay 
 void t.test('a gateway that gives the interface away records nothing that it reads later', async (t) => {
   const waiting: ((reports: []) => void)[] = [];
   const { service, written } = openService(t, 0, () => new Promise((resolve) => void waiting.push(resolve)));
-  await service.open(false);
+  await service.open({ checksPort: false });
   t.ok(await until(() => waiting.length > 0));
   service.follow();
   waiting[0]!([]);
@@ -147,7 +147,7 @@ void t.test('a gateway that gives the interface away records nothing that it rea
 
 void t.test('of the interfaces that were opened the last few are kept', async (t) => {
   const { service } = openService(t, 0);
-  const socket = connect(await service.open(false), HOST);
+  const socket = connect(await service.open({ checksPort: false }), HOST);
   socket.write(`GET /healthz HTTP/1.1\r\nhost: ${HOST}\r\n\r\n`);
   await once(socket, 'data');
   // Without an answer its connection stays: the next response would end it.

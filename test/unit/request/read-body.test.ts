@@ -57,7 +57,8 @@ function read(body: Buffer, cuts: readonly number[], isLengthKnown: boolean, ref
   const res = { onData: (handler: typeof onData) => void (onData = handler) } as unknown as HttpResponse;
   const length = isLengthKnown ? body.length : 0;
   if (length > BODY_BYTES_UNCOUNTED && length <= BODY_BYTES_MAX) seen.heldBytes = length;
-  readBody(res, length, BODY_BYTES_MAX, ONE_PIECE_BYTES_MAX, hold, receiver);
+  const lengths = { length, bodyBytesMax: BODY_BYTES_MAX, onePieceBytesMax: ONE_PIECE_BYTES_MAX };
+  readBody(res, lengths, hold, receiver);
   let start = 0;
   for (const cut of [...cuts, body.length]) {
     const chunk = new Uint8Array(body.subarray(start, cut));
