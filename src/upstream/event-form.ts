@@ -1,7 +1,6 @@
 /**
  * Proves that events of a stream are JSON without parsing them, by comparing them with an event that was
- * parsed. stream-reader.ts and passed-stream-reader.ts have one EventForms for each stream. No I/O; upstream
- * worker.
+ * parsed. event-reader.ts has one EventForms for each stream. No I/O; upstream worker.
  *
  * Most events of a stream differ only in the texts that they bring. So of a parsed event that brings text,
  * ends no choice and reports no usage, what is around its texts is kept as literals, its form:

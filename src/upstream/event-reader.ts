@@ -1,0 +1,169 @@
+/**
+ * What the readers of streams have in common: they cut a stream into events, and relay runs of events as they
+ * are. The subclass judges each event: stream-reader.ts those of chat completions, passed-stream-reader.ts
+ * those of another door's protocol. Upstream worker.
+ *
+ * Must hold: only events in UTF-8 that the subclass has judged, or that EventForms has proved to be like a
+ * judged one, are relayed. While the client has no byte, good events that come together with a bad event are
+ * held back, unless the text is whole, so that another upstream may still respond
+ * (test/unit/upstream/hostile-answers.test.ts, test/e2e/doors-streams.test.ts).
+ */
+import { isUtf8 } from 'node:buffer';
+import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
+import { type AttemptFailure, invalidResponseFailure, tooLongFailure } from './error-mapping.js';
+import { EventForms } from './event-form.js';
+import type { ReaderOwner, ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
+import type { UsageMeter } from './usage-meter.js';
+
+/**
+ * What happens to an event. `text`: it is relayed, and brings text and nothing else of interest. `uncounted`:
+ * it is relayed, although it brings no text that is to be counted. `invalid`: why the response is rejected
+ * because of the event.
+ */
+export type Verdict = 'relay' | 'text' | 'uncounted' | 'drop' | { readonly invalid: string };
+
+export abstract class EventReader implements ResponseBodyReader {
+  protected readonly meter: UsageMeter;
+  protected readonly splitter: SseSplitter;
+  protected readonly sink: ResponseSink;
+  readonly #outcome: ResponseOutcome;
+  /** Forms of events that bring text and nothing else. */
+  readonly #forms = new EventForms();
+  #hasRelayed = false;
+  /** `complete` or `reject` was called: what still comes is ignored. */
+  #hasOutcome = false;
+
+  /** `eventBytesMax`: of the longest event; undefined for that of SseSplitter. */
+  constructor({ sink, outcome, meter }: Omit<ReaderOwner, 'budget'>, eventBytesMax?: number) {
+    this.sink = sink;
+    this.#outcome = outcome;
+    this.meter = meter;
+    this.splitter = new SseSplitter(eventBytesMax);
+  }
+
+  abstract get usageSoFar(): unknown;
+
+  /** The client has all of the text with the events so far. */
+  protected abstract get hasWholeText(): boolean;
+
+  /** The event that ends the stream has come. What follows is judged, but an event that is no UTF-8 drops. */
+  protected abstract get hasDone(): boolean;
+
+  /** Whether an event with only text leaves the state of the stream as it is. */
+  protected abstract get mayCompareForms(): boolean;
+
+  /** The last bytes of a stream that ends well. */
+  protected abstract get lastBytes(): Uint8Array;
+
+  /** Judges an event with data, which is Latin-1. */
+  protected abstract judge(data: string): Verdict;
+
+  /** All events of a chunk were judged, and the stream is not given up. */
+  protected abstract onJudged(): void;
+
+  /** The body has ended as HTTP requires. Returns whether the stream has ended well too. */
+  protected abstract endsWell(): boolean;
+
+  /** Why the event of which only a part has come is given up; undefined if it is not. */
+  protected heldFailure(): AttemptFailure | undefined {
+    return undefined;
+  }
+
+  /** Events came that bring text and no report. */
+  protected textCame(): void {
+    this.meter.recordText();
+  }
+
+  get isWhole(): boolean {
+    return this.#hasRelayed && this.hasWholeText;
+  }
+
+  onData(chunk: Uint8Array): void {
+    if (this.#hasOutcome) return;
+    const events = this.splitter.push(chunk);
+    const failure = events === undefined ? tooLongFailure('an event is too long') : this.heldFailure();
+    if (failure !== undefined) this.#reject(failure);
+    else if (events!.length > 0) this.#onEvents(events!);
+  }
+
+  onEnd(): void {
+    if (this.#hasOutcome) return;
+    const lastEvents = this.splitter.end();
+    if (lastEvents.length > 0) this.#onEvents(lastEvents);
+    if (this.#hasOutcomeNow()) return;
+    if (this.endsWell()) this.complete();
+    else this.#reject(invalidResponseFailure('the stream ended before its end'));
+  }
+
+  /** Ends the response well. Later calls do nothing. */
+  protected complete(): void {
+    if (this.#hasOutcome) return;
+    this.#hasOutcome = true;
+    this.#outcome.complete(this.lastBytes);
+  }
+
+  /** Judges each event that has no kept form. Adjacent events are relayed together. */
+  #onEvents(events: Buffer): void {
+    const latin1 = isUtf8(events) ? events.toString('latin1') : undefined;
+    /** Where the events begin that will be relayed together. */
+    let runStart = 0;
+    for (let start = this.#keptFormsEnd(latin1, 0); start < events.length;) {
+      const event = latin1EventFrom(events, latin1, start);
+      if (event === undefined) break;
+      const { end, data } = event;
+      const verdict = this.#verdictOn(data, latin1 !== undefined || isUtf8(events.subarray(start, end)));
+      if (typeof verdict === 'object') {
+        if (this.#hasRelayed || this.hasWholeText) this.#relay(events.subarray(runStart, start));
+        this.#reject(invalidResponseFailure(verdict.invalid));
+        return;
+      }
+      if (verdict === 'drop' || verdict === 'uncounted') {
+        this.#relay(events.subarray(runStart, start));
+        if (verdict === 'uncounted') this.#relay(events.subarray(start, end), false);
+        runStart = end;
+      } else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
+      // `#relay` may have ended the attempt.
+      if (this.#hasOutcome) return;
+      start = this.#keptFormsEnd(latin1, end);
+    }
+    this.#relay(events.subarray(runStart));
+    if (!this.#hasOutcome) this.onJudged();
+  }
+
+  /** Comments keep a connection alive; the listener sends its own. */
+  #verdictOn(data: string | undefined, isValid: boolean): Verdict {
+    if (!isValid) return this.hasDone ? 'drop' : { invalid: 'an event is no UTF-8' };
+    return data === undefined || data === '' ? 'drop' : this.judge(data);
+  }
+
+  /** Skips events that have a kept form, which bring text alone. Returns where the next event begins. */
+  #keptFormsEnd(latin1: string | undefined, from: number): number {
+    if (latin1 === undefined || !this.mayCompareForms) return from;
+    const end = this.#forms.skipFrom(latin1, from);
+    if (end > from) this.textCame();
+    return end;
+  }
+
+  #relay(events: Buffer, isCounted = true): void {
+    if (events.length === 0) return;
+    if (!this.#hasRelayed) this.#outcome.onBegin();
+    this.#hasRelayed = true;
+    if (isCounted) this.meter.addRelayed(events);
+    this.sink.relay(events);
+  }
+
+  /** Gives the response up. If the client has all of the text, the response ends well all the same. */
+  #reject(failure: AttemptFailure): void {
+    if (this.isWhole) {
+      this.complete();
+      return;
+    }
+    this.#hasOutcome = true;
+    this.#outcome.reject(failure);
+  }
+
+  /** A method, because TypeScript does not see that a call just before may have set `#hasOutcome`. */
+  #hasOutcomeNow(): boolean {
+    return this.#hasOutcome;
+  }
+}
