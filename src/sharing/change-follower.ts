@@ -133,7 +133,7 @@ export class ChangeFollower {
     for (const { tryAgain } of due.slice(0, PAGE_RECORDS)) tryAgain();
   }
 
-  #apply({ groups = [], accounts, keys }: TouchedSlots): void {
+  #apply({ groups, accounts, keys }: TouchedSlots): void {
     const { applier } = this.#options;
     for (const group of groups) this.#attempt('group', group, () => applier.applyGroup(group));
     for (const account of accounts) this.#attempt('account', account, () => applier.applyAccount(account));
@@ -154,6 +154,7 @@ export class ChangeFollower {
     }
     for (let first = 0; first < Math.max(accountsMax, keysMax); first += PAGE_RECORDS) {
       this.#apply({
+        groups: [],
         accounts: slotsOfPage(first, accountsMax).map(asAccountIndex),
         keys: slotsOfPage(first, keysMax).map(asKeyIndex),
       });

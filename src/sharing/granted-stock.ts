@@ -6,7 +6,7 @@
  *
  * Must hold: the arithmetic is that of `grant_stock` in valkey-stocks.ts, so that hosts and processes get
  * the same grants (test/unit/sharing/valkey-coordinator.test.ts compares both with random asks). New items of
- * StockState come at its end and may be absent, because files of a former version are read (without a test).
+ * StockState come at its end and may be absent, because a file of this boot may be of a former version.
  */
 import { maxOf } from '../core/units.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
@@ -34,8 +34,7 @@ export type StockState = readonly [
   usedByEnded: bigint | number,
   nodes: readonly (readonly [node: string, used: bigint | number, unused: bigint | number])[],
   window: readonly (readonly [tick: number, used: bigint | number])[],
-  /** Absent in a row that a former version has written. */
-  unreportedByEnded?: bigint | number,
+  unreportedByEnded: bigint | number,
 ];
 
 /** Throws RangeError unless all arguments are whole numbers. */
@@ -64,7 +63,7 @@ export class GrantedStock {
   }
 
   /** The stock of a `state`. Throws if the state is damaged. */
-  static fromState([name, period, usedByEnded, nodes, window, unreported = 0n]: StockState): GrantedStock {
+  static fromState([name, period, usedByEnded, nodes, window, unreported]: StockState): GrantedStock {
     if (!Object.hasOwn(STOCK_KINDS, name)) throw new RangeError(`there is no stock ${name}`);
     assertWhole(period, ...window.map(([tick]) => tick));
     const stock = new GrantedStock(name, period, BigInt(usedByEnded), BigInt(unreported));

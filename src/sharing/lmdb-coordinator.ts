@@ -45,11 +45,7 @@ import type { LeaseFile } from './lease-file.js';
 import { UnexpectedErrors } from './unexpected-errors.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
-/**
- * A life has one of LIVES_COUNT numbers from here on, chosen at random, so that no two have the same. Former
- * versions, whose processes may share the file during an upgrade, count lives from 1.
- */
-const LIVES_FROM = 2 ** 50;
+/** A life has one of so many numbers, from 1 on, chosen at random, so that no two have the same. */
 const LIVES_COUNT = 2 ** 47;
 
 /** How often a coordinator checks which processes run, at 20 µs each. Leases of dead ones are free then. */
@@ -82,7 +78,7 @@ class LeaseNodes {
   /** Records the life, unless it is recorded. Call it in a transaction, as `leave`. */
   join(node: NodeIdentity, process: string): void {
     if (this.lifeOf(node) !== undefined) return;
-    const life = LIVES_FROM + randomInt(LIVES_COUNT);
+    const life = 1 + randomInt(LIVES_COUNT);
     const row: NodeRow = { life, incarnation: node.incarnation, process };
     this.#rows.putSync(placeOf(node), row);
   }

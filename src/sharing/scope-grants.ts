@@ -167,8 +167,8 @@ export class MinuteBuckets {
 export interface ScopeState {
   readonly buckets: readonly BucketState[];
   readonly stocks: readonly StockState[];
-  /** As MinuteBuckets.numbers. Absent in a row that a former version has written. */
-  readonly numbers?: readonly (readonly [node: string, number: number])[];
+  /** As MinuteBuckets.numbers. */
+  readonly numbers: readonly (readonly [node: string, number: number])[];
 }
 
 /** What was used of a scope before anything was granted. */
@@ -177,14 +177,6 @@ export interface UsedBefore {
   /** How long ago it was counted. */
   readonly ageMs: number;
   readonly stocks: Stocks<PeriodUse>;
-}
-
-/** A row that a former version wrote since the machine's boot: it shared only permits and calls a day. */
-interface FormerState {
-  readonly buckets: readonly BucketState[];
-  readonly dayNumber: number;
-  readonly dayUsedBefore: number;
-  readonly days: readonly (readonly [node: string, used: number, unused: number])[];
 }
 
 export class ScopeGrants {
@@ -201,23 +193,17 @@ export class ScopeGrants {
   readonly #newerStocks: StockState[] = [];
 
   /** The grants of a `state`. Throws if a count of permits or of a stock is damaged. */
-  static fromState(state: ScopeState | FormerState): ScopeGrants {
+  static fromState(state: ScopeState): ScopeGrants {
     const grants = new ScopeGrants();
     for (const [tick, granted] of state.buckets) {
       assertWhole(tick, ...granted.map(([, count]) => count));
       grants.#minute.put(tick, granted);
     }
-    if ('stocks' in state) {
-      for (const row of state.stocks) {
-        if (isOfNewerVersion(row)) grants.#newerStocks.push(row);
-        else grants.#put(GrantedStock.fromState(row));
-      }
-      for (const [node, number] of state.numbers ?? []) grants.#minute.numbers.set(node, number);
-    } else {
-      // All nodes of the row have ended, because nodes of two versions do not run at once.
-      const used = state.days.reduce((all, [, calls, unused]) => all + calls + unused, state.dayUsedBefore);
-      grants.#put(new GrantedStock('calls_per_day', state.dayNumber, BigInt(used)));
+    for (const row of state.stocks) {
+      if (isOfNewerVersion(row)) grants.#newerStocks.push(row);
+      else grants.#put(GrantedStock.fromState(row));
     }
+    for (const [node, number] of state.numbers) grants.#minute.numbers.set(node, number);
     return grants;
   }
 

@@ -37,8 +37,6 @@ export interface PromisedTerm {
   readonly server: string;
 }
 
-/** Former versions kept all partitions in it. It is read where a partition has no file of its own. */
-const FORMER_FILE = 'sharing.json';
 const fileOf = (partition: number): string => `sharing-partition-${partition}.json`;
 /** `place` is of this host. `placeOf` of coordinator.ts makes it end in `:` and the slot of the node. */
 const termsFileOf = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
@@ -48,16 +46,12 @@ const DAMAGED_ADVICE =
   '. Remove this file alone, if the sharing server has lost nothing since this host last shared; ' +
   'else only after another host of the namespace has started';
 
-const partitionFields = { epoch: Type.String(), places: Type.Array(Type.String()) };
-const Memory = Type.Object({ namespace: Type.String(), ...partitionFields });
-const isMemory = schemaCheck('SharingMemory', Memory);
-
-const FormerMemory = Type.Object({
+const Memory = Type.Object({
   namespace: Type.String(),
-  /** By partition. */
-  partitions: Type.Array(Type.Object(partitionFields)),
+  epoch: Type.String(),
+  places: Type.Array(Type.String()),
 });
-const isFormerMemory = schemaCheck('FormerSharingMemory', FormerMemory);
+const isMemory = schemaCheck('SharingMemory', Memory);
 
 /** By partition; null if the node has promised nothing there. */
 const PromisedTerms = Type.Array(
@@ -80,9 +74,15 @@ export class SharingMemory {
    * another namespace.
    */
   of(partition: number): Remembered {
-    const memory = this.#read(fileOf(partition), isMemory);
-    if (memory !== undefined) return { epoch: memory.epoch, places: memory.places };
-    return this.#read(FORMER_FILE, isFormerMemory)?.partitions[partition] ?? NOTHING;
+    const path = join(this.#folder, fileOf(partition));
+    const memory = readChecked(path, isMemory, DAMAGED_ADVICE);
+    if (memory === undefined) return NOTHING;
+    const { namespace, epoch, places } = memory;
+    if (namespace === this.#namespace) return { epoch, places };
+    throw new Error(
+      `${path}: this host shared in the namespace "${namespace}", want the same, ` +
+        'or the file removed while no gateway of that namespace runs',
+    );
   }
 
   /** Writes the file; blocks for some ms. Throws if the disk takes nothing. */
@@ -107,19 +107,6 @@ export class SharingMemory {
 
   #promisedTerms(place: string): Static<typeof PromisedTerms> {
     return readChecked(join(this.#folder, termsFileOf(place)), arePromisedTerms) ?? [];
-  }
-
-  #read<Content extends { readonly namespace: string }>(
-    name: string,
-    check: (value: unknown) => value is Content,
-  ): Content | undefined {
-    const path = join(this.#folder, name);
-    const memory = readChecked(path, check, DAMAGED_ADVICE);
-    if (memory === undefined || memory.namespace === this.#namespace) return memory;
-    throw new Error(
-      `${path}: this host shared in the namespace "${memory.namespace}", want the same, ` +
-        'or the file removed while no gateway of that namespace runs',
-    );
   }
 
   /** Replaces the file, which is on disk when this returns. */

@@ -45,7 +45,6 @@
  *       m            the permits of all nodes
  *       s            the stocks of all nodes
  *       p:P          the permits and stocks of the node at P
- *       d            calls of a day as written before FORMAT 2
  *     T:m:S        hash  money of scope S, see valkey-money.ts. It does not expire
  *       a            of all nodes
  *       h:H          spent by host H

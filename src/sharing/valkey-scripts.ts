@@ -195,7 +195,7 @@ local function has_content(record) return (next(record[1]) or record[2] or next(
 local function carry_out(ask, key, money_key)
   local scope, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]
   local reply = {false, false, false}
-  local held_before, holds, had_stocks, gained = false, false, false, false
+  local held_before, holds = false, false
   -- Throws if a row of the money is damaged, before anything of the scope is written.
   if money then read_money(money_key, place, host) end
   if minute or stocks then
@@ -207,7 +207,7 @@ local function carry_out(ask, key, money_key)
       put(list, floor(inherited[2] / TICK), inherited[1])
       for _, used in ipairs(inherited[3]) do all[used[1]] = {used[2], used[3], 0, 0, 0} end
     end
-    held_before, had_stocks = has_content(record), next(own) ~= nil
+    held_before = has_content(record)
     if minute then reply[1], list = grant_minute(list, record, minute, now, held_back, incarnation) end
     if stocks then
       reply[2] = {}
@@ -224,8 +224,7 @@ local function carry_out(ask, key, money_key)
         reply[2][j] = stock_reply
       end
     end
-    -- gained: a former version left scopes with permits alone out of the set, so a first stock adds them.
-    holds, gained = has_content(record), next(own) ~= nil and not had_stocks
+    holds = has_content(record)
     write_scope(key, place, list, all, record, now)
   end
   if money then
@@ -236,10 +235,9 @@ local function carry_out(ask, key, money_key)
       reply[3], holds_money = grant_money(money_key, place, host, money)
     end
     holds, held_before = holds or holds_money, held_before or held_money
-    gained = gained or (holds_money and not held_money)
   end
   -- The scope stays in the set until the node's end, because an ask may name only some of the resources.
-  if gained or (holds and not held_before) then call('SADD', KEYS[4], scope) end
+  if holds and not held_before then call('SADD', KEYS[4], scope) end
   return reply
 end
 

@@ -112,21 +112,16 @@ local function free_in(list, missing, now)
   return 0
 end
 -- Returns m, s, the record p:P of the place, and whether the scope is new. A sum throws if a part of it is
--- missing or no number: so a damaged row ends the work before anything is written. d is [day, used by ended
--- lives, used, unused, slots, seen]; its branch may go once nobody updates from before FORMAT 2.
+-- missing or no number: so a damaged row ends the work before anything is written.
 local function read_scope(key, place)
-  local rows = call('HMGET', key, 'm', 's', 'p:' .. place, 'd')
+  local rows = call('HMGET', key, 'm', 's', 'p:' .. place)
   local all = unpack_or(rows[2], {})
-  if rows[4] and not rows[2] then
-    local d = cmsgpack.unpack(rows[4])
-    all.dc = {d[1], d[2] + d[3] + d[4], 0, 0, d[6]}
-  end
   for code, s in pairs(all) do
     assert_whole(s[1] + s[2] + s[3] + s[4] + (s[5] or 0) + (code ~= 'w' and s[6] or 0), code)
   end
   local record = unpack_or(rows[3], {{}, false, {}})
   for _, n in pairs(record[3]) do assert_whole(n[1] + n[2] + n[3], place) end
-  return unpack_or(rows[1], {}), all, record, not rows[2] and not rows[4]
+  return unpack_or(rows[1], {}), all, record, not rows[2]
 end
 -- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
 -- each period that something was counted in is over. list, all, record: as read_scope returns them. A node

@@ -38,8 +38,7 @@ const CHANGES_KEPT = 4_096;
  * are when it reads.
  */
 export interface TouchedSlots {
-  /** Absent in changes that an older Tollgate, without groups, wrote. */
-  readonly groups?: readonly GroupIndex[] | undefined;
+  readonly groups: readonly GroupIndex[];
   readonly accounts: readonly AccountIndex[];
   readonly keys: readonly KeyIndex[];
 }
@@ -79,7 +78,7 @@ export class ChangeFeed {
     for (const { key, value } of this.#tables.changes.getRange({ start: nextNumber })) {
       if (key !== nextNumber) return undefined;
       const touched = this.#readTouched(key, value);
-      for (const group of touched.groups ?? []) groups.add(group);
+      for (const group of touched.groups) groups.add(group);
       for (const account of touched.accounts) accounts.add(account);
       for (const slot of touched.keys) keys.add(slot);
       nextNumber++;
@@ -117,7 +116,7 @@ function touchedBy(rows: readonly WrittenRow[]): TouchedSlots {
 
 function isTouched(value: unknown): value is TouchedSlots {
   if (typeof value !== 'object' || value === null) return false;
-  const { groups = [], accounts, keys } = value as Readonly<Record<string, unknown>>;
+  const { groups, accounts, keys } = value as Readonly<Record<string, unknown>>;
   return areSlots(groups) && areSlots(accounts) && areSlots(keys);
 }
 

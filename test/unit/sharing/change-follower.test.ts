@@ -30,7 +30,7 @@ void t.test('a change that cannot be applied is tried again, and counts as appli
   const follower = new ChangeFollower({
     feed: {
       newest: () => newest,
-      since: () => ({ accounts: [asAccountIndex(1)], keys: [key, asKeyIndex(8)] }),
+      since: () => ({ groups: [], accounts: [asAccountIndex(1)], keys: [key, asKeyIndex(8)] }),
     },
     applier: {
       applyGroup: () => undefined,
@@ -63,7 +63,11 @@ void t.test('a record that can never be applied: tried ever less, told seldom, a
   const follower = new ChangeFollower({
     feed: {
       newest: () => newest,
-      since: (after) => ({ accounts: after < 3 || newest === 5 ? [asAccountIndex(1)] : [], keys: [] }),
+      since: (after) => ({
+        groups: [],
+        accounts: after < 3 || newest === 5 ? [asAccountIndex(1)] : [],
+        keys: [],
+      }),
     },
     applier: {
       applyGroup: () => undefined,
