@@ -23,7 +23,6 @@ import {
   START_REJECTED_EXIT_CODE,
   type GatewayReady,
   type Broadcast,
-  type RecordReload,
   type ReloadOutcome,
   type ReloadRequest,
   type StartGateway,
@@ -44,6 +43,15 @@ export interface GatewayExit {
   readonly rejection: string | undefined;
 }
 
+/** What operators of a gateway ask for. ProcessGroup responds, and no promise may reject. */
+export interface GatewayRequests {
+  onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
+  /** Asks for the snapshots of all gateways. */
+  onSnapshotsRequested(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
+  /** Changes something at all gateways. */
+  onBroadcast(message: Broadcast): void;
+}
+
 interface GatewayCallbacks {
   /** Called at most once, and before `onExit`. */
   onReady(ready: GatewayReady): void;
@@ -53,12 +61,7 @@ interface GatewayCallbacks {
   onLeads(): void;
   /** The last snapshot, sent before the gateway ends. */
   onLastSnapshot(snapshot: Snapshot): void;
-  /** An operator of this gateway asks for a reload. Never rejects. */
-  onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
-  /** An operator of this gateway asks for the snapshots of all gateways. Never rejects. */
-  onSnapshotsRequested(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
-  /** An operator of this gateway changes something at all gateways. */
-  onBroadcast(message: Broadcast): void;
+  readonly requests: GatewayRequests;
 }
 
 export interface GatewayProcessOptions {
@@ -177,7 +180,7 @@ export class GatewayProcess {
       return;
     }
     this.#listenTo(this.#child);
-    this.#send(start);
+    this.send(start);
   }
 
   #listenTo(child: ChildProcess): void {
@@ -206,52 +209,25 @@ export class GatewayProcess {
     });
   }
 
-  /** Asks the gateway to finish its calls and exit. `replaced`: another gateway serves in its place. */
-  drain(replaced: boolean): void {
-    this.#send({ kind: 'drain', replaced });
-  }
-
-  /** Asks the gateway to open the admin interface. `onLeads` follows when the port is open. */
-  lead(): void {
-    this.#send({ kind: 'lead' });
-  }
-
-  /** Tells the gateway that another one has the admin interface. */
-  follow(): void {
-    this.#send({ kind: 'follow' });
-  }
-
   /**
    * Sends new settings, or with `check` asks whether the gateway could apply them. Resolves with the reasons
    * against them, empty if there are none. A gateway that ends or does not reply in time is a reason.
    */
   reload(settings: Settings, check: boolean): Promise<readonly string[]> {
-    return this.#reloads.ask((id) => this.#send({ kind: 'reload', id, settings, check }));
+    return this.#reloads.ask((id) => this.send({ kind: 'reload', id, settings, check }));
   }
 
   /** Asks for a snapshot. Resolves with an empty one if the gateway ends or does not reply in time. */
   read(kind: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot> {
-    return this.#snapshots.ask((id) => this.#send({ kind: 'read', id, what: kind, accounts }));
-  }
-
-  /** Replaces the settings that the gateway shows to its operators. */
-  showInForce(inForce: StartGateway['inForce']): void {
-    this.#send({ kind: 'in_force', inForce });
-  }
-
-  broadcast(message: Broadcast): void {
-    this.#send(message);
-  }
-
-  recordReload(reload: Omit<RecordReload, 'kind'>): void {
-    this.#send({ kind: 'record_reload', ...reload });
+    return this.#snapshots.ask((id) => this.send({ kind: 'read', id, what: kind, accounts }));
   }
 
   kill(): void {
     this.#child?.kill('SIGKILL');
   }
 
-  #send(message: ToGateway): void {
+  /** Sends a message, or drops it if the gateway has ended. `read` and `reload` wait for a reply too. */
+  send(message: ToGateway): void {
     if (!this.#child?.connected) return;
     // Without a callback an error would come as 'error'. It means that the gateway ends, which is reported.
     this.#child.send(message, () => undefined);
@@ -297,19 +273,19 @@ export class GatewayProcess {
         else this.#snapshots.reply(message.id, message.reading);
         return;
       case 'ask_readings':
-        void this.#callbacks
+        void this.#callbacks.requests
           .onSnapshotsRequested(message.what, message.accounts)
-          .then((snapshots) => this.#send({ kind: 'readings', id: message.id, readings: snapshots }));
+          .then((snapshots) => this.send({ kind: 'readings', id: message.id, readings: snapshots }));
         return;
       case 'log':
       case 'reset_upstreams':
       case 'clear_cache':
-        this.#callbacks.onBroadcast(message);
+        this.#callbacks.requests.onBroadcast(message);
         return;
       case 'ask_reload':
-        void this.#callbacks
+        void this.#callbacks.requests
           .onReloadRequested(message.request)
-          .then((outcome) => this.#send({ kind: 'outcome', id: message.id, outcome }));
+          .then((outcome) => this.send({ kind: 'outcome', id: message.id, outcome }));
     }
   }
 

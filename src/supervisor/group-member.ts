@@ -11,18 +11,14 @@
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
-import type {
-  GatewayReady,
-  Broadcast,
-  ReloadOutcome,
-  ReloadRequest,
-  StartGateway,
-  GroupSnapshot,
-  Snapshot,
-  SnapshotKind,
-} from '../gateway/messages.js';
+import type { GatewayReady, StartGateway, Snapshot } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import { type GatewayExit, GatewayProcess, type GatewayProcessOptions } from './gateway-process.js';
+import {
+  type GatewayExit,
+  GatewayProcess,
+  type GatewayProcessOptions,
+  type GatewayRequests,
+} from './gateway-process.js';
 
 interface RestartPauses {
   readonly firstMs: number;
@@ -74,7 +70,7 @@ interface MemberOptions extends GatewayProcessOptions {
  * What a member needs of its group; ProcessGroup implements it. A callback without a comment means what the
  * one of the same name in GatewayCallbacks (gateway-process.ts) means.
  */
-export interface MemberOwner {
+export interface MemberOwner extends GatewayRequests {
   /** Returns the message that starts the member's next process. Called once for each process. */
   startOf(member: GroupMember): StartGateway;
   /** `member.hasServed` is still that of its former processes. */
@@ -83,9 +79,6 @@ export interface MemberOwner {
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
   onLastSnapshot(member: GroupMember, snapshot: Snapshot): void;
-  onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
-  onSnapshotsRequested(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
-  onBroadcast(message: Broadcast): void;
 }
 
 export class GroupMember implements PrimaryCandidate {
@@ -158,9 +151,7 @@ export class GroupMember implements PrimaryCandidate {
       onExit: (exit) => this.#onExit(exit),
       onLeads: () => this.#owner.onLeads(this),
       onLastSnapshot: (snapshot) => this.#owner.onLastSnapshot(this, snapshot),
-      onReloadRequested: (request) => this.#owner.onReloadRequested(request),
-      onSnapshotsRequested: (kind, accounts) => this.#owner.onSnapshotsRequested(kind, accounts),
-      onBroadcast: (message) => this.#owner.onBroadcast(message),
+      requests: this.#owner,
     });
     return started;
   }
@@ -174,11 +165,11 @@ export class GroupMember implements PrimaryCandidate {
 
   /** Does nothing without a process, like `follow`: Primary learns of each exit (`onEnd`). */
   lead(): void {
-    this.#process?.lead();
+    this.#process?.send({ kind: 'lead' });
   }
 
   follow(): void {
-    this.#process?.follow();
+    this.#process?.send({ kind: 'follow' });
   }
 
   /**
@@ -198,7 +189,7 @@ export class GroupMember implements PrimaryCandidate {
   /** Asks the member's process to finish its calls and end. The group must not start the member again. */
   drain(): void {
     clearTimeout(this.#restartTimer);
-    this.#process?.drain(false);
+    this.#process?.send({ kind: 'drain', replaced: false });
   }
 
   /**
@@ -211,7 +202,7 @@ export class GroupMember implements PrimaryCandidate {
     if (this.#process === undefined) return;
     const ended = new Promise<void>((resolve) => (this.#onRetired = resolve));
     const killTimer = setTimeout(() => this.kill(), waitMsMax);
-    this.#process.drain(true);
+    this.#process.send({ kind: 'drain', replaced: true });
     await ended;
     clearTimeout(killTimer);
   }
@@ -260,11 +251,9 @@ export interface GroupEnd {
   readonly rejection: string | undefined;
 }
 
-export interface GroupCallbacks {
+export interface GroupCallbacks extends Pick<GatewayRequests, 'onReloadRequested'> {
   /** Called once, when the first gateway serves. */
   onReady(ready: GatewayReady): void;
-  /** An operator of a gateway asks for a reload. Must not reject. */
-  onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
 }
 
 export interface Replacement {

@@ -18,7 +18,7 @@
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
-import type { Broadcast, GatewayReady, RecordReload, StartGateway } from '../gateway/messages.js';
+import type { GatewayReady, RecordReload, StartGateway, ToGateway } from '../gateway/messages.js';
 import type { LogChange } from '../telemetry/log.js';
 import type { GatewayExit, GatewayProcess } from './gateway-process.js';
 import {
@@ -122,12 +122,12 @@ export class ProcessGroup {
   /** Replaces the settings that operators see, at every gateway and at those started later. */
   showInForce(inForce: StartGateway['inForce']): void {
     this.#inForce = inForce;
-    for (const member of this.#members) member.process?.showInForce(inForce);
+    this.#broadcast({ kind: 'in_force', inForce });
   }
 
   /** Asks the gateway with the admin interface to record the reload among the changes of operators. */
   recordReload(reload: Omit<RecordReload, 'kind'>): void {
-    this.#primary.current?.process?.recordReload(reload);
+    this.#primary.current?.process?.send({ kind: 'record_reload', ...reload });
   }
 
   /** Why the gateways cannot be replaced now; undefined if they can. */
@@ -250,11 +250,11 @@ export class ProcessGroup {
   /** Repeats what operators have changed of the log, if anything. A gateway may get the same change twice. */
   #sendLogChange(member: GroupMember): void {
     if (Object.keys(this.#logChange).length > 0)
-      member.process?.broadcast({ kind: 'log', change: this.#logChange });
+      member.process?.send({ kind: 'log', change: this.#logChange });
   }
 
-  #broadcast(message: Broadcast): void {
-    for (const member of this.#members) member.process?.broadcast(message);
+  #broadcast(message: ToGateway): void {
+    for (const member of this.#members) member.process?.send(message);
   }
 
   /** Whether a second gateway may use the data directory together with the first. */

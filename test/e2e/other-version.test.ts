@@ -67,9 +67,11 @@ void t.test('it completes what it is sent, and survives what it cannot take', as
       onExit: (message) => void events.emit('exit', message),
       onLeads: () => undefined,
       onLastSnapshot: () => undefined,
-      onReloadRequested: notAsked,
-      onSnapshotsRequested: notAsked,
-      onBroadcast: () => undefined,
+      requests: {
+        onReloadRequested: notAsked,
+        onSnapshotsRequested: notAsked,
+        onBroadcast: () => undefined,
+      },
     },
   );
   t.teardown(() => gateway.kill());
@@ -96,7 +98,7 @@ void t.test('it completes what it is sent, and survives what it cannot take', as
   t.match(await gateway.reload(without(settings, 'models'), false), [/^the gateway failed while it took/]);
   t.equal(await call(), 200, 'it serves on with the settings from before');
   t.same(await gateway.reload(settings, false), []);
-  gateway.drain(false);
+  gateway.send({ kind: 'drain', replaced: false });
   t.match(await exit, [{ clean: true }]);
   t.same(errors, []);
 });
