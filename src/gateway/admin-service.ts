@@ -25,8 +25,7 @@ import type { Accounting } from './accounting.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayState } from './gateway-options.js';
 import { HistoryRecorder } from './history-recorder.js';
-import type { Listeners } from './listeners.js';
-import type { UpstreamWorkers } from './pools.js';
+import type { PublishReset } from './messages.js';
 import type { LiveSettings } from './reload.js';
 import type { Stats } from './stats.js';
 import type { SupervisorLink } from './supervisor-link.js';
@@ -119,9 +118,9 @@ export interface AdminServiceOptions {
   readonly accounting: Accounting;
   readonly stats: Stats;
   readonly logs: GatewayLogs;
-  readonly workers: UpstreamWorkers;
-  readonly listeners: Pick<Listeners, 'clearCache'>;
   readonly supervisor: SupervisorLink;
+  /** Does at this gateway what an operator wants of all. */
+  readonly carryOut: (message: PublishReset) => Promise<void>;
   readonly state: GatewayState;
   readonly log: Log;
 }
@@ -231,8 +230,10 @@ export class AdminService {
       live: recorder,
       reload: (request) => supervisor.reload(request),
       changeLog: (change) => this.#changeLog(change),
-      resetUpstreams: (model) => this.#resetUpstreams(model),
-      clearCache: (model) => this.#clearCache(model),
+      resetUpstreams: (model) =>
+        this.#publish('an operator had upstreams called again at once', { kind: 'reset_upstreams', model }),
+      clearCache: (model) =>
+        this.#publish('an operator cleared the response cache', { kind: 'clear_cache', model }),
       settings: () => state.inForce,
       calls,
       contents: new ContentsReader(settings.data),
@@ -243,31 +244,21 @@ export class AdminService {
     };
   }
 
-  // The next three methods do here what an operator wants of all gateways, send it to the others, and log it.
   #changeLog(change: LogChange): LogView {
     const { logs, supervisor, log } = this.#options;
     const view = logs.changeSwitch(change);
     if (Object.keys(change).length > 0) {
-      supervisor.sendLog(change);
+      void supervisor.broadcast({ kind: 'log', change });
       log.record('an operator changed what is logged, until the next reload', { ...view });
     }
     return view;
   }
 
-  #resetUpstreams(model: string | undefined): Promise<void> {
-    const { workers, supervisor, log } = this.#options;
-    workers.resetUpstreams(model);
-    log.record('an operator had upstreams called again at once', { model: model ?? 'all' });
-    return supervisor.resetUpstreams(model);
-  }
-
-  async #clearCache(model: string | undefined): Promise<void> {
-    const { accounting, listeners, supervisor, log } = this.#options;
-    // All three caches are cleared in this event-loop turn, so no question of a listener is answered in
-    // between. A response that was sent before is served, but the listener does not keep it (ResponseCache).
-    listeners.clearCache(model);
-    log.record('an operator cleared the response cache', { model: model ?? 'all' });
-    await Promise.all([accounting.cache.clear(model), supervisor.clearCache(model)]);
+  /** Carries out what an operator wants, here and at the other gateways, and logs it as `text`. */
+  async #publish(text: string, message: PublishReset): Promise<void> {
+    const { carryOut, supervisor, log } = this.#options;
+    log.record(text, { model: message.model ?? 'all' });
+    await Promise.all([carryOut(message), supervisor.broadcast(message)]);
   }
 
   /**

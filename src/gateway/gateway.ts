@@ -20,7 +20,7 @@ import { credentialsOf, secretsOfCredential } from '../providers/credentials/cre
 import { createCallTable } from '../channel/call-table.js';
 import { createCallRing } from '../telemetry/call-ring-layout.js';
 import { createContentsBudget } from '../telemetry/contents-layout.js';
-import type { Log, LogChange } from '../telemetry/log.js';
+import type { Log } from '../telemetry/log.js';
 import { workerCount } from '../telemetry/metrics-layout.js';
 import { AdminService } from './admin-service.js';
 import { openAccounting, type Accounting } from './accounting.js';
@@ -32,7 +32,14 @@ import { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayOptions, GatewayState } from './gateway-options.js';
 import { flushEach, startGateway } from './gateway-start.js';
 import { Listeners, RequestIds } from './listeners.js';
-import type { GatewayReady, GroupSnapshot, RecordReload, Snapshot, SnapshotKind } from './messages.js';
+import {
+  type Broadcast,
+  type GatewayReady,
+  NO_SNAPSHOTS,
+  type RecordReload,
+  type Snapshot,
+  type SnapshotKind,
+} from './messages.js';
 import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from './reload.js';
@@ -40,9 +47,6 @@ import { secretsOf } from '../upstream/target.js';
 
 /** How long a reload waits for missing credentials. Calls without their credential get 502. */
 const CREDENTIALS_RELOAD_WAIT_MS = 5_000;
-
-/** Stands for the reply of a supervisor that does not reply: no process has a snapshot. */
-const NO_SNAPSHOTS: GroupSnapshot = { members: [], ended: {} };
 
 export class Gateway {
   readonly #options: GatewayOptions;
@@ -173,9 +177,8 @@ export class Gateway {
       accounting,
       stats,
       logs,
-      workers,
-      listeners,
       supervisor,
+      carryOut: (message) => this.carryOut(message),
       state,
       log,
     });
@@ -248,20 +251,22 @@ export class Gateway {
     return this.#live.settings;
   }
 
-  /** Applies an operator's change of what is logged, made here or at another gateway of the group. */
-  changeLog(change: LogChange): void {
-    this.#logs.changeSwitch(change);
-  }
-
-  /** Resets the breakers of that model's upstreams, or all breakers, as an operator asks. */
-  resetUpstreams(model: string | undefined): void {
-    this.#workers.resetUpstreams(model);
-  }
-
-  /** Removes the cached responses of that model, or all, as an operator asks. */
-  clearCache(modelId: string | undefined): void {
-    this.#listeners.clearCache(modelId);
-    void this.#accounting.cache.clear(modelId);
+  /** Does at this gateway what an operator, of this one or another of the group, wants of all. */
+  async carryOut(message: Broadcast): Promise<void> {
+    switch (message.kind) {
+      case 'log':
+        this.#logs.changeSwitch(message.change);
+        return;
+      case 'reset_upstreams':
+        this.#workers.resetUpstreams(message.model);
+        return;
+      case 'clear_cache':
+        // All three caches are cleared in this event-loop turn, so no question of a listener is answered in
+        // between. A response that was sent before is served, but the listener does not keep it
+        // (ResponseCache).
+        this.#listeners.clearCache(message.model);
+        await this.#accounting.cache.clear(message.model);
+    }
   }
 
   /** Records a reload that no operator of the interface asked for. Never rejects. */

@@ -243,13 +243,9 @@ process.on('message', (message: ToGateway) => {
       gateway?.showInForce(message.inForce);
       return;
     case 'log':
-      gateway?.changeLog(message.change);
-      return;
     case 'reset_upstreams':
-      gateway?.resetUpstreams(message.model);
-      return;
     case 'clear_cache':
-      gateway?.clearCache(message.model);
+      void gateway?.carryOut(message);
       return;
     case 'record_reload':
       void gateway?.recordReload(message);

@@ -96,22 +96,16 @@ interface ShowInForce {
  * What an operator of some gateway changes at all gateways. That gateway sends the message to the supervisor,
  * which sends it to every gateway, the sender too. A gateway may carry it out twice, which does no harm.
  */
-export type Broadcast = PublishLog | PublishUpstreamReset | PublishCacheClear;
+export type Broadcast = PublishLog | PublishReset;
 
 interface PublishLog {
   readonly kind: 'log';
   readonly change: LogChange;
 }
 
-interface PublishUpstreamReset {
-  readonly kind: 'reset_upstreams';
-  /** The model whose upstreams are reset; undefined for all models. */
-  readonly model: string | undefined;
-}
-
-interface PublishCacheClear {
-  readonly kind: 'clear_cache';
-  /** The model whose cached responses are removed; undefined for all models. */
+export interface PublishReset {
+  readonly kind: 'reset_upstreams' | 'clear_cache';
+  /** The model whose upstreams are reset, or whose cached responses are removed; undefined for all models. */
   readonly model: string | undefined;
 }
 
@@ -297,3 +291,6 @@ export interface GroupSnapshot {
   /** The counters of the processes that have ended; empty if there are none. */
   readonly ended: Snapshot;
 }
+
+/** No process has a snapshot: stands for the reply of a supervisor that does not reply, or was not asked. */
+export const NO_SNAPSHOTS: GroupSnapshot = { members: [], ended: {} };

@@ -46,13 +46,14 @@ import type { GatewayState } from './gateway-options.js';
 import { statusDocument, sharingStatusOf } from './group-status.js';
 import type { Listeners } from './listeners.js';
 import { bodiesInWorkBytesOf } from './memory-limit.js';
-import type {
-  GroupPosition,
-  GroupSnapshot,
-  Snapshot,
-  SnapshotKind,
-  ModelStatus,
-  ProcessStatus,
+import {
+  type GroupPosition,
+  type GroupSnapshot,
+  NO_SNAPSHOTS,
+  type Snapshot,
+  type SnapshotKind,
+  type ModelStatus,
+  type ProcessStatus,
 } from './messages.js';
 import type { Notifications } from './notifications.js';
 import type { UpstreamWorkers } from './pools.js';
@@ -140,20 +141,18 @@ interface StatsOptions {
 
 export class Stats {
   readonly #options: StatsOptions;
-  readonly #processGroup: ProcessGroupStats | undefined;
+  readonly #processGroup: ProcessGroupStats;
   readonly #startedMs = performance.now();
 
   constructor(options: StatsOptions) {
     this.#options = options;
     const { live, metrics, accounting, bodies, logs, notifications, state, group, supervisor } = options;
-    const processGroup =
-      group &&
-      new ProcessGroupStats({
-        slot: group.slot,
-        read: (kind) => this.read(kind),
-        readAll: (kind) => supervisor.readAll(kind),
-      });
-    this.#processGroup = processGroup;
+    const processGroup = (this.#processGroup = new ProcessGroupStats({
+      slot: group?.slot ?? 0,
+      read: (kind) => this.read(kind),
+      // Without a group nobody is asked: the snapshot of this gateway, which is added, is all there is.
+      readAll: (kind) => (group === undefined ? Promise.resolve(NO_SNAPSHOTS) : supervisor.readAll(kind)),
+    }));
     metrics.connectParts({
       registry: accounting.registry,
       accounting: accounting.flush,
@@ -170,7 +169,7 @@ export class Stats {
       groupQuotas: notifications.groupQuotas,
       sharedBalances: notifications.sharedBalances,
       sharing: () => accounting.sharing.snapshot,
-      readGroup: processGroup && (() => processGroup.metrics()),
+      readGroup: group && (() => processGroup.metrics()),
     });
   }
 
@@ -184,16 +183,12 @@ export class Stats {
 
   /** The document of `GET /admin/v1/status`. */
   async status(): Promise<StatusDocument> {
-    if (this.#processGroup !== undefined) return this.#processGroup.status();
-    const { status } = await this.read('status');
-    return statusDocument(status!, [status!], undefined);
+    return this.#processGroup.status();
   }
 
   /** Which accounts are the busiest: one report for each process. */
   async accounts(): Promise<readonly AccountReport[]> {
-    return this.#processGroup === undefined
-      ? [this.#options.accounting.base.topAccounts.read()]
-      : this.#processGroup.accounts();
+    return this.#processGroup.accounts();
   }
 
   /** What `GET /metrics` returns. */
@@ -207,7 +202,7 @@ export class Stats {
    * process, or after LAST_SNAPSHOT_WAIT_MS_MAX (supervisor-link.ts).
    */
   async reportLast(): Promise<void> {
-    if (this.#processGroup === undefined) return;
+    if (this.#options.group === undefined) return;
     const accounts = [this.#options.accounting.base.topAccounts.readLast()];
     await this.#options.supervisor.reportLast({
       ...(await this.read('metrics')),

@@ -10,7 +10,6 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
-import type { LogChange } from '../telemetry/log.js';
 import type {
   AskSnapshots,
   AskReload,
@@ -95,24 +94,13 @@ export class SupervisorLink {
     await Promise.race([sent, delay(LAST_SNAPSHOT_WAIT_MS_MAX, undefined, { ref: false })]);
   }
 
-  /** Changes what all gateways log, including this one. */
-  sendLog(change: LogChange): void {
-    void this.#send({ kind: 'log', change });
-  }
-
   /**
-   * Resets the breakers of that model's upstreams, or of all, at all gateways including this one. Resolves
-   * when each has done so, or after SNAPSHOTS_WAIT_MS_MAX. Messages arrive in order, so a gateway that then
-   * sends a snapshot has carried out the reset; the kind `changes` is a small one. Never rejects.
+   * Sends what an operator changes to all gateways, including this one. Resolves when each has carried it
+   * out, or after SNAPSHOTS_WAIT_MS_MAX. Messages arrive in order, so a gateway that then sends a snapshot
+   * has carried it out; the kind `changes` is a small one. Never rejects.
    */
-  async resetUpstreams(model: string | undefined): Promise<void> {
-    void this.#send({ kind: 'reset_upstreams', model });
-    await this.readAll('changes');
-  }
-
-  /** Clears the response cache of that model, or all of it, at all gateways; resolves as `resetUpstreams`. */
-  async clearCache(model: string | undefined): Promise<void> {
-    void this.#send({ kind: 'clear_cache', model });
+  async broadcast(message: Broadcast): Promise<void> {
+    void this.#send(message);
     await this.readAll('changes');
   }
 

@@ -94,9 +94,8 @@ void t.test('what operators do is logged at every level', async (t) => {
   const view = { level: 'error', access_log: 'off', sample_percent: 100 };
   const { service, log } = openService(t, 0, undefined, {
     logs: { changeSwitch: () => view },
-    supervisor: { sendLog: done, resetUpstreams: done, clearCache: done },
-    workers: { resetUpstreams: done },
-    listeners: { clearCache: done },
+    supervisor: { broadcast: done },
+    carryOut: done,
   });
   // As with `log.level: error`.
   log.info = done;
