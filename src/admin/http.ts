@@ -32,6 +32,7 @@ export interface RequestHead {
   /** Whether the console's own code made the request. A page of another site cannot set that header. */
   readonly isFromConsole: boolean;
   readonly forwardedProto: string;
+  readonly accept: string;
   readonly acceptEncoding: string;
 }
 
@@ -54,6 +55,7 @@ export function readHead(request: HttpRequest): RequestHead {
     // console/api.ts sends this header.
     isFromConsole: request.getHeader('x-tollgate-console') === '1',
     forwardedProto: request.getHeader('x-forwarded-proto'),
+    accept: request.getHeader('accept'),
     acceptEncoding: request.getHeader('accept-encoding'),
   };
 }

@@ -294,13 +294,7 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
     'Call upstreams again at once that are left alone because they failed or asked for a pause: of one model, or all; in all workers and processes.',
   body: OneModelOrAll,
   responseSchema: UpstreamResetView,
-  respond: async ({ body: { model } }, { registry, resetUpstreams, service }) => {
-    const models = idsOf(registry.catalog, model);
-    const onlyModel = model === undefined ? undefined : models[0];
-    await resetUpstreams(onlyModel);
-    await service.note({ target: { type: 'upstreams', id: null, name: onlyModel ?? null }, changes: [] });
-    return { models };
-  },
+  respond: ({ body: { model } }, parts) => resetModels(model, 'upstreams', parts.resetUpstreams, parts),
 });
 
 /**
@@ -323,14 +317,22 @@ const CACHE_CLEAR_ROUTE = defineRoute({
   summary: 'Remove the responses of the response cache: of one model, or all; in memory and on disk.',
   body: OneModelOrAll,
   responseSchema: CacheClearView,
-  respond: async ({ body: { model } }, { registry, clearCache, service }) => {
-    const models = idsOf(registry.catalog, model);
-    const onlyModel = model === undefined ? undefined : models[0];
-    await clearCache(onlyModel);
-    await service.note({ target: { type: 'cache', id: null, name: onlyModel ?? null }, changes: [] });
-    return { models };
-  },
+  respond: ({ body: { model } }, parts) => resetModels(model, 'cache', parts.clearCache, parts),
 });
+
+/** Calls `reset` for the model of that name, or for all, and records it. Returns the models' ids. */
+async function resetModels(
+  name: string | undefined,
+  type: 'upstreams' | 'cache',
+  reset: (model: string | undefined) => Promise<void>,
+  { registry, service }: AdminContext,
+): Promise<{ models: string[] }> {
+  const models = idsOf(registry.catalog, name);
+  const onlyModel = name === undefined ? undefined : models[0];
+  await reset(onlyModel);
+  await service.note({ target: { type, id: null, name: onlyModel ?? null }, changes: [] });
+  return { models };
+}
 
 /** For programs that read the data directory directly. */
 const FLUSH_ROUTE = defineRoute({

@@ -11,7 +11,7 @@
  * first two need an allowed Host (test/unit/admin/server.test.ts). OTHER_ROUTES of route.ts lists these paths
  * (test/e2e/operator-roles.test.ts sends requests to each).
  */
-import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
+import uWS, { type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import type { Clock } from '../core/clock.js';
 import type { Operator } from '../core/roles.js';
@@ -91,28 +91,12 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const services = servicesOf(options, () => openPort);
   const app = uWS.App({});
   let isAccepting = true;
-  const guardFor = (response: HttpResponse, { method, path, isHead }: RequestHead): Guard =>
-    guardOf(response, isHead, (error) => services.api.errorResponseOf(method, path, error));
-  const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
-    const head = readHead(request);
-    // After `stop` the connection has to end, and so it has if a body comes that nobody will read.
-    if (!isAccepting || hasUnreadBody(request, head)) closeAfter(response);
-    const accept = request.getHeader('accept');
-    const guard = guardFor(response, head);
-    guard(() => {
-      const rejection = services.authentication.hostRejectionOf(head);
-      if (rejection === undefined) return serveMetrics(response, accept, head.isHead, options);
-      send(response, rejection, head.isHead, 'close');
-      return;
-    });
-  };
-  // `/metrics` has a route of its own, because it alone needs the header `accept`.
-  app.get('/metrics', serveScrape);
-  app.head('/metrics', serveScrape);
   app.any('/*', (response, request) => {
     const head = readHead(request);
+    const { method, path, isHead } = head;
+    // After `stop` the connection has to end, and so it has if a body comes that nobody will read.
     if (!isAccepting || hasUnreadBody(request, head)) closeAfter(response);
-    const guard = guardFor(response, head);
+    const guard = guardOf(response, isHead, (error) => services.api.errorResponseOf(method, path, error));
     guard(() => serve(response, head, services, guard));
   });
 
@@ -176,15 +160,15 @@ function servicesOf(options: AdminOptions, port: () => number): Services {
     live: new LiveFeed(live),
     playground: new Playground(options.publicAddress),
     readiness: options.readiness,
+    metrics: options.metrics,
   };
 }
 
-/** `accept`: the header, which chooses between Prometheus' text and OpenMetrics. */
+/** The header `accept` chooses between Prometheus' text and OpenMetrics. */
 async function serveMetrics(
   response: HttpResponse,
-  accept: string,
-  isHead: boolean,
-  { metrics }: Pick<AdminOptions, 'metrics'>,
+  { accept, isHead }: RequestHead,
+  metrics: AdminOptions['metrics'],
 ): Promise<void> {
   // The client may leave while the page is made. `sendWhenReady` sends texts, and the page is bytes. The cast
   // keeps TypeScript from assuming `false` below.
@@ -210,6 +194,7 @@ interface Services {
   readonly live: LiveFeed;
   readonly playground: Playground;
   readonly readiness: () => boolean;
+  readonly metrics: AdminOptions['metrics'];
 }
 
 function serve(
@@ -218,13 +203,14 @@ function serve(
   services: Services,
   guard: Guard,
 ): void | Promise<void> {
-  const { authentication, readiness } = services;
+  const { authentication, readiness, metrics } = services;
   if (head.method === 'GET' && serveHealth(response, head, readiness)) return;
   const hostRejection = authentication.hostRejectionOf(head);
   if (hostRejection !== undefined) {
     send(response, hostRejection, head.isHead, 'close');
     return;
   }
+  if (head.method === 'GET' && head.path === '/metrics') return serveMetrics(response, head, metrics);
   if (serveWithoutToken(response, head, services, guard)) return;
   const operator = authentication.identify(response, head);
   if (!('rejection' in operator)) return serveOperator(response, head, services, guard, operator);
