@@ -86,10 +86,20 @@ async function probeGateway(dataPath: string): Promise<GatewayAddress | 'another
   }
 }
 
-/** Returns the origin for commands on the same host: loopback if the gateway listens on all addresses. */
+/** Returns the origin for commands on the same host. */
 export function adminOrigin({ adminHost, adminPort }: GatewayAddress): string {
-  const host = adminHost === '0.0.0.0' ? '127.0.0.1' : adminHost === '::' ? '::1' : adminHost;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${adminPort}`;
+  return `http://${localAuthority(adminHost, adminPort)}`;
+}
+
+/** Returns where this machine reaches what listens on `host`: loopback for the wildcard, all addresses. */
+export function localHost(host: string): string {
+  return host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+}
+
+/** As `localHost`, with the port, for a URL. */
+export function localAuthority(host: string, port: number): string {
+  const local = localHost(host);
+  return `${local.includes(':') ? `[${local}]` : local}:${port}`;
 }
 
 function isGatewayAddress(value: unknown): value is GatewayAddress {

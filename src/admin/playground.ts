@@ -15,6 +15,7 @@
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import type { HttpResponse } from 'uWebSockets.js';
 import { isRecord } from '../core/json.js';
+import { localAuthority } from './gateway-file.js';
 import { type AdminResponse, type Guard, isFull, okResponse, responseOfError, send } from './http.js';
 import { parseBody } from './json-body.js';
 
@@ -50,9 +51,7 @@ export class Playground {
   /** `GET /admin/playground`: the base address of the public port, as this host reaches it. */
   describe(): AdminResponse {
     const { host, port, tls } = this.#addressOf();
-    return okResponse({
-      base_url: `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}/v1`,
-    });
+    return okResponse({ base_url: `${tls ? 'https' : 'http'}://${localAuthority(host, port)}/v1` });
   }
 
   /**

@@ -6,6 +6,7 @@
  * test/e2e/first-start.test.ts).
  */
 import { basename, dirname, relative } from 'node:path';
+import { localAuthority } from '../admin/gateway-file.js';
 import { DEMO_MODEL } from '../config/examples.js';
 import type { Settings } from '../config/schema.js';
 import type { GatewayReady } from '../gateway/messages.js';
@@ -26,7 +27,7 @@ const MODELS_SHOWN_MAX = 8;
 /** Returns the banner, which ends with a line break. It has the demo key if this start made the key. */
 export function bannerOf(facts: BannerFacts): string {
   const { settings, ready } = facts;
-  const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${hostPort(settings.listen.host, ready.port)}`;
+  const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${localAuthority(settings.listen.host, ready.port)}`;
   const ids = settings.models.map((model) => model.id);
   const omitted = ids.length > MODELS_SHOWN_MAX ? ` and ${ids.length - MODELS_SHOWN_MAX} more` : '';
   const lines = [
@@ -34,7 +35,7 @@ export function bannerOf(facts: BannerFacts): string {
     '',
     `  Serving   ${address}/v1`,
     // The admin port has no TLS: the settings have no `admin.tls`.
-    `  Admin     http://${hostPort(settings.admin.host, ready.adminPort)}`,
+    `  Admin     http://${localAuthority(settings.admin.host, ready.adminPort)}`,
     `  Models    ${ids.slice(0, MODELS_SHOWN_MAX).join(', ')}${omitted}`,
     `  Data      ${settings.data}`,
     `  Settings  ${facts.source ?? 'built in (no tollgate.yaml here); to write one: ' + facts.command + ' config example'}`,
@@ -85,13 +86,6 @@ function curlLine(address: string, key: string, response: 'whole' | 'streamed'):
     `-H 'Content-Type: application/json'`,
     `-d '${JSON.stringify(body)}'`,
   ].join(' ');
-}
-
-/** An address that this machine can call: the wildcard `host`, for all addresses, becomes the loopback. */
-function hostPort(host: string, port: number): string {
-  if (host === '0.0.0.0') return `127.0.0.1:${port}`;
-  if (host === '::') return `[::1]:${port}`;
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 /** How an operator in `workingDirectory` calls the script again. npx finds what npm has put into `.bin`. */

@@ -11,7 +11,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type ListenOptions, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { removeGatewayFile, writeGatewayFile } from '../admin/gateway-file.js';
+import { localHost, removeGatewayFile, writeGatewayFile } from '../admin/gateway-file.js';
 import type { LiveSource } from '../admin/live-feed.js';
 import type { PublicAddress } from '../admin/playground.js';
 import { type AdminOptions, type AdminServer, startAdmin } from '../admin/server.js';
@@ -314,11 +314,7 @@ export class AdminService {
   }
 }
 
-/**
- * Returns the address at which this process reaches its own listeners: loopback if they listen on all
- * addresses. `port` is the port in use.
- */
+/** Returns the address at which this process reaches its own listeners. `port` is the port in use. */
 function publicAddressOf({ listen }: Settings, port: number): PublicAddress {
-  const host = listen.host === '0.0.0.0' ? '127.0.0.1' : listen.host === '::' ? '::1' : listen.host;
-  return { host, port, tls: listen.tls !== undefined };
+  return { host: localHost(listen.host), port, tls: listen.tls !== undefined };
 }
