@@ -322,26 +322,22 @@ function statusOf(inputs: StatusInputs, metrics: GatewayMetrics): ProcessStatus 
   };
 }
 
-/**
- * Counts the calls of all doors by outcome. A call whose response failed after its first byte is in `broken`,
- * any other in `outcomes`, so the sum counts each call once. `!`: both have each of OUTCOMES.
- */
+/** Counts the calls of all doors by outcome. `!`: `calls` has each of OUTCOMES. */
 function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
-  const count = (outcome: Outcome): number =>
-    models
-      .flatMap(({ doors }) => doors)
-      .reduce((sum, { outcomes, broken }) => sum + outcomes.get(outcome)! + broken.get(outcome)!, 0);
-  return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count(outcome)])) as Record<Outcome, number>;
+  const countOf = (index: number): number => models.reduce((sum, { calls }) => sum + calls[index]!, 0);
+  return Object.fromEntries(OUTCOMES.map((outcome, index) => [outcome, countOf(index)])) as Record<
+    Outcome,
+    number
+  >;
 }
 
 /** Returns the status of a model; none for a model without calls. */
 function modelStatusesOf(id: string, model: ModelSnapshot): ModelStatus[] {
-  const outcomes = outcomesOf([model]);
-  if (Object.values(outcomes).every((count) => count === 0)) return [];
+  if (model.calls.every((count) => count === 0)) return [];
   return [
     {
       id,
-      outcomes,
+      outcomes: outcomesOf([model]),
       tokens: {
         prompt: model.inputTokens.sum,
         cached: model.cachedTokens,

@@ -33,7 +33,8 @@ interface DoorOutcomes {
 }
 
 export interface ModelSnapshot {
-  readonly doors: readonly DoorOutcomes[];
+  /** Calls of all doors, in the order of OUTCOMES. Each is counted once, whether it is broken or not. */
+  readonly calls: readonly number[];
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
   readonly reasoningTokens: number;
@@ -135,21 +136,14 @@ export class MetricsReader {
   }
 
   /**
-   * `modelSlot`: the number of the model's block (`modelSlotOf`), which may be NO_MODEL or OTHER_MODEL. Takes
-   * some 3 µs for each listener.
+   * `modelSlot`: the number of the model's block (`modelSlotOf`), which may be NO_MODEL or OTHER_MODEL. The
+   * status reads every model every 2 s, so nothing is made here for each outcome of each door: see `doors`.
    */
   model(modelSlot: number): ModelSnapshot {
     const block = layout.firstWordOfModel(modelSlot);
     const listeners = this.#listeners;
     return {
-      doors: DOOR_NAMES.map((door, index) => {
-        const firstWord = layout.firstWordOfDoor(modelSlot, index);
-        return {
-          door,
-          outcomes: sumsByName(listeners, firstWord, layout.OUTCOMES),
-          broken: sumsByName(listeners, firstWord + layout.OUTCOMES.length, layout.OUTCOMES),
-        };
-      }),
+      calls: callsByOutcome(listeners, modelSlot),
       cachedTokens: sum(listeners, block + layout.MODEL_CACHED_TOKENS),
       cacheWriteTokens: sum(listeners, block + layout.MODEL_CACHE_WRITE_TOKENS),
       reasoningTokens: sum(listeners, block + layout.MODEL_REASONING_TOKENS),
@@ -168,6 +162,24 @@ export class MetricsReader {
       durationMs: histogram(listeners, block + layout.MODEL_DURATION, layout.DURATION_BOUNDS_MS),
       firstTokenMs: histogram(listeners, block + layout.MODEL_FIRST_TOKEN, layout.FIRST_TOKEN_BOUNDS_MS),
     };
+  }
+
+  /** The calls of a model, by each door by which a call of it has come. `modelSlot` as for `model`. */
+  doors(modelSlot: number): DoorOutcomes[] {
+    return DOOR_NAMES.flatMap((door, index) => {
+      const firstWord = layout.firstWordOfDoor(modelSlot, index);
+      const endWord = firstWord + 2 * layout.OUTCOMES.length;
+      const hasCalls = this.#listeners.some((words) => {
+        for (let word = firstWord; word < endWord; word += 1) if (words[word]! > 0) return true;
+        return false;
+      });
+      if (!hasCalls) return [];
+      return {
+        door,
+        outcomes: sumsByName(this.#listeners, firstWord, layout.OUTCOMES),
+        broken: sumsByName(this.#listeners, firstWord + layout.OUTCOMES.length, layout.OUTCOMES),
+      };
+    });
   }
 
   /** `upstreamSlot`: the number that UpstreamNames (metrics-source.ts) gave the upstream's block. */
@@ -219,6 +231,18 @@ function sum(stripes: readonly Float64Array[], word: number): number {
   let total = 0;
   for (const words of stripes) total += words[word]!;
   return total;
+}
+
+/** Returns the calls of a model by all doors, broken ones among them, in the order of OUTCOMES. */
+function callsByOutcome(listeners: readonly Float64Array[], modelSlot: number): number[] {
+  const calls = new Array<number>(layout.OUTCOMES.length).fill(0);
+  for (let door = 0; door < DOOR_NAMES.length; door += 1) {
+    const firstWord = layout.firstWordOfDoor(modelSlot, door);
+    for (const words of listeners)
+      for (let outcome = 0; outcome < calls.length; outcome += 1)
+        calls[outcome]! += words[firstWord + outcome]! + words[firstWord + calls.length + outcome]!;
+  }
+  return calls;
 }
 
 /**

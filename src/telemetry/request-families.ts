@@ -56,9 +56,8 @@ function allModelsOf(source: MetricsSource): NamedModel[] {
 
 function readModels(
   source: MetricsSource,
-  models: readonly NamedModel[],
 ): { readonly model: NamedModel; readonly snapshot: ModelSnapshot }[] {
-  return models.map((model) => ({ model, snapshot: source.reader.model(model.slot) }));
+  return modelsOf(source).map((model) => ({ model, snapshot: source.reader.model(model.slot) }));
 }
 
 /** Returns the label `status`. */
@@ -115,7 +114,7 @@ function modelHistogram(
   extraLabels: Readonly<Record<string, string>>,
   scale?: (value: number) => number,
 ): Sample[] {
-  return readModels(source, modelsOf(source)).flatMap(({ model, snapshot }) => {
+  return readModels(source).flatMap(({ model, snapshot }) => {
     const histogram = histogramOf(snapshot);
     if (valueCountOf(histogram) === 0) return [];
     const labels = {
@@ -143,10 +142,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     help: 'Requests that have ended, by route, status sent, outcome and model. code: ok, client_gone or the code of the error; status is 200 where a stream had begun before it failed, none where the client left. model is empty where a request was refused before its model was known, or had its answer from an earlier one by its Idempotency-Key.',
     labels: ['route', 'status', 'code', 'model'],
     collect: (source) => [
-      ...readModels(source, allModelsOf(source)).flatMap(({ model: { id }, snapshot }) =>
-        snapshot.doors.flatMap(({ door, outcomes, broken }) => {
-          // A model has no samples for a door by which no call of it has come.
-          if (!hasCounted(outcomes) && !hasCounted(broken)) return [];
+      ...allModelsOf(source).flatMap(({ id, slot }) =>
+        source.reader.doors(slot).flatMap(({ door, outcomes, broken }) => {
           const requests = { route: DOOR_PATHS[door], model: id };
           return [
             ...requestSamples({ ...requests, outcomes, isBroken: false }),
@@ -264,7 +261,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     help: 'Charged calls that were answered by a fallback, not by the model that they named. role: named, by the model that they named; answered, by the one that answered, under which their tokens and cost are counted too.',
     labels: ['model', 'role'],
     collect: (source) =>
-      readModels(source, modelsOf(source)).flatMap(({ model: { id }, snapshot }) => [
+      readModels(source).flatMap(({ model: { id }, snapshot }) => [
         ...sampleUnlessZero(snapshot.fallenBack, { model: id, role: 'named' }),
         ...sampleUnlessZero(snapshot.stoodIn, { model: id, role: 'answered' }),
       ]),
@@ -275,7 +272,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     help: 'Calls of models with a response cache, by whichever door. result: hit, whose response was there, and miss, which were sent upstream. Calls with cache-control: no-store or an Idempotency-Key are not counted.',
     labels: ['model', 'result'],
     collect: (source) =>
-      readModels(source, modelsOf(source)).flatMap(({ model: { id }, snapshot }) => [
+      readModels(source).flatMap(({ model: { id }, snapshot }) => [
         ...sampleUnlessZero(snapshot.cacheHits, { model: id, result: 'hit' }),
         ...sampleUnlessZero(snapshot.cacheMisses, { model: id, result: 'miss' }),
       ]),
@@ -332,7 +329,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
  * call if its histogram of input tokens is not empty: each charged call is counted there.
  */
 function chargedSamples(source: MetricsSource, valueOf: (snapshot: ModelSnapshot) => number): Sample[] {
-  return readModels(source, modelsOf(source))
+  return readModels(source)
     .filter(({ snapshot }) => valueCountOf(snapshot.inputTokens) > 0)
     .map(({ model, snapshot }) => ({ value: valueOf(snapshot), labels: { model: model.id } }));
 }
