@@ -24,9 +24,8 @@ import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
 import { LogSwitch, openLog } from './log.js';
 import type { CallView } from './call-record.js';
-import { otelLogRecordOf } from './otel-log-record.js';
-import { otelSpanOf, SCOPE } from './otel-span.js';
-import { AccountIds, LogRecordExport, SpanExport, SpanReader } from './span-export.js';
+import { otelLogRecordOf, otelSpanOf } from './otel-items.js';
+import { AccountIds, LogRecordExport, SpanExport } from './span-export.js';
 import type { FromSpanExport, SpanBatch, SpanExportInit, ToSpanExport } from './span-record.js';
 import { ExportBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';
@@ -46,10 +45,9 @@ const budgetOf = (shared: SharedArrayBuffer | undefined): ExportBudget | undefin
   shared && new ExportBudget(shared);
 const spanBudget = budgetOf(spans);
 const spanExport = spanBudget && new SpanExport(spanBudget, log);
-const spanReader = spanBudget && new SpanReader(spanBudget, log);
 const logBudget = budgetOf(logRecords);
 const logExport = logBudget && new LogRecordExport(logBudget, log);
-const scope = { name: SCOPE, version };
+const scope = { name: 'tollgate', version };
 // The later of two values counts, so OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are merged last.
 const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
@@ -65,7 +63,7 @@ const accountIds: AccountIds = new AccountIds(
     spanBudget?.giveBack(records.length);
     const environment = {
       resource,
-      version,
+      scope,
       offsetMs: clock.wallMs() - clock.monotonicMs(),
       accountIdOf: (account: AccountIndex) => accountIds.idOf(account),
     };
@@ -75,7 +73,7 @@ const accountIds: AccountIds = new AccountIds(
 setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
 
 function addBatch(batch: SpanBatch): void {
-  const records = spanReader?.read(batch) ?? [];
+  const records = spanExport?.read(batch) ?? [];
   if (records.length > 0) accountIds.add(records);
 }
 

@@ -1,9 +1,9 @@
 /**
- * The stages of the exporting thread (span-export.thread.ts): SpanReader unpacks batches of spans.
- * AccountIds holds batches until the ids of their accounts are known. BatchedExport gives spans, or log
- * records, to the batch processor and the OTLP/HTTP exporter of the OpenTelemetry SDK. An _item_ is a span
- * or a log record. Each item is counted as exported, failed or dropped, unless the gateway ends this thread
- * before.
+ * The stages of the exporting thread (span-export.thread.ts): SpanExport unpacks batches of spans.
+ * AccountIds holds batches until the ids of their accounts are known. SpanExport and LogRecordExport give
+ * spans and log records to a batch processor and an OTLP/HTTP exporter of the OpenTelemetry SDK. An _item_ is
+ * a span or a log record. Each item is counted as exported, failed or dropped, unless the gateway ends this
+ * thread before.
  *
  * Must hold (test/unit/telemetry/spans.test.ts):
  * - Memory is bounded also if the collector does not respond.
@@ -67,93 +67,45 @@ interface Processor<Item> {
   shutdown(): Promise<void>;
 }
 
-/** Gives batches to the exporter, and counts their items as exported or failed. */
-class CountedExporter<Item> implements Exporter<Item> {
+/**
+ * Bounds the queue of the SDK's batch processor, and counts what becomes of its items. An export stands on
+ * both sides of its processor: `offer` gives the processor an item, and the processor gives batches to
+ * `export`, which passes them on to the OTLP exporter.
+ *
+ * Must hold: the processor queues each item that it gets and hands it to `export` once. If it dropped an
+ * item, `#queued` would stay too high. The processor ignores unsampled spans, but none is recorded
+ * (request/call-trace.ts, upstream/attempt-span.ts). The processor drops items beyond QUEUE_ITEMS_MAX and
+ * items after its end, but `offer` gives it no such items.
+ */
+class BatchedExport<Item> implements Exporter<Item> {
+  protected readonly budget: ExportBudget;
+  protected readonly log: Log;
   readonly #itemsName: string;
   readonly #exporter: Exporter<Item>;
-  readonly #budget: ExportBudget;
-  readonly #log: Log;
-  /** When a failure was last logged. */
-  #reportedAtMs = -Infinity;
+  readonly #processor: Processor<Item>;
+  /** How many items the processor has and has not given to `export`. */
+  #queued = 0;
   /** How many batches the exporter has neither sent yet nor reported as failed. */
   #openBatches = 0;
-  /** Resolves the promise of `allEnded`. */
+  /** Resolves the promise of `close`. */
   #onNoneOpen: () => void = () => undefined;
-  /** How many items have left the processor's queue since the start. BatchedExport reads it. */
-  handedOver = 0;
-
-  /** `itemsName`: `spans` or `log records`, for the log. */
-  constructor(itemsName: string, exporter: Exporter<Item>, budget: ExportBudget, log: Log) {
-    this.#itemsName = itemsName;
-    this.#exporter = exporter;
-    this.#budget = budget;
-    this.#log = log;
-  }
-
-  export(items: Item[], done: (result: ExportResult) => void): void {
-    this.handedOver += items.length;
-    this.#openBatches += 1;
-    this.#exporter.export(items, (result) => {
-      if (result.code === ExportResultCode.SUCCESS) this.#budget.countExported(items.length);
-      else this.#fail(items.length, result.error);
-      this.#openBatches -= 1;
-      if (this.#openBatches === 0) this.#onNoneOpen();
-      done(result);
-    });
-  }
-
-  /** Resolves when each batch that was given to `export` was sent or has failed. `close` calls it once. */
-  async allEnded(): Promise<void> {
-    if (this.#openBatches > 0) await new Promise<void>((resolve) => (this.#onNoneOpen = resolve));
-  }
-
-  shutdown(): Promise<void> {
-    return this.#exporter.shutdown();
-  }
-
-  /** The processor calls `forceFlush`. The exporters have no queue, because each batch is a request. */
-  forceFlush(): Promise<void> {
-    return Promise.resolve();
-  }
-
-  #fail(items: number, error: Error | undefined): void {
-    this.#budget.countFailed(items);
-    const nowMs = performance.now();
-    if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
-    this.#reportedAtMs = nowMs;
-    const { failed, dropped } = this.#budget.counts();
-    this.#log.warn(`${this.#itemsName} could not be exported; calls are not affected`, {
-      error: error?.message,
-      failedSinceStart: failed,
-      droppedSinceStart: dropped,
-    });
-  }
-}
-
-/**
- * Bounds the queue of the SDK's batch processor, by counting the items that go in and come out.
- *
- * Must hold: the processor queues each item that it gets and hands it to the exporter once. If it dropped an
- * item, the count of waiting items would stay too high. The processor ignores unsampled spans, but none is
- * recorded (request/call-trace.ts, upstream/attempt-span.ts). The processor drops items beyond
- * QUEUE_ITEMS_MAX and items after its end, but `offer` gives it no such items.
- */
-class BatchedExport<Item> {
-  readonly #budget: ExportBudget;
-  readonly #exporter: CountedExporter<Item>;
-  readonly #processor: Processor<Item>;
-  /** How many items were given to the processor since the start. */
-  #offered = 0;
+  /** When a failure was last logged. */
+  #reportedAtMs = -Infinity;
   #isClosed = false;
 
+  /** `itemsName`: `spans` or `log records`, for the log. */
   constructor(
+    itemsName: string,
     budget: ExportBudget,
-    exporter: CountedExporter<Item>,
-    processorOf: (exporter: CountedExporter<Item>) => Processor<Item>,
+    log: Log,
+    exporter: Exporter<Item>,
+    processorOf: (batches: BatchedExport<Item>) => Processor<Item>,
   ) {
-    this.#budget = budget;
+    this.#itemsName = itemsName;
+    this.budget = budget;
+    this.log = log;
     this.#exporter = exporter;
-    this.#processor = processorOf(exporter);
+    this.#processor = processorOf(this);
   }
 
   /**
@@ -161,11 +113,11 @@ class BatchedExport<Item> {
    * is slow or cannot be reached.
    */
   offer(item: Item): void {
-    if (this.#isClosed || this.#offered - this.#exporter.handedOver >= QUEUE_ITEMS_MAX) {
-      this.#budget.countDropped(1);
+    if (this.#isClosed || this.#queued >= QUEUE_ITEMS_MAX) {
+      this.budget.countDropped(1);
       return;
     }
-    this.#offered += 1;
+    this.#queued += 1;
     this.#processor.queue(item);
   }
 
@@ -176,53 +128,65 @@ class BatchedExport<Item> {
    */
   async close(): Promise<void> {
     this.#isClosed = true;
-    // An error is ignored: the exporter has counted and logged the batches that failed.
+    // An error is ignored: `export` has counted and logged the batches that failed.
     await this.#processor.shutdown().catch(() => undefined);
     // `shutdown` of the processor of spans does not wait for a batch that was sent before, and if one batch
     // fails, not for the others.
-    await this.#exporter.allEnded();
+    if (this.#openBatches > 0) await new Promise<void>((resolve) => (this.#onNoneOpen = resolve));
+  }
+
+  // The processor calls the next three methods.
+
+  export(items: Item[], done: (result: ExportResult) => void): void {
+    this.#queued -= items.length;
+    this.#openBatches += 1;
+    this.#exporter.export(items, (result) => {
+      if (result.code === ExportResultCode.SUCCESS) this.budget.countExported(items.length);
+      else this.#fail(items.length, result.error);
+      this.#openBatches -= 1;
+      if (this.#openBatches === 0) this.#onNoneOpen();
+      done(result);
+    });
+  }
+
+  shutdown(): Promise<void> {
+    return this.#exporter.shutdown();
+  }
+
+  /** The exporters have no queue, because each batch is a request. */
+  forceFlush(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  #fail(items: number, error: Error | undefined): void {
+    this.budget.countFailed(items);
+    const nowMs = performance.now();
+    if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
+    this.#reportedAtMs = nowMs;
+    const { failed, dropped } = this.budget.counts();
+    this.log.warn(`${this.#itemsName} could not be exported; calls are not affected`, {
+      error: error?.message,
+      failedSinceStart: failed,
+      droppedSinceStart: dropped,
+    });
   }
 }
 
 const openSpanExporter = (): SpanExporter => new OTLPTraceExporter({ concurrencyLimit: REQUESTS_MAX });
 
 export class SpanExport extends BatchedExport<ReadableSpan> {
+  /** When a batch that cannot be unpacked was last logged. */
+  #unreadableAtMs = -Infinity;
+
   /** The default exporter has its settings from the environment: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, … */
   constructor(budget: ExportBudget, log: Log, exporter: SpanExporter = openSpanExporter()) {
-    super(budget, new CountedExporter('spans', exporter, budget, log), (counted) => {
-      const processor = new BatchSpanProcessor({ exporter: counted, ...BATCHING });
+    super('spans', budget, log, exporter, (batches) => {
+      const processor = new BatchSpanProcessor({ exporter: batches, ...BATCHING });
       return { queue: (span) => processor.onEnd(span), shutdown: () => processor.shutdown() };
     });
   }
-}
 
-/** Exports log records (otel-log-record.ts makes them). The default exporter is set like that of spans. */
-export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
-  constructor(budget: ExportBudget, log: Log, exporter: LogRecordExporter = new OTLPLogExporter()) {
-    super(budget, new CountedExporter('log records', exporter, budget, log), (counted) => {
-      const processor = new BatchLogRecordProcessor({ exporter: counted, ...BATCHING });
-      // The cast is safe because the processor only reads the record.
-      return {
-        queue: (record) => processor.onEmit(record as Parameters<typeof processor.onEmit>[0]),
-        shutdown: () => processor.shutdown(),
-      };
-    });
-  }
-}
-
-/** Unpacks batches. The spans of a batch that cannot be unpacked are counted as failed. */
-export class SpanReader {
-  readonly #budget: ExportBudget;
-  readonly #log: Log;
-  /** When a batch that cannot be unpacked was last logged. */
-  #reportedAtMs = -Infinity;
-
-  constructor(budget: ExportBudget, log: Log) {
-    this.#budget = budget;
-    this.#log = log;
-  }
-
-  /** Returns no spans if the batch cannot be unpacked. */
+  /** Unpacks a batch of a listener or worker. Counts it as failed, and returns no spans, if it is damaged. */
   read({ count, bytes }: SpanBatch): readonly SpanRecord[] {
     try {
       const records: unknown = unpackSpans(bytes);
@@ -230,20 +194,34 @@ export class SpanReader {
       if (Array.isArray(records) && records.length === count) return records as SpanRecord[];
       throw new Error(`the batch does not have the ${count} spans that it should have`);
     } catch (error) {
-      this.#budget.giveBack(count);
-      this.#budget.countFailed(count);
-      this.#report(error);
+      this.budget.giveBack(count);
+      this.budget.countFailed(count);
+      this.#reportUnreadable(error);
       return [];
     }
   }
 
-  #report(error: unknown): void {
+  #reportUnreadable(error: unknown): void {
     const nowMs = performance.now();
-    if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
-    this.#reportedAtMs = nowMs;
-    this.#log.error('spans could not be unpacked and are lost; calls are not affected', {
+    if (nowMs - this.#unreadableAtMs < REPORT_PERIOD_MS) return;
+    this.#unreadableAtMs = nowMs;
+    this.log.error('spans could not be unpacked and are lost; calls are not affected', {
       error: String(error),
-      failedSinceStart: this.#budget.counts().failed,
+      failedSinceStart: this.budget.counts().failed,
+    });
+  }
+}
+
+/** Exports log records (otel-items.ts makes them). The default exporter is set like that of spans. */
+export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
+  constructor(budget: ExportBudget, log: Log, exporter: LogRecordExporter = new OTLPLogExporter()) {
+    super('log records', budget, log, exporter, (batches) => {
+      const processor = new BatchLogRecordProcessor({ exporter: batches, ...BATCHING });
+      // The cast is safe because the processor only reads the record.
+      return {
+        queue: (record) => processor.onEmit(record as Parameters<typeof processor.onEmit>[0]),
+        shutdown: () => processor.shutdown(),
+      };
     });
   }
 }

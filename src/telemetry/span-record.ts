@@ -6,8 +6,8 @@
  * Must hold:
  * - A span record has only what MessagePack has: text, numbers, bigints, booleans, null and arrays
  *   (test/unit/telemetry/spans.test.ts).
- * - A new member is exported only if otel-span.ts makes an attribute of it
- *   (test/unit/telemetry/otel-span.test.ts). Packing takes any member.
+ * - A new member is exported only if otel-items.ts makes an attribute of it
+ *   (test/unit/telemetry/otel-items.test.ts). Packing takes any member.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';

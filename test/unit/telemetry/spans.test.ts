@@ -8,14 +8,8 @@ import type { LogRecordExporter } from '@opentelemetry/sdk-logs';
 import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { otelSpanOf } from '#src/telemetry/otel-span.js';
-import {
-  AccountIds,
-  LogRecordExport,
-  QUEUE_ITEMS_MAX,
-  SpanExport,
-  SpanReader,
-} from '#src/telemetry/span-export.js';
+import { otelSpanOf } from '#src/telemetry/otel-items.js';
+import { AccountIds, LogRecordExport, QUEUE_ITEMS_MAX, SpanExport } from '#src/telemetry/span-export.js';
 import {
   createExportBudget,
   ExportBudget,
@@ -109,7 +103,8 @@ void t.test('threads that die with a batch not sent, or cannot pack one, leave t
 void t.test('batches that cannot be unpacked are counted, and leave the budget whole', (t) => {
   const room = new ExportBudget(createExportBudget());
   const log = new FakeLog();
-  const reader = new SpanReader(room, log);
+  const exporter: SpanExporter = { export: () => undefined, shutdown: () => Promise.resolve() };
+  const reader = new SpanExport(room, log, exporter);
   const good = packSpans([record(1), record(2)]);
   const damaged = [
     Uint8Array.of(0xc1),
@@ -237,7 +232,12 @@ void t.test('a full queue is sent at the end, whole', async (t) => {
   t.teardown(() => delete process.env.OTEL_EXPORTER_OTLP_ENDPOINT);
   const room = new ExportBudget(createExportBudget());
   const spans = new SpanExport(room, new FakeLog());
-  const environment = { resource: emptyResource(), version: '1', offsetMs: 0, accountIdOf: () => undefined };
+  const environment = {
+    resource: emptyResource(),
+    scope: { name: 'tollgate', version: '1' },
+    offsetMs: 0,
+    accountIdOf: () => undefined,
+  };
   const span = otelSpanOf(record(1), environment);
   for (let index = 0; index < QUEUE_ITEMS_MAX; index += 1) spans.offer(span);
   await spans.close();

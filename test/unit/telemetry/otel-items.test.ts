@@ -3,7 +3,7 @@ import { SpanKind, SpanStatusCode } from '@opentelemetry/api';
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { otelSpanOf } from '#src/telemetry/otel-span.js';
+import { otelSpanOf } from '#src/telemetry/otel-items.js';
 import {
   SPAN_OF_ATTEMPT,
   SPAN_OF_CALL,
@@ -59,7 +59,7 @@ const attempt: AttemptSpanRecord = {
 
 const around = {
   resource: resourceFromAttributes({ 'service.name': 'gate' }),
-  version: '1.2.3',
+  scope: { name: 'tollgate', version: '1.2.3' },
   offsetMs: 1_763_800_000_000.125,
   accountIdOf: (account: number) => (account === 1 ? 'acct_abc' : undefined),
 };
