@@ -5,7 +5,7 @@
  * the glossary, this one carries _questions_: a LeaseAsk is what one of them asks.
  *
  *     to main     Question<LeaseAsk>    a request waits for a lease
- *                 LowLease              a lease runs low; no reply
+ *                 LeaseScope            a lease of that scope runs low, though no request waits; no reply
  *     from main   AskReply<LeaseEnd>    how the wait of the request ended
  *
  * Must hold: after `try` the asker takes of the quota again. Another request of the process may have been
@@ -65,39 +65,22 @@ export type LeaseEnd =
   /** The coordinator has lost its data, and grants nothing for at least `lostForMs`. */
   | { readonly lostForMs: number };
 
-/** A lease of this scope runs low. */
-type LowLease = LeaseScope;
-
 /** The quotas that refuse the request; undefined if the wait ended in another way. */
 export function refusedBy(end: LeaseEnd): readonly RefusedQuota[] | undefined {
   return typeof end === 'object' && 'refused' in end ? end.refused : undefined;
 }
 
 /** One message: all that was sent in one event-loop turn. */
-export type LeaseMessages = readonly (Question<LeaseAsk> | LowLease)[];
+export type LeaseMessages = readonly (Question<LeaseAsk> | LeaseScope)[];
 
 /**
  * The questions that wait for a reply are at most as many as the open requests: each asks one at a time, and
- * gets its reply within some seconds.
+ * gets its reply within some seconds. `ask` resolves once the request may try again, or cannot have what it
+ * needs, and never rejects, because `serveLeases` rejects no question.
  */
-export class LeaseChannel {
-  readonly #asks: AskPort<LeaseAsk, LeaseEnd, LowLease>;
+export type LeaseChannel = AskPort<LeaseAsk, LeaseEnd, LeaseScope>;
 
-  constructor(port: MessagePort) {
-    // serveLeases expects arrays.
-    this.#asks = new AskPort(port, { inTurns: true });
-  }
-
-  /**
-   * Resolves once the request may try again, or cannot have what it needs. `scopes` are all scopes of the
-   * request that have limits. Never rejects. The rate-limit phase, admission and upstream workers call it.
-   */
-  ask(scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> {
-    return this.#asks.ask({ scopes, need });
-  }
-
-  /** Has the main thread refill a lease, for which no request waits yet. The ledger calls this method. */
-  low(kind: ScopeKind, index: number): void {
-    this.#asks.send({ kind, index });
-  }
+export function openLeaseChannel(port: MessagePort): LeaseChannel {
+  // serveLeases expects arrays.
+  return new AskPort(port, { inTurns: true });
 }

@@ -167,17 +167,15 @@ export class AskPort<Content, Reply, Message = never> {
     });
   }
 
-  /**
-   * Resolves with the reply, or rejects with AskRejected. Waits without a bound, so the other end must reply.
-   * Objects in `transfer` go to the other thread: do not use them afterwards.
-   */
-  ask(ask: Content, transfer: readonly Transferable[] = []): Promise<Reply> {
-    return resultOf(this.#pending.ask((id) => this.#post({ id, ask }, transfer)));
+  /** Resolves with the reply, or rejects with AskRejected. Waits without a bound, so it must come. */
+  ask(ask: Content): Promise<Reply> {
+    return resultOf(this.#pending.ask((id) => this.#post({ id, ask }, [])));
   }
 
   /**
    * Asks, but withdraws the question after `waitMsMax` and then rejects with `late`. The other end replies to
-   * a withdrawn question too. AskPort drops that reply.
+   * a withdrawn question too. AskPort drops that reply. Objects in `transfer` go to the other thread: do not
+   * use them afterwards.
    */
   askFor(
     waitMsMax: number,

@@ -20,7 +20,7 @@ import { AskPort } from '../core/ask-port.js';
 import { BodyBudget } from './body-budget.js';
 import { CallTable } from '../channel/call-table.js';
 import { IdempotencyChannel } from '../channel/idempotency-channel.js';
-import { LeaseChannel } from '../channel/lease-channel.js';
+import { openLeaseChannel } from '../channel/lease-channel.js';
 import { ListenerChannel } from '../channel/listener-channel.js';
 import { GroupNames } from '../registry/group-names.js';
 import { KeyTable } from '../registry/key-table.js';
@@ -55,8 +55,8 @@ const journal = new JournalWriter(init.journal, () => send({ kind: 'journal_half
 const pendingCommits = new PendingCommits(journal, clock, () => send({ kind: 'commit' }));
 /** Exported for gateway/listener-with-worker.thread.ts. */
 export const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
-const leases = init.leasePort && new LeaseChannel(init.leasePort);
-const ledger = new Ledger(init.ledger, clock, (kind, index) => leases?.low(kind, index));
+const leases = init.leasePort && openLeaseChannel(init.leasePort);
+const ledger = new Ledger(init.ledger, clock, (kind, index) => leases?.send({ kind, index }));
 const keys = new KeyTable(init.keys);
 const callRing = new CallRingWriter(init.callRing, logSwitch);
 const metrics = new ListenerMetrics(init.metrics, init.index);

@@ -217,7 +217,7 @@ export function askLease(
   const scopes: LeaseScope[] = [{ kind: 'account', index: account }];
   if (isLimited) scopes.push({ kind: 'key', index: key });
   if (model !== undefined) scopes.push({ kind: 'model', index: model });
-  return leases.ask(scopes, need);
+  return leases.ask({ scopes, need });
 }
 
 /** Called if `limitRate` has set `context.asksLease`. Resolves with the final rejection, or undefined. */

@@ -6,7 +6,7 @@
  *
  * Must hold: each part of TakenQuotas is given back once. A worker asks the coordinator one question a scope
  * at a time: the question says what one call lacks, and calls that still lack something after the reply ask
- * again (test/unit/upstream/upstream-quotas.test.ts). LeaseChannel.ask must never reject, or the worker would
+ * again (test/unit/upstream/upstream-quotas.test.ts). A LeaseChannel never rejects, or the worker would
  * not ask for the scope again.
  */
 import { type LeaseChannel, refusedBy } from '../channel/lease-channel.js';
@@ -127,7 +127,7 @@ export class UpstreamQuotas {
     const openLateMs = Math.min(lateMs, nowMs + ASK_MS);
     this.#questions.set(scope, { isOpen: true, nextMs: Infinity, lateMs: openLateMs });
     const lack = { kind: 'upstream', tokens } as const;
-    void this.#leases.ask([{ kind: 'upstream', index: scope }], lack).then((reply) => {
+    void this.#leases.ask({ scopes: [{ kind: 'upstream', index: scope }], need: lack }).then((reply) => {
       // 'try': as much as the call lacks has come. If another call takes it first, the next question needs
       // no pause, because the exchanges with the coordinator bound how many questions there are.
       if (reply === 'try') this.#questions.delete(scope);

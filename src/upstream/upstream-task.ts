@@ -12,7 +12,7 @@ import { COUNT_WAIT_MS_MAX } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import type { Usage } from '../core/token-counts.js';
 import { AskPort, type PendingQuestion } from '../core/ask-port.js';
-import { LeaseChannel } from '../channel/lease-channel.js';
+import { openLeaseChannel } from '../channel/lease-channel.js';
 import { CallTable } from '../channel/call-table.js';
 import type { FrameChannel } from '../channel/frame-port.js';
 import { WorkerChannel } from '../channel/worker-channel.js';
@@ -70,9 +70,9 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
       ),
   });
   const metrics = new UpstreamMetrics(task.metrics, task.index);
-  const leases = task.leasePort && new LeaseChannel(task.leasePort);
+  const leases = task.leasePort && openLeaseChannel(task.leasePort);
   const counters = new UpstreamCounters(task.upstreams, clock, task.index, (scope) =>
-    leases?.low('upstream', scope),
+    leases?.send({ kind: 'upstream', index: scope }),
   );
   const quotas = new UpstreamQuotas(counters, clock, leases);
   const routes = new RouteTable(task.routes, { clock, log, metrics, quotas });

@@ -1,7 +1,7 @@
 /** What a rejected call asks of the coordinator, and when it gives up. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { LeaseChannel, LeaseEnd, LeaseNeed } from '#src/channel/lease-channel.js';
+import type { LeaseAsk, LeaseChannel, LeaseEnd, LeaseNeed } from '#src/channel/lease-channel.js';
 import { COUNT_TOKENS } from '#src/doors/messages/messages-door.js';
 import { AdmissionAsk } from '#src/request/admission-lease.js';
 import { CallContext } from '#src/request/context.js';
@@ -24,7 +24,7 @@ void t.test(
       context.asksLease = true;
       const asked: LeaseNeed[] = [];
       const leases = {
-        ask: (_scopes: unknown, need: LeaseNeed) => {
+        ask: ({ need }: LeaseAsk) => {
           asked.push(need);
           return Promise.resolve({ refused: [{ kind: 'account', index: house.account, quota: 'balance' }] });
         },

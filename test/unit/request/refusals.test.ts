@@ -4,7 +4,7 @@
  * with the real lease manager between them and a coordinator that has plenty of all but one quota.
  */
 import t from 'tap';
-import type { LeaseChannel, LeaseEnd } from '#src/channel/lease-channel.js';
+import type { LeaseAsk as Question, LeaseChannel, LeaseEnd } from '#src/channel/lease-channel.js';
 import type { ErrorRecord } from '#src/core/errors.js';
 import { Calendar, NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
 import {
@@ -157,8 +157,8 @@ function createWorld(
     ...house.listener,
     ...{ clock, ledger },
     leases: {
-      ask: async (...ask: Parameters<LeaseChannel['ask']>): Promise<LeaseEnd> => {
-        const end = await manager.wait(...ask);
+      ask: async ({ scopes, need }: Question): Promise<LeaseEnd> => {
+        const end = await manager.wait(scopes, need);
         takeEmpty();
         if (removesGroupLimits) ledger.groups.open(GROUP, NO_QUOTAS);
         return end;

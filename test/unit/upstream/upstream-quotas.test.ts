@@ -1,6 +1,6 @@
 /** Limits that are shared with other processes: who asks the coordinator, how often, and what follows. */
 import t from 'tap';
-import type { LeaseEnd, LeaseNeed, LeaseScope } from '#src/channel/lease-channel.js';
+import type { LeaseAsk, LeaseEnd } from '#src/channel/lease-channel.js';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
 import { createUpstreamBuffers, UpstreamCounters, UpstreamLeases } from '#src/ledger/upstream-counters.js';
@@ -25,9 +25,9 @@ function world() {
   const buffers = createUpstreamBuffers(1, true);
   const lows: number[] = [];
   const counters = new UpstreamCounters(buffers, clock, 0, (scope) => void lows.push(scope));
-  const asks: { scopes: readonly LeaseScope[]; need: LeaseNeed; reply: (end: LeaseEnd) => void }[] = [];
-  const ask = (scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> =>
-    new Promise((reply) => void asks.push({ scopes, need, reply }));
+  const asks: (LeaseAsk & { reply: (end: LeaseEnd) => void })[] = [];
+  const ask = (lease: LeaseAsk): Promise<LeaseEnd> =>
+    new Promise((reply) => void asks.push({ ...lease, reply }));
   const quotas = new UpstreamQuotas(counters, clock, { ask });
   const leases = new UpstreamLeases(buffers, clock);
   const grant = (permits: number, tokens: bigint, calls: bigint): void => {
