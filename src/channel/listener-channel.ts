@@ -1,7 +1,7 @@
 /**
  * The listener's side of the channels to all workers: hands out call slots, chooses a worker for each call,
  * and receives the workers' frames. request/listener.thread.ts makes one and attaches the workers; admit.ts
- * acquires a slot, dispatch.ts dispatches, delivery.ts and replay.ts cancel, refund and release. Listener
+ * acquires a slot, delivery.ts dispatches, cancels, refunds and releases, and replay.ts releases. Listener
  * thread.
  *
  * Each listener owns a range of call slots and hands them out itself, so no two threads contend for a slot. A
@@ -148,7 +148,7 @@ export class ListenerChannel {
   }
 
   /**
-   * Sends the call to the worker with the fewest calls in flight. False if there is no worker: dispatch.ts
+   * Sends the call to the worker with the fewest calls in flight. False if there is no worker: delivery.ts
    * still has the slot then, and the receiver is not called. `largeBody` goes to the worker's thread at the
    * end of the event-loop turn and is empty here from then on: do not use it after this. A full ring loses no
    * call: frame-port.ts posts the frame then.

@@ -59,8 +59,7 @@ export class AdmissionAsk {
 
   /** Resolves with undefined if `admit` is to be called again, else with the final rejection. */
   async #ask(call: ChatCall): Promise<ErrorRecord | undefined> {
-    const { caller } = this.#context;
-    invariant(caller !== undefined, 'a call that asks has a caller');
+    const caller = this.#context.knownCaller;
     this.#tries += 1;
     const { hold, tokens, isFree } =
       this.#stage === 'whole' ? this.#wholeNeed(caller, call) : this.#loweredNeed(caller, call);

@@ -91,9 +91,8 @@ export function chooseModel(
   call: ChatCall,
   listener: ListenerContext,
 ): Choice | ErrorRecord {
-  const { caller } = context;
+  const caller = context.knownCaller;
   const { access } = listener;
-  invariant(caller !== undefined, 'authenticate comes before admission');
   const rejection = outputBeyondPlan(call, caller.plan);
   if (rejection !== undefined) return rejection;
   const modelIndex = access.indexOf(call.model, caller.planIndex);
@@ -326,7 +325,7 @@ function rejectionOf(
   context: CallContext,
   listener: ListenerContext,
 ): ErrorRecord {
-  const { account, plan } = context.caller!;
+  const { account, plan } = context.knownCaller;
   if (quota === 'balance')
     return callTooCostly(hold, listener.ledger.balanceOf(account), call, holdsMedia(models, call));
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;

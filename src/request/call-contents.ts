@@ -9,7 +9,6 @@
  * once for each GatheredContents, or its bytes stay in the budget.
  */
 import type { Clock } from '../core/clock.js';
-import { joinedBytes } from '../core/joined-bytes.js';
 import { asWallMs, type KeyIndex } from '../core/units.js';
 import type { KeyTable } from '../registry/key-table.js';
 import {
@@ -19,6 +18,7 @@ import {
   packContents,
 } from '../telemetry/contents-layout.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
+import { joinedBytes } from './read-body.js';
 
 /**
  * A batch of so much is sent. gateway-logs.ts sizes its blocks for this and the contents of one call more.

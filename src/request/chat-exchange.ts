@@ -28,7 +28,7 @@ import type { EndedAttempt, EndedCall, EndedUsage, WantedLogs } from '../telemet
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { GatheredContents } from './call-contents.js';
 import type { CallTrace } from './call-trace.js';
-import { CallContext, type ExchangeContext, type Swept } from './context.js';
+import { CallContext, type IntakeContext, type Swept } from './context.js';
 import type { StorableCall, KeyedCall } from './idempotency.js';
 import type { KnownRequest } from './known-requests.js';
 import type { CachedCall } from './response-cache.js';
@@ -62,7 +62,7 @@ export class ChatExchange extends CallContext {
   contents: GatheredContents | undefined = undefined;
   /** Bytes of the body that count toward the memory budget of bodies. */
   bodyBytes = 0;
-  readonly #listener: ExchangeContext;
+  readonly #listener: IntakeContext;
   /** The body comes in chunks, so its connection ends with the response: see outsideOfCallbacks. */
   readonly isLastRequest: boolean;
   #sweepSlot: number | undefined = undefined;
@@ -88,7 +88,7 @@ export class ChatExchange extends CallContext {
     requestNumber: number,
     corsLines: string,
     isLastRequest: boolean,
-    listener: ExchangeContext,
+    listener: IntakeContext,
     door?: Door,
   ) {
     super(requestId, requestNumber, corsLines, door);
@@ -105,9 +105,7 @@ export class ChatExchange extends CallContext {
 
   /** Available after `authenticate`. */
   get account(): AccountIndex {
-    const { caller } = this;
-    invariant(caller !== undefined, 'a call is of a known caller');
-    return caller.account;
+    return this.knownCaller.account;
   }
 
   /** Collects the response, if it is to be stored or cached. Never both (`cached`). */

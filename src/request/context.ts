@@ -1,6 +1,6 @@
 /**
  * The two contexts that every phase gets: what is known of one request (CallContext), and what the listener
- * has for all of its requests (ListenerContext; a ChatExchange gets ExchangeContext, Intake IntakeContext).
+ * has for all of its requests (ListenerContext; calls get IntakeContext).
  * listener-server.ts makes a CallContext for each request, listener.thread.ts one IntakeContext. Listener
  * thread.
  *
@@ -14,6 +14,7 @@ import type { ListenerChannel } from '../channel/listener-channel.js';
 import type { AskPort } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import type { DoorName } from '../core/door-names.js';
+import { invariant } from '../core/errors.js';
 import type { SlotList } from '../core/slot-list.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { CallNeeds, RefusedQuota } from '../ledger/quota-rejections.js';
@@ -135,6 +136,18 @@ export class CallContext {
     this.corsLines = corsLines;
     this.door = door;
   }
+
+  /** The caller, for all that comes after `authenticate`. */
+  get knownCaller(): Caller {
+    invariant(this.caller !== undefined, 'authenticate sets the caller or rejects');
+    return this.caller;
+  }
+
+  /** The admission, for all that comes after `admit`. */
+  get admitted(): Admission {
+    invariant(this.admission !== undefined, 'admit sets the admission or rejects');
+    return this.admission;
+  }
 }
 
 /**
@@ -172,19 +185,13 @@ export interface Swept {
   onSweep(nowMs: MonotonicMs): void;
 }
 
-/** What an exchange uses of its listener. */
-export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metrics' | 'callRing' | 'channel'> {
-  readonly cache: Pick<ResponseCache, 'endSending'>;
+/** The whole context, for what makes a call's exchange, reads its body and delivers its response. */
+export interface IntakeContext extends ListenerContext, DiscardBudgets {
+  readonly limits: ListenerLimits;
   readonly bodies: BodyBudget;
   readonly contents: ContentsGatherer;
   /** Bodies that are read, and responses that are written in pieces. Calls in flight bound the list. */
   readonly sweeps: SlotList<Swept>;
-  readonly connections: Pick<Connections, 'endsConnections' | 'onCallBegun' | 'onCallEnded'>;
-}
-
-/** The whole context, as Intake gets it. */
-export interface IntakeContext extends ListenerContext, ExchangeContext, DiscardBudgets {
-  readonly limits: ListenerLimits;
   readonly locks: IdempotencyChannel;
   readonly cache: ResponseCache;
   readonly parser: AskPort<ParseAsk, ChatRequestResult>;

@@ -1,7 +1,7 @@
 /**
- * Delivers the response of an admitted call: from the worker's first frame to the settlement and the last
- * byte on the client's socket. Made by Intake when the call goes to a worker; the channel calls it with the
- * worker's frames. Listener thread.
+ * Sends an admitted call to a worker (`dispatch`), and delivers its response: from the worker's first frame
+ * to the settlement and the last byte on the client's socket. Intake makes a Delivery and dispatches it; the
+ * channel calls it with the worker's frames. Listener thread.
  *
  *     waiting ──→ responding ──→ committing ──→ sending ──→ over
  *        │            └──────────────┼────────────────────────↗
@@ -26,36 +26,27 @@
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { CallReceiver } from '../channel/listener-channel.js';
-import type { TriedAttempt } from '../channel/messages.js';
+import { OUTPUT_TOKENS_UNLIMITED, type TriedAttempt } from '../channel/messages.js';
+import { DOOR_INDEX } from '../core/door-names.js';
 import type { Usage } from '../core/token-counts.js';
+import { NOWHERE } from '../protocol/chat-call.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { PendingCommit } from '../ledger/journal.js';
 import type { ChatExchange } from './chat-exchange.js';
-import type { Connections } from './connections.js';
-import type { Admission, ListenerContext } from './context.js';
-import type { ListenerLimits } from './messages.js';
+import type { Admission, IntakeContext } from './context.js';
 import type { CandidateModel } from './model-access.js';
-import { NOT_COMMITTED, STOPPED } from './rejections.js';
+import { NO_WORKER, NOT_COMMITTED, STOPPED } from './rejections.js';
 import { writeChatHead, writeError } from './response.js';
 import { ResponseWriter, type ResponseOwner } from './response-writer.js';
 import { release, reverse, settle, type Settled } from './settle.js';
 
 type State = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'sending' | 'over';
 
-/** The listener, as Delivery needs it. */
-export interface DeliveryContext extends Pick<
-  ListenerContext,
-  'clock' | 'ledger' | 'journal' | 'channel' | 'metrics' | 'pendingCommits' | 'durability' | 'cachedInput'
-> {
-  readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
-  readonly connections: Pick<Connections, 'isClosing' | 'checkDescriptors'>;
-}
-
 export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   readonly isStream: boolean;
   readonly #exchange: ChatExchange;
   readonly #admission: Admission;
-  readonly #listener: DeliveryContext;
+  readonly #listener: IntakeContext;
   #state: State = 'waiting';
   /** Whether the gateway has cut the connection, because its client did not read. */
   #isCutByGateway = false;
@@ -70,11 +61,65 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** Whether `#finish` must release the slot: the worker's last frame came while the client lacked bytes. */
   #mustRelease = false;
 
-  constructor(exchange: ChatExchange, admission: Admission, listener: DeliveryContext) {
+  /** `exchange` is admitted. */
+  constructor(exchange: ChatExchange, listener: IntakeContext) {
     this.#exchange = exchange;
-    this.#admission = admission;
+    this.#admission = exchange.admitted;
     this.#listener = listener;
-    this.isStream = admission.call.stream;
+    this.isStream = this.#admission.call.stream;
+  }
+
+  /**
+   * Sends the call to a worker, whose frames then come to this Delivery. Returns false if no worker takes the
+   * call: then its hold and its slot are given back (test/e2e/thread-failure.test.ts; there is no unit test).
+   * Called once, first.
+   */
+  dispatch(): boolean {
+    const { channel, metrics } = this.#listener;
+    const { slot, modelIndex, call } = this.#admission;
+    const exchange = this.#exchange;
+    // For a fallback, workers replace the bound of output in the body, at `maxTokens` and
+    // `maxCompletionTokens`. A body with `null` there has no bound, so workers replace nothing.
+    const isBounded = call.outputTokensMax !== undefined;
+    const isDispatched = channel.dispatch(
+      slot,
+      {
+        requestId: exchange.requestId,
+        door: DOOR_INDEX[exchange.door.name],
+        betas: exchange.betas,
+        modelIndex,
+        stream: call.stream,
+        includeUsage: call.includeUsage,
+        modelStart: call.modelStart,
+        modelEnd: call.modelEnd,
+        body: call.body,
+        bodyIsAscii: call.bodyIsAscii,
+        largeBody: call.largeBody,
+        trace: exchange.trace?.carried,
+        account: exchange.account,
+        // Frames have 32 bits for each of the next two numbers, and a client may write any.
+        outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNLIMITED),
+        choices: Math.min(call.choices, OUTPUT_TOKENS_UNLIMITED),
+        mediaParts: call.mediaParts,
+        repeatedTokens: call.repeatedTokens,
+        fallbacks:
+          exchange.models.length === 1
+            ? undefined
+            : {
+                models: exchange.models.slice(1).map((fallback) => fallback.modelIndex),
+                maxTokens: isBounded ? call.maxTokens : NOWHERE,
+                maxCompletionTokens: isBounded ? call.maxCompletionTokens : NOWHERE,
+              },
+      },
+      this,
+    );
+    if (isDispatched) {
+      metrics.callBegun();
+      return true;
+    }
+    release(exchange, NO_WORKER, this.#listener);
+    channel.release(slot);
+    return false;
   }
 
   /** `bytes` are valid until the method returns. `more`: another frame follows at once. */

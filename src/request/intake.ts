@@ -25,9 +25,8 @@ import { admit, beyondBalance, isAllowed } from './admit.js';
 import { authenticate } from './authenticate.js';
 import type { CallTracer } from './call-trace.js';
 import type { ChatExchange } from './chat-exchange.js';
-import type { Admission, IntakeContext, Swept } from './context.js';
+import type { IntakeContext, Swept } from './context.js';
 import { Delivery } from './delivery.js';
-import { dispatch } from './dispatch.js';
 import {
   bodyDigestOf,
   bodyDigestOfPieces,
@@ -104,8 +103,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       this.reject(rejection);
       return;
     }
-    const { caller } = exchange;
-    invariant(caller !== undefined, 'authenticate sets the caller or rejects');
+    const caller = exchange.knownCaller;
     exchange.betas = head.betas;
     this.#cacheControl = head.cacheControl;
     // After authentication: nobody without a key may cause an export of spans.
@@ -140,8 +138,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   takeBody(bytes: number, certainBytes: number): boolean {
     const exchange = this.#exchange;
     const { limits, bodies } = this.#listener;
-    const { caller, door, keyed } = exchange;
-    invariant(caller !== undefined, 'a body is read for a known caller');
+    const { knownCaller: caller, door, keyed } = exchange;
     const { parseInlineBytesMax, bodiesInWorkBytesMax } = limits;
     // A call with an Idempotency-Key may be a replay, which costs nothing. Only its whole body shows that.
     const mustPay = bytes > parseInlineBytesMax && door.isFree !== true && keyed === undefined;
@@ -157,8 +154,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   }
 
   takeFirstPiece(piece: Uint8Array): boolean {
-    const { caller, bodyBytes, hasPermit, keyed } = this.#exchange;
-    invariant(caller !== undefined, 'a body is read for a known caller');
+    const { knownCaller: caller, bodyBytes, hasPermit, keyed } = this.#exchange;
     const model = hasPermit && keyed === undefined ? modelInFirstPiece(piece) : undefined;
     if (model === undefined || isAllowed(caller, model, this.#listener)) return true;
     return this.#rejectEarly(unknownModel(model), bodyBytes);
@@ -194,14 +190,13 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   }
 
   onTooLarge(hasMore: boolean): void {
-    const { caller, door, endsConnection } = this.#exchange;
-    invariant(caller !== undefined, 'a body is read for a known caller');
+    const { knownCaller: caller, door, endsConnection } = this.#exchange;
     this.reject(bodyTooLarge(caller.plan.bodyBytesMax, door.name), hasMore || endsConnection);
   }
 
   #gatherContents(pieces: readonly Uint8Array[]): void {
     const exchange = this.#exchange;
-    const contents = (exchange.contents = this.#listener.contents.begin(exchange.caller!.key));
+    const contents = (exchange.contents = this.#listener.contents.begin(exchange.knownCaller.key));
     if (contents !== undefined) for (const piece of pieces) contents.addRequest(piece);
   }
 
@@ -302,9 +297,9 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   }
 
   /** Charges a hit that has a price, and then replays it. */
-  #chargeHit(hit: EarlierResponse, admission: Admission): void {
+  #chargeHit(hit: EarlierResponse): void {
     this.#state = 'asking';
-    this.#successor = new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
+    this.#successor = new ChargedHit(this.#exchange, this.#listener, (rejection) => {
       if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
       else if (rejection === undefined) this.#replay(hit);
       else this.reject(rejection);
@@ -333,10 +328,9 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       ? OUT_OF_DESCRIPTORS
       : admit(this.#exchange, call, this.#listener);
     if (rejection === undefined) {
-      const { admission, hit } = this.#exchange;
-      invariant(admission !== undefined, 'admit sets the admission or rejects');
-      if (hit === undefined) this.#dispatch(admission);
-      else this.#chargeHit(hit, admission);
+      const { hit } = this.#exchange;
+      if (hit === undefined) this.#dispatch();
+      else this.#chargeHit(hit);
       return;
     }
     // If descriptors are short, no lease helps; `admit` was not called, so `asksLease` is an old one.
@@ -355,7 +349,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       ?.then((rejection) => (rejection === undefined ? { kind: 'call', call } : rejectionOf(rejection)));
   }
 
-  #dispatch(admission: Admission): void {
+  #dispatch(): void {
     const exchange = this.#exchange;
     this.#state = 'dispatched';
     // The output was lowered to this account's balance: callers who can pay more must not get the response.
@@ -363,8 +357,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       exchange.cached.giveUp();
       exchange.cached = undefined;
     }
-    const delivery = new Delivery(exchange, admission, this.#listener);
-    if (dispatch(exchange, admission, delivery, this.#listener)) this.#successor = delivery;
+    const delivery = new Delivery(exchange, this.#listener);
+    if (delivery.dispatch()) this.#successor = delivery;
     else this.reject(NO_WORKER);
   }
 

@@ -75,7 +75,7 @@ export class ModelRoutes {
     bodyOf: (models: ModelBodies) => string | ErrorRecord,
   ): void {
     const rejection = authenticate(context, authorization, this.#listener);
-    const body = rejection ?? bodyOf(this.#modelsOf(context.caller!.planIndex));
+    const body = rejection ?? bodyOf(this.#modelsOf(context.knownCaller.planIndex));
     const endsConnection = this.#endsConnection();
     if (typeof body === 'string') {
       this.#listener.metrics.countRequest(route, 'ok');

@@ -142,8 +142,7 @@ export function limitRate(
   listener: ListenerContext,
   refused?: readonly RefusedQuota[],
 ): ErrorRecord | undefined {
-  const { caller } = context;
-  invariant(caller !== undefined, 'authenticate comes before the rate limit');
+  const caller = context.knownCaller;
   const { ledger } = listener;
   const { account, plan } = caller;
   const limit = plan.requestsPerMinute;
@@ -165,7 +164,7 @@ export function limitRate(
  * minute left. Called once for each request: when it is admitted, rejected or replayed.
  */
 export function setTokenLimit(context: CallContext, { ledger }: ListenerContext): void {
-  const { account, plan, key, isLimited } = context.caller!;
+  const { account, plan, key, isLimited } = context.knownCaller;
   context.tokenLimit = ledger.tokenMinuteOf(account, plan.quotas, isLimited ? key : undefined);
 }
 
@@ -190,7 +189,7 @@ function setRateLimit(
   const isRefused = refused?.some((one) => one.kind === kind && one.index === index) ?? true;
   if (!isRefused) return LEASE_LATE;
   return quotaUsedUp({
-    owner: ownerOf(kind, index, context.caller!.plan.id, undefined, listener.groupNames),
+    owner: ownerOf(kind, index, context.knownCaller.plan.id, undefined, listener.groupNames),
     quota: 'requests_per_minute',
     limit: BigInt(limit),
     need: 1n,
@@ -226,11 +225,9 @@ async function limitRateByLease(
   listener: ListenerContext,
   leases: LeaseChannel,
 ): Promise<ErrorRecord | undefined> {
-  const { caller } = context;
-  invariant(caller !== undefined, 'a request that asks has a caller');
   const askUntilMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
   for (let tries = 1; ; tries++) {
-    const leaseEnd = await askLease(caller, { kind: 'minute' }, leases);
+    const leaseEnd = await askLease(context.knownCaller, { kind: 'minute' }, leases);
     const refused = refusedBy(leaseEnd);
     const rejection = limitRate(context, listener, refused);
     if (rejection === undefined || refused !== undefined) return rejection;

@@ -12,7 +12,6 @@
  * Idempotency-Key test/e2e/idempotency.test.ts.
  */
 import type { CachedResponse } from '../channel/cache-messages.js';
-import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -23,26 +22,17 @@ import { ALL_ACCOUNTS, cacheKeyOf, nameOfResponse } from '../registry/stored-res
 import { modelSlotOf } from '../telemetry/metrics-layout.js';
 import { chooseModel } from './admit.js';
 import type { ChatExchange } from './chat-exchange.js';
-import type { Connections } from './connections.js';
-import type { Admission, ListenerContext, Swept } from './context.js';
+import type { IntakeContext, Swept } from './context.js';
 import type { EarlierResponse } from './idempotency.js';
 import { knownFor } from './known-requests.js';
-import type { ListenerLimits } from './messages.js';
 import { NOT_COMMITTED, STOPPED } from './rejections.js';
 import { writeChatHead } from './response.js';
-import { CachedCall, type Flight, type Requested, type ResponseCache } from './response-cache.js';
+import { CachedCall, type Flight, type Requested } from './response-cache.js';
 import { ResponseWriter, type ResponseOwner } from './response-writer.js';
 import { reverse, settleHit, type Settled } from './settle.js';
 
 const MISS_LINE = '\r\nx-tollgate-cache: miss';
 const MS_PER_SECOND = 1_000;
-
-/** The listener, as `lookUp` needs it. */
-interface CacheContext extends ListenerContext {
-  readonly cache: ResponseCache;
-  readonly locks: IdempotencyChannel;
-  readonly limits: Pick<ListenerLimits, 'parseInlineBytesMax'>;
-}
 
 /**
  * Called once for a request. Returns the response of an equal one. Returns undefined if the call is to be
@@ -54,7 +44,7 @@ export function lookUp(
   exchange: ChatExchange,
   call: ChatCall,
   cacheControl: string | undefined,
-  listener: CacheContext,
+  listener: IntakeContext,
 ): EarlierResponse | Promise<EarlierResponse | undefined> | undefined {
   const { cache, clock, metrics, limits } = listener;
   // An Idempotency-Key promises the response of the first call with that key. Large bodies are not digested
@@ -111,18 +101,10 @@ function hasDirective(cacheControl: string | undefined, directive: string): bool
   return directives.some((name) => name.trim() === directive);
 }
 
-interface ChargeContext extends Pick<
-  ListenerContext,
-  'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput' | 'pendingCommits' | 'channel'
-> {
-  readonly connections: Pick<Connections, 'isClosing'>;
-}
-
 /** Charges an admitted hit. With `durability: commit` nothing is sent before the charge is on disk. */
 export class ChargedHit implements PendingCommit {
   readonly #exchange: ChatExchange;
-  readonly #admission: Admission;
-  readonly #listener: ChargeContext;
+  readonly #listener: IntakeContext;
   readonly #onCharged: (rejection: ErrorRecord | undefined) => void;
   #settled: Settled | undefined;
   /** Whether the gateway has cut the connection before the charge was on disk: then nobody pays. */
@@ -131,12 +113,10 @@ export class ChargedHit implements PendingCommit {
   /** `onCharged` is called once, with undefined if the hit is charged, or why the charge was taken back. */
   constructor(
     exchange: ChatExchange,
-    admission: Admission,
-    listener: ChargeContext,
+    listener: IntakeContext,
     onCharged: (rejection: ErrorRecord | undefined) => void,
   ) {
     this.#exchange = exchange;
-    this.#admission = admission;
     this.#listener = listener;
     this.#onCharged = onCharged;
   }
@@ -156,7 +136,7 @@ export class ChargedHit implements PendingCommit {
       this.#takeBack(STOPPED);
       return;
     }
-    this.#listener.channel.release(this.#admission.slot);
+    this.#listener.channel.release(this.#exchange.admitted.slot);
     this.#onCharged(undefined);
   }
 
@@ -173,14 +153,9 @@ export class ChargedHit implements PendingCommit {
     invariant(this.#settled !== undefined, 'what is taken back was charged');
     reverse(this.#exchange, this.#settled, this.#listener);
     this.#exchange.reversed();
-    this.#listener.channel.release(this.#admission.slot);
+    this.#listener.channel.release(this.#exchange.admitted.slot);
     this.#onCharged(error);
   }
-}
-
-/** The listener, as Replay needs it. */
-interface ReplayContext extends Pick<ListenerContext, 'clock'> {
-  readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
 }
 
 /** Sends a stored response as its first client got it, a stream as a stream; by a ResponseWriter if long. */
@@ -190,10 +165,10 @@ export class Replay implements ResponseOwner, Swept {
   readonly #bytes: Uint8Array;
   readonly #fallback: string | undefined;
   readonly #isCached: boolean;
-  readonly #listener: ReplayContext;
+  readonly #listener: IntakeContext;
   #writer: ResponseWriter | undefined;
 
-  constructor(exchange: ChatExchange, earlier: EarlierResponse, listener: ReplayContext) {
+  constructor(exchange: ChatExchange, earlier: EarlierResponse, listener: IntakeContext) {
     this.#exchange = exchange;
     this.#bytes = earlier.bytes;
     this.isStream = earlier.stream;

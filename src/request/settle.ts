@@ -2,7 +2,7 @@
  * The settle phase, which every admitted call reaches exactly once: its hold becomes a charge, or is given
  * back, and the journal gets a record. With `durability: commit` the end of a response then waits until that
  * record is on disk (PendingCommits in ledger/journal.ts). To _release_ a call is to settle it without a
- * charge. delivery.ts and replay.ts call this, and dispatch.ts if no worker takes a call. Listener thread.
+ * charge. delivery.ts and replay.ts call this. Listener thread.
  *
  * Must hold: ledger and journal change together, one record for each change, because the store is written
  * from the journal and limits are checked in the ledger (test/unit/request/admit.test.ts,
@@ -17,8 +17,6 @@ import { USAGE_SOURCES, type Usage, usageWithoutParts } from '../core/token-coun
 import { costOf } from '../registry/catalog.js';
 import type { CallContext, ListenerContext } from './context.js';
 import type { CandidateModel } from './model-access.js';
-
-type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
 
 const NO_COST = asPicoUnits(0n);
 const NO_USAGE = usageWithoutParts(0, 0, 'reported');
@@ -51,21 +49,17 @@ export interface Settled extends Settlement {
 export function settle(
   context: CallContext,
   usage: Usage,
-  listener: SettleContext,
+  listener: ListenerContext,
   fallback?: CandidateModel,
 ): Settled {
-  const { admission } = context;
-  invariant(admission !== undefined, 'only an admitted call is settled');
-  const { model, modelIndex: answered } = fallback ?? admission;
+  const { model, modelIndex: answered } = fallback ?? context.admitted;
   const cost = context.door.isFree === true ? NO_COST : costOf(model.price, usage);
   return charge(context, cost, usage, answered, listener);
 }
 
 /** Charges the price of a hit of the response cache. A hit has no tokens. */
-export function settleHit(context: CallContext, listener: SettleContext): Settled {
-  const { admission } = context;
-  invariant(admission !== undefined, 'only an admitted call is settled');
-  const { model, modelIndex: answered } = admission;
+export function settleHit(context: CallContext, listener: ListenerContext): Settled {
+  const { model, modelIndex: answered } = context.admitted;
   return charge(context, model.price.cachedResponsePicoUnits, NO_USAGE, answered, listener);
 }
 
@@ -75,11 +69,10 @@ function charge(
   cost: PicoUnits,
   usage: Usage,
   answered: number,
-  listener: SettleContext,
+  listener: ListenerContext,
 ): Settled {
-  // `settle` and `settleHit` have checked that the admission is there.
   const { ledger, durability, cachedInput } = listener;
-  const { slot, mayReverse } = context.admission!;
+  const { slot, mayReverse } = context.admitted;
   // Before `ledger.settle`, which clears what the slot has taken.
   const taken = mayReverse && durability === 'commit' ? ledger.takenOf(slot) : undefined;
   const settledMs = listener.clock.monotonicMs();
@@ -101,16 +94,15 @@ function charge(
  * Gives back all that a failed call took, without a charge. A call whose parameters a provider rejected still
  * counts toward the day and the month, because the rejection was a response.
  */
-export function release(context: CallContext, error: ErrorRecord, listener: SettleContext): void {
-  const { admission } = context;
-  invariant(admission !== undefined, 'only an admitted call is released');
-  if (error.code === 'invalid_parameters') listener.ledger.settle(admission.slot, NO_COST, 0);
-  else listener.ledger.release(admission.slot);
-  append(context, error.code, NO_USAGE, admission.modelIndex, NO_CHARGE, listener);
+export function release(context: CallContext, error: ErrorRecord, listener: ListenerContext): void {
+  const { slot, modelIndex } = context.admitted;
+  if (error.code === 'invalid_parameters') listener.ledger.settle(slot, NO_COST, 0);
+  else listener.ledger.release(slot);
+  append(context, error.code, NO_USAGE, modelIndex, NO_CHARGE, listener);
 }
 
 /** Takes back the charge of a call whose response is not sent to its end, by a journal record of its own. */
-export function reverse(context: CallContext, settled: Settled, listener: SettleContext): void {
+export function reverse(context: CallContext, settled: Settled, listener: ListenerContext): void {
   const { usage, tokens, answered, taken, charged, uncovered } = settled;
   invariant(taken !== undefined, 'what is reversed was admitted and settled with durability: commit');
   listener.ledger.reverse(taken, settled, tokens);
@@ -134,16 +126,15 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
  * and `endedMs` by the wall clock. `admit` has made sure that the journal has space.
  */
 function append(
-  { caller, admission, requestNumber }: CallContext,
+  { knownCaller: caller, admitted: admission, requestNumber }: CallContext,
   outcome: JournalOutcome,
   usage: Usage,
   answered: number,
   { charged, uncovered }: Settlement,
-  { journal, clock }: SettleContext,
+  { journal, clock }: ListenerContext,
   nowMs = clock.monotonicMs(),
   endedMs = clock.wallMs(),
 ): number {
-  invariant(caller !== undefined && admission !== undefined, 'the journal takes admitted calls');
   return journal.append({
     request: requestNumber,
     endedMs,

@@ -8,7 +8,7 @@ import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { SlotList } from '#src/core/slot-list.js';
 import { BodyBudget, createBodyBudget } from '#src/request/body-budget.js';
 import { ChatExchange } from '#src/request/chat-exchange.js';
-import type { Swept } from '#src/request/context.js';
+import type { IntakeContext, Swept } from '#src/request/context.js';
 import { admit } from '#src/request/admit.js';
 import { settle, type Settled } from '#src/request/settle.js';
 import { createCallRing } from '#src/telemetry/call-ring-layout.js';
@@ -57,7 +57,14 @@ function bed(requestNumber = 1) {
     sweeps: new SlotList<Swept>(),
     connections: { endsConnections: false, onCallBegun: () => undefined, onCallEnded: () => undefined },
   };
-  const exchange = new ChatExchange({} as HttpResponse, 'req_test', requestNumber, '', false, listener);
+  const exchange = new ChatExchange(
+    {} as HttpResponse,
+    'req_test',
+    requestNumber,
+    '',
+    false,
+    listener as unknown as IntakeContext,
+  );
   const logged = (): EndedCall[] => {
     const records: EndedCall[] = [];
     new CallRingReader(ring).drain((record) => void records.push(record));

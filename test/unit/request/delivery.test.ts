@@ -9,7 +9,8 @@ import { asCallSlot, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/unit
 import { usageWithoutParts } from '#src/core/token-counts.js';
 import type { ChatExchange } from '#src/request/chat-exchange.js';
 import type { Admission } from '#src/request/context.js';
-import { Delivery, type DeliveryContext } from '#src/request/delivery.js';
+import { Delivery } from '#src/request/delivery.js';
+import type { IntakeContext } from '#src/request/context.js';
 
 const TRIED: TriedAttempt = {
   upstream: 0,
@@ -61,10 +62,10 @@ function bed(
   } as unknown as Admission;
   const exchange = {
     res,
-    admission,
+    admitted: admission,
     requestId: 'req_test',
     requestNumber: 1,
-    caller: { account: 0, key: 0 },
+    knownCaller: { account: 0, key: 0 },
     models: [{}],
     corsLines: '',
     cacheLine: '',
@@ -108,8 +109,8 @@ function bed(
     metrics: { callEnded: () => undefined },
     durability,
     cachedInput: 'count',
-  } as unknown as DeliveryContext;
-  const delivery = new Delivery(exchange, admission, listener);
+  } as unknown as IntakeContext;
+  const delivery = new Delivery(exchange, listener);
   const leave = (isCut: boolean): void => {
     connections.isClosing = isCut;
     exchange.clientGone = true;

@@ -3,7 +3,7 @@ import t from 'tap';
 import { asCallSlot, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { ErrorRecord } from '#src/core/errors.js';
 import type { ChatExchange } from '#src/request/chat-exchange.js';
-import type { Admission, ListenerContext } from '#src/request/context.js';
+import type { Admission, IntakeContext } from '#src/request/context.js';
 import { ChargedHit } from '#src/request/replay.js';
 import { NOT_COMMITTED, STOPPED } from '#src/request/rejections.js';
 
@@ -20,9 +20,9 @@ function bed() {
     mayReverse: true,
   } as unknown as Admission;
   const exchange = {
-    admission,
+    admitted: admission,
     requestNumber: 1,
-    caller: { account: 0, key: 0 },
+    knownCaller: { account: 0, key: 0 },
     charged: () => undefined,
     reversed: () => undefined,
   } as unknown as ChatExchange;
@@ -39,8 +39,8 @@ function bed() {
     connections,
     durability: 'commit',
     cachedInput: 'count',
-  } as unknown as ListenerContext & { connections: { isClosing: boolean } };
-  const hit = new ChargedHit(exchange, admission, listener, (rejection) => seen.rejections.push(rejection));
+  } as unknown as IntakeContext;
+  const hit = new ChargedHit(exchange, listener, (rejection) => seen.rejections.push(rejection));
   hit.start();
   return { hit, connections, seen };
 }
