@@ -51,27 +51,6 @@ const QUOTAS_MAX = 64;
 /** A block with so many names is full. Below NONE (16 bits) are enough positions for one more call. */
 const NAMES_FULL = 60_000;
 
-/**
- * Kinds of names. BlockNames remembers the last name of each kind, because the next call mostly has the same.
- * `id` names the account, and what has a quota. `quota` is the kind of a call's first quota name; its next
- * seven quota names have the seven numbers that follow.
- */
-const KIND = {
-  prefix: 0,
-  key: 1,
-  model: 2,
-  upstream: 3,
-  code: 4,
-  route: 5,
-  answered: 6,
-  source: 7,
-  attemptCode: 8,
-  scope: 9,
-  id: 10,
-  quota: 11,
-} as const;
-const FIRST_QUOTAS = 8;
-
 /** By scope: where a call's fixed part names whose quota it is. A group's slot stands beside the quota. */
 const NO_OWNER = -1;
 const OWNERS = QUOTA_SCOPES.map((scope) => (scope === 'group' ? NO_OWNER : NAMED[scope]));
@@ -89,7 +68,7 @@ export class BlockBuilder {
   readonly #variable = Buffer.allocUnsafeSlow(BLOCK_BYTES + CALL_BYTES_MAX);
   /** Writes 64 bits into `#variable` in a tenth of the time of Buffer's `writeBigInt64LE`. */
   readonly #view = new DataView(this.#variable.buffer);
-  readonly #names = new BlockNames(KIND.quota + FIRST_QUOTAS);
+  readonly #names = new BlockNames();
   #count = 0;
   /** How many bytes of `#variable` are written. */
   #variableBytes = 0;
@@ -148,15 +127,15 @@ export class BlockBuilder {
     this.#floats[at64 + REQUEST] = call.request;
     this.#amounts[at64 + CHARGED] = usage === undefined ? 0n : usage.charged;
     const shorts = this.#shorts;
-    shorts[at16 + NAMED.prefix] = this.#names.positionOfKind(call.requestPrefix, KIND.prefix);
-    shorts[at16 + NAMED.account] = this.#names.positionOfKind(call.account, KIND.id);
-    shorts[at16 + NAMED.key] = this.#names.positionOfKind(call.key, KIND.key);
-    shorts[at16 + NAMED.model] = this.#names.positionOfKind(call.model, KIND.model);
-    shorts[at16 + NAMED.answered] = this.#names.positionOfKind(usage?.answeredModel ?? null, KIND.answered);
-    shorts[at16 + NAMED.upstream] = this.#names.positionOfKind(call.upstream, KIND.upstream);
-    shorts[at16 + NAMED.code] = this.#names.positionOfKind(call.code, KIND.code);
-    shorts[at16 + NAMED.source] = this.#names.positionOfKind(usage?.source ?? null, KIND.source);
-    shorts[at16 + NAMED.route] = this.#names.positionOfKind(call.route, KIND.route);
+    shorts[at16 + NAMED.prefix] = this.#names.positionOf(call.requestPrefix);
+    shorts[at16 + NAMED.account] = this.#names.positionOf(call.account);
+    shorts[at16 + NAMED.key] = this.#names.positionOf(call.key);
+    shorts[at16 + NAMED.model] = this.#names.positionOf(call.model);
+    shorts[at16 + NAMED.answered] = this.#names.positionOf(usage?.answeredModel ?? null);
+    shorts[at16 + NAMED.upstream] = this.#names.positionOf(call.upstream);
+    shorts[at16 + NAMED.code] = this.#names.positionOf(call.code);
+    shorts[at16 + NAMED.source] = this.#names.positionOf(usage?.source ?? null);
+    shorts[at16 + NAMED.route] = this.#names.positionOf(call.route);
     shorts[at16 + STATUS] = call.status ?? 0;
     shorts[at16 + FLAGS] =
       (call.stream ? STREAM : 0) |
@@ -307,10 +286,10 @@ export class BlockBuilder {
     this.#putNumber(Math.min(attempts.length, CALL_ATTEMPTS_MAX));
     for (let index = 0; index < attempts.length && index < CALL_ATTEMPTS_MAX; index++) {
       const attempt = attempts[index]!;
-      this.#putName(attempt.upstream, KIND.upstream);
-      this.#putName(attempt.model, KIND.model);
+      this.#putName(attempt.upstream);
+      this.#putName(attempt.model);
       this.#putNumber(attempt.status ?? 0);
-      this.#putName(attempt.code, KIND.attemptCode);
+      this.#putName(attempt.code);
       this.#putTime(attempt.startMs);
       this.#putTime(attempt.durationMs);
       this.#putText(attempt.error);
@@ -318,9 +297,9 @@ export class BlockBuilder {
     this.#putNumber(Math.min(quotas.length, QUOTAS_MAX));
     for (let index = 0; index < quotas.length && index < QUOTAS_MAX; index++) {
       const { scope, id, quota, left } = quotas[index]!;
-      this.#putName(scope, KIND.scope);
-      this.#putName(id, KIND.id);
-      this.#putName(quota, KIND.quota + (index % FIRST_QUOTAS));
+      this.#putName(scope);
+      this.#putName(id);
+      this.#putName(quota);
       const isMoney = typeof left === 'bigint';
       this.#putNumber(isMoney ? 1 : 0);
       if (isMoney) this.#putAmount(left);
@@ -330,12 +309,8 @@ export class BlockBuilder {
   }
 
   /** Writes the name's position plus one, or 0 for null. */
-  #putName(text: string | null, kind: number): void {
-    this.#variableBytes = putPosition(
-      this.#variable,
-      this.#variableBytes,
-      this.#names.positionOfKind(text, kind),
-    );
+  #putName(text: string | null): void {
+    this.#variableBytes = putPosition(this.#variable, this.#variableBytes, this.#names.positionOf(text));
   }
 
   /** Writes the integer that `picoUnitsOfFloat` makes of a float; returns the offset after it. */

@@ -13,16 +13,7 @@ import { NONE } from './call-block.js';
 
 export class BlockNames {
   readonly #positions = new Map<string, number>();
-  /** The last name of each kind (undefined before the first), and its position. */
-  readonly #lastNames: (string | undefined)[];
-  readonly #lastPositions: Int32Array;
   #bytes = 0;
-
-  /** `kinds`: how many values the argument `kind` of `positionOfKind` has, from 0. */
-  constructor(kinds: number) {
-    this.#lastNames = new Array<string | undefined>(kinds).fill(undefined);
-    this.#lastPositions = new Int32Array(kinds);
-  }
 
   get size(): number {
     return this.#positions.size;
@@ -41,7 +32,6 @@ export class BlockNames {
   /** To be called for each new block. */
   clear(): void {
     this.#positions.clear();
-    this.#lastNames.fill(undefined);
     this.#bytes = 0;
   }
 
@@ -54,16 +44,6 @@ export class BlockNames {
     // 3: the quotes and the comma of the JSON array.
     this.#bytes += name.length + 3;
     this.#positions.set(name, position);
-    return position;
-  }
-
-  /** Returns what `positionOf` does, and more quickly if the last name of this kind was the same. */
-  positionOfKind(name: string | null, kind: number): number {
-    if (name === null) return NONE;
-    if (this.#lastNames[kind] === name) return this.#lastPositions[kind]!;
-    const position = this.positionOf(name);
-    this.#lastNames[kind] = name;
-    this.#lastPositions[kind] = position;
     return position;
   }
 }
