@@ -47,17 +47,12 @@ export class OpenCalls<T> {
   readonly #ids: Float64Array;
   /** The random first generation × 2^20, for `nextId`. A worker never calls `nextId`. */
   readonly #firstId = GENERATION_STEP * Math.floor(Math.random() * 2 ** 32);
-  #size = 0;
 
   constructor(first: number, count: number) {
     invariant(first + count <= GENERATION_STEP, 'a call id has room for every slot');
     this.#first = first;
     this.#items = new Array<undefined>(count).fill(undefined);
     this.#ids = new Float64Array(count);
-  }
-
-  get size(): number {
-    return this.#size;
   }
 
   /** An id that none of the slot's last 2^32 calls had. Returns the same id again until `add` is called. */
@@ -84,14 +79,11 @@ export class OpenCalls<T> {
     invariant(this.#items[index] === undefined, 'a call slot carries one call');
     this.#ids[index] = id;
     this.#items[index] = item;
-    this.#size++;
   }
 
   /** Does nothing if the call is not open. */
   remove(id: CallId): void {
-    if (this.get(id) === undefined) return;
-    this.#items[slotOfCall(id) - this.#first] = undefined;
-    this.#size--;
+    if (this.get(id) !== undefined) this.#items[slotOfCall(id) - this.#first] = undefined;
   }
 
   /** Returns the items in a new array, because calls may end while the caller loops over them. */

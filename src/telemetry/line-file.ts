@@ -54,6 +54,7 @@ export class LineFile {
   #waitingBytes = 0;
   /** Why the last write failed; undefined after a write that succeeded. */
   #failure: string | undefined;
+  /** How many lines were dropped since the start. */
   #droppedLines = 0;
 
   /**
@@ -62,11 +63,6 @@ export class LineFile {
    */
   constructor(options: LineFileOptions) {
     this.#options = options;
-  }
-
-  /** How many lines were dropped since the start. */
-  get droppedLines(): number {
-    return this.#droppedLines;
   }
 
   /**

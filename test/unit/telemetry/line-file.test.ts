@@ -134,12 +134,14 @@ void t.test('what cannot be written waits, within a bound, and is told', (t) => 
   const usageLog = open(path, { waitingBytesMax: 36 });
   usageLog.append(numbered(10, 2));
   t.match(noted, [/^warn the usage log cannot be written; its lines wait/]);
-  t.equal(usageLog.droppedLines, 0);
   usageLog.append(numbered(12, 1));
   t.equal(noted.length, 1, 'told once');
   usageLog.append(numbered(13, 2));
-  t.equal(usageLog.droppedLines, 2, 'three of 12 bytes are within the bound');
-  t.match(noted[1], /^error lines of the usage log were dropped.*"dropped":2,"droppedSinceStart":2/);
+  t.match(
+    noted[1],
+    /^error lines of the usage log were dropped.*"dropped":2,"droppedSinceStart":2/,
+    'three of 12 bytes are within the bound',
+  );
   usageLog.append(numbered(15, 1));
   t.match(noted[2], /"dropped":1,"droppedSinceStart":3/);
 
@@ -157,8 +159,7 @@ void t.test('what cannot be written waits, within a bound, and is told', (t) => 
 void t.test('a full device throws nothing', { skip: !existsSync('/dev/full') }, (t) => {
   const usageLog = open('/dev/full', { waitingBytesMax: 24 });
   usageLog.append(numbered(10, 5));
-  t.equal(usageLog.droppedLines, 3);
-  t.match(noted[1], /ENOSPC/);
+  t.match(noted[1], /"droppedSinceStart":3.*ENOSPC/);
   usageLog.close();
   t.end();
 });
@@ -168,9 +169,8 @@ void t.test('what its end cannot write is counted and told', (t) => {
   const usageLog = open(path);
   usageLog.append(numbered(10, 2));
   usageLog.append(numbered(12, 1));
-  t.equal(usageLog.droppedLines, 0);
+  t.equal(noted.length, 1);
   usageLog.close();
-  t.equal(usageLog.droppedLines, 3);
   t.equal(noted.length, 2);
   t.match(noted[1], /^error lines of the usage log were dropped.*"dropped":3,"droppedSinceStart":3.*ENOENT/);
   t.end();
