@@ -55,8 +55,7 @@ export function addEnded(first: MetricsSnapshot, second: MetricsSnapshot): Metri
  * - `max`: the largest of each name and labels;
  * - undefined: the sum, with `ended` (what `addEnded` returned for the ended processes).
  *
- * A merged sample has all its labels in `labels`, another one may have `sharedLabels` too. Takes some
- * microseconds a sample.
+ * Takes one or two microseconds a sample.
  */
 export function mergeFamily(
   family: MetricFamily,
@@ -100,17 +99,26 @@ function mergeSamples(
   mergeValues: (first: number, second: number) => number,
 ): Sample[] {
   const merged = new Map<string, Sample>();
-  for (const { value, labels: ownLabels, sharedLabels, metricName } of samples) {
-    const labels = { ...ownLabels, ...sharedLabels };
+  // All samples of one histogram have the same `sharedLabels` object.
+  let shared: Sample['sharedLabels'];
+  let sharedTexts: readonly string[] = [];
+  for (const sample of samples) {
+    if (sample.sharedLabels !== shared) {
+      shared = sample.sharedLabels;
+      sharedTexts = labelTexts(shared);
+    }
     // Sorted, because a process of another version may have its labels in another order.
-    const sortedLabels = Object.entries(labels).sort(([name], [other]) => (name < other ? -1 : 1));
-    const key = JSON.stringify([metricName, ...sortedLabels]);
+    const texts = [...labelTexts(sample.labels), ...sharedTexts].sort();
+    const key = `${sample.metricName ?? ''} ${texts.join()}`;
     const earlier = merged.get(key);
-    merged.set(key, {
-      value: earlier === undefined ? value : mergeValues(earlier.value, value),
-      labels,
-      ...(metricName === undefined ? {} : { metricName }),
-    });
+    merged.set(
+      key,
+      earlier === undefined ? sample : { ...earlier, value: mergeValues(earlier.value, sample.value) },
+    );
   }
   return [...merged.values()];
+}
+
+function labelTexts(labels: Readonly<Record<string, string>> = {}): string[] {
+  return Object.entries(labels).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
 }
