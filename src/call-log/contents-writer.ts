@@ -51,8 +51,7 @@ interface ContentsWriterOptions {
   readonly log: Log;
 }
 
-export class ContentsWriter {
-  readonly #segments: SegmentWriter<WrittenBlock>;
+export class ContentsWriter extends SegmentWriter<WrittenBlock> {
   readonly #mask: SecretMask;
   readonly #clock: Clock;
   /** The bytes that were appended and are not written. CONTENTS_BATCH_BYTES bounds the batch. */
@@ -62,28 +61,16 @@ export class ContentsWriter {
   #batchCount = 0;
 
   constructor({ dataPath, retention, secrets, clock, log }: ContentsWriterOptions) {
-    this.#mask = new SecretMask(secrets ?? (() => []));
-    this.#clock = clock;
-    this.#segments = new SegmentWriter<WrittenBlock>({
+    super({
       folder: join(dataPath, CONTENTS_FOLDER),
       kind: 'contents',
       start: CONTENTS_START,
-      newIndex: () => new ContentsIndex(),
       retention,
       clock,
       log,
-      take: () => this.#take(),
     });
-  }
-
-  /** How many calls' contents were dropped since the start, because the disk failed. */
-  get dropped(): number {
-    return this.#segments.dropped;
-  }
-
-  /** Takes over the bounds of a reload, and removes segments that exceed them. */
-  apply(retention: CallRetention): void {
-    this.#segments.applyRetention(retention);
+    this.#mask = new SecretMask(secrets ?? (() => []));
+    this.#clock = clock;
   }
 
   /**
@@ -102,22 +89,16 @@ export class ContentsWriter {
     }
     this.#batch.push(data);
     this.#batchBytes += data.length;
-    if (this.#batchBytes >= CONTENTS_BATCH_BYTES) this.#segments.flush();
-    else this.#segments.flushLater();
+    if (this.#batchBytes >= CONTENTS_BATCH_BYTES) this.flush();
+    else this.flushLater();
   }
 
-  /** Writes what was appended, unless the disk fails. Never throws. */
-  flush(): void {
-    this.#segments.flush();
+  protected newIndex(): ContentsIndex {
+    return new ContentsIndex();
   }
 
-  /** Flushes, and ends the segment. To be called once, as the last method. */
-  close(): void {
-    this.#segments.close();
-  }
-
-  /** Returns the batch as a block and begins another batch; undefined if the batch is empty. */
-  #take(): WrittenBlock | undefined {
+  /** The batch is the block. */
+  protected take(): WrittenBlock | undefined {
     if (this.#batchCount === 0) return undefined;
     const block = { data: Buffer.concat(this.#batch, this.#batchBytes), count: this.#batchCount };
     this.#batch = [];

@@ -1,7 +1,8 @@
 /**
- * Appends blocks to segment files of the call log. call-writer.ts and contents-writer.ts own a SegmentWriter
- * each, on the main thread of a gateway process. No other process writes to their segments. Nothing is synced
- * (fsync), so a power cut loses some seconds.
+ * Appends blocks to segment files of the call log. CallWriter (call-writer.ts) and ContentsWriter
+ * (contents-writer.ts) are SegmentWriters, which gateway/gateway-logs.ts owns on the main thread of a gateway
+ * process. No other process writes to their segments. Nothing is synced (fsync), so a power cut loses some
+ * seconds.
  *
  * Must hold:
  * - A disk that fails never makes a call fail. Blocks wait while the disk fails. Beyond WAITING_BYTES_MAX
@@ -45,19 +46,15 @@ export interface WrittenIndex<B extends WrittenBlock> {
   toBytes(at: number): Buffer;
 }
 
-interface SegmentWriterOptions<B extends WrittenBlock> {
+export interface SegmentWriterOptions {
   /** The folder of the segments, which is created at the first write. */
   readonly folder: string;
   readonly kind: SegmentKind;
   /** The first bytes of each segment. */
   readonly start: Buffer;
-  /** Called once for each segment, as it begins. */
-  readonly newIndex: () => WrittenIndex<B>;
   readonly retention: CallRetention;
   readonly clock: Clock;
   readonly log: Log;
-  /** Returns one block of all that was appended since the last call of `take`; undefined if nothing was. */
-  readonly take: () => B | undefined;
 }
 
 interface OpenSegment<B extends WrittenBlock> {
@@ -70,8 +67,8 @@ interface OpenSegment<B extends WrittenBlock> {
   bytes: number;
 }
 
-export class SegmentWriter<B extends WrittenBlock> {
-  readonly #options: SegmentWriterOptions<B>;
+export abstract class SegmentWriter<B extends WrittenBlock> {
+  readonly #options: SegmentWriterOptions;
   /** Blocks that are not written yet, oldest first. */
   readonly #waitingBlocks: B[] = [];
   readonly #removeTimer: NodeJS.Timeout;
@@ -90,7 +87,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   #loggedAtMs = -Infinity;
 
   /** Removes old segments at once, and then every REMOVE_PERIOD_MS until `close`. */
-  constructor(options: SegmentWriterOptions<B>) {
+  constructor(options: SegmentWriterOptions) {
     this.#options = options;
     this.#retention = options.retention;
     this.#calendar = new RetentionCalendar(options.clock);
@@ -98,13 +95,19 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#removeTimer = setInterval(() => this.#enforceRetention(), REMOVE_PERIOD_MS).unref();
   }
 
-  /** How many calls were dropped since the start. */
+  /** Returns one block of all that was appended since the last call of `take`; undefined if nothing was. */
+  protected abstract take(): B | undefined;
+
+  /** Called once for each segment, as it begins. */
+  protected abstract newIndex(): WrittenIndex<B>;
+
+  /** How many calls could not be written, and were dropped, since the start. */
   get dropped(): number {
     return this.#dropped;
   }
 
   /** Number and written bytes of the segment that is being written; undefined if there is none. */
-  get openSegment(): { readonly number: number; readonly bytes: number } | undefined {
+  protected get openSegment(): { readonly number: number; readonly bytes: number } | undefined {
     return this.#segment;
   }
 
@@ -115,7 +118,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   }
 
   /** To be called after each append: `flush` then follows within WRITE_PERIOD_MS. */
-  flushLater(): void {
+  protected flushLater(): void {
     this.#flushTimer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
   }
 
@@ -126,7 +129,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   flush(): void {
     clearTimeout(this.#flushTimer);
     this.#flushTimer = undefined;
-    const block = this.#options.take();
+    const block = this.take();
     if (block !== undefined) {
       this.#waitingBlocks.push(block);
       this.#waitingBytes += block.data.length;
@@ -171,7 +174,7 @@ export class SegmentWriter<B extends WrittenBlock> {
 
   /** Removes old segments first, so that the new one fits within the bound of bytes. */
   #beginSegment(): OpenSegment<B> {
-    const { folder, kind, start, newIndex, clock } = this.#options;
+    const { folder, kind, start, clock } = this.#options;
     this.#removeOldSegments();
     const { file, number, path } = createSegment(folder, kind, this.#lastNumber, clock.wallMs());
     try {
@@ -183,7 +186,7 @@ export class SegmentWriter<B extends WrittenBlock> {
       throw error;
     }
     this.#lastNumber = number;
-    return { file, number, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
+    return { file, number, index: this.newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
   }
 
   /** Ends the segment if one is open. If the index cannot be written, readers make one of the blocks. */

@@ -132,8 +132,8 @@ export class GatewayLogs {
     this.drain();
     this.#keepsCalls = settings.call_log.enabled;
     this.#logSwitch.storesCalls = this.#keepsCalls || this.#outbox !== undefined;
-    this.#calls.apply(retentionOf(settings));
-    this.#contents.apply(contentsRetentionOf(settings));
+    this.#calls.applyRetention(retentionOf(settings));
+    this.#contents.applyRetention(contentsRetentionOf(settings));
     this.#logSwitch.level = log.level;
     this.#logSwitch.samplePercent = accessLog.sample_percent;
     this.#logSwitch.writesAccessLog = accessLog.enabled;

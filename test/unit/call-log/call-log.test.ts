@@ -354,7 +354,7 @@ void t.test('the oldest are removed by bytes and by hours', async (t) => {
   for (const name of names.slice(1)) utimesSync(join(folder, name), old, old);
   // Just after the start nothing is removed by age.
   clock.nowMs += REMOVE_PERIOD_MS;
-  writers[0]!.apply(retention);
+  writers[0]!.applyRetention(retention);
   t.same(readdirSync(folder), []);
   // A writer whose segment is gone begins another.
   const [again] = calls(1, 1, 'req_again-');

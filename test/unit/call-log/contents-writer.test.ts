@@ -212,7 +212,7 @@ void t.test('what could be older than its hours before the next look is removed'
     clock.nowMs += REMOVE_PERIOD_MS;
     const seconds = clock.wallMs() / 1_000 - hours * 3_600;
     utimesSync(path, seconds, seconds);
-    writer.apply(RETENTION);
+    writer.applyRetention(RETENTION);
     writer.close();
   };
   // A segment spans an hour at most, and the two looks are ten minutes.

@@ -30,7 +30,7 @@ function world(t: Test) {
     return writer;
   };
   const writers = [newWriter(), newWriter()] as const;
-  const apply = (): void => writers.forEach((writer) => writer.apply(RETENTION));
+  const apply = (): void => writers.forEach((writer) => writer.applyRetention(RETENTION));
   /** Writes one call, and nothing more until its segment is old, so that it ends. */
   const write = (writer: CallWriter, request: number): CallRecord => {
     const call = randomCall(random, request, 1_763_950_000_000 + request * 1_000, {

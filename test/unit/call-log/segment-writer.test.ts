@@ -3,25 +3,36 @@ import { readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { REMOVE_PERIOD_MS } from '#src/call-log/segment-files.js';
-import { SegmentWriter } from '#src/call-log/segment-writer.js';
+import { SegmentWriter, type WrittenBlock, type WrittenIndex } from '#src/call-log/segment-writer.js';
 import { SystemClock } from '#src/core/clock.js';
 import { ListLog, StoppedClock } from '../store/support.js';
 
+/** Writes the blocks that it is given. */
+class BlockWriter extends SegmentWriter<WrittenBlock> {
+  blocks: WrittenBlock[] = [];
+
+  protected take(): WrittenBlock | undefined {
+    return this.blocks.shift();
+  }
+
+  protected newIndex(): WrittenIndex<WrittenBlock> {
+    return { add: () => undefined, toBytes: () => Buffer.alloc(0) };
+  }
+}
+
 void t.test('a segment that cannot be begun leaves no file, however often it is tried', (t) => {
   const folder = t.testdir();
-  const appended = [{ data: Buffer.alloc(8), count: 1 }];
   const log = new ListLog();
-  const writer = new SegmentWriter({
+  const writer = new BlockWriter({
     folder,
     kind: 'calls',
     // Stands in for a full disk, which takes an empty file and no byte: this cannot be written.
     start: { length: 8 } as Buffer,
-    newIndex: () => ({ add: () => undefined, toBytes: () => Buffer.alloc(0) }),
     retention: { keepHours: 72, keepBytes: 1024 ** 3, processes: 1 },
     clock: new SystemClock(),
     log,
-    take: () => appended.shift(),
   });
+  writer.blocks = [{ data: Buffer.alloc(8), count: 1 }];
   for (let tries = 0; tries < 3; tries++) writer.flush();
   t.equal(log.lines.length, 1, 'the failure is logged');
   t.same(readdirSync(folder), []);
@@ -43,15 +54,13 @@ function worldOf(t: Test) {
   }
   const retention = { keepHours: 72, keepBytes: 1024 ** 3, processes: 1 };
   const start = () => {
-    const writer = new SegmentWriter({
+    const writer = new BlockWriter({
       folder,
       kind: 'calls',
       start: Buffer.alloc(8),
-      newIndex: () => ({ add: () => undefined, toBytes: () => Buffer.alloc(0) }),
       retention,
       clock,
       log: new ListLog(),
-      take: () => undefined,
     });
     t.teardown(() => writer.close());
     return writer;
