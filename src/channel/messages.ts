@@ -25,7 +25,7 @@ import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { Span } from '../protocol/chat-call.js';
 import type { Usage } from '../core/token-counts.js';
-import type { AttemptCode } from '../telemetry/ended-call.js';
+import type { AttemptCode } from '../telemetry/call-ring-layout.js';
 import type { CarriedTrace } from '../telemetry/trace-context.js';
 import type { CallId } from './open-calls.js';
 

@@ -44,7 +44,7 @@ import { type AccountIndex, asGroupIndex, type GroupIndex, type KeyIndex } from 
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import type { UsageKey } from '../registry/usage-report.js';
-import type { EndedAttempt, EndedCall } from '../telemetry/ended-call.js';
+import type { EndedAttempt, EndedCall } from '../telemetry/call-ring-layout.js';
 import {
   callMembers,
   chargeText,

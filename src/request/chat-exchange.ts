@@ -24,7 +24,7 @@ import type { Door } from '../doors/door.js';
 import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs, type WallMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import * as ring from '../telemetry/call-ring-layout.js';
-import type { EndedAttempt, EndedCall, EndedUsage, WantedLogs } from '../telemetry/ended-call.js';
+import type { EndedAttempt, EndedCall, EndedUsage, WantedLogs } from '../telemetry/call-ring-layout.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { GatheredContents } from './call-contents.js';
 import type { CallTrace } from './call-trace.js';

@@ -1,7 +1,7 @@
 /**
  * The record of an ended call, with account and key by id, model and upstream by name:
  *
- *     EndedCall   all by number (ended-call.ts); gateway/call-lines.ts makes the CallRecord of it
+ *     EndedCall   all by number (call-ring-layout.ts); gateway/call-lines.ts makes the CallRecord of it
  *     CallRecord  for the access log and the call log; call-log/call-block.ts reads it from the call log
  *     CallView    the JSON of a CallRecord, parsed, for exports; admin/call-routes.ts adds names to it
  *

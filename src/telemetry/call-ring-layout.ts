@@ -1,12 +1,18 @@
 /**
- * The layout of the call ring, by which ended calls get to the access log and the call log. Each listener has
- * a ring and appends the calls that go to one of the logs (call-ring.ts); the main thread reads the calls
- * (call-ring-reader.ts). A ring is in memory only, so a new version may change the layout. A full ring drops
- * and counts records, and never delays a call. Charges go through the journal, which loses none.
+ * The call ring, by which ended calls get to the access log and the call log: its layout, and an ended call as
+ * its listener knows it (EndedCall), with accounts, keys, models and upstreams by number, not by name. Each
+ * listener has a ring. request/chat-exchange.ts makes an EndedCall of each call that goes to one of the logs,
+ * and appends it (call-ring.ts); the main thread reads the calls (call-ring-reader.ts), and
+ * gateway/call-lines.ts makes the `CallRecord` of each, with names. A plain call (below) has no such object,
+ * unless calls are exported as log records. A ring is in memory only, so a new version may change the layout
+ * and the fields. A full ring drops and counts records, and never delays a call. Charges go through the
+ * journal, which loses none.
  *
  * Must hold: writers and readers follow these tables, and the constants below repeat the tables
- * (test/unit/telemetry/call-ring.test.ts). request/chat-exchange.ts writes the fields of plain calls, and
- * call-log/block-builder.ts reads them too (test/unit/call-log/plain-calls.test.ts).
+ * (test/unit/telemetry/call-ring.test.ts compares what goes in and comes out). A new field goes here and into
+ * call-ring.ts and call-ring-reader.ts, and if plain calls have it, into `#appendPlain` of
+ * request/chat-exchange.ts and `addPlain` of call-log/block-builder.ts, which write and read them too
+ * (test/unit/call-log/plain-calls.test.ts).
  *
  *     byte  bits  field of a record, after its kind and length (core/spsc-ring.ts)
  *        0    64  request      number of the request in its listener (float)
@@ -60,7 +66,11 @@
  *      104    32  inFlight, perDay, minute
  *      116    32  quotas       how many further quotas follow, 16 bytes each as above
  */
+import type { QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, createSpscRing } from '../core/spsc-ring.js';
+import type { TokenCounts } from '../core/token-counts.js';
+import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
+import { FAILURE_KINDS, type Outcome } from './metrics-layout.js';
 
 /** Kinds of records. */
 export const CALL = 1;
@@ -185,4 +195,78 @@ export function createCallRing(): CallRingBuffer {
     ring: createSpscRing(RING_BYTES),
     dropped: new SharedArrayBuffer(DROPPED_WORDS * Int32Array.BYTES_PER_ELEMENT),
   };
+}
+
+/**
+ * Why an attempt failed, in the terms of the metrics; or `cancelled`, because the client disconnected. The
+ * call ring has the index, so both its ends use this list.
+ */
+export const ATTEMPT_CODES = [...FAILURE_KINDS, 'cancelled'] as const;
+export type AttemptCode = (typeof ATTEMPT_CODES)[number];
+
+/** One attempt on one upstream. Times are milliseconds; `startMs` counts from the arrival of the call. */
+export interface EndedAttempt {
+  /** The upstream's slot in the metrics. */
+  readonly upstream: number;
+  /** The model's index in the catalogue. */
+  readonly model: number;
+  /** 0 if the upstream sent none. */
+  readonly status: number;
+  /** Undefined if the attempt did not fail. */
+  readonly code: AttemptCode | undefined;
+  readonly startMs: number;
+  readonly durationMs: number;
+  /** The cause, for operators; may be empty. */
+  readonly error: string;
+}
+
+/** Which logs get the call: `log`, the access log; `store`, the call log on disk. */
+export interface WantedLogs {
+  readonly log: boolean;
+  readonly store: boolean;
+}
+
+export interface EndedCall {
+  /** The listener's count, which is in the request's id in base 36: `req_…-1c`. */
+  readonly request: number;
+  /** The door by which the call came: index in DOOR_NAMES. */
+  readonly door: number;
+  readonly endedMs: WallMs;
+  readonly outcome: Outcome;
+  /** Whether a part of the response had been sent to the caller. */
+  readonly begun: boolean;
+  readonly stream: boolean;
+  /** Undefined if the response cache was not asked. */
+  readonly cache: 'hit' | 'miss' | undefined;
+  /** Account and key are undefined if the caller's key is not valid. */
+  readonly account: AccountIndex | undefined;
+  readonly key: KeyIndex | undefined;
+  /** The model that the caller named: index in the catalogue; undefined if there is no such model. */
+  readonly model: number | undefined;
+  /** The upstream that was called last: slot in the metrics; undefined if none was called. */
+  readonly upstream: number | undefined;
+  /** Undefined if the call was not charged. */
+  readonly usage: EndedUsage | undefined;
+  /** From the arrival of the call to the first event of its stream; undefined if no stream has begun. */
+  readonly firstTokenMs: number | undefined;
+  /** From the arrival of the call to its end. */
+  readonly durationMs: number;
+  /** The part of `durationMs` in which the call waited for its upstreams' limits; whole milliseconds. */
+  readonly queuedMs: number;
+  /** From the arrival of the call to its admission; undefined if it was not admitted. */
+  readonly admittedMs: number | undefined;
+  /** Undefined if the call was not admitted, or is not stored. */
+  readonly quotas: QuotasLeft | undefined;
+  /** At most CALL_ATTEMPTS_MAX (call-record.ts); the ring carries no more. */
+  readonly attempts: readonly EndedAttempt[];
+  /** The error message that the caller got; empty if none. */
+  readonly error: string;
+}
+
+export interface EndedUsage extends TokenCounts {
+  /** The model that served the call, whose price was charged: index in the catalogue. */
+  readonly answered: number;
+  /** Who counted the tokens: index in USAGE_SOURCES. */
+  readonly source: number;
+  readonly charged: PicoUnits;
 }

@@ -17,7 +17,7 @@ import type { QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import * as layout from './call-ring-layout.js';
-import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type WantedLogs } from './ended-call.js';
+import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type WantedLogs } from './call-ring-layout.js';
 import { OUTCOMES } from './metrics-layout.js';
 
 const HTTP_OK = 200;

@@ -13,7 +13,7 @@ import { NUMBERS_PER_QUOTA } from '../core/quotas.js';
 import { FIELDS_AT, SpscWriter } from '../core/spsc-ring.js';
 import * as layout from './call-ring-layout.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from './call-record.js';
-import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type WantedLogs } from './ended-call.js';
+import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type WantedLogs } from './call-ring-layout.js';
 import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 

@@ -18,7 +18,7 @@ import type {
 } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../core/token-counts.js';
-import type { AttemptCode } from '../telemetry/ended-call.js';
+import type { AttemptCode } from '../telemetry/call-ring-layout.js';
 import { type LastBytes, ResponseBudget } from './response-reader.js';
 import { clientOf, guarded, sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
 import { newAttemptSpan } from './attempt-span.js';

@@ -3,7 +3,7 @@
  * A listener does so from what it has at hand (request/chat-exchange.ts), which
  * test/unit/request/chat-exchange.test.ts compares.
  */
-import type { EndedCall } from '#src/telemetry/ended-call.js';
+import type { EndedCall } from '#src/telemetry/call-ring-layout.js';
 import * as layout from '#src/telemetry/call-ring-layout.js';
 import type { CallRingWriter } from '#src/telemetry/call-ring.js';
 

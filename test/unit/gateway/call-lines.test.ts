@@ -7,7 +7,7 @@ import { QUOTA_NAMES, QUOTA_SCOPES, quotaCode } from '#src/core/quotas.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { violation } from '#src/protocol/request-rules.js';
 import { unknownModel } from '#src/request/rejections.js';
-import type { EndedCall } from '#src/telemetry/ended-call.js';
+import type { EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { StoppedClock } from '../store/support.js';
 
 const RECORD: EndedCall = {

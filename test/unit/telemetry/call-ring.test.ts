@@ -5,8 +5,7 @@
 import t from 'tap';
 import { DOOR_NAMES } from '#src/core/door-names.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { createCallRing } from '#src/telemetry/call-ring-layout.js';
-import type { EndedCall } from '#src/telemetry/ended-call.js';
+import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
 import { CallRingWriter } from '#src/telemetry/call-ring.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from '#src/telemetry/call-record.js';
