@@ -66,18 +66,13 @@ export class CallModels {
     );
   }
 
-  /** The error for the caller if no other model is tried: that of the first model that failed. Keeps it. */
-  finalError(error: ErrorRecord): ErrorRecord {
-    return (this.#error ??= error);
-  }
-
   /**
    * The model has failed with `error`. Returns undefined if the next model gets the call, else the error for
    * the caller. (A change to another upstream of the same model is RetryPlan's.)
    */
   failOver(error: ErrorRecord, fallbackReason: FallbackReason | undefined): ErrorRecord | undefined {
-    const finalError = this.finalError(error);
-    if (!this.hasNext(fallbackReason)) return finalError;
+    this.#error ??= error;
+    if (!this.hasNext(fallbackReason)) return this.#error;
     this.#earlierMs += this.plan.spentMs();
     this.#earlierAttempts += this.plan.attempts;
     const modelIndex = this.#original.fallbacks!.models[this.fallbackNumber]!;

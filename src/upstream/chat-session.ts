@@ -199,10 +199,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#failCoolingDown();
   }
 
-  /** The model has failed. A fallback gets the call if its client is there and has no byte. */
+  /** The model has failed. A client that has a byte gets `error`; without one a fallback may get the call. */
   #failModel(error: ErrorRecord, reason: FallbackReason | undefined): void {
     const mustStop = this.#hasRelayed || this.#isCancelled;
-    const callerError = mustStop ? this.#models.finalError(error) : this.#models.failOver(error, reason);
+    const callerError = mustStop ? error : this.#models.failOver(error, reason);
     if (callerError === undefined) this.#tryNextAfter(0);
     else this.#fail(callerError);
   }

@@ -211,6 +211,15 @@ void t.test('a call that is too long for the model, only by setting', async (t) 
   t.match(answer, { status: 200, headers: { 'x-tollgate-model': 'second' } });
   t.equal((await settled(both.gateway, customer)).spent, decimalOf(COST));
 
+  const second = ['--fault', 'reset-mid', '--chunk-ms', '20'];
+  const broken = await worldOf(t, args, { fallback_on: ['context_length'] }, second);
+  const third = await broken.gateway.admin.customer({ credit: CREDIT });
+  const cut = await ask(broken.gateway, third.key, 'Hello', { stream: true });
+  t.match(cut, { status: 200, headers: { 'x-tollgate-model': 'second' } });
+  t.match(cut.body, /provider_unavailable/, 'a stream of the fallback ends with the error of the fallback');
+  t.notMatch(cut.body, /too long/);
+  t.match(await settled(broken.gateway, third), { spent: '0.00', calls_today: 0 });
+
   const one = await worldOf(t, args);
   const other = await one.gateway.admin.customer({ credit: CREDIT });
   t.match(await ask(one.gateway, other.key, 'Hello'), { status: 400 });
