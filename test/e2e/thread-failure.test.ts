@@ -30,25 +30,83 @@ interface Status {
 const statusOf = async (gateway: Gateway): Promise<Status> =>
   (await gateway.admin.send('GET', '/admin/v1/status')).json() as Status;
 
-for (const workers of [2, 0]) {
-  const name = `threads that face the network cannot make code from strings, workers: ${workers}`;
-  void t.test(name, async (t) => {
-    const { gateway, key, faults } = await startFaultyBed(t, { listen: { listeners: 2 }, workers });
-    // A body above the threshold starts a counter thread.
-    t.equal((await gateway.chat(key, 'x'.repeat(100_000))).status, 200);
-    const codes = Object.fromEntries(
-      readdirSync(faults)
-        .filter((file) => file.endsWith('.code'))
-        .map((file) => [file, readFileSync(join(faults, file), 'utf8')]),
-    );
-    t.equal(Object.keys(codes).length, 3 + workers, 'two listeners, the workers, a counter thread');
-    for (const [file, code] of Object.entries(codes)) t.equal(code, 'disallowed', file);
-    t.equal(await gateway.stop(), 0);
-  });
+type FaultyBed = Awaited<ReturnType<typeof startFaultyBed>>;
+
+/** Threads that face the network cannot make code from strings. */
+async function checkNoCode(t: Test, { gateway, key, faults }: FaultyBed, workers: number): Promise<void> {
+  // A body above the threshold starts a counter thread.
+  t.equal((await gateway.chat(key, 'x'.repeat(100_000))).status, 200);
+  const codes = Object.fromEntries(
+    readdirSync(faults)
+      .filter((file) => file.endsWith('.code'))
+      .map((file) => [file, readFileSync(join(faults, file), 'utf8')]),
+  );
+  t.equal(Object.keys(codes).length, 3 + workers, 'two listeners, the workers, a counter thread');
+  for (const [file, code] of Object.entries(codes)) t.equal(code, 'disallowed', file);
 }
 
+const bothListeners = (gateway: Gateway): Promise<true> =>
+  eventually('both listeners are there', async () =>
+    (await statusOf(gateway)).listeners === 2 ? true : undefined,
+  );
+
+/** A listener that fails is replaced, and what its calls held is released. */
+async function failListener(t: Test, { gateway, key, faults, mock }: FaultyBed): Promise<void> {
+  const { accountId: account, key: own } = await gateway.admin.customer();
+  const pid = gateway.pid();
+  // Enough calls that some are on each listener: the kernel spreads connections over both.
+  const CALLS = 24;
+  const outcomes = Array.from({ length: CALLS }, () =>
+    gateway.chat(own, steered('first_byte_ms=3000')).then(
+      (answer) => answer.status,
+      () => 'cut' as const,
+    ),
+  );
+  await eventually('all calls reach the mock', async () =>
+    (await mock.stats()).open === CALLS ? true : undefined,
+  );
+  writeFileSync(join(faults, 'listener-0.throw'), '');
+  const ended = await Promise.all(outcomes);
+  const cut = ended.filter((outcome) => outcome === 'cut').length;
+  t.ok(cut > 0 && cut < CALLS, `${cut} of ${CALLS} calls were on the listener that failed`);
+  t.equal(ended.filter((outcome) => outcome === 200).length, CALLS - cut, 'every other call went on');
+
+  await bothListeners(gateway);
+  const view = await gateway.admin.account(account);
+  t.equal(view.held, '0.00', 'nothing is held');
+  t.equal(view.calls_today, CALLS - cut, 'the calls that were cut were given back');
+  t.equal((await statusOf(gateway)).calls_in_flight, 0);
+  for (let call = 0; call < CALLS; call += 1) t.equal((await gateway.chat(key, 'after')).status, 200);
+  t.equal(gateway.pid(), pid, 'the process is the same');
+}
+
+/** A listener that dies in the place of another is replaced too. */
+async function failSuccessor(t: Test, { gateway, key, faults }: FaultyBed): Promise<void> {
+  const pid = gateway.pid();
+  writeFileSync(join(faults, 'listener-0.throw-at-start'), '');
+  writeFileSync(join(faults, 'listener-0.throw'), '');
+  await eventually('the first successor has died', () =>
+    existsSync(join(faults, 'listener-0.throw-at-start')) ? undefined : true,
+  );
+  await bothListeners(gateway);
+  for (let call = 0; call < 8; call += 1) t.equal((await gateway.chat(key, 'after')).status, 200);
+  t.equal(gateway.pid(), pid, 'the process is the same');
+}
+
+for (const workers of [2, 0])
+  void t.test(`listeners, workers: ${workers}`, async (t) => {
+    const bed = await startFaultyBed(t, { listen: { listeners: 2 }, workers });
+    await t.test('and workers cannot make code from strings', (t) => checkNoCode(t, bed, workers));
+    await t.test('one that fails is replaced, and what its calls held is released', (t) =>
+      failListener(t, bed),
+    );
+    if (workers > 0)
+      await t.test('one that dies in the place of another is replaced too', (t) => failSuccessor(t, bed));
+    t.equal(await bed.gateway.stop(), 0);
+  });
+
 void t.test(
-  'an upstream worker that fails is replaced; its calls end as internal_error, unbilled',
+  'an upstream worker that fails is replaced; its calls end as internal_error, unbilled; then the process',
   async (t) => {
     const { gateway, key, account, faults, mock } = await startFaultyBed(t, { workers: 1 });
     t.equal((await gateway.chat(key, 'before')).status, 200);
@@ -75,70 +133,14 @@ void t.test(
     t.equal(view.held, '0.00', 'the hold is back');
     t.equal(view.calls_today, 2, 'the call that failed was given back');
     t.not(view.spent, spent);
+
+    // The supervisor starts another process for one that dies.
+    const pid = gateway.pid();
+    process.kill(pid, 'SIGKILL');
+    await eventually('another process serves on the same port', async () => {
+      if (gateway.pid() === pid) return undefined;
+      return (await gateway.chat(key, 'once more')).status === 200 ? true : undefined;
+    });
     t.equal(await gateway.stop(), 0);
   },
 );
-
-for (const workers of [1, 0]) {
-  const name = `a listener that fails is replaced, and what its calls held is released, workers: ${workers}`;
-  void t.test(name, async (t) => {
-    const settings = { listen: { listeners: 2 }, workers };
-    const { gateway, key, account, faults, mock } = await startFaultyBed(t, settings);
-    const pid = gateway.pid();
-    // Enough calls that some are on each listener: the kernel spreads connections over both.
-    const CALLS = 24;
-    const outcomes = Array.from({ length: CALLS }, () =>
-      gateway.chat(key, steered('first_byte_ms=3000')).then(
-        (answer) => answer.status,
-        () => 'cut' as const,
-      ),
-    );
-    await eventually('all calls reach the mock', async () =>
-      (await mock.stats()).open === CALLS ? true : undefined,
-    );
-    writeFileSync(join(faults, 'listener-0.throw'), '');
-    const ended = await Promise.all(outcomes);
-    const cut = ended.filter((outcome) => outcome === 'cut').length;
-    t.ok(cut > 0 && cut < CALLS, `${cut} of ${CALLS} calls were on the listener that failed`);
-    t.equal(ended.filter((outcome) => outcome === 200).length, CALLS - cut, 'every other call went on');
-
-    await eventually('both listeners are there', async () =>
-      (await statusOf(gateway)).listeners === 2 ? true : undefined,
-    );
-    const view = await gateway.admin.account(account);
-    t.equal(view.held, '0.00', 'nothing is held');
-    t.equal(view.calls_today, CALLS - cut, 'the calls that were cut were given back');
-    t.equal((await statusOf(gateway)).calls_in_flight, 0);
-    for (let call = 0; call < CALLS; call += 1) t.equal((await gateway.chat(key, 'after')).status, 200);
-    t.equal(gateway.pid(), pid, 'the process is the same');
-    t.equal(await gateway.stop(), 0);
-  });
-}
-
-void t.test('a listener that dies in the place of another is replaced too', async (t) => {
-  const { gateway, key, faults } = await startFaultyBed(t, { listen: { listeners: 2 } });
-  const pid = gateway.pid();
-  writeFileSync(join(faults, 'listener-0.throw-at-start'), '');
-  writeFileSync(join(faults, 'listener-0.throw'), '');
-  await eventually('the first successor has died', () =>
-    existsSync(join(faults, 'listener-0.throw-at-start')) ? undefined : true,
-  );
-  await eventually('both listeners are there', async () =>
-    (await statusOf(gateway)).listeners === 2 ? true : undefined,
-  );
-  for (let call = 0; call < 8; call += 1) t.equal((await gateway.chat(key, 'after')).status, 200);
-  t.equal(gateway.pid(), pid, 'the process is the same');
-  t.equal(await gateway.stop(), 0);
-});
-
-void t.test('a gateway process that dies is started again by the supervisor', async (t) => {
-  const { gateway, key } = await startFaultyBed(t, {});
-  t.equal((await gateway.chat(key, 'before')).status, 200);
-  const pid = gateway.pid();
-  process.kill(pid, 'SIGKILL');
-  await eventually('another process serves on the same port', async () => {
-    if (gateway.pid() === pid) return undefined;
-    return (await gateway.chat(key, 'after')).status === 200 ? true : undefined;
-  });
-  t.equal(await gateway.stop(), 0);
-});
