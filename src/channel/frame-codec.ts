@@ -15,13 +15,9 @@
  *                     cached, cache-write, the part of the cache-write that is kept for an hour, completion,
  *                     reasoning; float64 wait in ms; the bytes
  *
- * Cancel: the client has gone. Stop: end the call at once. Credit: the worker, which had run out of credits,
- * has some again. End: the last bytes and the usage. Cut: the usage of a stream that stops half-way. Fail:
- * the call is not billed. Tried: an attempt that failed, for the call log. (messages.ts says more.)
- *
- * A Credit has no number of bytes, because both threads count credits in shared memory (call-table.ts). Fail
- * and Tried are rare, so frame-port.ts posts them as messages, as it does with a frame that is too long for a
- * record or finds no space in the ring.
+ * messages.ts says what each is for. A Credit has no number of bytes, because both threads count credits in
+ * shared memory (call-table.ts). Fail and Tried are rare, so frame-port.ts posts them as messages, as it does
+ * with a frame that is too long for a record or finds no space in the ring.
  *
  * A call with a large body has an empty `body`. Its record has everything but the large body, which
  * frame-port.ts posts after the record, because its memory can be transferred. On the other thread

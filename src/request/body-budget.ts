@@ -85,10 +85,10 @@ export class BodyBudget {
     const longestBodyKib = kibOf(bounds.bodyBytesMax);
     const budgetKib = bounds.bytesMax / BYTES_PER_KIB;
     const shareKib = bytes > bounds.parseInlineBytesMax ? budgetKib * LARGE_SHARE : budgetKib;
-    const isFull = this.#kibOfStripes(TOTAL_WORD) > Math.max(longestBodyKib, shareKib);
+    const isFull = kibOfStripes(words, this.#wordsPerStripe, TOTAL_WORD) > Math.max(longestBodyKib, shareKib);
     if (
       !isFull &&
-      this.#kibOfStripes(FIRST_ACCOUNT_WORD + account) <=
+      kibOfStripes(words, this.#wordsPerStripe, FIRST_ACCOUNT_WORD + account) <=
         Math.max(longestBodyKib, Math.min(shareKib, budgetKib * ACCOUNT_SHARE))
     )
       return 'taken';
@@ -103,24 +103,20 @@ export class BodyBudget {
     Atomics.sub(this.#words, this.#firstOwnWord + FIRST_ACCOUNT_WORD + account, kib);
     Atomics.sub(this.#words, this.#firstOwnWord + TOTAL_WORD, kib);
   }
-
-  /** The KiB that all listeners have in that word of their stripes. */
-  #kibOfStripes(word: number): number {
-    const words = this.#words;
-    let kib = 0;
-    for (let position = word; position < words.length; position += this.#wordsPerStripe)
-      kib += Atomics.load(words, position);
-    return kib;
-  }
 }
 
 /** Bytes of memory that the bodies of all listeners take. Main thread. */
 export function bodyBytesInWork({ shared, accountsMax }: BodyBudgetBuffer): number {
-  const words = new Int32Array(shared);
-  let kib = 0;
-  for (let position = TOTAL_WORD; position < words.length; position += FIRST_ACCOUNT_WORD + accountsMax)
-    kib += Atomics.load(words, position);
+  const kib = kibOfStripes(new Int32Array(shared), FIRST_ACCOUNT_WORD + accountsMax, TOTAL_WORD);
   return kib * BYTES_PER_KIB;
+}
+
+/** The KiB that all listeners have in that word of their stripes. */
+function kibOfStripes(words: Int32Array, wordsPerStripe: number, word: number): number {
+  let kib = 0;
+  for (let position = word; position < words.length; position += wordsPerStripe)
+    kib += Atomics.load(words, position);
+  return kib;
 }
 
 /** KiB of memory for a body of `bytes`: its pieces, and what is made of them for the upstream. */

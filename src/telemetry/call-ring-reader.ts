@@ -116,12 +116,7 @@ export class CallRingReader {
     return growth;
   }
 
-  /**
-   * A copy of the plain call at `at`. Its times are 32-bit microseconds, but for `endedMs` and `queuedMs`,
-   * and its tokens are 32-bit integers. A call is plain only if it went well at its only attempt, so outcome,
-   * status, code and errors are not in the record. In the flags the door has one byte, and the source has the
-   * bits above that byte.
-   */
+  /** A copy of the plain call at `at`. The record lacks what is the same for all plain calls. */
   #plainAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
     const first64 = (at + FIELDS_AT) >> 3;
@@ -179,9 +174,8 @@ export class CallRingReader {
   }
 
   /**
-   * A copy of the record at `at`, which is not plain. Its times are milliseconds. Its tokens are floats of 64
-   * bits or integers of 32 bits, as in the layout. NOTHING (-1) stands for an unknown value: times, slots and
-   * indexes are never negative. If there is no source, call-ring.ts has written no usage at all.
+   * A copy of the record at `at`, which is not plain. If there is no source, call-ring.ts has written no usage
+   * at all.
    */
   #recordAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
