@@ -256,16 +256,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   writeHead(sendsClose: boolean): void {
-    const exchange = this.#exchange;
-    const { endsConnection } = exchange;
-    writeChatHead(
-      exchange.res,
-      exchange,
-      this.isStream,
-      sendsClose,
-      endsConnection,
-      this.#fallback?.model.id,
-    );
+    writeChatHead(this.#exchange, this.isStream, sendsClose, this.#fallback?.model.id);
   }
 
   /** The fallback that answers; undefined if the model that the call names does. Known at the first byte. */

@@ -212,10 +212,8 @@ export class Replay implements ResponseOwner, Swept {
   }
 
   writeHead(sendsClose: boolean): void {
-    const exchange = this.#exchange;
-    const { endsConnection } = exchange;
-    writeChatHead(exchange.res, exchange, this.isStream, sendsClose, endsConnection, this.#fallback);
-    if (!this.#isCached) exchange.res.writeHeader('idempotent-replayed', 'true');
+    writeChatHead(this.#exchange, this.isStream, sendsClose, this.#fallback);
+    if (!this.#isCached) this.#exchange.res.writeHeader('idempotent-replayed', 'true');
   }
 
   onTaken(): void {

@@ -10,6 +10,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
+import type { ChatExchange } from './chat-exchange.js';
 import type { CallContext, TokenLimitState } from './context.js';
 import type { CorsSettings } from './messages.js';
 
@@ -90,23 +91,21 @@ export function durationOf(ms: number): string {
 
 /**
  * Writes the head of a call's response. `sendsClose` writes `connection: close`, for a response that comes in
- * pieces; if a response has a length, µWS writes that line when `end` is to end the connection.
- * `endsConnection`: the connection ends with the response, in pieces or not. `fallback` is the id of the
- * model that answers, if that is a fallback.
+ * pieces; if a response has a length, µWS writes that line when `end` is to end the connection. `fallback` is
+ * the id of the model that answers, if that is a fallback.
  */
 export function writeChatHead(
-  res: HttpResponse,
-  context: CallContext,
+  exchange: ChatExchange,
   isStream: boolean,
   sendsClose: boolean,
-  endsConnection: boolean,
   fallback?: string,
 ): void {
+  const { res, cacheLine, endsConnection } = exchange;
   const streamLines = isStream ? STREAM_LINES : '';
   const modelLines = fallback === undefined ? streamLines : `${streamLines}\r\nx-tollgate-model: ${fallback}`;
-  const lines = context.cacheLine === '' ? modelLines : modelLines + context.cacheLine;
+  const lines = cacheLine === '' ? modelLines : modelLines + cacheLine;
   const type = isStream ? EVENT_STREAM_TYPE : JSON_TYPE;
-  writeHead(res, 200, context, type, endsConnection, sendsClose ? lines + CLOSE_LINE : lines);
+  writeHead(res, 200, exchange, type, endsConnection, sendsClose ? lines + CLOSE_LINE : lines);
 }
 
 /**
