@@ -310,9 +310,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (exchange.clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer === undefined) {
-      exchange.res.cork(() =>
-        writeError(exchange.res, error, exchange, { endsConnection: exchange.endsConnection }),
-      );
+      exchange.res.cork(() => writeError(exchange.res, error, exchange, exchange.endsConnection));
       this.#finish(error.code);
     } else if (this.isStream) {
       const event = Buffer.from(exchange.door.errors.event(error, exchange.requestId, this.#eventNumber));

@@ -235,7 +235,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       if (exchange.rateLimit !== undefined && exchange.tokenLimit === undefined)
         setTokenLimit(exchange, this.#listener);
       this.#listener.metrics.countRejection(error.detail ?? error.code);
-      exchange.res.cork(() => writeError(exchange.res, error, exchange, { endsConnection }));
+      exchange.res.cork(() => writeError(exchange.res, error, exchange, endsConnection));
     }
     exchange.finish(exchange.clientGone ? 'client_gone' : error.code);
   }

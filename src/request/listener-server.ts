@@ -217,11 +217,8 @@ export class ListenerServer {
 
   #reject(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord, allow?: string): void {
     this.#listener.metrics.countRequest(route, error.code);
-    writeError(res, error, this.#newContext(doorAt(req)), {
-      ...(allow === undefined ? {} : { allow }),
-      endsConnection: this.#endsConnection(),
-      isHead: req.getMethod() === 'head',
-    });
+    const context = this.#newContext(doorAt(req));
+    writeError(res, error, context, this.#endsConnection(), req.getMethod() === 'head', allow);
   }
 }
 

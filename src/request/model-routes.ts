@@ -83,7 +83,7 @@ export class ModelRoutes {
       endResponse(res, body, isHead, endsConnection);
     } else {
       this.#listener.metrics.countRequest(route, body.code);
-      writeError(res, body, context, { isHead, endsConnection });
+      writeError(res, body, context, endsConnection, isHead);
     }
   }
 

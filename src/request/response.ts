@@ -118,27 +118,24 @@ export function writeLastChunk(res: HttpResponse): void {
   res.writeHeader('\r\n0\r\nx-connection', 'close\r\n');
 }
 
-export interface ErrorOptions {
-  /** The methods of the path, for a 405. */
-  readonly allow?: string;
-  /** Whether the connection ends with the response; undefined: no. */
-  readonly endsConnection?: boolean;
-  /** Whether the request is a HEAD, so that the response has no body; undefined: no. */
-  readonly isHead?: boolean;
-}
-
-/** Writes the whole response of an error, as the request's door writes errors. */
+/**
+ * Writes the whole response of an error, as the request's door writes errors. `endsConnection`: the connection
+ * ends with the response. `isHead`: the request is a HEAD, so that the response has no body. `allow`: the
+ * methods of the path, for a 405.
+ */
 export function writeError(
   res: HttpResponse,
   error: ErrorRecord,
   context: CallContext,
-  options: ErrorOptions = {},
+  endsConnection: boolean,
+  isHead = false,
+  allow?: string,
 ): void {
   const { errors } = context.door;
-  writeHead(res, errors.status(error), context, JSON_TYPE, options.endsConnection === true);
+  writeHead(res, errors.status(error), context, JSON_TYPE, endsConnection);
   if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
-  if (options.allow !== undefined) res.writeHeader('allow', options.allow);
-  endResponse(res, errors.body(error, context.requestId), options.isHead === true, options.endsConnection);
+  if (allow !== undefined) res.writeHeader('allow', allow);
+  endResponse(res, errors.body(error, context.requestId), isHead, endsConnection);
 }
 
 /**
@@ -154,7 +151,7 @@ export function rejectAndClose(
   let isGone = false;
   res.onAborted(() => (isGone = true));
   setImmediate(() => {
-    if (!isGone) res.cork(() => writeError(res, error, context, { endsConnection: true, isHead }));
+    if (!isGone) res.cork(() => writeError(res, error, context, true, isHead));
   });
 }
 
@@ -163,7 +160,7 @@ export function endResponse(
   res: HttpResponse,
   body: string | Uint8Array,
   isHead: boolean,
-  endsConnection = false,
+  endsConnection: boolean,
 ): void {
   if (!isHead) {
     res.end(body, endsConnection);
