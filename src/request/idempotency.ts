@@ -32,8 +32,6 @@ export interface EarlierResponse {
   readonly bytes: Uint8Array;
   /** The id of the model that answered, if it was a fallback. */
   readonly fallback?: string | undefined;
-  /** Set for a response of the cache: its age. */
-  readonly ageMs?: number;
 }
 
 /** How `lock` ended. If neither member is set, the call has the lock and is to be made. */

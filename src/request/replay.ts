@@ -80,7 +80,7 @@ export function lookUp(
     const ageMs = Math.max(0, clock.wallMs() - endedMs);
     exchange.cacheLine = `\r\nx-tollgate-cache: hit\r\nage: ${Math.floor(ageMs / MS_PER_SECOND)}`;
     metrics.countCached(modelSlotOf(modelIndex), true);
-    return (exchange.hit = { stream, bytes, ageMs });
+    return (exchange.hit = { stream, bytes });
   };
   if (hasDirective(cacheControl, 'no-cache')) {
     recordMiss();
@@ -162,30 +162,27 @@ export class ChargedHit implements PendingCommit {
 export class Replay implements ResponseOwner, Swept {
   readonly isStream: boolean;
   readonly #exchange: ChatExchange;
-  readonly #bytes: Uint8Array;
-  readonly #fallback: string | undefined;
-  readonly #isCached: boolean;
+  readonly #earlier: EarlierResponse;
   readonly #listener: IntakeContext;
   #writer: ResponseWriter | undefined;
 
   constructor(exchange: ChatExchange, earlier: EarlierResponse, listener: IntakeContext) {
     this.#exchange = exchange;
-    this.#bytes = earlier.bytes;
+    this.#earlier = earlier;
     this.isStream = earlier.stream;
-    this.#fallback = earlier.fallback;
-    this.#isCached = earlier.ageMs !== undefined;
     this.#listener = listener;
   }
 
   start(): void {
     const exchange = this.#exchange;
-    exchange.contents?.addResponse(this.#bytes);
+    const { bytes } = this.#earlier;
+    exchange.contents?.addResponse(bytes);
     // In one write, with a Content-Length, as an upstream's response that comes in one frame.
-    if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
+    if (!this.isStream && bytes.length <= FRAME_BYTES_MAX) {
       exchange.res.cork(() => {
         // False: `end` itself writes `connection: close` if the connection ends.
         this.writeHead(false);
-        exchange.res.end(this.#bytes, exchange.endsConnection);
+        exchange.res.end(bytes, exchange.endsConnection);
       });
       this.onDelivered();
       return;
@@ -193,7 +190,7 @@ export class Replay implements ResponseOwner, Swept {
     this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
     exchange.startSweep(this);
     const isStable = true;
-    this.#writer.end(this.#bytes, isStable);
+    this.#writer.end(bytes, isStable);
   }
 
   onSweep(nowMs: MonotonicMs): void {
@@ -212,8 +209,8 @@ export class Replay implements ResponseOwner, Swept {
   }
 
   writeHead(sendsClose: boolean): void {
-    writeChatHead(this.#exchange, this.isStream, sendsClose, this.#fallback);
-    if (!this.#isCached) this.#exchange.res.writeHeader('idempotent-replayed', 'true');
+    writeChatHead(this.#exchange, this.isStream, sendsClose, this.#earlier.fallback);
+    if (this.#exchange.hit === undefined) this.#exchange.res.writeHeader('idempotent-replayed', 'true');
   }
 
   onTaken(): void {

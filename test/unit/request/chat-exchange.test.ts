@@ -297,7 +297,7 @@ function exact(_: string, value: unknown): unknown {
 }
 
 void t.test('the end of a hit gives back what it holds, and other ends nothing', (t) => {
-  const hit = { stream: false, bytes: new Uint8Array(7), ageMs: 1 };
+  const hit = { stream: false, bytes: new Uint8Array(7) };
   for (const [outcome, isHit] of [
     ['ok', true],
     ['client_gone', true],
