@@ -1,8 +1,8 @@
 /**
- * The call ring, by which ended calls get to the access log and the call log: its layout, and an ended call as
- * its listener knows it (EndedCall), with accounts, keys, models and upstreams by number, not by name. Each
- * listener has a ring. request/chat-exchange.ts makes an EndedCall of each call that goes to one of the logs,
- * and appends it (call-ring.ts); the main thread reads the calls (call-ring-reader.ts), and
+ * The call ring, by which ended calls get to the access log and the call log: its layout, and an ended call
+ * as its listener knows it (EndedCall), with accounts, keys, models and upstreams by number, not by name.
+ * Each listener has a ring. request/chat-exchange.ts makes an EndedCall of each call that goes to one of the
+ * logs, and appends it (call-ring.ts); the main thread reads the calls (call-ring-reader.ts), and
  * gateway/call-lines.ts makes the `CallRecord` of each, with names. A plain call (below) has no such object,
  * unless calls are exported as log records. A ring is in memory only, so a new version may change the layout
  * and the fields. A full ring drops and counts records, and never delays a call. Charges go through the
