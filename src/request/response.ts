@@ -119,9 +119,9 @@ export function writeLastChunk(res: HttpResponse): void {
 }
 
 /**
- * Writes the whole response of an error, as the request's door writes errors. `endsConnection`: the connection
- * ends with the response. `isHead`: the request is a HEAD, so that the response has no body. `allow`: the
- * methods of the path, for a 405.
+ * Writes the whole response of an error, as the request's door writes errors. `endsConnection`: the
+ * connection ends with the response. `isHead`: the request is a HEAD, so that the response has no body.
+ * `allow`: the methods of the path, for a 405.
  */
 export function writeError(
   res: HttpResponse,

@@ -174,8 +174,8 @@ export class CallRingReader {
   }
 
   /**
-   * A copy of the record at `at`, which is not plain. If there is no source, call-ring.ts has written no usage
-   * at all.
+   * A copy of the record at `at`, which is not plain. If there is no source, call-ring.ts has written no
+   * usage at all.
    */
   #recordAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
