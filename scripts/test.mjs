@@ -40,6 +40,8 @@ const AT_ONCE = Number(process.env.TEST_JOBS ?? 2);
 const { TEST_TURNS } = process.env;
 // Node 20 reads these at each start, 0.05 s of CPU for a system's own.
 delete process.env.NODE_EXTRA_CA_CERTS;
+// With it Python compiles the packages of the judges anew at each start, seconds of CPU for some.
+delete process.env.PYTHONDONTWRITEBYTECODE;
 // Who holds a turn and waits for another waits for ever: no test is to see it.
 delete process.env.TEST_TURNS;
 /** Other runs are at work too: more than one only if the processors have time. */

@@ -121,16 +121,25 @@ function givenTo({ dialect }: Form, { request, answer }: Question): Given {
   return { status: errorStatus, headers: { ...headers, ...forms.headers(errorStatus) }, body };
 }
 
-async function verdictsOf(form: Form, questions: readonly Question[]): Promise<Verdict[]> {
+interface Sheet {
+  readonly form: Form;
+  readonly provider: Provider;
+  readonly questions: readonly Question[];
+}
+
+/** On all questions, sheet after sheet. One process for all: it takes seconds of CPU to load LiteLLM. */
+async function verdictsOf(sheets: readonly Sheet[]): Promise<Verdict[]> {
   const child = spawn(python, ['test/judges/litellm_judge.py'], { stdio: ['pipe', 'pipe', 'inherit'] });
   child.stdin.end(
-    questions
-      .map((question) => {
-        const { id, request } = question;
-        const { body, ...given } = givenTo(form, question);
-        const answer = { ...given, body: body.toString('base64') };
-        return `${JSON.stringify({ id, model: form.judgeModel, request, answer })}\n`;
-      })
+    sheets
+      .flatMap(({ form, questions }) =>
+        questions.map((question) => {
+          const { id, request } = question;
+          const { body, ...given } = givenTo(form, question);
+          const answer = { ...given, body: body.toString('base64') };
+          return `${JSON.stringify({ id, model: form.judgeModel, request, answer })}\n`;
+        }),
+      )
       .join(''),
   );
   return (await text(child.stdout))
@@ -195,14 +204,22 @@ function report(
   t.comment(`${found.length} differences in ${met.size} classes`);
 }
 
-for (const form of FORMS) {
+const SHEETS = FORMS.flatMap((form): Sheet[] => {
   const provider = PROVIDERS[form.provider];
-  if (provider === undefined) continue;
+  return provider === undefined ? [] : [{ form, provider, questions: questionsOf(form) }];
+});
+let given: Promise<Verdict[]> | undefined;
+
+for (const [index, { form, provider, questions }] of SHEETS.entries()) {
   void t.test(form.name, NO_JUDGE, async (t) => {
-    const questions = questionsOf(form);
     t.ok(questions.length >= CASES_MIN, `${questions.length} cases`);
-    const verdicts = await verdictsOf(form, questions);
-    t.equal(verdicts.length, questions.length, 'a verdict on each');
+    const before = SHEETS.slice(0, index).reduce((sum, sheet) => sum + sheet.questions.length, 0);
+    const verdicts = (await (given ??= verdictsOf(SHEETS))).slice(before, before + questions.length);
+    t.same(
+      verdicts.map(({ id }) => id),
+      questions.map(({ id }) => id),
+      'a verdict on each',
+    );
     const found: (Difference & { id: string })[] = [];
     for (const [index, question] of questions.entries()) {
       const ours =
