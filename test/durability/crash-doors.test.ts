@@ -83,7 +83,7 @@ for (const durability of ['interval', 'commit'] as const) {
       const lagMs = await lag.end();
       serving = await restart();
       await Promise.all(callers.map(({ caller }) => caller.done));
-      const audit = gateway.audit();
+      const audit = await gateway.audit();
       t.equal(audit.status, 0, `round ${round}, ${kill}: the audit holds\n${audit.output}`);
 
       for (const [place, { way, accountId }] of customers.entries()) {

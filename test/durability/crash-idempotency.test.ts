@@ -131,7 +131,7 @@ for (const durability of ['interval', 'commit'] as const) {
       t.equal(books.cost, BigInt(before.calls) * COST);
       t.equal(picoUnitsOf(books.account.spent), books.cost);
       t.equal(picoUnitsOf(books.account.held), 0n);
-      const audit = gateway.audit();
+      const audit = await gateway.audit();
       t.equal(audit.status, 0, audit.output);
     }
     if (durability === 'commit') t.equal(anew, 0, 'who had an answer gets the same again');

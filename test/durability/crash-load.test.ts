@@ -112,7 +112,7 @@ for (const durability of ['interval', 'commit'] as const) {
       const loadMs = LOAD_MS.least + random(LOAD_MS.most - LOAD_MS.least);
       const end = await crash(gateway, serving, customers, loadMs, kill, folder);
       serving = end.serving;
-      const audit = gateway.audit();
+      const audit = await gateway.audit();
       const name = `round ${round} (${loadMs} ms, ${kill})`;
       t.equal(audit.status, 0, `${name}: the audit holds\n${audit.output}`);
 

@@ -138,10 +138,10 @@ for (const processes of [1, 2]) {
         // Of each call at most a nano-unit more.
         t.ok(BigInt(row.spendPerMonth) * 1_000n <= BigInt(sent) * (CALL_COST + 1_000n), 'nor money');
       }
-      const audit = gateway.audit();
+      const audit = await gateway.audit();
       t.equal(audit.status, 0, audit.output);
     }
     t.equal(await gateway.stop(), 0);
-    t.equal(gateway.audit().status, 0);
+    t.equal((await gateway.audit()).status, 0);
   });
 }

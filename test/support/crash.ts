@@ -1,19 +1,17 @@
 /**
  * Gateways that are killed: SIGKILL of one process or both, the start after it, and what the books say then.
  */
-import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { picoUnitsOf } from '#src/core/money.js';
 import { AdminClient, type AccountView } from './admin-client.js';
+import { runCommand } from './command.js';
 import { eventually, startGateway } from './gateway.js';
 import type { Scope } from './mock.js';
 
 /** Which processes get SIGKILL, in this order. A supervisor that lives starts the next gateway itself. */
 export const KILLS = ['gateway', 'gateway, supervisor', 'supervisor, gateway'] as const;
 export type Kill = (typeof KILLS)[number];
-
-const AUDIT_TIMEOUT_MS = 120_000;
 
 /** What a test needs of a gateway that serves. */
 export interface Serving {
@@ -29,7 +27,7 @@ export interface Books {
 }
 
 export interface AuditEnd {
-  readonly status: number | null;
+  readonly status: number;
   readonly output: string;
 }
 
@@ -89,19 +87,11 @@ export class CrashingGateway {
   }
 
   /** `tollgate audit` on the data, beside whatever runs. */
-  audit(): AuditEnd {
-    const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
-    const end = spawnSync(
-      process.execPath,
-      [main, 'audit', '--config', join(this.#folder, 'tollgate.yaml')],
-      {
-        cwd: this.#folder,
-        env: { ...process.env, ...this.#env, TOLLGATE_DATA: join(this.#folder, 'data') },
-        encoding: 'utf8',
-        timeout: AUDIT_TIMEOUT_MS,
-      },
-    );
-    return { status: end.status, output: `${end.stdout}${end.stderr}` };
+  async audit(): Promise<AuditEnd> {
+    const args = ['audit', '--config', join(this.#folder, 'tollgate.yaml')];
+    const env = { ...this.#env, TOLLGATE_DATA: join(this.#folder, 'data') };
+    const { code, stdout, stderr } = await runCommand(this.#folder, args, env);
+    return { status: code, output: `${stdout}${stderr}` };
   }
 }
 
