@@ -20,6 +20,8 @@ import { MachineLag } from '../support/machine-lag.js';
 const PROCESSES = 4;
 const CONNECTIONS = 12;
 const FLUSH_INTERVAL_MS = 200;
+/** While processes start beside the load: some hundred calls a second, so that each always has some. */
+const PACE_MS = 20;
 /** An account has used up what it may when it was refused so often, by whichever process. */
 const REFUSED_ENOUGH = 50;
 /** A flush needs the machine several times over, see crash-load.test.ts. */
@@ -34,8 +36,15 @@ const SETTINGS = {
   plans: LIMITED_PLANS,
 };
 
-const callerOf = (gateway: Gateway, { key }: Customer): Caller =>
-  new Caller({ port: gateway.port, key, connections: CONNECTIONS });
+/** `paceMs`: what each call takes, answered or refused; none by default. */
+const callerOf = (gateway: Gateway, { key }: Customer, paceMs = 0): Caller =>
+  new Caller({
+    port: gateway.port,
+    key,
+    connections: CONNECTIONS,
+    upstreamMs: paceMs,
+    refusedPauseMs: paceMs,
+  });
 
 /** The gateway processes that run. */
 function pidsOf({ child: { pid } }: Gateway): number[] {
@@ -118,8 +127,8 @@ void t.test('each process killed in turn', { timeout: 600_000 }, async (t) => {
   const spenders: Caller[] = [];
   let missable = 0;
   for (const [at, pid] of pidsOf(gateway).entries()) {
-    callers.push(callerOf(gateway, customer));
-    const spender = callerOf(gateway, rich);
+    callers.push(callerOf(gateway, customer, PACE_MS));
+    const spender = callerOf(gateway, rich, PACE_MS);
     spenders.push(spender);
     const lag = new MachineLag(gateway.folder);
     await sleep(500);
