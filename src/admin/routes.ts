@@ -343,7 +343,7 @@ const FLUSH_ROUTE = defineRoute({
   summary: 'Write the charges of all calls that have ended to disk, as happens each flush_interval_ms.',
   responseSchema: closedObject({
     flushed: Type.Boolean({
-      description: 'false where a process did not answer in time, or the disk takes nothing now',
+      description: 'false if a process did not answer in time, or the disk takes nothing now',
     }),
   }),
   respond: async (_, { flushBooks }) => ({ flushed: await flushBooks() }),

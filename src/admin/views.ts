@@ -136,8 +136,8 @@ export const KeyView = closedObject({
   expires: orNull(Moment),
   expired: Type.Boolean(),
   last_used: orNull(Moment),
-  requests_per_minute: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
-  calls_per_day: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
+  requests_per_minute: orNull(Type.Integer({ description: "its own, if it is lower than the plan's" })),
+  calls_per_day: orNull(Type.Integer({ description: "its own, if it is lower than the plan's" })),
   quotas: QuotasView,
   private: Type.Boolean({ description: 'true: no contents of its calls are kept' }),
   replaced_by: orNull(Type.String({ description: 'id of the key that rotation put in its place' })),
@@ -309,7 +309,7 @@ export const PlanView = closedObject({
   id: Type.String(),
   requests_per_minute: Type.Integer(),
   calls_per_day: Type.Integer(),
-  max_tokens: orNull(Type.Integer(), 'null where the model’s own bound alone counts'),
+  max_tokens: orNull(Type.Integer(), 'null if the model’s own bound alone counts'),
   calls_in_flight: Type.Integer({ description: 'of one account' }),
   tokens_per_minute: orNull(Count),
   tokens_per_day: orNull(Count),
@@ -348,7 +348,7 @@ export type SettingView = Readonly<Static<typeof SettingView>>;
 
 const SettingText = orNull(
   Type.String(),
-  'as text; a secret is not shown; null where there is none, or a whole entry comes or goes',
+  'as text; a secret is not shown; null if there is none, or a whole entry comes or goes',
 );
 
 export const SettingChangeView = closedObject({

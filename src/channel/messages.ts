@@ -130,7 +130,7 @@ export interface UpstreamRequest {
   readonly bodyIsAscii: boolean;
   /**
    * The body as UTF-8, if it has 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts): then `body`
-   * is empty. Its memory is transferred, beside the ring, so only the receiver may use it.
+   * is empty. Its memory is transferred, besides the ring, so only the receiver may use it.
    */
   readonly largeBody?: Uint8Array | undefined;
   /** Undefined if the call belongs to no trace. */

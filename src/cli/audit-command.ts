@@ -34,7 +34,7 @@ export function addAuditCommand(program: Command): void {
   const command = program
     .command('audit')
     .description(
-      'Check that the books on disk balance: credits, charges, usage, names. Exits with 1 where anything differs.',
+      'Check that the books on disk balance: credits, charges, usage, names. Exits with 1 if anything differs.',
     )
     // Many people try this option, so the command explains why there is none.
     .addOption(new Option('--repair').hideHelp());

@@ -104,7 +104,7 @@ export function addUpstreamCommands(program: Command): void {
     upstreams
       .command('test')
       .description(
-        'Call each upstream of the configuration once, with a request of a few tokens, and say what came back and what to do; exits with 1 where one does not serve.',
+        'Call each upstream of the configuration once, with a request of a few tokens, and say what came back and what to do; exits with 1 if one does not serve.',
       ),
   )
     .argument('[model]', MODEL_TEXT, parseNonEmpty)

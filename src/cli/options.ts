@@ -24,7 +24,7 @@ export interface DataOptions {
 export function addConfigOption(command: Command): Command {
   return command.option(
     '--config <file>',
-    'configuration file (TOLLGATE_CONFIG; default: tollgate.yaml, where there is one)',
+    'configuration file (TOLLGATE_CONFIG; default: tollgate.yaml, if there is one)',
     parseNonEmpty,
   );
 }

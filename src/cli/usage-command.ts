@@ -50,7 +50,7 @@ export function addUsageCommand(program: Command): void {
 
 /**
  * How long the gateway may take. A large store has millions of rows, of which a gateway reads some 50,000 a
- * second beside its other work. Below the 300 s after which Node's fetch gives up by itself.
+ * second besides its other work. Below the 300 s after which Node's fetch gives up by itself.
  */
 const REPORT_TIMEOUT_MS = 290_000;
 

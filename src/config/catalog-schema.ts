@@ -91,19 +91,19 @@ const TOKEN_PRICES = {
   input: price('Price of prompt tokens.'),
   output: price('Price of generated tokens.'),
   cached_input: Type.Optional(
-    price('Price of prompt tokens that the provider had in its cache; that of input where it is left out.'),
+    price('Price of prompt tokens that the provider had in its cache; that of input if it is left out.'),
   ),
   cache_write: Type.Optional(
-    price('Price of prompt tokens that the provider wrote to its cache; that of input where it is left out.'),
+    price('Price of prompt tokens that the provider wrote to its cache; that of input if it is left out.'),
   ),
   cache_write_1h: Type.Optional(
     price(
-      'Price of those that it keeps for an hour; that of cache_write where it is left out, else that of input.',
+      'Price of those that it keeps for an hour; that of cache_write if it is left out, else that of input.',
     ),
   ),
   reasoning: Type.Optional(
     price(
-      'Price of generated tokens that the provider reports as reasoning; that of output where it is left out.',
+      'Price of generated tokens that the provider reports as reasoning; that of output if it is left out.',
     ),
   ),
 };
@@ -143,7 +143,7 @@ export const modelSchema = Type.Object(
         ...TOKEN_PRICES,
         call: Type.Optional(
           callPrice(
-            'Price of each call that is served, beside that of its tokens; nothing if it is left out.',
+            'Price of each call that is served, besides that of its tokens; nothing if it is left out.',
           ),
         ),
         cached_response: Type.Optional(
@@ -156,7 +156,7 @@ export const modelSchema = Type.Object(
             minItems: 1,
             maxItems: LONG_PRICES_MAX,
             description:
-              'Prices of all tokens of a call with a long prompt: sets, ascending by above, of which the last counts whose above the prompt exceeds. A part that a set leaves out costs what input or output of the same set does. The length of a prompt changes nothing where it is left out.',
+              'Prices of all tokens of a call with a long prompt: sets, ascending by above. Of those whose above the prompt exceeds, the last counts. A part that a set leaves out costs what input or output of the same set does. The length of a prompt changes nothing if it is left out.',
             'x-want': 'a list of one to four maps with above, input and output',
           } satisfies Annotations),
         ),
@@ -164,7 +164,7 @@ export const modelSchema = Type.Object(
       {
         // Input and output have no defaults: a price of input alone would give every response away.
         default: { input: '0', output: '0' },
-        description: 'What tokens and calls cost; nothing where it is left out.',
+        description: 'What tokens and calls cost; nothing if it is left out.',
         'x-want': 'a map with input and output',
       } satisfies Annotations,
     ),
@@ -174,7 +174,7 @@ export const modelSchema = Type.Object(
     }),
     media_part_tokens: wholeNumber(0, PROMPT_TOKENS_OF_PART, 0, 'tokens', {
       description:
-        'What each part of a prompt that is not text (image, document, sound, video) is taken for, beside its bytes: in the holds of balances and quotas, and where the gateway counts because no usage was reported. An address is some bytes, and what is behind it may be billed as a million tokens; what a balance does not cover of that is lost (docs/providers.md has figures to set).',
+        'What each part of a prompt that is not text (image, document, sound, video) is taken for, besides its bytes: in the holds of balances and quotas, and in the counts that the gateway makes when no usage was reported. An address is some bytes, and what is behind it may be billed as a million tokens; what a balance does not cover of that is lost (docs/providers.md has figures to set).',
     }),
     pass_members: Type.Array(
       Type.Enum([...ROUTING_MEMBERS], { description: 'A member of a request.' } satisfies Annotations),
@@ -196,13 +196,13 @@ export const modelSchema = Type.Object(
     } satisfies Annotations),
     tokenizer: Type.Enum(['o200k_base', 'cl100k_base', 'none'], {
       default: 'o200k_base',
-      description: 'Counts tokens where an upstream reports none; none estimates from the length.',
+      description: 'Counts tokens if an upstream reports none; none estimates from the length.',
     } satisfies Annotations),
     fallbacks: Type.Array(identifier('The id of another model.'), {
       maxItems: FALLBACKS_MAX,
       default: [],
       description:
-        'Models that answer in place of this one, in this order, where none of its upstreams does before the first byte. A call gets those that its plan may use, pays the price of the one that answered, and holds that of the dearest. The fallbacks of a fallback are not asked.',
+        'Models that answer in place of this one, in this order, if none of its upstreams does before the first byte. A call gets those that its plan may use, pays the price of the one that answered, and holds that of the dearest. The fallbacks of a fallback are not asked.',
       'x-want': 'a list of ids of models',
     } satisfies Annotations),
     fallback_on: Type.Array(
@@ -214,7 +214,7 @@ export const modelSchema = Type.Object(
         maxItems: 2,
         default: ['unavailable'],
         description:
-          'When fallbacks are asked: unavailable, where each upstream failed, rests, or had no room in its limits; context_length, where the provider refused the call as too long for the model.',
+          'When fallbacks are asked: unavailable, if each upstream failed, was left alone, or had no room in its limits; context_length, if the provider refused the call as too long for the model.',
         'x-want': 'a list of unavailable and context_length',
       } satisfies Annotations,
     ),
@@ -306,14 +306,14 @@ export const planSchema = Type.Object(
     } satisfies Annotations),
     max_tokens: optionalLimit(1, OUTPUT_TOKENS_MAX, 'tokens', {
       description:
-        'The most that a call may ask for in max_tokens or max_completion_tokens, and gets where it asks for nothing; where it is left out, what the model generates at most. An upstream that refuses max_tokens needs member_names.',
+        'The most that a call may ask for in max_tokens or max_completion_tokens, and what it gets if it asks for nothing. By default what the model generates at most. An upstream that refuses max_tokens needs member_names.',
     }),
     calls_in_flight: optionalQuota('calls_in_flight', 'calls', {
       description:
-        'Calls at a time of one account on the plan, where it is lower than limits.calls_in_flight_per_account.',
+        'Calls at a time of one account on the plan, if it is lower than limits.calls_in_flight_per_account.',
     }),
     body_bytes: optionalLimit(BODY_BYTES_MIN, BODY_BYTES_MAX, 'bytes', {
-      description: 'Largest body of a request, where it is lower than limits.body_bytes.',
+      description: 'Largest body of a request, if it is lower than limits.body_bytes.',
     }),
   },
   settingsMap('One plan.'),

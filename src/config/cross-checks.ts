@@ -215,7 +215,7 @@ function checkModelLimits(draft: SettingsDraft, report: Report, hasErrors: HasEr
       const path = ['plans', planIndex, 'models_limits', index];
       // A quota with an error is not in the draft.
       if (Object.keys(quotas).length === 0 && !hasErrors(path))
-        report(path, 'names no quota, want at least one beside model');
+        report(path, 'names no quota, want at least one besides model');
       if (pattern === undefined) return;
       const matched = ids.filter((id) => matchesModel(pattern, id));
       if (matched.length > 0 && matched.every((id) => ruledIds.has(id)))

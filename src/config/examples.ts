@@ -52,7 +52,7 @@ listen:
 admin:
   host: 127.0.0.1           # TOLLGATE_ADMIN_HOST
   port: 8081                # TOLLGATE_ADMIN_PORT
-  hosts: []                 # names that it is reached by, beside localhost and its address; TOLLGATE_ADMIN_HOSTS
+  hosts: []                 # names that it is reached by, besides localhost and its address; TOLLGATE_ADMIN_HOSTS
   # oidc:                   # operators sign in to the console at a provider too: docs/sign-in.md
   #   issuer: https://login.example.com/realms/acme
   #   client_id: tollgate

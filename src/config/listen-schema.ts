@@ -141,7 +141,7 @@ export const adminSchema = Type.Object(
         default: [],
         maxItems: ADMIN_HOSTS_MAX,
         description:
-          'Names that the admin port is reached by beside localhost, 127.0.0.1, [::1] and admin.host; any address where admin.host is not of the loopback. Under another Host it answers only /healthz, /readyz and who sends the admin token, so that no web page can read it by DNS rebinding. In the variable separated by commas.',
+          'Names that the admin port is reached by, besides localhost, 127.0.0.1, [::1] and admin.host; any address if admin.host is not of the loopback. Under another Host it answers only /healthz, /readyz and who sends the admin token, so that no web page can read it by DNS rebinding. In the variable separated by commas.',
         'x-environment': 'TOLLGATE_ADMIN_HOSTS',
         'x-applies': 'restart',
         'x-want': 'a list of host names',

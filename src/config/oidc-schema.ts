@@ -88,7 +88,7 @@ export const oidcSchema = Type.Object(
       {
         maxItems: SCOPES_MAX,
         default: ['profile', 'email'],
-        description: 'What is asked of the provider beside openid.',
+        description: 'What is asked of the provider besides openid.',
         'x-want': 'a list of scopes',
       } satisfies Annotations,
     ),
@@ -132,7 +132,7 @@ export const oidcSchema = Type.Object(
     }),
   },
   settingsMap(
-    'Signs operators in to the console at an OpenID Connect provider, beside the admin token. See docs/sign-in.md.',
+    'Signs operators in to the console at an OpenID Connect provider, besides the admin token. See docs/sign-in.md.',
     'reload',
   ),
 );

@@ -96,7 +96,7 @@ export const sharingSchema = Type.Object(
     username: Type.Optional(
       Type.String({
         pattern: '^[!-~]{1,256}$',
-        description: 'User at the server; its default user where it is left out.',
+        description: 'User at the server; its default user if it is left out.',
         'x-want': 'a name of 1 to 256 visible ASCII characters',
       } satisfies Annotations),
     ),

@@ -175,7 +175,7 @@ export const upstreamSchema = Type.Object(
         {
           maxProperties: MEMBER_NAMES_MAX,
           description:
-            'openai and azure: names that this upstream has for members of a chat completion, where it refuses those of OpenAI, such as {stream_options: "", max_completion_tokens: max_tokens}. If a request has a member by both names, the one by the upstream\'s name stays. Models that OpenAI names o1 to o9 and gpt-5 to gpt-9 have {max_tokens: max_completion_tokens} by default, because they refuse the older name.',
+            'openai and azure: names that this upstream has for members of a chat completion, if it refuses those of OpenAI, such as {stream_options: "", max_completion_tokens: max_tokens}. If a request has a member by both names, the one by the upstream\'s name stays. Models that OpenAI names o1 to o9 and gpt-5 to gpt-9 have {max_tokens: max_completion_tokens} by default, because they refuse the older name.',
           'x-want': 'a map of names to names',
           'x-names': `^${MEMBER_NAME}$`,
           'x-names-refused': `^${FIXED_NAME}`,
@@ -190,9 +190,7 @@ export const upstreamSchema = Type.Object(
       description:
         'Leaves out what a request asks for and the provider has no word for; else such a request gets 400, which names the member.',
     }),
-    model: Type.Optional(
-      identifier("The model's name at this upstream; the same name where it is left out."),
-    ),
+    model: Type.Optional(identifier("The model's name at this upstream; the same name if it is left out.")),
     weight: Type.Integer({
       minimum: 1,
       maximum: 1_000,
@@ -203,7 +201,7 @@ export const upstreamSchema = Type.Object(
       minimum: 1,
       maximum: 1_000,
       default: 1,
-      description: 'Upstreams of priority 1 are used first, others only where those fail.',
+      description: 'Upstreams of priority 1 are used first, others only if those fail.',
     } satisfies Annotations),
     headers: namedValues(
       Type.String({
@@ -241,11 +239,11 @@ export const upstreamSchema = Type.Object(
     }),
     breaker_failures: wholeNumber(0, BREAKER_FAILURES_MAX, 10, 'failures', {
       description:
-        'Failures in a row, or within 10 seconds where half of the calls fail, after which a worker leaves this upstream alone, for 2 seconds at first and 60 at most (5 where the model has no other that serves); 0 is never.',
+        'Failures in a row, or within 10 seconds if half of the calls fail, after which a worker leaves this upstream alone, for 2 seconds at first and 60 at most (5 if the model has no other that serves); 0 is never.',
     }),
     park_max_ms: wholeNumber(0, PARK_MS_MAX, 5_000, 'milliseconds', {
       description:
-        'Longest time for which a Retry-After of this upstream (with 429 or 503) holds back all calls where the model has no other that serves; then one call asks again. While others serve they take its calls, for 60 seconds at most. 0: it never holds back another call.',
+        'Longest time for which a Retry-After of this upstream (with 429 or 503) holds back all calls if the model has no other that serves; then one call asks again. While others serve they take its calls, for 60 seconds at most. 0: it never holds back another call.',
     }),
     when_client_leaves: Type.Enum(['abort', 'finish'], {
       default: 'abort',
@@ -270,7 +268,7 @@ export const upstreamSchema = Type.Object(
     } satisfies Annotations),
     queue_ms: wholeNumber(0, QUEUE_MS_MAX, 5_000, 'milliseconds', {
       description:
-        'Longest wait of a call for room in the three limits where no upstream of its model has any; then it gets 503 and a Retry-After. 0: it does not wait.',
+        'Longest wait of a call for room in the three limits if no upstream of its model has any; then it gets 503 and a Retry-After. 0: it does not wait.',
     }),
     ca: Type.Optional(
       Type.Refine(

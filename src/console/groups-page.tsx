@@ -61,7 +61,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
           <ErrorText text={error ?? plans.error} />
           {view === undefined ? null : view.data.length === 0 ? (
             <p class="empty">
-              No groups yet. Accounts in a group share its quotas, beside those of their plans.
+              No groups yet. Accounts in a group share its quotas, besides those of their plans.
             </p>
           ) : (
             <>

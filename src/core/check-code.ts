@@ -56,6 +56,6 @@ export function checkCode(name: string, schema: TSchema): string {
  * such as what a `Type.Refine` checks by, has no literal.
  */
 function literalOf(variable: unknown): string {
-  if (!(variable instanceof RegExp)) throw new Error('a schema wants more than patterns beside its code');
+  if (!(variable instanceof RegExp)) throw new Error('a schema wants more than patterns besides its code');
   return String(variable);
 }

@@ -139,7 +139,7 @@ export class JournalWriter extends Ring {
   #checkHalfFull(): void {
     this.#drained = Atomics.load(this.words32, ring.DRAINED);
     const used = this.#used();
-    invariant(used < this.capacity, 'a record is appended where room was seen when its call was admitted');
+    invariant(used < this.capacity, 'a call is admitted only if its record has room');
     const isHalfFull = used * 2 >= this.capacity;
     if (isHalfFull && !this.#wasHalfFull) this.#onHalfFull();
     this.#wasHalfFull = isHalfFull;

@@ -265,7 +265,7 @@ const STOP_REASONS = {
 /** The signature of thinking: base64 of "mock-signature". */
 const THINKING_SIGNATURE = 'bW9jay1zaWduYXR1cmU=';
 
-/** Bedrock counts the cache's tokens beside `inputTokens`, MockUsage within `prompt`. */
+/** Bedrock counts the cache's tokens besides `inputTokens`, MockUsage within `prompt`. */
 function usageOf({ usage }: MockCompletion): object | undefined {
   if (usage === undefined) return undefined;
   const { prompt, cached, written, writtenForHour, completion } = usage;

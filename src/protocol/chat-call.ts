@@ -70,7 +70,7 @@ export interface ChatCall {
   /** How many parts of the prompt are not text (images, documents, sounds, videos), or may not be. */
   readonly mediaParts: number;
   /**
-   * The most prompt tokens that the model may read beside `bodyBytes`, because it reads a text of the body
+   * The most prompt tokens that the model may read besides `bodyBytes`, because it reads a text of the body
    * more than once: the query of a rerank, with each document. 0 at the other doors.
    */
   readonly repeatedTokens: number;
@@ -80,7 +80,7 @@ export interface ChatCall {
   /**
    * Spans of the values of the two members that bound the output, in the same units; NOWHERE if a member is
    * not given. `maxTokens` is that of `outputTokensName`. `maxCompletionTokens` is that of
-   * `max_completion_tokens`, which only chat completions have beside it.
+   * `max_completion_tokens`, which only chat completions have besides it.
    */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;

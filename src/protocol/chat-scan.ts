@@ -5,7 +5,7 @@
  * module that the next message reuses (MESSAGE_STAND_IN). request-bytes.ts makes one ChatScan for each body:
  * in the listener for small bodies, in a counter thread for large ones.
  *
- * A scan needs some KB beside the bytes, 16 bytes for each content part before the first wrong one, and the
+ * A scan needs some KB besides the bytes, 16 bytes for each content part before the first wrong one, and the
  * unknown names of one object (BODY_MEMBERS_MAX in core/limits.ts). It takes the time of the reader
  * (json-reader.ts), and some 20 ns for each name. Memory and time were measured; no test checks them.
  *

@@ -1,5 +1,5 @@
 /**
- * The cache key of a request: SHA-256 of a canonical form of its body, and of the facts beside the body that
+ * The cache key of a request: SHA-256 of a canonical form of its body, and of the facts besides the body that
  * decide on the response. request/replay.ts calls it for models with a response cache. Pure; listener thread.
  *
  * Two bodies have the same canonical form if they differ only in white space between values, in the order of

@@ -119,7 +119,7 @@ export interface ModelEntry {
   readonly createdSeconds: number;
   readonly price: TokenPrice;
   readonly outputTokensMax: number;
-  /** Tokens that each media part of a prompt counts for, beside its bytes. */
+  /** Tokens that each media part of a prompt counts for, besides its bytes. */
   readonly mediaPartTokens: number;
   /** What the model can do, such as `chat` or `embeddings`; a door needs one service (core/door-names.ts). */
   readonly serves: readonly Service[];

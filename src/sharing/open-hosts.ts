@@ -163,7 +163,7 @@ export type Hosts = Readonly<ReturnType<OpenHosts>>;
 export function openHosts(options: HostsOptions) {
   const { settings, slot, store, onTaken, log } = options;
   const { sharing } = settings;
-  invariant(sharing !== undefined, 'hosts are opened where there is sharing');
+  invariant(sharing !== undefined, 'hosts are opened only with sharing');
   const { url, username, password, namespace, partitions } = sharing;
   const host = store.copy.hostId();
   const peers = new ValkeyPeers();

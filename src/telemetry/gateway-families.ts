@@ -201,7 +201,7 @@ function memberSamples(label: string, counts: object): Sample[] {
 const SPANS_FAMILY: MetricFamily = {
   name: 'tollgate_spans_total',
   type: 'counter',
-  help: 'Spans of traces by what became of them: exported, failed (the collector did not take them, or they could not be read) or dropped (there was no room). Only where OTEL_EXPORTER_OTLP_ENDPOINT is set.',
+  help: 'Spans of traces by what became of them: exported, failed (the collector did not take them, or they could not be read) or dropped (there was no room). Only if OTEL_EXPORTER_OTLP_ENDPOINT is set.',
   labels: ['state'],
   collect: ({ spans }) => memberSamples('state', spans() ?? {}),
 };
@@ -210,7 +210,7 @@ const SPANS_FAMILY: MetricFamily = {
 const LOG_RECORDS_FAMILY: MetricFamily = {
   name: 'tollgate_log_records_total',
   type: 'counter',
-  help: 'Records of calls for OpenTelemetry by what became of them: exported, failed (the collector did not take them) or dropped (there was no room). Only where OTEL_LOGS_EXPORTER is otlp.',
+  help: 'Records of calls for OpenTelemetry by what became of them: exported, failed (the collector did not take them) or dropped (there was no room). Only if OTEL_LOGS_EXPORTER is otlp.',
   labels: ['state'],
   collect: ({ logRecords }) => memberSamples('state', logRecords() ?? {}),
 };

@@ -139,7 +139,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_requests_total',
     type: 'counter',
-    help: 'Requests that have ended, by route, status sent, outcome and model. code: ok, client_gone or the code of the error; status is 200 where a stream had begun before it failed, none where the client left. model is empty where a request was refused before its model was known, or had its answer from an earlier one by its Idempotency-Key.',
+    help: 'Requests that have ended, by route, status sent, outcome and model. code: ok, client_gone or the code of the error; status is 200 if a stream had begun before it failed, none if the client left. model is empty if a request was refused before its model was known, or had its answer from an earlier one by its Idempotency-Key.',
     labels: ['route', 'status', 'code', 'model'],
     collect: (source) => [
       ...allModelsOf(source).flatMap(({ id, slot }) =>

@@ -46,7 +46,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   const reported = disbelief === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
   // An old report has the tokens of the prompt already, so only the response is counted. A response that
-  // repeats the prompt is counted beside it all the same: echoed-prompt.ts tells them apart.
+  // repeats the prompt is counted besides it all the same: echoed-prompt.ts tells them apart.
   const body = request.largeBody ?? request.body;
   // The report may be of one choice, and so of one of several prompts: then the prompts are counted too.
   const mayLackPrompts = dialectAt(request.door)?.echoedPrompt !== undefined && request.choices > 1;

@@ -26,7 +26,7 @@ import type { AttemptClient, UpstreamTarget } from './target.js';
  */
 export type TranslateLarge = (large: LargeBody, account: AccountIndex) => PendingQuestion<LargeTranslated>;
 
-/** What the large calls of a worker need beside the target's client. */
+/** What the large calls of a worker need besides the target's client. */
 export interface LargeDeps {
   readonly translate: TranslateLarge;
   readonly providers: ProviderClient;

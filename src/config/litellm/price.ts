@@ -143,7 +143,7 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
   for (const threshold of thresholds.slice(LONG_PRICES_MAX))
     firstEntry.remark(
       'model_name',
-      `its prices above ${threshold} tokens hold from ${thresholds[LONG_PRICES_MAX - 1]} on where they are higher: ` +
+      `its prices above ${threshold} tokens hold from ${thresholds[LONG_PRICES_MAX - 1]} on if they are higher: ` +
         `a model has at most ${LONG_PRICES_MAX} long prices`,
     );
   const long = thresholds.slice(0, LONG_PRICES_MAX).map((above, index) => {

@@ -336,7 +336,7 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   [
     'per_day: 1000',
     'per_day: 1, models_limits: [{ model: m1 }]',
-    '6: plans[0].models_limits[0]: names no quota, want at least one beside model',
+    '6: plans[0].models_limits[0]: names no quota, want at least one besides model',
   ],
   [
     'plans:',

@@ -174,7 +174,7 @@ void t.test(
       for (let seed = 0; seed < 8; seed++) writer.append(recordOf(seed));
       t.equal(told, round);
       t.equal(writer.roomFor(0), 'full');
-      t.throws(() => writer.append(recordOf(8)), /where room was seen/);
+      t.throws(() => writer.append(recordOf(8)), /only if its record has room/);
       t.equal(drainAll(reader).length, 8);
       t.equal(writer.roomFor(7), 'room');
       writer.append(recordOf(0));

@@ -298,7 +298,7 @@ void t.test('prices of long prompts, and prices without a place', (t) => {
   t.match(lines.join('\n'), /the output price above 200000 tokens differs from another entry's/);
   t.match(
     lines.join('\n'),
-    /its prices above 512000 tokens hold from 272000 on where they are higher: a model has at most 4/,
+    /its prices above 512000 tokens hold from 272000 on if they are higher: a model has at most 4/,
   );
   t.end();
 });
