@@ -11,6 +11,7 @@
  * is appended in the transaction of its rows; otherwise a crash in between leaves a disabled key in use
  * (test/unit/store/change-feed.shared-changes.test.ts).
  */
+import * as Type from 'typebox';
 import {
   type AccountIndex,
   asAccountIndex,
@@ -20,7 +21,7 @@ import {
   type KeyIndex,
 } from '../core/units.js';
 import { accountingVersionOf } from './flush-mark.js';
-import { damaged, locationOf } from './record-codec.js';
+import { countAt, rowReader, rowsIn, Slot } from './record-codec.js';
 import type { RegistryCopy } from './registry-copy.js';
 import type { WrittenRow } from './row-recorder.js';
 import type { Tables } from './tables.js';
@@ -75,9 +76,8 @@ export class ChangeFeed {
     const accounts = new Set<AccountIndex>();
     const keys = new Set<KeyIndex>();
     let nextNumber = number + 1;
-    for (const { key, value } of this.#tables.changes.getRange({ start: nextNumber })) {
+    for (const [key, touched] of rowsIn(this.#tables.changes, readTouched, { start: nextNumber })) {
       if (key !== nextNumber) return undefined;
-      const touched = this.#readTouched(key, value);
       for (const group of touched.groups) groups.add(group);
       for (const account of touched.accounts) accounts.add(account);
       for (const slot of touched.keys) keys.add(slot);
@@ -89,14 +89,7 @@ export class ChangeFeed {
   }
 
   #newest(): number {
-    const number = this.#tables.meta.get(NEWEST_CHANGE) ?? 0;
-    if (typeof number !== 'number') throw damaged(locationOf(this.#tables, 'meta', NEWEST_CHANGE));
-    return number;
-  }
-
-  #readTouched(number: number, value: unknown): TouchedSlots {
-    if (isTouched(value)) return value;
-    throw damaged(locationOf(this.#tables, 'changes', number));
+    return countAt(this.#tables.meta, NEWEST_CHANGE);
   }
 }
 
@@ -114,15 +107,12 @@ function touchedBy(rows: readonly WrittenRow[]): TouchedSlots {
   return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
 }
 
-function isTouched(value: unknown): value is TouchedSlots {
-  if (typeof value !== 'object' || value === null) return false;
-  const { groups, accounts, keys } = value as Readonly<Record<string, unknown>>;
-  return areSlots(groups) && areSlots(accounts) && areSlots(keys);
-}
-
-function areSlots(value: unknown): boolean {
-  return Array.isArray(value) && value.every((slot) => Number.isSafeInteger(slot) && slot >= 0);
-}
+const Slots = Type.Array(Slot);
+const readTouched = rowReader(
+  'TouchedSlots',
+  Type.Object({ groups: Slots, accounts: Slots, keys: Slots }),
+  (stored) => stored as unknown as TouchedSlots,
+);
 
 /** What a change returned, and the rows that it wrote or would write. */
 export interface Recorded<Result> {

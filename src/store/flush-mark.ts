@@ -22,9 +22,8 @@
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import type { Clock } from '../core/clock.js';
-import { schemaCheck } from '../core/schema-check.js';
 import { bootId } from './process-identity.js';
-import { closedObject, Count, damaged, Format, FORMAT, locationOf } from './record-codec.js';
+import { closedObject, Count, countAt, findRow, Format, FORMAT, rowReader } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 /** The row of `meta`, by its name on disk. audit.ts compares it with the flush marks. */
@@ -32,23 +31,15 @@ export const ACCOUNTING_VERSION = 'books_version';
 
 const StoredFlush = closedObject({ format: Format, life: Type.String({ minLength: 1 }), sequence: Count });
 
-const isFlush = schemaCheck('StoredFlush', StoredFlush);
+export const readFlush = rowReader('StoredFlush', StoredFlush, (stored) => stored);
 
-/** Throws StoreError `damaged`; `location` names the record in the message. */
-export function readFlush(stored: unknown, location: string): Static<typeof StoredFlush> {
-  if (!isFlush(stored)) throw damaged(location);
-  return stored;
-}
+type MarkTables = Pick<Tables, 'environment' | 'meta' | 'flushes'>;
 
-type MarkTables = Pick<Tables, 'path' | 'environment' | 'meta' | 'flushes'>;
-
-type MetaTable = Pick<Tables, 'path' | 'meta'>;
+type MetaTable = Pick<Tables, 'meta'>;
 
 /** Returns the accounting version, 0 if it was never raised. Throws StoreError `damaged`. */
-export function accountingVersionOf(tables: MetaTable): number {
-  const version = tables.meta.get(ACCOUNTING_VERSION) ?? 0;
-  if (typeof version !== 'number') throw damaged(locationOf(tables, 'meta', ACCOUNTING_VERSION));
-  return version;
+export function accountingVersionOf({ meta }: MetaTable): number {
+  return countAt(meta, ACCOUNTING_VERSION);
 }
 
 /** Raises the accounting version by one, or to `least` if that is more. Call in a transaction. */
@@ -95,10 +86,8 @@ export class FlushMark {
     const { environment, flushes } = this.#tables;
     // Without `refresh` the read may show the store as it was before the commit.
     environment.refresh();
-    const stored = flushes.get(this.#slot);
-    if (stored === undefined) return false;
-    const { life, sequence } = readFlush(stored, locationOf(this.#tables, 'flushes', this.#slot));
-    return life === this.#life && sequence === this.#number;
+    const mark = findRow(flushes, this.#slot, readFlush);
+    return mark?.life === this.#life && mark.sequence === this.#number;
   }
 }
 
@@ -112,7 +101,7 @@ const StoredClocks = closedObject({
   aheadMs: Type.Number(),
 });
 
-const isClocks = schemaCheck('StoredClocks', StoredClocks);
+const readClocks = rowReader('StoredClocks', StoredClocks, (stored) => stored);
 
 export type HostClocks = Readonly<Static<typeof StoredClocks>>;
 
@@ -129,10 +118,9 @@ export function putClocks({ meta }: MetaTable, clocks: HostClocks): void {
 }
 
 /** By how much the wall clock was set forward since the last flush, negative if back; 0 if unknown. */
-export function steppedMs(tables: MetaTable, current: HostClocks | undefined): number {
-  const flushed = tables.meta.get(CLOCKS);
+export function steppedMs({ meta }: MetaTable, current: HostClocks | undefined): number {
+  const flushed = findRow(meta, CLOCKS, readClocks);
   if (flushed === undefined || current === undefined) return 0;
-  if (!isClocks(flushed)) throw damaged(locationOf(tables, 'meta', CLOCKS));
   // Each boot starts the monotonic clock at 0. A clock that has gone back belongs to another machine.
   const isSameClock = flushed.boot === current.boot && flushed.monotonicMs <= current.monotonicMs;
   return isSameClock ? current.aheadMs - flushed.aheadMs : 0;

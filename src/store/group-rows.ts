@@ -8,7 +8,6 @@
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
-import { schemaCheck } from '../core/schema-check.js';
 import {
   type AccountIndex,
   asAccountIndex,
@@ -21,13 +20,13 @@ import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
 import type { GroupStore, Page } from '../registry/record-store.js';
 import {
   closedObject,
-  damaged,
   Format,
   FORMAT,
   LIMITS,
   Moment,
   packLimits,
   readLimits,
+  rowReader,
   Slot,
 } from './record-codec.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
@@ -46,8 +45,6 @@ const StoredGroup = closedObject({
 
 type StoredGroup = Static<typeof StoredGroup>;
 
-const isGroup = schemaCheck('StoredGroup', StoredGroup);
-
 function packGroup({ limits, parentId, ...plainFields }: GroupRecord): StoredGroup {
   return {
     format: FORMAT,
@@ -57,18 +54,14 @@ function packGroup({ limits, parentId, ...plainFields }: GroupRecord): StoredGro
   };
 }
 
-/** Throws StoreError `damaged`; `location` names the record in the message. */
-export function readGroup(stored: unknown, location: string): GroupRecord {
-  if (!isGroup(stored)) throw damaged(location);
-  return {
-    index: asGroupIndex(stored.index),
-    id: stored.id,
-    name: stored.name,
-    parentId: stored.parentId,
-    createdMs: asWallMs(stored.createdMs),
-    limits: readLimits(stored),
-  };
-}
+export const readGroup = rowReader('StoredGroup', StoredGroup, (stored): GroupRecord => ({
+  index: asGroupIndex(stored.index),
+  id: stored.id,
+  name: stored.name,
+  parentId: stored.parentId,
+  createdMs: asWallMs(stored.createdMs),
+  limits: readLimits(stored),
+}));
 
 /**
  * Kinds of members: the second value in a key of `group_members`. Both are on disk, and ranges of keys need
@@ -81,7 +74,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   readonly #tables: Tables;
 
   constructor(tables: Tables) {
-    super(tables, { name: 'groups', records: tables.groups, slots: tables.groupSlots }, readGroup);
+    super(tables, { records: tables.groups, slots: tables.groupSlots }, readGroup);
     this.#tables = tables;
   }
 

@@ -9,7 +9,6 @@
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
-import { schemaCheck } from '../core/schema-check.js';
 import {
   type AccountIndex,
   asAccountIndex,
@@ -24,15 +23,17 @@ import type { KeyStore, Page } from '../registry/record-store.js';
 import {
   closedObject,
   Count,
-  damaged,
   Digest,
+  findRow,
   Format,
   FORMAT,
+  idAt,
   LIMITS,
-  locationOf,
   Moment,
   packLimits,
   readLimits,
+  rowReader,
+  rowsIn,
   Slot,
 } from './record-codec.js';
 import { quotaUseKeyOf, SETTLED_FIELDS } from './quota-use-rows.js';
@@ -79,9 +80,6 @@ const StoredKeyUse = closedObject({
 type StoredKey = Static<typeof StoredKey>;
 type StoredKeyUse = Static<typeof StoredKeyUse>;
 
-const isKey = schemaCheck('StoredKey', StoredKey);
-const isKeyUse = schemaCheck('StoredKeyUse', StoredKeyUse);
-
 export function packKey(record: KeyRecord): StoredKey {
   const { digest, expiresSeconds, limits, isPrivate, replacedById, inherited, ...plainFields } = record;
   return {
@@ -96,9 +94,7 @@ export function packKey(record: KeyRecord): StoredKey {
   };
 }
 
-/** Throws StoreError `damaged`; `location` names the record in the message. */
-export function readKey(stored: unknown, location: string): KeyRecord {
-  if (!isKey(stored)) throw damaged(location);
+export const readKey = rowReader('StoredKey', StoredKey, (stored, location): KeyRecord => {
   const { expiresSeconds } = stored;
   // Not in the schema, because an operator has to learn which key a former version has left like this.
   if (expiresSeconds !== undefined && (expiresSeconds < 1 || expiresSeconds > KEY_EXPIRES_SECONDS_MAX))
@@ -126,7 +122,7 @@ export function readKey(stored: unknown, location: string): KeyRecord {
       ? {}
       : { inherited: { ...stored.inherited, takenMs: asWallMs(stored.inherited.takenMs) } }),
   };
-}
+});
 
 export function packKeyUse(record: KeyUseRecord): StoredKeyUse {
   const { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs } = record;
@@ -135,17 +131,13 @@ export function packKeyUse(record: KeyUseRecord): StoredKeyUse {
   return { format: FORMAT, lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/** Throws StoreError `damaged`; `location` names the record in the message. */
-export function readKeyUse(stored: unknown, location: string): KeyUseRecord {
-  if (!isKeyUse(stored)) throw damaged(location);
-  return {
-    lastUsedSeconds: stored.lastUsedSeconds,
-    minuteUsed: stored.minuteUsed,
-    dayNumber: stored.dayNumber,
-    dayCalls: stored.dayCalls,
-    takenMs: asWallMs(stored.takenMs),
-  };
-}
+export const readKeyUse = rowReader('StoredKeyUse', StoredKeyUse, (stored): KeyUseRecord => ({
+  lastUsedSeconds: stored.lastUsedSeconds,
+  minuteUsed: stored.minuteUsed,
+  dayNumber: stored.dayNumber,
+  dayCalls: stored.dayCalls,
+  takenMs: asWallMs(stored.takenMs),
+}));
 
 /** Above every slot: LMDB orders a row with it after the rows of all slots. */
 const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
@@ -157,15 +149,13 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   readonly #tables: Tables;
 
   constructor(tables: Tables) {
-    super(tables, { name: 'keys', records: tables.keys, slots: tables.keySlots }, readKey);
+    super(tables, { records: tables.keys, slots: tables.keySlots }, readKey);
     this.#tables = tables;
   }
 
   /** The key that has the slot, or had it last: a call may end after its key was deleted. */
   findId(index: KeyIndex): string | undefined {
-    const id = this.#tables.keyIds.get(index);
-    if (id !== undefined && typeof id !== 'string') throw damaged(locationOf(this.#tables, 'key_ids', index));
-    return id;
+    return idAt(this.#tables.keyIds, index);
   }
 
   /** Whether a key has the slot. */
@@ -244,8 +234,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   }
 
   findUse(index: KeyIndex): KeyUseRecord | undefined {
-    const stored = this.#tables.keyUses.get(index);
-    return stored === undefined ? undefined : readKeyUse(stored, locationOf(this.#tables, 'key_uses', index));
+    return findRow(this.#tables.keyUses, index, readKeyUse);
   }
 
   putUse(index: KeyIndex, record: KeyUseRecord): void {
@@ -254,8 +243,6 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
 
   /** Ordered by slot. */
   *uses(): Generator<[KeyIndex, KeyUseRecord]> {
-    for (const { key, value } of this.#tables.keyUses.getRange()) {
-      yield [asKeyIndex(key), readKeyUse(value, locationOf(this.#tables, 'key_uses', key))];
-    }
+    for (const [slot, use] of rowsIn(this.#tables.keyUses, readKeyUse)) yield [asKeyIndex(slot), use];
   }
 }

@@ -103,7 +103,7 @@ interface CurrentChange {
   row: OperatorChange | undefined;
 }
 
-type ChangeTables = Pick<Tables, 'path' | 'meta' | 'operatorChanges'>;
+type ChangeTables = Pick<Tables, 'meta' | 'operatorChanges'>;
 
 /** ChangeStore (registry/operator-change.ts) says what the methods without a comment promise. */
 export class OperatorChanges implements ChangeStore {
@@ -179,7 +179,8 @@ export class OperatorChanges implements ChangeStore {
   }
 
   #link(name: string): ChainLink {
-    return readLink(this.#tables.meta.get(name), locationOf(this.#tables, 'meta', name));
+    const { meta } = this.#tables;
+    return readLink(meta.get(name), locationOf(meta, name));
   }
 
   /**

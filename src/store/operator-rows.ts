@@ -5,14 +5,23 @@
  * Must hold: whoever changes the digest of a record removes the row of the former digest, or the old token
  * stays valid (test/unit/registry/operators.test.ts, "an operator from its creation to its end").
  */
-import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import { ROLES } from '../core/roles.js';
 import { schemaCheck } from '../core/schema-check.js';
 import { asWallMs } from '../core/units.js';
 import type { OperatorRecord } from '../registry/account-record.js';
 import type { OperatorStore } from '../registry/record-store.js';
-import { closedObject, Count, damaged, Digest, Format, FORMAT, locationOf, Moment } from './record-codec.js';
+import {
+  closedObject,
+  Count,
+  Digest,
+  findRow,
+  Format,
+  FORMAT,
+  Moment,
+  rowReader,
+  rowsIn,
+} from './record-codec.js';
 import type { Tables } from './tables.js';
 
 const StoredOperator = closedObject({
@@ -27,41 +36,38 @@ const StoredOperator = closedObject({
   expiresSeconds: Type.Optional(Count),
 });
 
-type StoredOperator = Static<typeof StoredOperator>;
-
-const isOperator = schemaCheck('StoredOperator', StoredOperator);
-
 /** The row of `meta` with the last use of each operator on this host: id → Unix seconds. */
 const OPERATOR_USES = 'operator_uses';
 const isUses = schemaCheck('OperatorUses', Type.RecordFromPattern(Type.StringKey, Count));
 
-/** Throws StoreError `damaged`; `location` names the record in the message. */
-export function readOperator(stored: unknown, location: string): OperatorRecord {
-  if (!isOperator(stored)) throw damaged(location);
-  const { id, name, role, digest, active, createdMs, expiresSeconds } = stored;
-  return { id, name, role, digest, active, createdMs: asWallMs(createdMs), expiresSeconds };
-}
+export const readOperator = rowReader(
+  'StoredOperator',
+  StoredOperator,
+  ({ id, name, role, digest, active, createdMs, expiresSeconds }): OperatorRecord => ({
+    id,
+    name,
+    role,
+    digest,
+    active,
+    createdMs: asWallMs(createdMs),
+    expiresSeconds,
+  }),
+);
 
 export class OperatorRows implements OperatorStore {
-  readonly #tables: Pick<Tables, 'path' | 'operators' | 'meta'>;
+  readonly #tables: Pick<Tables, 'operators' | 'meta'>;
 
-  constructor(tables: Pick<Tables, 'path' | 'operators' | 'meta'>) {
+  constructor(tables: Pick<Tables, 'operators' | 'meta'>) {
     this.#tables = tables;
   }
 
   find(digest: string): OperatorRecord | undefined {
-    const stored = this.#tables.operators.get(digest);
-    return stored === undefined
-      ? undefined
-      : readOperator(stored, locationOf(this.#tables, 'operators', digest));
+    return findRow(this.#tables.operators, digest, readOperator);
   }
 
   /** Throws at the first damaged row: a list that leaves out an operator would hide who has access. */
   all(): OperatorRecord[] {
-    const rows = this.#tables.operators.getRange();
-    return Array.from(rows, ({ key, value }) =>
-      readOperator(value, locationOf(this.#tables, 'operators', key)),
-    );
+    return Array.from(rowsIn(this.#tables.operators, readOperator), ([, record]) => record);
   }
 
   put({ expiresSeconds, ...plainFields }: OperatorRecord): void {

@@ -10,10 +10,9 @@
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
-import { schemaCheck } from '../core/schema-check.js';
 import { asAccountIndex, asWallMs } from '../core/units.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
-import { closedObject, Count, damaged, Format, FORMAT, locationOf, Moment } from './record-codec.js';
+import { closedObject, Count, findRow, Format, FORMAT, Moment, rowReader, rowsIn } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 /**
@@ -42,8 +41,6 @@ const StoredQuotaUse = closedObject({
 
 type StoredQuotaUse = Static<typeof StoredQuotaUse>;
 
-const isQuotaUse = schemaCheck('StoredQuotaUse', StoredQuotaUse);
-
 /** Field by field, because a flush packs many rows and a spread object is slower. */
 function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
   return {
@@ -63,24 +60,20 @@ function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
   };
 }
 
-/** Throws StoreError `damaged`; `location` names the record in the message. */
-export function readQuotaUse(stored: unknown, location: string): QuotaUseRecord {
-  if (!isQuotaUse(stored)) throw damaged(location);
-  return {
-    minuteRequests: stored.minuteRequests,
-    callDayNumber: stored.callDayNumber,
-    callsPerDay: stored.callsPerDay,
-    minuteTokens: stored.minuteTokens,
-    takenMs: asWallMs(stored.takenMs),
-    dayNumber: stored.dayNumber,
-    monthNumber: stored.monthNumber,
-    tokensPerDay: stored.tokensPerDay,
-    callsPerMonth: stored.callsPerMonth,
-    tokensPerMonth: stored.tokensPerMonth,
-    spendPerDay: stored.spendPerDay,
-    spendPerMonth: stored.spendPerMonth,
-  };
-}
+export const readQuotaUse = rowReader('StoredQuotaUse', StoredQuotaUse, (stored): QuotaUseRecord => ({
+  minuteRequests: stored.minuteRequests,
+  callDayNumber: stored.callDayNumber,
+  callsPerDay: stored.callsPerDay,
+  minuteTokens: stored.minuteTokens,
+  takenMs: asWallMs(stored.takenMs),
+  dayNumber: stored.dayNumber,
+  monthNumber: stored.monthNumber,
+  tokensPerDay: stored.tokensPerDay,
+  callsPerMonth: stored.callsPerMonth,
+  tokensPerMonth: stored.tokensPerMonth,
+  spendPerDay: stored.spendPerDay,
+  spendPerMonth: stored.spendPerMonth,
+}));
 
 /** `[kind, slot, model id]`. A `model` has its account's slot; other kinds have an empty model id. */
 type QuotaUseKey = [string, number, string];
@@ -98,11 +91,7 @@ export class QuotaUseRows {
 
   /** Undefined if the scope has no row yet. Throws StoreError `damaged`, as `all` does. */
   find(scope: UsedScope): QuotaUseRecord | undefined {
-    const key = quotaUseKeyOf(scope);
-    const stored = this.#tables.quotaUses.get(key);
-    return stored === undefined
-      ? undefined
-      : readQuotaUse(stored, locationOf(this.#tables, 'quota_uses', key));
+    return findRow(this.#tables.quotaUses, quotaUseKeyOf(scope), readQuotaUse);
   }
 
   /**
@@ -121,9 +110,7 @@ export class QuotaUseRows {
   }
 
   *all(): Generator<[UsedScope, QuotaUseRecord]> {
-    for (const { key, value } of this.#tables.quotaUses.getRange()) {
-      const [kind, index, modelId] = key;
-      const record = readQuotaUse(value, locationOf(this.#tables, 'quota_uses', key));
+    for (const [[kind, index, modelId], record] of rowsIn(this.#tables.quotaUses, readQuotaUse)) {
       if (kind === 'model') yield [{ kind, index: asAccountIndex(index), modelId }, record];
       // The cast: rows are written with keys of `quotaUseKeyOf`, so no other kind is possible.
       else yield [{ kind: kind as 'account' | 'key' | 'group', index }, record];

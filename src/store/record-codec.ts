@@ -13,7 +13,7 @@
  * (test/unit/store/record-codec.usage.test.ts, test/unit/store/key-rows.key-codec.test.ts).
  */
 import { createHash } from 'node:crypto';
-import type { Key } from 'lmdb';
+import type { Key, RangeOptions } from 'lmdb';
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
@@ -27,6 +27,7 @@ import type {
   SpendingRecord,
 } from '../registry/account-record.js';
 import type { UsageTotals } from '../registry/usage-report.js';
+import type { Table } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 
 /** Format of the store, and of the records that are written now. Earlier records keep theirs. */
@@ -158,21 +159,61 @@ const StoredResponse = closedObject({
   bytes: Type.Unknown(),
 });
 
-type StoredAccount = Static<typeof StoredAccount>;
-type StoredCredit = Static<typeof StoredCredit>;
-type StoredCreditRequest = Static<typeof StoredCreditRequest>;
-type StoredSpending = Static<typeof StoredSpending>;
-type StoredUsage = Static<typeof StoredUsage>;
-type StoredResponse = Static<typeof StoredResponse>;
-
-const isAccount = schemaCheck('StoredAccount', StoredAccount);
-const isCredit = schemaCheck('StoredCredit', StoredCredit);
-const isCreditRequest = schemaCheck('StoredCreditRequest', StoredCreditRequest);
-const isSpending = schemaCheck('StoredSpending', StoredSpending);
-const isUsage = schemaCheck('StoredUsage', StoredUsage);
 const isResponse = schemaCheck('StoredResponse', StoredResponse);
 
-export function packAccount(record: AccountRecord): StoredAccount {
+/** Checks and unpacks a row. Throws StoreError `damaged`; `location` names the record in the message. */
+export type RowReader<Row> = (stored: unknown, location: string) => Row;
+
+/**
+ * Returns the reader of the rows that fit `schema`. `unpack` may throw a StoreError too. Call it as a module
+ * is loaded, once for each schema: `name` is as `schemaCheck` has it.
+ */
+export function rowReader<Schema extends Type.TSchema, Row>(
+  name: string,
+  schema: Schema,
+  unpack: (stored: Static<Schema>, location: string) => Row,
+): RowReader<Row> {
+  const isStored = schemaCheck(name, schema);
+  return (stored, location) => {
+    if (!isStored(stored)) throw damaged(location);
+    return unpack(stored, location);
+  };
+}
+
+/** Returns the record under `key`; undefined if there is none. Throws as `read`. */
+export function findRow<TableKey extends Key, Row>(
+  table: Table<TableKey>,
+  key: TableKey,
+  read: RowReader<Row>,
+): Row | undefined {
+  const stored = table.get(key);
+  return stored === undefined ? undefined : read(stored, locationOf(table, key));
+}
+
+/** Keys and records of a range, or of the whole table. Throws as `read`, at a row that it cannot read. */
+export function* rowsIn<TableKey extends Key, Row>(
+  table: Table<TableKey>,
+  read: RowReader<Row>,
+  range?: RangeOptions,
+): Generator<[TableKey, Row]> {
+  for (const { key, value } of table.getRange(range)) yield [key, read(value, locationOf(table, key))];
+}
+
+/** The number under `key`, 0 if there is none. Throws StoreError `damaged`. */
+export function countAt(table: Table<string>, key: string): number {
+  const count = table.get(key) ?? 0;
+  if (typeof count !== 'number') throw damaged(locationOf(table, key));
+  return count;
+}
+
+/** The id under `slot`; undefined if there is none. Throws StoreError `damaged`. */
+export function idAt(table: Table<number>, slot: number): string | undefined {
+  const id = table.get(slot);
+  if (id !== undefined && typeof id !== 'string') throw damaged(locationOf(table, slot));
+  return id;
+}
+
+export function packAccount(record: AccountRecord): Static<typeof StoredAccount> {
   const { credited, groupId, ...plainFields } = record;
   const group = groupId === undefined ? {} : { groupId };
   return { format: FORMAT, ...plainFields, ...group, creditedPicoUnits: credited.toString() };
@@ -196,44 +237,48 @@ export function unlessDamaged<Row>(
   }
 }
 
-/** Throws StoreError `damaged`, as all readers here do; `location` names the record in the message. */
-export function readAccount(stored: unknown, location: string): AccountRecord {
-  if (!isAccount(stored)) throw damaged(location);
-  return {
-    index: asAccountIndex(stored.index),
-    id: stored.id,
-    name: stored.name,
-    planId: stored.planId,
-    active: stored.active,
-    groupId: stored.groupId,
-    createdMs: asWallMs(stored.createdMs),
-    credited: asPicoUnits(BigInt(stored.creditedPicoUnits)),
-  };
-}
+export const readAccount = rowReader('StoredAccount', StoredAccount, (stored): AccountRecord => ({
+  index: asAccountIndex(stored.index),
+  id: stored.id,
+  name: stored.name,
+  planId: stored.planId,
+  active: stored.active,
+  groupId: stored.groupId,
+  createdMs: asWallMs(stored.createdMs),
+  credited: asPicoUnits(BigInt(stored.creditedPicoUnits)),
+}));
 
-export function packCredit(record: CreditRecord): StoredCredit {
+export function packCredit(record: CreditRecord): Static<typeof StoredCredit> {
   const { amount, note, createdMs } = record;
   return { format: FORMAT, amountPicoUnits: amount.toString(), note, createdMs };
 }
 
-export function readCredit(stored: unknown, location: string): CreditRecord {
-  if (!isCredit(stored)) throw damaged(location);
-  const { amountPicoUnits, note, createdMs } = stored;
-  return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, createdMs: asWallMs(createdMs) };
-}
+export const readCredit = rowReader(
+  'StoredCredit',
+  StoredCredit,
+  ({ amountPicoUnits, note, createdMs }): CreditRecord => ({
+    amount: asPicoUnits(BigInt(amountPicoUnits)),
+    note,
+    createdMs: asWallMs(createdMs),
+  }),
+);
 
-export function packCreditRequest(record: CreditRequestRecord): StoredCreditRequest {
+export function packCreditRequest(record: CreditRequestRecord): Static<typeof StoredCreditRequest> {
   const { amount, note, response: answer } = record;
   return { format: FORMAT, amountPicoUnits: amount.toString(), note, answer };
 }
 
-export function readCreditRequest(stored: unknown, location: string): CreditRequestRecord {
-  if (!isCreditRequest(stored)) throw damaged(location);
-  const { amountPicoUnits, note, answer } = stored;
-  return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, response: answer };
-}
+export const readCreditRequest = rowReader(
+  'StoredCreditRequest',
+  StoredCreditRequest,
+  ({ amountPicoUnits, note, answer: response }): CreditRequestRecord => ({
+    amount: asPicoUnits(BigInt(amountPicoUnits)),
+    note,
+    response,
+  }),
+);
 
-export function packSpending(record: SpendingRecord): StoredSpending {
+export function packSpending(record: SpendingRecord): Static<typeof StoredSpending> {
   // Field by field, because a flush packs many rows and a spread object is slower.
   return {
     format: FORMAT,
@@ -246,21 +291,18 @@ export function packSpending(record: SpendingRecord): StoredSpending {
   };
 }
 
-export function readSpending(stored: unknown, location: string): SpendingRecord {
-  if (!isSpending(stored)) throw damaged(location);
-  return {
-    spent: asPicoUnits(BigInt(stored.spentPicoUnits)),
-    uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
-    dayNumber: stored.dayNumber,
-    dayCalls: stored.dayCalls,
-    minuteUsed: stored.minuteUsed,
-    takenMs: asWallMs(stored.takenMs),
-  };
-}
+export const readSpending = rowReader('StoredSpending', StoredSpending, (stored): SpendingRecord => ({
+  spent: asPicoUnits(BigInt(stored.spentPicoUnits)),
+  uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
+  dayNumber: stored.dayNumber,
+  dayCalls: stored.dayCalls,
+  minuteUsed: stored.minuteUsed,
+  takenMs: asWallMs(stored.takenMs),
+}));
 
-export function packUsage(totals: UsageTotals): StoredUsage {
+export function packUsage(totals: UsageTotals): Static<typeof StoredUsage> {
   const { fallbackCalls, cacheWriteTokens, cacheWrite1hTokens, reasoningTokens } = totals;
-  const stored: StoredUsage = {
+  const stored: Static<typeof StoredUsage> = {
     format: FORMAT,
     calls: totals.calls,
     failedCalls: totals.failedCalls,
@@ -278,26 +320,23 @@ export function packUsage(totals: UsageTotals): StoredUsage {
   return stored;
 }
 
-export function readUsage(stored: unknown, location: string): UsageTotals {
-  if (!isUsage(stored)) throw damaged(location);
-  return {
-    calls: stored.calls,
-    failedCalls: stored.failedCalls,
-    estimatedCalls: stored.estimatedCalls,
-    fallbackCalls: stored.fallbackCalls ?? 0,
-    promptTokens: stored.promptTokens,
-    cachedTokens: stored.cachedTokens,
-    cacheWriteTokens: stored.cacheWriteTokens ?? 0,
-    cacheWrite1hTokens: stored.cacheWrite1hTokens ?? 0,
-    completionTokens: stored.completionTokens,
-    reasoningTokens: stored.reasoningTokens ?? 0,
-    cost: asPicoUnits(BigInt(stored.costPicoUnits)),
-    uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
-  };
-}
+export const readUsage = rowReader('StoredUsage', StoredUsage, (stored): UsageTotals => ({
+  calls: stored.calls,
+  failedCalls: stored.failedCalls,
+  estimatedCalls: stored.estimatedCalls,
+  fallbackCalls: stored.fallbackCalls ?? 0,
+  promptTokens: stored.promptTokens,
+  cachedTokens: stored.cachedTokens,
+  cacheWriteTokens: stored.cacheWriteTokens ?? 0,
+  cacheWrite1hTokens: stored.cacheWrite1hTokens ?? 0,
+  completionTokens: stored.completionTokens,
+  reasoningTokens: stored.reasoningTokens ?? 0,
+  cost: asPicoUnits(BigInt(stored.costPicoUnits)),
+  uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
+}));
 
 /** Hashes the bytes: 1 µs a kilobyte, 1 ms a megabyte of the main thread. */
-export function packResponse(record: ResponseRecord): StoredResponse {
+export function packResponse(record: ResponseRecord): Static<typeof StoredResponse> {
   const { bodyDigest, endedMs, stream, fallback, bytes } = record;
   const digest = digestOfResponse(record);
   const stored = { format: FORMAT, bodyDigest, endedMs, stream, digest, bytes: bytes ?? null };
@@ -349,9 +388,9 @@ export function rowName(table: string, key: Key): string {
   return `record ${Array.isArray(key) ? key.join('/') : String(key)} of table ${table}`;
 }
 
-/** Names a row of the store at `path` in an error about it. */
-export function locationOf({ path }: { readonly path: string }, table: string, key: Key): string {
-  return `${path}: ${rowName(table, key)}`;
+/** Names a row in an error about it. */
+export function locationOf({ path, name }: Pick<Table<Key>, 'path' | 'name'>, key: Key): string {
+  return `${path}: ${rowName(name, key)}`;
 }
 
 /** The error of a row that its reader does not accept. */

@@ -148,7 +148,7 @@ export class RegistryCopy {
     this.#tables.environment.refresh();
     const stored = this.#tables.meta.get(REGISTRY_POSITION);
     if (stored === undefined) return undefined;
-    if (!isPosition(stored)) throw damaged(locationOf(this.#tables, 'meta', REGISTRY_POSITION));
+    if (!isPosition(stored)) throw damaged(locationOf(this.#tables.meta, REGISTRY_POSITION));
     return stored;
   }
 

@@ -10,7 +10,7 @@
 import { parsedJson } from '../core/json.js';
 import { asAccountIndex } from '../core/units.js';
 import { modelOfCacheKey, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
-import { locationOf, packResponse, readResponse, unlessDamaged } from './record-codec.js';
+import { findRow, packResponse, readResponse, unlessDamaged } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 /** About how many bytes a row takes besides its body; counted, so that short responses are bounded too. */
@@ -49,9 +49,7 @@ export function responseBytesOf({ bytes }: ResponseRecord): number {
   return ROW_BYTES + (bytes?.length ?? 0);
 }
 
-interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'answerAges'> {
-  /** Name of the table `answers` on disk, for messages. */
-  readonly name: string;
+interface ResponseTables extends Pick<Tables, 'meta' | 'answers' | 'answerAges'> {
   /** Name of the row of `meta` with the bytes that all responses count for. */
   readonly bytesName: string;
   /** The first format whose rows must have a digest (readResponse). */
@@ -67,17 +65,16 @@ const MODEL_BYTES_NAME = 'cached_model_bytes';
 type ModelBytes = Map<string, number>;
 
 /** The tables of the responses for replays by their Idempotency-Key. */
-export function keyedResponseTable(tables: Tables): ResponseTable {
-  const { path, meta, answers, answerAges } = tables;
-  return new ResponseTable({ path, meta, answers, answerAges, name: 'answers', bytesName: 'answer_bytes' });
+export function keyedResponseTable({ meta, answers, answerAges }: Tables): ResponseTable {
+  return new ResponseTable({ meta, answers, answerAges, bytesName: 'answer_bytes' });
 }
 
 /** The tables of the response cache. */
 export function cachedResponseTable(tables: Tables): ResponseTable {
-  const { path, meta, cached: answers, cachedAges: answerAges, cachedModelAges: modelAges } = tables;
+  const { meta, cached: answers, cachedAges: answerAges, cachedModelAges: modelAges } = tables;
+  const bytesName = 'cached_bytes';
   // `digestSince`: a cached response of any format must have a digest.
-  const shared = { path, meta, answers, answerAges, modelAges, digestSince: 0 };
-  return new ResponseTable({ ...shared, name: 'cached', bytesName: 'cached_bytes' });
+  return new ResponseTable({ meta, answers, answerAges, modelAges, bytesName, digestSince: 0 });
 }
 
 export class ResponseTable {
@@ -89,11 +86,10 @@ export class ResponseTable {
 
   /** Returns a copy of the response, however old; undefined if there is none. Throws StoreError. */
   find(key: ResponseKey): ResponseRecord | undefined {
-    const { answers, name, digestSince } = this.#tables;
-    const rowKey: [number, string] = [key.account, key.key];
-    const stored = answers.get(rowKey);
-    if (stored === undefined) return undefined;
-    return readResponse(stored, key, locationOf(this.#tables, name, rowKey), digestSince);
+    const { answers, digestSince } = this.#tables;
+    return findRow(answers, [key.account, key.key], (stored, location) =>
+      readResponse(stored, key, location, digestSince),
+    );
   }
 
   /** When the oldest response ended; undefined if there is none. Takes some µs. */

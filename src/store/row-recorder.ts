@@ -35,8 +35,14 @@ export interface WrittenRow {
   readonly former: unknown;
 }
 
-/** Values are `unknown`: each reader checks what it reads against its schema. */
-export type Table<TableKey extends Key> = Database<unknown, TableKey>;
+/**
+ * Values are `unknown`: each reader checks what it reads against its schema. lmdb gives each table its name
+ * and the path of its file, which its types lack; error messages name rows by them.
+ */
+export type Table<TableKey extends Key> = Database<unknown, TableKey> & {
+  readonly name: string;
+  readonly path: string;
+};
 
 export class RowRecorder {
   /** The rows of the innermost `record` that runs; undefined if no `record` runs. */
@@ -70,11 +76,8 @@ export class RowRecorder {
    * because `===` compares them. Returns `table`. Call `watch` once for each table, or each row is recorded
    * twice.
    */
-  watch<TableKey extends Key>(
-    name: RecordedTable,
-    table: Table<TableKey>,
-    recordedKeys?: readonly TableKey[],
-  ): Table<TableKey> {
+  watch<TableKey extends Key>(table: Table<TableKey>, recordedKeys?: readonly TableKey[]): Table<TableKey> {
+    const name = table.name as RecordedTable;
     const put: (key: TableKey, value: unknown) => unknown = table.putSync.bind(table);
     const remove: (key: TableKey) => unknown = table.removeSync.bind(table);
     // Returns the list that a write of the key is added to; undefined if the write is not recorded.

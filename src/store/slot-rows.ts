@@ -7,13 +7,11 @@
  */
 import type { WallMs } from '../core/units.js';
 import type { Page } from '../registry/record-store.js';
-import { damaged, locationOf } from './record-codec.js';
+import { countAt, damaged, findRow, locationOf, type RowReader, rowsIn } from './record-codec.js';
 import type { Table } from './row-recorder.js';
 import type { Tables } from './tables.js';
 
 interface SlotTables {
-  /** The name of the table of records, for messages. */
-  readonly name: string;
   readonly records: Table<string>;
   /** Slot → id. */
   readonly slots: Table<number>;
@@ -23,24 +21,16 @@ interface SlotTables {
 export class SlotRows<SlotRecord, Index extends number> {
   readonly #tables: Tables;
   readonly #slotTables: SlotTables;
-  /** Checks and unpacks a row. Throws StoreError `damaged`, whose message has `location`. */
-  readonly #read: (stored: unknown, location: string) => SlotRecord;
+  readonly #read: RowReader<SlotRecord>;
 
-  constructor(
-    tables: Tables,
-    slotTables: SlotTables,
-    read: (stored: unknown, location: string) => SlotRecord,
-  ) {
+  constructor(tables: Tables, slotTables: SlotTables, read: RowReader<SlotRecord>) {
     this.#tables = tables;
     this.#slotTables = slotTables;
     this.#read = read;
   }
 
   find(id: string): SlotRecord | undefined {
-    const stored = this.#slotTables.records.get(id);
-    return stored === undefined
-      ? undefined
-      : this.#read(stored, locationOf(this.#tables, this.#slotTables.name, id));
+    return findRow(this.#slotTables.records, id, this.#read);
   }
 
   /** Undefined if no record has the slot. */
@@ -56,18 +46,14 @@ export class SlotRows<SlotRecord, Index extends number> {
 
   /** In no particular order. */
   *all(): Generator<SlotRecord> {
-    for (const { key, value } of this.#slotTables.records.getRange()) {
-      yield this.#read(value, locationOf(this.#tables, this.#slotTables.name, key));
-    }
+    for (const [, record] of rowsIn(this.#slotTables.records, this.#read)) yield record;
   }
 
   /** The record that another row names by its id. Throws StoreError `damaged` if there is none. */
   recordOf(id: unknown): SlotRecord {
     const record = typeof id === 'string' ? this.find(id) : undefined;
     if (record === undefined)
-      throw damaged(
-        locationOf(this.#tables, this.#slotTables.name, typeof id === 'string' ? id : 'of a damaged id'),
-      );
+      throw damaged(locationOf(this.#slotTables.records, typeof id === 'string' ? id : 'of a damaged id'));
     return record;
   }
 
@@ -113,8 +99,7 @@ export class SlotRows<SlotRecord, Index extends number> {
     }
     if (slots.length === count) return slots;
     const { meta } = this.#tables;
-    const slotsUsed = meta.get(slotsUsedName) ?? 0;
-    if (typeof slotsUsed !== 'number') throw damaged(locationOf(this.#tables, 'meta', slotsUsedName));
+    const slotsUsed = countAt(meta, slotsUsedName);
     const slotsUsedAfter = slotsUsed + count - slots.length;
     for (let slot = slotsUsed; slot < slotsUsedAfter; slot++) slots.push(slot);
     meta.putSync(slotsUsedName, slotsUsedAfter);

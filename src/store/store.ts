@@ -23,7 +23,8 @@ import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './r
 import type { FlushRows } from './flush.js';
 import { FlushMark, type HostClocks, putClocks, steppedMs } from './flush-mark.js';
 import {
-  damaged,
+  findRow,
+  idAt,
   locationOf,
   packAccount,
   packCredit,
@@ -35,6 +36,7 @@ import {
   readCreditRequest,
   readSpending,
   readUsage,
+  rowsIn,
 } from './record-codec.js';
 import { GroupRows } from './group-rows.js';
 import { HistoryRows } from './history-rows.js';
@@ -76,9 +78,8 @@ export class Store implements RecordStore {
   /** Opens or makes the store in `dataPath`. Throws StoreError. */
   constructor(dataPath: string) {
     this.#tables = openTables(dataPath);
-    const { accounts, accountSlots } = this.#tables;
-    const tables = { name: 'accounts', records: accounts, slots: accountSlots };
-    this.#accounts = new SlotRows(this.#tables, tables, readAccount);
+    const { accounts: records, accountSlots: slots } = this.#tables;
+    this.#accounts = new SlotRows(this.#tables, { records, slots }, readAccount);
     this.answers = keyedResponseTable(this.#tables);
     this.cached = cachedResponseTable(this.#tables);
     this.groups = new GroupRows(this.#tables);
@@ -158,10 +159,7 @@ export class Store implements RecordStore {
   }
 
   findAccountId(index: AccountIndex): string | undefined {
-    const id = this.#tables.accountSlots.get(index);
-    if (id !== undefined && typeof id !== 'string')
-      throw damaged(locationOf(this.#tables, 'account_slots', index));
-    return id;
+    return idAt(this.#tables.accountSlots, index);
   }
 
   listAccounts(from: number, limit: number): Page<AccountRecord> {
@@ -170,11 +168,8 @@ export class Store implements RecordStore {
 
   findAccountsByIdStart(start: string, limit: number): AccountIndex[] {
     // `~` comes after `z`, the last character that an id may have.
-    const range = this.#tables.accounts.getRange({ start, end: `${start}~`, limit });
-    return Array.from(
-      range,
-      ({ key, value }) => readAccount(value, locationOf(this.#tables, 'accounts', key)).index,
-    );
+    const rows = rowsIn(this.#tables.accounts, readAccount, { start, end: `${start}~`, limit });
+    return Array.from(rows, ([, { index }]) => index);
   }
 
   /** At most `limit` ids after `after`, ordered. Reads keys alone, so a damaged row hides no account. */
@@ -214,25 +209,17 @@ export class Store implements RecordStore {
 
   /** The sum of all credits and debits is `credited` of the account's record. */
   listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord> {
-    const range = this.#tables.credits.getRange({
-      start: [account, from],
-      end: [account, AFTER_ALL_CREDITS],
-      limit: limit + 1,
-    });
-    const entries = Array.from(range);
-    return {
-      items: entries
-        .slice(0, limit)
-        .map(({ key, value }) => readCredit(value, locationOf(this.#tables, 'credits', key))),
-      next: entries[limit]?.key[1],
-    };
+    const { credits } = this.#tables;
+    const range = { start: [account, from], end: [account, AFTER_ALL_CREDITS], limit: limit + 1 };
+    const entries = Array.from(credits.getRange(range));
+    const items = entries
+      .slice(0, limit)
+      .map(({ key, value }) => readCredit(value, locationOf(credits, key)));
+    return { items, next: entries[limit]?.key[1] };
   }
 
   findCreditRequest(account: AccountIndex, idempotencyKey: string): CreditRequestRecord | undefined {
-    const key: [number, string] = [account, idempotencyKey];
-    const stored = this.#tables.creditRequests.get(key);
-    if (stored === undefined) return undefined;
-    return readCreditRequest(stored, locationOf(this.#tables, 'credit_requests', key));
+    return findRow(this.#tables.creditRequests, [account, idempotencyKey], readCreditRequest);
   }
 
   putCreditRequest(account: AccountIndex, idempotencyKey: string, record: CreditRequestRecord): void {
@@ -240,10 +227,7 @@ export class Store implements RecordStore {
   }
 
   findSpending(account: AccountIndex): SpendingRecord | undefined {
-    const stored = this.#tables.spending.get(account);
-    return stored === undefined
-      ? undefined
-      : readSpending(stored, locationOf(this.#tables, 'spending', account));
+    return findRow(this.#tables.spending, account, readSpending);
   }
 
   /** Writes the rows of a flush. Called in a transaction. */
@@ -274,19 +258,15 @@ export class Store implements RecordStore {
 
   /** Undefined if no call of that key, model and hour was flushed. */
   findUsage({ account, hour, keyId, modelId }: UsageKey): UsageTotals | undefined {
-    const key: [number, number, string, string] = [account, hour, keyId, modelId];
-    const stored = this.#tables.usage.get(key);
-    return stored === undefined ? undefined : readUsage(stored, locationOf(this.#tables, 'usage', key));
+    return findRow(this.#tables.usage, [account, hour, keyId, modelId], readUsage);
   }
 
   /** Ordered by hour, key id and model id, from `fromRow` of `fromHour` to the last row of `toHour`. */
   *usages({ account, fromHour, fromRow, toHour }: UsageRange): Generator<UsageRecord> {
     const { keyId = '', modelId = '' } = fromRow ?? {};
     const range = { start: [account, fromHour, keyId, modelId], end: [account, toHour + 1, '', ''] };
-    for (const { key, value } of this.#tables.usage.getRange(range)) {
-      const [, hour, keyId, modelId] = key;
-      yield { account, hour, keyId, modelId, ...readUsage(value, locationOf(this.#tables, 'usage', key)) };
-    }
+    for (const [[, hour, keyId, modelId], totals] of rowsIn(this.#tables.usage, readUsage, range))
+      yield { account, hour, keyId, modelId, ...totals };
   }
 
   /** The key that has the slot or had it last. */

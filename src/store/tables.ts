@@ -60,11 +60,11 @@
  *     changes                  number of the newest row of changes
  *     registry_position, registry_partial, host_id   of hosts that share; see registry-copy.ts
  */
-import type { RootDatabase } from 'lmdb';
+import type { Key, RootDatabase } from 'lmdb';
 import { Encoder, RESERVE_START_SPACE, type Options } from 'msgpackr';
 import { Environment, makeEnvironmentFile } from './environment.js';
 import { FORMAT } from './record-codec.js';
-import { RowRecorder, type Table } from './row-recorder.js';
+import { type RecordedTable, RowRecorder, type Table } from './row-recorder.js';
 import {
   assertNotEmpty,
   assertStoreFile,
@@ -222,57 +222,51 @@ function openEnvironment(path: string): Environment {
 /** Opens all tables. Each has the type of its keys; values are `unknown`, see `Table`. */
 function tablesOf(path: string, environment: Environment, root: RootDatabase) {
   const recorder = new RowRecorder();
+  const open = <TableKey extends Key>(name: string) => openTable<TableKey>(root, name);
+  const openRecorded = <TableKey extends Key>(name: RecordedTable) => recorder.watch(open<TableKey>(name));
   return {
     path,
     /** All tables are written through it. */
     environment,
     /** Records writes to the tables that an operator's changes are in. */
     recorder,
-    meta: recorder.watch('meta', openMeta(path, environment, root), CHANGED_META),
-    accounts: recorder.watch('accounts', root.openDB<unknown, string>('accounts', TABLE)),
-    accountSlots: root.openDB<unknown, number>('account_slots', TABLE),
-    accountNames: root.openDB<unknown, string>('account_names', TABLE),
-    credits: recorder.watch('credits', root.openDB<unknown, [number, number]>('credits', TABLE)),
-    creditRequests: recorder.watch(
-      'credit_requests',
-      root.openDB<unknown, [number, string]>('credit_requests', TABLE),
-    ),
-    spending: root.openDB<unknown, number>('spending', TABLE),
-    usage: root.openDB<unknown, [number, number, string, string]>('usage', TABLE),
-    keys: recorder.watch('keys', root.openDB<unknown, string>('keys', TABLE)),
-    keySlots: root.openDB<unknown, number>('key_slots', TABLE),
-    keyIds: root.openDB<unknown, number>('key_ids', TABLE),
-    keySlotsFree: recorder.watch(
-      'key_slots_free',
-      root.openDB<unknown, [number, number]>('key_slots_free', TABLE),
-    ),
-    keysOfAccount: root.openDB<unknown, [number, number]>('keys_of_account', TABLE),
-    keyNames: root.openDB<unknown, [string, string]>('key_names', TABLE),
-    keyUses: root.openDB<unknown, number>('key_uses', TABLE),
-    groups: recorder.watch('groups', root.openDB<unknown, string>('groups', TABLE)),
-    groupSlots: root.openDB<unknown, number>('group_slots', TABLE),
-    groupNames: root.openDB<unknown, string>('group_names', TABLE),
-    groupSlotsFree: recorder.watch(
-      'group_slots_free',
-      root.openDB<unknown, [number, number]>('group_slots_free', TABLE),
-    ),
-    groupMembers: root.openDB<unknown, [string, number, number]>('group_members', TABLE),
-    operators: recorder.watch('operators', root.openDB<unknown, string>('operators', TABLE)),
-    operatorChanges: recorder.watch(
-      'operator_changes',
-      root.openDB<unknown, number>('operator_changes', TABLE),
-    ),
-    quotaUses: root.openDB<unknown, [string, number, string]>('quota_uses', TABLE),
-    flushes: root.openDB<unknown, number>('flushes', TABLE),
-    answers: root.openDB<unknown, [number, string]>('answers', TABLE),
-    answerAges: root.openDB<unknown, [number, number, string]>('answer_ages', TABLE),
-    cached: root.openDB<unknown, [number, string]>('cached', TABLE),
-    cachedAges: root.openDB<unknown, [number, number, string]>('cached_ages', TABLE),
-    cachedModelAges: root.openDB<unknown, [string, number, number, string]>('cached_model_ages', TABLE),
-    changes: root.openDB<unknown, number>('changes', TABLE),
-    history: root.openDB<unknown, [number, number] | ['accounts', number, number]>('history', TABLE),
-    notices: root.openDB<unknown, ['told', string, string] | ['waits', number, string]>('notices', TABLE),
+    meta: recorder.watch(openMeta(path, environment, root), CHANGED_META),
+    accounts: openRecorded<string>('accounts'),
+    accountSlots: open<number>('account_slots'),
+    accountNames: open<string>('account_names'),
+    credits: openRecorded<[number, number]>('credits'),
+    creditRequests: openRecorded<[number, string]>('credit_requests'),
+    spending: open<number>('spending'),
+    usage: open<[number, number, string, string]>('usage'),
+    keys: openRecorded<string>('keys'),
+    keySlots: open<number>('key_slots'),
+    keyIds: open<number>('key_ids'),
+    keySlotsFree: openRecorded<[number, number]>('key_slots_free'),
+    keysOfAccount: open<[number, number]>('keys_of_account'),
+    keyNames: open<[string, string]>('key_names'),
+    keyUses: open<number>('key_uses'),
+    groups: openRecorded<string>('groups'),
+    groupSlots: open<number>('group_slots'),
+    groupNames: open<string>('group_names'),
+    groupSlotsFree: openRecorded<[number, number]>('group_slots_free'),
+    groupMembers: open<[string, number, number]>('group_members'),
+    operators: openRecorded<string>('operators'),
+    operatorChanges: openRecorded<number>('operator_changes'),
+    quotaUses: open<[string, number, string]>('quota_uses'),
+    flushes: open<number>('flushes'),
+    answers: open<[number, string]>('answers'),
+    answerAges: open<[number, number, string]>('answer_ages'),
+    cached: open<[number, string]>('cached'),
+    cachedAges: open<[number, number, string]>('cached_ages'),
+    cachedModelAges: open<[string, number, number, string]>('cached_model_ages'),
+    changes: open<number>('changes'),
+    history: open<[number, number] | ['accounts', number, number]>('history'),
+    notices: open<['told', string, string] | ['waits', number, string]>('notices'),
   };
+}
+
+function openTable<TableKey extends Key>(root: RootDatabase, name: string): Table<TableKey> {
+  return root.openDB<unknown, TableKey>(name, TABLE) as Table<TableKey>;
 }
 
 /** Writes the format into a new file. Throws StoreError for a file of another program or a later Tollgate. */
@@ -281,7 +275,7 @@ function openMeta(path: string, environment: Environment, root: RootDatabase): T
   const tableNames = Array.from(root.getKeys());
   const isNew = tableNames.every((name) => name === 'meta');
   if (!isNew && !tableNames.includes('meta')) throw foreign(path, 'another program has written it');
-  const meta = root.openDB<unknown, string>('meta', TABLE);
+  const meta = openTable<string>(root, 'meta');
   environment.write(() => {
     const format = meta.get('format');
     if (format === undefined && isNew) meta.putSync('format', FORMAT);
