@@ -114,8 +114,6 @@ export class SegmentIndex {
   /** The hashes of the open extent's filter keys, some of them twice. */
   #hashes = new Int32Array(HASHES_FIRST);
   #hashCount = 0;
-  /** The statuses of the block that is being added. */
-  readonly #statuses = new Set<number>();
   /** The hashes of the open extent's pairs. */
   readonly #pairs = new Set<number>();
   readonly #summary = new SegmentSummary();
@@ -134,9 +132,10 @@ export class SegmentIndex {
     const { floats, shorts, count, names } = block;
     const hashes = names.map(hashOf);
     for (const hash of hashes) this.#addHash(hash);
-    this.#statuses.clear();
     this.#summary.begin(names, extent.at, at + block.bytes);
     let hasFailed = false;
+    const hashesByStatus = new Map<number, readonly number[]>();
+    let statusHashes: readonly number[] = [];
     let lastStatus = -1;
     for (let call = 0; call < count; call++) {
       const at64 = block.first64Of(call);
@@ -151,17 +150,20 @@ export class SegmentIndex {
       this.#summary.add(prefixPosition, request, endedMs);
       this.#addHash(requestHash(hashes[prefixPosition]!, request));
       const status = shorts[at16 + STATUS]!;
-      // Most calls have the status of the call before, which costs no look at the set.
-      if (status !== lastStatus) this.#statuses.add(status);
-      lastStatus = status;
+      // Most calls have the status of the call before, which costs no look at the map.
+      if (status !== lastStatus) {
+        statusHashes = hashesByStatus.get(status) ?? statusKeys(status).map(hashOf);
+        hashesByStatus.set(status, statusHashes);
+        lastStatus = status;
+      }
       const code = shorts[at16 + NAMED.code]!;
       if (code !== NONE) hasFailed = true;
       if (code === NONE && status < FAILED_STATUS) continue;
-      this.#addPairs(hashes[shorts[at16 + NAMED.account]!], hashes[code], status);
-      this.#addPairs(hashes[shorts[at16 + NAMED.key]!], hashes[code], status);
+      this.#addPairs(hashes[shorts[at16 + NAMED.account]!], hashes[code], statusHashes);
+      this.#addPairs(hashes[shorts[at16 + NAMED.key]!], hashes[code], statusHashes);
     }
-    if (hasFailed) this.#addHash(hashOf(FAILED_KEY));
-    for (const status of this.#statuses) for (const text of statusKeys(status)) this.#addHash(hashOf(text));
+    if (hasFailed) this.#addHash(FAILED_HASH);
+    for (const hash of [...hashesByStatus.values()].flat()) this.#addHash(hash);
     extent.bytes = at + block.bytes - extent.at;
     extent.count += count;
     if (extent.bytes >= BLOCK_BYTES) this.seal();
@@ -213,10 +215,10 @@ export class SegmentIndex {
    * Adds the pairs of a failed call. `caller` (account or key) and `code` are hashes of names; undefined if
    * the call has no such name. Stops above PAIRS_MAX, because `seal` then leaves out all pairs.
    */
-  #addPairs(caller: number | undefined, code: number | undefined, status: number): void {
+  #addPairs(caller: number | undefined, code: number | undefined, statusHashes: readonly number[]): void {
     if (caller === undefined || this.#pairs.size > PAIRS_MAX) return;
     if (code !== undefined) this.#pairs.add(pairHash(caller, FAILED_HASH)).add(pairHash(caller, code));
-    for (const hash of statusHashes(status)) this.#pairs.add(pairHash(caller, hash));
+    for (const hash of statusHashes) this.#pairs.add(pairHash(caller, hash));
   }
 
   #addHash(hash: number): void {
@@ -342,15 +344,6 @@ function filterOf(hashes: Int32Array): Int32Array {
 /** Returns the filter keys of a status as texts: of the status itself, then of its class (`=5xx`). */
 export function statusKeys(status: number): string[] {
   return [`=${status}`, `=${Math.floor(status / 100)}xx`];
-}
-
-/** By status, so that a failed call hashes no texts. Bounded by the 16 bits of a status. */
-const hashesOfStatuses = new Map<number, readonly number[]>();
-
-function statusHashes(status: number): readonly number[] {
-  let hashes = hashesOfStatuses.get(status);
-  if (hashes === undefined) hashesOfStatuses.set(status, (hashes = statusKeys(status).map(hashOf)));
-  return hashes;
 }
 
 /** Returns the hash of a filter key that is a text: FNV-1a over its characters, then mixed. */
