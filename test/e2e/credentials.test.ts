@@ -39,7 +39,7 @@ const RENEWED_MS_MIN = 0.45 * LIFE_SECONDS * 1_000;
 const DELAY_MS = 3_000;
 const PROCESSES = 2;
 /** Of each of four to six callers: calls begin every few milliseconds, and other tests have time too. */
-const CALL_PAUSE_MS = 25;
+const CALL_PAUSE_MS = 50;
 /** While no credential changes, in which calls show the same again and again. */
 const QUIET_PAUSE_MS = 250;
 const SETTLED_MS = 1_000;
@@ -396,8 +396,8 @@ const LIES: Readonly<Record<string, { readonly seconds: unknown; readonly expira
   nowhere: { seconds: undefined, expiration: '2020-01-01T00:00:00Z' },
 };
 
-/** In one second or two on an idle machine. */
-const LIED_CALLS = 300;
+/** In two seconds on an idle machine. */
+const LIED_CALLS = 150;
 
 /** As scriptOf, with another life. */
 const lyingScriptOf =
