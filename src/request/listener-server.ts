@@ -211,7 +211,8 @@ export class ListenerServer {
   }
 
   #rejectMethod(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {
-    const message = `The method ${req.getCaseSensitiveMethod()} is not allowed here. Use ${allow}.`;
+    // `getMethod` makes small letters of the method, also for `getCaseSensitiveMethod` afterwards.
+    const message = `The method ${req.getMethod().toUpperCase()} is not allowed here. Use ${allow}.`;
     this.#reject(res, req, route, { code: 'method_not_allowed', message }, allow);
   }
 

@@ -192,12 +192,8 @@ void t.test('errors', async (t) => {
     for (const method of ['GET', 'PUT', 'DELETE', 'PATCH']) {
       checkError(t, await gateway.request(key, { method }), 'method_not_allowed', method);
     }
-    checkError(
-      t,
-      await gateway.request(key, { method: 'POST', path: '/v1/models' }),
-      'method_not_allowed',
-      'models',
-    );
+    const models = await gateway.request(key, { method: 'POST', path: '/v1/models' });
+    t.match(checkError(t, models, 'method_not_allowed', 'models'), /The method POST is not allowed/);
   });
 
   await t.test('each path has the form of errors that clients of its door know', async (t) => {
