@@ -1,6 +1,6 @@
 /**
  * The port by which a listener or an upstream worker asks the main thread for leases, if limits are shared
- * with other processes. The other end is `serveLeases` in sharing/lease-service.ts. The messages of one
+ * with other processes. The other end is `serveLeases` in gateway/shared-accounting.ts. The messages of one
  * event-loop turn go as one array (`inTurns` of core/ask-port.ts), and so do the replies. Like each port of
  * the glossary, this one carries _questions_: a LeaseAsk is what one of them asks.
  *

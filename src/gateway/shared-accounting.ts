@@ -1,8 +1,8 @@
 /**
  * The accounting of a gateway that shares limits, accounts and keys with other processes of its host or with
- * other hosts. In addition to what every gateway does, it leases quotas and money from a coordinator, applies
- * the changes that others make to the registry, and sends its own operators' changes through the coordinator.
- * accounting.ts calls `openShared`, on the main thread of a gateway process.
+ * other hosts. In addition to what every gateway does, it leases quotas and money from a coordinator,
+ * applies the changes that others make to the registry, and sends its own operators' changes through the
+ * coordinator. accounting.ts calls `openShared`, on the main thread of a gateway process.
  *
  * Must hold: `start` has the registry of the other hosts before calls are served, and `close` gives leases
  * back while the coordinator can still be reached. A `start` that waits while `close` comes starts nothing
@@ -11,8 +11,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
-import type { LeaseScope } from '../channel/lease-channel.js';
+import type { LeaseEnd, LeaseMessages, LeaseScope } from '../channel/lease-channel.js';
 import type { Settings } from '../config/schema.js';
+import type { AskReply } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
@@ -25,7 +26,6 @@ import { UncoveredCharges } from '../sharing/uncovered-charges.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
 import { DebitService } from '../sharing/debits.js';
 import { LeaseManager } from '../sharing/lease-manager.js';
-import { serveLeases } from '../sharing/lease-service.js';
 import { openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import { SharedLocks } from '../sharing/shared-locks.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
@@ -258,6 +258,32 @@ class SharedAccounting implements Sharing {
     await this.#hosts?.closeRegistry();
     await this.#leaseFile.environment.close();
   }
+}
+
+/**
+ * Hands what a listener or worker asks for to the lease manager, and its replies back. Every question gets
+ * one reply, or a request would wait for ever (test/e2e/shared-quotas.test.ts).
+ */
+function serveLeases(manager: LeaseManager, port: MessagePort): void {
+  let replies: AskReply<LeaseEnd>[] = [];
+  const reply = (id: number, end: LeaseEnd): void => {
+    // Replies of one event-loop turn are sent as one message.
+    if (replies.push({ id, ok: true, result: end }) > 1) return;
+    setImmediate(() => {
+      port.postMessage(replies);
+      replies = [];
+    });
+  };
+  port.on('message', (messages: LeaseMessages) => {
+    const lowScopes: LeaseScope[] = [];
+    for (const message of messages) {
+      if ('ask' in message) {
+        const { scopes, need } = message.ask;
+        void manager.wait(scopes, need).then((end) => reply(message.id, end));
+      } else lowScopes.push(message);
+    }
+    if (lowScopes.length > 0) manager.askForMore(lowScopes);
+  });
 }
 
 /** Makes the lease manager, which leases quotas and money of the scopes that calls use. */

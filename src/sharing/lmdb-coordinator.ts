@@ -40,9 +40,8 @@ import {
   unknownNode,
 } from './coordinator.js';
 import type { Log } from '../telemetry/log.js';
-import { DamagedScopes, unknownReply } from './damaged-scopes.js';
+import { DamagedScopes, UnexpectedErrors, unknownReply } from './coordinator-errors.js';
 import type { LeaseFile } from './lease-file.js';
-import { UnexpectedErrors } from './unexpected-errors.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
 /** A life has one of so many numbers, from 1 on, chosen at random, so that no two have the same. */

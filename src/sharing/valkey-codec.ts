@@ -3,7 +3,7 @@
  * server that hosts share. valkey-partition.ts encodes and decodes by it; valkey-server.ts and
  * registry-server.ts take keys from it. Pure; main thread.
  *
- * Must hold: arrays have the order in which valkey-stocks.ts, valkey-money.ts and valkey-scripts.ts read and
+ * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read and
  * write them, and all hosts put a scope into the same partition
  * (test/unit/sharing/valkey-coordinator.test.ts, random asks and views). A damaged amount is no reply
  * (test/unit/sharing/valkey-damage.test.ts). What a newer version has on record is no damage
@@ -146,7 +146,7 @@ function encodeStock(name: CountedName, { limit, period, used, unused, least, mo
   return [STOCK_CODES[name], Number(limit), period, ...counts];
 }
 
-// Replies as the scripts return them: valkey-scripts.ts, valkey-stocks.ts, valkey-money.ts.
+// Replies as the scripts return them: valkey-scripts.ts, valkey-stocks.ts.
 type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
 type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
 type RawStock = readonly [...RawCount, period: number, freeInMs: number];

@@ -26,8 +26,7 @@ import {
   placeOf,
   type ScopeView,
 } from './coordinator.js';
-import { DamagedScopes } from './damaged-scopes.js';
-import { UnexpectedErrors } from './unexpected-errors.js';
+import { DamagedScopes, UnexpectedErrors } from './coordinator-errors.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type PartitionOptions } from './valkey-partition.js';
 

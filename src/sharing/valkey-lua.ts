@@ -1,6 +1,6 @@
 /**
  * What all Lua scripts of the coordinator begin with, LUA_PRELUDE, and what is in the keys at the server. The
- * parts of valkey-marks.ts, valkey-stocks.ts and valkey-money.ts may follow, then a script's own text, in
+ * parts of valkey-marks.ts and valkey-stocks.ts may follow, then a script's own text, in
  * valkey-scripts.ts, valkey-life-scripts.ts and host-directory.ts. Scripts run at the server, each
  * atomically, in Lua 5.1 (Redis 7, Valkey). These files only make their text, on the main thread.
  *
@@ -45,7 +45,7 @@
  *       m            the permits of all nodes
  *       s            the stocks of all nodes
  *       p:P          the permits and stocks of the node at P
- *     T:m:S        hash  money of scope S, see valkey-money.ts. It does not expire
+ *     T:m:S        hash  money of scope S, see valkey-stocks.ts. It does not expire
  *       a            of all nodes
  *       h:H          spent by host H
  *       n:P          outstanding of the node at P

@@ -2,7 +2,7 @@
  * The node's side of one partition at the server. It enters the partition (joins it), exchanges, looks and
  * leaves. If the server may have lost data, it reports what the node holds and what the host has spent.
  * valkey-coordinator.ts has one for each partition. Main thread. Calls reject with CoordinatorLost, or with
- * errors that the caller turns into one (unexpected-errors.ts).
+ * errors that the caller turns into one (coordinator-errors.ts).
  *
  * Must hold: a promise of a term (valkey-marks.ts) is on disk before it is sent. After a loss all that is
  * held is reported before the server grants. A damaged record of the host's store costs its own scope alone.
@@ -20,7 +20,7 @@ import {
   type LeaseAsk,
   type ScopeView,
 } from './coordinator.js';
-import { type DamagedScopes, unknownReply } from './damaged-scopes.js';
+import { type DamagedScopes, unknownReply } from './coordinator-errors.js';
 import { HeldLeases, type HeldScope } from './held-leases.js';
 import type { PromisedTerm, Remembered, SharingMemory } from './sharing-memory.js';
 import {

@@ -13,8 +13,7 @@
 import { scriptOf } from './valkey-client.js';
 import { LUA_PRELUDE } from './valkey-lua.js';
 import { MARKS_LUA } from './valkey-marks.js';
-import { MONEY_LUA } from './valkey-money.js';
-import { STOCKS_LUA } from './valkey-stocks.js';
+import { MONEY_LUA, STOCKS_LUA } from './valkey-stocks.js';
 
 /**
  * Replies to an ask for permits, as `MinuteBuckets.reply` in scope-grants.ts. `list` is m of the scope, and

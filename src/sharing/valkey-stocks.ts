@@ -1,6 +1,7 @@
 /**
- * The Lua that grants stocks, and the lists of counts by tick that permits need too. valkey-scripts.ts puts
- * it after LUA_PRELUDE. The scripts run at the server; this file only makes their text, on the main thread.
+ * The Lua that grants stocks and money, and the lists of counts by tick that permits need too.
+ * valkey-scripts.ts puts it after LUA_PRELUDE. The scripts run at the server; this file only makes their
+ * text, on the main thread.
  *
  * Must hold: the arithmetic is that of granted-stock.ts and grant-policy.ts: change both together
  * (test/unit/sharing/valkey-coordinator.test.ts, random asks). All rows of a scope are read before one is
@@ -20,9 +21,9 @@
  *
  * Counts by tick are one flat list: tick, count, tick, count, and so on, in ascending order of ticks.
  *
- * In the code the variable `all` is the table s, `own` the table of the records n of one node, and `list` the
- * counts m. A record n is left out if both amounts are 0. _Unused_ (of money: outstanding) is what a node was
- * granted and has not reported as used; what its calls hold is in it.
+ * In the code the variable `all` is the table s, `own` the table of the records n of one node, and `list`
+ * the counts m. A record n is left out if both amounts are 0. _Unused_ (of money: outstanding) is what a
+ * node was granted and has not reported as used; what its calls hold is in it.
  *
  *     n[1]  the period; 0 of `f` and `w`
  *     n[2]  used in the period; of `w` since the life began; of `f` 0
@@ -40,8 +41,8 @@
  * _Seen_ (SEEN is something else: when a node was heard): after a loss of data each node reports what all
  * nodes together had used and held by the last reply to it (HeldStock in held-leases.ts). REPORT_SCRIPT
  * stores the highest of these amounts in s[5]. If nodes saw 100 and all that came back have 70, then 30 were
- * used by nodes that no longer have a record. The first ask that wants something counts the 30 as unknown. By
- * then all nodes have reported, because none may ask before. Nodes report 0 as seen of stocks without a
+ * used by nodes that no longer have a record. The first ask that wants something counts the 30 as unknown.
+ * By then all nodes have reported, because none may ask before. Nodes report 0 as seen of stocks without a
  * period (`w` and `f`).
  *
  * If the period of a stock is further than PERIODS_AHEAD after the server's calendar, a node's clock was
@@ -232,5 +233,71 @@ local function end_stock(all, own, code, now)
   s[4] = s[4] - n[3]
   if code == 'w' then put(s[6], floor(now / TICK), n[3])
   elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
+end
+`;
+
+/**
+ * The fields of the hash T:m:S, the money of one scope, and the ask for money as `encodeAsk` in
+ * valkey-codec.ts writes it. An amount takes two items, its high and its low part (valkey-lua.ts):
+ *
+ *     a    of all nodes: [1, 2] credited, [3] the version of credited, [4, 5] spent, [6, 7] outstanding
+ *     h:H  [1, 2] spent by host H, [3] the version of that amount
+ *     n:P  [1, 2] outstanding of the node at P
+ *     u    why it is not known what remains; absent if it is known
+ *     ask  [1, 2] outstanding, [3, 4] least, [5, 6] most, [7] spent by the host, [8] credited; the last two
+ *          are [high, low, version], or false if the host does not report them
+ *
+ * Of what hosts report as credited, and of what a host reports as spent, the newest version counts, also if
+ * its amount is smaller. Version -1, of a hash without the field, is older than any.
+ */
+export const MONEY_LUA = `
+-- Returns a, h: of the host, n: of the place, and whether the last one is stored. Throws if u is there.
+local function read_money(key, place, host)
+  local rows = call('HMGET', key, 'a', 'h:' .. host, 'n:' .. place, 'u')
+  assert(not rows[4], rows[4])
+  local total, by_host = unpack_or(rows[1], {0, 0, -1, 0, 0, 0, 0}), unpack_or(rows[2], {0, 0, -1})
+  local own = unpack_or(rows[3], {0, 0})
+  assert_whole(total[1] + total[2] + total[3] + total[4] + total[5] + total[6] + total[7], 'a')
+  assert_whole(by_host[1] + by_host[2] + by_host[3] + own[1] + own[2], place)
+  return total, by_host, own, rows[3] and true or false
+end
+-- Records what the ask reports and grants what it wants. Returns [granted high, low, remaining high, low,
+-- whether others hold some], then whether the node now holds money, and whether it did before.
+local function grant_money(key, place, host, ask)
+  local total, by_host, own, had = read_money(key, place, host)
+  local spent, credited, is_newer = ask[7], ask[8], false
+  if credited and credited[3] > total[3] then
+    total[1], total[2], total[3] = credited[1], credited[2], credited[3]
+  end
+  if spent and spent[3] > by_host[3] then
+    total[4], total[5] = sub(total[4], total[5], by_host[1], by_host[2])
+    total[4], total[5] = add(total[4], total[5], spent[1], spent[2])
+    is_newer = true
+  end
+  -- What the node reports replaces what it had outstanding.
+  total[6], total[7] = sub(total[6], total[7], own[1], own[2])
+  local held_by_others = is_positive(total[6], total[7])
+  total[6], total[7] = add(total[6], total[7], ask[1], ask[2])
+  -- What remains. Below 0 while nodes report after a loss of data, because reports name no credit.
+  local left_high, left_low = sub(total[1], total[2], total[4], total[5])
+  left_high, left_low = sub(left_high, left_low, total[6], total[7])
+  -- As stockShareOf in grant-policy.ts.
+  local high, low = 0, 0
+  if is_positive(ask[5], ask[6]) and is_positive(left_high, left_low)
+    and not less(left_high, left_low, ask[3], ask[4]) then
+    high, low = share_up(left_high, left_low)
+    if less(high, low, ask[3], ask[4]) then high, low = ask[3], ask[4] end
+    if less(ask[5], ask[6], high, low) then high, low = ask[5], ask[6] end
+  end
+  total[6], total[7] = add(total[6], total[7], high, low)
+  left_high, left_low = sub(left_high, left_low, high, low)
+  if left_high < 0 then left_high, left_low = 0, 0 end
+  local own_high, own_low = add(ask[1], ask[2], high, low)
+  local holds = is_positive(own_high, own_low)
+  if is_newer then call('HSET', key, 'h:' .. host, pack(spent)) end
+  call('HSET', key, 'a', pack(total))
+  if holds then call('HSET', key, 'n:' .. place, pack({own_high, own_low}))
+  elseif had then call('HDEL', key, 'n:' .. place) end
+  return {high, low, left_high, left_low, held_by_others}, holds, had
 end
 `;

@@ -11,7 +11,7 @@
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
-import { type AuditRun, idIn } from './audit-run.js';
+import type { AuditRun } from './audit-run.js';
 import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
@@ -45,8 +45,7 @@ function auditGroup(
   const { index, name, parentId } = record;
   const subject = run.subjectAt('groups', id);
   run.expect(subject, 'the id', record.id, id);
-  run.expectSlot('group', subject, { id, index, name }, bounds.groupsMax);
-  run.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get('group_names', name)), id);
+  run.expectIndexes('group', subject, { id, index, name }, bounds.groupsMax);
   if (parentId === undefined) return;
   if (!groups.has(parentId)) run.addDifference(subject, 'the group that it is in', parentId, 'a group');
   else if (depthOf(record, groups) > GROUP_DEPTH_MAX)

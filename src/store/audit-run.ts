@@ -1,14 +1,153 @@
 /**
- * AuditRun: one run of the audit. It has the snapshot of the store that all checks read, the bounds of slots,
- * the list of differences that the checks find, and the checks of slots that groups and keys share. audit.ts
- * makes an AuditRun for each audit and gives it to one check after the other. Main thread of a command.
+ * AuditRun: one run of the audit. It has the snapshot of the store that all checks read, the bounds of
+ * slots, the list of differences that the checks find, and the checks of slots and names that accounts,
+ * groups and keys share. audit.ts makes an AuditRun for each audit and gives it to one check after the
+ * other. Main thread of a command.
  *
  * Must hold: a check never throws because of a row; it adds a difference and goes on. Otherwise one damaged
- * row hides all others (test/unit/store/audit.test.ts).
+ * row hides all others (test/unit/store/audit.test.ts). AUDITED_TABLES names each table that the audit
+ * checks, because the audit can read no other, and the audit checks each of them
+ * (test/unit/store/audit.audited-tables.test.ts).
  */
+import type { Database, RootDatabase, Transaction } from 'lmdb';
 import { decimalOf } from '../core/money.js';
-import { StoreError } from './store-file.js';
-import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
+import { Environment } from './environment.js';
+import { rowName } from './record-codec.js';
+import type { Table } from './row-recorder.js';
+import { assertStoreFile, OPTIONS, StoreError, storePath } from './store-file.js';
+import { TABLE, assertFormat, type Tables } from './tables.js';
+
+/**
+ * The tables that a snapshot opens, by their names in LMDB, as in tables.ts. Left out are tables that can be
+ * made again, or that nothing refers to: the response cache, the feed of changes, the history, the notices.
+ */
+export const AUDITED_TABLES = [
+  'meta',
+  'accounts',
+  'account_slots',
+  'account_names',
+  'credits',
+  'credit_requests',
+  'spending',
+  'usage',
+  'keys',
+  'key_slots',
+  'key_ids',
+  'key_slots_free',
+  'keys_of_account',
+  'key_names',
+  'key_uses',
+  'groups',
+  'group_slots',
+  'group_names',
+  'group_slots_free',
+  'group_members',
+  'operators',
+  'operator_changes',
+  'quota_uses',
+  'flushes',
+  'answers',
+  'answer_ages',
+] as const;
+
+type TableName = (typeof AUDITED_TABLES)[number];
+
+/** The name of a table's field in Tables: of `key_slots` it is `keySlots`. */
+type CamelCase<Name extends string> = Name extends `${infer FirstWord}_${infer OtherWords}`
+  ? `${FirstWord}${Capitalize<CamelCase<OtherWords>>}`
+  : Name;
+/** The type of that table's keys; `never` for a name that Tables lacks. */
+type KeyOf<Name> = Name extends keyof Tables
+  ? Tables[Name] extends Table<infer TableKey>
+    ? TableKey
+    : never
+  : never;
+
+/** The type of each table's keys. */
+type TableKeys = { readonly [Name in TableName]: KeyOf<CamelCase<Name>> };
+
+interface Row<Name extends TableName> {
+  readonly key: TableKeys[Name];
+  readonly value: unknown;
+}
+
+/**
+ * A read-only snapshot of the store at one moment. All reads are of one transaction, so they agree with each
+ * other however long they take, beside a running gateway too. Until `close`, LMDB does not reuse the pages
+ * that a gateway frees, so the file grows as long as a snapshot is open.
+ */
+export class StoreSnapshot {
+  readonly path: string;
+  readonly format: number;
+  readonly #environment: Environment;
+  readonly #transaction: Transaction;
+  readonly #tables = new Map<TableName, Database<unknown> | undefined>();
+
+  /** Throws StoreError if there is no store, or none that can be read. */
+  constructor(dataPath: string) {
+    this.path = storePath(dataPath);
+    // False for a missing or empty file: given an empty file to read, lmdb 3.5.6 ends the process with a
+    // segmentation fault.
+    if (!assertStoreFile(this.path)) {
+      throw new StoreError(
+        'unreadable',
+        `${this.path} is not there, or empty: there are no books. Point \`data\` (TOLLGATE_DATA) at their folder.`,
+      );
+    }
+    this.#environment = new Environment(this.path, { ...OPTIONS, readOnly: true });
+    try {
+      // Tables are opened first, because opening a table ends an open transaction.
+      this.#environment.openTables((root) => {
+        for (const name of AUDITED_TABLES) this.#openTable(root, name);
+      });
+      this.#transaction = this.#environment.root.useReadTransaction();
+      const format = this.get('meta', 'format');
+      // Throws unless the format is a number.
+      assertFormat(this.path, format);
+      this.format = format as number;
+    } catch (error) {
+      void this.#environment.close();
+      throw error;
+    }
+  }
+
+  /** Undefined if there is no such row. */
+  get<Name extends TableName>(name: Name, key: TableKeys[Name]): unknown {
+    return this.#tables.get(name)?.get(key, { transaction: this.#transaction });
+  }
+
+  /**
+   * Yields all rows, or those from `start` to before `end`, ordered by key. Iterate before `close`. Bounds
+   * are for tables whose keys begin with a slot: `[slot]` comes before all of the slot's keys.
+   */
+  *rows<Name extends TableName>(
+    name: Name,
+    start?: readonly number[],
+    end?: readonly number[],
+  ): Generator<Row<Name>> {
+    const table = this.#tables.get(name);
+    if (table === undefined) return;
+    const range = table.getRange({
+      ...(start === undefined ? {} : { start: [...start] }),
+      ...(end === undefined ? {} : { end: [...end] }),
+      transaction: this.#transaction,
+    });
+    for (const { key, value } of range) yield { key: key as TableKeys[Name], value };
+  }
+
+  async close(): Promise<void> {
+    this.#transaction.done();
+    await this.#environment.close();
+  }
+
+  /**
+   * A table may be missing after a crash, or in a store of an earlier version, and then has no rows. lmdb
+   * returns undefined for a missing table, and its types do not say so.
+   */
+  #openTable(root: RootDatabase, name: TableName): void {
+    this.#tables.set(name, root.openDB(name, TABLE));
+  }
+}
 
 /** How many differences are listed. So many have one cause, so further differences are only counted. */
 const DIFFERENCES_MAX = 1_000;
@@ -77,7 +216,7 @@ export class AuditRun {
     key: TableKeys[Name],
     account: string | null = null,
   ): AuditSubject {
-    return { account, location: this.snapshot.locationOf(table, key) };
+    return { account, location: rowName(table, key) };
   }
 
   /** Adds a difference, or only counts it beyond DIFFERENCES_MAX. */
@@ -168,17 +307,27 @@ export class AuditRun {
   }
 
   /**
-   * Checks that the slot leads back to the record, and is below `max` and the number of slots ever used. For
-   * accounts nobody counts that number (audit.ts checks their slots).
+   * Checks that slot and name lead back to the record, and that the slot is below `max` and the number of
+   * slots ever used. For accounts nobody counts that number, and keys may share a name.
    */
-  expectSlot(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
-    const stored = this.snapshot.get('meta', `${kind}_slots_used`) ?? 0;
-    // If the number is damaged, each key or group adds a difference.
-    const slotsUsed = typeof stored === 'number' ? stored : 'damaged';
+  expectIndexes(
+    kind: 'account' | 'group' | 'key',
+    subject: AuditSubject,
+    { id, index, name }: SlotRecord,
+    max: number,
+  ): void {
+    const { snapshot } = this;
     if (index >= max) this.addDifference(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
-    if (slotsUsed === 'damaged' || !(index < slotsUsed))
-      this.addDifference(subject, 'the slot', index, `below the number of slots used, ${slotsUsed}`);
-    this.expect(subject, `the owner of slot ${index}`, idIn(this.snapshot.get(`${kind}_slots`, index)), id);
+    if (kind !== 'account') {
+      const stored = snapshot.get('meta', `${kind}_slots_used`) ?? 0;
+      // If the number is damaged, each key or group adds a difference.
+      const slotsUsed = typeof stored === 'number' ? stored : 'damaged';
+      if (slotsUsed === 'damaged' || !(index < slotsUsed))
+        this.addDifference(subject, 'the slot', index, `below the number of slots used, ${slotsUsed}`);
+    }
+    this.expect(subject, `the owner of slot ${index}`, idIn(snapshot.get(`${kind}_slots`, index)), id);
+    if (kind === 'key') return;
+    this.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get(`${kind}_names`, name)), id);
   }
 
   /** Id of the account that has the slot. Most checks ask in the order of slots, so the last id is kept. */

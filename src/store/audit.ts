@@ -16,7 +16,7 @@ import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { KeyRecord } from '../registry/key-record.js';
 import type { ChainLink } from '../registry/operator-change.js';
-import { type AuditBounds, AuditRun, type Difference, idIn } from './audit-run.js';
+import { type AuditBounds, AuditRun, type Difference, idIn, StoreSnapshot } from './audit-run.js';
 import { auditGroupOf, auditGroups } from './audit-groups.js';
 import { ACCOUNTING_VERSION, readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
@@ -27,13 +27,13 @@ import {
   readResponse,
   readSpending,
   readUsage,
+  rowName,
 } from './record-codec.js';
 import { ChainCheck, readLink } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { CHANGES_BEFORE, CHANGES_HEAD } from './tables.js';
 import { REGISTRY_PARTIAL, REGISTRY_POSITION } from './registry-copy.js';
 import { StoreError } from './store-file.js';
-import { StoreSnapshot } from './store-snapshot.js';
 import { responseBytesOf } from './response-table.js';
 
 export interface AuditReport {
@@ -108,7 +108,9 @@ function auditAccounts(run: AuditRun): AccountSums {
     sums.accounts++;
     const record = run.readOrReport(readAccount, 'accounts', id, value, id);
     if (record === undefined) continue;
-    auditIndexes(run, id, record);
+    const subject = run.subjectAt('accounts', id, id);
+    run.expect(subject, 'the id', record.id, id);
+    run.expectIndexes('account', subject, { ...record, id }, run.bounds.accountsMax);
     auditGroupOf(run, record);
     auditMoney(run, record, sums);
     auditCreditRequests(run, record);
@@ -117,22 +119,6 @@ function auditAccounts(run: AuditRun): AccountSums {
   run.checkBackReferences('account', recordOf, (record) => record?.id ?? null);
   auditOwners(run);
   return sums;
-}
-
-function auditIndexes(run: AuditRun, id: string, record: AccountRecord): void {
-  const { snapshot, bounds } = run;
-  const subject = run.subjectAt('accounts', id, id);
-  run.expect(subject, 'the id', record.id, id);
-  if (record.index >= bounds.accountsMax) {
-    run.addDifference(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
-  }
-  run.expect(subject, `the owner of slot ${record.index}`, run.accountIdOf(record.index), id);
-  run.expect(
-    subject,
-    `the owner of the name ${record.name}`,
-    idIn(snapshot.get('account_names', record.name)),
-    id,
-  );
 }
 
 /** Checks the law of the header for one account. Adds the account's amounts to `sums`. */
@@ -305,7 +291,7 @@ function auditOperators(run: AuditRun): void {
 function auditChanges(run: AuditRun): void {
   const { snapshot } = run;
   const linkOf = (name: string): ChainLink => {
-    const location = snapshot.locationOf('meta', name);
+    const location = rowName('meta', name);
     return (
       run.readOrReport(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, location)
     );
@@ -342,7 +328,7 @@ function auditKey(run: AuditRun, id: string, record: KeyRecord): void {
   const subject = run.subjectAt('keys', id, accountId);
   run.expect(subject, 'the id', record.id, id);
   run.expect(subject, `the owner of account slot ${accountIndex}`, run.accountIdOf(accountIndex), accountId);
-  run.expectSlot('key', subject, { id, index, name }, bounds.keysMax);
+  run.expectIndexes('key', subject, { id, index, name }, bounds.keysMax);
   run.expect(subject, `the last owner of slot ${index}`, idIn(snapshot.get('key_ids', index)), id);
   const { replacedById } = record;
   if (replacedById !== undefined && !replacedById.startsWith('key_')) {

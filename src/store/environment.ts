@@ -1,6 +1,6 @@
 /**
  * An LMDB file that several processes open and write, behind a lock between processes, the gate. tables.ts
- * and store-snapshot.ts use it for the store, store-hold.ts for the store hold, sharing/lease-file.ts for
+ * and audit-run.ts use it for the store, store-hold.ts for the store hold, sharing/lease-file.ts for
  * the leases. Main thread.
  *
  * Why: all processes share the number of the file's newest transaction. Opening the file with lmdb 3.5.6

@@ -1,6 +1,6 @@
 /**
  * The store's file: its path, the checks before it is opened, and the options with which LMDB opens it.
- * tables.ts, store-snapshot.ts, store-hold.ts, environment.ts and sharing/lease-file.ts use it. Main thread,
+ * tables.ts, audit-run.ts, store-hold.ts, environment.ts and sharing/lease-file.ts use it. Main thread,
  * or a command.
  *
  * LMDB maps the file and trusts it. Given a broken file, or a file that is not LMDB's, the library ends the

@@ -1,6 +1,6 @@
 /**
  * The tables of the store in its LMDB environment, the codec of their rows, and the check of the format.
- * store.ts opens the tables, on the main thread of a gateway process or in a command. store-snapshot.ts reads
+ * store.ts opens the tables, on the main thread of a gateway process or in a command. audit-run.ts reads
  * them for the audit with the same codec and check.
  *
  * Must hold: stores of all earlier formats can be read. So a change of a table's name, its keys or their

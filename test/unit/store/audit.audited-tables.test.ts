@@ -2,7 +2,7 @@
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { audit } from '#src/store/audit.js';
-import { AUDITED_TABLES, StoreSnapshot } from '#src/store/store-snapshot.js';
+import { AUDITED_TABLES, StoreSnapshot } from '#src/store/audit-run.js';
 import { ACCOUNTS_MAX, GROUPS_MAX, KEYS_MAX, openHouse } from './support.js';
 
 void t.test('each table of a snapshot is read by a check', async (t) => {

@@ -1,7 +1,7 @@
 /** Which of the errors that nobody expects are logged. */
 import t from 'tap';
 import { CoordinatorLost } from '#src/sharing/coordinator.js';
-import { UnexpectedErrors } from '#src/sharing/unexpected-errors.js';
+import { UnexpectedErrors } from '#src/sharing/coordinator-errors.js';
 import { ListLog } from '../store/support.js';
 
 function world() {
