@@ -7,13 +7,15 @@
  * version; counters that a restart has set to 0 give no rates (test/unit/cli/status-stats.test.ts).
  */
 import type { GroupView } from '../admin/views.js';
-import type {
-  HistogramView,
-  SharingStatus,
-  StatusDocument,
-  CredentialStatus,
-  ThreadStatus,
-  UpstreamStatus,
+import {
+  type CredentialStatus,
+  type HistogramView,
+  type Percentile,
+  percentileOf,
+  type SharingStatus,
+  type StatusDocument,
+  type ThreadStatus,
+  type UpstreamStatus,
 } from '../telemetry/status-document.js';
 
 /** Fields of the document that are objects or lists, whose own fields may be missing too. */
@@ -45,12 +47,6 @@ export interface StatusSample {
 export interface Rate {
   readonly perSecond: number | undefined;
   readonly total: number | undefined;
-}
-
-/** `above`: the percentile lies above the histogram's last bound, and `ms` is that bound. */
-export interface Percentile {
-  readonly ms: number;
-  readonly above: boolean;
 }
 
 export const PERCENTS = [50, 90, 99] as const;
@@ -88,7 +84,7 @@ export function statsOf(former: StatusSample | undefined, latest: StatusSample):
   const percentiles = (read: (view: StatusView) => HistogramView | undefined): Percentiles =>
     percentilesOf(comparable === undefined ? undefined : read(comparable.status), read(status));
   return {
-    calls: rate(({ outcomes }) => outcomes && sumOf(Object.values(outcomes))),
+    calls: rate(({ outcomes }) => outcomes && Object.values(outcomes).reduce((sum, count) => sum + count, 0)),
     prompt: rate(({ tokens }) => tokens?.prompt),
     cached: rate(({ tokens }) => tokens?.cached),
     completion: rate(({ tokens }) => tokens?.completion),
@@ -112,26 +108,5 @@ function isOfSameStart(former: StatusView, latest: StatusView): boolean {
 function percentilesOf(former: HistogramView | undefined, latest: HistogramView | undefined): Percentiles {
   if (latest === undefined) return PERCENTS.map(() => undefined);
   const counts = latest.counts.map((count, bucket) => Math.max(count - (former?.counts[bucket] ?? 0), 0));
-  const total = sumOf(counts);
-  return PERCENTS.map((percent) =>
-    total === 0 ? undefined : percentileOf(latest.bounds, counts, (total * percent) / 100),
-  );
-}
-
-/** The value at `rank`, which is above 0, as if the values of a bucket were spread evenly over the bucket. */
-function percentileOf(bounds: readonly number[], counts: readonly number[], rank: number): Percentile {
-  let below = 0;
-  for (const [bucket, upper] of bounds.entries()) {
-    const count = counts[bucket] ?? 0;
-    if (count > 0 && below + count >= rank) {
-      const lower = bounds[bucket - 1] ?? 0;
-      return { ms: lower + (upper - lower) * ((rank - below) / count), above: false };
-    }
-    below += count;
-  }
-  return { ms: bounds.at(-1) ?? 0, above: true };
-}
-
-function sumOf(numbers: readonly number[]): number {
-  return numbers.reduce((sum, number) => sum + number, 0);
+  return PERCENTS.map((percent) => percentileOf(latest.bounds, counts, percent / 100));
 }

@@ -14,9 +14,8 @@
  */
 import type { GroupView } from '../admin/views.js';
 import { visible } from '../core/wrong-input.js';
-import type { CredentialStatus, ThreadStatus } from '../telemetry/status-document.js';
+import type { CredentialStatus, Percentile, ThreadStatus } from '../telemetry/status-document.js';
 import {
-  type Percentile,
   type Percentiles,
   PERCENTS,
   type Rate,

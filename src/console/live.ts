@@ -164,33 +164,6 @@ export function callsByKind(outcomes: Readonly<Record<string, number>> = {}) {
   return shares;
 }
 
-/**
- * Returns the value below which `fraction` (0 to 1) of all values lie, as if they were spread evenly within a
- * bucket; null if there are none. `counts`: by index of the bucket. `bounds`: upper ends of all buckets but
- * the last, whose values count as the highest bound.
- */
-export function percentile(
-  counts: Readonly<Record<string, number>> | undefined,
-  bounds: readonly number[],
-  fraction: number,
-): number | null {
-  const total = sumOfCounts(counts);
-  if (counts === undefined || total === 0 || bounds.length === 0) return null;
-  const rank = fraction * total;
-  /** How many values lie in the buckets before `bucket`. */
-  let countBelow = 0;
-  for (let bucket = 0; bucket <= bounds.length; bucket++) {
-    const count = counts[bucket] ?? 0;
-    if (count > 0 && countBelow + count >= rank) {
-      const lowBound = bounds[bucket - 1] ?? 0;
-      const highBound = bounds[bucket] ?? lowBound;
-      return lowBound + ((rank - countBelow) / count) * (highBound - lowBound);
-    }
-    countBelow += count;
-  }
-  return null;
-}
-
 /** Returns the calls of a span, of all models if `model` is empty. */
 export function growthOf(span: Span, model: string): Growth {
   return model === '' ? span : (span.models?.[model] ?? {});

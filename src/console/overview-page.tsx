@@ -9,7 +9,7 @@
  */
 import type { ComponentChildren } from 'preact';
 import { useState, useMemo } from 'preact/hooks';
-import type { StatusDocument } from '../telemetry/status-document.js';
+import { percentileOf, type StatusDocument } from '../telemetry/status-document.js';
 import { BusyAccounts } from './account-course.js';
 import { callsAddress } from './browser.js';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';
@@ -19,7 +19,6 @@ import {
   FAILURE_CODES,
   lastSecondsOf,
   type Live,
-  percentile,
   type Range,
   callsByKind,
   type Span,
@@ -77,6 +76,10 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
 }
 
 const SECONDS_PER_HOUR = 3_600;
+/** Null if nothing was measured. Above the last bound it is that bound. */
+const percentile = (counts: Growth['duration'], bounds: readonly number[], fraction: number): number | null =>
+  percentileOf(bounds, counts ?? {}, fraction)?.ms ?? null;
+
 /** `tokens` of a Growth without calls: of prompts, cached ones of these, and of completions. */
 const NO_TOKENS: NonNullable<Growth['tokens']> = [0, 0, 0];
 

@@ -1,5 +1,5 @@
 /**
- * The types of the JSON document of `GET /admin/v1/status`. The main thread writes the document
+ * The JSON document of `GET /admin/v1/status`, and percentiles of it. The main thread writes the document
  * (gateway/stats.ts for one process, gateway/group-status.ts over several). The console, the command line and
  * the history (history.ts) read it.
  *
@@ -16,6 +16,38 @@ import type { BreakerState } from './metrics-layout.js';
 export interface HistogramView {
   readonly bounds: readonly number[];
   readonly counts: readonly number[];
+}
+
+/** `above`: the percentile lies above the histogram's last bound, and `ms` is that bound. */
+export interface Percentile {
+  readonly ms: number;
+  readonly above: boolean;
+}
+
+/**
+ * Returns the value below which `fraction` (above 0, to 1) of all values lie, as if they were spread evenly
+ * within a bucket; undefined without values, or without bounds. `counts`: by the bucket's index; absent ones
+ * are 0.
+ */
+export function percentileOf(
+  bounds: readonly number[],
+  counts: Readonly<Record<number, number>>,
+  fraction: number,
+): Percentile | undefined {
+  const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  if (total === 0 || bounds.length === 0) return undefined;
+  const rank = fraction * total;
+  /** How many values lie in the buckets before `bucket`. */
+  let below = 0;
+  for (const [bucket, upper] of bounds.entries()) {
+    const count = counts[bucket] ?? 0;
+    if (count > 0 && below + count >= rank) {
+      const lower = bounds[bucket - 1] ?? 0;
+      return { ms: lower + (upper - lower) * ((rank - below) / count), above: false };
+    }
+    below += count;
+  }
+  return { ms: bounds.at(-1)!, above: true };
 }
 
 /** Call counts by outcome, tokens and durations. The cost is in CallStats: processes send it otherwise. */
