@@ -192,9 +192,9 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           <AccountCourse account={account.id} />
           {/* Bars of calls and spend for each of the last 24 hours, from the usage on disk. */}
           <AccountHours account={account.id} />
-          {dialog === 'credit' && <CreditDialog account={account} {...dialogProps} />}
-          {dialog === 'plan' && <PlanDialog account={account} plans={plans} {...dialogProps} />}
-          {dialog === 'group' && <AccountGroupDialog account={account} {...dialogProps} />}
+          {dialog === 'credit' && <CreditDialog item={account} {...dialogProps} />}
+          {dialog === 'plan' && <PlanDialog item={account} plans={plans} {...dialogProps} />}
+          {dialog === 'group' && <AccountGroupDialog item={account} {...dialogProps} />}
           {dialog === 'switch' && <SwitchDialog noun="account" item={account} {...dialogProps} />}
         </>
       )}

@@ -129,16 +129,11 @@ export function NewAccountDialog({ plans, onClose, onCreated }: NewAccountProps)
   );
 }
 
-interface AccountDialogProps extends Closable {
-  readonly account: AccountView;
-  readonly onChanged: (account: AccountView) => void;
-}
-
 /** `change`: the last segment of the route's path. */
 const changeAccount = (account: AccountView, change: string, body?: object): Promise<AccountView> =>
   post<AccountView>(`/accounts/${encodeURIComponent(account.id)}/${change}`, body);
 
-export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps) {
+export function CreditDialog({ item: account, onClose, onChanged }: ChangeProps<AccountView>) {
   const amount = useInput();
   const note = useInput();
   /** The same for all requests of the dialog: an amount that is sent again after an error is booked once. */
@@ -172,9 +167,9 @@ function newIdempotencyKey(): string {
   return `console-${[...words].map((word) => word.toString(16).padStart(8, '0')).join('')}`;
 }
 
-type PlanDialogProps = AccountDialogProps & { readonly plans: readonly PlanView[] };
+type PlanDialogProps = ChangeProps<AccountView> & { readonly plans: readonly PlanView[] };
 
-export function PlanDialog({ account, plans, onClose, onChanged }: PlanDialogProps) {
+export function PlanDialog({ item: account, plans, onClose, onChanged }: PlanDialogProps) {
   const plan = useInput(account.plan);
   return (
     <Question

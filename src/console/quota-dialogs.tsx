@@ -131,11 +131,6 @@ export function KeyLimitsDialog({ item, onClose, onChanged }: ChangeProps<KeyVie
   );
 }
 
-interface AccountGroupProps extends Closable {
-  readonly account: AccountView;
-  readonly onChanged: (account: AccountView) => void;
-}
-
 /** `account`: id or name. `group`: null for no group. */
 const moveAccount = (account: string, group: string | null): Promise<AccountView> =>
   post<AccountView>(`/accounts/${encodeURIComponent(account)}/set-group`, { group });
@@ -147,7 +142,7 @@ export function useGroupOptions() {
   return { options: (view?.data ?? []).map((group) => [group.id, group.path.join(' / ')] as const), error };
 }
 
-export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroupProps) {
+export function AccountGroupDialog({ item: account, onClose, onChanged }: ChangeProps<AccountView>) {
   const { options, error } = useGroupOptions();
   const group = useInput(account.group ?? '');
   // The group of the account may not be among `options`, or these have not come yet.
