@@ -70,30 +70,24 @@ export type LockMessage =
  */
 const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 
-export class IdempotencyChannel {
+/**
+ * `ask` rejects with AskRejected if the stored responses cannot be read. A question for a lock cannot be
+ * withdrawn: if the client leaves before the reply `new` comes, the KeyedCall then sends `abandon`.
+ */
+export class IdempotencyChannel extends AskPort<LockRequest, LockReply, LockMessage> {
   /** A response of more bytes is not stored. */
   readonly responseBytesMax: number;
-  readonly #port: AskPort<LockRequest, LockReply, LockMessage>;
   #collectedBytes = 0;
 
   constructor(port: MessagePort, responseBytesMax: number) {
+    super(port);
     this.responseBytesMax = responseBytesMax;
-    this.#port = new AskPort(port);
-  }
-
-  /**
-   * Asks for the lock that `request` names. Rejects with `AskRejected` if the stored responses cannot be
-   * read. The question cannot be withdrawn: if the client leaves before the reply `new` comes, the KeyedCall
-   * then sends `abandon`.
-   */
-  lock(request: LockRequest): Promise<LockReply> {
-    return this.#port.ask(request);
   }
 
   /** Transfers the whole buffer of the `bytes` in a `keep`, so that buffer must hold nothing else. */
-  send(message: LockMessage): void {
+  override send(message: LockMessage): void {
     const bytes = message.kind === 'keep' ? message.bytes : undefined;
-    this.#port.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
+    super.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 
   /**

@@ -166,7 +166,7 @@ export class KeyedCall implements StorableCall {
    */
   async lock(account: AccountIndex, bodyDigest: string): Promise<LockResult> {
     this.#lockRequest = { account, key: this.#idempotencyKey, bodyDigest };
-    const reply = await this.#channel.lock(this.#lockRequest);
+    const reply = await this.#channel.ask(this.#lockRequest);
     switch (reply.state) {
       case 'new':
         this.#state = 'locked';
