@@ -90,7 +90,7 @@ type Node = string | Node[];
 
 interface Func {
   readonly name: string;
-  readonly exported: string | undefined;
+  exported: string | undefined;
   readonly params: number[];
   readonly results: number[];
   readonly locals: number[];
@@ -186,16 +186,15 @@ function codeOf(func: Func, funcs: readonly string[]): number[] {
 function funcOf(node: Node): Func {
   const [, name, ...rest] = node as [string, string, ...Node[]];
   const func: Func = { name, exported: undefined, params: [], results: [], locals: [], names: [], body: [] };
-  let exported: string | undefined;
   for (const part of rest as string[][]) {
-    if (part[0] === 'export') exported = part[1]!.slice(1, -1);
+    if (part[0] === 'export') func.exported = part[1]!.slice(1, -1);
     else if (part[0] === 'result') func.results.push(typeOf(part[1]!));
     else if (part[0] === 'param' || part[0] === 'local') {
       func.names.push(part[1]!);
       func[part[0] === 'param' ? 'params' : 'locals'].push(typeOf(part[2]!));
     } else func.body.push(part);
   }
-  return { ...func, exported };
+  return func;
 }
 
 /** The lists of a text; `;;` begins a comment. */
