@@ -25,6 +25,8 @@ const LONE_DRAIN_MS = 30_000;
 /** Of streams that do not end before the test, in a drain that waits for them. */
 const ENDLESS_CHUNKS = 10_000;
 const LONG_DRAIN_MS = 300_000;
+/** Of callers of whole responses: without one they would take all that the machine has until a drain ends. */
+const WHOLE_PAUSE_MS = 20;
 /** Over an ocean and back. */
 const FAR_MS = 200;
 
@@ -175,7 +177,7 @@ void t.test('SIGTERM of a lone gateway under streams on kept connections', async
   const { key } = await gateway.admin.customer();
   const ends = [
     startCallers(t, gateway, key, CONNECTIONS, true),
-    startCallers(t, gateway, key, CONNECTIONS / 6, false),
+    startCallers(t, gateway, key, CONNECTIONS / 6, false, WHOLE_PAUSE_MS),
   ];
   await sleep(CHUNK_MS);
   t.equal(await gateway.stop(), 0);
