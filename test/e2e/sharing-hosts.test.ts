@@ -32,6 +32,8 @@ const HAMMER_MS = FULL ? MINUTES * MINUTE_MS + 5_000 : 0;
 const CUT_MS = FULL ? 10_000 : 3_000;
 /** As many as a limit of 100,000 wants, and a busy machine needs. */
 const WIDE_CONNECTIONS = 12;
+/** For as long as a host is cut off: some fifty calls a second at each host, without end. */
+const SPENDER_PACE_MS = 20;
 
 const FULL_SIZE = { plan: 'sixthousand', perMinute: 6_000, perDay: 1_000_000, limit: 6_000, share: 0.95 };
 const USED_UP = [...LIMITED, ...(FULL ? [FULL_SIZE] : [])];
@@ -159,7 +161,7 @@ async function cutHost(t: Test, world: Hosts, state: 'cut' | 'held'): Promise<vo
   const rich = await first.gateway.admin.customer();
   await known(world, rich);
   const crowd = new Crowd(world.hosts, customer);
-  const spenders = new Crowd(world.hosts, rich, 1);
+  const spenders = new Crowd(world.hosts, rich, 1, SPENDER_PACE_MS);
   await sleep(300);
   cut.wire.set(state);
   const cutMs = performance.now();
