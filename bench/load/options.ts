@@ -33,6 +33,8 @@ export interface Options {
 /** The compiler and the connection pools want some time before they are what they will be. */
 /** A gateway's first second of calls is answered after tens of milliseconds: its code is not compiled yet. */
 const WARM_UP_SECONDS = 4;
+/** In less a busy machine may answer nothing, or use less CPU than the 10 ms that the kernel counts in. */
+const SMOKE_SECONDS = 0.5;
 
 const SLOW = 'slow-streams';
 const KEYS = 'key-counts';
@@ -47,7 +49,7 @@ export const USAGE = `npm run bench -- [options]
   --rounds N          (5)
   --connections N     (64)
   --json FILE         writes every sample and its medians
-  --smoke             one round of a second, 8 connections, no warm-up
+  --smoke             one round of half a second, 8 connections, no warm-up
   --upstream-port N   of the bench's own upstream (0: any)
   --any-url URL       contender "any": its base URL, as http://127.0.0.1:9000/v1
   --any-header N=V    a header that it wants; may be given more than once
@@ -135,7 +137,7 @@ export function optionsOf(args: readonly string[]): Options {
     keyCounts: scenarios.includes(KEYS) ? (values.smoke ? SMOKE_KEY_COUNTS : FULL_KEY_COUNTS) : [],
     latencies: LATENCIES.filter(({ name }) => scenarios.includes(name)),
     contenders: contenders.filter((name) => name !== 'any' || any !== undefined),
-    seconds: values.smoke ? 1 : whole('seconds', values.seconds, 1, SECONDS_MAX),
+    seconds: values.smoke ? SMOKE_SECONDS : whole('seconds', values.seconds, 1, SECONDS_MAX),
     rounds: values.smoke ? 1 : whole('rounds', values.rounds, 1, ROUNDS_MAX),
     connections,
     warmUp: { connections, seconds: values.smoke ? 0 : WARM_UP_SECONDS },
