@@ -10,21 +10,21 @@ import { TEST_MODEL, eventually, startGateway, testSettings, type Gateway } from
 import { SlowReader } from '../support/slow-reader.js';
 
 const MIB = 1024 * 1024;
-const READERS = 300;
+const READERS = 200;
 const ANSWER_BYTES = 50_000_000;
 /** Longer than the 12 s after which µWS cuts a connection that it believes to be dead. */
 const HOLD_MS = 14_000;
 /**
- * All readers begin at once and their windows are filled, 2 GB through the gateway: seconds, on a busy
+ * All readers begin at once and their windows are filled, 1.4 GB through the gateway: seconds, on a busy
  * machine a minute.
  */
 const BEGIN_MS_MAX = 300_000;
 /**
- * Over rest. Windows, what was read ahead and text for counting are 140 MB by their own bounds; a collector
+ * Over rest. Windows, what was read ahead and text for counting are 95 MB by their own bounds; a collector
  * and malloc leave up to 30 MB beside them on Node 20 and 100 on Node 24 of Debian 13. The responses are
- * 15 GB.
+ * 10 GB.
  */
-const GROWTH_BYTES_MAX = 240_000_000;
+const GROWTH_BYTES_MAX = 200_000_000;
 const PROBES = 200;
 /** Over one and a half of what they take at a gateway without readers in the same moments. */
 const PROBE_DELAY_MS_MAX = 25;
