@@ -9,6 +9,7 @@
  */
 import { invariant } from './errors.js';
 
+/** A memory of WebAssembly, or a plain object where there is none to be had (`createSharedMemory`). */
 export interface SharedMemory {
   readonly buffer: SharedArrayBuffer;
 }
@@ -28,10 +29,24 @@ const { Memory, Module, Instance } = (
 const PAGE_BYTES = 65_536;
 const PAGES_MAX = 65_536;
 
-/** Memory of fixed size that threads share; the kernel provides a page at the first touch. */
+/**
+ * Memory of fixed size that threads share; the kernel provides a page at the first touch. V8 reserves 10 GiB
+ * of addresses for a memory of WebAssembly. Where they are not to be had (`ulimit -v`), it is a plain buffer
+ * of the same length, which no module can be instantiated over (`canInstantiate`).
+ */
 export function createSharedMemory(bytes: number): SharedMemory {
   const pages = Math.ceil(bytes / PAGE_BYTES);
-  return new Memory({ initial: pages, maximum: pages, shared: true });
+  try {
+    return new Memory({ initial: pages, maximum: pages, shared: true });
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return { buffer: new SharedArrayBuffer(pages * PAGE_BYTES) };
+  }
+}
+
+/** Whether the memory is one of WebAssembly, in whatever thread. */
+export function canInstantiate(memory: SharedMemory): boolean {
+  return memory instanceof Memory;
 }
 
 /** Assembles a module, which each thread should do once. */
@@ -39,7 +54,7 @@ export function compile(text: string): object {
   return new Module(assemble(text));
 }
 
-/** The exported functions of a module over that memory. */
+/** The exported functions of a module over that memory, of which `canInstantiate` is true. */
 export function instantiate(module: object, memory: SharedMemory): Functions {
   return new Instance(module, { js: { memory } }).exports;
 }

@@ -5,12 +5,12 @@
  *
  * The entries of a call are in the memory of the quota records, behind the records: a scratch place of each
  * Ledger. The place of a thread that ends is not given again; a thread that finds none left does without
- * the module, more slowly.
+ * the module, more slowly. So do all where WebAssembly got no memory (`createSharedMemory`).
  *
  * Must hold: a take that fails takes nothing; no two threads write one scratch place.
  */
 import { invariant } from '../core/errors.js';
-import { compile, instantiate, type SharedMemory } from '../core/wasm.js';
+import { canInstantiate, compile, instantiate, type SharedMemory } from '../core/wasm.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { CallLeft } from './call-left.js';
 import * as layout from './layout.js';
@@ -48,7 +48,7 @@ let quotaModule: object | undefined;
 export class QuotaBatch {
   readonly #quotas: ScopeQuotas;
   readonly #views: layout.QuotaViews;
-  /** Until `#open`, and undefined if limits are shared. */
+  /** Until `#open`; undefined if limits are shared, or no module can be instantiated over the records. */
   #memory: SharedMemory | undefined;
   #words32: Int32Array;
   #floats: Float64Array;
@@ -63,7 +63,7 @@ export class QuotaBatch {
   constructor(quotas: ScopeQuotas, views: layout.QuotaViews, memory: SharedMemory | undefined) {
     this.#quotas = quotas;
     this.#views = views;
-    this.#memory = memory;
+    this.#memory = memory !== undefined && canInstantiate(memory) ? memory : undefined;
     this.#words32 = views.words32;
     this.#floats = views.floats;
   }

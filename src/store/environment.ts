@@ -19,7 +19,7 @@
  * when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
 import { randomUUID } from 'node:crypto';
-import { existsSync, linkSync, rmSync } from 'node:fs';
+import { existsSync, linkSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type * as Lmdb from 'lmdb';
 import type { RootDatabase, RootDatabaseOptions } from 'lmdb';
@@ -55,6 +55,34 @@ export function unloadableStore(error: Error): StoreError | undefined {
   );
 }
 
+/**
+ * Opens a file by lmdb. Throws StoreError if the process may have too few addresses for it: lmdb 3.5.6 ends
+ * the process by SIGSEGV if a file cannot be mapped.
+ */
+function openFile(path: string, options: Readonly<RootDatabaseOptions>): RootDatabase {
+  const wantedBytes = options.mapSize ?? 0;
+  const leftBytes = addressesLeft();
+  if (wantedBytes <= leftBytes) return lmdb().open(path, options);
+  const gib = (bytes: number): string => (Math.max(bytes, 0) / 1024 ** 3).toFixed(1);
+  throw new StoreError(
+    'unreadable',
+    `${path} cannot be opened: it wants ${gib(wantedBytes)} GiB of addresses, which take no memory, and the limit of this ` +
+      `process leaves ${gib(leftBytes)} GiB. Lift the limit: "ulimit -v unlimited", LimitAS=infinity in a unit of systemd.`,
+  );
+}
+
+/** Bytes that RLIMIT_AS still leaves to the process; Infinity without a limit, and on other systems. */
+function addressesLeft(): number {
+  try {
+    const limit = /^Max address space +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1];
+    if (limit === undefined) return Infinity;
+    const usedKib = /^VmSize:\s+(\d+) kB/m.exec(readFileSync('/proc/self/status', 'latin1'))?.[1];
+    return Number(limit) - Number(usedKib) * 1_024;
+  } catch {
+    return Infinity;
+  }
+}
+
 /** LMDB's first two pages, and some more. */
 const GATE_MAP_BYTES = 64 * 1024;
 
@@ -78,13 +106,13 @@ export class Environment {
   #hasGate = false;
   #readersCheckedMs = performance.now();
 
-  /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
+  /** Throws what LMDB throws, and StoreError if the gate's file is no LMDB file, or addresses are too few. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
     // Before this thread can wait for a lock. Otherwise telemetry/main-watch.ts could not wake the thread.
     installSignalHandler();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {
-      this.root = this.inGate(() => lmdb().open(path, options));
+      this.root = this.inGate(() => openFile(path, options));
     } catch (error) {
       void this.#gate?.close();
       throw error;
@@ -162,7 +190,7 @@ export function makeEnvironmentFile(path: string, options: Readonly<RootDatabase
   const temporary = `${path}-new-${randomUUID()}`;
   try {
     // `close` takes effect before it returns, because nothing was written through this environment.
-    void lmdb().open(temporary, options).close();
+    void openFile(temporary, options).close();
     linkSync(temporary, path);
   } catch (error) {
     // EEXIST: another process has created it meanwhile.
@@ -179,7 +207,7 @@ export function makeEnvironmentFile(path: string, options: Readonly<RootDatabase
 function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
   assertDisposableFile(path);
   try {
-    return lmdb().open(path, {
+    return openFile(path, {
       ...OPTIONS,
       maxDbs: 1,
       mapSize: GATE_MAP_BYTES,

@@ -1,5 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import t from 'tap';
-import { compile, createSharedMemory, instantiate } from '#src/core/wasm.js';
+import { canInstantiate, compile, createSharedMemory, instantiate } from '#src/core/wasm.js';
 
 const SUM = `
 (func $double (param $n i64) (result i64) (i64.add (local.get $n) (local.get $n)))
@@ -26,6 +27,18 @@ void t.test('functions, loops and conditions over shared memory', (t) => {
   words[2] = 900n;
   t.equal(sum!(0), 1_000);
   t.equal(words.byteLength, 65_536, 'a page');
+  t.ok(canInstantiate(memory));
+  t.end();
+});
+
+void t.test('too few addresses for a memory of WebAssembly: a plain buffer of the same length', (t) => {
+  const script = `
+    import { canInstantiate, createSharedMemory } from ${JSON.stringify(import.meta.resolve('#src/core/wasm.js'))};
+    const memory = createSharedMemory(65_537);
+    console.log(memory.buffer instanceof SharedArrayBuffer, memory.buffer.byteLength, canInstantiate(memory));`;
+  const limited = 'ulimit -v 8000000; exec "$0" --input-type=module -e "$1"';
+  const output = execFileSync('sh', ['-c', limited, process.execPath, script], { encoding: 'utf8' });
+  t.equal(output, 'true 131072 false\n');
   t.end();
 });
 

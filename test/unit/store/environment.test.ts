@@ -1,7 +1,7 @@
 /**
  * Files that processes open while others write them: nothing that was committed is lost, by whomever it ends.
  */
-import { fork, type ChildProcess } from 'node:child_process';
+import { fork, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -140,6 +140,22 @@ void t.test('a gate that is none is named, and may be removed', (t) => {
   });
   mkdirSync(`${path}2-gate`);
   t.throws(() => new Environment(`${path}2`, OPTIONS));
+  t.end();
+});
+
+void t.test('too few addresses for a file: an error that says so, and no end by a signal', (t) => {
+  const script = `
+    import { Environment } from ${JSON.stringify(import.meta.resolve('#src/store/environment.js'))};
+    import { OPTIONS } from ${JSON.stringify(import.meta.resolve('#src/store/store-file.js'))};
+    try { new Environment(process.argv[1], OPTIONS); } catch (error) { console.log(error.code, error.message); }`;
+  const limited = 'ulimit -v 12000000; exec "$0" --input-type=module -e "$1" "$2"';
+  const path = join(t.testdir(), 'rows.lmdb');
+  const result = spawnSync('sh', ['-c', limited, process.execPath, script, path], { encoding: 'utf8' });
+  t.equal(result.signal ?? result.status, 0, result.stderr);
+  t.match(
+    result.stdout,
+    /^unreadable .*rows\.lmdb cannot be opened: it wants 16\.0 GiB of addresses, .* leaves \d+\.\d GiB\. .*ulimit -v unlimited/,
+  );
   t.end();
 });
 
