@@ -24,6 +24,17 @@ const KEY_COLUMNS: readonly Column<KeyView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created) },
 ];
 
+/** Adds EXPIRES_COLUMN after the column titled ACTIVE, if a key expires: keys that were rotated do. */
+function columnsOf(keys: readonly KeyView[]): readonly Column<KeyView>[] {
+  if (keys.every(({ expires }) => expires === null)) return KEY_COLUMNS;
+  return KEY_COLUMNS.flatMap((column) => (column.title === 'ACTIVE' ? [column, EXPIRES_COLUMN] : [column]));
+}
+
+const EXPIRES_COLUMN: Column<KeyView> = {
+  title: 'EXPIRES',
+  text: ({ expires }) => timeOrNever(expires),
+};
+
 /** `secretOrPrefix`: the whole key if it is new. Quotas are listed only if the key has limits. */
 function keyFields(key: KeyView, secretOrPrefix: string): (readonly [string, string])[] {
   return [
@@ -143,7 +154,7 @@ function addListCommand(keys: Command): void {
     .option('--account <account>', 'of this account alone (id or name)', parseNonEmpty)
     .action(({ account, ...options }: DataOptions & { account?: string }) =>
       showList(options, withQuery('/keys', queryOf({ account })), (views: readonly KeyView[]) =>
-        printTable(KEY_COLUMNS, views, 'There are no keys: see "keys create --help".'),
+        printTable(columnsOf(views), views, 'There are no keys: see "keys create --help".'),
       ),
     );
 }

@@ -5,7 +5,7 @@
  * Must hold: a new token is printed once, and nothing stores it (test/e2e/operator-roles.test.ts). If the
  * chain is broken, the exit code is not 0 (test/e2e/changes.test.ts).
  */
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { ChainView } from '../admin/change-routes.js';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
@@ -62,7 +62,13 @@ interface Expiry {
 
 /** Parses a duration with a unit (of `lifeSeconds`), or a moment. A number alone is Unix seconds. */
 function parseExpiry(text: string): Expiry {
-  return /^\d+[a-z]$/.test(text) ? { expires_in: lifeSeconds(text) } : { expires: momentSeconds(text) };
+  try {
+    return /^\d+[a-z]$/.test(text) ? { expires_in: lifeSeconds(text) } : { expires: momentSeconds(text) };
+  } catch {
+    throw new InvalidArgumentError(
+      'Want 24h, 90d …, or a moment: 2030-01-31, 2030-01-31T12:00Z or Unix seconds.',
+    );
+  }
 }
 
 const OPERATOR_ARGUMENT = "the operator's id or name";

@@ -34,7 +34,9 @@ export function createProgram(): Command {
     .description('Self-hosted gateway for chat-completion models.')
     .version(packageVersion())
     .showHelpAfterError('(--help shows what can be given)')
-    // Before the commands are added, because each copies this setting.
+    // Before the commands are added, because each copies these settings. Commander wraps no description that
+    // has less than 40 cells beside its flags, and a terminal of 80 breaks it in the midst of words.
+    .configureHelp({ minWidthToWrap: 20 })
     .exitOverride();
   addServeCommand(program);
   addConfigCommands(program);
@@ -77,7 +79,7 @@ export async function runProgram(): Promise<void> {
     if (process.argv[2] !== SERVER) process.exit(EXIT_PIPE);
   });
   try {
-    await createProgram().parseAsync();
+    await createProgram().parseAsync(argumentsOf(process.argv));
   } catch (error) {
     if (error instanceof CommanderError) {
       // Commander has printed its message. `--help` and `--version` end with an error of exit code 0.
@@ -87,6 +89,12 @@ export async function runProgram(): Promise<void> {
       process.exitCode = error instanceof Misuse ? EXIT_USAGE : EXIT_FAILED;
     }
   }
+}
+
+/** `help keys create` as `keys create --help`: of words after `help` Commander takes only the first. */
+function argumentsOf(argv: readonly string[]): string[] {
+  const [node = '', file = '', first, ...words] = argv;
+  return first === 'help' && words.length > 1 ? [node, file, ...words, '--help'] : [...argv];
 }
 
 /** The message of an expected error, which has a code and explains itself; the stack of any other, a bug. */

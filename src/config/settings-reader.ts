@@ -18,7 +18,7 @@
  * - Options go before variables, and variables before the file (test/unit/config/load.test.ts).
  */
 import { isRecord } from '../core/json.js';
-import { wantedBy, nearestName, synonymOf } from '../core/wrong-input.js';
+import { editDistance, wantedBy, nearestName, synonymOf } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
 import { COMMA_IN_NUMBER, describe, formatPath, isNumberName, type SettingPath } from './config-error.js';
 
@@ -303,9 +303,12 @@ export class SettingsReader {
     const synonym = synonymOf(name);
     const sameMeaning = siblings.find((sibling) => sibling.name === synonym);
     if (sameMeaning !== undefined) return sameMeaning.path;
+    const nameOf = (candidate: { readonly name: string }): string => candidate.name;
     // Siblings come first, so that of two equally near names the sibling is named.
-    const candidates = [...siblings, ...this.#knownNames];
-    return nearestName(name, candidates, (candidate) => candidate.name)?.path ?? 'none';
+    const nearest = nearestName(name, [...siblings, ...this.#knownNames], nameOf);
+    // A name elsewhere is a slip of indentation if most of its letters agree, and else far-fetched.
+    const isNear = nearest !== undefined && editDistance(name, nearest.name) <= name.length / 3;
+    return (isNear ? nearest : nearestName(name, siblings, nameOf))?.path ?? 'none';
   }
 
   /** Adds all names below the declaration to `#knownNames`. `prefix`: the path of the declaration. */

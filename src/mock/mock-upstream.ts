@@ -196,9 +196,28 @@ function sendJson(response: HttpResponse, status: string, body: string): void {
   response.writeStatus(status).writeHeader('content-type', 'application/json').end(Buffer.from(body));
 }
 
+/** LIBUS_LISTEN_EXCLUSIVE_PORT. Without it the kernel spreads the calls over all mocks on one port. */
+const EXCLUSIVE_PORT = 1;
+
+/** A form of `listen` that µWS has, and its declarations lack. */
+interface ListensWithOptions {
+  listen(host: string, port: number, options: number, then: (socket: us_listen_socket | false) => void): void;
+}
+
+/** The mock cannot listen. Because the error has a `code`, the command prints its message and no stack. */
+class MockListenError extends Error {
+  readonly code = 'not_listening';
+
+  constructor({ host, port }: MockUpstreamOptions) {
+    super(
+      `cannot listen on ${host}:${port}: the address is not of this machine, or another program has the port`,
+    );
+  }
+}
+
 /**
  * Starts a mock in this thread. Resolves when it listens.
- * @throws Error if it cannot listen on the port
+ * @throws MockListenError if it cannot listen on the port
  */
 export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUpstream> {
   const server = new MockServer(settings);
@@ -212,9 +231,9 @@ export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUp
   for (const path of server.paths) app.post(path, (response, request) => server.receive(response, request));
   app.any('/*', (response) => sendJson(response, '404 Not Found', NO_SUCH_PATH));
   return new Promise((resolve, reject) => {
-    app.listen(settings.host, settings.port, (socket: us_listen_socket | false) => {
+    (app as unknown as ListensWithOptions).listen(settings.host, settings.port, EXCLUSIVE_PORT, (socket) => {
       if (socket === false) {
-        reject(new Error(`cannot listen on ${settings.host}:${settings.port}`));
+        reject(new MockListenError(settings));
         return;
       }
       const port = uws.us_socket_local_port(socket);

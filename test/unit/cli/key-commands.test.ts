@@ -89,6 +89,10 @@ void t.test('expiry, limits and rotation', async (t) => {
   const second = (await run('keys', 'show', 'ci', '--json')).json() as { id: string };
   t.not(second.id, made.id, 'the name is the new one’s');
   t.match((await run('keys', 'show', made.id)).stdout, new RegExp(`^replaced by +${second.id}$`, 'm'));
+  const [, ofFormer, ofSecond] = (await run('keys', 'list')).stdout.match(
+    /(?<=ACTIVE  )EXPIRES|(?<= yes {5})(\d{4}|never)/g,
+  )!;
+  t.match([ofFormer, ofSecond], [/^\d{4}$/, 'never'], 'which of the keys is the name’s');
   const atOnce = (await run('keys', 'rotate', 'ci', '--grace', '0')).stdout;
   t.match(atOnce, `${second.id} is rejected from now on.\n`);
   t.match((await run('keys', 'list')).stdout, new RegExp(`^ci +${second.id} .* expired `, 'm'));

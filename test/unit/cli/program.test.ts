@@ -2,7 +2,7 @@
  * A command whose output nobody reads ends without a word, as other tools do; one whose output the disk does
  * not take says so in a line.
  */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
@@ -45,6 +45,23 @@ void t.test('to a disk that is full', { skip: !existsSync('/dev/full') }, async 
   ]);
   t.match(stderr, /^standard output cannot be written, what it has is cut off: ENOSPC[^\n]+\n$/);
   t.equal(code, 1);
+});
+
+void t.test('help names several words, and fits 80 cells', (t) => {
+  const helpOf = (...words: string[]): string =>
+    execFileSync(process.execPath, [MAIN, ...words], { encoding: 'utf8' });
+  t.equal(helpOf('help', 'keys', 'create'), helpOf('keys', 'create', '--help'));
+  for (const words of [
+    ['--help'],
+    ['keys', '--help'],
+    ['config', '--help'],
+    ['accounts', 'set-plan', '--help'],
+  ])
+    for (const line of helpOf(...words)
+      .split('\nExample:')[0]!
+      .split('\n'))
+      t.ok(line.length <= 80, line);
+  t.end();
 });
 
 void t.test('serve, and not as the first word', async (t) => {

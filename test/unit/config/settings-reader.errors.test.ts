@@ -121,10 +121,12 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     '3: models[0].price.50: no setting has a number as its name; within { } a comma ends a value, so write a decimal with a point and in quotes, such as "1.50"',
   ],
   ['plans:', 'port: 8080\nplans:', '5: port: unknown setting, the nearest known one is listen.port'],
+  ['plans:', '__proto__: { a: 1 }\nplans:', '5: __proto__: unknown setting, the nearest known one is notify'],
+  // A name that is near nothing: one of its own section, and none of some other section.
   [
     'plans:',
-    '__proto__: { a: 1 }\nplans:',
-    '5: __proto__: unknown setting, the nearest known one is models[].upstreams[].profile',
+    'idempotency: { ttl_seconds: 60 }\nplans:',
+    '5: idempotency.ttl_seconds: unknown setting, the nearest known one is idempotency.keep_hours',
   ],
   [
     '{ url:',

@@ -2,6 +2,10 @@
  * The mock over a socket: in a process of its own, because µWS and its clients in one thread would wait for
  * each other.
  */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { request } from '../../support/http.js';
 import { startMockProcess, steered, type MockProcess } from '../../support/mock.js';
@@ -96,4 +100,19 @@ void t.test('the mock serves as it is told', async (t) => {
   await t.test('SIGTERM ends it well', async (t) => {
     t.same(await mock.child.stop('SIGTERM', 5_000), { code: 0, signal: null });
   });
+});
+
+void t.test('one mock has a port: another one says so, in a line', async (t) => {
+  const { port } = await startMockProcess(t, []);
+  const main = fileURLToPath(new URL('../../../../dist/cli/main.js', import.meta.url));
+  const second = spawn(process.execPath, [main, 'mock-upstream', '--port', String(port)]);
+  t.teardown(() => second.kill());
+  const timer = setTimeout(() => second.kill(), 20_000);
+  t.teardown(() => clearTimeout(timer));
+  const [stderr, [code]] = await Promise.all([
+    text(second.stderr),
+    once(second, 'exit') as Promise<[number | null]>,
+  ]);
+  t.match(stderr, new RegExp(`^cannot listen on 127.0.0.1:${port}: .*\\n$`));
+  t.equal(code, 1);
 });
