@@ -96,6 +96,8 @@ const SYNONYMS: Readonly<Record<string, string>> = {
   api_key: 'key',
   api_base: 'url',
   base_url: 'url',
+  ttl: 'keep_hours',
+  ttl_seconds: 'keep_hours',
 };
 
 /** Returns the setting that other gateways call `name`; undefined if none does. */

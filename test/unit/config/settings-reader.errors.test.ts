@@ -125,6 +125,12 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   // A name that is near nothing: one of its own section, and none of some other section.
   [
     'plans:',
+    'idempotency: { lifetime: 60 }\nplans:',
+    '5: idempotency.lifetime: unknown setting, the nearest known one is idempotency.store_bytes',
+  ],
+  // A name that another section has, whose meaning has another name in this one.
+  [
+    'plans:',
     'idempotency: { ttl_seconds: 60 }\nplans:',
     '5: idempotency.ttl_seconds: unknown setting, the nearest known one is idempotency.keep_hours',
   ],
