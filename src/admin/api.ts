@@ -93,7 +93,7 @@ export class AdminApi {
   ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...rawInput, body: route.method === 'GET' ? {} : parseBody(rawInput.body) };
-    // A response has one warning: a later one, such as that of a missing record, replaces an earlier one.
+    // A response has one warning: a later one, such as of a change without a record, replaces an earlier one.
     let warning: string | undefined;
     const warn = (text: string): void => void (warning = text);
     const context = {
@@ -108,7 +108,10 @@ export class AdminApi {
     return { ...responseOfView(view), warning };
   }
 
-  /** Adds the requester to changes. Warns if processes did not confirm a change, or it is not recorded. */
+  /**
+   * The registry for one request: adds the requester to each change, and warns if a process did not confirm
+   * the change or if it could not be recorded.
+   */
   #serviceFor(route: Route, requester: Requester, warn: (text: string) => void): RequestService {
     const { service } = this.#parts;
     const onUnconfirmed = (processes: number): void => warn(unconfirmedText(processes));
@@ -120,9 +123,9 @@ export class AdminApi {
       change: (work) => service.change(cause(), work, onUnconfirmed),
       // The route has already made the change, outside of the registry. So the request must not fail if the
       // record does. Only a route without an action fails: `cause()` throws in the catch block too.
-      note: async (note) => {
+      record: async (note) => {
         try {
-          await service.change(cause(), (registry) => registry.note(note), onUnconfirmed);
+          await service.change(cause(), (registry) => registry.record(note), onUnconfirmed);
         } catch (error) {
           warn(this.#notRecorded(cause(), note, error));
         }
@@ -130,7 +133,7 @@ export class AdminApi {
     };
   }
 
-  /** Logs a change that `note` could not record, with who made it. Returns the warning for the response. */
+  /** Logs a change that `record` could not record, with who made it. Returns the warning for the response. */
   #notRecorded({ actor, action }: Cause, { target, changes }: ChangeNote, error: unknown): string {
     const reason = error instanceof Error ? error.message : String(error);
     const { who, from } = actor;

@@ -49,7 +49,7 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
    * Records a change that was made outside the registry. If the change cannot be recorded, the log and the
    * response say so. Never rejects for that.
    */
-  note(note: ChangeNote): Promise<void>;
+  record(note: ChangeNote): Promise<void>;
 }
 
 /** What `respond` of a route gets besides its input: the gateway's parts, and the requester. */

@@ -176,7 +176,7 @@ const HOST_ROUTES = [
     responseSchema: closedObject({ id: Type.String(), forgotten: Type.Literal(true) }),
     respond: async ({ id: host }, context) => {
       await hostsOf(context).forget(host);
-      await context.service.note({ target: { type: 'host', id: host, name: null }, changes: [] });
+      await context.service.record({ target: { type: 'host', id: host, name: null }, changes: [] });
       return { id: host, forgotten: true as const };
     },
   }),
@@ -229,7 +229,7 @@ const RELOAD_ROUTE = defineRoute({
     const { dry_run: dryRun = false, restart = false } = body;
     const { applied, restartNeeded, changes = [], problems, replacing } = await reload({ dryRun, restart });
     if (problems.length > 0) throw invalid(problems.join('\n'));
-    if (!dryRun) await service.note(noteOfReload({ changes, replacing }));
+    if (!dryRun) await service.record(noteOfReload({ changes, replacing }));
     return {
       dry_run: dryRun,
       applied: [...applied],
@@ -278,7 +278,7 @@ const LOG_ROUTES = [
       const after = changeLog(body);
       const fields = Object.keys(body) as (keyof LogView)[];
       const changes = fields.map((field) => ({ field, before: before[field], after: after[field] }));
-      if (fields.length > 0) await service.note({ target: { type: 'log', id: null, name: null }, changes });
+      if (fields.length > 0) await service.record({ target: { type: 'log', id: null, name: null }, changes });
       return after;
     },
   }),
@@ -330,7 +330,7 @@ async function resetModels(
   const models = idsOf(registry.catalog, name);
   const onlyModel = name === undefined ? undefined : models[0];
   await reset(onlyModel);
-  await service.note({ target: { type, id: null, name: onlyModel ?? null }, changes: [] });
+  await service.record({ target: { type, id: null, name: onlyModel ?? null }, changes: [] });
   return { models };
 }
 

@@ -273,7 +273,7 @@ export class Gateway {
   async recordReload({ by, ...outcome }: RecordReload): Promise<void> {
     const cause = { actor: by === 'signal' ? SIGNAL : WATCH, action: 'settings.reload' };
     try {
-      await this.#accounting.service.change(cause, (registry) => registry.note(noteOfReload(outcome)));
+      await this.#accounting.service.change(cause, (registry) => registry.record(noteOfReload(outcome)));
     } catch (error) {
       this.#log.error('a reload could not be recorded', { by, error: String(error) });
     }

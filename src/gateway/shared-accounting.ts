@@ -82,7 +82,7 @@ export function openShared(options: AccountingOptions, group: GroupPosition): Ac
     keyUses: new SharedKeyUses(tables, clock, store.keys, log),
     quotaUses: new SharedQuotaUses(ledger, clock, base.live.modelIdOf, store.quotaUses, log),
     // `sharing` is defined below; no flush runs before this function returns.
-    uncoveredCharges: { note: (prefix, record) => sharing.uncoveredCharges.record(prefix, record) },
+    uncoveredCharges: { add: (prefix, record) => sharing.uncoveredCharges.record(prefix, record) },
     mark: store.newFlushMark(group.slot, randomUUID()),
   });
   // After `newest`, reads of the store see what other processes have written.

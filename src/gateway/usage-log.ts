@@ -16,7 +16,7 @@ import { usageLine, type CallNames } from './call-lines.js';
 /** Lines that wait for the end of a flush: about 5 MB, from a fraction of a second of the busiest gateway. */
 const USAGE_LINES_WAITING_MAX = 20_000;
 
-/** store/flush.ts calls `note` for each record, and `handOver` after each transaction. */
+/** store/flush.ts calls `add` for each record, and `write` after each transaction. */
 export class UsageLog {
   readonly #names: CallNames;
   readonly #file: Pick<LineFile, 'append' | 'close'>;
@@ -31,20 +31,20 @@ export class UsageLog {
    * Adds a line for a record that was counted in the usage row `row`. The listener's `requestPrefix` and the
    * record's number make the request id.
    */
-  note(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
+  add(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
     this.#lines.push(usageLine(this.#names, requestPrefix, record, row));
-    if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.handOver();
+    if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.write();
   }
 
   /** Gives the lines to the file, even if the store rejected the transaction: the calls were made anyway. */
-  handOver(): void {
+  write(): void {
     if (this.#lines.length === 0) return;
     this.#file.append(this.#lines);
     this.#lines = [];
   }
 
   close(): void {
-    this.handOver();
+    this.write();
     this.#file.close();
   }
 }

@@ -145,8 +145,8 @@ export class Registry {
   }
 
   /** Records a change outside of the registry. Call it as the only change within `during`. */
-  note(note: ChangeNote): void {
-    this.#store.commit(() => this.#store.operatorChanges.note(note));
+  record(note: ChangeNote): void {
+    this.#store.commit(() => this.#store.operatorChanges.record(note));
   }
 
   /**

@@ -88,9 +88,9 @@ export interface FlushStore extends UsageStore {
 /** The usage log: a line for each journal record. */
 interface UsageLogLines {
   /** Makes the line of a record that was counted in the usage row `row`. */
-  note(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
+  add(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
   /** Writes the lines to the log's file. Called after each transaction, even if it failed. */
-  handOver(): void;
+  write(): void;
 }
 
 export interface LedgerFlushOptions {
@@ -119,7 +119,7 @@ export interface LedgerFlushOptions {
   /** Absent if there is no usage log. */
   readonly usageLog?: UsageLogLines | undefined;
   /** The top-accounts counter, which gets each record. */
-  readonly topAccounts?: Pick<TopAccounts, 'note'>;
+  readonly topAccounts?: Pick<TopAccounts, 'count'>;
   readonly storedResponses?: FlushedResponses | undefined;
   /** Gets the accounts and keys of each transaction that is on disk, for notices of their quotas. */
   readonly changed?: { add(accounts: Iterable<AccountIndex>, keys: Iterable<KeyIndex>): void };
@@ -127,7 +127,7 @@ export interface LedgerFlushOptions {
    * Gets each record that leaves a charge uncovered, takes such a charge back or has collected it. Absent if
    * this gateway alone has the balances.
    */
-  readonly uncoveredCharges?: { note(requestPrefix: string, record: JournalRecord): void } | undefined;
+  readonly uncoveredCharges?: { add(requestPrefix: string, record: JournalRecord): void } | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -284,14 +284,14 @@ export class LedgerFlush {
     usage.add(row, record);
     this.#accounts.add(record.account);
     keyUses?.addCharged(record.key);
-    usageLog?.note(requestPrefix, record, row);
-    topAccounts?.note(record);
-    if (record.uncovered !== 0n) uncoveredCharges?.note(requestPrefix, record);
+    usageLog?.add(requestPrefix, record, row);
+    topAccounts?.count(record);
+    if (record.uncovered !== 0n) uncoveredCharges?.add(requestPrefix, record);
   }
 
   #write(): boolean {
     const isWritten = this.#writeTransaction();
-    this.#options.usageLog?.handOver();
+    this.#options.usageLog?.write();
     return isWritten;
   }
 

@@ -129,7 +129,7 @@ export class OperatorChanges implements ChangeStore {
     }
   }
 
-  note(changeNote: ChangeNote): void {
+  record(changeNote: ChangeNote): void {
     invariant(this.#current !== undefined, 'somebody changes something');
     this.#appendRow(this.#current, changeNote);
   }

@@ -1,10 +1,10 @@
 /**
- * The top-accounts counter: calls, tokens and cost by account in this process. store/flush.ts calls `note`
+ * The top-accounts counter: calls, tokens and cost by account in this process. store/flush.ts calls `count`
  * once for each record of the journal. gateway/stats.ts calls `read`, which ends spans and reports the
  * busiest accounts of each. The sums of a span that ends are added to the next coarser span, in which the
  * span lies (history.ts). account-history.ts adds up the reports of all processes. Main thread.
  *
- *     note → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
+ *     count → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
  *             ↓      ↓       ↓       ↓
  *            the busiest 50 of each, once it has ended
  *
@@ -68,7 +68,7 @@ export class TopAccounts {
   }
 
   /** Counts a journal record in the running span of the finest ring. */
-  note(call: CountedCall): void {
+  count(call: CountedCall): void {
     const { sums } = this.#spans[0]!;
     if (sums.size >= ACCOUNTS_COUNTED_MAX && !sums.has(call.account)) return;
     addStats(sums, call.account, {
@@ -120,7 +120,7 @@ export class TopAccounts {
     });
   }
 
-  /** Copies the sums, because `note` may still add to those of a running span. */
+  /** Copies the sums, because `count` may still add to those of a running span. */
   #snapshotOf({ start, sums }: RunningSpan): AccountSpan {
     const accounts = busiestOf(sums).flatMap(([account, stats]) => {
       const id = this.#idOf(account);

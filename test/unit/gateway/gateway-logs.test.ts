@@ -71,19 +71,19 @@ function world() {
 
 void t.test('lines of the usage log wait for the end of the flush', (t) => {
   const { log, written } = world();
-  log.note('req_1-', RECORD, ROW);
+  log.add('req_1-', RECORD, ROW);
   t.same(written, [], 'not before the flush has ended');
-  log.handOver();
-  log.handOver();
+  log.write();
+  log.write();
   t.same(written, [1]);
   t.end();
 });
 
 void t.test('many lines do not wait for the flush', (t) => {
   const { log, written } = world();
-  for (let calls = 0; calls < 20_001; calls++) log.note('req_0-', RECORD, ROW);
+  for (let calls = 0; calls < 20_001; calls++) log.add('req_0-', RECORD, ROW);
   t.same(written, [20_000]);
-  log.handOver();
+  log.write();
   t.same(written, [20_000, 1]);
   t.end();
 });

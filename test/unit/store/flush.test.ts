@@ -338,8 +338,8 @@ void t.test('what a dead listener left is counted with its own request ids, if o
     {
       requestPrefixOf: () => prefix,
       usageLog: {
-        note: (requestPrefix, { request }) => lines.push(`${requestPrefix}${request}`),
-        handOver: () => undefined,
+        add: (requestPrefix, { request }) => lines.push(`${requestPrefix}${request}`),
+        write: () => undefined,
       },
     },
   );
@@ -401,11 +401,11 @@ void t.test(
     const flush = flushOf(house, new ListLog(), house.store, {
       requestPrefixOf: () => prefix,
       usageLog: {
-        note: (prefix, { request, outcome }) => void lines.push(`${prefix}${request} ${outcome}`),
-        handOver: () => undefined,
+        add: (prefix, { request, outcome }) => void lines.push(`${prefix}${request} ${outcome}`),
+        write: () => undefined,
       },
       uncoveredCharges: {
-        note: (prefix, record) => void uncovered.push({ prefix, record: { ...record } }),
+        add: (prefix, record) => void uncovered.push({ prefix, record: { ...record } }),
       },
     });
     serve(house, 0, 10n, { request: 7, uncovered: asPicoUnits(5n) });

@@ -191,7 +191,7 @@ void t.test('many records in one change make one row of bounded size', async (t)
     after: 'x'.repeat(10_000),
   }));
   const target = { type: 'settings', id: null, name: null };
-  await service.change(TESTER, (registry) => registry.note({ target, changes }));
+  await service.change(TESTER, (registry) => registry.record({ target, changes }));
   t.equal(told.length, 2);
   t.equal(told[1]?.changes.length, 201);
   t.same(told[1]?.changes.at(-1), { field: 'further fields', before: null, after: 800 });
@@ -284,7 +284,7 @@ void t.test('the oldest rows go, and the hash of the last of them is kept', asyn
   const add = (): void =>
     void changes.during({ ...TESTER, atMs: new StoppedClock().wallMs() }, () =>
       tables.environment.write(() =>
-        changes.note({ target: { type: 'log', id: null, name: null }, changes: [] }),
+        changes.record({ target: { type: 'log', id: null, name: null }, changes: [] }),
       ),
     );
   for (let at = 0; at < 3; at++) add();

@@ -44,17 +44,17 @@ function processAt(seconds: number) {
 
 void t.test('a call is in one span of each length, told once that has ended', (t) => {
   const { tally, goTo } = processAt(START);
-  tally.note(call(1));
-  tally.note(call(1, { outcome: 'internal_error' }));
-  tally.note(call(2));
-  tally.note(call(99));
+  tally.count(call(1));
+  tally.count(call(1, { outcome: 'internal_error' }));
+  tally.count(call(2));
+  tally.count(call(99));
   t.same(tally.read().spans, [], 'nothing has ended');
   goTo(START + 2);
   const accounts = { acct_1: figures(2), acct_2: figures(1) };
   t.same(tally.read().spans, [{ ring: '5m', span: { start: START, accounts } }]);
   t.same(tally.read(), tally.read(), 'said again it is the same');
-  tally.note(call(1));
-  tally.note(
+  tally.count(call(1));
+  tally.count(
     call(2, { outcome: 'reversed', promptTokens: -10, cachedTokens: -1, completionTokens: -2, charged: -5n }),
   );
   goTo(START + 300);
@@ -70,9 +70,9 @@ void t.test('a call is in one span of each length, told once that has ended', (t
 
 void t.test('before its end a process tells of the spans that run', (t) => {
   const { tally, goTo } = processAt(START);
-  tally.note(call(1));
+  tally.count(call(1));
   goTo(START + 2);
-  tally.note(call(1));
+  tally.count(call(1));
   const { source, spans } = tally.readLast();
   t.equal(source, tally.read().source);
   t.same(
@@ -92,9 +92,9 @@ void t.test('before its end a process tells of the spans that run', (t) => {
 void t.test('of many accounts the busiest are told', (t) => {
   const { tally, goTo } = processAt(START);
   for (let account = 100; account < 300; account++) {
-    for (let calls = 0; calls < account; calls += 50) tally.note(call(account));
+    for (let calls = 0; calls < account; calls += 50) tally.count(call(account));
   }
-  for (let calls = 0; calls < 10; calls++) tally.note(call(7));
+  for (let calls = 0; calls < 10; calls++) tally.count(call(7));
   goTo(START + 2);
   const [told] = tally.read().spans;
   const names = Object.keys(told?.span.accounts ?? {});
@@ -165,7 +165,7 @@ void t.test('a clock that was a day ahead and is set right: the accounts have sp
   const minutes = (from: number, count: number): void => {
     for (let at = from; at <= from + count * 60; at += 2) {
       goTo(at);
-      tally.note(call(1));
+      tally.count(call(1));
       history.add([tally.read()], at);
     }
   };
