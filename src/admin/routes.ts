@@ -2,8 +2,8 @@
  * The list of all routes of the admin interface, by which api.ts serves requests. Routes of accounts, keys,
  * groups, calls, changes, operators and usage have files of their own; the others are here. Main thread.
  *
- * Must hold: a route that changes something outside the registry records the change by `service.record`, after
- * it has made the change (test/unit/admin/openapi.test.ts). route.ts makes the action, the name
+ * Must hold: a route that changes something outside the registry records the change by `service.record`,
+ * after it has made the change (test/unit/admin/openapi.test.ts). route.ts makes the action, the name
  * of a change, from the path, unless the route declares one; `action: null` is for a route that changes
  * nothing. The view of a model: test/unit/admin/routes.model-view.test.ts.
  */

@@ -3,8 +3,8 @@
  * command line is wrong, 141 if nobody reads its output. main.ts calls it. Each command's action imports what
  * it needs, so that `--help` is quick.
  *
- * Must hold: the exit codes, and silence if nobody reads the output (test/unit/cli/program.test.ts,
- * test/unit/cli/account-commands.test.ts).
+ * Must hold: scripts rely on the exit codes; a command whose output nobody reads ends without an error
+ * message (test/unit/cli/program.test.ts, test/unit/cli/account-commands.test.ts).
  */
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../core/version.js';

@@ -161,7 +161,7 @@ function checkUpstreamServices(
     report([...path, 'speaks'], `given for ${shownName}, want it for the providers openai and azure alone`);
 }
 
-/** Returns the sentence for a text that is not the id of a model. */
+/** Returns the message for a text that is not the id of a model. */
 function unknownModel(
   text: string,
   models: NonNullable<SettingsDraft['models']>,

@@ -4,8 +4,8 @@
  * src/ledger/quota-batch.ts and layout.ts call it. Any thread. The compiler has the types of WebAssembly only
  * with those of browsers, so they are declared here.
  *
- * Must hold: what is not known throws, and nothing is left out. Further test:
- * test/unit/ledger/quota-batch.test.ts (the module that is there).
+ * Must hold: an unknown instruction, type or name throws, and nothing of the text is left out. Further test:
+ * test/unit/ledger/quota-batch.test.ts, which runs the module of the ledger.
  */
 import { invariant } from './errors.js';
 
@@ -114,7 +114,10 @@ interface Func {
   readonly body: Node[];
 }
 
-/** The bytes of a module that consists of functions; `(func $name (export "name")? (param …)* …)`. */
+/**
+ * The bytes of a module that consists of functions; `(func $name (export "name")? (param …)* …)`. Its
+ * sections are 1 types, 2 imports, 3 functions (the type of each), 7 exports, 10 code.
+ */
 function assemble(text: string): Uint8Array {
   const funcs = parse(text).map(funcOf);
   const names = funcs.map(({ name }) => name);
@@ -148,9 +151,15 @@ function section(id: number, items: number[][]): number[] {
   return [id, ...unsigned(bytes.length), ...bytes];
 }
 
+/**
+ * The locals and instructions of a function. `funcs`: the names of all functions, in order. Opcodes: chapter
+ * "Binary Format" of the WebAssembly specification.
+ */
 function codeOf(func: Func, funcs: readonly string[]): number[] {
   const locals = func.locals.flatMap((type) => [1, type]);
+  /** The labels of the blocks around the current instruction, outermost first. */
   const labels: string[] = [];
+  /** `br` names a block by how many blocks further out it is than the innermost. */
   const label = (name: Node): number[] =>
     unsigned(labels.length - 1 - labels.lastIndexOf(known(name, labels)));
   const local = (name: Node): number[] => unsigned(func.names.indexOf(known(name, func.names)));
@@ -175,6 +184,7 @@ function codeOf(func: Func, funcs: readonly string[]): number[] {
     if (op === 'br_if') return [...all(others), 0x0d, ...label(first!)];
     if (op === 'block') return [...block(0x02, NO_RESULT, first!, others), END];
     if (op === 'loop') return [...block(0x03, NO_RESULT, first!, others), END];
+    // `(if (result TYPE)? CONDITION (then …) (else …)?)`. A branch opens a label, which no `br` names.
     if (op === 'if') {
       const result = (first![0] as string) === 'result' ? typeOf(first![1]!) : NO_RESULT;
       const [condition, [, ...then], otherwise] = (result === NO_RESULT ? rest : others) as [
@@ -184,6 +194,7 @@ function codeOf(func: Func, funcs: readonly string[]): number[] {
       ];
       const bytes = [...encode(condition), ...block(0x04, result, '', then)];
       if (otherwise === undefined) return [...bytes, END];
+      // An `else` has no type of its own, so the byte of `block` for it is removed.
       return [...bytes, ...block(0x05, 0, '', otherwise.slice(1)).toSpliced(1, 1), END];
     }
     const onMemory = ON_MEMORY[op];
@@ -228,6 +239,7 @@ function parse(text: string): Node[] {
   return open[0]!;
 }
 
+/** Returns the item; throws if it is not among `items`. */
 function known<Item>(item: Node | Item | undefined, items: readonly Item[]): Item {
   invariant(items.includes(item as Item), `a module has no ${String(item)}`);
   return item as Item;

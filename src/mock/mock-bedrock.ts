@@ -239,7 +239,7 @@ function read(call: MockCall): MockRequest | MockError {
   const [, encodedModel, operation] = PATH.exec(call.path) ?? [];
   if (encodedModel === undefined) return errorOf(404, 'no such operation', 'UnknownOperationException');
   const problem = authorizationProblem(call.headers);
-  // AWS has further names for such problems. The gateway takes all alike (providers/bedrock/errors.ts).
+  // AWS has a name for each such error. The gateway treats all alike (providers/bedrock/errors.ts).
   if (problem !== undefined) return errorOf(403, problem, 'IncompleteSignatureException');
   const claudeOperation = CLAUDE_OPERATIONS.find((name) => name === operation);
   try {
@@ -250,7 +250,7 @@ function read(call: MockCall): MockRequest | MockError {
     }
     return { ...readBody(call.body), model, stream: operation === 'converse-stream' };
   } catch (error) {
-    // A URIError is of `decodeURIComponent`.
+    // `decodeURIComponent` throws a URIError for a name of a model that is not encoded rightly.
     if (!(error instanceof Problem || error instanceof URIError)) throw error;
     return errorOf(400, error.message);
   }
@@ -384,7 +384,7 @@ export const BEDROCK_MOCK: MockProtocol = {
     return eventMessage({ ':exception-type': type, ':message-type': 'exception' }, { message });
   },
   broken(bytes) {
-    // The checksum, the last 4 bytes, becomes wrong. Any byte of the payload before it would do.
+    // Changes a byte of the payload, so that the checksum, the last 4 bytes, does not match.
     const damaged = Buffer.from(bytes);
     damaged[damaged.length - 6]! ^= 1;
     return damaged;

@@ -76,7 +76,7 @@ export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestR
 }
 
 /**
- * As `readBodyBytes`, for a large body in pieces, in a counter thread. Beside the pieces, memory holds one
+ * As `readBodyBytes`, for a large body in pieces, in a counter thread. Besides the pieces, memory holds one
  * copy of the body, which becomes `largeBody` of the call, and at most some MB of the scan (chat-scan.ts).
  */
 export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scanner): ChatRequestResult {

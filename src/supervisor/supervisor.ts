@@ -1,11 +1,12 @@
 /**
  * The supervisor: starts the gateways, turns signals and file changes into reloads, replacements and
- * shutdown, and waits for the end. The command `serve` (cli/serve.ts) calls it, in the supervisor process.
- * This file imports no code that serves calls, so that the process stays small while it waits.
+ * shutdown, and waits until all gateways have ended. The command `serve` (cli/serve.ts) calls it, in the
+ * supervisor process. This file imports no code that serves calls, so that the process stays small while it
+ * waits.
  *
  * Must hold: after a signal to stop, the supervisor process ends, whatever its gateways do. A gateway that
  * ignores the drain or hangs at its start is killed (test/unit/supervisor/supervisor.test.ts). `Reloads` runs
- * one reload at a time, from `#load` to `#apply` and `#replace`: both use what `#load` has left in `#latest`
+ * one reload at a time, from `#load` to `#apply` and `#replace`, which use what `#load` has left in `#latest`
  * (test/unit/supervisor/reloads.test.ts).
  */
 import { randomUUID } from 'node:crypto';
@@ -323,7 +324,10 @@ export class FileWatch {
     this.#timer.unref();
   }
 
-  /** Call after each reload: whether the gateways run with the files as last read. Else: RETRY_POLLS_MIN. */
+  /**
+   * To be called after each reload. `isApplied`: the gateways run with the files as last read. Otherwise the
+   * files are reported again, after a growing number of polls (RETRY_POLLS_MIN).
+   */
   setApplied(isApplied: boolean): void {
     const doubled = Math.min(Math.max(2 * this.#retryPolls, RETRY_POLLS_MIN), RETRY_POLLS_MAX);
     this.#retryPolls = isApplied ? 0 : doubled;
