@@ -10,7 +10,7 @@ import { connect as connectPlain } from 'node:net';
 import { join } from 'node:path';
 import { connect, type TLSSocket } from 'node:tls';
 import OpenAI from 'openai';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { Agent as UndiciAgent, fetch as undiciFetch } from 'undici';
 import { selfSigned, type Certificate } from '../fixtures/upstream-certificate.js';
 import {
@@ -21,7 +21,7 @@ import {
   testSettings,
   type Gateway,
 } from '../support/gateway.js';
-import { startMock, steered } from '../support/mock.js';
+import { startMock, steered, type Scope } from '../support/mock.js';
 
 const made = [selfSigned(), selfSigned(), selfSigned()];
 const skip = made.includes(undefined) ? 'openssl is not installed' : false;
@@ -73,7 +73,7 @@ interface Bed {
   readonly configure: (settings: object) => void;
 }
 
-async function startTlsBed(t: Test, more: object = {}, listen: object = {}): Promise<Bed> {
+async function startTlsBed(t: Scope, more: object = {}, listen: object = {}): Promise<Bed> {
   const mock = await startMock(t);
   const folder = temporaryFolder(t);
   const write = ({ certificate, key }: Certificate): void => {
@@ -96,8 +96,12 @@ async function startTlsBed(t: Test, more: object = {}, listen: object = {}): Pro
   return { gateway, key, write, settings, configure };
 }
 
+let bed: Promise<Bed> | undefined;
+/** One that three tests share; the last of them, after which its files are no good, ends it. */
+const sharedBed = (): Promise<Bed> => (bed ??= startTlsBed(t));
+
 void t.test('the openai package over https', { skip }, async (t) => {
-  const { gateway, key } = await startTlsBed(t);
+  const { gateway, key } = await sharedBed();
   t.match(gateway.child.stdout(), /Serving +https:/);
   const dispatcher = new UndiciAgent({ connect: { ca: first.certificate } });
   t.teardown(() => dispatcher.close());
@@ -134,7 +138,6 @@ void t.test('the openai package over https', { skip }, async (t) => {
   });
   await t.rejects(once(old, 'secureConnect'), 'nor is TLS 1.1');
   t.equal((await client.chat.completions.create(body)).object, 'chat.completion', 'it goes on');
-  t.equal(await gateway.stop(), 0);
 });
 
 void t.test('what was recorded is not read with the key: no key exchange by RSA', { skip }, async (t) => {
@@ -175,11 +178,31 @@ void t.test('what was recorded is not read with the key: no key exchange by RSA'
     t.equal(await cipherOf(cipher), undefined, cipher);
 });
 
+void t.test('the playground follows a reload to TLS and back', { skip }, async (t) => {
+  const { gateway, key, settings, configure } = await sharedBed();
+  const played = async (scheme: string): Promise<void> => {
+    const path = '/admin/playground';
+    t.match((await gateway.admin.send('GET', path)).json(), { base_url: new RegExp(`^${scheme}://`) });
+    const request = { model: TEST_MODEL, messages: [{ role: 'user', content: 'hello' }] };
+    t.equal((await gateway.admin.send('POST', path, { key, request })).status, 200, scheme);
+  };
+  await played('https');
+  for (const [scheme, listen] of [
+    ['http', { listeners: 2 }],
+    ['https', settings.listen],
+  ] as const) {
+    configure({ ...settings, listen });
+    const reloaded = await gateway.admin.send('POST', '/admin/v1/reload', {});
+    t.same(reloaded.json(), { dry_run: false, applied: ['listen.tls'], restart_needed: [] });
+    await played(scheme);
+  }
+});
+
 void t.test(
   'a changed certificate: new connections see it, those that there are go on',
   { skip },
   async (t) => {
-    const { gateway, key, write } = await startTlsBed(t);
+    const { gateway, key, write } = await sharedBed();
     const agent = new Agent({ keepAlive: true, maxSockets: 1, ca: first.certificate });
     t.teardown(() => agent.destroy());
     t.equal((await chat(gateway, key, agent, 'hello')).status, 200);
@@ -212,27 +235,6 @@ void t.test(
     t.equal(await gateway.stop(), 0);
   },
 );
-
-void t.test('the playground follows a reload to TLS and back', { skip }, async (t) => {
-  const { gateway, key, settings, configure } = await startTlsBed(t);
-  const played = async (scheme: string): Promise<void> => {
-    const path = '/admin/playground';
-    t.match((await gateway.admin.send('GET', path)).json(), { base_url: new RegExp(`^${scheme}://`) });
-    const request = { model: TEST_MODEL, messages: [{ role: 'user', content: 'hello' }] };
-    t.equal((await gateway.admin.send('POST', path, { key, request })).status, 200, scheme);
-  };
-  await played('https');
-  for (const [scheme, listen] of [
-    ['http', { listeners: 2 }],
-    ['https', settings.listen],
-  ] as const) {
-    configure({ ...settings, listen });
-    const reloaded = await gateway.admin.send('POST', '/admin/v1/reload', {});
-    t.same(reloaded.json(), { dry_run: false, applied: ['listen.tls'], restart_needed: [] });
-    await played(scheme);
-  }
-  t.equal(await gateway.stop(), 0);
-});
 
 void t.test('files are watched; the key may have a passphrase', { skip }, async (t) => {
   const { gateway, write } = await startTlsBed(t, { watch: true }, { passphrase: '${PHRASE}' });

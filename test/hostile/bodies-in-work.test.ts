@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { startBed, type Bed } from '../support/bed.js';
+import { shareBed, startBed, type Bed } from '../support/bed.js';
 import { TEST_MODEL, eventually } from '../support/gateway.js';
 import { scrape } from '../support/metrics.js';
 import { steered } from '../support/mock.js';
@@ -57,8 +57,11 @@ async function refusalsBy(bed: Bed, reason: string): Promise<number> {
   return (await scrape(bed.gateway.admin.port)).value('tollgate_refusals_total', { reason });
 }
 
+/** Each that shares it leaves nothing in work. */
+const sharedBed = shareBed(t, SETTINGS);
+
 void t.test('beyond the budget a call is told 503 before its body is read', async (t) => {
-  const bed = await startBed(t, SETTINGS);
+  const bed = await sharedBed();
   const [one, other, third] = await Promise.all([1, 2, 3].map(() => bed.gateway.admin.customer()));
   const open = [await begun(bed, one!.key), await begun(bed, one!.key)];
   await becomes(bed, 2 * 2 * BODY_BYTES);
@@ -100,7 +103,7 @@ void t.test('beyond the budget a call is told 503 before its body is read', asyn
 });
 
 void t.test('what is certain to be refused is refused before the body is whole', async (t) => {
-  const bed = await startBed(t, SETTINGS);
+  const bed = await sharedBed();
   const poor = await bed.gateway.admin.customer({ credit: '0.001' });
   const rich = await bed.gateway.admin.customer();
 
@@ -204,8 +207,7 @@ const ENDS: readonly [string, (bed: Bed, key: string) => Promise<unknown>][] = [
   ],
 ];
 
-async function endsIn(t: Test, settings: object): Promise<void> {
-  const bed = await startBed(t, { ...SETTINGS, ...settings });
+async function endsIn(t: Test, bed: Bed): Promise<void> {
   for (const [name, end] of ENDS) {
     const { key } = await bed.gateway.admin.customer();
     await end(bed, key);
@@ -221,7 +223,9 @@ async function endsIn(t: Test, settings: object): Promise<void> {
   await becomes(bed, 0);
 }
 
-void t.test('on every way that a call ends its body is given back', (t) => endsIn(t, {}));
-void t.test('the same where charges are committed before answers end', (t) =>
-  endsIn(t, { durability: 'commit' }),
+void t.test('on every way that a call ends its body is given back', async (t) =>
+  endsIn(t, await sharedBed()),
+);
+void t.test('the same where charges are committed before answers end', async (t) =>
+  endsIn(t, await startBed(t, { ...SETTINGS, durability: 'commit' })),
 );
