@@ -14,7 +14,7 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
   'leaving-clients': [],
   money: [],
   reload: ['a plan raised and lowered', 'the command: what changes first', 'watch: a file that is replaced'],
-  shutdown: ['kill -9 of the gateway', 'kill -9 of the supervisor'],
+  shutdown: ['kill -9 of the gateway'],
   traces: ['an endpoint that is no address'],
   'upstream-reset': ['a pause of a minute ends', 'without a gateway the command says so'],
 };

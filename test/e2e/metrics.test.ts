@@ -3,7 +3,7 @@
  * finds no fault.
  */
 import t from 'tap';
-import { startBed } from '../support/bed.js';
+import { shareBed, startBed } from '../support/bed.js';
 import { HIDDEN_MODEL, TEST_MODEL, eventually, startGateway, testSettings } from '../support/gateway.js';
 import { request } from '../support/http.js';
 import { scrape, type Scrape } from '../support/metrics.js';
@@ -180,8 +180,10 @@ void t.test('known traffic, exact counters', async (t) => {
   t.equal(await gateway.stop(), 0);
 });
 
+const sharedBed = shareBed(t);
+
 void t.test('what a call costs beyond the balance is counted', async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const { accountId, key } = await gateway.admin.customer({ credit: '0.001' });
   // The report is of more tokens than the body, for which the call was held, has.
   const answer = await gateway.chat(key, steered('prompt_tokens=3000&completion_tokens=1'), {
@@ -198,11 +200,10 @@ void t.test('what a call costs beyond the balance is counted', async (t) => {
   const labels = { model: TEST_MODEL };
   t.equal(page.value('tollgate_uncovered_total', labels), Number(account.uncovered));
   t.equal(page.value('tollgate_cost_total', labels), 0.001, 'what nobody pays is no charge');
-  t.equal(await gateway.stop(), 0);
 });
 
 void t.test('both formats, without a token, and no fault in them', async (t) => {
-  const { gateway } = await startBed(t);
+  const { gateway } = await sharedBed();
   const { key } = await gateway.admin.customer();
   await gateway.chat(key, 'Hello');
   // A call is counted when it has ended, which its client may know before.

@@ -72,29 +72,28 @@ void t.test('SIGTERM: not ready, calls finish, charges are kept', async (t) => {
   t.equal(await again.stop(), 0);
 });
 
-void t.test('kill -9 of the gateway: the supervisor starts another on the same port', async (t) => {
-  const { gateway } = await startBed(t, { flush_interval_ms: 20 });
-  const { key, accountId } = await gateway.admin.customer();
-  t.equal((await gateway.chat(key, 'Hello')).status, 200);
-  const killed = gateway.pid();
-  process.kill(killed, 'SIGKILL');
-  await eventually('its end', () => (lives(killed) ? undefined : true));
-  const status = await eventually('service', async () => (await gateway.chat(key, 'Hello')).status);
-  t.equal(status, 200, 'the same address and key');
-  t.not(gateway.pid(), killed);
-  const account = await gateway.admin.send('GET', `/admin/v1/accounts/${accountId}`).catch(() => undefined);
-  if (account !== undefined) t.match(account.json(), { credited: '100.00' });
-  t.match(gateway.child.stderr(), /"level":"warn"/, 'it is in the log');
-  t.equal(await gateway.stop(), 0);
-});
+void t.test(
+  'kill -9 of the gateway: the supervisor starts another on the same port; then of the supervisor',
+  async (t) => {
+    const { gateway } = await startBed(t, { flush_interval_ms: 20 });
+    const { key, accountId } = await gateway.admin.customer();
+    t.equal((await gateway.chat(key, 'Hello')).status, 200);
+    const killed = gateway.pid();
+    process.kill(killed, 'SIGKILL');
+    await eventually('its end', () => (lives(killed) ? undefined : true));
+    const status = await eventually('service', async () => (await gateway.chat(key, 'Hello')).status);
+    t.equal(status, 200, 'the same address and key');
+    t.not(gateway.pid(), killed);
+    const account = await gateway.admin.send('GET', `/admin/v1/accounts/${accountId}`).catch(() => undefined);
+    if (account !== undefined) t.match(account.json(), { credited: '100.00' });
+    t.match(gateway.child.stderr(), /"level":"warn"/, 'it is in the log');
 
-void t.test('kill -9 of the supervisor: the gateway ends by itself', async (t) => {
-  const { gateway } = await startBed(t);
-  const pid = gateway.pid();
-  await gateway.child.stop('SIGKILL', 60_000);
-  await eventually('the end of the gateway', () => (lives(pid) ? undefined : true));
-  t.pass('it has ended');
-});
+    const pid = gateway.pid();
+    await gateway.child.stop('SIGKILL', 60_000);
+    await eventually('the end of the gateway', () => (lives(pid) ? undefined : true));
+    t.pass('without its supervisor it ends by itself');
+  },
+);
 
 void t.test('SIGTERM with a call that does not end: cut off after drain_timeout_ms', async (t) => {
   const { gateway } = await startBed(t, { drain_timeout_ms: 500 });

@@ -3,7 +3,7 @@
  * acknowledgement sees the change, on whichever process its connection is, for every kind of change.
  */
 import t from 'tap';
-import { startBed } from '../support/bed.js';
+import { shareBed, startBed } from '../support/bed.js';
 import { eventually, HIDDEN_MODEL, TEST_MODEL, type Gateway } from '../support/gateway.js';
 import { RawConnection, type RawAnswer } from '../support/raw-connection.js';
 
@@ -56,9 +56,11 @@ const answers =
   (answer: RawAnswer): boolean =>
     answer.status === status;
 
+const hidden = { requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000, models: [TEST_MODEL] };
+const sharedBed = shareBed(t, { processes: PROCESSES, plans: [{ id: 'narrow', ...hidden }] });
+
 void t.test('no request after the acknowledgement is served as before', async (t) => {
-  const hidden = { requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000, models: [TEST_MODEL] };
-  const { gateway } = await startBed(t, { processes: PROCESSES, plans: [{ id: 'narrow', ...hidden }] });
+  const { gateway } = await sharedBed();
   await eventually('the processes', async () => {
     const status = (await gateway.admin.send('GET', '/admin/v1/status')).json();
     const { processes } = status as { readonly processes: readonly { readonly ready: boolean }[] };
@@ -147,11 +149,10 @@ void t.test('no request after the acknowledgement is served as before', async (t
     t.equal(late, 0, `${kind}: ${late} of ${asked}`);
   t.ok(warnings.warned <= WARNED_SHARE_MAX * warnings.changes, `${warnings.warned} told of a process behind`);
   for (const connection of connections) connection.close();
-  t.equal(await gateway.stop(), 0);
 });
 
 void t.test('a process that stands still is named, and the change is made', async (t) => {
-  const { gateway } = await startBed(t, { processes: PROCESSES });
+  const { gateway } = await sharedBed();
   const { keyId } = await gateway.admin.customer();
   const other = await eventually('the other process', async () => {
     const status = (await gateway.admin.send('GET', '/admin/v1/status')).json();
