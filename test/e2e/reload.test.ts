@@ -3,13 +3,13 @@
  */
 import { readFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { startBed, type Bed } from '../support/bed.js';
 import { runCommand } from '../support/command.js';
 import { checkError } from '../support/error-answer.js';
 import { eventually, temporaryFolder, testSettings, TEST_MODEL, TEST_PRICE } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
-import { steered } from '../support/mock.js';
+import { steered, type Scope } from '../support/mock.js';
 import { chunksOf, eventData, isDone, openStream, readRest } from '../support/sse.js';
 
 interface ReloadAnswer {
@@ -67,7 +67,7 @@ class ReloadBed {
   }
 }
 
-async function startReloadBed(t: Test, settings: Settings = {}, env: Record<string, string> = {}) {
+async function startReloadBed(t: Scope, settings: Settings = {}, env: Record<string, string> = {}) {
   const bed = await startBed(t, settings, { env });
   return { ...bed, reloads: new ReloadBed(bed), customer: await bed.gateway.admin.customer() };
 }
@@ -80,11 +80,15 @@ const model = (url: string, more: object = {}): object => ({
   ...more,
 });
 
+let bed: ReturnType<typeof startReloadBed> | undefined;
+/** For tests that begin and end with plans and models of their own; the second ends it. */
+const sharedBed = (): ReturnType<typeof startReloadBed> => (bed ??= startReloadBed(t));
+
 void t.test(
   'a price: the next call pays the new one, a stream that runs the one it was admitted at',
   async (t) => {
-    const { reloads, gateway, mock, customer } = await startReloadBed(t);
-    const { key, accountId } = customer;
+    const { reloads, gateway, mock } = await sharedBed();
+    const { key, accountId } = await gateway.admin.customer();
     const { incoming } = await openStream(gateway.port, key, {
       model: TEST_MODEL,
       stream: true,
@@ -107,6 +111,44 @@ void t.test(
     t.match((await gateway.admin.send('GET', '/admin/v1/models')).json(), {
       data: [{ id: TEST_MODEL, price: { input: '10.00', output: '20.00' } }],
     });
+  },
+);
+
+void t.test(
+  'a plan raised and lowered within a minute keeps what was used; in use it cannot go',
+  async (t) => {
+    const plan = (rpm: number): Settings => ({
+      plans: [{ id: 'small', requests_per_minute: rpm, calls_per_day: 100 }],
+    });
+    const { reloads, gateway } = await sharedBed();
+    await reloads.reload(plan(3));
+    const { key, accountId } = await gateway.admin.customer({ plan: 'small' });
+    const remaining = async (): Promise<unknown> => {
+      const { status, headers } = await reloads.chat(key);
+      return [status, headers['x-ratelimit-limit'], headers['x-ratelimit-remaining']];
+    };
+    t.same(await remaining(), [200, '3', '2']);
+    t.same(await remaining(), [200, '3', '1']);
+    await reloads.reload(plan(5));
+    t.same(await remaining(), [200, '5', '2']);
+    await reloads.reload(plan(3));
+    t.same(await remaining(), [429, '3', '0']);
+    await reloads.reload(plan(4));
+    t.same(await remaining(), [200, '4', '0']);
+    t.same(await remaining(), [429, '4', '0']);
+
+    reloads.write({});
+    const refused = await reloads.ask();
+    checkError(t, refused, 'invalid_parameters', 'in use');
+    t.match(refused.body, /plans: small is not there any more, and accounts are on it \(1\)/);
+    t.same(await remaining(), [429, '4', '0'], 'the old settings stay');
+    await gateway.admin.send('POST', `/admin/v1/accounts/${accountId}/set-plan`, { plan: 'ample' });
+    t.same((await reloads.reload({})).applied, ['plans.small (removed)']);
+    t.equal((await reloads.chat(key)).status, 200);
+    const gone = await gateway.admin.send('POST', `/admin/v1/accounts/${accountId}/set-plan`, {
+      plan: 'small',
+    });
+    t.match([gone.status, gone.body], [400, /settings' plans \(ample\)/]);
     t.equal(await gateway.stop(), 0);
   },
 );
@@ -150,44 +192,6 @@ void t.test('models come and go and come back; a restart finds the same books', 
   t.equal(audit.code, 0, audit.stdout + audit.stderr);
   t.match((await runCommand(gateway.folder, ['accounts', 'show', accountId, '--json'])).json(), { spent });
 });
-
-void t.test(
-  'a plan raised and lowered within a minute keeps what was used; in use it cannot go',
-  async (t) => {
-    const plan = (rpm: number): Settings => ({
-      plans: [{ id: 'small', requests_per_minute: rpm, calls_per_day: 100 }],
-    });
-    const { reloads, gateway } = await startReloadBed(t, plan(3));
-    const { key, accountId } = await gateway.admin.customer({ plan: 'small' });
-    const remaining = async (): Promise<unknown> => {
-      const { status, headers } = await reloads.chat(key);
-      return [status, headers['x-ratelimit-limit'], headers['x-ratelimit-remaining']];
-    };
-    t.same(await remaining(), [200, '3', '2']);
-    t.same(await remaining(), [200, '3', '1']);
-    await reloads.reload(plan(5));
-    t.same(await remaining(), [200, '5', '2']);
-    await reloads.reload(plan(3));
-    t.same(await remaining(), [429, '3', '0']);
-    await reloads.reload(plan(4));
-    t.same(await remaining(), [200, '4', '0']);
-    t.same(await remaining(), [429, '4', '0']);
-
-    reloads.write({});
-    const refused = await reloads.ask();
-    checkError(t, refused, 'invalid_parameters', 'in use');
-    t.match(refused.body, /plans: small is not there any more, and accounts are on it \(1\)/);
-    t.same(await remaining(), [429, '4', '0'], 'the old settings stay');
-    await gateway.admin.send('POST', `/admin/v1/accounts/${accountId}/set-plan`, { plan: 'ample' });
-    t.same((await reloads.reload({})).applied, ['plans.small (removed)']);
-    t.equal((await reloads.chat(key)).status, 200);
-    const gone = await gateway.admin.send('POST', `/admin/v1/accounts/${accountId}/set-plan`, {
-      plan: 'small',
-    });
-    t.match([gone.status, gone.body], [400, /settings' plans \(ample\)/]);
-    t.equal(await gateway.stop(), 0);
-  },
-);
 
 void t.test('the command: what changes first, then applied, then what is wrong with its line', async (t) => {
   const { reloads, gateway, customer } = await startReloadBed(t, { low_balance: 'refuse', workers: 1 });
