@@ -24,6 +24,7 @@ import { Groups } from './groups.js';
 import { type CreatedKey, Keys, type NewKey } from './keys.js';
 import type { Cause, ChangeNote, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
 import { Operators } from './operators.js';
+import type { KeyRecord } from './key-record.js';
 import { isIdOf } from './record-id.js';
 import { commitAndApply, ifReadable, type RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
@@ -186,12 +187,7 @@ export class Registry {
     { account, key, model, by, fromHour, toHour }: UsageRequest,
     clientLeft?: AbortSignal,
   ): Promise<UsageLine[]> {
-    const keyRecord =
-      key === undefined
-        ? undefined
-        : isIdOf('key_', key)
-          ? this.#store.keys.find(key)
-          : this.keys.recordOf(key, account);
+    const keyRecord = key === undefined ? undefined : this.#findReportedKey(key, account);
     const slot = account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index;
     const report = new UsageReport({ keyId: keyRecord?.id ?? key, modelId: model, by });
     const hours = { fromHour, toHour };
@@ -213,6 +209,11 @@ export class Registry {
     } finally {
       endLongReport?.();
     }
+  }
+
+  /** Undefined for the id of a deleted key. Throws a rejection for an unknown name. */
+  #findReportedKey(key: string, account: string | undefined): KeyRecord | undefined {
+    return isIdOf('key_', key) ? this.#store.keys.find(key) : this.keys.recordOf(key, account);
   }
 
   /** Resolves when no other long report runs. Call the result at the end. Rejects if `clientLeft` aborts. */
@@ -342,13 +343,13 @@ export interface RegistryService {
   read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
    * Changes the registry, and records `cause` with it, in one transaction. On return the change is on disk,
-   * and in force in every process of this host. If some processes did not apply the change in time,
-   * `onBehind` gets their number, and they apply it as soon as they can.
+   * and in force in every process of this host. If some processes did not confirm the change in time,
+   * `onUnconfirmed` gets their number, and they apply it as soon as they can.
    */
   change<Result>(
     cause: Cause,
     work: (registry: Registry) => Result,
-    onBehind?: (processes: number) => void,
+    onUnconfirmed?: (processes: number) => void,
   ): Result | Promise<Result>;
 }
 

@@ -57,10 +57,9 @@ export class Connections {
       app.filter((res, change) => {
         this.#drain.onConnection(Number(change));
         const isNew = Number(change) === 1;
-        // The connection counts as 1 of NEW_CONNECTIONS_A_TURN. `true` in `leave`: its client has left, so
-        // the connection must not be resumed.
+        // The connection counts as 1 of NEW_CONNECTIONS_A_TURN.
         if (isNew && this.#newConnections.take(res, 1))
-          res.onAborted(() => this.#newConnections.leave(res, true));
+          res.onAborted(() => void this.#newConnections.forget(res));
       });
       route(app);
     });

@@ -1,6 +1,6 @@
 /**
  * The routes of one listener. ListenerServer makes the context of each request, and starts an Intake for each
- * call. Made by listener.thread.ts; listener thread. The phases of a call, each in a file of this folder:
+ * call. listener.thread.ts makes one; listener thread. The phases of a call, each in a file of this folder:
  *
  *     intake     authenticate → rate-limit → read-body → admit (and idempotency)
  *     delivery   dispatch to a worker → relay of its frames (response-writer, response) → settle

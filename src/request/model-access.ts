@@ -1,5 +1,5 @@
 /**
- * Which models a plan may use, and the least that a call on a plan costs. listener.thread.ts makes one
+ * Tells which models a plan may use, and the least that a call on a plan costs. listener.thread.ts makes one
  * ModelAccess for each catalogue; admit.ts and model-routes.ts ask it. Listener thread.
  *
  * Must hold: a model that is not on the plan looks like one that does not exist

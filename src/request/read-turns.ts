@@ -57,9 +57,14 @@ export class ReadTurns {
     return true;
   }
 
-  /** Resumes the connection if it is paused, unless its client has left. */
-  leave(res: Readable, clientGone: boolean): void {
-    if (this.#paused.size > 0 && this.#paused.delete(res) && !clientGone) res.resume();
+  /** Resumes the connection if it is paused. */
+  resume(res: Readable): void {
+    if (this.forget(res)) res.resume();
+  }
+
+  /** Call it when the client has left: its connection must not be resumed. Returns whether it was paused. */
+  forget(res: Readable): boolean {
+    return this.#paused.size > 0 && this.#paused.delete(res);
   }
 
   /** The turn ends in `setImmediate`, after µWS has read its sockets. */
@@ -92,14 +97,18 @@ export class BodyTurns {
 
   /** Calls `reject` now, or pauses the connection and calls it in a later turn, unless the client leaves. */
   reject(res: Readable, reject: () => void): void {
-    // `false`: the client is there, so a paused connection goes on.
-    this.#reads.leave(res, false);
+    this.#reads.resume(res);
     if (!this.#rejections.take(res, 1, reject)) reject();
   }
 
   /** Call it when the client has left, and before a response, which must not leave its connection paused. */
   leave(res: Readable, clientGone: boolean): void {
-    this.#reads.leave(res, clientGone);
-    this.#rejections.leave(res, clientGone);
+    if (clientGone) {
+      this.#reads.forget(res);
+      this.#rejections.forget(res);
+    } else {
+      this.#reads.resume(res);
+      this.#rejections.resume(res);
+    }
   }
 }

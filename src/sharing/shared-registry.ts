@@ -92,12 +92,12 @@ export class SharedRegistry implements RegistryService {
 
   /**
    * Rejects with `overloaded` if a debit's money cannot be leased because the coordinator is lost, or after
-   * TRIES_MAX runs; and with what `work` throws. `onBehind`: as RegistryService has it.
+   * TRIES_MAX runs; and with what `work` throws. `onUnconfirmed`: as RegistryService has it.
    */
   async change<Result>(
     cause: Cause,
     work: (registry: Registry) => Result,
-    onBehind?: (processes: number) => void,
+    onUnconfirmed?: (processes: number) => void,
   ): Promise<Result> {
     const { store, confirm, debits: debitService, onChange } = this.#options;
     let prepared: Preparation = { knownUses: new Map(), asked: new Set(), debits: [] };
@@ -109,7 +109,7 @@ export class SharedRegistry implements RegistryService {
         );
         if (change !== undefined) onChange(change);
         const countBehind = writes ? await confirm(store.shared.feed.newest()) : 0;
-        if (countBehind > 0) onBehind?.(countBehind);
+        if (countBehind > 0) onUnconfirmed?.(countBehind);
         return result;
       } catch (error) {
         if (error instanceof CoordinatorLost) throw unreachable(error);

@@ -42,7 +42,7 @@ function poll(turns: ReadTurns, senders: readonly Sender[]): number {
     sender.reads += 1;
     bytes += READ_BYTES;
     if (sender.reads < BODY_READS) turns.take(sender, READ_BYTES);
-    else turns.leave(sender, false);
+    else turns.resume(sender);
   }
   return bytes;
 }
@@ -88,9 +88,9 @@ void t.test('who is rejected is read on at once, and who has left is not touched
   poll(turns, senders);
   const [rejected, gone] = senders.slice(-2);
   t.equal(rejected!.isPaused && gone!.isPaused, true);
-  turns.leave(rejected!, false);
+  turns.resume(rejected!);
   t.equal(rejected!.isPaused, false);
-  turns.leave(gone!, true);
+  turns.forget(gone!);
   gone!.isGone = true;
   for (let turn = 0; turn < SENDERS; turn++) await turnEnd();
   t.ok(senders.every((sender) => sender.isGone || !sender.isPaused));
