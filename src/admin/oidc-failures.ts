@@ -1,6 +1,7 @@
 /**
- * Why a sign-in at an OpenID Connect provider has failed: the error, and its page, which names the cause and
- * who can fix it. oidc.ts and oidc-provider.ts throw SignInError; oidc.ts sends the page. Main thread.
+ * Describes why a sign-in at an OpenID Connect provider has failed: the error, and its page, which names the
+ * cause and who can fix it. oidc.ts and oidc-provider.ts throw SignInError; oidc.ts sends the page. Main
+ * thread.
  *
  * Must hold: the page shows no token, authorization code or secret, so whoever throws a SignInError puts none
  * of these into `detail`. `detail` may be the provider's or the browser's text, so the page escapes it. Test:

@@ -225,7 +225,7 @@ function checkModelLimits(draft: SettingsDraft, report: Report, hasErrors: HasEr
   });
 }
 
-/** Reports a file (`key_file`) that is given beside the setting whose value it holds (`key`). */
+/** Reports a file (`key_file`) that is given besides the setting whose value it holds (`key`). */
 function checkFiles({ models, notify, admin }: SettingsDraft, report: Report): void {
   const check = (settings: object | undefined, name: string, path: SettingPath): void => {
     const values = { ...settings } as Readonly<Record<string, unknown>>;

@@ -1,5 +1,5 @@
 /**
- * What each error code means and what to do about it. scripts/write-docs.mjs (`npm run docs`) writes
+ * Says what each error code means and what to do about it. scripts/write-docs.mjs (`npm run docs`) writes
  * docs/errors.md from this file; no gateway loads it. Pure.
  *
  * Must hold: `retry` fits the status. An error that the caller must mend is never to be retried; a failure of

@@ -1,8 +1,8 @@
 /**
- * What the messages about a wrong input have in common: paths, cut texts, rules in words, the known name that
- * a mistyped name most likely meant, and the characters that are never printed. The readers of settings
- * (config/), of admin requests (admin/input-reader.ts) and of chat bodies (protocol/) use these functions;
- * the registry uses UNPRINTABLE and `nearestName`, the commands `visible`. Pure; any thread.
+ * Makes the parts that messages about a wrong input have in common: paths, cut texts, rules in words, the
+ * known name that a mistyped name most likely meant, and the characters that are never printed. The readers
+ * of settings (config/), of admin requests (admin/input-reader.ts) and of chat bodies (protocol/) use these
+ * functions; the registry uses UNPRINTABLE and `nearestName`, the commands `visible`. Pure; any thread.
  *
  * Must hold: the texts stay, because users and tests of these readers match on them; the edit distance is
  * exact (test/unit/core/wrong-input.nearest-name.test.ts).

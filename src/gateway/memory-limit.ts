@@ -1,5 +1,5 @@
 /**
- * How much memory this process may use, and how much of that the bodies of calls in flight get.
+ * Finds how much memory this process may use, and how much of that the bodies of calls in flight get.
  * settings-records.ts asks at the start and at each reload, stats.ts for each scrape, on the main thread of a
  * gateway process.
  *

@@ -1,5 +1,5 @@
 /**
- * What the reply to a probe means, and what the operator should do. A _probe_ is a tiny request to an
+ * Says what the reply to a probe means, and what the operator should do. A _probe_ is a tiny request to an
  * upstream. upstream-probe.ts calls `diagnosisOf`, in the process of a command. Pure.
  *
  * Must hold: no result shows a key or a token, even if an upstream repeats one. So each text of an upstream

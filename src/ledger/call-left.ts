@@ -1,7 +1,8 @@
 /**
- * What each take of a call left of its quota. calls.ts has one CallLeft a thread, fills it while a call is
- * admitted, then reads it for the call's record (QuotasLeft) and for the response headers about tokens.
- * Listener thread. A `scope` is a position in the scope chain; a `quota` is a number of EXTENDED_QUOTAS.
+ * Records what each take of a call left of its quota. calls.ts has one CallLeft a thread, fills it while a
+ * call is admitted, then reads it for the call's record (QuotasLeft) and for the response headers about
+ * tokens. Listener thread. A `scope` is a position in the scope chain; a `quota` is a number of
+ * EXTENDED_QUOTAS.
  *
  * Must hold: `#left` is read only where `taken` says that this call took of that quota, because nothing is
  * cleared between calls. No unit test; test/e2e/quotas.test.ts and test/e2e/upstream-headers.test.ts see the

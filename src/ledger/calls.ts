@@ -1,6 +1,6 @@
 /**
- * What calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the day,
- * tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
+ * Counts what calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the
+ * day, tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
  * (request/admit.ts, request/settle.ts); the main thread releases the calls of a dead listener
  * (gateway/accounting.ts). Each thread has an object of its own. Below, `scope` is a position in the scope
  * chain, and `quota` a number of EXTENDED_QUOTAS (layout.ts), or CALLS_PER_DAY. `flights` has calls in flight

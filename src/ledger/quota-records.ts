@@ -1,6 +1,6 @@
 /**
- * Which scope has which quota record (layout.ts), and the limits of scopes and plans. A quota record counts
- * calls in flight, tokens, months and spending. scope-quotas.ts extends this class and counts the use;
+ * Holds which scope has which quota record (layout.ts), and the limits of scopes and plans. A quota record
+ * counts calls in flight, tokens, months and spending. scope-quotas.ts extends this class and counts the use;
  * scope-chain.ts reads the limits of each call's scopes. `record` is the index of a record, `quota` the
  * number of a quota in EXTENDED_QUOTAS. Any thread, unless a method says main thread.
  *

@@ -1,8 +1,8 @@
 /**
- * Why a call was not admitted: which quota of which scope, how much is left, and when a call may come again.
- * `Calls` has a QuotaRejections for each thread and asks it when a take fails; request/quota-rejections.ts
- * turns the result into the caller's error. Only rejected calls come here, so results are allocated. Any
- * thread.
+ * Says why a call was not admitted: which quota of which scope, how much is left, and when a call may come
+ * again. `Calls` has a QuotaRejections for each thread and asks it when a take fails;
+ * request/quota-rejections.ts turns the result into the caller's error. Only rejected calls come here, so
+ * results are allocated. Any thread.
  *
  * A `scope` is a position in the scope chain, a `quota` a number of EXTENDED_QUOTAS, or CALLS_PER_DAY.
  *

@@ -1,6 +1,6 @@
 /**
- * What each call in flight has taken: one record a call slot, in shared memory. `Calls` opens, claims and
- * closes them. Any thread, unless a method says otherwise.
+ * Records what each call in flight has taken: one record a call slot, in shared memory. `Calls` opens, claims
+ * and closes them. Any thread, unless a method says otherwise.
  *
  *     free ──open──> held ──claim──> settling ──close──> free
  *

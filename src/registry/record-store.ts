@@ -1,7 +1,7 @@
 /**
- * What the registry needs of a store; store/store.ts is the only implementation. These are interfaces because
- * src/store imports src/registry, which must not import src/store. The registry (accounts.ts, keys.ts and the
- * like) makes its changes by `commitAndApply`. Main thread.
+ * Declares what the registry needs of a store; store/store.ts is the only implementation. These are
+ * interfaces because src/store imports src/registry, which must not import src/store. The registry
+ * (accounts.ts, keys.ts and the like) makes its changes by `commitAndApply`. Main thread.
  *
  * A slot is the number that fields call `index`. `put` adds a record, or replaces the one with its id.
  * Methods throw StoreError for a damaged row.

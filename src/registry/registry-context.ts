@@ -1,6 +1,6 @@
 /**
- * What accounts.ts, credits.ts, groups.ts and keys.ts work on: the store, the catalogue, and the live state,
- * which is what the threads of a gateway know besides the store. The creator of the registry
+ * Declares what accounts.ts, credits.ts, groups.ts and keys.ts work on: the store, the catalogue, and the
+ * live state, which is what the threads of a gateway know besides the store. The creator of the registry
  * (gateway/accounting.ts, gateway/shared-accounting.ts, cli/store-client.ts) chooses the live state:
  *
  *     StoreOnly    of a command, while no gateway runs: there are no threads, so methods do nothing or read

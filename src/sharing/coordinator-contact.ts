@@ -1,7 +1,8 @@
 /**
- * Whether the coordinator replies, and when to try again if it did not. lease-manager.ts and equal-share.ts
- * have one contact each, and record in it how their exchanges ended. Main thread. All times are monotonic. A
- * _loss_ lasts from an exchange without a reply, or with an error as reply, to the next good reply.
+ * Records whether the coordinator replies, and when to try again if it did not. lease-manager.ts and
+ * equal-share.ts have one contact each, and record in it how their exchanges ended. Main thread. All times
+ * are monotonic. A _loss_ lasts from an exchange without a reply, or with an error as reply, to the next good
+ * reply.
  *
  * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. No test measures it;
  * test/unit/sharing/lease-manager.test.ts starts without the coordinator.

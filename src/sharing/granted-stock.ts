@@ -1,6 +1,6 @@
 /**
- * What a coordinator has on record of one stock of one scope: who was granted how much, and what was used.
- * All resources but permits are stocks, the tokens of a minute too (kind `window`; the other kinds are
+ * Holds what a coordinator has on record of one stock of one scope: who was granted how much, and what was
+ * used. All resources but permits are stocks, the tokens of a minute too (kind `window`; the other kinds are
  * `balance`, `flight`, `period`). scope-grants.ts has a GrantedStock for each stock that was asked for;
  * lmdb-coordinator.ts writes its `state` to the lease file. Main thread.
  *

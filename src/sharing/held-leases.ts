@@ -7,7 +7,7 @@
  * There is at most one entry for each scope, so the numbers of accounts, keys and groups bound the entries.
  *
  * Must hold: an entry is never less than what the node can have used and hold; otherwise the server grants
- * the difference again after its loss, and a limit is exceeded.
+ * the difference again after its loss, and a limit is exceeded (test/unit/sharing/held-leases.test.ts).
  */
 import { maxOf } from '../core/units.js';
 import {

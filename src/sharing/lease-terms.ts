@@ -1,7 +1,7 @@
 /**
- * What minute-lease.ts and stock-leases.ts share: the constants that say how much a process leases ahead and
- * for how long it keeps idle amounts, IdleFloor, UseRate and Denial. Also the timers of the sharing code.
- * Main thread.
+ * Holds what minute-lease.ts and stock-leases.ts share: the constants that say how much a process leases
+ * ahead and for how long it keeps idle amounts, IdleFloor, UseRate, Denial, and the timers of the sharing
+ * code. Main thread.
  *
  * The constants trade round trips for idle money and permits; no limit depends on them. Permits are counted
  * as numbers, stocks as bigints, because money needs them.

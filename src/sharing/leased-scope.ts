@@ -1,8 +1,8 @@
 /**
- * What this process leases of one scope: a MinuteLease, and a StockLease for each stock that was needed.
- * lease-manager.ts makes a LeasedScope, sends the asks of all scopes in one exchange, and hands the replies
- * back. lease-waits.ts calls `allot` to learn what a waiting request lacks, and `reject` when it ends one.
- * gateway/lease-scopes.ts makes the addresses. Main thread. All times are of the monotonic clock.
+ * Holds what this process leases of one scope: a MinuteLease, and a StockLease for each stock that was
+ * needed. lease-manager.ts makes a LeasedScope, sends the asks of all scopes in one exchange, and hands the
+ * replies back. lease-waits.ts calls `allot` to learn what a waiting request lacks, and `reject` when it ends
+ * one. gateway/lease-scopes.ts makes the addresses. Main thread. All times are of the monotonic clock.
  *
  * Must hold: a reply is applied to the ask that was sent, and only once: LeaseManager makes one exchange at a
  * time, and gets no reply of an exchange that was lost. A scope is forgotten only if nothing of it is held or

@@ -1,7 +1,7 @@
 /**
- * Whether this host can follow and change the registry that hosts share. RegistryContact has this state and
- * writes to the gateway's event log when it changes. Three functions make the rejections of changes.
- * `appendOnce` appends a change to the server's log of changes once, even if the connection breaks.
+ * Records whether this host can follow and change the registry that hosts share. RegistryContact has this
+ * state and writes to the gateway's event log when it changes. Three functions make the rejections of
+ * changes. `appendOnce` appends a change to the server's log of changes once, even if the connection breaks.
  * registry-log.ts uses all; registry-reseed.ts throws the two errors too. Main thread of a gateway process.
  *
  * Must hold: a change that may have been made is never reported as not made

@@ -1,5 +1,5 @@
 /**
- * What a coordinator has on record of one scope, and how it replies to an ask about the scope.
+ * Holds what a coordinator has on record of one scope, and decides how it replies to an ask about the scope.
  * lmdb-coordinator.ts makes a ScopeGrants from the scope's row and writes it back. The Lua scripts
  * (valkey-scripts.ts) do the same arithmetic on hashes of the server: change both together. Main thread. All
  * times, also those of ticks, are of the host's monotonic clock.

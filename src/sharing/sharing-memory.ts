@@ -1,6 +1,7 @@
 /**
- * What a host knows of the sharing server over restarts, in files of its data directory. open-hosts.ts makes
- * one SharingMemory in a gateway process; valkey-partition.ts reads and sets two things of each partition P:
+ * Stores what a host knows of the sharing server over restarts, in files of its data directory. open-hosts.ts
+ * makes one SharingMemory in a gateway process; valkey-partition.ts reads and sets two things of each
+ * partition P:
  *
  * - The last epoch, and which nodes there were, in `sharing-partition-P.json`. All processes of the host
  *   share this file, and write it at a join and when nodes come or go. A host that remembers an epoch takes

@@ -1,7 +1,7 @@
 /**
- * What operators are shown of sharing. sharingSnapshot returns the state of the coordinator and of the
- * registry: gateway/shared-accounting.ts calls it for the status page and the metrics. useOf returns how much
- * of a scope is used, held and leased: shared-registry.ts calls it for statements. Pure; main thread.
+ * Computes what operators are shown of sharing. sharingSnapshot returns the state of the coordinator and of
+ * the registry: gateway/shared-accounting.ts calls it for the status page and the metrics. useOf returns how
+ * much of a scope is used, held and leased: shared-registry.ts calls it for statements. Pure; main thread.
  *
  * Must hold, of this host's processes: what they reported as used of a stock is not shown as unused, and an
  * unexpired permit is shown as used only if a call took it. Their counts must be read before the view of the

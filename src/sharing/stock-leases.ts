@@ -1,6 +1,6 @@
 /**
- * What this process leases of one stock of one scope. Every ask reports how much was used and how much is
- * outstanding, and the coordinator adds what it grants. leased-scope.ts owns a StockLease and collects its
+ * Holds what this process leases of one stock of one scope. Every ask reports how much was used and how much
+ * is outstanding, and the coordinator adds what it grants. leased-scope.ts owns a StockLease and collects its
  * asks, lease-manager.ts sends them. Main thread.
  *
  * _Outstanding_ is what was granted and is neither used nor given back: what calls hold, and what is

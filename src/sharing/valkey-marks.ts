@@ -1,5 +1,5 @@
 /**
- * How a server that was restarted, or that took over, shows that it has lost nothing: Lua that stands after
+ * Checks that a server that was restarted, or that took over, has lost nothing: Lua that stands after
  * LUA_PRELUDE in the scripts of entering (valkey-life-scripts.ts), exchanging (valkey-scripts.ts) and
  * forgetting (host-directory.ts). The scripts run at the server; this file only makes their text, on the main
  * thread. docs/sharing.md ("The server blinks") says what a mark, a term and a check are, and has the proof.

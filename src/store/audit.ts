@@ -1,7 +1,8 @@
 /**
- * The audit: checks that the accounting on disk balances at one moment, beside a running gateway or without
- * one. cli/audit-command.ts calls `audit` on the main thread of a command. The audit only reads and repairs
- * nothing, because no rule says which of two numbers is true.
+ * The audit: checks that the accounting on disk balances at one moment, while a gateway runs or without one.
+ * cli/audit-command.ts calls `audit` on the main thread of a command. The audit only reads and repairs
+ * nothing, because no rule says which of two numbers is true. The _subject_ of a difference is the row, and
+ * the account if one is known, about which the difference is reported.
  *
  * The law for each account: credited = the sum of its credits and debits; 0 ≤ spent ≤ credited (not asked of
  * the copy that a host has of a shared registry); spent and uncovered = the sums of its usage. And references

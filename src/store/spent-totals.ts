@@ -1,9 +1,9 @@
 /**
- * What each account has spent according to the journals: the amounts that go to disk, in the account's row
- * (SpendingRecord). flush.ts adds to them on the main thread, by the interface FlushedTotals. SpentTotals is
- * for a gateway that alone writes the rows (gateway/accounting.ts), SharedSpentTotals for several gateways
- * that add to the rows (gateway/shared-accounting.ts). 16 bytes an account (24 if shared); memory pages that
- * are never touched cost nothing.
+ * Sums up what each account has spent according to the journals: the amounts that go to disk, in the
+ * account's row (SpendingRecord). flush.ts adds to them on the main thread, by the interface FlushedTotals.
+ * SpentTotals is for a gateway that alone writes the rows (gateway/accounting.ts), SharedSpentTotals for
+ * several gateways that add to the rows (gateway/shared-accounting.ts). 16 bytes an account (24 if shared);
+ * memory pages that are never touched cost nothing.
  *
  * Must hold:
  * - Amounts come from the journals and not from the ledger's words. Usage on disk comes from the journals,

@@ -1,6 +1,6 @@
 /**
- * What the busiest accounts called over the last 24 hours, in rings of the same lengths as in history.ts.
- * Each process reports its spans (top-accounts.ts). In the process with the admin interface
+ * Records what the busiest accounts called over the last 24 hours, in rings of the same lengths as in
+ * history.ts. Each process reports its spans (top-accounts.ts). In the process with the admin interface
  * gateway/history-recorder.ts brings the reports of all processes here, where they are added up.
  * admin/account-routes.ts reads the sums. Main thread. All times are whole Unix seconds.
  *

@@ -1,8 +1,8 @@
 /**
- * How the stats changed over the last 24 hours, in rings of spans, for the charts of the console. The finest
- * ring covers the last minutes, the coarsest the whole day. gateway/history-recorder.ts fills them in the
- * process with the admin interface, on the main thread. The console loads this file in the browser, for the
- * shapes of the rings and the functions of growth. All times are whole Unix seconds.
+ * Records how the stats changed over the last 24 hours, in rings of spans, for the charts of the console. The
+ * finest ring covers the last minutes, the coarsest the whole day. gateway/history-recorder.ts fills them in
+ * the process with the admin interface, on the main thread. The console loads this file in the browser, for
+ * the shapes of the rings and the functions of growth. All times are whole Unix seconds.
  *
  *     ring    span     covers
  *     5m      2 s      5 minutes    in memory alone

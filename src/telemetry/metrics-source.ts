@@ -1,6 +1,7 @@
 /**
- * What a scrape reads (gateway/gateway-metrics.ts provides it), the types of families and samples, and the
- * names of upstreams in labels (UpstreamNames, which gateway/gateway-metrics.ts creates). Main thread.
+ * Declares what a scrape reads (gateway/gateway-metrics.ts provides it), the types of families and samples,
+ * and the names of upstreams in labels (UpstreamNames, which gateway/gateway-metrics.ts creates). Main
+ * thread.
  *
  * Must hold (test/unit/telemetry/metrics-source.upstream-names.test.ts):
  * - An upstream keeps its slot over reloads, because workers count in the words of the slot.

@@ -1,6 +1,6 @@
 /**
- * What all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps, chat-session.ts
- * calls `sharedOf`. Upstream worker.
+ * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps,
+ * chat-session.ts calls `sharedOf`. Upstream worker.
  *
  * Must hold: `sharedOf` is called once a worker. With two calls, the worker would buffer twice the responses,
  * and let twice the calls without a client finish (no test shows this).

@@ -1,7 +1,7 @@
 /**
- * Whether a report of usage can be true of its call, and the most tokens of a call. call-usage.ts calls
- * `disbeliefOf` for the report that usage-shapes.ts has read, and `withinHold` for the gateway's own count.
- * call-models.ts asks for the most tokens (`tokensMaxOf`), chat-session.ts for the body's bytes
+ * Decides whether a report of usage can be true of its call, and bounds the tokens of a call. call-usage.ts
+ * calls `disbeliefOf` for the report that usage-shapes.ts has read, and `withinHold` for the gateway's own
+ * count. call-models.ts asks for the most tokens (`tokensMaxOf`), chat-session.ts for the body's bytes
  * (`bodyBytesOf`). Pure; upstream worker.
  *
  * Must hold (test/unit/upstream/usage-bounds.test.ts): no report that is believed, and no count in its

@@ -1,8 +1,9 @@
 /**
- * Which texts of a Responses stream are new. Such a stream repeats each text: in deltas, in an event that the
- * text is done, in the item that is done, and in the response that is complete. Some servers leave the first
- * of these out, for all kinds of items or for calls of functions alone. responses-dialect.ts asks it for each
- * event, upstream/chat-text.ts for the events that are counted. Upstream worker, and counter threads. Pure.
+ * Tells which texts of a Responses stream are new. Such a stream repeats each text: in deltas, in an event
+ * that the text is done, in the item that is done, and in the response that is complete. Some servers leave
+ * the first of these out, for all kinds of items or for calls of functions alone. responses-dialect.ts asks a
+ * StreamedKinds about each event, upstream/chat-text.ts about the events that are counted. Upstream worker,
+ * and counter threads. Pure.
  *
  * Must hold: of each kind of item the first event that brings its texts is new, and no later one is
  * (test/unit/upstream/chat-text.transcript.test.ts). Kinds are told apart, and not items, because not all
@@ -31,8 +32,9 @@ function kindOfEvent(type: string): string {
 const kindOfItem = (type: unknown): string => KINDS.find(([kind]) => kind === type)?.[0] ?? ANY;
 
 export class StreamedKinds {
-  /** Kinds of which a delta has come, and of which only texts that are done have come. */
+  /** The kinds of which a delta has come: later events only repeat their texts. */
   readonly #withDelta = new Set<string>();
+  /** The kinds of which a text that is done has come, without a delta before: their items only repeat it. */
   readonly #withDone = new Set<string>();
 
   /** Call for each event that brings a piece of a text. */

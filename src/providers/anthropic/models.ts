@@ -1,7 +1,7 @@
 /**
- * What a Claude model accepts, by its name; and the tokens of thinking by effort, which are the same for all
- * models. request.ts, tools.ts and bedrock/models.ts look models up. Upstream worker, or counter thread if
- * the body is large.
+ * Lists what a Claude model accepts, by its name; and the tokens of thinking by effort, which are the same
+ * for all models. request.ts, tools.ts and bedrock/models.ts look models up. Upstream worker, or counter
+ * thread if the body is large.
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
  * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models says the

@@ -1,8 +1,8 @@
 /**
- * What a model on Bedrock accepts, by its name; and the members that make it reason. Converse has the same
- * members for all models, but each model accepts only some. request.ts and tools.ts look models up,
- * and pass the facts to messages.ts and content.ts; response.ts and stream.ts call `publicName`. Upstream
- * worker, or for requests a counter thread if the body is large.
+ * Lists what a model on Bedrock accepts, by its name; and the members that make it reason. Converse has the
+ * same members for all models, but each model accepts only some. request.ts and tools.ts look models up, and
+ * pass the facts to messages.ts and content.ts; response.ts and stream.ts call `publicName`. Upstream worker,
+ * or for requests a counter thread if the body is large.
  *
  * A name is like `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN. Some ARNs
  * hide the model (application inference profiles, provisioned throughput): its family is `hidden`, and

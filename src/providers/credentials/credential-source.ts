@@ -1,6 +1,6 @@
 /**
- * What Google's, AWS's and Entra's sources of credentials have in common: their interface, the time limit of
- * a request, and the errors for an operator. The three files of sources use it, and so do
+ * Holds what Google's, AWS's and Entra's sources of credentials have in common: their interface, the time
+ * limit of a request, and the errors for an operator. The three files of sources use it, and so do
  * credential-keeper.ts, which loads the sources, and gateway/upstream-probe.ts. Main thread of a gateway
  * process, and commands.
  *

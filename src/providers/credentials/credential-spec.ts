@@ -1,5 +1,5 @@
 /**
- * Which expiring credentials the settings ask for, and the number of each. gateway/settings-records.ts
+ * Lists which expiring credentials the settings ask for, and the number of each. gateway/settings-records.ts
  * numbers them when it makes the routes. The number is the _position_ of the credential, by which
  * credential-keeper.ts renews it. Upstreams with equal specs share one credential and its renewals. Main
  * thread of a gateway process, and commands.

@@ -1,6 +1,6 @@
 /**
- * When a credential is renewed, and the pause (exponential backoff with jitter) after a failed renewal.
- * credential-keeper.ts calls it, on the main thread. Pure.
+ * Computes when a credential is renewed, and the pause (exponential backoff with jitter) after a failed
+ * renewal. credential-keeper.ts calls it, on the main thread. Pure.
  *
  *     life           renewed when this has passed of its life
  *     > 25 min       80 %
