@@ -2,7 +2,8 @@
  * Gives a provider the members of a chat completion, and refuses each member that nobody took. A member that
  * the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
  * `drop_unsupported`. Each provider's `write` makes one Fields for each call, and so does
- * doors/responses/to-chat.ts. Upstream worker, or counter thread if the body is large.
+ * doors/responses/to-chat.ts. The functions read what is within a member, such as one tool. Upstream worker,
+ * or counter thread if the body is large.
  *
  * Must hold: `finish` is called once, after every member that the provider has was taken. If it is called
  * earlier, it refuses a member that the provider has; if it is not called, unknown members vanish. `finish`
@@ -10,7 +11,7 @@
  * requests, such as test/unit/providers/gemini/request.test.ts.
  */
 import { exactJson } from '../core/exact-json.js';
-import { isNestedTooDeeply, isRecord, type Members } from '../core/json.js';
+import { isGiven, isNestedTooDeeply, isRecord, type Members } from '../core/json.js';
 import { BODY_NESTING_MAX } from '../core/limits.js';
 import { FieldError } from './provider.js';
 
@@ -42,6 +43,101 @@ export function stringIn(holder: Members, name: string, path: string): string {
   const value = holder[name];
   if (typeof value !== 'string') throw new FieldError(`${path}.${name}`, 'must be a string');
   return value;
+}
+
+/** A function that the caller offers or describes. */
+interface FunctionDefinition {
+  readonly name: string;
+  /** Undefined if it is empty. */
+  readonly description: string | undefined;
+  /** The JSON schema of the arguments. */
+  readonly parameters: Record<string, unknown> | undefined;
+  readonly isStrict: boolean;
+}
+
+/** The definition of a function, which is at `path`. Throws a FieldError. */
+export function functionOf(definition: unknown, path: string): FunctionDefinition {
+  if (!isRecord(definition)) throw new FieldError(path, 'must be an object');
+  const { description, parameters, strict } = definition;
+  const name = stringIn(definition, 'name', path);
+  if (isGiven(parameters) && !isRecord(parameters))
+    throw new FieldError(`${path}.parameters`, 'must be an object');
+  return {
+    name,
+    description: textOrNothing(description),
+    parameters: isRecord(parameters) ? parameters : undefined,
+    isStrict: strict === true,
+  };
+}
+
+function textOrNothing(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** What `tool_choice` asks for: a mode, a call of one tool, or the tools among which the model chooses. */
+type ToolChoice =
+  | 'auto'
+  | 'none'
+  | 'required'
+  | { readonly name: string }
+  | { readonly allowed: readonly string[]; readonly isRequired: boolean };
+
+/** Reads a `tool_choice`, or a `function_call`, at `path`. Throws a FieldError. */
+export function toolChoiceOf(choice: unknown, path: string): ToolChoice {
+  if (choice === 'auto' || choice === 'none' || choice === 'required') return choice;
+  if (isRecord(choice) && choice.type === 'allowed_tools' && isRecord(choice.allowed_tools)) {
+    const { mode, tools } = choice.allowed_tools;
+    const allowed = (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) => nameIn(tool) ?? []);
+    return { allowed, isRequired: mode === 'required' };
+  }
+  const name = nameIn(choice);
+  if (name === undefined) throw new FieldError(path, 'must be auto, none, required or name a function');
+  return { name };
+}
+
+/** The name in `{type: 'function', function: {name}}`, or in `{name}`; undefined for another value. */
+export function nameIn(tool: unknown): string | undefined {
+  const holder = isRecord(tool) && isRecord(tool.function) ? tool.function : tool;
+  return isRecord(holder) && typeof holder.name === 'string' ? holder.name : undefined;
+}
+
+/**
+ * Removes from `tools` each tool that a choice at `path` does not allow. Throws a FieldError if none is left.
+ */
+export function keepAllowed<Tool>(
+  tools: Tool[],
+  allowed: readonly string[],
+  nameOf: (tool: Tool) => unknown,
+  path: string,
+): void {
+  const kept = tools.filter((tool) => allowed.includes(nameOf(tool) as string));
+  if (kept.length === 0) throw new FieldError(`${path}.allowed_tools.tools`, 'must name one of the tools');
+  tools.splice(0, tools.length, ...kept);
+}
+
+/** A `response_format` that asks for JSON. */
+interface JsonFormat {
+  /** Undefined if any object will do. */
+  readonly schema: Record<string, unknown> | undefined;
+  readonly name: unknown;
+  readonly description: string | undefined;
+  readonly isStrict: boolean;
+}
+
+/** Undefined if the content has no prescribed form. Throws a FieldError. */
+export function jsonFormatOf(format: unknown): JsonFormat | undefined {
+  if (!isGiven(format)) return undefined;
+  if (!isRecord(format)) throw new FieldError('response_format', 'must be an object');
+  const { type, json_schema: named } = format;
+  if (type === 'text') return undefined;
+  if (type === 'json_object')
+    return { schema: undefined, name: undefined, description: undefined, isStrict: false };
+  if (type !== 'json_schema')
+    throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
+  if (!isRecord(named) || !isRecord(named.schema))
+    throw new FieldError('response_format.json_schema.schema', 'must be an object');
+  const { schema, name, description, strict } = named;
+  return { schema, name, description: textOrNothing(description), isStrict: strict === true };
 }
 
 /**
@@ -104,6 +200,24 @@ export class Fields {
     throw new FieldError(name, 'must be an array');
   }
 
+  /** The bound of the output. Takes both members, or `finish` would refuse the older one. */
+  outputTokensMax(): number | undefined {
+    const olderBound = this.integer('max_tokens');
+    return this.integer('max_completion_tokens') ?? olderBound;
+  }
+
+  /** The texts of `stop`, which may also be a single text, each with its path. */
+  stopSequences(): { readonly text: string; readonly path: string }[] {
+    const stop = this.take('stop');
+    if (stop === undefined) return [];
+    const list: readonly unknown[] = Array.isArray(stop) ? stop : [stop];
+    return list.map((text, index) => {
+      const path = Array.isArray(stop) ? `stop[${index}]` : 'stop';
+      if (typeof text !== 'string') throw new FieldError(path, 'must be a string');
+      return { text, path };
+    });
+  }
+
   /**
    * Call if the provider cannot do what the member at the path `field` asks for. In the message `reason`
    * follows the path. Throws a FieldError, or returns if the upstream has `drop_unsupported`: then the caller
@@ -111,6 +225,17 @@ export class Fields {
    */
   unsupported(field: string, reason = `is not supported by ${this.#provider}`): void {
     if (!this.#dropUnsupported) throw new FieldError(field, reason);
+  }
+
+  /** As `finish`, for a provider without choices, penalties and probabilities, and with texts alone. */
+  finishForTexts(): void {
+    if ((this.integer('n') ?? 1) !== 1) this.unsupported('n', `must be 1 with ${this.#provider}`);
+    for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])
+      if ((this.number(name) ?? 0) !== 0) this.unsupported(name);
+    if (Object.keys(this.record('logit_bias') ?? {}).length > 0) this.unsupported('logit_bias');
+    if ((this.list('modalities') ?? []).some((modality) => modality !== 'text'))
+      this.unsupported('modalities');
+    this.finish();
   }
 
   /**

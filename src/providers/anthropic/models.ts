@@ -123,21 +123,31 @@ const NAME_PATTERN = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
 /** `claude-3-7-sonnet-20250219`, `claude-3-haiku`, `claude-2.1`, `claude-v2`, `claude-instant-v1`. */
 const OLD_NAME_PATTERN = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
 
-const traitsByModel = new Map<string, ModelTraits>();
 /** A full cache is cleared. Most settings name fewer models, but each reload may name others. */
 const CACHED_MODELS_MAX = 256;
+
+/** Returns a function that gives what `read` gave for the same name before. bedrock/models.ts uses it too. */
+export function cachedByModel<Facts>(read: (model: string) => Facts): (model: string) => Facts {
+  const cache = new Map<string, Facts>();
+  return (model) => {
+    let facts = cache.get(model);
+    if (facts === undefined) {
+      if (cache.size === CACHED_MODELS_MAX) cache.clear();
+      facts = read(model);
+      cache.set(model, facts);
+    }
+    return facts;
+  };
+}
+
+const cachedTraitsOf = cachedByModel(traitsByName);
 
 /**
  * Returns what the model accepts, from a cache. `onVertex`: there schemas begin with 4.6 (Google Cloud,
  * "Structured outputs with Anthropic Claude models", 2026-11); an older model responds with 400.
  */
 export function traitsOf(model: string, onVertex: boolean): ModelTraits {
-  let traits = traitsByModel.get(model);
-  if (traits === undefined) {
-    if (traitsByModel.size === CACHED_MODELS_MAX) traitsByModel.clear();
-    traits = traitsByName(model);
-    traitsByModel.set(model, traits);
-  }
+  const traits = cachedTraitsOf(model);
   // The comparison of objects works, because `traitsByName` makes new objects only from 4.7 on.
   return onVertex && traits === SINCE_4_5 ? SINCE_4_1 : traits;
 }

@@ -21,11 +21,12 @@ import { toolMembersOf, type ToolMembers } from './tools.js';
 /** The first version of the API without temperature, top_p and top_k. */
 const VERSION_WITHOUT_SAMPLING = '2026-10-21';
 
-/** Default of temperature and top_p at OpenAI and at Anthropic. */
-const SAMPLING_DEFAULT = 1;
-const TEMPERATURE_MAX = 1;
-/** Why some models get no top_p. bedrock/request.ts gives the same reason. */
-export const BESIDE_TEMPERATURE = 'cannot be set beside temperature for this model';
+/** Claude's default of temperature and top_p, and OpenAI's. */
+export const CLAUDE_SAMPLING_DEFAULT = 1;
+/** The greatest temperature of Claude and of Converse; OpenAI's is 2. */
+export const TEMPERATURE_MAX = 1;
+/** Why some models get no top_p. */
+const BESIDE_TEMPERATURE = 'cannot be set beside temperature for this model';
 
 /** Anthropic refuses longer user ids. */
 const USER_ID_CHARS_MAX = 256;
@@ -45,10 +46,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
     { fields, fetchesUrls: isAnthropic },
     isAnthropic && traits.allowsSystemTurns,
   );
-  const maxTokens =
-    fields.integer('max_completion_tokens') ?? fields.integer('max_tokens') ?? settings.outputTokensMax;
-  // `max_tokens` is taken even if the newer member is given, or `finish` would refuse `max_tokens`.
-  fields.take('max_tokens');
+  const maxTokens = fields.outputTokensMax() ?? settings.outputTokensMax;
   const toolMembers = toolMembersOf(fields, traits, body);
   const thinking = thinkingOf(fields, traits, maxTokens, conversation);
   const request: Record<string, unknown> = { max_tokens: maxTokens, messages: conversation.messages };
@@ -64,14 +62,18 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
     };
   const allowsSampling =
     traits.allowsSampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
-  addSampling(request, fields, allowsSampling, traits.hasOneSampler, asksToThink(thinking.thinking));
+  const willThink = asksToThink(thinking.thinking);
+  const sampling = claudeSamplingOf(fields, allowsSampling, traits.hasOneSampler, willThink, 'with Claude');
+  if (sampling.temperature !== undefined) request.temperature = sampling.temperature;
+  if (sampling.topP !== undefined) request.top_p = sampling.topP;
+  if (sampling.topK !== undefined) request.top_k = sampling.topK;
   addStop(request, fields);
   const cacheControl = fields.record('cache_control');
   if (cacheControl !== undefined) request.cache_control = cacheControl;
   const user = fields.take('safety_identifier') ?? fields.take('user');
   if (typeof user === 'string' && user !== '' && user.length <= USER_ID_CHARS_MAX && !PERSONAL.test(user))
     request.metadata = { user_id: user };
-  refuseOthers(fields);
+  fields.finishForTexts();
   return request;
 }
 
@@ -166,65 +168,59 @@ function effortOf(effort: string, { efforts }: ModelTraits): string | undefined 
   return effort === 'xhigh' ? 'high' : 'low';
 }
 
+/** The values that are sent; a default value of Claude is not, because some models refuse even that. */
+interface Sampling {
+  readonly temperature: number | undefined;
+  readonly topP: number | undefined;
+  readonly topK: number | undefined;
+}
+
 /**
- * Adds temperature, top_p and top_k. A default value is left out, because some models refuse even that.
- * `allowsSampling`: the model and the API's version allow them. `willThink`: the request makes the model
- * think.
+ * Reads temperature, top_p and top_k for a Claude model. `allowsSampling`: the model and the API's version
+ * allow them. `willThink`: the request makes the model think. `where`: ends the sentence for a temperature
+ * that is too high. bedrock/request.ts calls this too, for other models with `isClaude` false.
  */
-function addSampling(
-  request: Record<string, unknown>,
+export function claudeSamplingOf(
   fields: Fields,
   allowsSampling: boolean,
   hasOneSampler: boolean,
   willThink: boolean,
-): void {
+  where: string,
+  isClaude = true,
+): Sampling {
   const reason = allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
-  const temperature = fields.number('temperature');
-  if (temperature !== undefined && temperature !== SAMPLING_DEFAULT) {
-    if (!allowsSampling || willThink) fields.unsupported('temperature', reason);
-    else if (temperature > TEMPERATURE_MAX) {
-      fields.unsupported('temperature', `must be at most ${TEMPERATURE_MAX} with Claude`);
-      request.temperature = TEMPERATURE_MAX;
-    } else request.temperature = temperature;
+  const isWorthSending = (value: number | undefined): value is number =>
+    value !== undefined && !(isClaude && value === CLAUDE_SAMPLING_DEFAULT);
+  let temperature = fields.number('temperature');
+  if (!isWorthSending(temperature)) temperature = undefined;
+  else if (!allowsSampling || willThink) {
+    fields.unsupported('temperature', reason);
+    temperature = undefined;
+  } else if (temperature > TEMPERATURE_MAX) {
+    fields.unsupported('temperature', `must be at most ${TEMPERATURE_MAX} ${where}`);
+    temperature = TEMPERATURE_MAX;
   }
-  const topP = fields.number('top_p');
-  if (topP !== undefined && topP !== SAMPLING_DEFAULT) {
-    // While Claude thinks, top_p must be at least 0.95: Anthropic refuses others with its own message.
-    if (!allowsSampling) fields.unsupported('top_p', reason);
-    else if (hasOneSampler && request.temperature !== undefined)
-      fields.unsupported('top_p', BESIDE_TEMPERATURE);
-    else request.top_p = topP;
+  let topP = fields.number('top_p');
+  // While Claude thinks, top_p must be at least 0.95: the provider refuses others with its own message.
+  if (!isWorthSending(topP)) topP = undefined;
+  else if (!allowsSampling || (hasOneSampler && temperature !== undefined)) {
+    fields.unsupported('top_p', allowsSampling ? BESIDE_TEMPERATURE : reason);
+    topP = undefined;
   }
-  const topK = fields.integer('top_k');
-  if (topK === undefined) return;
-  if (allowsSampling && !willThink) request.top_k = topK;
-  else fields.unsupported('top_k', reason);
+  let topK = fields.integer('top_k');
+  if (topK !== undefined && (!allowsSampling || willThink)) {
+    fields.unsupported('top_k', reason);
+    topK = undefined;
+  }
+  return { temperature, topP, topK };
 }
 
-/** Adds `stop_sequences`. OpenAI allows a single text, and Claude refuses blank ones. */
+/** Adds `stop_sequences`. Claude refuses blank ones. */
 function addStop(request: Record<string, unknown>, fields: Fields): void {
-  const stop = fields.take('stop');
-  if (stop === undefined) return;
-  const sequences: readonly unknown[] = Array.isArray(stop) ? stop : [stop];
   const sent: string[] = [];
-  sequences.forEach((sequence, index) => {
-    const path = Array.isArray(stop) ? `stop[${index}]` : 'stop';
-    if (typeof sequence !== 'string') throw new FieldError(path, 'must be a string');
-    if (hasText(sequence)) sent.push(sequence);
-    else if (sequence !== '') fields.unsupported(path, 'cannot be white space alone: Claude refuses that');
-  });
+  for (const { text, path } of fields.stopSequences()) {
+    if (hasText(text)) sent.push(text);
+    else if (text !== '') fields.unsupported(path, 'cannot be white space alone: Claude refuses that');
+  }
   if (sent.length > 0) request.stop_sequences = sent;
-}
-
-/**
- * Refuses members that Claude lacks, unless their value asks for nothing; and then each member not yet taken.
- */
-function refuseOthers(fields: Fields): void {
-  if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 with Claude');
-  for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])
-    if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);
-  if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
-  if ((fields.list('modalities') ?? []).some((modality) => modality !== 'text'))
-    fields.unsupported('modalities');
-  fields.finish();
 }

@@ -21,8 +21,8 @@
  * test/unit/providers/anthropic/stream.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord } from '../../core/json.js';
-import type { Fields } from '../fields.js';
+import { isRecord, type Members } from '../../core/json.js';
+import { type Fields, functionOf, jsonFormatOf, keepAllowed, nameIn, toolChoiceOf } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { withCacheControl, type Block } from './content.js';
 import { traitsOf, type ModelTraits } from './models.js';
@@ -83,8 +83,7 @@ export function responseToolOf({ settings, body, model }: UnsignedCall): string 
 export function responseToolName({ tools, functions }: UnsignedCall['body']): string {
   const names = new Set<unknown>();
   for (const list of [tools, functions])
-    for (const tool of Array.isArray(list) ? (list as unknown[]) : [])
-      if (isRecord(tool)) names.add(nameIn(tool));
+    for (const tool of Array.isArray(list) ? (list as unknown[]) : []) names.add(nameIn(tool));
   let name = RESPONSE_TOOL;
   for (let number = 2; names.has(name); number++) name = `${RESPONSE_TOOL}_${number}`;
   return name;
@@ -119,20 +118,15 @@ function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
 
 /** A tool in Anthropic's form. `path`: of `definition`, the function's. Throws a FieldError. */
 function toolOf(definition: unknown, path: string, fields: Fields, traits: ModelTraits): Block {
-  if (!isRecord(definition)) throw new FieldError(path, 'must be an object');
-  const { name, description, parameters, strict } = definition;
-  if (typeof name !== 'string') throw new FieldError(`${path}.name`, 'must be a string');
-  if (parameters !== undefined && parameters !== null && !isRecord(parameters))
-    throw new FieldError(`${path}.parameters`, 'must be an object');
+  const { name, description, parameters, isStrict } = functionOf(definition, path);
   const tool: Block = { name };
-  if (typeof description === 'string' && description !== '') tool.description = description;
-  const schema: Record<string, unknown> = parameters ?? NO_PARAMETERS;
-  tool.input_schema = { type: 'object', ...schema };
-  if (strict === true) {
+  if (description !== undefined) tool.description = description;
+  tool.input_schema = { type: 'object', ...(parameters ?? NO_PARAMETERS) };
+  if (isStrict) {
     if (traits.obeysSchemas) tool.strict = true;
     else fields.unsupported(`${path}.strict`);
   }
-  return withCacheControl(tool, definition, path);
+  return withCacheControl(tool, definition as Members, path);
 }
 
 /**
@@ -164,12 +158,14 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
   const isSingle =
     fields.boolean('parallel_tool_calls') === false || (isLegacy && fields.take('functions') !== undefined);
   if (tools.length === 0) return undefined;
-  let choice: Record<string, unknown>;
-  if (callersChoice === undefined || callersChoice === 'auto') choice = { type: 'auto' };
-  else if (callersChoice === 'none') return { type: 'none' };
-  else if (callersChoice === 'required') choice = { type: 'any' };
-  else if (isRecord(callersChoice)) choice = choiceOfObject(callersChoice, path, tools);
-  else throw new FieldError(path, 'must be auto, none, required or name a function');
+  const wanted = toolChoiceOf(callersChoice ?? 'auto', path);
+  if (wanted === 'none') return { type: 'none' };
+  let choice: Record<string, unknown> = { type: wanted === 'required' ? 'any' : 'auto' };
+  if (typeof wanted !== 'string' && 'name' in wanted) choice = { type: 'tool', name: wanted.name };
+  else if (typeof wanted !== 'string') {
+    keepAllowed(tools, wanted.allowed, ({ name }) => name, path);
+    if (wanted.isRequired) choice = { type: 'any' };
+  }
   if (!traits.canForceTools && choice.type !== 'auto') {
     fields.unsupported(path, 'cannot force a call of this model');
     choice = { type: 'auto' };
@@ -177,36 +173,6 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
   if (isSingle) choice.disable_parallel_tool_use = true;
   else if (callersChoice === undefined) return undefined;
   return choice;
-}
-
-/** As `choiceOf`, for a choice that is an object. `path`: of that object, for a FieldError. */
-function choiceOfObject(
-  callersChoice: Record<string, unknown>,
-  path: string,
-  tools: Block[],
-): Record<string, unknown> {
-  if (callersChoice.type === 'allowed_tools' && isRecord(callersChoice.allowed_tools)) {
-    const { mode, tools: allowed } = callersChoice.allowed_tools;
-    const names = new Set(
-      Array.isArray(allowed)
-        ? allowed.map((tool: unknown) => (isRecord(tool) ? nameIn(tool) : undefined))
-        : [],
-    );
-    const offered = tools.filter((tool) => names.has(tool.name as string));
-    if (offered.length === 0)
-      throw new FieldError(`${path}.allowed_tools.tools`, 'must name one of the tools');
-    tools.splice(0, tools.length, ...offered);
-    return { type: mode === 'required' ? 'any' : 'auto' };
-  }
-  const name = nameIn(callersChoice);
-  if (name === undefined) throw new FieldError(path, 'must be auto, none, required or name a function');
-  return { type: 'tool', name };
-}
-
-/** The name in `{type: 'function', function: {name}}`, or in `{name}`. */
-function nameIn(tool: Record<string, unknown>): string | undefined {
-  const { name } = isRecord(tool.function) ? tool.function : tool;
-  return typeof name === 'string' ? name : undefined;
 }
 
 /** Has one of the two members: the value of `output_config.format`, or the response tool. */
@@ -224,24 +190,12 @@ function responseFormOf(
   traits: ModelTraits,
   body: UnsignedCall['body'],
 ): ResponseForm | undefined {
-  if (responseFormat === undefined || responseFormat === null) return undefined;
-  if (!isRecord(responseFormat)) throw new FieldError('response_format', 'must be an object');
-  if (responseFormat.type === 'text') return undefined;
-  const asTool = (description: string, schema: object): ResponseForm => ({
-    tool: { name: responseToolName(body), description, input_schema: schema },
-  });
-  if (responseFormat.type === 'json_object') return asTool('Gives the answer.', ANY_OBJECT);
-  if (responseFormat.type !== 'json_schema')
-    throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
-  const { json_schema: jsonSchema } = responseFormat;
-  const schema = isRecord(jsonSchema) ? jsonSchema.schema : undefined;
-  if (!isRecord(jsonSchema) || !isRecord(schema))
-    throw new FieldError('response_format.json_schema.schema', 'must be an object');
-  const closed = traits.obeysSchemas ? formatSchema(schema, jsonSchema.strict === true) : undefined;
+  const format = jsonFormatOf(responseFormat);
+  if (format === undefined) return undefined;
+  const { schema, description = 'Gives the answer.', isStrict } = format;
+  const closed = schema !== undefined && traits.obeysSchemas ? formatSchema(schema, isStrict) : undefined;
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
-  const description =
-    typeof jsonSchema.description === 'string' ? jsonSchema.description : 'Gives the answer.';
-  return asTool(description, schema);
+  return { tool: { name: responseToolName(body), description, input_schema: schema ?? ANY_OBJECT } };
 }
 
 /** Values of `format` that Anthropic enforces. */

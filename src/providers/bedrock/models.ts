@@ -25,7 +25,14 @@
  * object to all calls.
  */
 import type { Members } from '../../core/json.js';
-import { traitsOf, type ModelTraits, BUDGET_TOKENS_MIN, BUDGETS, versionOf } from '../anthropic/models.js';
+import {
+  BUDGET_TOKENS_MIN,
+  BUDGETS,
+  cachedByModel,
+  type ModelTraits,
+  traitsOf,
+  versionOf,
+} from '../anthropic/models.js';
 import { isClaudeOnBedrock } from '../claude-names.js';
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
@@ -53,11 +60,6 @@ export interface ModelFacts {
   readonly allowsCachePoints: boolean;
 }
 
-/** Converse's greatest temperature; OpenAI's is 2. */
-export const TEMPERATURE_MAX = 1;
-/** Claude's default of temperature and of top_p. */
-export const CLAUDE_SAMPLING_DEFAULT = 1;
-
 /** Claude is not here: its models accept cache points from V3_5 on. */
 const FAMILIES_WITH_CACHE_POINTS: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
 /** `claude-opus-4-6`, `claude-3-7-sonnet`, `claude-v2`. A number of more digits is a date, and no version. */
@@ -69,20 +71,8 @@ export const V4_7 = versionOf(4, 7);
 const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 
-const factsByModel = new Map<string, ModelFacts>();
-/** A full cache is cleared. Most settings name fewer models, but each reload may name others. */
-const CACHED_MODELS_MAX = 256;
-
 /** Returns the facts of a model, from a cache. */
-export function factsOf(model: string): ModelFacts {
-  let facts = factsByModel.get(model);
-  if (facts === undefined) {
-    if (factsByModel.size === CACHED_MODELS_MAX) factsByModel.clear();
-    facts = factsByName(model);
-    factsByModel.set(model, facts);
-  }
-  return facts;
-}
+export const factsOf = cachedByModel(factsByName);
 
 function factsByName(model: string): ModelFacts {
   const family = familyOf(model);

@@ -14,11 +14,11 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, stringText, type Members } from '../../core/json.js';
-import { BESIDE_TEMPERATURE } from '../anthropic/request.js';
+import { CLAUDE_SAMPLING_DEFAULT, claudeSamplingOf, TEMPERATURE_MAX } from '../anthropic/request.js';
 import { Fields } from '../fields.js';
-import { FieldError, type UnsignedCall } from '../provider.js';
+import type { UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
-import { CLAUDE_SAMPLING_DEFAULT, factsOf, TEMPERATURE_MAX, type ModelFacts, reasoningOf } from './models.js';
+import { factsOf, type ModelFacts, reasoningOf } from './models.js';
 import { responseFormOf, toolsOf } from './tools.js';
 
 /** Members of Converse that a caller may send by Converse's names. */
@@ -72,7 +72,7 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   if (metadata !== undefined) body.requestMetadata = metadata;
   // Taken, because `conversationOf` has read the member from the body, not from `fields`.
   fields.take('cache_control');
-  refuseOthers(fields);
+  fields.finishForTexts();
   return exactJsonText(body);
 }
 
@@ -84,22 +84,11 @@ interface Inference {
 
 function inferenceOf(fields: Fields): Inference {
   const inference: Inference = {};
-  // `max_tokens` is taken even if the newer member is given, or `fields.finish` would refuse `max_tokens`.
-  const oldMaxTokens = fields.integer('max_tokens');
-  const maxTokens = fields.integer('max_completion_tokens') ?? oldMaxTokens;
+  const maxTokens = fields.outputTokensMax();
   if (maxTokens !== undefined) inference.maxTokens = maxTokens;
-  const stop = stopSequencesOf(fields.take('stop'));
+  const stop = fields.stopSequences().flatMap(({ text }) => (text === '' ? [] : text));
   if (stop.length > 0) inference.stopSequences = stop;
   return inference;
-}
-
-/** The texts of `stop`, without empty texts. Throws a FieldError. */
-function stopSequencesOf(stop: unknown): string[] {
-  const stops: readonly unknown[] = Array.isArray(stop) ? stop : stop === undefined ? [] : [stop];
-  return stops.filter((text): text is string => {
-    if (typeof text !== 'string') throw new FieldError('stop', 'must be a string or an array of strings');
-    return text !== '';
-  });
 }
 
 interface Sampling {
@@ -113,40 +102,24 @@ interface Sampling {
  * The members for temperature, top_p and top_k. `willThink`: Claude will think, which rules out most values.
  */
 function samplingOf(fields: Fields, { family, claude }: ModelFacts, willThink: boolean): Sampling {
-  const inference: Record<string, number> = {};
-  let modelFields = {};
-  const allowsSampling = claude?.allowsSampling !== false;
-  const reason = allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
-  // Claude's default value is not sent: a Claude model that allows no sampling refuses even the default.
-  const isWorthSending = (value: number | undefined): value is number =>
-    value !== undefined && (claude === undefined || value !== CLAUDE_SAMPLING_DEFAULT);
-  const temperature = fields.number('temperature');
-  if (isWorthSending(temperature)) {
-    if (!allowsSampling || willThink) fields.unsupported('temperature', reason);
-    else {
-      if (temperature > TEMPERATURE_MAX) {
-        fields.unsupported('temperature', `must be at most ${TEMPERATURE_MAX} for Bedrock`);
-      }
-      inference.temperature = Math.min(temperature, TEMPERATURE_MAX);
-    }
-  }
-  const topP = fields.number('top_p');
-  if (isWorthSending(topP)) {
-    // While Claude thinks, top_p must be at least 0.95: Bedrock refuses a smaller value with its own
-    // message.
-    if (!allowsSampling) fields.unsupported('top_p', reason);
-    else if (claude?.hasOneSampler === true && inference.temperature !== undefined)
-      fields.unsupported('top_p', BESIDE_TEMPERATURE);
-    else inference.topP = topP;
-  }
-  const topK = fields.integer('top_k');
-  if (topK !== undefined) {
-    if (!allowsSampling || willThink) fields.unsupported('top_k', reason);
-    else if (claude !== undefined || family === 'hidden') modelFields = { top_k: topK };
-    else if (family === 'nova' || family === 'nova-2') modelFields = { inferenceConfig: { topK } };
-    else fields.unsupported('top_k', 'is not supported by this model');
-  }
-  return { inference, modelFields };
+  const { temperature, topP, topK } = claudeSamplingOf(
+    fields,
+    claude?.allowsSampling !== false,
+    claude?.hasOneSampler === true,
+    willThink,
+    'for Bedrock',
+    claude !== undefined,
+  );
+  const inference = {
+    ...(temperature !== undefined && { temperature }),
+    ...(topP !== undefined && { topP }),
+  };
+  if (topK === undefined) return { inference, modelFields: {} };
+  if (claude !== undefined || family === 'hidden') return { inference, modelFields: { top_k: topK } };
+  if (family === 'nova' || family === 'nova-2')
+    return { inference, modelFields: { inferenceConfig: { topK } } };
+  fields.unsupported('top_k', 'is not supported by this model');
+  return { inference, modelFields: {} };
 }
 
 /** The member `anthropic_beta`; no member for a model that is not Claude. */
@@ -163,21 +136,6 @@ function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
     )
     .slice(0, METADATA_ENTRIES_MAX);
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
-}
-
-/**
- * Refuses members that Bedrock lacks, unless their value asks for nothing, as many clients send; and then
- * each member not yet taken.
- */
-function refuseOthers(fields: Fields): void {
-  if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 for Bedrock');
-  for (const name of ['presence_penalty', 'frequency_penalty', 'top_logprobs']) {
-    if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);
-  }
-  if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
-  if ((fields.list('modalities') ?? []).some((modality) => modality !== 'text'))
-    fields.unsupported('modalities');
-  fields.finish();
 }
 
 /** Members of a chat completion that the fast path (`plainBodyOf`) reads, or that change nothing. */

@@ -32,7 +32,7 @@ import {
   responseToolName,
   strictSchemas,
 } from '../anthropic/tools.js';
-import type { Fields } from '../fields.js';
+import { type Fields, functionOf, jsonFormatOf, keepAllowed, nameIn, toolChoiceOf } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
@@ -56,31 +56,23 @@ export function responseFormOf(
   facts: ModelFacts,
   body: UnsignedCall['body'],
 ): ResponseForm | undefined {
-  if (format === undefined || format === null) return undefined;
-  if (!isRecord(format)) throw new FieldError('response_format', 'must be an object');
-  if (format.type === 'text') return undefined;
-  if (format.type === 'json_object') return responseTool(body, 'Gives the answer.', ANY_OBJECT);
-  if (format.type !== 'json_schema') {
-    throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
-  }
-  const { json_schema: namedSchema } = format;
-  if (!isRecord(namedSchema) || !isRecord(namedSchema.schema)) {
-    throw new FieldError('response_format.json_schema.schema', 'must be an object');
-  }
-  const { schema, name, description, strict } = namedSchema;
+  const asked = jsonFormatOf(format);
+  if (asked === undefined) return undefined;
+  const { schema, name, description, isStrict } = asked;
   // `formatSchema` checks Anthropic's bounds too, which only Claude has.
   const schemaOf = facts.claude === undefined ? closedSchema : formatSchema;
-  const closed = facts.obeysSchemas ? schemaOf(schema, strict === true) : undefined;
-  if (closed === undefined) return responseTool(body, description ?? 'Gives the answer.', schema);
+  const closed = schema !== undefined && facts.obeysSchemas ? schemaOf(schema, isStrict) : undefined;
+  if (closed === undefined)
+    return responseTool(body, description ?? 'Gives the answer.', schema ?? ANY_OBJECT);
   const jsonSchema = {
     schema: exactJsonText(closed),
     ...(typeof name === 'string' && { name }),
-    ...(typeof description === 'string' && description !== '' && { description }),
+    ...(description !== undefined && { description }),
   };
   return { output: { textFormat: { type: 'json_schema', structure: { jsonSchema } } }, closed };
 }
 
-function responseTool(body: UnsignedCall['body'], description: unknown, schema: Block): ResponseForm {
+function responseTool(body: UnsignedCall['body'], description: string, schema: Block): ResponseForm {
   const name = responseToolName(body);
   return { tool: { name, spec: toolSpec(name, description, schema) } };
 }
@@ -161,11 +153,11 @@ function singleCallOf(fields: Fields, { family, version }: ModelFacts, choice: B
 }
 
 /** A tool as Converse has it. `schema`: of its input. */
-function toolSpec(name: string, description: unknown, schema: Block, strict = false): Block {
+function toolSpec(name: string, description: string | undefined, schema: Block, strict = false): Block {
   return {
     toolSpec: {
       name,
-      ...(typeof description === 'string' && description !== '' && { description }),
+      ...(description !== undefined && { description }),
       inputSchema: { json: { type: 'object', ...schema } },
       ...(strict && { strict: true }),
     },
@@ -175,20 +167,14 @@ function toolSpec(name: string, description: unknown, schema: Block, strict = fa
 /** The caller's tool, and its cache point if it has one. Throws a FieldError. */
 function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
   const path = `tools[${index}]`;
-  if (!isRecord(tool) || tool.type !== 'function' || !isRecord(tool.function)) {
-    throw new FieldError(path, 'must be a function');
-  }
-  const { name, description, parameters, strict } = tool.function;
-  if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
-  if (parameters !== undefined && parameters !== null && !isRecord(parameters)) {
-    throw new FieldError(`${path}.function.parameters`, 'must be an object');
-  }
+  if (!isRecord(tool) || tool.type !== 'function') throw new FieldError(path, 'must be a function');
+  const { name, description, parameters, isStrict } = functionOf(tool.function, `${path}.function`);
   // Other models refuse the member `strict`. Without it they still see the schema.
-  const isStrict = strict === true && facts.version >= V4_5 && facts.version < V4_7;
+  const staysStrict = isStrict && facts.version >= V4_5 && facts.version < V4_7;
   // Nova accepts cache points after system texts and in messages only.
   const canCache = facts.claude !== undefined || facts.family === 'hidden';
   return [
-    toolSpec(name, description, parameters ?? NO_PARAMETERS, isStrict),
+    toolSpec(name, description, parameters ?? NO_PARAMETERS, staysStrict),
     ...(canCache ? new ContentWriter(facts).cachePoint(tool) : []),
   ];
 }
@@ -220,32 +206,15 @@ function closeStrictTools(tools: Block[], format: unknown): void {
 function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | undefined {
   const choice = fields.take('tool_choice');
   if (choice === undefined || tools.length === 0) return undefined;
-  if (choice === 'auto') return { auto: {} };
-  if (choice === 'required') return { any: {} };
-  if (choice === 'none') {
+  const wanted = toolChoiceOf(choice, 'tool_choice');
+  if (wanted === 'auto') return { auto: {} };
+  if (wanted === 'required') return { any: {} };
+  if (wanted === 'none') {
     if (usesTools) fields.unsupported('tool_choice', 'cannot be none for Bedrock after tool calls');
     else tools.length = 0;
     return undefined;
   }
-  if (isRecord(choice) && choice.type === 'allowed_tools' && isRecord(choice.allowed_tools)) {
-    const { mode, tools: allowed } = choice.allowed_tools;
-    const names = new Set(Array.isArray(allowed) ? allowed.map(nameIn) : []);
-    const chosen = tools.filter((tool) => isRecord(tool.toolSpec) && names.has(tool.toolSpec.name as string));
-    if (chosen.length === 0) {
-      throw new FieldError('tool_choice.allowed_tools.tools', 'must name one of the tools');
-    }
-    tools.splice(0, tools.length, ...chosen);
-    return mode === 'required' ? { any: {} } : { auto: {} };
-  }
-  const name = nameIn(choice);
-  if (name === undefined) {
-    throw new FieldError('tool_choice', 'must be auto, none, required or name a function');
-  }
-  return { tool: { name } };
-}
-
-/** The name in `{type: 'function', function: {name}}`; undefined for another value. */
-function nameIn(tool: unknown): string | undefined {
-  const definition = isRecord(tool) ? tool.function : undefined;
-  return isRecord(definition) && typeof definition.name === 'string' ? definition.name : undefined;
+  if ('name' in wanted) return { tool: { name: wanted.name } };
+  keepAllowed(tools, wanted.allowed, ({ toolSpec: spec }) => nameIn(spec), 'tool_choice');
+  return wanted.isRequired ? { any: {} } : { auto: {} };
 }

@@ -17,7 +17,7 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
-import { Fields } from '../fields.js';
+import { Fields, functionOf, jsonFormatOf, toolChoiceOf } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentsOf } from './contents.js';
 
@@ -88,7 +88,6 @@ function generationConfigOf(fields: Fields, model: string, google: GoogleMembers
     if (value !== undefined) config[name] = value;
   };
   // The members are taken even if another member decides below: `fields.finish` refuses what nobody took.
-  const maxTokens = fields.integer('max_tokens');
   const choices = fields.integer('n');
   const hasLogprobs = fields.boolean('logprobs') === true;
   const topLogprobs = fields.integer('top_logprobs');
@@ -96,14 +95,15 @@ function generationConfigOf(fields: Fields, model: string, google: GoogleMembers
   setMember('topP', fields.number('top_p'));
   setMember('topK', fields.integer('top_k'));
   if (choices !== 1) setMember('candidateCount', choices);
-  setMember('maxOutputTokens', fields.integer('max_completion_tokens') ?? maxTokens);
-  setMember('stopSequences', stopOf(fields));
+  setMember('maxOutputTokens', fields.outputTokensMax());
+  const stop = fields.stopSequences().map(({ text }) => text);
+  if (stop.length > 0) setMember('stopSequences', stop);
   setMember('seed', fields.integer('seed'));
   setMember('presencePenalty', fields.number('presence_penalty'));
   setMember('frequencyPenalty', fields.number('frequency_penalty'));
   if (hasLogprobs) setMember('responseLogprobs', true);
   if (hasLogprobs) setMember('logprobs', topLogprobs);
-  const format = formatOf(fields);
+  const format = jsonFormatOf(fields.take('response_format'));
   setMember('responseMimeType', format && 'application/json');
   setMember('responseJsonSchema', format?.schema);
   setMember('responseModalities', modalitiesOf(fields));
@@ -113,23 +113,6 @@ function generationConfigOf(fields: Fields, model: string, google: GoogleMembers
     thinkingConfigOf(fields, model, google.thinking, `${google.path}.thinking_config`),
   );
   return Object.keys(config).length > 0 ? config : undefined;
-}
-
-function stopOf(fields: Fields): unknown {
-  const stop = fields.take('stop');
-  if (stop === undefined || Array.isArray(stop)) return stop;
-  if (typeof stop !== 'string') throw new FieldError('stop', 'must be a string or an array of strings');
-  return [stop];
-}
-
-/** An object if the response must be JSON, with the schema if the caller gave one; undefined for any text. */
-function formatOf(fields: Fields): { schema?: object } | undefined {
-  const format = fields.record('response_format');
-  if (format === undefined || format.type === 'text') return undefined;
-  if (format.type === 'json_object') return {};
-  const schema = isRecord(format.json_schema) ? format.json_schema.schema : undefined;
-  if (format.type === 'json_schema' && isRecord(schema)) return { schema };
-  throw new FieldError('response_format', 'must be text, json_object, or json_schema with its schema');
 }
 
 const MODALITIES: ReadonlyMap<unknown, string> = new Map([
@@ -186,42 +169,24 @@ function declarationOf(tool: unknown, index: number): object {
   const path = `tools[${index}]`;
   const { type, function: declared } = isRecord(tool) ? tool : {};
   if (type !== 'function') throw new FieldError(`${path}.type`, 'must be function');
-  if (!isRecord(declared)) throw new FieldError(`${path}.function`, 'must be an object');
-  const { name, description, parameters } = declared;
-  if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
-  if (parameters !== undefined && parameters !== null && !isRecord(parameters))
-    throw new FieldError(`${path}.function.parameters`, 'must be a JSON schema');
+  const { name, description, parameters } = functionOf(declared, `${path}.function`);
   return {
     name,
-    ...(typeof description === 'string' && { description }),
-    ...(isRecord(parameters) && { parametersJsonSchema: parameters }),
+    ...(description !== undefined && { description }),
+    ...(parameters !== undefined && { parametersJsonSchema: parameters }),
   };
 }
 
 /** `functionCallingConfig` for `tool_choice`; undefined without one. Throws a FieldError. */
 function callingConfigOf(choice: unknown): object | undefined {
   if (choice === undefined) return undefined;
-  if (choice === 'auto') return { mode: 'AUTO' };
-  if (choice === 'none') return { mode: 'NONE' };
-  if (choice === 'required') return { mode: 'ANY' };
-  if (isRecord(choice) && choice.type === 'function')
-    return { mode: 'ANY', allowedFunctionNames: [nameIn(choice, 'tool_choice')] };
-  const allowed = isRecord(choice) && choice.type === 'allowed_tools' ? choice.allowed_tools : undefined;
-  if (isRecord(allowed) && Array.isArray(allowed.tools)) {
-    const names = (allowed.tools as unknown[]).map((tool, index) =>
-      nameIn(tool, `tool_choice.allowed_tools.tools[${index}]`),
-    );
-    // Gemini allows no names beside AUTO; VALIDATED lets the model choose between text and these functions.
-    return { mode: allowed.mode === 'required' ? 'ANY' : 'VALIDATED', allowedFunctionNames: names };
-  }
-  throw new FieldError('tool_choice', 'must be none, auto, required, a function or allowed_tools');
-}
-
-function nameIn(tool: unknown, path: string): string {
-  const definition = isRecord(tool) ? tool.function : undefined;
-  const name = isRecord(definition) ? definition.name : undefined;
-  if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
-  return name;
+  const wanted = toolChoiceOf(choice, 'tool_choice');
+  if (wanted === 'auto') return { mode: 'AUTO' };
+  if (wanted === 'none') return { mode: 'NONE' };
+  if (wanted === 'required') return { mode: 'ANY' };
+  if ('name' in wanted) return { mode: 'ANY', allowedFunctionNames: [wanted.name] };
+  // Gemini allows no names beside AUTO; VALIDATED lets the model choose between text and these functions.
+  return { mode: wanted.isRequired ? 'ANY' : 'VALIDATED', allowedFunctionNames: wanted.allowed };
 }
 
 const GEMINI_3 = /(?:^|\/)gemini-(?:[3-9]|[1-9]\d|(?:pro|flash|flash-lite)-latest)/;
