@@ -15,8 +15,8 @@ import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { WallMs } from '../core/units.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler, HttpTarget } from '../http1/http-client.js';
-import { azureHeaders } from './azure/azure.js';
 import {
+  authorizationOf,
   requestOf,
   type Credential,
   type Credentials,
@@ -155,7 +155,7 @@ export class ProviderClient {
     moreHeaders: readonly string[],
     path: string | undefined,
   ): HttpCall {
-    const headers = [...moreHeaders, ...azureHeaders(credential)];
+    const headers = [...moreHeaders, ...authorizationOf(credential, 'api-key')];
     if (credential === undefined || credentialPosition === undefined)
       return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
     const watcher = new RenewedCredentialHandler(handler, this.#credentials, credentialPosition, credential);

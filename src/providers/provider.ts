@@ -53,6 +53,16 @@ export type Credential =
       readonly sessionToken: string | undefined;
     };
 
+/**
+ * The header that authorises a call, its name and its value: a key in `keyHeader`, a token in
+ * `authorization`. Empty without a credential: then an operator's proxy may add one, or the settings have it.
+ * The kind `aws` is Bedrock's alone, which signs.
+ */
+export function authorizationOf(credential: Credential | undefined, keyHeader: string): readonly string[] {
+  if (credential?.kind === 'key') return [keyHeader, credential.key];
+  return credential?.kind === 'bearer' ? ['authorization', `Bearer ${credential.token}`] : [];
+}
+
 /** The credentials that the gateway renews, as an upstream worker has them. */
 export interface Credentials {
   /** The present credential of that position (credential-spec.ts); undefined if there is none now. */

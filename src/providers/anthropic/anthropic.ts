@@ -15,7 +15,7 @@
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';
 import { JsonReader } from '../../protocol/json-reader.js';
-import type { Provider, ProviderCall, ProviderSettings } from '../provider.js';
+import { authorizationOf, type Provider, type ProviderCall, type ProviderSettings } from '../provider.js';
 import { readAnthropicError } from './errors.js';
 import { writeMessages } from './request.js';
 import { readMessage } from './response.js';
@@ -69,8 +69,7 @@ function headersOf({ settings, credential }: ProviderCall, betas: readonly strin
     return lastHeaders.headers;
   const headers = ['anthropic-version', settings.apiVersion];
   if (betaHeader !== '') headers.push('anthropic-beta', betaHeader);
-  if (credential?.kind === 'key') headers.push('x-api-key', credential.key);
-  else if (credential?.kind === 'bearer') headers.push('authorization', `Bearer ${credential.token}`);
+  headers.push(...authorizationOf(credential, 'x-api-key'));
   LAST_HEADERS.set(settings, { betaHeader, kind, secret, headers });
   return headers;
 }

@@ -1,7 +1,7 @@
 /**
- * Paths and headers of Azure OpenAI. Azure speaks OpenAI's protocol, so bodies and responses pass as they
- * are, and Azure has no Provider (providers/provider.ts), which is what translates for others. On the main
- * thread gateway/settings-records.ts makes the path once for each upstream and door; in upstream workers
+ * Paths of Azure OpenAI. Azure speaks OpenAI's protocol, so bodies and responses pass as they are, and Azure
+ * has no Provider (providers/provider.ts), which is what translates for others. On the main thread
+ * gateway/settings-records.ts makes the path once for each upstream and door; in upstream workers
  * provider-client.ts adds the headers to each call. Pure.
  *
  * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (2024-10-21:
@@ -11,7 +11,6 @@
  * Must hold: a call has `api-key` or `authorization`, never both, and its path is the one that Azure
  * documents for the version (test/unit/providers/azure/azure.test.ts, test/e2e/providers-azure.test.ts).
  */
-import type { Credential } from '../provider.js';
 
 /** The versions of Azure's v1 interface, each with its query. A path of v1 names no deployment. */
 const V1_QUERIES: ReadonlyMap<string, string> = new Map([
@@ -43,15 +42,4 @@ export function azurePath(
   if (v1Query !== undefined) return `${basePath}/openai/v1${operation}${v1Query}`;
   const deploymentsPath = CLOUDFLARE_BASE_PATH.test(basePath) ? basePath : `${basePath}/openai/deployments`;
   return `${deploymentsPath}/${encodeURIComponent(deployment)}${operation}?api-version=${apiVersion}`;
-}
-
-/**
- * Returns the header that authorises a call: its name, then its value. `key` is the key of the settings,
- * `bearer` a token of Microsoft Entra that the gateway renews. The list is empty without a credential: then
- * the headers in the upstream's settings authorise the call. The kind `aws` does not come here
- * (`credentialSpecOf` in credentials/credential-spec.ts).
- */
-export function azureHeaders(credential: Credential | undefined): readonly string[] {
-  if (credential?.kind === 'key') return ['api-key', credential.key];
-  return credential?.kind === 'bearer' ? ['authorization', `Bearer ${credential.token}`] : [];
 }

@@ -17,6 +17,7 @@ import { hash } from 'node:crypto';
 import { isRecord, parsedJson } from '../../core/json.js';
 import { betasOf, cloudBodyOf } from '../anthropic/anthropic.js';
 import {
+  authorizationOf,
   type Provider,
   type ProviderCall,
   type UnsignedRequest,
@@ -77,24 +78,10 @@ function authorization(
   { credential, settings, nowMs }: ProviderCall,
   { path, body, bodyHash }: UnsignedRequest,
 ): readonly string[] {
-  switch (credential?.kind) {
-    case 'aws':
-      return signatureHeaders(
-        path,
-        settings.host,
-        bodyHash ?? hash('sha256', body),
-        credential,
-        settings.region,
-        nowMs,
-      );
-    case 'key':
-      return ['authorization', `Bearer ${credential.key}`];
-    case 'bearer':
-      return ['authorization', `Bearer ${credential.token}`];
-    // No credential: the operator's proxy in front of Bedrock adds one.
-    default:
-      return [];
-  }
+  if (credential?.kind === 'key') return ['authorization', `Bearer ${credential.key}`];
+  if (credential?.kind !== 'aws') return authorizationOf(credential, 'authorization');
+  const { host, region } = settings;
+  return signatureHeaders(path, host, bodyHash ?? hash('sha256', body), credential, region, nowMs);
 }
 
 /** The version of Anthropic's protocol on Bedrock, which the body must name. */

@@ -77,7 +77,7 @@ export async function openSource(
     case 'aws':
       return (await import('./aws-source.js')).awsSource(spec, env);
     case 'entra':
-      return (await import('./entra-source.js')).entraSource(spec, env);
+      return (await import('./entra-source.js')).entraSource(env);
   }
 }
 

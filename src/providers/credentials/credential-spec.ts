@@ -10,9 +10,6 @@
 import type { ProviderName } from '../../core/provider-names.js';
 import type { Credential } from '../provider.js';
 
-/** The scope of tokens for Azure OpenAI. */
-const ENTRA_SCOPE = 'https://cognitiveservices.azure.com/.default';
-
 /** Where a credential comes from. A plain record without secrets. */
 export type CredentialSpec =
   /**
@@ -22,7 +19,7 @@ export type CredentialSpec =
   | { readonly kind: 'google'; readonly file: string | undefined }
   /** The provider chain of the AWS SDK. `profile` replaces AWS_PROFILE; undefined: the chain's own. */
   | { readonly kind: 'aws'; readonly profile: string | undefined }
-  | { readonly kind: 'entra'; readonly scope: string };
+  | { readonly kind: 'entra' };
 
 /** A credential as the keeper sends it to upstream workers. */
 export interface CredentialRecord {
@@ -73,7 +70,7 @@ export function credentialSpecOf(upstream: CredentialSettings): CredentialSpec |
     case 'bedrock':
       return { kind: 'aws', profile: upstream.profile };
     case 'azure':
-      return { kind: 'entra', scope: ENTRA_SCOPE };
+      return { kind: 'entra' };
     default:
       return undefined;
   }
@@ -116,6 +113,5 @@ export function nameOfSpec(spec: CredentialSpec): string {
   let detail: string | undefined;
   if (spec.kind === 'google') detail = spec.file;
   else if (spec.kind === 'aws') detail = spec.profile;
-  else if (spec.scope !== ENTRA_SCOPE) detail = spec.scope;
   return detail === undefined ? spec.kind : `${spec.kind}:${detail}`;
 }

@@ -26,9 +26,10 @@ import {
   type CredentialSource,
   type IssuedCredential,
 } from './credential-source.js';
-import type { CredentialSpec } from './credential-spec.js';
 
 const CLOCK = new SystemClock();
+/** What tokens are for: Azure OpenAI. */
+const RESOURCE = 'https://cognitiveservices.azure.com';
 const AUTHORITY = 'https://login.microsoftonline.com';
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
 /** Life of an assertion, which is sent at once. */
@@ -39,14 +40,11 @@ const METADATA_MS_MAX = 3_000;
 /** Bound of a token response, and of what the Azure CLI prints. A longer text is no JSON once it is cut. */
 const BODY_CHARS_MAX = 64 * 1024;
 
-/** A source of tokens for `scope` (OAuth's word: what the token allows), by the environment `env`. */
-export function entraSource(
-  { scope }: CredentialSpec & { kind: 'entra' },
-  env: NodeJS.ProcessEnv,
-): CredentialSource {
+/** A source of tokens by the environment `env`. */
+export function entraSource(env: NodeJS.ProcessEnv): CredentialSource {
   return async (signal) => {
     try {
-      return await credentialOf(scope, env, signal);
+      return await credentialOf(env, signal);
     } catch (error) {
       throw credentialErrorOf(error, ADVICE);
     }
@@ -57,11 +55,7 @@ const ADVICE =
   'see tenant, client and secret of the app, and that it has the role Cognitive Services OpenAI User';
 
 /** Tries the kinds in their order. An empty variable of the environment counts as absent. */
-async function credentialOf(
-  scope: string,
-  env: NodeJS.ProcessEnv,
-  signal: AbortSignal,
-): Promise<IssuedCredential> {
+async function credentialOf(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<IssuedCredential> {
   const {
     AZURE_TENANT_ID: tenant,
     AZURE_CLIENT_ID: client,
@@ -82,13 +76,12 @@ async function credentialOf(
     const body = new URLSearchParams({
       grant_type: 'client_credentials',
       client_id: client,
-      scope,
+      scope: `${RESOURCE}/.default`,
       ...proof,
     });
     return credentialFrom(await fetch(url, { method: 'POST', body, signal, redirect: 'error' }));
   }
-  // Metadata servers and the Azure CLI ask for the resource: the scope without its end.
-  return managedIdentityCredential(scope.replace(/\/\.default$/, ''), client, env, signal);
+  return managedIdentityCredential(client, env, signal);
 }
 
 /**
@@ -141,12 +134,14 @@ function baseOf(address: string | undefined, defaultAddress: string): string {
  * answers, as on a developer's machine.
  */
 async function managedIdentityCredential(
-  resource: string,
   client: string | undefined,
   env: NodeJS.ProcessEnv,
   signal: AbortSignal,
 ): Promise<IssuedCredential> {
-  const query = new URLSearchParams({ resource, ...(client ? { client_id: client } : {}) }).toString();
+  const query = new URLSearchParams({
+    resource: RESOURCE,
+    ...(client ? { client_id: client } : {}),
+  }).toString();
   const { IDENTITY_ENDPOINT: endpoint, IDENTITY_HEADER: header } = env;
   // App Service, Functions and Container Apps set these variables. Without them a machine has METADATA.
   if (endpoint && header)
@@ -167,14 +162,14 @@ async function managedIdentityCredential(
   } catch (error) {
     // Aborted: the renewal is late, or the keeper closed. Otherwise no metadata server has responded.
     if (signal.aborted) throw error;
-    return cliCredential(resource, signal);
+    return cliCredential(signal);
   }
   return credentialFrom(response);
 }
 
 /** A token from the Azure CLI's login. */
-async function cliCredential(resource: string, signal: AbortSignal): Promise<IssuedCredential> {
-  const args = ['account', 'get-access-token', '--output', 'json', '--resource', resource];
+async function cliCredential(signal: AbortSignal): Promise<IssuedCredential> {
+  const args = ['account', 'get-access-token', '--output', 'json', '--resource', RESOURCE];
   try {
     const { stdout } = await promisify(execFile)('az', args, { signal, maxBuffer: BODY_CHARS_MAX });
     return credentialOfMembers(parsedJson(stdout));

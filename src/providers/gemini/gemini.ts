@@ -7,7 +7,13 @@
  *
  * Must hold: path and headers by kind of model and credential (test/unit/providers/gemini/gemini.test.ts).
  */
-import type { Provider, ProviderCall, UnsignedCall, WrittenRequest } from '../provider.js';
+import {
+  authorizationOf,
+  type Provider,
+  type ProviderCall,
+  type UnsignedCall,
+  type WrittenRequest,
+} from '../provider.js';
 import { readError } from './errors.js';
 import { requestBody } from './request.js';
 import { readResponse } from './response.js';
@@ -18,19 +24,9 @@ export function methodOf(stream: boolean): string {
   return stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
 }
 
-/**
- * The headers that authorise a call, also at Vertex: a key in Google's own header, a token in
- * `authorization`. Empty without a credential: then an operator's proxy may add one.
- */
+/** The headers that authorise a call, also at Vertex: a key in Google's own header. */
 export function authorization({ credential }: ProviderCall): readonly string[] {
-  switch (credential?.kind) {
-    case 'key':
-      return ['x-goog-api-key', credential.key];
-    case 'bearer':
-      return ['authorization', `Bearer ${credential.token}`];
-    default:
-      return [];
-  }
+  return authorizationOf(credential, 'x-goog-api-key');
 }
 
 function write(call: UnsignedCall): WrittenRequest {

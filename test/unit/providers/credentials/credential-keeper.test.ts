@@ -27,7 +27,7 @@ class World {
   script: () => Promise<IssuedCredential> = () => Promise.resolve(this.token(HOUR_MS));
   readonly keeper: CredentialKeeper;
 
-  constructor(spec: CredentialSpec = { kind: 'entra', scope: 's' }, random = 0) {
+  constructor(spec: CredentialSpec = { kind: 'entra' }, random = 0) {
     const line =
       (level: string) =>
       (message: string, fields: object = {}): unknown =>
@@ -135,7 +135,7 @@ void t.test('the old one serves while renewals fail, until it expires', async (t
   await world.pass(1);
   t.equal(world.asked, 4, 'after a second');
   t.equal(world.keeper.current.length, 1);
-  t.match(world.keeper.statuses, [{ name: 'entra:s', ok: true, failures: 3, error: /500/ }]);
+  t.match(world.keeper.statuses, [{ name: 'entra', ok: true, failures: 3, error: /500/ }]);
   for (let second = 0; second < 719; second += 1) await world.pass(1_000);
   t.same(world.tokens, ['secret-token-1', undefined], 'and then no call uses it');
   t.ok(world.asked < 60, `${world.asked} questions in 12 minutes`);

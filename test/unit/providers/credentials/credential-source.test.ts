@@ -21,7 +21,7 @@ import {
   writeServiceAccount,
 } from '../../../support/token-server.js';
 
-const ENTRA: CredentialSpec = { kind: 'entra', scope: 'https://cognitiveservices.azure.com/.default' };
+const ENTRA: CredentialSpec = { kind: 'entra' };
 const HOUR_MS = 3_600_000;
 const signal = new AbortController().signal;
 
