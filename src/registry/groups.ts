@@ -133,7 +133,8 @@ export class Groups {
     const remove = (): GroupRecord => {
       const record = this.recordOf(idOrName);
       const { id, name } = record;
-      const membersText = store.groups.hasAccounts(id)
+      const hasAccounts = store.groups.accountsOf(id, 1).length > 0;
+      const membersText = hasAccounts
         ? 'accounts: put them in another group, or in none'
         : store.groups.childrenOf(id).length > 0
           ? 'other groups: delete those first'

@@ -92,8 +92,6 @@ export interface GroupStore {
   all(): Iterable<GroupRecord>;
   /** Groups whose parent is `id`, by slot. */
   childrenOf(id: string): GroupRecord[];
-  /** Whether any account is in the group itself. */
-  hasAccounts(id: string): boolean;
   /** The slots of accounts that are in the group itself, at most `limit` of them. */
   accountsOf(id: string, limit: number): AccountIndex[];
   /**

@@ -94,10 +94,6 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     return Array.from(members, ([, , slot]) => this.recordOf(groupSlots.get(slot)));
   }
 
-  hasAccounts(id: string): boolean {
-    return this.accountsOf(id, 1).length > 0;
-  }
-
   /** The slots of accounts that are in the group itself, at most `limit` of them. */
   accountsOf(id: string, limit: number): AccountIndex[] {
     const range = { start: [id, MEMBER_ACCOUNT, 0], end: [id, MEMBER_ACCOUNT + 1, 0], limit };

@@ -70,18 +70,13 @@ interface RecoveryOptions {
   readonly log: Log;
 }
 
-interface Recovered {
-  readonly accounts: number;
-  readonly keys: number;
-}
-
 /** Fills empty buffers. Throws StoreError. Takes about 3 µs an account and 4 µs a key. */
-export function recover(options: RecoveryOptions): Recovered {
+export function recover(options: RecoveryOptions): void {
   // Groups first: each account is put into its group.
   recoverGroups(options);
-  const recovered = { accounts: recoverAccounts(options), keys: recoverKeys(options) };
+  recoverAccounts(options);
+  recoverKeys(options);
   if (options.totals !== undefined) restoreQuotaUses(options);
-  return recovered;
 }
 
 function recoverGroups(options: RecoveryOptions): void {
@@ -112,10 +107,8 @@ function restoreQuotaUses(options: RecoveryOptions): void {
   }
 }
 
-/** Returns the number of accounts. */
-function recoverAccounts(options: RecoveryOptions): number {
+function recoverAccounts(options: RecoveryOptions): void {
   const { store, ledger, totals, directory, catalog, accountsMax, log } = options;
-  let accounts = 0;
   let planlessCount = 0;
   const nowMs = flushTimeNow(options);
   const isCopyOfHosts = totals === undefined && store.copy.position() !== undefined;
@@ -132,12 +125,10 @@ function recoverAccounts(options: RecoveryOptions): number {
       totals.restore(record.index, spending.spent, spending.uncovered);
       ledger.minute.restore(record.index, spending.minuteUsed, nowMs - spending.takenMs);
     }
-    accounts++;
     if (findPlanIndex(catalog, record.planId) === undefined) logPlanless(record, ++planlessCount, log);
   }
   if (planlessCount > ACCOUNTS_LOGGED_MAX)
     log.warn('more accounts are disabled for the same reason', { accounts: planlessCount });
-  return accounts;
 }
 
 /** `count`: how many accounts without a plan there are so far, with this one. */
@@ -150,22 +141,18 @@ function logPlanless({ id, name, planId }: AccountRecord, count: number, log: Lo
   });
 }
 
-/** Returns the number of keys. */
-function recoverKeys(options: RecoveryOptions): number {
+function recoverKeys(options: RecoveryOptions): void {
   const { store, totals, keysMax } = options;
   const nowMs = flushTimeNow(options);
-  let keys = 0;
   for (const record of store.keys.all()) {
     assertCapacity(record.index, keysMax, 'keys');
     applyKey(record, options);
-    keys++;
   }
   // After all keys, because the use of a key that is not in the table is left out. In the order of the rows:
   // 1.1 µs a row, against 1.9 µs if the row of each key were looked up.
   for (const [key, use] of store.keys.uses()) {
     restoreKeyUse(key, totals === undefined ? { ...use, ...NO_KEY_COUNTS } : use, options, nowMs);
   }
-  return keys;
 }
 
 /**

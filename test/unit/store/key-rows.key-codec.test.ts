@@ -162,7 +162,7 @@ void t.test('a store of format 1 opens, works, and is of this format from then o
 
   const house = openHouse(path);
   const capacity = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX, catalog: CATALOG };
-  t.same(recover({ ...house, ...capacity, log: new ListLog() }), { accounts: 1, keys: 1 });
+  recover({ ...house, ...capacity, log: new ListLog() });
   t.equal(house.keyTable.find(digestOf(key)), 0);
   t.match(house.registry.keys.find('laptop'), {
     record: { id: OLD_KEY, expiresSeconds: undefined, replacedById: undefined },
