@@ -2,11 +2,11 @@
  * Models that answer in place of another: when they do, what it costs to the pico-unit, what names them, and
  * who does not get them.
  */
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import type { AccountView, Customer } from '../support/admin-client.js';
-import { eventually, startGateway, type Gateway } from '../support/gateway.js';
-import { startMock, steered, type Mock } from '../support/mock.js';
+import { eventually, startGateway, testSettings, type Gateway } from '../support/gateway.js';
+import { startMock, steered, type Mock, type Scope } from '../support/mock.js';
 
 /** Currency per million tokens: a token costs 10^6 times as many pico-units. */
 const PRICES = {
@@ -19,57 +19,80 @@ const TOO_LONG = JSON.stringify({
   error: { message: 'it is too long', type: 'invalid_request_error', code: 'context_length_exceeded' },
 });
 
-interface World {
-  readonly gateway: Gateway;
+/** What the mocks of a world do, and settings of its model `first`. */
+interface Script {
+  readonly first: readonly string[];
+  readonly second?: readonly string[];
+  readonly more?: object;
+}
+
+interface Mocks {
   readonly first: Mock;
   readonly second: Mock;
 }
 
-/** The model `first` at one mock; `second` and `third` at another. `more` are settings of `first`. */
-async function worldOf(
-  t: Test,
-  firstArgs: readonly string[],
-  more: object = {},
-  secondArgs: readonly string[] = [],
-): Promise<World> {
-  const [first, second] = await Promise.all([startMock(t, firstArgs), startMock(t, secondArgs)]);
+/** The model `first` at one mock; `second` and `third` at another. All are named after their world. */
+function modelsOf(world: string, { first, second }: Mocks, more: object): object[] {
   const model = { max_output_tokens: 1_000 };
-  const gateway = await startGateway(t, {
-    config: {
-      models: [
-        {
-          ...model,
-          id: 'first',
-          price: PRICES.first,
-          fallbacks: ['second', 'third'],
-          ...more,
-          upstreams: [{ url: first.url, breaker_failures: 0 }],
-        },
-        {
-          ...model,
-          id: 'second',
-          max_output_tokens: 300,
-          price: PRICES.second,
-          fallbacks: ['third'],
-          upstreams: [{ url: second.url, model: 'second-at-home', breaker_failures: 0 }],
-        },
-        { ...model, id: 'third', price: PRICES.third, upstreams: [{ url: second.url }] },
-      ],
-      plans: [
-        { id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000 },
-        {
-          id: 'narrow',
-          requests_per_minute: 1_000_000,
-          calls_per_day: 1_000_000,
-          models: ['first', 'third'],
-        },
-        { id: 'alone', requests_per_minute: 1_000_000, calls_per_day: 1_000_000, models: ['first'] },
-      ],
-      access_log: { enabled: true },
+  return [
+    {
+      ...model,
+      id: `${world}first`,
+      price: PRICES.first,
+      fallbacks: [`${world}second`, `${world}third`],
+      ...more,
+      upstreams: [{ url: first.url, breaker_failures: 0 }],
     },
-  });
-  return { gateway, first, second };
+    {
+      ...model,
+      id: `${world}second`,
+      max_output_tokens: 300,
+      price: PRICES.second,
+      fallbacks: [`${world}third`],
+      upstreams: [{ url: second.url, model: 'second-at-home', breaker_failures: 0 }],
+    },
+    { ...model, id: `${world}third`, price: PRICES.third, upstreams: [{ url: second.url }] },
+  ];
 }
+
+/** A gateway of all these worlds; the plans `narrow` and `alone` are of the one without a name. */
+async function startWorlds<Name extends string>(
+  t: Scope,
+  scripts: Readonly<Record<Name, Script>>,
+): Promise<{ readonly gateway: Gateway; readonly mocks: Readonly<Record<Name, Mocks>> }> {
+  const worlds = await Promise.all(
+    (Object.entries(scripts) as [Name, Script][]).map(async ([name, script]) => {
+      const [first, second] = await Promise.all([startMock(t, script.first), startMock(t, script.second)]);
+      return { name, mocks: { first, second }, more: script.more ?? {} };
+    }),
+  );
+  const limits = { requests_per_minute: 1_000_000, calls_per_day: 1_000_000 };
+  const config = testSettings('echo:', {
+    models: worlds.flatMap(({ name, mocks, more }) => modelsOf(name, mocks, more)),
+    plans: [
+      { id: 'narrow', ...limits, models: ['first', 'third'] },
+      { id: 'alone', ...limits, models: ['first'] },
+    ],
+    access_log: { enabled: true },
+  });
+  const gateway = await startGateway(t, { config });
+  const mocks = Object.fromEntries(worlds.map((world) => [world.name, world.mocks]));
+  return { gateway, mocks: mocks as Record<Name, Mocks> };
+}
+
+const TOO_LONG_SCRIPT = ['--status', '400', '--body', TOO_LONG];
+const started = startWorlds(t, {
+  '': { first: ['--status', '503'] },
+  'refused-': { first: ['--status', '429', '--retry-after', '7'], second: ['--status', '400'] },
+  'begun-': { first: ['--fault', 'reset-mid', '--chunk-ms', '20'] },
+  'by-length-': { first: TOO_LONG_SCRIPT, more: { fallback_on: ['unavailable', 'context_length'] } },
+  'cut-': {
+    first: TOO_LONG_SCRIPT,
+    second: ['--fault', 'reset-mid', '--chunk-ms', '20'],
+    more: { fallback_on: ['context_length'] },
+  },
+  'long-': { first: TOO_LONG_SCRIPT },
+});
 
 const ask = (gateway: Gateway, key: string, prompt: string, more: object = {}) =>
   gateway.request(key, {
@@ -88,7 +111,8 @@ const PARTS = `${NUMBERS}&cache_write_tokens=20&cache_write_hour_tokens=30&think
 const COST = (40n * 3n + 10n * 3n + 20n * 7n + 30n * 11n + 6n * 5n + 3n * 13n) * 1_000_000n;
 
 void t.test('another model answers', async (t) => {
-  const { gateway, second } = await worldOf(t, ['--status', '503']);
+  const { gateway, mocks } = await started;
+  const { second } = mocks[''];
   const { admin } = gateway;
 
   await t.test('at its own price, whole and streamed, and is named', async (t) => {
@@ -181,21 +205,20 @@ const bodyOf = (headers: Readonly<Record<string, string>>) => ({
 });
 
 void t.test('what fallbacks refuse or fail at is not told, but why the named model failed', async (t) => {
-  const { gateway, second } = await worldOf(t, ['--status', '429', '--retry-after', '7'], {}, [
-    '--status',
-    '400',
-  ]);
+  const { gateway, mocks } = await started;
+  const { second } = mocks['refused-'];
   const customer = await gateway.admin.customer({ credit: CREDIT });
-  const answer = await ask(gateway, customer.key, 'Hello');
+  const answer = await ask(gateway, customer.key, 'Hello', { model: 'refused-first' });
   t.match(answer, { status: 502, headers: { 'retry-after': '7', 'x-tollgate-model': undefined } });
   t.equal((await second.stats()).requests, 2, 'second, then third');
   t.match(await settled(gateway, customer), { spent: '0.00', calls_today: 0 });
 });
 
 void t.test('a stream that has begun does not fall back', async (t) => {
-  const { gateway, second } = await worldOf(t, ['--fault', 'reset-mid', '--chunk-ms', '20']);
+  const { gateway, mocks } = await started;
+  const { second } = mocks['begun-'];
   const customer = await gateway.admin.customer({ credit: CREDIT });
-  const answer = await ask(gateway, customer.key, 'Hello', { stream: true });
+  const answer = await ask(gateway, customer.key, 'Hello', { model: 'begun-first', stream: true });
   t.equal(answer.status, 200);
   t.match(answer.body, /provider_unavailable/);
   t.equal(answer.headers['x-tollgate-model'], undefined);
@@ -204,24 +227,20 @@ void t.test('a stream that has begun does not fall back', async (t) => {
 });
 
 void t.test('a call that is too long for the model, only by setting', async (t) => {
-  const args = ['--status', '400', '--body', TOO_LONG];
-  const both = await worldOf(t, args, { fallback_on: ['unavailable', 'context_length'] });
-  const customer = await both.gateway.admin.customer({ credit: CREDIT });
-  const answer = await ask(both.gateway, customer.key, steered(PARTS));
-  t.match(answer, { status: 200, headers: { 'x-tollgate-model': 'second' } });
-  t.equal((await settled(both.gateway, customer)).spent, decimalOf(COST));
+  const { gateway } = await started;
+  const customer = await gateway.admin.customer({ credit: CREDIT });
+  const answer = await ask(gateway, customer.key, steered(PARTS), { model: 'by-length-first' });
+  t.match(answer, { status: 200, headers: { 'x-tollgate-model': 'by-length-second' } });
+  t.equal((await settled(gateway, customer)).spent, decimalOf(COST));
 
-  const second = ['--fault', 'reset-mid', '--chunk-ms', '20'];
-  const broken = await worldOf(t, args, { fallback_on: ['context_length'] }, second);
-  const third = await broken.gateway.admin.customer({ credit: CREDIT });
-  const cut = await ask(broken.gateway, third.key, 'Hello', { stream: true });
-  t.match(cut, { status: 200, headers: { 'x-tollgate-model': 'second' } });
+  const third = await gateway.admin.customer({ credit: CREDIT });
+  const cut = await ask(gateway, third.key, 'Hello', { model: 'cut-first', stream: true });
+  t.match(cut, { status: 200, headers: { 'x-tollgate-model': 'cut-second' } });
   t.match(cut.body, /provider_unavailable/, 'a stream of the fallback ends with the error of the fallback');
   t.notMatch(cut.body, /too long/);
-  t.match(await settled(broken.gateway, third), { spent: '0.00', calls_today: 0 });
+  t.match(await settled(gateway, third), { spent: '0.00', calls_today: 0 });
 
-  const one = await worldOf(t, args);
-  const other = await one.gateway.admin.customer({ credit: CREDIT });
-  t.match(await ask(one.gateway, other.key, 'Hello'), { status: 400 });
-  t.equal((await settled(one.gateway, other)).spent, '0.00');
+  const other = await gateway.admin.customer({ credit: CREDIT });
+  t.match(await ask(gateway, other.key, 'Hello', { model: 'long-first' }), { status: 400 });
+  t.equal((await settled(gateway, other)).spent, '0.00');
 });
