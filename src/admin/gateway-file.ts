@@ -45,12 +45,29 @@ export function removeGatewayFile(dataPath: string, pid: number): void {
   if (readGatewayFile(dataPath)?.pid === pid) unlinkSync(gatewayFilePath(dataPath));
 }
 
-/** Returns undefined if there is no file, or its content is not valid. */
+/** The file belongs to another user: whether a gateway runs is not known. The command prints the message. */
+class HiddenFileError extends Error {
+  readonly code = 'EACCES';
+
+  constructor(path: string) {
+    super(
+      `${path} cannot be read: permission denied. Run the command as the owner of the data directory (sudo, sudo -u), ` +
+        'or name another one (--data, TOLLGATE_DATA).',
+    );
+  }
+}
+
+/**
+ * Returns undefined if there is no file, or its content is not valid. Throws HiddenFileError if this user may
+ * not read it.
+ */
 export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
+  const path = gatewayFilePath(dataPath);
   try {
-    const value: unknown = JSON.parse(readFileSync(gatewayFilePath(dataPath), 'utf8'));
+    const value: unknown = JSON.parse(readFileSync(path, 'utf8'));
     return isGatewayAddress(value) ? value : undefined;
-  } catch {
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EACCES') throw new HiddenFileError(path);
     return undefined;
   }
 }
@@ -58,7 +75,7 @@ export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
 /**
  * Returns the address in the file if the gateway that wrote the file responds there. Returns undefined if no
  * gateway responds, or at each of TRIES_MAX tries another gateway than the writer. A try takes at most
- * PROBE_TIMEOUT_MS. Never rejects.
+ * PROBE_TIMEOUT_MS. Rejects only with HiddenFileError.
  */
 export async function findGateway(dataPath: string): Promise<GatewayAddress | undefined> {
   for (let tryNumber = 1; ; tryNumber += 1) {

@@ -75,7 +75,7 @@ async function runAudit(options: AuditOptions): Promise<void> {
 
 /**
  * Asks the running gateway, if there is one, to write its last calls to the store. If it does not, standard
- * error says so. Never rejects, because `findGateway` never does.
+ * error says so. Rejects as `findGateway` does.
  */
 async function flushGateway(dataPath: string): Promise<void> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');

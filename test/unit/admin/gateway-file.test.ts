@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { readdirSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
 import {
@@ -77,3 +77,22 @@ void t.test('a gateway is found only where the process that wrote the file answe
   writeGatewayFile(path, { ...address, adminPort: 1 });
   t.equal(await findGateway(path), undefined, 'nobody listens');
 });
+
+void t.test(
+  'in a folder of another user: that it cannot be read, and not that no gateway runs',
+  async (t) => {
+    const path = t.testdir();
+    writeGatewayFile(path, address);
+    chmodSync(path, 0o000);
+      // root may read every folder.
+    const isRoot = process.geteuid!() === 0;
+    if (isRoot) process.seteuid!(65_534);
+    const found = findGateway(path);
+    if (isRoot) process.seteuid!(0);
+  chmodSync(path, 0o700);
+    await t.rejects(found, {
+      code: 'EACCES',
+      message: /gateway\.json cannot be read: permission denied\. Run .* as the owner/,
+    });
+  },
+);
