@@ -247,21 +247,21 @@ export async function takePartInReseed(
   signal: AbortSignal,
 ): Promise<void> {
   const { copy } = store;
-  const rank = rankOf(copy.isPartial() ? undefined : copy.position(), copy.isEmpty());
+  const claim = { host, rank: rankOf(copy.isPartial() ? undefined : copy.position(), copy.isEmpty()) };
   for (let waitedMs = 0; waitedMs < claimsWaitMs; waitedMs += CLAIM_PERIOD_MS) {
-    await server.reportCopy(host, rank, false);
+    await server.reportCopy(claim, { wantsToSeed: false });
     // The pause rejects only by the signal.
     await pause(CLAIM_PERIOD_MS, undefined, { signal }).catch(() => undefined);
     if (signal.aborted) return;
   }
   // Only the host of the newest copy asks for the permission. The server gives it to the first that asks,
   // which matters only to hosts that saw different claims.
-  const { claims } = await server.reportCopy(host, rank, false);
+  const { claims } = await server.reportCopy(claim, { wantsToSeed: false });
   // Of equal copies the one of the host with the first id is chosen, so that all hosts choose the same.
   const newest = claims
     .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
     .sort((first, second) => compare(second.rank, first.rank) || compare(first.host, second.host))[0];
-  if (newest?.host !== host || !(await server.reportCopy(host, rank, true)).may) return;
+  if (newest?.host !== host || !(await server.reportCopy(claim, { wantsToSeed: true })).may) return;
   if (await seed(store, server, host, found)) {
     const reason =
       found === undefined ? 'the sharing server had none' : 'those at the sharing server were older';

@@ -290,9 +290,8 @@ export class RegistryServer {
 
   /** Reports how new this host's copy is. With `wantsToSeed` asks for permission to seed: `may`. */
   async reportCopy(
-    host: string,
-    rank: string,
-    wantsToSeed: boolean,
+    { host, rank }: Pick<Claim, 'host' | 'rank'>,
+    { wantsToSeed }: { readonly wantsToSeed: boolean },
   ): Promise<{ readonly may: boolean; readonly claims: readonly Claim[] }> {
     const { claims, seeder } = this.#keys;
     const reply = await this.#client.run(

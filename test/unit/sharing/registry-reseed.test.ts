@@ -70,7 +70,9 @@ async function prepare(t: Test): Promise<Seeding> {
   host.store.copy.detach();
   const [client, waiter] = host.clients;
   const server = new DisturbedServer({ client: client!, waiter: waiter!, namespace: 'test' });
-  await eventually('a connection', () => server.reportCopy('host', RANK, true).catch(() => undefined));
+  await eventually('a connection', () =>
+    server.reportCopy({ host: 'host', rank: RANK }, { wantsToSeed: true }).catch(() => undefined),
+  );
   const rowKeys = async (): Promise<string[]> =>
     (await client!.command(undefined, ['KEYS', '*:rows:*'])) as string[];
   const begin = (): Promise<boolean> => seed(host.store, server, 'host', undefined);
@@ -118,7 +120,7 @@ void t.test('what a seeding has put stays, and what it replaces goes with it', N
   t.equal(await redis.command('PTTL', first!), ':-1');
   t.equal(await redis.command('HLEN', first!), `:${[...host.store.copy.rows()].length}`);
   server.failsToDrop = true;
-  await server.reportCopy('host', RANK, true);
+  await server.reportCopy({ host: 'host', rank: RANK }, { wantsToSeed: true });
   t.equal(await seed(host.store, server, 'host', host.store.copy.position()), true);
   const [second, ...others] = await rowKeys();
   t.not(second, first);
@@ -164,7 +166,7 @@ void t.test('a copy of an epoch that ends in mid-download is no copy', NO_REDIS,
   const before = host.store.copy.position()!;
   server.afterRead = async () => {
     server.afterRead = () => undefined;
-    await server.reportCopy('host', RANK, true);
+    await server.reportCopy({ host: 'host', rank: RANK }, { wantsToSeed: true });
     t.equal(await seed(host.store, server, 'host', before), true);
   };
   const other = new RegistryHost(temporaryFolder(t), redis.url, 'other');
