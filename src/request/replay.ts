@@ -66,7 +66,7 @@ export function lookUp(
   const key = knownRequest?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
   const recordMiss = (flight?: Flight): void => {
     exchange.cacheLine = MISS_LINE;
-    metrics.countCached(modelSlotOf(modelIndex), false);
+    metrics.countCacheMiss(modelSlotOf(modelIndex));
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const recordHit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
@@ -79,7 +79,7 @@ export function lookUp(
     cache.known.remember(exchange, call, facts, key);
     const ageMs = Math.max(0, clock.wallMs() - endedMs);
     exchange.cacheLine = `\r\nx-tollgate-cache: hit\r\nage: ${Math.floor(ageMs / MS_PER_SECOND)}`;
-    metrics.countCached(modelSlotOf(modelIndex), true);
+    metrics.countCacheHit(modelSlotOf(modelIndex));
     return (exchange.hit = { stream, bytes });
   };
   if (hasDirective(cacheControl, 'no-cache')) {

@@ -99,10 +99,12 @@ export class ListenerMetrics {
     this.#words[layout.firstWordOfModel(answeredSlot) + layout.MODEL_STOOD_IN]! += 1;
   }
 
-  /** Counts a request of a model with a cache. */
-  countCached(modelSlot: number, isHit: boolean): void {
-    const word = isHit ? layout.MODEL_CACHE_HITS : layout.MODEL_CACHE_MISSES;
-    this.#words[layout.firstWordOfModel(modelSlot) + word]! += 1;
+  countCacheHit(modelSlot: number): void {
+    this.#words[layout.firstWordOfModel(modelSlot) + layout.MODEL_CACHE_HITS]! += 1;
+  }
+
+  countCacheMiss(modelSlot: number): void {
+    this.#words[layout.firstWordOfModel(modelSlot) + layout.MODEL_CACHE_MISSES]! += 1;
   }
 
   /** Counts a cached response that was removed to free memory for another. */

@@ -84,12 +84,12 @@ void t.test(
     const path = t.testdir();
     writeGatewayFile(path, address);
     chmodSync(path, 0o000);
-      // root may read every folder.
+    // root may read every folder.
     const isRoot = process.geteuid!() === 0;
     if (isRoot) process.seteuid!(65_534);
     const found = findGateway(path);
     if (isRoot) process.seteuid!(0);
-  chmodSync(path, 0o700);
+    chmodSync(path, 0o700);
     await t.rejects(found, {
       code: 'EACCES',
       message: /gateway\.json cannot be read: permission denied\. Run .* as the owner/,

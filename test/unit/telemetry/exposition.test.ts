@@ -242,7 +242,7 @@ void t.test('every family is declared as it is shown', async (t) => {
   };
   listeners[0]!.countUsage(modelSlotOf(0), tokens, 1n, 0n);
   listeners[0]!.countFallback(modelSlotOf(0), modelSlotOf(0));
-  listeners[0]!.countCached(modelSlotOf(0), true);
+  listeners[0]!.countCacheHit(modelSlotOf(0));
   listeners[0]!.observeDuration(modelSlotOf(0), 1);
   listeners[0]!.observeFirstToken(modelSlotOf(0), 1);
   const { body } = await exposition.render('prometheus');
