@@ -91,6 +91,8 @@ class BatchedExport<Item> implements Exporter<Item> {
   #onNoneOpen: () => void = () => undefined;
   /** When a failure was last logged. */
   #reportedAtMs = -Infinity;
+  /** Whether the log's last word is that exports fail. */
+  #isSaidToFail = false;
   #isClosed = false;
 
   /** `itemsName`: `spans` or `log records`, for the log. */
@@ -141,7 +143,7 @@ class BatchedExport<Item> implements Exporter<Item> {
     this.#queued -= items.length;
     this.#openBatches += 1;
     this.#exporter.export(items, (result) => {
-      if (result.code === ExportResultCode.SUCCESS) this.budget.countExported(items.length);
+      if (result.code === ExportResultCode.SUCCESS) this.#succeed(items.length);
       else this.#fail(items.length, result.error);
       this.#openBatches -= 1;
       if (this.#openBatches === 0) this.#onNoneOpen();
@@ -158,11 +160,24 @@ class BatchedExport<Item> implements Exporter<Item> {
     return Promise.resolve();
   }
 
+  /** A failure that was logged is followed by a line that exports work again: one a REPORT_PERIOD_MS. */
+  #succeed(items: number): void {
+    this.budget.countExported(items);
+    if (!this.#isSaidToFail) return;
+    this.#isSaidToFail = false;
+    const { failed, dropped } = this.budget.counts();
+    this.log.warn(`${this.#itemsName} are exported again`, {
+      failedSinceStart: failed,
+      droppedSinceStart: dropped,
+    });
+  }
+
   #fail(items: number, error: Error | undefined): void {
     this.budget.countFailed(items);
     const nowMs = performance.now();
     if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
     this.#reportedAtMs = nowMs;
+    this.#isSaidToFail = true;
     const { failed, dropped } = this.budget.counts();
     this.log.warn(`${this.#itemsName} could not be exported; calls are not affected`, {
       error: error?.message,
