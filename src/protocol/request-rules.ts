@@ -33,7 +33,7 @@ export interface RequestSchema {
   readonly minimum?: number;
   readonly maximum?: number;
   readonly enum?: readonly unknown[];
-  readonly const?: unknown;
+  readonly const?: boolean | string;
   readonly anyOf?: readonly RequestSchema[];
 }
 
@@ -72,27 +72,31 @@ export function violation(field: string, rule: string, value: unknown): string {
  */
 export function violationOf(schema: RequestSchema, value: unknown, path = ''): string | undefined {
   const { type, anyOf, description } = schema;
+  if (type === 'number' || type === 'integer') return numberViolation(schema, value, path);
   if (anyOf !== undefined) {
-    if (anyOf.some((alternative) => violationOf(alternative, value, path) === undefined)) return undefined;
-    const alternative = alternativeFor(anyOf, value);
-    return alternative === undefined
-      ? violation(path, `be ${description ?? 'of another type'}`, value)
-      : violationOf(alternative, value, path);
+    const meant = alternativeFor(anyOf, value);
+    const sentence =
+      meant === undefined
+        ? violation(path, `be ${description ?? 'of another type'}`, value)
+        : violationOf(meant, value, path);
+    if (sentence === undefined) return undefined;
+    const isOther = anyOf.some((other) => other !== meant && violationOf(other, value, path) === undefined);
+    return isOther ? undefined : sentence;
   }
-  const rule = description === undefined ? undefined : `be ${description}`;
   if (schema.enum !== undefined)
     return schema.enum.includes(value)
       ? undefined
       : violation(path, `be one of ${schema.enum.join(', ')}`, value);
-  if ('const' in schema)
-    return value === schema.const ? undefined : violation(path, rule ?? `be ${String(schema.const)}`, value);
+  if (schema.const !== undefined)
+    return value === schema.const
+      ? undefined
+      : violation(path, `be ${description ?? String(schema.const)}`, value);
   // A schema without a type allows any value.
   if (type === undefined) return undefined;
-  if (type === 'number' || type === 'integer') return numberViolation(schema, value, path, rule);
   if (!isOfType(schema, value) || (value === '' && schema.minLength !== undefined))
     return path === ''
       ? violation('the request body', 'be a JSON object', value)
-      : violation(path, rule ?? RULES[type]!, value);
+      : violation(path, description === undefined ? RULES[type]! : `be ${description}`, value);
   if (Array.isArray(value)) return itemsViolation(schema, value, path);
   return isRecord(value) ? membersViolation(schema, value, path) : undefined;
 }
@@ -113,11 +117,9 @@ function membersViolation(
 function itemsViolation(schema: RequestSchema, value: readonly unknown[], path: string): string | undefined {
   const sentence = countViolation(schema, value.length, path);
   if (sentence !== undefined || schema.items === undefined) return sentence;
-  for (const [index, item] of value.entries()) {
-    const itemSentence = violationOf(schema.items, item, `${path}[${index}]`);
-    if (itemSentence !== undefined) return itemSentence;
-  }
-  return undefined;
+  // The path of an item is written for the wrong one alone: a body of 64 KB has 30,000 items.
+  const index = value.findIndex((item) => violationOf(schema.items!, item, path) !== undefined);
+  return index < 0 ? undefined : violationOf(schema.items, value[index], `${path}[${index}]`);
 }
 
 /** The sentence for a list of `count` items, if they are too few or too many. */
@@ -130,19 +132,15 @@ export function countViolation(
   return count > maxItems ? `${path} must have at most ${maxItems} items, got ${count}` : undefined;
 }
 
-/** Without a `rule` in words there is a sentence for each fault: a wrong type, or a wrong number. */
-function numberViolation(
-  { type, minimum = -Infinity, maximum = Infinity }: RequestSchema,
-  value: unknown,
-  path: string,
-  rule: string | undefined,
-): string | undefined {
+/** Without a description there is a sentence for each fault: a wrong type, or a wrong number. */
+function numberViolation(schema: RequestSchema, value: unknown, path: string): string | undefined {
+  const { type, minimum = -Infinity, maximum = Infinity, description } = schema;
   const isNumber = type === 'integer' ? Number.isInteger(value) : typeof value === 'number';
+  if (isNumber && (value as number) >= minimum && (value as number) <= maximum) return undefined;
+  if (description !== undefined) return violation(path, `be ${description}`, value);
   const bounds = `between ${minimum} and ${maximum}`;
-  if (!isNumber)
-    return violation(path, rule ?? (type === 'integer' ? RULES.integer! : `be a number ${bounds}`), value);
-  if ((value as number) >= minimum && (value as number) <= maximum) return undefined;
-  return violation(path, rule ?? (maximum === Infinity ? 'not be negative' : `be ${bounds}`), value);
+  if (!isNumber) return violation(path, type === 'integer' ? RULES.integer! : `be a number ${bounds}`, value);
+  return violation(path, maximum === Infinity ? 'not be negative' : `be ${bounds}`, value);
 }
 
 /**
