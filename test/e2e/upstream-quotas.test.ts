@@ -17,8 +17,8 @@ const KEY = 'sk-one';
 const PROCESSES = 2;
 /** Of a limit, under full pressure. */
 const USED_LEAST = 0.9;
-/** As long as a wait in the queue: half of the callers are there at any time, and use what gets free. */
-const REFUSED_PAUSE_MS = 100;
+/** Three times a wait in the queue: a quarter of the callers is in it at any time, and uses what is free. */
+const REFUSED_PAUSE_MS = 300;
 
 interface UpstreamView {
   readonly model: string;
