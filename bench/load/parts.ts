@@ -26,6 +26,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startMockProcess, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
@@ -70,7 +71,7 @@ function buildsOf(
   return texts.map((text) => {
     const [name = '', folder] = text.split('=');
     if (folder === undefined) throw new Error(`--build wants name=folder, got ${text}`);
-    return { name, folder };
+    return { name, folder: resolve(folder) };
   });
 }
 
