@@ -11,7 +11,8 @@
  * for a member that their caller left out. A `description` is what follows "must be" in the error for a wrong
  * value (request-rules.ts).
  *
- * Must hold: a rejected body gets a sentence for each rule (test/unit/doors/request-schemas.test.ts).
+ * Must hold: each rule has its error message, which a rejected body gets
+ * (test/unit/doors/request-schemas.test.ts).
  */
 import * as Type from 'typebox';
 import type { DoorName } from '../core/door-names.js';
@@ -31,7 +32,7 @@ import { CHOICES_MAX } from '../protocol/request-rules.js';
 const MODEL = { model: Model };
 const ITEMS = { minItems: 1, maxItems: MESSAGES_MAX };
 const integerFrom = (minimum: number) => Type.Integer({ minimum, description: `an integer from ${minimum}` });
-/** A number within bounds, for which one sentence serves for a wrong type and a wrong number. */
+/** A number within bounds, with one error message for a wrong type and a wrong number. */
 const within = ({ minimum, maximum }: typeof TOP_P) =>
   Type.Number({ minimum, maximum, description: `a number between ${minimum} and ${maximum}` });
 

@@ -1,13 +1,13 @@
 /**
- * Why a request breaks the schema of its door, in a sentence for its sender, and the bounds that other code
- * shares with the schemas. chat-scan.ts and doors/member-scan.ts call `violationOf` for a body that the
- * compiled check has rejected. Pure; any thread.
+ * Says why a request breaks the schema of its door, in an error message for its sender, and has the bounds
+ * that other code shares with the schemas. chat-scan.ts and doors/member-scan.ts call `violationOf` for a
+ * body that the compiled check has rejected. Pure; any thread.
  *
  * The schemas are those of chat-schema.ts and doors/request-schemas.ts, as JSON that the build writes into
  * generated.js: so a rule is declared once, and a running gateway need not load TypeBox. The `description` of
- * a schema is what follows "must be" in the sentence, and stands in the OpenAPI document too.
+ * a schema is what follows "must be" in the message, and stands in the OpenAPI document too.
  *
- * Must hold: `violationOf` returns a sentence exactly for the values that the compiled check rejects
+ * Must hold: `violationOf` returns a message exactly for the values that the compiled check rejects
  * (test/unit/doors/request-schemas.test.ts). It knows the keywords of RequestSchema alone: a schema with
  * another one needs a line here.
  */
@@ -37,7 +37,7 @@ export interface RequestSchema {
   readonly anyOf?: readonly RequestSchema[];
 }
 
-/** Characters of the sender's text that a sentence repeats. */
+/** Characters of the sender's text that an error message repeats. */
 const TEXT_CHARS_MAX = 40;
 
 /** The rules in words of schemas without a description, by their type. */
@@ -58,30 +58,31 @@ function describe(value: unknown): string {
   return typeof value === 'number' ? String(value) : JSON.stringify(value);
 }
 
-/** The sentence for a body that is rejected without a broken rule, which would be a bug of `violationOf`. */
+/** For a body that is rejected although `violationOf` finds no broken rule, which would be a bug. */
 export const UNEXPLAINED = 'the request body must be as the interface says';
 
-/** The sentence for a field that breaks a rule, such as `temperature must be a number, got "warm"`. */
+/** The error message for a field that breaks a rule, such as `temperature must be a number, got "warm"`. */
 export function violation(field: string, rule: string, value: unknown): string {
   return `${field} must ${rule}, got ${describe(value)}`;
 }
 
 /**
- * The sentence for the first rule that `value` breaks: the field, the rule, and what the field has. Undefined
- * if the value keeps all rules. `path`: of the value in the body; left out for the body itself.
+ * Returns the error message for the first rule that `value` breaks: the field, the rule, and what the field
+ * has. Undefined if the value keeps all rules. `path`: of the value in the body; left out for the body
+ * itself.
  */
 export function violationOf(schema: RequestSchema, value: unknown, path = ''): string | undefined {
   const { type, anyOf, description } = schema;
   if (type === 'number' || type === 'integer') return numberViolation(schema, value, path);
   if (anyOf !== undefined) {
     const meant = alternativeFor(anyOf, value);
-    const sentence =
+    const message =
       meant === undefined
         ? violation(path, `be ${description ?? 'of another type'}`, value)
         : violationOf(meant, value, path);
-    if (sentence === undefined) return undefined;
+    if (message === undefined) return undefined;
     const isOther = anyOf.some((other) => other !== meant && violationOf(other, value, path) === undefined);
-    return isOther ? undefined : sentence;
+    return isOther ? undefined : message;
   }
   if (schema.enum !== undefined)
     return schema.enum.includes(value)
@@ -108,21 +109,21 @@ function membersViolation(
 ): string | undefined {
   for (const [name, schema] of Object.entries(properties)) {
     if (value[name] === undefined && !required.includes(name)) continue;
-    const sentence = violationOf(schema, value[name], path === '' ? name : `${path}.${name}`);
-    if (sentence !== undefined) return sentence;
+    const message = violationOf(schema, value[name], path === '' ? name : `${path}.${name}`);
+    if (message !== undefined) return message;
   }
   return undefined;
 }
 
 function itemsViolation(schema: RequestSchema, value: readonly unknown[], path: string): string | undefined {
-  const sentence = countViolation(schema, value.length, path);
-  if (sentence !== undefined || schema.items === undefined) return sentence;
+  const message = countViolation(schema, value.length, path);
+  if (message !== undefined || schema.items === undefined) return message;
   // The path of an item is written for the wrong one alone: a body of 64 KB has 30,000 items.
   const index = value.findIndex((item) => violationOf(schema.items!, item, path) !== undefined);
   return index < 0 ? undefined : violationOf(schema.items, value[index], `${path}[${index}]`);
 }
 
-/** The sentence for a list of `count` items, if they are too few or too many. */
+/** Returns the error message for a list of `count` items; undefined if the schema allows so many. */
 export function countViolation(
   { minItems = 0, maxItems = Infinity }: RequestSchema,
   count: number,
@@ -132,7 +133,7 @@ export function countViolation(
   return count > maxItems ? `${path} must have at most ${maxItems} items, got ${count}` : undefined;
 }
 
-/** Without a description there is a sentence for each fault: a wrong type, or a wrong number. */
+/** Without a description there is a message for each fault: a wrong type, or a wrong number. */
 function numberViolation(schema: RequestSchema, value: unknown, path: string): string | undefined {
   const { type, minimum = -Infinity, maximum = Infinity, description } = schema;
   const isNumber = type === 'integer' ? Number.isInteger(value) : typeof value === 'number';
