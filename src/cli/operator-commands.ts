@@ -207,11 +207,14 @@ const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
 
 /** Returns the fields that changed: `plan free → paid, status active → disabled`. */
 function changesText({ changes }: OperatorChange): string {
-  const valueText = (value: string | number | boolean | null): string =>
-    value === null ? '-' : String(value);
   return changes
-    .map(({ field, before, after }) => `${field} ${valueText(before)} → ${valueText(after)}`)
+    .map(({ field, before, after }) => `${field} ${valueText(field, before)} → ${valueText(field, after)}`)
     .join(', ');
+}
+
+function valueText(field: string, value: string | number | boolean | null): string {
+  if (value === null) return '-';
+  return field === 'expires' && typeof value === 'number' ? timeText(value) : String(value);
 }
 
 /** The same as EXIT_FAILED of program.ts. */

@@ -12,7 +12,7 @@ import type { ListView } from '../admin/views.js';
 import { fetchRows, get, queryOf, useAction } from './api.js';
 import { addressOf, type Filters, putFilters } from './browser.js';
 import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField, TYPING_MS } from './controls.js';
-import { counted, exactMoment, words } from './format.js';
+import { counted, exactMoment, isoOf, words } from './format.js';
 import { type Column, Table } from './table.js';
 
 const PAGE_ROWS = 100;
@@ -133,11 +133,14 @@ async function orDropped<View>(response: Promise<View>, isCurrent: () => boolean
   }
 }
 
-const textOfValue = (value: unknown): string =>
-  value === null || value === undefined ? 'none' : typeof value === 'string' ? value : JSON.stringify(value);
+function textOfValue(field: string, value: unknown): string {
+  if (value === null || value === undefined) return 'none';
+  if (field === 'expires' && typeof value === 'number') return isoOf(value);
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
 
 const textOfChange = ({ field, before, after }: OperatorChange['changes'][number]): string =>
-  `${field}: ${textOfValue(before)} → ${textOfValue(after)}`;
+  `${field}: ${textOfValue(field, before)} → ${textOfValue(field, after)}`;
 
 /** Returns the address of the changed item; undefined if the item has no id (settings, log) or no page. */
 function addressOfTarget({ target }: OperatorChange): string | undefined {
@@ -176,7 +179,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
         {changes.map(({ field, before, after }) => (
           <li key={field} class="values">
             <span class="muted">{words(field)}</span>{' '}
-            <BeforeAfter before={textOfValue(before)} after={textOfValue(after)} />
+            <BeforeAfter before={textOfValue(field, before)} after={textOfValue(field, after)} />
           </li>
         ))}
       </ul>

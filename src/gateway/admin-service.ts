@@ -65,7 +65,7 @@ export async function findPort(host: string, port: number, section: keyof typeof
   for (let tries = 1; ; tries++) {
     const portProbe = createServer();
     const portError = await bind(portProbe, { host, port });
-    if (portError !== undefined) throw cannotListen(`${host}:${port}`, portError, section);
+    if (portError !== undefined) throw cannotListen(host, port, portError, section);
     const foundPort = (portProbe.address() as AddressInfo).port;
     // The name is bound before the probe closes. A gateway that has released the name by then listens, so the
     // probe's bind would have failed.
@@ -76,7 +76,7 @@ export async function findPort(host: string, port: number, section: keyof typeof
     await once(portProbe, 'close');
     // Any other error means that this system has no such names: then the check of the port must do.
     if (nameError !== 'EADDRINUSE') return { port: foundPort, release: () => nameHolder.close() };
-    if (port !== 0 || tries === PORT_TRIES_MAX) throw cannotListen(`${host}:${port}`, nameError, section);
+    if (port !== 0 || tries === PORT_TRIES_MAX) throw cannotListen(host, port, nameError, section);
   }
 }
 
@@ -91,9 +91,10 @@ async function bind(server: Server, address: ListenOptions): Promise<string | un
   }
 }
 
-function cannotListen(address: string, code: string, section: keyof typeof ADVICE): Error {
+function cannotListen(host: string, port: number, code: string, section: keyof typeof ADVICE): Error {
+  const address = host.includes(':') ? `[${host}]` : host;
   return new Error(
-    `Cannot listen on ${address} (${code}). Stop what uses the port, or set ${ADVICE[section]}.`,
+    `Cannot listen on ${address}:${port} (${code}). Stop what uses the port, or set ${ADVICE[section]}.`,
   );
 }
 

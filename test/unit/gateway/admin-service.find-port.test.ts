@@ -30,6 +30,13 @@ void t.test('a port that somebody listens on is refused, held or not', async (t)
   server.close();
 });
 
+void t.test('an address of IPv6 is told with brackets', async (t) => {
+  // Of the addresses for examples (RFC 3849): no machine has it, with IPv6 or without.
+  await t.rejects(findPort('2001:db8::1', 80, 'listen'), {
+    message: /^Cannot listen on \[2001:db8::1\]:80 \(E/,
+  });
+});
+
 void t.test('ports that are found at the same time differ', async (t) => {
   const found = await Promise.all(Array.from({ length: 200 }, () => findPort(HOST, 0, 'listen')));
   t.equal(new Set(found.map(({ port }) => port)).size, found.length);
