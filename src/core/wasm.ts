@@ -9,7 +9,7 @@
  */
 import { invariant } from './errors.js';
 
-/** A memory of WebAssembly, or a plain object where there is none to be had (`createSharedMemory`). */
+/** A memory of WebAssembly, or a plain object if there is none to be had (`createSharedMemory`). */
 export interface SharedMemory {
   readonly buffer: SharedArrayBuffer;
 }
@@ -30,9 +30,9 @@ const PAGE_BYTES = 65_536;
 const PAGES_MAX = 65_536;
 
 /**
- * Memory of fixed size that threads share; the kernel provides a page at the first touch. V8 reserves 10 GiB
- * of addresses for a memory of WebAssembly. Where they are not to be had (`ulimit -v`), it is a plain buffer
- * of the same length, which no module can be instantiated over (`canInstantiate`).
+ * Memory of fixed size that threads share; the kernel provides a page at the first touch. V8 of Node 20 and
+ * 22 reserves 10 GiB of addresses for a memory of WebAssembly. If they cannot be had (`ulimit -v`), the
+ * result has a plain buffer of the same length, over which no module can be instantiated (`canInstantiate`).
  */
 export function createSharedMemory(bytes: number): SharedMemory {
   const pages = Math.ceil(bytes / PAGE_BYTES);

@@ -41,7 +41,7 @@ const PARTS = {
       countFailure: NOTHING,
       setBreaker: NOTHING,
     },
-    TopAccounts: { note: NOTHING },
+    TopAccounts: { count: NOTHING },
   },
 } as const satisfies Record<string, Replacements>;
 
