@@ -12,8 +12,8 @@ import { pathToFileURL } from 'node:url';
 import t from '../build/test/node_modules/tap/index.js';
 
 const LINGER_MS = 5_000;
-// After a `teardown` beside all tests tap ends as soon as no test is left. There is none while the next file is
-// loaded, whose tests would not run then.
+// After a `teardown` beside all tests tap ends as soon as no test is left. There is none while the next file
+// is loaded, whose tests would not run then.
 t.teardown = (...teardown) => t.after(...teardown);
 const files = process.env.TEST_FILES.split(' ');
 // Neither the tests nor the programs that they start are to see it.

@@ -259,7 +259,7 @@ void t.test('commands: with a gateway, as an operator, and without a gateway', a
   t.match(await run(['operators', 'enable', 'ann']), { code: 0, stdout: /active +yes/ });
   const rotated = await run(['operators', 'rotate', 'ann', '--expires', '2099-01-31', '--json']);
   t.match(rotated.json(), { name: 'ann', expires: Date.UTC(2099, 0, 31) / 1_000 });
-  t.match(await run(['changes', '--action', 'operator.rotate']), { stdout: /expires .* → 2099-01-31 00:00/ });
+  t.match(await run(['changes', 'list', '--target', 'ann']), { stdout: /expires .* → 2099-01-31 00:00/ });
   const shown = (await run(['operators', 'show', 'ann', '--json'])).json() as OperatorView & {
     token?: string;
   };
