@@ -88,6 +88,8 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   const taken = page.getByText('Whole');
   await taken.waitFor();
   await page.locator('.taken').getByText('Cost').waitFor();
+  // The page may look for the record of the call before it is written; it then looks again.
+  t.ok(faults.splice(0).every((fault) => fault.includes('404')));
   t.match(await page.locator('.taken').textContent(), /Status 200.*5 out.*Cost 0\.0000.*First token/);
   await taken.click();
   await page.getByText('x-request-id').waitFor();
