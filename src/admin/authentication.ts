@@ -140,7 +140,7 @@ export class AdminAuthentication {
   readonly #wrongTokens: WrongTokens;
   readonly #sessions: Sessions;
   /** The name has the port, because browsers send a cookie to all ports of a host. */
-  readonly #cookieName: (isSecure: boolean) => string;
+  readonly #cookieName: (kind: 'secure' | 'plain') => string;
   readonly #hosts: AllowedHosts;
   readonly #operators: Pick<Operators, 'identityOf'>;
   readonly #quotaTimezone: string;
@@ -163,7 +163,7 @@ export class AdminAuthentication {
     this.#token = new TokenCheck(token);
     this.#wrongTokens = new WrongTokens(clock);
     this.#sessions = new Sessions(clock);
-    this.#cookieName = (isSecure) => `${isSecure ? HOST_COOKIE : ''}tollgate-session-${port()}`;
+    this.#cookieName = (kind) => `${kind === 'secure' ? HOST_COOKIE : ''}tollgate-session-${port()}`;
   }
 
   /**
@@ -270,7 +270,7 @@ export class AdminAuthentication {
     const signedOut = this.#viewOf(undefined);
     const body =
       url === undefined ? signedOut : { ...signedOut, sign_out: { issuer: new URL(url).host, url } };
-    const isSecure = isHttps(head) || cookieOf(head, this.#cookieName(true)) !== '';
+    const isSecure = isHttps(head) || cookieOf(head, this.#cookieName('secure')) !== '';
     return { ...okResponse(body), setCookie: this.#cookie('', 0, isSecure) };
   }
 
@@ -280,9 +280,9 @@ export class AdminAuthentication {
 
   /** Behind HTTPS only the cookie with HOST_COOKIE counts, which no other host of the domain can set. */
   #sessionSecretOf(head: RequestHead): string | undefined {
-    const secret = cookieOf(head, this.#cookieName(true));
+    const secret = cookieOf(head, this.#cookieName('secure'));
     if (secret !== '') return secret;
-    return isHttps(head) ? undefined : cookieOf(head, this.#cookieName(false)) || undefined;
+    return isHttps(head) ? undefined : cookieOf(head, this.#cookieName('plain')) || undefined;
   }
 
   /** `session`: undefined if signed out. The console needs the role, to show only what the role may do. */
@@ -303,7 +303,7 @@ export class AdminAuthentication {
    */
   #cookie(secret: string, seconds: number, isSecure: boolean): string {
     const attribute = isSecure ? '; Secure' : '';
-    return `${this.#cookieName(isSecure)}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
+    return `${this.#cookieName(isSecure ? 'secure' : 'plain')}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
   }
 }
 

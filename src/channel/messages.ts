@@ -188,12 +188,13 @@ export interface UpstreamSession {
   /** There are credits again after `data` returned false, so the session may go on. */
   onCredit(): void;
   /**
-   * The client has gone. If the upstream's setting `when_client_leaves` is `abort`, or `atOnce` is true, the
-   * session aborts the upstream. If the setting is `finish`, the session may read the response to its end,
-   * and discards it. Then it calls `end` or `cut` with the usage, or `fail` if the call is not billed. The
-   * channel may call `onCancel` again: with `atOnce` that aborts an upstream which was left to finish before.
+   * The client has gone. If the upstream's setting `when_client_leaves` is `abort`, the session aborts the
+   * upstream. If the setting is `finish`, the session may read the response to its end, and discards it. Then
+   * it calls `end` or `cut` with the usage, or `fail` if the call is not billed.
    */
-  onCancel(atOnce?: boolean): void;
+  onCancel(): void;
+  /** As `onCancel`, but the upstream is aborted in any case, even one that `onCancel` has left to finish. */
+  onStop(): void;
   /**
    * `onCredit` or `onCancel` has thrown, which is a bug: the session ends the call by `fail`, if it has not
    * ended. Must not throw, or the worker's thread ends with all of its calls.

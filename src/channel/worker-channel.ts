@@ -51,7 +51,7 @@ export class WorkerChannel {
   /** Aborts all calls, because the listener has died or been replaced, or the worker ends. Idempotent. */
   cancelAll(): void {
     // Sessions may end their calls, and so remove themselves, within the loop: `all` returns a copy.
-    for (const session of this.#sessions.all()) notify(session, 'onCancel', true);
+    for (const session of this.#sessions.all()) notify(session, 'onStop');
   }
 
   /** Called as the thread ends, after `cancelAll`. Sends the frames that are still queued. */
@@ -69,8 +69,7 @@ export class WorkerChannel {
         notify(this.#sessions.get(frame.id), 'onCancel');
         return;
       case FRAME_STOP:
-        // As Cancel, but an upstream may not finish for a client that has gone.
-        notify(this.#sessions.get(frame.id), 'onCancel', true);
+        notify(this.#sessions.get(frame.id), 'onStop');
         return;
       case FRAME_CREDIT:
         notify(this.#sessions.get(frame.id), 'onCredit');
@@ -92,11 +91,11 @@ export class WorkerChannel {
 /**
  * Calls one method of a session; does nothing without a session, as when the call is not open. An exception
  * is a bug, which `crash` turns into the end of that call alone. An exception of `crash` itself ends the
- * worker with all its calls. `atOnce`: the session must abort its upstream. `onCredit` ignores `atOnce`.
+ * worker with all its calls.
  */
-function notify(session: UpstreamSession | undefined, method: 'onCancel' | 'onCredit', atOnce = false): void {
+function notify(session: UpstreamSession | undefined, method: 'onCancel' | 'onStop' | 'onCredit'): void {
   try {
-    session?.[method](atOnce);
+    session?.[method]();
   } catch (error) {
     session?.crash(error);
   }

@@ -46,7 +46,7 @@ const SHOWN_CHARS_MAX = 80;
  * Returns a value as an error shows it: clipped, on one line, without user, password and query of an address.
  * `withType`: adds the type of a text, number or boolean, which may be what is wrong.
  */
-export function describe(value: unknown, withType: boolean): string {
+export function describe(value: unknown, { withType = false } = {}): string {
   if (value === null || value === undefined) return 'nothing';
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';
   switch (typeof value) {

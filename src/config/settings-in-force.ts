@@ -240,9 +240,11 @@ export function differenceOf(
   isApplied: (path: SettingPath) => boolean = isLive,
 ): SettingsDifference {
   const changes = changesAt([], current, next);
-  const pathsOf = (areApplied: boolean): string[] =>
-    changes.filter(({ path }) => isApplied(path) === areApplied).map(({ text }) => text);
-  return { applied: pathsOf(true), restartNeeded: pathsOf(false) };
+  const textOf = ({ text }: PathChange): string => text;
+  return {
+    applied: changes.filter(({ path }) => isApplied(path)).map(textOf),
+    restartNeeded: changes.filter(({ path }) => !isApplied(path)).map(textOf),
+  };
 }
 
 /** Returns the changes at `path` and below: one for a list whose length differs. */

@@ -269,7 +269,7 @@ export class SettingsReader {
     for (const name of interpolated.unset)
       this.#options.report(path, `the environment variable ${name} is not set`);
     for (const name of interpolated.malformed) {
-      const got = describe(`\${${name}}`, false);
+      const got = describe(`\${${name}}`);
       this.#options.report(path, `got ${got}, want the name of a variable in it, or $\${ for a plain \${`);
     }
     return interpolated.unset.length === 0 && interpolated.malformed.length === 0;
@@ -289,7 +289,7 @@ export class SettingsReader {
       type !== 'array' &&
       type !== 'boolean';
     const isSecret = declaration['x-secret'] === true || declaration['x-secret-path'] === true;
-    const shown = isSecret ? 'a value that is not shown' : describe(value, !isTypeRight);
+    const shown = isSecret ? 'a value that is not shown' : describe(value, { withType: !isTypeRight });
     this.#options.report(path, `got ${shown}, want ${wantOf(declaration)}`, origin);
     return undefined;
   }

@@ -86,7 +86,7 @@ export function SettingsPage() {
  */
 function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
   const [view, setView] = useState<ReloadView>();
-  const { error, isBusy, run } = useAction(async (dryRun: boolean) => {
+  const { error, isBusy, run } = useAction(async ({ dryRun }: { readonly dryRun: boolean }) => {
     try {
       setView(await post<ReloadView>('/reload', { dry_run: dryRun }));
     } catch (reason) {
@@ -103,7 +103,7 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
           <h2>Reload</h2>
           <p class="muted">Reads the file, the environment and key files anew. No call is dropped.</p>
         </div>
-        <Button disabled={isBusy} onClick={() => run(true)}>
+        <Button disabled={isBusy} onClick={() => run({ dryRun: true })}>
           Show what would change
         </Button>
       </div>
@@ -112,7 +112,7 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
       {view?.dry_run === true && view.applied.length > 0 && (
         <div class="actions">
           <Button onClick={() => setView(undefined)}>Leave it</Button>
-          <Button class="primary" disabled={isBusy} onClick={() => run(false)}>
+          <Button class="primary" disabled={isBusy} onClick={() => run({ dryRun: false })}>
             Apply {view.applied.length === 1 ? 'the change' : `${view.applied.length} changes`}
           </Button>
         </div>

@@ -154,21 +154,29 @@ export interface DoorStream {
   end(): string;
 }
 
+/** What an upstream reads in a chat completion beyond OpenAI's protocol. All false if left out. */
+export interface ChatReader {
+  /**
+   * Whether it reads `thinking_blocks`, `thinking` and `cache_control`, and images and files in a message of
+   * a tool. For an upstream without extras the three members are left out, and images and files go to a user
+   * message. Such an upstream may not know the role `developer` either, so the role becomes `system`, and the
+   * leading system messages become one.
+   */
+  readonly extras?: boolean | undefined;
+  /**
+   * Whether it wants the thoughts of earlier turns back (the setting `thoughts_back`): then each message of
+   * the assistant has `reasoning_content`.
+   */
+  readonly thoughtsBack?: boolean | undefined;
+}
+
 export interface Translator {
   /**
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
    * stream asks for its usage. Throws a FieldError that names a member which a chat completion cannot
    * express.
-   *
-   * `extras`: whether the upstream reads `thinking_blocks`, `thinking` and `cache_control` in a chat
-   * completion, and images and files in a message of a tool. For an upstream without extras the three members
-   * are left out, and images and files go to a user message. Such an upstream may not know the role
-   * `developer` either, so the role becomes `system`, and the leading system messages become one.
-   *
-   * `thoughtsBack`: whether the upstream wants the thoughts of earlier turns back (the setting
-   * `thoughts_back`): then each message of the assistant has `reasoning_content`.
    */
-  toChat(body: Members, extras?: boolean, thoughtsBack?: boolean): Record<string, unknown>;
+  toChat(body: Members, upstream?: ChatReader): Record<string, unknown>;
   /**
    * The members of `body` that `toChat` takes as exactJson reads them, so that integers in them keep their
    * digits. For an upstream with a provider integers keep their digits in large bodies only: for a small body

@@ -179,7 +179,7 @@ export class AdminService {
       if (isCurrent()) {
         this.#servers.push(server);
         if (this.#servers.length > SERVERS_MAX) this.#servers.shift()!.close();
-        this.#writeAddress(server.port, order, true);
+        this.#writeAddress(server.port, order, 'first try');
       } else {
         server.close();
       }
@@ -191,19 +191,19 @@ export class AdminService {
 
   /**
    * Writes the address for commands; tries each second until the next order. Never throws, because `lead`
-   * would then open the port a second time. Only the first try (`isFirst`) logs its failure.
+   * would then open the port a second time. Only the first try logs its failure.
    */
-  #writeAddress(adminPort: number, order: number, isFirst: boolean): void {
+  #writeAddress(adminPort: number, order: number, time: 'first try' | 'later try'): void {
     if (order !== this.#orders) return;
     const { settings, log } = this.#options;
     try {
       writeGatewayFile(settings.data, { pid: process.pid, adminHost: settings.admin.host, adminPort });
     } catch (error) {
-      if (isFirst)
+      if (time === 'first try')
         log.error('commands do not find this gateway: its address cannot be written', {
           error: String(error),
         });
-      setTimeout(() => this.#writeAddress(adminPort, order, false), TRY_PAUSE_MS_MAX).unref();
+      setTimeout(() => this.#writeAddress(adminPort, order, 'later try'), TRY_PAUSE_MS_MAX).unref();
     }
   }
 

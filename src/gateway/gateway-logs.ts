@@ -152,7 +152,7 @@ export class GatewayLogs {
     }
     this.#accessLogSettings = accessLog;
     // Drains also if the logs are off: a call that has read the switch before may still append a record.
-    this.#drainLater(false);
+    this.#drainLater({ isBusy: false });
   }
 
   /** Sends every call from now on to `outbox` too, even if the call log is off. */
@@ -162,14 +162,14 @@ export class GatewayLogs {
   }
 
   /** Drains after the period, again and again. `isBusy`: the last drain found calls. */
-  #drainLater(isBusy: boolean): void {
+  #drainLater({ isBusy }: { readonly isBusy: boolean }): void {
     clearTimeout(this.#drainTimer);
     const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
     this.#drainTimer = setTimeout(() => {
       const hasCalls = this.drain();
       // A call may have waited a second for this drain, and must not wait another second for the disk.
       if (hasCalls && !isBusy) this.#calls.flush();
-      this.#drainLater(hasCalls);
+      this.#drainLater({ isBusy: hasCalls });
     }, waitMs);
   }
 

@@ -168,7 +168,7 @@ async function read({ id, what: kind, accounts }: ReadGateway): Promise<void> {
 }
 
 /** Ends the process after the drain. A second call begins no other drain, but may shorten the wait. */
-async function drain(replaced: boolean): Promise<void> {
+async function drain({ replaced }: { readonly replaced: boolean }): Promise<void> {
   if (isEnding) {
     if (!replaced) gateway?.hurry();
     return;
@@ -251,13 +251,13 @@ process.on('message', (message: ToGateway) => {
       void gateway?.recordReload(message);
       return;
     case 'drain':
-      void drain(message.replaced);
+      void drain(message);
   }
 });
 // The supervisor has died, and nobody else would stop this process.
 process.on('disconnect', () => {
   exitWithin((gateway?.settings.drain_timeout_ms ?? 0) + EXIT_GRACE_MS, 1);
-  void drain(false);
+  void drain({ replaced: false });
 });
 // A terminal or a service manager sends these to the whole process group. The supervisor acts on them.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined);

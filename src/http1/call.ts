@@ -97,7 +97,7 @@ export class Http1Call implements HttpCall, PooledCall {
 
   /** Called instead of `dispatch`: the call fails once `start` of the client has returned. */
   reject(error: ConnectionError): void {
-    queueMicrotask(() => this.onConnectionError(error, false));
+    queueMicrotask(() => this.onConnectionError(error));
   }
 
   pause(): void {
@@ -162,8 +162,12 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#handler.onEnd();
   }
 
-  onConnectionError({ code, message }: ConnectionError, wasDead: boolean): void {
-    this.#fail({ code, message, repeatable: !this.#wasSent || wasDead });
+  onConnectionError({ code, message }: ConnectionError): void {
+    this.#fail({ code, message, repeatable: !this.#wasSent });
+  }
+
+  onDeadConnection({ code, message }: ConnectionError): void {
+    this.#fail({ code, message, repeatable: true });
   }
 
   /** Whether the call waits because the pool's connections all carry other calls. */

@@ -111,7 +111,7 @@ export class Http1Client implements HttpClient {
     // A copy: each call that fails leaves the list.
     const calls = [...this.#calls];
     for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
-    for (const call of calls) call.onConnectionError(CLIENT_CLOSED, false);
+    for (const call of calls) call.onConnectionError(CLIENT_CLOSED);
     return Promise.resolve();
   }
 

@@ -51,16 +51,17 @@ const EARLY_RESPONSE: ConnectionError = {
 const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
 
 /**
- * What a connection reports to its call: onHead once, any number of onBody, then onEnd or onConnectionError;
- * onConnectionError alone is possible. Nothing comes after `destroy`.
+ * What a connection reports to its call: onHead once, any number of onBody, then onEnd or an error. An error
+ * alone is possible. Nothing comes after `destroy`.
  */
 export interface ResponseEvents {
   onHead(head: ResponseHead): void;
   /** `bytes` are a copy, which belongs to the call. */
   onBody(bytes: Buffer): void;
   onEnd(): void;
-  /** `wasDead`: most likely the upstream had closed before it got the request, so a repetition is safe. */
-  onConnectionError(error: ConnectionError, wasDead: boolean): void;
+  onConnectionError(error: ConnectionError): void;
+  /** Likewise, but most likely the upstream had closed before it got the request: a repetition is safe. */
+  onDeadConnection(error: ConnectionError): void;
 }
 
 /** The pool, as a connection sees it. */
@@ -236,14 +237,14 @@ export class Http1Connection implements SocketEvents {
     if (status === REQUEST_TIMEOUT && !keepsAlive) {
       // The server sent the 408 while the connection was idle.
       this.#close(CLOSED);
-      call.onConnectionError(CLOSED, true);
+      call.onDeadConnection(CLOSED);
       return true;
     }
     // A server may reject a request before it has the whole request, but cannot fulfil it.
     if (status >= 300 || this.#socket.writableLength === 0) return false;
     this.#owner.onUnsolicited();
     this.#close(EARLY_RESPONSE);
-    call.onConnectionError(EARLY_RESPONSE, true);
+    call.onDeadConnection(EARLY_RESPONSE);
     return true;
   }
 
@@ -266,7 +267,8 @@ export class Http1Connection implements SocketEvents {
     // while it was idle.
     const wasDead = this.#responseCount > 0 && !this.#parser.hasBegun && DEAD_CODES.has(error.code);
     this.#close(error);
-    call?.onConnectionError(error, wasDead);
+    if (wasDead) call?.onDeadConnection(error);
+    else call?.onConnectionError(error);
   }
 
   /** `error`: for the owner, if the connection failed to open. In other states the owner gets no error. */

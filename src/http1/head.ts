@@ -88,8 +88,11 @@ export function parseHead(text: string): ResponseHead | string {
   const status = Number(text.slice(STATUS_START, STATUS_END));
   const lowered = text.toLowerCase();
   if (status === SWITCHING) return 'an upgrade that nobody asked for';
-  // An informational head has no body, whatever it says; the final head follows.
-  if (status < 200) return new ResponseHead(text, lowered, status, 'empty', 0, true);
+  // An informational head has no body, whatever it says; the final head follows on the same connection.
+  if (status < 200) {
+    const keepsAlive = true;
+    return new ResponseHead(text, lowered, status, 'empty', 0, keepsAlive);
+  }
   // A text up to that length cannot have more headers. The status line and the empty line are two more lines.
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && lineCountOf(text) > HEADERS_MAX + 2)
     return `more than ${HEADERS_MAX} headers`;

@@ -170,9 +170,8 @@ export class Http1Pool implements ConnectionOwner {
     this.#opening.delete(connection);
     // An error means that the connection failed to open. If too few others are left for the calls that wait,
     // the first of these calls fails.
-    const wasDead = false;
     if (error !== undefined && this.#waiting.size > this.#soonFreeCount)
-      this.#dequeue()!.onConnectionError(error, wasDead);
+      this.#dequeue()!.onConnectionError(error);
     this.#openConnections();
   }
 

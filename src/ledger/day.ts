@@ -46,7 +46,7 @@ export class DayCounter {
   constructor(
     views: CountedViews,
     clock: Clock,
-    stocks = new Stocks(views.records64, false),
+    stocks = new Stocks(views.records64, { hasSettled: false }),
     onLow: (scope: number) => void = () => undefined,
   ) {
     this.#stocks = stocks;

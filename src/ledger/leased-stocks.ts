@@ -79,7 +79,7 @@ export class LeasedStocks extends Stocks {
 
   /** `leases` is given for stocks outside of quota records; these have no word `settled`. */
   constructor(words: BigInt64Array, clock: Clock, leases?: LeaseTable) {
-    super(words, leases === undefined);
+    super(words, { hasSettled: leases === undefined });
     this.#clock = clock;
     this.#leases = leases ?? quotaLeases(words);
     this.#granted = new PackedWords(this.#leases.words);

@@ -68,12 +68,12 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
 
   /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next take overwrites the result. */
   take(scope: Index, limit = 0): MinuteTake {
-    return this.#decide(scope, limit, true);
+    return this.#decide(scope, limit, 'take');
   }
 
   /** Returns what `take` would, but takes nothing, so that `remaining` is one more. */
   check(scope: Index, limit = 0): MinuteTake {
-    return this.#decide(scope, limit, false);
+    return this.#decide(scope, limit, 'check');
   }
 
   /** Always 0: only the coordinator knows what all processes use. */
@@ -91,7 +91,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     Atomics.store(this.#words64, layout.windowAt(scope), 0n);
   }
 
-  #decide(scope: Index, limit: number, isTaking: boolean): MinuteTake {
+  #decide(scope: Index, limit: number, purpose: 'take' | 'check'): MinuteTake {
     const word = layout.windowAt(scope);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
@@ -99,7 +99,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
       const expiresMs = expiryMsOf(grant);
       const nowMs = this.#clock.monotonicMs();
       if (permitsLeft === 0 || nowMs >= expiresMs) return this.#reject(scope, limit, nowMs);
-      if (!isTaking) return this.#admit(scope, permitsLeft, expiresMs, nowMs);
+      if (purpose === 'check') return this.#admit(scope, permitsLeft, expiresMs, nowMs);
       if (Atomics.compareExchange(this.#words64, word, grant, grant - 1n) !== grant) continue;
       const takenMs = this.#clock.monotonicMs();
       if (takenMs >= expiresMs || takenMs - nowMs > TAKE_MS_MAX) continue;

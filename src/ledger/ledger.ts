@@ -338,7 +338,7 @@ function countersOf(
     balance: isShared ? new LeasedBalance(views, onLow) : new Balance(views),
     flights: isShared
       ? new LeasedStocks(views.accountExtras64, clock, flightLeases(views.accounts.records64))
-      : new Stocks(views.accountExtras64, false),
+      : new Stocks(views.accountExtras64, { hasSettled: false }),
     dirty: new DirtySet(views.accounts),
     clock,
     onLowLease: isShared ? onLowLease : undefined,

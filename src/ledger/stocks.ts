@@ -109,7 +109,7 @@ export class Stocks {
    * `words`: where the stocks lie; `stock` below is the index of a stock's first word. `hasSettled`: the next
    * word is its `settled`; otherwise that word is not the stock's.
    */
-  constructor(words: BigInt64Array, hasSettled = true) {
+  constructor(words: BigInt64Array, { hasSettled = true } = {}) {
     this.words = new PackedWords(words);
     this.#hasSettled = hasSettled;
   }

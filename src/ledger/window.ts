@@ -127,15 +127,15 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
    * 150 ns. Any thread.
    */
   take(scope: Index, limit: number): MinuteTake {
-    return this.#decide(scope, limit, true);
+    return this.#decide(scope, limit, 'take');
   }
 
   /** What `take` would return now, but for `remaining`: nothing is taken. Any thread. */
   check(scope: Index, limit: number): MinuteTake {
-    return this.#decide(scope, limit, false);
+    return this.#decide(scope, limit, 'check');
   }
 
-  #decide(scope: Index, limit: number, isTaking: boolean): MinuteTake {
+  #decide(scope: Index, limit: number, purpose: 'take' | 'check'): MinuteTake {
     const word = windowAt(scope);
     // Raised if the clock of another thread proves to be ahead of the clock here.
     let tickMin = 0;
@@ -164,16 +164,16 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
           tickMin = tick + 1;
           continue;
         }
-        return this.#result(false, 0, nowMs, freeTick);
+        return this.#reject(freeTick, nowMs);
       }
-      if (!isTaking) return this.#result(true, limit - used, nowMs, tick + TICKS_KEPT);
+      if (purpose === 'check') return this.#admit(limit - used, tick, nowMs);
       // The count wraps inside its field; a carry must not reach the age.
       const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
       if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;
       // Marked dirty before the clock is read, so that a stall in `mark` is noticed below.
       this.#dirty.mark(scope);
       if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
-      return this.#result(true, limit - used - 1, nowMs, tick + TICKS_KEPT);
+      return this.#admit(limit - used - 1, tick, nowMs);
     }
     throw new Error('invariant broken: a permit is taken or refused in bounded tries');
   }
@@ -271,12 +271,24 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, age, count));
   }
 
-  #result(admitted: boolean, remaining: number, nowMs: number, resetTick: number): MinuteTake {
+  #admit(remaining: number, tick: number, nowMs: number): MinuteTake {
     const take = this.#take;
-    take.admitted = admitted;
+    take.admitted = true;
     take.remaining = remaining;
-    // 1 ms more, because the wall clock rounds down to whole milliseconds.
-    take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(resetTick * TICK_MS - nowMs) + 1);
+    take.resetWallMs = this.#wallMsAt(tick + TICKS_KEPT, nowMs);
     return take;
+  }
+
+  #reject(freeTick: number, nowMs: number): MinuteTake {
+    const take = this.#take;
+    take.admitted = false;
+    take.remaining = 0;
+    take.resetWallMs = this.#wallMsAt(freeTick, nowMs);
+    return take;
+  }
+
+  /** The wall clock at the start of a tick: 1 ms more, because it rounds down to whole milliseconds. */
+  #wallMsAt(tick: number, nowMs: number): WallMs {
+    return asWallMs(this.#clock.wallMs() + Math.ceil(tick * TICK_MS - nowMs) + 1);
   }
 }

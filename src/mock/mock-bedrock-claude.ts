@@ -24,7 +24,7 @@ export function readClaude(operation: ClaudeOperation, model: string, body: stri
   const members = parsedJson(body);
   if (!isRecord(members)) return 'The request body is not valid JSON';
   if (operation !== 'count-tokens') {
-    const request = readInvoked(model, members, false);
+    const request = readInvoked(model, members, { isCount: false });
     const stream = operation === 'invoke-with-response-stream';
     return typeof request === 'string' ? request : { ...request, stream };
   }
@@ -36,11 +36,17 @@ export function readClaude(operation: ClaudeOperation, model: string, body: stri
   if (!isRecord(invoked)) return 'input.invokeModel.body is required';
   // Bedrock requires the member, which Anthropic's own count does not know.
   const { max_tokens: maxTokens, ...counted } = invoked;
-  return Number.isInteger(maxTokens) ? readInvoked(model, counted, true) : 'max_tokens: Field required';
+  return Number.isInteger(maxTokens)
+    ? readInvoked(model, counted, { isCount: true })
+    : 'max_tokens: Field required';
 }
 
 /** Reads a body for InvokeModel, or for a count of its tokens. Such a body has no `model` and no `stream`. */
-function readInvoked(model: string, request: Members, isCount: boolean): MockRequest | string {
+function readInvoked(
+  model: string,
+  request: Members,
+  { isCount }: { readonly isCount: boolean },
+): MockRequest | string {
   const { anthropic_version: version, anthropic_beta: betas = [], ...members } = request;
   if (version !== VERSION) return `anthropic_version: must be "${VERSION}"`;
   if (!Array.isArray(betas) || !betas.every((beta) => typeof beta === 'string' && BETA.test(beta)))

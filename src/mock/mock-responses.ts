@@ -100,11 +100,13 @@ const INCOMPLETE: Readonly<Partial<Record<MockCompletion['finish'], string>>> = 
   content_filter: 'content_filter',
 };
 
+/** `as`: how an event shows the response: as it was when the call began, or as it is at its end. */
 function responseOf(
   { request, usage, finish }: MockCompletion,
   output: readonly Members[],
-  isEnded: boolean,
+  as: 'begun' | 'ended',
 ): object {
+  const isEnded = as === 'ended';
   const reason = isEnded ? INCOMPLETE[finish] : undefined;
   return {
     id: ID,
@@ -176,7 +178,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
   const send: Send = (type, members) => {
     events.push(sseFrame(JSON.stringify({ type, sequence_number: events.length, ...members }), type));
   };
-  const response = responseOf(completion, [], false);
+  const response = responseOf(completion, [], 'begun');
   send('response.created', { response });
   send('response.in_progress', { response });
   const items = itemsOf(completion);
@@ -195,7 +197,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
   });
   const isCut = INCOMPLETE[completion.finish] !== undefined;
   send(isCut ? 'response.incomplete' : 'response.completed', {
-    response: responseOf(completion, items, true),
+    response: responseOf(completion, items, 'ended'),
   });
   return events;
 }
@@ -203,7 +205,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
 export const RESPONSES_MOCK: MockProtocol = {
   streamType: 'text/event-stream; charset=utf-8',
   read,
-  whole: (completion) => JSON.stringify(responseOf(completion, itemsOf(completion), true)),
+  whole: (completion) => JSON.stringify(responseOf(completion, itemsOf(completion), 'ended')),
   frames,
   error: (status, message) => ({ status, error: errorText(message, 'mock_error') }),
   errorFrame: (_status, message) =>

@@ -151,7 +151,7 @@ export class Fields {
   readonly #taken = new Set<string>();
 
   /** `provider`: the provider's name in messages of errors. */
-  constructor(body: Members, provider: string, dropUnsupported: boolean) {
+  constructor(body: Members, provider: string, { dropUnsupported = false } = {}) {
     this.#body = body;
     this.#provider = provider;
     this.#dropUnsupported = dropUnsupported;

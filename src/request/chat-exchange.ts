@@ -148,11 +148,11 @@ export class ChatExchange extends CallContext {
   addServingAttempt(): void {
     if (!this.#listener.callRing.stores) return;
     if (this.#attempts === undefined && !this.clientGone) this.#isAttemptDeferred = true;
-    else this.#addServed(this.clientGone);
+    else this.#addServed(this.clientGone ? 'cancelled' : undefined);
   }
 
-  /** `isCancelled`: the client had left before the attempt ended. */
-  #addServed(isCancelled: boolean): void {
+  /** `code`: `cancelled` if the client had left before the attempt ended. */
+  #addServed(code: 'cancelled' | undefined): void {
     const { channel } = this.#listener;
     const settled = this.#settled;
     const upstream = this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot);
@@ -161,14 +161,13 @@ export class ChatExchange extends CallContext {
     const last = this.#attempts?.at(-1);
     if (last?.upstream === upstream && Math.abs(last.startMs - startMs) < START_DIFFERENCE_MS_MAX) return;
     const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
-    const status = isCancelled && this.#responseMs === undefined ? 0 : RELAYED_STATUS;
-    const code = isCancelled ? 'cancelled' : undefined;
+    const status = code !== undefined && this.#responseMs === undefined ? 0 : RELAYED_STATUS;
     this.#pushAttempt({ upstream, model: settled.answered, status, code, startMs, durationMs, error: '' });
   }
 
   /** For a call that is not plain. Called before `#settled`, which has the attempt's end, is cleared. */
   #addDeferredAttempt(): void {
-    if (this.#isAttemptDeferred) this.#addServed(false);
+    if (this.#isAttemptDeferred) this.#addServed(undefined);
     this.#isAttemptDeferred = false;
   }
 

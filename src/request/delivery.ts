@@ -295,8 +295,9 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#writeLastBytes(this.#writer, bytes, 'ok');
     } else {
       res.cork(() => {
-        // Without `connection: close`, which `end` writes if the connection ends.
-        this.writeHead(false);
+        // `end` itself writes `connection: close` if the connection ends.
+        const sendsClose = false;
+        this.writeHead(sendsClose);
         res.end(bytes, this.endsConnection);
       });
       this.#finish('ok');

@@ -58,7 +58,7 @@ import {
 } from './rejections.js';
 import { ChargedHit, lookUp, Replay } from './replay.js';
 import type { RequestHead } from './request-head.js';
-import { writeError } from './response.js';
+import { ENDS_CONNECTION, writeError } from './response.js';
 import { TOUCH_MS } from './response-writer.js';
 
 /** How a wait for another thread ended: the call is to be made, is rejected, or has an earlier response. */
@@ -113,7 +113,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     if (receiver === undefined) return;
     const { bodyBytesMax } = caller.plan;
     if (length > bodyBytesMax + DISCARDED_BYTES_MAX) {
-      receiver.onTooLarge(true);
+      receiver.onTooLarge('unread');
       return;
     }
     // A body above `bodyBytesMax` takes no memory: readBody reads it only to discard it.
@@ -189,9 +189,9 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     void this.#awaitThread(this.#parseLarge(pieces));
   }
 
-  onTooLarge(hasMore: boolean): void {
+  onTooLarge(rest: 'read' | 'unread'): void {
     const { knownCaller: caller, door, endsConnection } = this.#exchange;
-    this.reject(bodyTooLarge(caller.plan.bodyBytesMax, door.name), hasMore || endsConnection);
+    this.reject(bodyTooLarge(caller.plan.bodyBytesMax, door.name), rest === 'unread' || endsConnection);
   }
 
   #gatherContents(pieces: readonly Uint8Array[]): void {
@@ -217,7 +217,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     }
     // Outside of µWS's callbacks, for the reason that read-body.ts gives at `outsideOfCallbacks`.
     setImmediate(() => {
-      if (!exchange.isOver) this.#rejectNow(error, true);
+      if (!exchange.isOver) this.#rejectNow(error, ENDS_CONNECTION);
     });
   }
 
@@ -373,8 +373,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     if (this.#hasNewBytes) this.#lastBytesMs = nowMs;
     this.#hasNewBytes = false;
     const idleMsMax = limits.clientIdleTimeoutMs;
-    if (nowMs - this.#lastBytesMs >= idleMsMax) this.#rejectNow(uploadStalled(idleMsMax), true);
-    else if (nowMs - this.#firstSweepMs >= UPLOAD_MS_MAX) this.#rejectNow(UPLOAD_TOO_SLOW, true);
+    if (nowMs - this.#lastBytesMs >= idleMsMax) this.#rejectNow(uploadStalled(idleMsMax), ENDS_CONNECTION);
+    else if (nowMs - this.#firstSweepMs >= UPLOAD_MS_MAX) this.#rejectNow(UPLOAD_TOO_SLOW, ENDS_CONNECTION);
     else if (nowMs - this.#timerRestartedMs >= TOUCH_MS) {
       this.#timerRestartedMs = nowMs;
       this.#exchange.res.pause();

@@ -30,8 +30,8 @@ export interface BodyReceiver {
   onBody(bytes: Uint8Array): void;
   /** The whole body, if it is longer than BodyLengths.onePieceBytesMax. The receiver owns the pieces. */
   onLargeBody(pieces: Uint8Array[]): void;
-  /** `hasMore`: some of the body is never read, so the response must end the connection. */
-  onTooLarge(hasMore: boolean): void;
+  /** If some of the body is never read (`unread`), the response must end the connection. */
+  onTooLarge(rest: 'read' | 'unread'): void;
 }
 
 /**
@@ -78,7 +78,7 @@ export function readBody(
     if (receivedBytes > bodyBytesMax) {
       buffered = undefined;
       isDone = isLast || receivedBytes > bodyBytesMax + DISCARDED_BYTES_MAX;
-      if (isDone) receiver.onTooLarge(!isLast);
+      if (isDone) receiver.onTooLarge(isLast ? 'read' : 'unread');
       return;
     }
     // Content-Length says that the body will be too long.
@@ -212,8 +212,8 @@ export class DeferredBody implements BodyReceiver {
     this.#defer(() => this.#receiver.onLargeBody(pieces));
   }
 
-  onTooLarge(hasMore: boolean): void {
-    this.#defer(() => this.#receiver.onTooLarge(hasMore), hasMore || undefined);
+  onTooLarge(rest: 'read' | 'unread'): void {
+    this.#defer(() => this.#receiver.onTooLarge(rest), rest === 'unread' || undefined);
   }
 }
 

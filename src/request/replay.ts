@@ -180,8 +180,9 @@ export class Replay implements ResponseOwner, Swept {
     // In one write, with a Content-Length, as an upstream's response that comes in one frame.
     if (!this.isStream && bytes.length <= FRAME_BYTES_MAX) {
       exchange.res.cork(() => {
-        // False: `end` itself writes `connection: close` if the connection ends.
-        this.writeHead(false);
+        // `end` itself writes `connection: close` if the connection ends.
+        const sendsClose = false;
+        this.writeHead(sendsClose);
         exchange.res.end(bytes, exchange.endsConnection);
       });
       this.onDelivered();

@@ -36,6 +36,8 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 export const JSON_TYPE = 'application/json';
 const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
 const CLOSE_LINE = '\r\nconnection: close';
+/** The argument `endsConnection` of a response after which nothing may be read from the connection. */
+export const ENDS_CONNECTION = true;
 /** µWS ends an idle connection after 8 to 12 s; one second of the 8 is for the next request to arrive. */
 const KEPT_LINE = '\r\nkeep-alive: timeout=7';
 /** These lines keep proxies from storing or buffering a stream. */
@@ -151,7 +153,7 @@ export function rejectAndClose(
   let isGone = false;
   res.onAborted(() => (isGone = true));
   setImmediate(() => {
-    if (!isGone) res.cork(() => writeError(res, error, context, true, isHead));
+    if (!isGone) res.cork(() => writeError(res, error, context, ENDS_CONNECTION, isHead));
   });
 }
 

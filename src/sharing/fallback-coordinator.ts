@@ -98,7 +98,7 @@ export class FallbackCoordinator {
     this.#stop();
     await this.#reporting;
     if (!this.#hasJoined) return;
-    const asks = [...this.#quotas.values()].map((quota) => quota.ask(this.#nowMs, true));
+    const asks = [...this.#quotas.values()].map((quota) => quota.ask(this.#nowMs, { givesAllBack: true }));
     if (asks.length > 0) await this.#options.coordinator.exchange(asks);
     await this.#options.coordinator.leave();
   }
@@ -173,7 +173,7 @@ export class FallbackCoordinator {
   async #exchange(quotas: readonly FallbackQuota[]): Promise<FallbackQuota[]> {
     if (quotas.length === 0) return [];
     const sentMs = this.#nowMs;
-    const asks = quotas.map((quota) => quota.ask(sentMs, this.#isUnserved(quota)));
+    const asks = quotas.map((quota) => quota.ask(sentMs, { givesAllBack: this.#isUnserved(quota) }));
     const { answers: replies } = await this.#options.coordinator.exchange(asks);
     this.#reportedMs = sentMs;
     return quotas.filter((quota, index) => {

@@ -105,7 +105,7 @@ class StockQuota {
    * the stock is scarce, or less remains than calls ask for at once, or calls were denied some, or with
    * `givesAllBack`.
    */
-  ask(givesAllBack: boolean, nowMs: number): StockAsk {
+  ask(nowMs: number, { givesAllBack }: { readonly givesAllBack: boolean }): StockAsk {
     const { limit, period } = this.#lastReport;
     if (period > this.#period) this.#held = 0n;
     this.#period = Math.max(this.#period, period);
@@ -222,12 +222,12 @@ export class FallbackQuota {
   }
 
   /** Reports what is set aside and asks for what is missing, or gives all back and asks for nothing. */
-  ask(nowMs: number, givesAllBack: boolean): LeaseAsk {
+  ask(nowMs: number, { givesAllBack }: { readonly givesAllBack: boolean }): LeaseAsk {
     const isReleased = givesAllBack || nowMs < this.#minuteDeniedUntilMs;
     const minute = this.#minute && this.#minuteAsk(this.#minute.limit, nowMs, isReleased);
     const stocks = Array.from(
       this.#stocks,
-      ([name, stock]) => [name, stock.ask(givesAllBack, nowMs)] as const,
+      ([name, stock]) => [name, stock.ask(nowMs, { givesAllBack })] as const,
     );
     return { scope: this.scope, ...(minute && { minute }), stocks: Object.fromEntries(stocks) };
   }

@@ -261,7 +261,7 @@ export class LeaseManager {
       const asked = [...asks.keys()];
       for (const [index, scope] of asked.entries()) {
         // Before the reply is applied, which adds to slots that are withheld no more.
-        scope.stock('calls_in_flight')?.withhold(othersMayGetSlots);
+        scope.stock('calls_in_flight')?.setWithheld(othersMayGetSlots);
         scope.applyReply(replies[index]!, sentMs, nowMs);
       }
       this.#waits.onReplies(asked);
@@ -283,7 +283,7 @@ export class LeaseManager {
 
   /** Moves the asks of scopes that are due to `asks`, as many as one exchange carries. */
   #takeAsks(asks: Map<LeasedScope, LeaseAsk>, nowMs: number): void {
-    const asking = this.#nextAsking(nowMs, this.#reportsAll);
+    const asking = this.#nextAsking(nowMs, { reportsAll: this.#reportsAll });
     for (const scope of this.#due) {
       if (asks.size === EXCHANGE_ASKS_MAX) break;
       this.#due.delete(scope);
@@ -293,7 +293,7 @@ export class LeaseManager {
     if (this.#due.size === 0) this.#reportsAll = false;
   }
 
-  #nextAsking(nowMs: number, reportsAll: boolean): Asking {
+  #nextAsking(nowMs: number, { reportsAll }: { readonly reportsAll: boolean }): Asking {
     this.#exchangeNumber += 1;
     return { nowMs, periodOf: this.#periodOf, reportsAll, number: this.#exchangeNumber };
   }
@@ -354,7 +354,7 @@ export class LeaseManager {
     for (const scope of this.#scopes.values()) {
       // Others may soon be granted these tokens and slots: see CUT_OFF_MS and `silentMsMax`.
       if (isCutOff) scope.stock('tokens_per_minute')?.giveBack();
-      if (othersMayGetSlots) scope.stock('calls_in_flight')?.withhold(true);
+      if (othersMayGetSlots) scope.stock('calls_in_flight')?.setWithheld(true);
       if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }
@@ -377,7 +377,7 @@ export class LeaseManager {
   async #leave(): Promise<void> {
     const { coordinator } = this.#options;
     const nowMs = this.#nowMs;
-    const asking = this.#nextAsking(nowMs, true);
+    const asking = this.#nextAsking(nowMs, { reportsAll: true });
     const asks = [...this.#scopes.values()].flatMap((scope) => {
       scope.giveBackAll(nowMs);
       return scope.ask(asking) ?? [];

@@ -27,12 +27,12 @@ const PLENTIFUL_TIMES = 8n;
 /** How many calls a first ask covers, because most accounts that make one call make another. */
 export const FIRST_BATCH = 4;
 /** How far ahead a lease covers the need if little is left: not far, because others may need some. */
-const COVERED_MS_SCARCE = 2_000;
+export const COVERED_MS_SCARCE = 2_000;
 /**
  * How far ahead a lease covers the need if plenty is left. The lease is refilled when it covers half of this
  * time, so calls go on while another server takes over.
  */
-const COVERED_MS_PLENTIFUL = 20_000;
+export const COVERED_MS_PLENTIFUL = 20_000;
 /**
  * Permits are refilled when 1 / LOW_PART of them is left, at the latest. Fewer than LOW_LEAST are refilled
  * when the last one is taken: a mark among so few would make nearly each use ask.
@@ -46,11 +46,6 @@ const LOW_LEAST = 4;
  */
 export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? 0 : Math.floor(held / LOW_PART);
-}
-
-/** For how many ms of use at the present rate an ask wants enough. */
-export function coveredMsOf(isPlenty: boolean): number {
-  return isPlenty ? COVERED_MS_PLENTIFUL : COVERED_MS_SCARCE;
 }
 
 /**

@@ -183,7 +183,7 @@ export class LmdbCoordinator implements Coordinator {
         return row === undefined ? [] : [[slot, String(row.life)] as const];
       });
       return scopes.flatMap((scope) => {
-        const grants = this.#grantsOf(scope, nowMs, true);
+        const grants = this.#grantsOf(scope, nowMs, { readsMoney: true });
         return grants === undefined ? [] : [grants.view(scope, processes, nowMs)];
       });
     });
@@ -203,7 +203,8 @@ export class LmdbCoordinator implements Coordinator {
 
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
     const { file, clock, calendar } = this.#options;
-    const grants = this.#grantsOf(ask.scope, nowMs, ask.stocks?.balance !== undefined);
+    const readsMoney = ask.stocks?.balance !== undefined;
+    const grants = this.#grantsOf(ask.scope, nowMs, { readsMoney });
     if (grants === undefined) return unknownReply(ask, nowMs);
     const reply = grants.reply(life, ask, nowMs, (name) => periodAt(name, calendar, clock.wallMs()));
     file.subjects.putSync(ask.scope, grants.state(nowMs));
@@ -214,7 +215,11 @@ export class LmdbCoordinator implements Coordinator {
    * What is on record of the scope. Undefined if a row of it is damaged, here or in the store. A damaged row
    * is not replaced, because it is not known who holds what, or what was used.
    */
-  #grantsOf(scope: string, nowMs: number, readsMoney: boolean): ScopeGrants | undefined {
+  #grantsOf(
+    scope: string,
+    nowMs: number,
+    { readsMoney }: { readonly readsMoney: boolean },
+  ): ScopeGrants | undefined {
     const { file, store, clock } = this.#options;
     const state = file.subjects.get(scope);
     return this.#damage.read(scope, () => {

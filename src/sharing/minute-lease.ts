@@ -13,7 +13,14 @@
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
 import { LONG_TICKS, TICK_MS } from './grant-policy.js';
-import { coveredMsOf, type Denial, FIRST_BATCH, IDLE_MS_SCARCE, lowOf, UseRate } from './lease-terms.js';
+import {
+  COVERED_MS_PLENTIFUL,
+  type Denial,
+  FIRST_BATCH,
+  IDLE_MS_SCARCE,
+  lowOf,
+  UseRate,
+} from './lease-terms.js';
 
 /** The longest validity that a coordinator grants. */
 const VALID_MS_MAX = LONG_TICKS * TICK_MS;
@@ -176,7 +183,7 @@ export class MinuteLease<Index extends number> {
   }
 
   get #coveredMs(): number {
-    return this.#isPlentiful ? coveredMsOf(true) : COVERED_MS_SHORT;
+    return this.#isPlentiful ? COVERED_MS_PLENTIFUL : COVERED_MS_SHORT;
   }
 
   /** Puts the granted permits into shared memory. */

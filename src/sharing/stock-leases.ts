@@ -15,7 +15,8 @@ import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
 import {
-  coveredMsOf,
+  COVERED_MS_PLENTIFUL,
+  COVERED_MS_SCARCE,
   type Denial,
   FIRST_BATCH,
   IDLE_MS_PLENTIFUL,
@@ -72,7 +73,7 @@ export class StockLease {
   #repliedMs: number;
   /** How much of the account's uncovered charges is still to be collected from this lease; 0 but of money. */
   #uncovered = 0n;
-  /** Whether calls take nothing of this lease: see `withhold`. Only call slots can be withheld. */
+  /** Whether calls take nothing of this lease: see `setWithheld`. Only call slots can be withheld. */
   isWithheld = false;
   /** The limit at the last `followLimit`; 0 before the first. */
   #limitBefore = 0n;
@@ -252,7 +253,7 @@ export class StockLease {
    * At the end of the withholding the lease has the slots that calls hold. Must be called with false only
    * after a reply of the coordinator, which then has recorded an ask with these slots.
    */
-  withhold(isWithheld: boolean): void {
+  setWithheld(isWithheld: boolean): void {
     if (isWithheld === this.isWithheld) return;
     this.isWithheld = isWithheld;
     const { period, granted } = this.#words.read();
@@ -301,7 +302,8 @@ export class StockLease {
 
   /** How much calls will use in the time that a lease covers. */
   get #coveredNeed(): bigint {
-    return BigInt(Math.ceil((this.#rate.perSecond * coveredMsOf(this.#isPlentiful)) / 1_000));
+    const coveredMs = this.#isPlentiful ? COVERED_MS_PLENTIFUL : COVERED_MS_SCARCE;
+    return BigInt(Math.ceil((this.#rate.perSecond * coveredMs) / 1_000));
   }
 
   /**

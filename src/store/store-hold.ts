@@ -83,8 +83,10 @@ export class StoreHeld extends Error {
   /** Names the holder: `gateway (process 7)`. */
   readonly who: string;
 
-  /** `isVisible`: the holder is in the PID namespace of this process. */
-  constructor(path: string, { kind, identity, host = 'unknown', sinceMs }: HolderRow, isVisible: boolean) {
+  /** `where`: whether the holder is in the PID namespace of this process. */
+  constructor(path: string, row: HolderRow, where: 'this namespace' | 'another container') {
+    const { kind, identity, host = 'unknown', sinceMs } = row;
+    const isVisible = where === 'this namespace';
     const pid = Number(identity.split(' ', 1)[0]);
     const since = sinceMs === undefined ? '' : `, since ${new Date(sinceMs).toISOString()}`;
     const who = isVisible
@@ -199,9 +201,9 @@ export function takeHold(row: RowAccess, { kind, group }: StoreUser): boolean {
   // A group is of one supervisor, so its members are in one PID namespace.
   if (holderRow !== undefined && (group === undefined || holderRow.group !== group)) {
     if (visibleHolder !== undefined)
-      throw new StoreHeld(row.path, { ...holderRow, identity: visibleHolder }, true);
+      throw new StoreHeld(row.path, { ...holderRow, identity: visibleHolder }, 'this namespace');
     // No process of this PID namespace has the hold, so a reader is in another container.
-    if (row.hasReaders()) throw new StoreHeld(row.path, holderRow, false);
+    if (row.hasReaders()) throw new StoreHeld(row.path, holderRow, 'another container');
   }
   const isJoined = holderRow !== undefined && visibleHolder !== undefined;
   const origin = isJoined ? holderRow : { host: hostname(), sinceMs: new SystemClock().wallMs() };

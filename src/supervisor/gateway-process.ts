@@ -176,7 +176,7 @@ export class GatewayProcess {
     } catch (error) {
       // Some errors of the system come as 'error', others are thrown. `onExit` must follow later in both
       // cases, because the owner has no process before the constructor has returned.
-      setImmediate(() => this.#onEnd(`no process: ${(error as Error).message}`, false));
+      setImmediate(() => this.#onEnd({ how: `no process: ${(error as Error).message}`, clean: false }));
       return;
     }
     this.#listenTo(this.#child);
@@ -195,13 +195,13 @@ export class GatewayProcess {
     child.on('error', (error) => {
       // After a failed fork there is no 'exit'. Any other error is followed by 'exit', so nothing is to do.
       // The listener stays: an 'error' without a listener would end the supervisor.
-      if (child.pid === undefined) this.#onEnd(`no process: ${error.message}`, false);
+      if (child.pid === undefined) this.#onEnd({ how: `no process: ${error.message}`, clean: false });
     });
     child.once('exit', (code, signal) => {
       const how = signal === null ? `exit code ${code ?? 0}` : `signal ${signal}`;
       const onLastMessage = (): void => {
         if (code === START_REJECTED_EXIT_CODE) this.#rejection ??= 'the gateway refused to start';
-        this.#onEnd(how, code === 0);
+        this.#onEnd({ how, clean: code === 0 });
       };
       // 'exit' can come before the last message is read, and `refused` must not be lost.
       if (child.connected) child.once('disconnect', onLastMessage);
@@ -213,7 +213,7 @@ export class GatewayProcess {
    * Sends new settings, or with `check` asks whether the gateway could apply them. Resolves with the reasons
    * against them, empty if there are none. A gateway that ends or does not reply in time is a reason.
    */
-  reload(settings: Settings, check: boolean): Promise<readonly string[]> {
+  reload(settings: Settings, { check }: { readonly check: boolean }): Promise<readonly string[]> {
     return this.#reloads.ask((id) => this.send({ kind: 'reload', id, settings, check }));
   }
 
@@ -290,7 +290,7 @@ export class GatewayProcess {
   }
 
   /** Called once: after 'exit' and the last message, or after a fork that failed. */
-  #onEnd(how: string, clean: boolean): void {
+  #onEnd({ how, clean }: { readonly how: string; readonly clean: boolean }): void {
     clearTimeout(this.#killTimer);
     clearInterval(this.#lookTimer);
     this.#reloads.replyToAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);

@@ -177,13 +177,13 @@ export class GroupMember implements PrimaryCandidate {
    * this after `drain`. A process that is being replaced gets the settings too, because it still takes the
    * last call of each connection. It is not asked with `check`, and what it has against them is dropped.
    */
-  async reload(settings: Settings, check: boolean): Promise<readonly string[]> {
+  async reload(settings: Settings, { check }: { readonly check: boolean }): Promise<readonly string[]> {
     if (this.#retiring) {
-      if (!check) await this.#process?.reload(settings, false);
+      if (!check) await this.#process?.reload(settings, { check: false });
       return [];
     }
     if (this.#process === undefined) void this.start();
-    return this.#process!.reload(settings, check);
+    return this.#process!.reload(settings, { check });
   }
 
   /** Asks the member's process to finish its calls and end. The group must not start the member again. */

@@ -72,7 +72,7 @@ export class ProcessGroup {
     this.#inForce = options.inForce;
     this.#ended = new Promise((resolve) => (this.#resolveEnded = resolve));
     this.#members = Array.from({ length: options.settings.processes }, (_, slot) =>
-      this.#memberOf(slot, false),
+      this.#memberOf({ slot, isTrial: false }),
     );
     void this.#members[0]!.start();
   }
@@ -95,7 +95,7 @@ export class ProcessGroup {
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#hasServed) return ['the gateway is still starting; reload again when it serves'];
     if (this.#stopping) return ['the gateway is stopping'];
-    const checkReasons = await this.#reloadAll(next, true);
+    const checkReasons = await this.#reloadAll(next, { check: true });
     if (checkReasons.length > 0 || dryRun) return checkReasons;
     if (this.#isStopping()) return ['the gateway is stopping'];
     // All gateways can apply the settings. From here on a gateway that restarts gets them.
@@ -103,7 +103,7 @@ export class ProcessGroup {
     const logChangeBefore = this.#logChange;
     this.#logChange = {};
     this.#adopt(next);
-    const reasons = await this.#reloadAll(next, false);
+    const reasons = await this.#reloadAll(next, { check: false });
     if (reasons.length === 0) {
       // Gateways that got a change of the log before they applied the settings have lost it.
       for (const member of this.#members) this.#sendLogChange(member);
@@ -114,7 +114,7 @@ export class ProcessGroup {
     this.#adopt(settingsBefore);
     // To reload a member whose process has ended would start a process again.
     if (this.#isStopping()) return reasons;
-    const undoReasons = await this.#reloadAll(settingsBefore, false);
+    const undoReasons = await this.#reloadAll(settingsBefore, { check: false });
     for (const member of this.#members) this.#sendLogChange(member);
     return [...new Set([...reasons, ...undoReasons])];
   }
@@ -160,7 +160,7 @@ export class ProcessGroup {
   async #replaceOneByOne(): Promise<string | undefined> {
     for (const former of [...this.#members]) {
       if (this.#isStopping()) return 'the gateways are stopping';
-      const next = this.#memberOf(this.#freeSlot(), true, this.#replacing);
+      const next = this.#memberOf({ slot: this.#freeSlot(), isTrial: true }, this.#replacing);
       this.#members.push(next);
       const failure = await next.start();
       if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
@@ -227,7 +227,10 @@ export class ProcessGroup {
   }
 
   /** Creates a member without a process; the caller adds it to `#members` and starts it. */
-  #memberOf(slot: number, isTrial: boolean, settings = this.#settings): GroupMember {
+  #memberOf(
+    { slot, isTrial }: { readonly slot: number; readonly isTrial: boolean },
+    settings = this.#settings,
+  ): GroupMember {
     return new GroupMember(
       this.#options,
       {
@@ -300,8 +303,8 @@ export class ProcessGroup {
    * Sends the settings to all gateways; with `check` only asks whether they could apply them. Returns the
    * reasons against the settings, each once.
    */
-  async #reloadAll(next: Settings, check: boolean): Promise<readonly string[]> {
-    const reasons = this.#members.map((member) => member.reload(adoptLive(member.settings, next), check));
+  async #reloadAll(next: Settings, mode: { readonly check: boolean }): Promise<readonly string[]> {
+    const reasons = this.#members.map((member) => member.reload(adoptLive(member.settings, next), mode));
     return [...new Set((await Promise.all(reasons)).flat())];
   }
 

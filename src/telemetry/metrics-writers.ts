@@ -52,7 +52,8 @@ export class ListenerMetrics {
    */
   countRequest(route: Route, outcome: Outcome): void {
     const index = layout.OTHER_ROUTES.indexOf(route as OtherRoute);
-    if (index < 0) this.countCall(layout.NO_MODEL, outcome, false, DOOR_ROUTES.indexOf(route as DoorPath));
+    const isBroken = false;
+    if (index < 0) this.countCall(layout.NO_MODEL, outcome, isBroken, DOOR_ROUTES.indexOf(route as DoorPath));
     else this.#words[layout.ROUTES + index * layout.OUTCOMES.length + layout.OUTCOMES.indexOf(outcome)]! += 1;
   }
 

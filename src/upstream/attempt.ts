@@ -109,7 +109,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     const headers = headersOf(request, span);
     const { target } = taken;
     if (isLargeTranslation(request, target)) {
-      const door = request.door === CHAT_DOOR ? undefined : doorAttemptOf(request, target, clock, true);
+      const door = request.door === CHAT_DOOR ? undefined : doorAttemptOf(request, target, clock, 'large');
       this.#door = door;
       const onWritten = (callers: Readonly<Record<string, unknown>>): void => door?.onTranslated?.(callers);
       this.#call = startLargeCall(deps, client, target, request, this, headers, onWritten);
@@ -369,7 +369,7 @@ function doorAttemptOrFault(
   clock: Clock,
 ): DoorAttempt | HttpFault {
   try {
-    return doorAttemptOf(request, target, clock, false);
+    return doorAttemptOf(request, target, clock, 'small');
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
     return { code: FIELD_UNSUPPORTED, message: error.message, repeatable: false };

@@ -10,12 +10,7 @@
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
-import type {
-  DownstreamHandle,
-  StartSession,
-  UpstreamRequest,
-  UpstreamSession,
-} from '../channel/messages.js';
+import type { DownstreamHandle, UpstreamRequest, UpstreamSession } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/call-ring-layout.js';
@@ -27,25 +22,21 @@ import { CallModels } from './call-models.js';
 import { startCountSession } from './count-session.js';
 import { usageOf } from './call-usage.js';
 import type { LeftCall } from './left-calls.js';
-import {
-  CLIENT_GONE,
-  CRASHED,
-  shorterWait,
-  tokensUsedBy,
-  unavailableError,
-  type AttemptFailure,
-} from './error-mapping.js';
+import { CLIENT_GONE, CRASHED, shorterWait, tokensUsedBy, unavailableError } from './error-mapping.js';
+import type { AttemptFailure } from './error-mapping.js';
 import { beyondQuotaError, noRoomError, QuotaWait } from './quota-wait.js';
 import type { FallbackReason } from './target.js';
 import type { NoRoom } from './target-choice.js';
 import { bodyBytesOf } from './usage-bounds.js';
 
 const EMPTY = new Uint8Array(0);
+const NOT_HELD_UP = false;
 
 /** Returns the function that the channel calls for each Call frame; it never throws. Called once a worker. */
-export function createStartSession(deps: SessionDeps): StartSession {
+export function createStartSession(deps: SessionDeps): ReturnType<typeof guarded> {
   const shared = sharedOf(deps);
-  const start: StartSession = (request, downstream) => new ChatSession(shared, request, downstream).start();
+  const start = (request: UpstreamRequest, downstream: DownstreamHandle): UpstreamSession =>
+    new ChatSession(shared, request, downstream).start();
   return guarded(shared.errors, (request, downstream) =>
     dialectAt(request.door)?.isCount === true
       ? startCountSession(shared, request, downstream, start)
@@ -102,15 +93,22 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return this;
   }
 
-  // The channel calls the next two methods, and `crash` if one throws. `UpstreamSession` describes them.
+  // The channel calls the next three methods, and `crash` if one throws. `UpstreamSession` describes them.
   onCredit(): void {
     if (this.#state === 'calling') this.#attempt?.resume();
     else if (this.#state === 'delivering') this.#deliver();
   }
 
-  onCancel(atOnce = false): void {
-    // A second cancel does nothing, unless the upstream may finish and now must not (`atOnce`).
-    if (this.#state === 'ended' || (this.#isCancelled && !(atOnce && this.#leftCall))) return;
+  onCancel(): void {
+    if (!this.#isCancelled) this.#cancel('may finish');
+  }
+
+  onStop(): void {
+    if (!this.#isCancelled || this.#leftCall !== undefined) this.#cancel('is aborted');
+  }
+
+  #cancel(upstream: 'may finish' | 'is aborted'): void {
+    if (this.#state === 'ended') return;
     this.#isCancelled = true;
     // The response has come and its usage is known: it is charged, whether the client reads it or not.
     if (this.#state === 'delivering') {
@@ -121,7 +119,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#state === 'counting') return;
     const attempt = this.#attempt;
     const isCharged = attempt?.sent === true && !attempt.isRejected;
-    if (isCharged && this.#letFinish(attempt, atOnce)) return;
+    if (isCharged && this.#letFinish(attempt, upstream === 'is aborted')) return;
     attempt?.abort();
     if (isCharged) this.#findUsageSoon();
     else {
@@ -166,7 +164,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const attempt = this.#attempt!;
     // The client has left. What came is paid, as if the upstream had been aborted before the failure.
     if (this.#leftCall !== undefined && this.#hasRelayed) {
-      this.cut(failure, false);
+      this.cut(failure, NOT_HELD_UP);
       return;
     }
     this.#attempt = undefined;
@@ -251,12 +249,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#retryTimer = setTimeout(retry, pauseMs);
   }
 
-  /** `isQueued`: the quota queue calls, so `#quotaWait` is set. Then false means that the call waits on. */
-  #tryNext(isQueued = false): boolean {
+  /** If called from the queue, `#quotaWait` is set, and the result false means that the call waits on. */
+  #tryNext(from: 'call' | 'queue' = 'call'): boolean {
     const { request, plan, fallbackNumber: fallback } = this.#models;
-    const taken = plan.take(isQueued);
-    if (taken === undefined) return this.#onNoneTaken(isQueued);
-    if (isQueued) this.#quotaWait!.end();
+    const taken = plan.take(from === 'queue');
+    if (taken === undefined) return this.#onNoneTaken(from);
+    if (from === 'queue') this.#quotaWait!.end();
     this.#downstream.recordUpstream(taken.target.slot, fallback, plan.attemptStartMs);
     try {
       const client = clientOf(this.#shared, taken.target);
@@ -272,13 +270,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /** No upstream can be taken: the call waits, or the model has failed. Returns the result of `#tryNext`. */
-  #onNoneTaken(isQueued: boolean): boolean {
+  #onNoneTaken(from: 'call' | 'queue'): boolean {
     const noRoom = this.#models.plan.noRoom();
     if (noRoom !== undefined) {
-      if (!isQueued) this.#queue(noRoom);
+      if (from === 'call') this.#queue(noRoom);
       return false;
     }
-    if (isQueued) this.#quotaWait!.end();
+    if (from === 'queue') this.#quotaWait!.end();
     const { tokensBeyond } = this.#models.plan;
     if (tokensBeyond === undefined) this.#failCoolingDown();
     else this.#failModel(beyondQuotaError(this.#models.plan.tokens, tokensBeyond), 'unavailable');
@@ -296,7 +294,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       account,
       bytes: bodyBytesOf(this.#models.request),
       waitsFor: () => this.#models.plan.limits().map(({ scope }) => scope),
-      tryNow: () => this.#tryNext(true),
+      tryNow: () => this.#tryNext('queue'),
       giveUp: () => this.#failNoRoom(),
       crash: (error) => this.crash(error),
       recordQueued: (ms) => this.#downstream.recordQueued(ms),
@@ -356,7 +354,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       const result = typeof lastBytes === 'function' ? lastBytes(usage) : lastBytes;
       invariant(this.#hasRelayed || result instanceof Uint8Array, 'only a response that has begun is cut');
       if (result instanceof Uint8Array) this.#unsent = result;
-      else this.#recordCut(result, false);
+      // The last bytes could not be written, which is no fault of the client's.
+      else this.#recordCut(result, NOT_HELD_UP);
     }
     const isUnread = this.#isCancelled || this.#isCut;
     this.#attempt?.taken.settle(usage.promptTokens + usage.completionTokens);

@@ -115,11 +115,15 @@ class CountSession implements UpstreamSession {
     this.#upstreamSession?.onCredit();
   }
 
-  /** `countHere` goes on if it was called, and the call ends with its count. */
+  /** The call is free, so the upstream need not finish. */
   onCancel(): void {
+    this.onStop();
+  }
+
+  /** `countHere` goes on if it was called, and the call ends with its count. */
+  onStop(): void {
     this.#isCancelled = true;
-    // The call is free, so the upstream need not finish.
-    this.#upstreamSession?.onCancel(true);
+    this.#upstreamSession?.onStop();
   }
 
   crash(error: unknown): void {

@@ -41,7 +41,7 @@ import { reportIn, tokensOfReport } from './usage-shapes.js';
 export interface DoorAttempt {
   /**
    * The translated body. Undefined if the bytes pass: then the upstream gets the body of the call, with the
-   * upstream's name of the model. Also undefined if a counter thread translates the body (`isLarge`).
+   * upstream's name of the model. Also undefined if a counter thread translates the body.
    */
   readonly body: string | undefined;
   /**
@@ -64,17 +64,19 @@ export interface DoorAttempt {
   inDoorsNames(fault: HttpFault): HttpFault;
 }
 
+type BodySize = 'small' | 'large';
+
 /**
  * Throws a FieldError if the upstream cannot serve the door, or its protocol cannot express the call.
- * `isLarge`: the result of isLargeTranslation (large-call.ts) for request and target. If true, the upstream
- * can serve the door and a counter thread translates the body, so nothing is thrown, and the caller calls
+ * `size`: `large` if isLargeTranslation (large-call.ts) is true of request and target. Then the upstream can
+ * serve the door and a counter thread translates the body, so nothing is thrown, and the caller calls
  * `onTranslated` later.
  */
 export function doorAttemptOf(
   request: UpstreamRequest,
   target: UpstreamTarget,
   clock: Clock,
-  isLarge: boolean,
+  size: BodySize,
 ): DoorAttempt {
   const dialect = dialectAt(request.door);
   invariant(dialect !== undefined, 'a call comes by a door that is in the table');
@@ -82,7 +84,7 @@ export function doorAttemptOf(
   if (path !== undefined) return new PassedAttempt(dialect, path, request);
   if (dialect.translator === undefined || dialect.isCount === true)
     throw new FieldError('model', `is on an upstream that does not serve POST ${dialect.name}`);
-  return new TranslatedAttempt(dialect.translator, request, target, clock, isLarge);
+  return new TranslatedAttempt(dialect.translator, request, target, clock, size);
 }
 
 class PassedAttempt implements DoorAttempt {
@@ -138,8 +140,9 @@ class TranslatedAttempt implements DoorAttempt {
     request: UpstreamRequest,
     target: UpstreamTarget,
     clock: Clock,
-    isLarge: boolean,
+    size: BodySize,
   ) {
+    const isLarge = size === 'large';
     const body = isLarge ? {} : bodyOf(request);
     const model = modelIn(body);
     const { requestId, stream } = request;
@@ -152,7 +155,7 @@ class TranslatedAttempt implements DoorAttempt {
       return;
     }
     const exact = exactBody(body, request.body, translator);
-    this.#chat = translator.toChat(exact, readsExtras(provider), thoughtsBack);
+    this.#chat = translator.toChat(exact, { extras: readsExtras(provider), thoughtsBack });
     const chat = { ...this.#chat, model: target.model ?? model };
     this.body = exactJsonText(inNamesOf(memberNames, chat));
   }

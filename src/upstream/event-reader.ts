@@ -119,7 +119,7 @@ export abstract class EventReader implements ResponseBodyReader {
       }
       if (verdict === 'drop' || verdict === 'uncounted') {
         this.#relay(events.subarray(runStart, start));
-        if (verdict === 'uncounted') this.#relay(events.subarray(start, end), false);
+        if (verdict === 'uncounted') this.#relayUncounted(events.subarray(start, end));
         runStart = end;
       } else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
       // `#relay` may have ended the attempt.
@@ -144,12 +144,22 @@ export abstract class EventReader implements ResponseBodyReader {
     return end;
   }
 
-  #relay(events: Buffer, isCounted = true): void {
+  #relay(events: Buffer): void {
     if (events.length === 0) return;
+    this.#begin();
+    this.meter.addRelayed(events);
+    this.sink.relay(events);
+  }
+
+  /** As `#relay`, but the meter does not count the events: see Verdict. */
+  #relayUncounted(events: Buffer): void {
+    this.#begin();
+    this.sink.relay(events);
+  }
+
+  #begin(): void {
     if (!this.#hasRelayed) this.#outcome.onBegin();
     this.#hasRelayed = true;
-    if (isCounted) this.meter.addRelayed(events);
-    this.sink.relay(events);
   }
 
   /** Gives the response up. If the client has all of the text, the response ends well all the same. */

@@ -78,7 +78,7 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   try {
     if (translator !== undefined) {
       const exact = exactBody(callers, text, translator);
-      translated = translator.toChat(exact, readsExtras(settings), thoughtsBack);
+      translated = translator.toChat(exact, { extras: readsExtras(settings), thoughtsBack });
     }
     const chat = { ...translated, model: model ?? callers.model };
     const common = {

@@ -33,6 +33,8 @@ export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'wait
   crash(error: unknown): void;
 }
 
+type WaitEnd = 'given up' | 'over';
+
 /**
  * A wait begins by `begin`, and ends once:
  *
@@ -121,7 +123,7 @@ export class QuotaWait implements WaitingCall {
     // After `#crash` the call has failed already, and the queue may still give it up.
     if (this.#current === undefined) return;
     try {
-      this.#endAndRecord(true);
+      this.#endAndRecord('given up');
       this.#owner.giveUp();
     } catch (error) {
       this.#crash(error);
@@ -130,14 +132,14 @@ export class QuotaWait implements WaitingCall {
 
   /** An upstream has taken the call, or none ever will. Then `tryNow` returns true, and the call leaves. */
   end(): void {
-    this.#endAndRecord(false);
+    this.#endAndRecord('over');
   }
 
   /** The call is over. Removes it from the queue; does nothing unless the call waits. */
   leave(): void {
     if (this.#current === undefined) return;
     this.#queue.remove(this);
-    this.#endAndRecord(false);
+    this.#endAndRecord('over');
   }
 
   /**
@@ -145,24 +147,24 @@ export class QuotaWait implements WaitingCall {
    * be walking through its calls.
    */
   #crash(error: unknown): void {
-    this.#end(false);
+    this.#end('over');
     this.#owner.crash(error);
   }
 
-  #endAndRecord(isGivenUp: boolean): void {
+  #endAndRecord(how: WaitEnd): void {
     if (this.#current === undefined) return;
-    this.#end(isGivenUp);
+    this.#end(how);
     this.#owner.recordQueued(this.#waitedMs);
   }
 
   /** Ends the wait and calls no method of the owner, which may have thrown. */
-  #end(isGivenUp: boolean): void {
+  #end(how: WaitEnd): void {
     if (this.#current === undefined) return;
     const { beganMs, slot } = this.#current;
     this.#current = undefined;
     const waitedMs = this.#clock.monotonicMs() - beganMs;
     this.#waitedMs += waitedMs;
-    this.#metrics.waitEnded(slot, waitedMs, isGivenUp);
+    this.#metrics.waitEnded(slot, waitedMs, how === 'given up');
   }
 }
 

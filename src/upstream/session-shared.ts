@@ -66,6 +66,7 @@ export function clientOf({ echo, http, providers }: SessionShared, target: Upstr
 const NO_SESSION: UpstreamSession = {
   onCredit: () => undefined,
   onCancel: () => undefined,
+  onStop: () => undefined,
   crash: () => undefined,
 };
 

@@ -367,7 +367,7 @@ function countedBodyOf(
     return texts.length === 0 ? '{}' : JSON.stringify(texts);
   }
   try {
-    return JSON.stringify(dialect.translator?.toChat(members, false, thoughtsBack) ?? members);
+    return JSON.stringify(dialect.translator?.toChat(members, { thoughtsBack }) ?? members);
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
     // A chat completion cannot express the body: promptOf finds texts in the body as it is.

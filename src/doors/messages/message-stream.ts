@@ -96,7 +96,7 @@ export class MessageWriter implements DoorStream {
 
   #writeDelta(delta: Members): void {
     const thoughts = thoughtsOf(delta);
-    if (thoughts !== '') this.#writeThinking(thoughts);
+    if (thoughts !== '') this.#writeThinking(thoughts, 'reasoning_content');
     for (const block of thinkingBlocksIn(delta)) this.#writeThinkingBlock(block);
     const text = textOrRefusalOf(delta);
     if (text !== '') {
@@ -107,10 +107,11 @@ export class MessageWriter implements DoorStream {
       for (const piece of delta.tool_calls as unknown[]) if (isRecord(piece)) this.#addToolCall(piece);
   }
 
-  #writeThinking(thinking: string, isFromBlocks = false): void {
+  /** `member`: the member of the chunk that had the text. */
+  #writeThinking(thinking: string, member: 'reasoning_content' | 'thinking_blocks'): void {
     if (this.#openKind !== 'thinking')
       this.#startBlock('thinking', { type: 'thinking', thinking: '', signature: '' });
-    this.#isThinkingFromBlocks = isFromBlocks;
+    this.#isThinkingFromBlocks = member === 'thinking_blocks';
     this.#writeBlockDelta({ type: 'thinking_delta', thinking });
   }
 
@@ -128,7 +129,7 @@ export class MessageWriter implements DoorStream {
     }
     const text = typeof thinking === 'string' ? thinking : '';
     if (this.#openKind !== 'thinking' || (this.#isThinkingFromBlocks && text !== ''))
-      this.#writeThinking(text, true);
+      this.#writeThinking(text, 'thinking_blocks');
     if (typeof signature !== 'string' || signature === '') return;
     this.#closeBlock(signature);
   }

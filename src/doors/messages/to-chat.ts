@@ -26,6 +26,7 @@ import { isRecord, type Members } from '../../core/json.js';
 import { stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
+import type { ChatReader } from '../door.js';
 import { thoughtsBackOf, withOneSystem } from '../message-parts.js';
 import { summarisingEditIn } from './messages-rules.js';
 
@@ -63,7 +64,8 @@ export const NAMES: Readonly<Record<string, string>> = {
 };
 
 /** As `Translator.toChat` (door.ts). The door has validated `body`. What is rejected throws a FieldError. */
-export function toChat(body: Members, extras = false, thoughtsBack = false): Record<string, unknown> {
+export function toChat(body: Members, reads: ChatReader = {}): Record<string, unknown> {
+  const { extras = false, thoughtsBack = false } = reads;
   for (const name in body)
     if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
       throw new FieldError(name, 'has no counterpart in a chat completion');
@@ -182,9 +184,7 @@ function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack:
 /** The value of `content` for text blocks alone. Throws a FieldError for any other block. */
 function textPartsOf(content: unknown, path: string, extras: boolean): string | Part[] {
   if (typeof content === 'string') return content;
-  const parts = blocksIn(content, path).map((block, index) =>
-    partOf(block, `${path}[${index}]`, extras, true),
-  );
+  const parts = blocksIn(content, path).map((block, index) => textPartOf(block, `${path}[${index}]`, extras));
   return contentOf(parts);
 }
 
@@ -255,7 +255,7 @@ function assistantOf(content: unknown, path: string, extras: boolean, thoughtsBa
       };
       const call = { id, type: 'function', function: calledFunction, ...cacheControlOf(block, extras) };
       calls.push(withOrigin(blockPath, call));
-    } else parts.push(partOf(block, blockPath, extras, true));
+    } else parts.push(textPartOf(block, blockPath, extras));
   });
   return {
     role: 'assistant',
@@ -287,15 +287,24 @@ function contentOf(parts: Part[]): string | Part[] {
     : parts;
 }
 
-/** The part for a block that is no thought, tool call or result. `textAlone`: only text is allowed there. */
-function partOf(block: Members, path: string, extras: boolean, textAlone = false): Part {
-  return withOrigin(path, newPart(block, path, extras, textAlone));
+/** The part for a block of a place where only text is allowed. */
+function textPartOf(block: Members, path: string, extras: boolean): Part {
+  const { type } = block;
+  if (type !== 'text') throw new FieldError(`${path}.type`, 'has no counterpart in a chat completion');
+  const part = { type, text: stringIn(block, 'text', path), ...cacheControlOf(block, extras) };
+  return withOrigin(path, part);
 }
 
-function newPart(block: Members, path: string, extras: boolean, textAlone: boolean): Part {
+/** The part for a block that is no thought, tool call or result. */
+function partOf(block: Members, path: string, extras: boolean): Part {
+  return block.type === 'text'
+    ? textPartOf(block, path, extras)
+    : withOrigin(path, mediaPartOf(block, path, extras));
+}
+
+function mediaPartOf(block: Members, path: string, extras: boolean): Part {
   const { type, source, title, context, citations } = block;
-  if (type === 'text') return { type, text: stringIn(block, 'text', path), ...cacheControlOf(block, extras) };
-  if (textAlone || (type !== 'image' && type !== 'document'))
+  if (type !== 'image' && type !== 'document')
     throw new FieldError(`${path}.type`, 'has no counterpart in a chat completion');
   if (isRecord(citations) && citations.enabled === true)
     throw new FieldError(`${path}.citations`, 'has no counterpart in a chat completion');

@@ -68,11 +68,11 @@ export class ResponseStream implements DoorStream {
   /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
   readonly #namespaces: ReturnType<typeof namesByFlatName>;
 
-  /** `isStream`: `push` and `end` return events; else they return '', and `response` is read at the end. */
-  constructor(call: DoorCall, isStream: boolean) {
+  /** If the call is no stream, `push` and `end` return '', and `response` is read at the end. */
+  constructor(call: DoorCall) {
     this.#call = call;
     this.#namespaces = namesByFlatName(call.body.tools);
-    this.#isStream = isStream;
+    this.#isStream = call.stream;
   }
 
   /** `chunk`: a chunk, or a chat completion that is not streamed. */

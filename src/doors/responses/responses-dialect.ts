@@ -22,12 +22,12 @@ const TRANSLATOR: Translator = {
   names: NAMES,
   fromChat(response, call) {
     // `false`: no events are written, only the response at their end.
-    const writer = new ResponseStream(call, false);
+    const writer = new ResponseStream(call);
     writer.push(response);
     writer.end();
     return JSON.stringify(writer.response);
   },
-  openStream: (call) => new ResponseStream(call, true),
+  openStream: (call) => new ResponseStream(call),
 };
 
 export const RESPONSES_DIALECT: Dialect = {

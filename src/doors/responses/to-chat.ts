@@ -13,6 +13,7 @@ import { isRecord, type Members } from '../../core/json.js';
 import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
+import type { ChatReader } from '../door.js';
 import { withOneSystem } from '../message-parts.js';
 import { messagesOf } from './request-items.js';
 import { offeredTools } from './tool-names.js';
@@ -63,8 +64,9 @@ export const NAMES: Readonly<Record<string, string>> = {
 };
 
 /** As `Translator.toChat` (door.ts). Throws a FieldError for what a chat completion cannot express. */
-export function toChat(body: Members, extras = false, thoughtsBack = false): Record<string, unknown> {
-  const fields = new Fields(body, 'an upstream that does not speak Responses', false);
+export function toChat(body: Members, reads: ChatReader = {}): Record<string, unknown> {
+  const { extras = false, thoughtsBack = false } = reads;
+  const fields = new Fields(body, 'an upstream that does not speak Responses');
   if (body.store === true)
     throw new FieldError('store', 'must be false: only an upstream that speaks Responses stores them');
   const chat: Record<string, unknown> = {};

@@ -146,7 +146,7 @@ const cachedTraitsOf = cachedByModel(traitsByName);
  * Returns what the model accepts, from a cache. `onVertex`: there schemas begin with 4.6 (Google Cloud,
  * "Structured outputs with Anthropic Claude models", 2026-11); an older model responds with 400.
  */
-export function traitsOf(model: string, onVertex: boolean): ModelTraits {
+export function traitsOf(model: string, { onVertex = false } = {}): ModelTraits {
   const traits = cachedTraitsOf(model);
   // The comparison of objects works, because `traitsByName` makes new objects only from 4.7 on.
   return onVertex && traits === SINCE_4_5 ? SINCE_4_1 : traits;

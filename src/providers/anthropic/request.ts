@@ -39,8 +39,8 @@ const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
 export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const { settings, body, model, stream } = call;
   const isAnthropic = settings.name === 'anthropic';
-  const traits = traitsOf(model, settings.name === 'vertex');
-  const fields = new Fields(body, 'Claude', settings.dropUnsupported);
+  const traits = traitsOf(model, { onVertex: settings.name === 'vertex' });
+  const fields = new Fields(body, 'Claude', settings);
   const conversation = new Conversation(
     fields.list('messages') ?? [],
     { fields, fetchesUrls: isAnthropic },

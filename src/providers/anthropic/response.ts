@@ -38,7 +38,7 @@ const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
 ]);
 
 /** `stop`: the member `stop_reason`. `hasCalls`: the response calls tools of the caller. */
-export function finishOf(stop: unknown, hasCalls: boolean): FinishReason {
+export function finishOf(stop: unknown, { hasCalls }: { readonly hasCalls: boolean }): FinishReason {
   const finish = FINISH_REASONS.get(stop) ?? 'stop';
   // If no tool of the caller is called, the response tool is, whose arguments are the content.
   return finish === 'tool_calls' && !hasCalls ? 'stop' : finish;
@@ -59,7 +59,7 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   if (!Array.isArray(message.content)) throw ProviderError.invalid('no content');
   const { content, reasoning, thinkingBlocks, calls } = readBlocks(message.content, responseToolOf(call));
   const refusal = refusalOf(message.stop_details);
-  const finish = finishOf(message.stop_reason, calls.length > 0);
+  const finish = finishOf(message.stop_reason, { hasCalls: calls.length > 0 });
   // The caller used `functions`, so it gets the older member `function_call`.
   const isFunctionCall = calls.length > 0 && callsFunctions(call);
   return completionOf({

@@ -230,7 +230,7 @@ export class MessageStream implements ProviderStream {
     this.#isUsageWhole ||= isRecord(usage);
     if (!isRecord(delta) || typeof delta.stop_reason !== 'string') return '';
     const writer = this.#openWriter();
-    const finish = finishOf(delta.stop_reason, this.#callIndex >= 0);
+    const finish = finishOf(delta.stop_reason, { hasCalls: this.#callIndex >= 0 });
     this.#finishReason = this.#callsFunctions && finish === 'tool_calls' ? 'function_call' : finish;
     const refusal = refusalOf(delta.stop_details);
     return (

@@ -72,7 +72,7 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits, body: Unsigne
 export function responseToolOf({ settings, body, model }: UnsignedCall): string | undefined {
   const { response_format: format } = body;
   if (format === undefined || format === null) return undefined;
-  const traits = traitsOf(model, settings.name === 'vertex');
+  const traits = traitsOf(model, { onVertex: settings.name === 'vertex' });
   return traits.canForceTools ? responseFormOf(format, traits, body)?.tool?.name : undefined;
 }
 
@@ -193,7 +193,8 @@ function responseFormOf(
   const format = jsonFormatOf(responseFormat);
   if (format === undefined) return undefined;
   const { schema, description = 'Gives the answer.', isStrict } = format;
-  const closed = schema !== undefined && traits.obeysSchemas ? formatSchema(schema, isStrict) : undefined;
+  const closed =
+    schema !== undefined && traits.obeysSchemas ? formatSchema(schema, { strict: isStrict }) : undefined;
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
   return { tool: { name: responseToolName(body), description, input_schema: schema ?? ANY_OBJECT } };
 }
@@ -236,7 +237,7 @@ class Inexpressible extends Error {}
  */
 export function closedSchema(
   schema: Record<string, unknown>,
-  strict: boolean,
+  { strict }: { readonly strict: boolean },
 ): Record<string, unknown> | undefined {
   try {
     return closedAtDepth(schema, strict, 0);
@@ -256,8 +257,8 @@ export function strictSchemas(
   schemas: readonly Record<string, unknown>[],
   format: unknown,
 ): (Record<string, unknown> | undefined)[] {
-  // `false`: with `strict` an object of any members would be closed, and the tool could get no arguments.
-  const closed = schemas.map((schema) => closedSchema(schema, false));
+  // With `strict` an object of any members would be closed, and the tool could get no arguments.
+  const closed = schemas.map((schema) => closedSchema(schema, { strict: false }));
   const hasTooMany = closed.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX;
   return hasTooMany || isTooComplex([...closed, format]) ? closed.map(() => undefined) : closed;
 }
@@ -268,9 +269,9 @@ export function strictSchemas(
  */
 export function formatSchema(
   schema: Record<string, unknown>,
-  strict: boolean,
+  options: { readonly strict: boolean },
 ): Record<string, unknown> | undefined {
-  const closed = closedSchema(schema, strict);
+  const closed = closedSchema(schema, options);
   return isTooComplex([closed]) ? undefined : closed;
 }
 

@@ -68,7 +68,7 @@ export class ContentWriter {
    * before the text, and is left out if no block, or another cache point, is before. With `cachesBlank` no
    * cache point is left out.
    */
-  blocks(content: unknown, path: string, cachesBlank = false): Block[] {
+  blocks(content: unknown, path: string, { cachesBlank = false } = {}): Block[] {
     if (content === undefined || content === null) return [];
     if (typeof content === 'string') return content.trim() === '' ? [] : [{ text: content }];
     if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array');

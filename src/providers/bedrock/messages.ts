@@ -229,7 +229,7 @@ function toolCallsOf(calls: unknown, path: string, calledTools: Set<string>): Bl
 function toolResultOf(message: Record<string, unknown>, path: string, writer: ContentWriter): Block[] {
   const { content, is_error: isError } = message;
   const id = stringIn(message, 'tool_call_id', path);
-  const blocks = writer.blocks(content, `${path}.content`, true);
+  const blocks = writer.blocks(content, `${path}.content`, { cachesBlank: true });
   // Converse accepts no cache point within a tool result, so the cache point of a part goes after the result.
   const cachePoints = blocks.filter((block) => 'cachePoint' in block);
   const results = blocks.filter((block) => !('cachePoint' in block));

@@ -76,7 +76,7 @@ export const factsOf = cachedByModel(factsByName);
 
 function factsByName(model: string): ModelFacts {
   const family = familyOf(model);
-  const claude = family === 'claude' ? traitsOf(model, false) : undefined;
+  const claude = family === 'claude' ? traitsOf(model) : undefined;
   const [, major = '0', minor = '0'] = (claude && CLAUDE_VERSION.exec(model)) ?? [];
   const version = versionOf(Number(major), Number(minor));
   return {

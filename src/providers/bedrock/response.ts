@@ -38,7 +38,7 @@ const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, Finish
  * The finish reason. Whether there are tool calls counts more than `stopReason`, because some models end a
  * turn with calls by `end_turn`. An unknown reason counts as `end_turn`.
  */
-export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
+export function finishOf(stopReason: unknown, { hasCalls }: { readonly hasCalls: boolean }): FinishReason {
   const finish = FINISH_REASONS.get(String(stopReason)) ?? 'stop';
   if (finish === 'stop' || finish === 'tool_calls') return hasCalls ? 'tool_calls' : 'stop';
   return finish;
@@ -120,7 +120,7 @@ export function textResponse(json: string, call: UnsignedCall): CompletionText |
     model: publicName(call.model),
     usage: usageOf(JSON.parse(usage!), undefined),
   };
-  return textCompletionOf(completion, text!, finishOf(stopReason, false));
+  return textCompletionOf(completion, text!, finishOf(stopReason, { hasCalls: false }));
 }
 
 /** Reads any response of Converse. Throws a ProviderError. */
@@ -136,9 +136,7 @@ export function anyResponse(json: string, call: UnsignedCall): CompletionText {
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(call.nowMs / 1000),
     model: publicName(call.model),
-    choices: [
-      { index: 0, message: translated.message, finishReason: finishOf(stopReason, translated.hasCalls) },
-    ],
+    choices: [{ index: 0, message: translated.message, finishReason: finishOf(stopReason, translated) }],
     usage: usageOf(usage, additionalModelResponseFields),
   });
 }

@@ -61,7 +61,8 @@ export function responseFormOf(
   const { schema, name, description, isStrict } = asked;
   // `formatSchema` checks Anthropic's bounds too, which only Claude has.
   const schemaOf = facts.claude === undefined ? closedSchema : formatSchema;
-  const closed = schema !== undefined && facts.obeysSchemas ? schemaOf(schema, isStrict) : undefined;
+  const closed =
+    schema !== undefined && facts.obeysSchemas ? schemaOf(schema, { strict: isStrict }) : undefined;
   if (closed === undefined)
     return responseTool(body, description ?? 'Gives the answer.', schema ?? ANY_OBJECT);
   const jsonSchema = {

@@ -81,7 +81,7 @@ class ConversationWriter {
         return;
       case 'tool':
       case 'function':
-        this.#addParts('user', this.#resultParts(message, path), true);
+        this.#addParts('user', this.#resultParts(message, path), { hasResults: true });
         return;
       default:
         throw new FieldError(`${path}.role`, 'must be system, developer, user, assistant or tool');
@@ -99,7 +99,7 @@ class ConversationWriter {
   }
 
   /** Adds parts to the last turn, or to a new turn. `hasResults`: the parts are of a function result. */
-  #addParts(role: Role, parts: readonly Part[], hasResults = false): void {
+  #addParts(role: Role, parts: readonly Part[], { hasResults = false } = {}): void {
     if (parts.length === 0) return;
     const lastTurn = this.#turns.at(-1);
     if (lastTurn?.role === role && this.#lastTurnHasResults === hasResults) lastTurn.parts.push(...parts);
@@ -128,13 +128,15 @@ class ConversationWriter {
     }
     if (Array.isArray(calls)) {
       for (const [index, toolCall] of (calls as unknown[]).entries())
-        parts.push(this.#callPart(toolCall, `${path}.tool_calls[${index}]`, index === 0));
-    } else if (isRecord(call)) parts.push(this.#callPart({ function: call }, `${path}.function_call`, true));
+        parts.push(this.#callPart(toolCall, `${path}.tool_calls[${index}]`, { isFirst: index === 0 }));
+    } else if (isRecord(call)) {
+      parts.push(this.#callPart({ function: call }, `${path}.function_call`, { isFirst: true }));
+    }
     return parts;
   }
 
   /** The part of a function call. `isFirst`: of the message, whose first call must have a signature. */
-  #callPart(call: unknown, path: string, isFirst: boolean): Part {
+  #callPart(call: unknown, path: string, { isFirst }: { readonly isFirst: boolean }): Part {
     const calledFunction = isRecord(call) ? call.function : undefined;
     if (!isRecord(call) || !isRecord(calledFunction))
       throw new FieldError(path, 'must be a call of a function');

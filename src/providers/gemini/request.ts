@@ -23,7 +23,7 @@ import { contentsOf } from './contents.js';
 
 /** The JSON text of the request. Throws a FieldError. */
 export function requestBody(call: UnsignedCall): string {
-  const fields = new Fields(call.body, 'Gemini', call.settings.dropUnsupported);
+  const fields = new Fields(call.body, 'Gemini', call.settings);
   const google = googleMembers(fields);
   // From generation 3 on, contents name calls by id, and a call needs a signature (contents.ts).
   const { system, contents } = contentsOf(fields.list('messages') ?? [], isGemini3(call.model));

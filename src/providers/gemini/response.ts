@@ -72,7 +72,7 @@ const FILTER_REASONS: ReadonlySet<unknown> = new Set([
 ]);
 
 /** Google gives STOP for calls, too. Unlisted reasons, such as MALFORMED_FUNCTION_CALL, count as STOP. */
-export function finishOf(finishReason: unknown, hasCalls: boolean): FinishReason {
+export function finishOf(finishReason: unknown, { hasCalls }: { readonly hasCalls: boolean }): FinishReason {
   if (FILTER_REASONS.has(finishReason)) return 'content_filter';
   if (finishReason === 'MAX_TOKENS' || finishReason === 'CONTINUATION') return 'length';
   return hasCalls ? 'tool_calls' : 'stop';
@@ -178,7 +178,7 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
       }),
       ...signature,
     },
-    finishReason: finishOf(candidate.finishReason, calls.length > 0),
+    finishReason: finishOf(candidate.finishReason, { hasCalls: calls.length > 0 }),
     ...(logprobs !== undefined && { logprobs }),
   };
 }

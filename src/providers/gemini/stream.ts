@@ -202,7 +202,7 @@ export class GeminiStream implements ProviderStream {
       state.isClosed = false;
     }
     if (typeof candidate.finishReason === 'string') {
-      state.finish = finishOf(candidate.finishReason, state.calls > 0);
+      state.finish = finishOf(candidate.finishReason, { hasCalls: state.calls > 0 });
       if (!state.isClosed) chunks += writer.finish(state.finish, index);
       state.isClosed = true;
     }

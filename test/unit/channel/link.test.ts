@@ -63,7 +63,8 @@ function bed(t: Test, slots = 4) {
         };
         return {
           onCredit: () => heard('credit'),
-          onCancel: (atOnce) => heard(atOnce ? 'stop' : 'cancel'),
+          onCancel: () => heard('cancel'),
+          onStop: () => heard('stop'),
           crash: (error) => void told.push(String(error)),
         };
       }),
@@ -283,7 +284,8 @@ void t.test('a call of a listener that has died changes nothing of the next call
   const heard: DownstreamHandle[] = [];
   const worker = new WorkerChannel(theirs, new CallTable(buffer), (_request, downstream) => {
     heard.push(downstream);
-    return { onCredit: () => undefined, onCancel: () => undefined, crash: () => undefined };
+    const nothing = () => undefined;
+    return { onCredit: nothing, onCancel: nothing, onStop: nothing, crash: nothing };
   });
   const slot = successor.acquire()!;
   successor.dispatch(slot, REQUEST, recorder());

@@ -14,7 +14,7 @@ function check(
   cases: readonly Case[],
 ): void {
   const { translator } = dialectAt(DOOR_INDEX[door])!;
-  const chat = translator!.toChat(body as Readonly<Record<string, unknown>>, extras);
+  const chat = translator!.toChat(body as Readonly<Record<string, unknown>>, { extras });
   for (const [path, own] of cases) t.equal(callersPath(chat, path, translator!.names), own, path);
   t.end();
 }

@@ -58,7 +58,7 @@ void t.test('a body that has come waits for its lease, and its client is not wai
     t.same(events, [], 'the body is read meanwhile');
     if (size === 'onBody') receiver.onBody(Buffer.from('{}'));
     else if (size === 'onLargeBody') receiver.onLargeBody([Buffer.from('{}')]);
-    else receiver.onTooLarge(false);
+    else receiver.onTooLarge('read');
     t.same(events, ['stopReading'], 'no sweep takes the client for idle');
     granted = true;
     reply('try');

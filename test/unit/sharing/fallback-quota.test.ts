@@ -49,7 +49,8 @@ function filledQuota(): FallbackQuota {
   const quota = new FallbackQuota(ASK.scope, SHARES, 0);
   quota.recordReply(ASK, answerTo(ASK, 0), 0);
   // The first response says how much there is.
-  for (let count = 0; count < 2; count++) quota.applyReply(answerTo(quota.ask(0, false), 0), 0);
+  for (let count = 0; count < 2; count++)
+    quota.applyReply(answerTo(quota.ask(0, { givesAllBack: false }), 0), 0);
   return quota;
 }
 
@@ -81,15 +82,15 @@ for (const lacked of ['minute', 'calls_per_day', 'balance'] as const) {
       lacked === 'minute' ? minute!.most : Number(stocks![lacked]!.most);
     t.notOk(quota.recordReply(ASK, answer, 1_000), 'nothing is lacking');
     t.ok(quota.recordReply(ASK, none, 1_000), 'some of it is here');
-    const ask = quota.ask(1_000, false);
+    const ask = quota.ask(1_000, { givesAllBack: false });
     t.equal(ask.minute!.returned.length > 0, lacked === 'minute', 'permits are given back');
     t.equal(ask.stocks!.calls_per_day!.unused, lacked === 'calls_per_day' ? 0n : 500n);
     t.equal(ask.stocks!.balance!.unused, lacked === 'balance' ? 0n : 50_000n);
     t.equal(wantedOf(ask), 0, 'and not asked for');
     quota.applyReply(answerTo(ask, 1_000), 1_000);
     t.notOk(quota.recordReply(ASK, none, 1_500), 'there is none of it');
-    quota.applyReply(answerTo(quota.ask(4_000, false), 4_000), 4_000);
-    t.equal(wantedOf(quota.ask(4_000, false)), 0, 'there is enough of it again');
+    quota.applyReply(answerTo(quota.ask(4_000, { givesAllBack: false }), 4_000), 4_000);
+    t.equal(wantedOf(quota.ask(4_000, { givesAllBack: false })), 0, 'there is enough of it again');
     t.ok(quota.recordReply(ASK, none, 5_000), 'as before');
     t.end();
   });
@@ -99,13 +100,19 @@ void t.test('only after its first reply does a quota ask again at once', (t) => 
   const quota = new FallbackQuota(ASK.scope, SHARES, 0);
   quota.recordReply(ASK, answerTo(ASK, 0), 0);
   t.ok(
-    quota.applyReply(answerTo(quota.ask(0, false), 0), 0),
+    quota.applyReply(answerTo(quota.ask(0, { givesAllBack: false }), 0), 0),
     'it has asked for nothing: how much is left was not known',
   );
-  t.notOk(quota.applyReply(answerTo(quota.ask(0, false), 0), 0), 'it has what it asked for');
+  t.notOk(
+    quota.applyReply(answerTo(quota.ask(0, { givesAllBack: false }), 0), 0),
+    'it has what it asked for',
+  );
   const none: LeaseReply = { minute: { ...answerTo(ASK, 0).minute!, granted: 0 }, stocks: {} };
   quota.recordReply(ASK, none, 1_000);
-  t.notOk(quota.applyReply(answerTo(quota.ask(1_000, true), 1_000), 1_000), 'it has given all back');
+  t.notOk(
+    quota.applyReply(answerTo(quota.ask(1_000, { givesAllBack: true }), 1_000), 1_000),
+    'it has given all back',
+  );
   t.ok(quota.isEmpty);
   t.end();
 });

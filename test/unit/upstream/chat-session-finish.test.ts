@@ -73,10 +73,10 @@ void t.test('what is told after the last text is charged, and nothing more is re
   t.equal(one.counts.length, 0);
   t.notOk(downstream.wasCut);
   t.match(downstream.attempts, [{ status: 200, code: undefined, error: '' }], 'the attempt was good');
-  session.onCancel(true);
+  session.onStop();
   const next = await begun(one);
   t.equal(one.upstreams[0]!.connections, 1, 'the connection is used again');
-  next.session.onCancel(true);
+  next.session.onStop();
   await next.downstream.ended;
   t.strictSame(next.downstream.usage, { ...COUNTED, source: 'estimated' }, 'where it must not finish');
 });
@@ -175,8 +175,8 @@ void t.test('the end of the gateway aborts it at once', async (t) => {
   const { session, downstream } = await begun(one);
   session.onCancel();
   const closed = new Promise((resolve) => one.responses[0]!.once('close', resolve));
-  session.onCancel(true);
-  session.onCancel(true);
+  session.onStop();
+  session.onStop();
   await closed;
   await downstream.ended;
   t.strictSame(downstream.usage, { ...COUNTED, source: 'estimated' });

@@ -27,6 +27,7 @@ void t.test('an exception of the count fails the call, not who told that the ups
   const session: UpstreamSession = {
     onCredit: () => undefined,
     onCancel: () => undefined,
+    onStop: () => undefined,
     crash: () => undefined,
   };
   startCountSession(deps, requestOf({ door: DOOR_INDEX.count_tokens }), downstream, (_request, handle) => {

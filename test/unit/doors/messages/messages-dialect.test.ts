@@ -13,7 +13,7 @@ type Members = Record<string, unknown>;
 
 const { translator, openJudge } = MESSAGES_DIALECT;
 const toChat = (body: Members, extras?: boolean, thoughtsBack?: boolean) =>
-  translator!.toChat(body, extras, thoughtsBack);
+  translator!.toChat(body, { extras, thoughtsBack });
 const fromChat = (answer: Members, call: DoorCall) => translator!.fromChat(answer, call);
 const openStream = (call: DoorCall) => translator!.openStream(call);
 const CALL: DoorCall = { requestId: 'req_a-1', model: 'm', stream: false, body: {}, nowMs: 0 };

@@ -4,7 +4,7 @@ import { encryptedContent } from '#src/doors/responses/encrypted-content.js';
 import { toChat as toChatFor } from '#src/doors/responses/to-chat.js';
 import { FieldError } from '#src/providers/provider.js';
 
-const toChat = (body: Record<string, unknown>) => toChatFor(body, true);
+const toChat = (body: Record<string, unknown>) => toChatFor(body, { extras: true });
 const SCHEMA = { type: 'object', properties: {}, additionalProperties: false };
 const ask = (more: object = {}): Record<string, unknown> => ({ model: 'm', input: 'Hello', ...more });
 const messagesOf = (input: unknown): unknown => toChat({ model: 'm', input }).messages;
@@ -180,7 +180,7 @@ void t.test('what is empty', (t) => {
     { role: 'assistant', content: [] },
   ];
   for (const extras of [true, false])
-    t.same(toChatFor({ model: 'm', input }, extras).messages, [
+    t.same(toChatFor({ model: 'm', input }, { extras }).messages, [
       { role: 'user', content: 'hi' },
       {
         role: 'assistant',
@@ -214,10 +214,7 @@ void t.test('messages of the system for servers behind the protocol of OpenAI', 
     ['', start],
     [undefined, start],
   ])
-    t.same(toChatFor({ model: 'm', instructions, input }, false).messages, [
-      { role: 'system', content },
-      ...rest,
-    ]);
+    t.same(toChatFor({ model: 'm', instructions, input }).messages, [{ role: 'system', content }, ...rest]);
   t.match(
     toChat({ model: 'm', instructions: 'Be brief.', input }).messages,
     [{ role: 'system' }, { role: 'developer' }, { role: 'system' }, { role: 'user' }, { role: 'developer' }],
@@ -256,7 +253,7 @@ void t.test('thoughts go back to a server that wants them', (t) => {
     thought('Lost.'),
   ];
   const turnsWith = (thoughtsBack: boolean): unknown =>
-    (toChatFor({ model: 'm', input }, false, thoughtsBack).messages as Record<string, unknown>[]).map(
+    (toChatFor({ model: 'm', input }, { thoughtsBack }).messages as Record<string, unknown>[]).map(
       ({ role, content, reasoning_content: thoughts }) => [role, content, thoughts],
     );
   const turns = [
@@ -297,7 +294,7 @@ void t.test('signed thoughts for servers behind the protocol of OpenAI', (t) => 
     thought,
   ];
   const call = { id: 'a', type: 'function', function: { name: 'n', arguments: '{}' }, extra_content: extra };
-  t.same(toChatFor({ model: 'm', input }, false).messages, [
+  t.same(toChatFor({ model: 'm', input }).messages, [
     user,
     { role: 'assistant', content: 'Wait.', tool_calls: [call] },
     { role: 'tool', tool_call_id: 'a', content: 'x' },
@@ -313,7 +310,7 @@ void t.test('signed thoughts for servers behind the protocol of OpenAI', (t) => 
   // A stream that was cut leaves a signature without its call.
   const cut = [signature, user, { type: 'function_call', call_id: 'b', name: 'n', arguments: '{}' }];
   const unsigned = { id: 'b', type: 'function', function: { name: 'n', arguments: '{}' } };
-  for (const messages of [messagesOf(cut), toChatFor({ model: 'm', input: cut }, false).messages])
+  for (const messages of [messagesOf(cut), toChatFor({ model: 'm', input: cut }).messages])
     t.strictSame(messages, [user, { role: 'assistant', content: null, tool_calls: [unsigned] }]);
   t.end();
 });
@@ -421,7 +418,7 @@ void t.test('images and files that tools return', (t) => {
   const part = (url: string): object => ({ type: 'image_url', image_url: { url } });
   const tool = (id: string, content: unknown): object => ({ role: 'tool', tool_call_id: id, content });
   const seen = { type: 'text', text: 'seen' };
-  const { messages } = toChatFor({ model: 'm', input }, false);
+  const { messages } = toChatFor({ model: 'm', input });
   t.match(messages, [
     { role: 'assistant', tool_calls: [{ id: 'a' }, { id: 'b' }] },
     tool('a', 'seen'),

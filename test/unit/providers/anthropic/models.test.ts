@@ -34,7 +34,7 @@ const MODELS: [name: string, thinking: string, off: string | undefined, letters:
 
 void t.test('models', (t) => {
   for (const [name, thinking, off, letters, efforts] of MODELS) {
-    const traits = traitsOf(name, false);
+    const traits = traitsOf(name);
     const { allowsSampling, hasOneSampler, obeysSchemas, canForceTools, allowsSystemTurns } = traits;
     const found = `${allowsSampling ? 's' : '-'}${hasOneSampler && allowsSampling ? '1' : '-'}${obeysSchemas ? 'c' : '-'}${canForceTools ? 'f' : '-'}${allowsSystemTurns ? 'y' : '-'}`;
     t.strictSame(
@@ -42,9 +42,9 @@ void t.test('models', (t) => {
       [thinking, off, letters, efforts],
       name,
     );
-    t.equal(traitsOf(name, false), traits, 'the same again');
+    t.equal(traitsOf(name), traits, 'the same again');
   }
-  for (let index = 0; index < 600; index++) traitsOf(`claude-opus-4-8-${index}`, false);
+  for (let index = 0; index < 600; index++) traitsOf(`claude-opus-4-8-${index}`);
   t.end();
 });
 
@@ -132,15 +132,15 @@ const SCHEMAS: [
 
 void t.test('schemas', (t) => {
   for (const [name, given, strict, expected] of SCHEMAS)
-    t.strictSame(closedSchema(given, strict), expected, name);
+    t.strictSame(closedSchema(given, { strict }), expected, name);
   let deep: Record<string, unknown> = { type: 'string' };
   for (let level = 0; level < 100; level++) deep = { type: 'array', items: deep };
-  t.equal(closedSchema(deep, true), undefined, 'too deep');
+  t.equal(closedSchema(deep, { strict: true }), undefined, 'too deep');
   t.end();
 });
 
 void t.test('schemas are on Vertex since 4.6', (t) => {
-  const schemas = (name: string, onVertex: boolean): boolean => traitsOf(name, onVertex).obeysSchemas;
+  const schemas = (name: string, onVertex: boolean): boolean => traitsOf(name, { onVertex }).obeysSchemas;
   t.same(
     ['claude-sonnet-4-5@20250929', 'claude-sonnet-4-6', 'claude-opus-4-7', 'claude-sonnet-4@20250514'].map(
       (name) => [schemas(name, false), schemas(name, true)],
