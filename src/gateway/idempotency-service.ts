@@ -57,7 +57,7 @@ export interface IdempotencyServiceOptions {
   readonly replaysUnwritten: () => boolean;
   readonly store: StoredResponsesOptions['store'];
   /** Locks that the processes of the host share; absent if this is the only one. */
-  readonly shared?: Pick<SharedLocks, 'take' | 'giveBack'> | undefined;
+  readonly shared?: Pick<SharedLocks, 'acquire' | 'release'> | undefined;
   /** The journal of each listener, by index. */
   readonly journals: readonly Pick<JournalReader, 'hasDrained' | 'hasAppended'>[];
   readonly clock: Clock;
@@ -274,7 +274,7 @@ export class IdempotencyService implements FlushedResponses {
     }
     if (stored === undefined) {
       if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
-      const digestOfOther = this.#shared?.take(lock);
+      const digestOfOther = this.#shared?.acquire(lock);
       if (digestOfOther !== undefined) return stateInProgress(digestOfOther, lock);
       // Another process may have stored the response and released its lock since the lookup above.
       stored = this.#shared && this.#responses.refreshAndFind(lock);
@@ -296,7 +296,7 @@ export class IdempotencyService implements FlushedResponses {
 
   /** Releases shared locks, except those of keys that a new call has locked since. */
   #releaseShared(keys: readonly ResponseKey[]): void {
-    this.#shared?.giveBack(keys.filter((key) => !this.#inProgress.has(nameOfResponse(key))));
+    this.#shared?.release(keys.filter((key) => !this.#inProgress.has(nameOfResponse(key))));
   }
 
   #countReplay(listener: ListenerPort, bytes: number): void {

@@ -149,7 +149,7 @@ class SharedAccounting implements Sharing {
     this.#store = store;
     this.#leaseFile = leaseFile;
     this.#slot = slot;
-    const onTaken = (): void => this.#follower.look();
+    const onTaken = (): void => this.#follower.poll();
     const modelsInForce = (): Settings['models'] => live.settings.models;
     this.#hosts = options.openHosts?.({ settings, modelsInForce, slot, store, clock, onTaken, log });
     const coordinators: Coordinators =
@@ -200,7 +200,7 @@ class SharedAccounting implements Sharing {
     await this.#hosts?.registry.join();
     // `close` has passed what is started below. The manager and the debits look for themselves.
     if (this.#isClosed) return;
-    this.#follower.look();
+    this.#follower.poll();
     this.#follower.start();
     await this.#manager.start();
     void this.#debits.start();
@@ -208,7 +208,7 @@ class SharedAccounting implements Sharing {
 
   // Sharing (accounting-base.ts) describes these members.
   followChanges(): number {
-    this.#follower.look();
+    this.#follower.poll();
     return this.#follower.appliedTo;
   }
 

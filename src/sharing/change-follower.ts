@@ -3,9 +3,9 @@
  * this host. gateway/shared-accounting.ts makes one on the main thread of a gateway process that shares its
  * registry.
  *
- * A look, every 25 ms, reads the newest number of the change feed, in some µs. It then reads each record that
+ * A poll, every 25 ms, reads the newest number of the change feed, in some µs. It then reads each record that
  * the changes touched (a group, an account, a key) as it is now. So several changes of one record are applied
- * once. If that fails, the record is tried again: with the next two looks, then after pauses up to 10 s.
+ * once. If that fails, the record is tried again: with the next two polls, then after pauses up to 10 s.
  *
  * Must hold: every thread of every process rejects a disabled key within 100 ms. The unit test accepts 2 s,
  * because machines of tests may be slow.
@@ -17,17 +17,17 @@ import type { ChangeApplier } from '../registry/live-buffers.js';
 import type { ChangeFeed, TouchedSlots } from '../store/change-feed.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Leaves time for two looks within the 100 ms, even if the main thread is busy. */
-const LOOK_PERIOD_MS = 25;
+/** Leaves time for two polls within the 100 ms, even if the main thread is busy. */
+const POLL_PERIOD_MS = 25;
 
 /** How many records of a kind one event-loop turn reads or tries again; so many take some 10 ms. */
 const PAGE_RECORDS = 500;
 
-/** After so many failed looks (10 s) the log repeats that the store cannot be read. */
-const LOG_PERIOD_LOOKS = 400;
+/** After so many failed polls (10 s) the log repeats that the store cannot be read. */
+const LOG_PERIOD_POLLS = 400;
 
-/** The longest pause before a record is tried again, in looks: 10 s. */
-const PAUSE_LOOKS_MAX = 400;
+/** The longest pause before a record is tried again, in polls: 10 s. */
+const PAUSE_POLLS_MAX = 400;
 /** After so many tries, 13 s after the first, the pause is the longest. */
 const TRIES_UNTIL_LONGEST = 11;
 /** After so many tries (about 10 minutes) the log repeats that the record cannot be applied. */
@@ -37,8 +37,8 @@ const LOG_PERIOD_TRIES = 60;
 interface FailedRecord {
   /** How often the record was tried, and failed, since its last change. */
   readonly tries: number;
-  /** The number of the look that tries again. */
-  readonly dueLook: number;
+  /** The number of the poll that tries again. */
+  readonly duePoll: number;
   readonly tryAgain: () => void;
 }
 
@@ -58,15 +58,15 @@ export class ChangeFollower {
   readonly #options: ChangeFollowerOptions;
   /** The number of the newest change that was read. */
   #appliedTo: number;
-  /** How many looks in a row have failed. */
-  #failedLooks = 0;
+  /** How many polls in a row have failed. */
+  #failedPolls = 0;
   #isReadingAll = false;
   /** Whether a group was applied late. Its accounts stay disabled until all records are read again. */
   #wasGroupLate = false;
   /** How many readings of all records have begun. They may overlap; only the last ends `#isReadingAll`. */
   #readingCount = 0;
-  /** How many looks there were outside of readings of all records: the clock of `FailedRecord.dueLook`. */
-  #lookCount = 0;
+  /** How many polls there were outside of readings of all records: the clock of `FailedRecord.duePoll`. */
+  #pollCount = 0;
   /** The records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, FailedRecord>();
   #timer: NodeJS.Timeout | undefined;
@@ -76,9 +76,9 @@ export class ChangeFollower {
     this.#appliedTo = options.appliedTo;
   }
 
-  /** Looks every 25 ms from now on. A failed look is logged, and the next one tries again. */
+  /** Polls every 25 ms from now on. A failed poll is logged, and the next one tries again. */
   start(): void {
-    this.#timer = setInterval(() => this.look(), LOOK_PERIOD_MS);
+    this.#timer = setInterval(() => this.poll(), POLL_PERIOD_MS);
   }
 
   stop(): void {
@@ -99,13 +99,13 @@ export class ChangeFollower {
    * Applies all changes that any process has committed. On return every thread of this process sees the
    * changes that could be applied. Never throws.
    */
-  look(): void {
+  poll(): void {
     try {
       this.#follow();
-      this.#failedLooks = 0;
+      this.#failedPolls = 0;
       if (this.#wasGroupLate) void this.#applyAll('a group was taken over late');
     } catch (error) {
-      if (this.#failedLooks++ % LOG_PERIOD_LOOKS > 0) return;
+      if (this.#failedPolls++ % LOG_PERIOD_POLLS > 0) return;
       this.#options.log.error('changes of other processes cannot be read; they are looked for again', {
         error: errorText(error),
       });
@@ -127,9 +127,9 @@ export class ChangeFollower {
 
   /** Tries the failed records that are due. */
   #tryAgain(): void {
-    this.#lookCount += 1;
+    this.#pollCount += 1;
     if (this.#failed.size === 0) return;
-    const due = [...this.#failed.values()].filter(({ dueLook }) => dueLook <= this.#lookCount);
+    const due = [...this.#failed.values()].filter(({ duePoll }) => duePoll <= this.#pollCount);
     for (const { tryAgain } of due.slice(0, PAGE_RECORDS)) tryAgain();
   }
 
@@ -179,12 +179,12 @@ export class ChangeFollower {
       if (kind === 'group') this.#wasGroupLate = true;
     } catch (error) {
       const triesFailed = tries + 1;
-      const pauseLooks = Math.min(Math.max(1, 2 ** (triesFailed - 2)), PAUSE_LOOKS_MAX);
+      const pausePolls = Math.min(Math.max(1, 2 ** (triesFailed - 2)), PAUSE_POLLS_MAX);
       // `set` puts the record at the end of the map, so that the others have their turn if more are due than
       // PAGE_RECORDS.
       this.#failed.set(name, {
         tries: triesFailed,
-        dueLook: this.#lookCount + pauseLooks,
+        duePoll: this.#pollCount + pausePolls,
         tryAgain: () => this.#attempt(kind, slot, applyRecord, triesFailed),
       });
       if (tries % LOG_PERIOD_TRIES === 0)

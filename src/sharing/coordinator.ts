@@ -299,7 +299,7 @@ export interface ScopeView {
   readonly minute: MinuteView;
   /** The stocks that were ever asked for. */
   readonly stocks: Stocks<StockView>;
-  /** Of the processes in `slots` of `look`, those that have asked for anything. */
+  /** Of the processes in `slots` of `view`, those that have asked for anything. */
   readonly processes: readonly ProcessView[];
   /** Spent by all hosts: by this one as its store says, by the others as far as they have reported. */
   readonly spent: PicoUnits;
@@ -377,10 +377,10 @@ export interface Coordinator {
   /**
    * Returns views in the order of `scopes`, of which there are at most EXCHANGE_ASKS_MAX. All numbers are 0
    * for an unknown scope. A scope whose record is damaged is left out, so go by ScopeView.scope. `slots`: the
-   * processes of this host to show one by one. `look` may run during an exchange. Rejects with
+   * processes of this host to show one by one. `view` may run during an exchange. Rejects with
    * CoordinatorLost.
    */
-  look(scopes: readonly string[], slots?: readonly number[]): Promise<ScopeView[]>;
+  view(scopes: readonly string[], slots?: readonly number[]): Promise<ScopeView[]>;
   /** Ends the node and this life. Rejects with CoordinatorLost. */
   leave(): Promise<void>;
   /** Closes connections and files, and sends nothing. Pending calls reject with CoordinatorLost. */

@@ -167,8 +167,8 @@ export class EqualShare implements Coordinator {
     }
   }
 
-  look(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
-    return this.#options.coordinator.look(scopes, slots);
+  view(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
+    return this.#options.coordinator.view(scopes, slots);
   }
 
   async leave(): Promise<void> {

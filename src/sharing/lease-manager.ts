@@ -29,7 +29,7 @@ import type { CallsUse, ManagerState } from './sharing-stats.js';
 /** How often waits ask again for what others may have given back, and deadlines are checked. */
 const RETRY_MS = 60;
 /** How often leases are checked for what lies idle. IdleFloor (lease-terms.ts) relies on it. */
-const LOOK_MS = 250;
+const SWEEP_MS = 250;
 /** A process that holds something makes an exchange after so long without one, as a sign of life. */
 const HEARTBEAT_MS = 5_000;
 /** How long a start waits at most while the coordinator waits for other nodes: two of their heartbeats. */
@@ -75,7 +75,7 @@ export class LeaseManager {
   #isScheduled = false;
   #stopTimer: (() => void) | undefined;
   /** When leases were last checked for what lies idle. */
-  #lookedMs = 0;
+  #sweptMs = 0;
   #hasJoined = false;
   /** ExchangeReply.isAlone of the last reply: this node itself made the reply, because it is cut off. */
   #isAlone = false;
@@ -327,7 +327,7 @@ export class LeaseManager {
   #runTimer(): void {
     if (this.#stopTimer !== undefined || this.#isClosed) return;
     if (this.#scopes.size === 0 && !this.#contact.isLost) return;
-    const ms = this.#waits.size > 0 || this.#contact.isLost ? RETRY_MS : LOOK_MS;
+    const ms = this.#waits.size > 0 || this.#contact.isLost ? RETRY_MS : SWEEP_MS;
     this.#stopTimer = this.#options.timers.after(ms, () => {
       this.#stopTimer = undefined;
       this.#onTimer();
@@ -339,23 +339,23 @@ export class LeaseManager {
     const nowMs = this.#nowMs;
     this.#waits.onTimer();
     // A timer may come a fraction of a millisecond early.
-    if (nowMs - this.#lookedMs >= LOOK_MS - 1) {
-      this.#lookedMs = nowMs;
-      this.#look(nowMs);
+    if (nowMs - this.#sweptMs >= SWEEP_MS - 1) {
+      this.#sweptMs = nowMs;
+      this.#sweep(nowMs);
     }
     const isHeartbeatDue = nowMs - this.#contact.state.repliedMs >= HEARTBEAT_MS;
     if (this.#due.size > 0) this.#schedule();
     else if (isHeartbeatDue || this.#contact.isLost) void this.#exchange();
   }
 
-  #look(nowMs: number): void {
+  #sweep(nowMs: number): void {
     const othersMayGetSlots = this.#othersMayGetSlots(nowMs);
     const isCutOff = othersMayGetSlots || nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
     for (const scope of this.#scopes.values()) {
       // Others may soon be granted these tokens and slots: see CUT_OFF_MS and `silentMsMax`.
       if (isCutOff) scope.stock('tokens_per_minute')?.giveBack();
       if (othersMayGetSlots) scope.stock('calls_in_flight')?.setWithheld(true);
-      if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
+      if (scope.sweep(nowMs, this.#isAlone)) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }
   }

@@ -71,7 +71,7 @@ export interface Denial {
 export class IdleFloor {
   /** The least amount in the former half; 0 if the former half was not watched. */
   #leastBefore = 0n;
-  /** The least amount in the present half, which began at `#sinceMs`; undefined before its first look. */
+  /** The least amount in the present half, which began at `#sinceMs`; undefined before its first sweep. */
   #least: bigint | undefined;
   #sinceMs: number;
 
@@ -80,8 +80,8 @@ export class IdleFloor {
   }
 
   /**
-   * `amount` is what is there now. Returns how much has lain idle for `idleMs`, as far as looks have found; 0
-   * before a half is over. The lease manager looks every 250 ms, at least once in each half.
+   * `amount` is what is there now. Returns how much has lain idle for `idleMs`, as far as sweeps have found;
+   * 0 before a half is over. The lease manager sweeps every 250 ms, at least once in each half.
    */
   idleAmount(amount: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || amount < this.#least) this.#least = amount;

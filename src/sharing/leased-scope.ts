@@ -247,13 +247,13 @@ export class LeasedScope {
    * it every 250 ms. `isAlone`: the process is cut off from the coordinator, so that what it gives back
    * reaches no node. Then it gives back only permits, which expire anyway.
    */
-  look(nowMs: number, isAlone: boolean): boolean {
-    let isDue = this.minute.look(nowMs);
+  sweep(nowMs: number, isAlone: boolean): boolean {
+    let isDue = this.minute.sweep(nowMs);
     if (isAlone) return isDue;
     const slots = this.#stocks.get('calls_in_flight');
     const limit = slots && limitOf(this.address.limits(), slots.name);
     if (limit !== undefined) slots?.followLimit(limit);
-    for (const stock of this.#stocks.values()) isDue = stock.look(nowMs) || isDue;
+    for (const stock of this.#stocks.values()) isDue = stock.sweep(nowMs) || isDue;
     if (isDue && this.waits.size === 0 && this.minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
     return isDue;
   }

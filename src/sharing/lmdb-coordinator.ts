@@ -48,7 +48,7 @@ import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js
 const LIVES_COUNT = 2 ** 47;
 
 /** How often a coordinator checks which processes run, at 20 µs each. Leases of dead ones are free then. */
-const LOOK_PERIOD_MS = 200;
+const PROCESSES_PERIOD_MS = 200;
 
 const NodeRow = Type.Object({
   life: Type.Integer({ minimum: 1 }),
@@ -66,9 +66,9 @@ type NodeRow = Readonly<Static<typeof NodeRow>>;
  */
 class LeaseNodes {
   readonly #rows: LeaseFile['nodes'];
-  /** The lives that ran at the last `look`. */
+  /** The lives that ran at the last `refresh`. */
   readonly #living = new Set<string>();
-  #processesLookedAtMs = -Infinity;
+  #processesReadMs = -Infinity;
 
   constructor(rows: LeaseFile['nodes']) {
     this.#rows = rows;
@@ -99,20 +99,20 @@ class LeaseNodes {
   }
 
   /**
-   * Reads the recorded lives, and once in LOOK_PERIOD_MS removes those of dead processes. Call it in a
+   * Reads the recorded lives, and once in PROCESSES_PERIOD_MS removes those of dead processes. Call it in a
    * transaction, before `isAlive`.
    */
-  look(nowMs: number): void {
-    const looksAtProcesses = nowMs - this.#processesLookedAtMs >= LOOK_PERIOD_MS;
-    if (looksAtProcesses) this.#processesLookedAtMs = nowMs;
+  refresh(nowMs: number): void {
+    const readsProcesses = nowMs - this.#processesReadMs >= PROCESSES_PERIOD_MS;
+    if (readsProcesses) this.#processesReadMs = nowMs;
     this.#living.clear();
     for (const { key: place, value: row } of Array.from(this.#rows.getRange())) {
-      if (isNodeRow(row) && (!looksAtProcesses || isRunning(row.process))) this.#living.add(String(row.life));
+      if (isNodeRow(row) && (!readsProcesses || isRunning(row.process))) this.#living.add(String(row.life));
       else this.#rows.removeSync(place);
     }
   }
 
-  /** Whether the life ran at the last `look`. */
+  /** Whether the life ran at the last `refresh`. */
   isAlive(life: string): boolean {
     return this.#living.has(life);
   }
@@ -166,17 +166,17 @@ export class LmdbCoordinator implements Coordinator {
       // Before any other read of the store, so that all reads see what other processes have flushed.
       this.#options.store.refresh();
       const nowMs = clock.monotonicMs();
-      this.#nodes.look(nowMs);
+      this.#nodes.refresh(nowMs);
       const replies = asks.map((ask) => this.#carryOut(ask, String(life), nowMs));
       return { wallMs: clock.wallMs(), answers: replies };
     });
   }
 
-  look(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
+  view(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
     return this.#inTransaction(() => {
       const nowMs = this.#options.clock.monotonicMs();
       this.#options.store.refresh();
-      this.#nodes.look(nowMs);
+      this.#nodes.refresh(nowMs);
       const { host } = this.#options.node;
       const processes = slots.flatMap((slot) => {
         const row = this.#nodes.rowAt(placeOf({ host, slot }));

@@ -143,7 +143,7 @@ export class MinuteLease<Index extends number> {
   }
 
   /** Gives back permits that have expired or lie idle. Returns whether an ask should be sent now. */
-  look(nowMs: number): boolean {
+  sweep(nowMs: number): boolean {
     this.#readUse(nowMs);
     const isIdle = !this.#isPlentiful && nowMs - this.#usedMs >= IDLE_MS_SCARCE;
     if (nowMs >= this.#expiresMs || isIdle) this.giveBack(nowMs);

@@ -272,7 +272,7 @@ export class RegistryLog {
           `The sharing server has lost the change ${position.version} of accounts and keys that this host has, and has others since.`,
         );
       }
-      for (const row of change.rows) copy.take(row);
+      for (const row of change.rows) copy.apply(row);
       copy.setPosition({ ...position, version: change.version, lastId: change.id });
     });
   }

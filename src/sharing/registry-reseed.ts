@@ -22,8 +22,8 @@
  * RegistryDiverged when it comes back, and mixes nothing.
  *
  * Must hold: a copy has the position of the server's registry only if it has all rows of the registry; while
- * it takes the rows, no row is there before its group; rows of an epoch that never counted do not stay at the
- * server; no two registries are mixed (also test/unit/sharing/registry-log.test.ts).
+ * it applies the rows, no row is there before its group; rows of an epoch that never counted do not stay at
+ * the server; no two registries are mixed (also test/unit/sharing/registry-log.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
@@ -72,26 +72,26 @@ export async function download(
     });
   /** The names of the server's rows that a change could delete. In the end the copy loses other such rows. */
   const deletable = new Set<string>();
-  const takeAll = (rows: readonly RegistryRow[]): void => {
+  const applyAll = (rows: readonly RegistryRow[]): void => {
     for (const row of rows) {
       const name = deletableRow(row);
       if (name !== undefined) deletable.add(name);
     }
     unlessMoved(() => {
       copy.setPartial();
-      for (const row of rows) copy.take(row);
+      for (const row of rows) copy.apply(row);
     });
   };
   const groups: RegistryRow[] = [];
   for await (const rows of server.rows(target.epoch, BATCH_ROWS, 'groups')) groups.push(...rows);
   const ordered = parentsFirst(groups);
   for (let first = 0; first < ordered.length; first += BATCH_ROWS) {
-    takeAll(ordered.slice(first, first + BATCH_ROWS));
+    applyAll(ordered.slice(first, first + BATCH_ROWS));
     await nextTurn();
   }
   for await (const rows of server.rows(target.epoch, BATCH_ROWS)) {
     // A group that is newer than `target` comes with the changes after `target`, and so do its accounts.
-    takeAll(rows.filter(({ table }) => table !== 'groups'));
+    applyAll(rows.filter(({ table }) => table !== 'groups'));
   }
   // If the epoch has ended meanwhile its rows were removed, perhaps before all of them were read.
   if ((await server.pull(target))?.position.epoch !== target.epoch) throw new Superseded();

@@ -1,6 +1,6 @@
 /**
  * Idempotency locks that the processes of one host share: a row for each call with an `Idempotency-Key` in
- * progress. The rows are a table of the lease file (lease-file.ts), so a lock is taken or released in one
+ * progress. The rows are a table of the lease file (lease-file.ts), so a lock is acquired or released in one
  * transaction. A process has the lock until it releases it: when the response is on disk, where all processes
  * find it, or when the call has none to keep. gateway/idempotency-service.ts calls it. Main thread.
  *
@@ -34,7 +34,7 @@ interface LockFile {
 export class SharedLocks {
   readonly #file: LockFile;
   readonly #identity: string;
-  /** Locks to be released. While that fails, `take` fails too, so the calls in flight bound them. */
+  /** Locks to be released. While that fails, `acquire` fails too, so the calls in flight bound them. */
   readonly #toRelease = new Map<string, ResponseKey>();
 
   /** Removes rows of processes that have ended. Throws what LMDB throws. */
@@ -51,7 +51,7 @@ export class SharedLocks {
    * request's body. The idempotency service knows the locks of this process, and asks for no key that has
    * one. Takes 20 to 50 µs. Throws what LMDB throws.
    */
-  take({ account, key, bodyDigest }: LockRequest): string | undefined {
+  acquire({ account, key, bodyDigest }: LockRequest): string | undefined {
     const { environment, claims: locks } = this.#file;
     return environment.write(() => {
       const row = locks.get([account, key]);
@@ -64,7 +64,7 @@ export class SharedLocks {
   }
 
   /** Releases the locks of calls that are over, whose responses are on disk. One transaction, or none. */
-  giveBack(keys: Iterable<ResponseKey>): void {
+  release(keys: Iterable<ResponseKey>): void {
     for (const { account, key } of keys)
       this.#toRelease.set(nameOfResponse({ account, key }), { account, key });
     if (this.#toRelease.size === 0) return;
@@ -82,7 +82,7 @@ export class SharedLocks {
     }
   }
 
-  /** Removes void rows, of the first SWEPT_ROWS_MAX. `take` ignores any others. */
+  /** Removes void rows, of the first SWEPT_ROWS_MAX. `acquire` ignores any others. */
   #sweep(): void {
     const { environment, claims: locks } = this.#file;
     environment.write(() => {

@@ -38,7 +38,7 @@ interface SharedRegistryOptions {
   readonly registry: Registry;
   /** `show` runs work with the uses that are known, and returns the ids of accounts whose use it missed. */
   readonly uses: SharedUses;
-  readonly coordinator: Pick<Coordinator, 'look'>;
+  readonly coordinator: Pick<Coordinator, 'view'>;
   readonly debits: DebitService;
   readonly commit: CommitChange;
   /**
@@ -86,7 +86,7 @@ export class SharedRegistry implements RegistryService {
     const { result, missed } = uses.show(new Map(), () => work(registry));
     if (missed.size === 0) return result;
     await flushAll();
-    const knownUses = await this.#look(missed);
+    const knownUses = await this.#usesOf(missed);
     return uses.show(knownUses, () => work(registry)).result;
   }
 
@@ -119,7 +119,7 @@ export class SharedRegistry implements RegistryService {
           prepared = { ...prepared, notLeased: error };
         } else if (error instanceof Unprepared) {
           const asked = new Set([...prepared.asked, ...error.missed]);
-          prepared = { knownUses: await this.#look(asked), asked, debits: error.debits };
+          prepared = { knownUses: await this.#usesOf(asked), asked, debits: error.debits };
         } else throw error;
       }
     }
@@ -158,7 +158,7 @@ export class SharedRegistry implements RegistryService {
   }
 
   /** The uses of these accounts. Lacks some if the coordinator is lost: then the store's are shown. */
-  async #look(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
+  async #usesOf(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
     const accountIds = [...ids];
     const uses = new Map<string, AccountUse>();
     try {
@@ -168,7 +168,7 @@ export class SharedRegistry implements RegistryService {
         // for a moment, never left out.
         const calls = await this.#options.callsUses(page);
         const processSlots = [...new Set(calls.map(({ slot }) => slot))];
-        const views = await this.#options.coordinator.look(page, processSlots);
+        const views = await this.#options.coordinator.view(page, processSlots);
         const callsByScope = groupByScope(calls);
         for (const view of views) uses.set(view.scope, useOf(view, callsByScope.get(view.scope)));
       }

@@ -209,7 +209,7 @@ export class StockLease {
   }
 
   /** Gives back what no call has used for long enough. Returns true if an ask should be sent now. */
-  look(nowMs: number): boolean {
+  sweep(nowMs: number): boolean {
     const held = this.#words.read();
     if (this.#rate.read(this.#usedOf(held), nowMs)) this.#usedMs = nowMs;
     const idleMs = this.#isPlentiful ? this.#plentifulMs : IDLE_MS_SCARCE;
@@ -233,7 +233,7 @@ export class StockLease {
    * Shrinks a lease of call slots in proportion if their limit was lowered, so that all leases together are
    * at most the new limit. Otherwise a lease in steady use would never shrink, because its slots come back
    * when calls end. Calls in flight go on beyond the limit, but no new call takes the slot of one that ends.
-   * LeasedScope calls it at each look.
+   * LeasedScope calls it at each sweep.
    */
   followLimit(limit: bigint): void {
     const limitBefore = this.#limitBefore;

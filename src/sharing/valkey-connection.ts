@@ -67,7 +67,7 @@ const TEXT = { timeout: 0 } as const;
 /** In a Cluster: how often a call is sent again that met a server which is not the master any more. */
 const REDIRECTIONS_MAX = 3;
 /** The pause before Sentinels are asked again who is the master. Each time costs a connection. */
-const SENTINEL_LOOK_MS = 2_000;
+const SENTINEL_POLL_MS = 2_000;
 /** How long the other clients of a process use a master that one client has found, without asking. */
 const FOUND_MS = 1_000;
 /** After so long without a reply of a Sentinel the next Sentinel is asked, too. */
@@ -175,12 +175,12 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   let timer: NodeJS.Timeout | undefined;
   let isMaster = false;
   let isOver = false;
-  // A master that is cut off from its Sentinels goes on to serve its clients, so these have to look.
-  const look = async (used: NamedMaster): Promise<void> => {
+  // A master that is cut off from its Sentinels goes on to serve its clients, so these have to ask again.
+  const poll = async (used: NamedMaster): Promise<void> => {
     const { epoch } = await askSentinels().catch(() => used);
     if (isOver) return;
     if (epoch > used.epoch) giveUp(new Error('a Sentinel names another master'));
-    else timer = setTimeout(() => void look(used), SENTINEL_LOOK_MS);
+    else timer = setTimeout(() => void poll(used), SENTINEL_POLL_MS);
   };
   return {
     connect: async () => {
@@ -201,7 +201,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
       }
       knownMaster.record(server);
       clearTimeout(timer);
-      timer = setTimeout(() => void look(server), SENTINEL_LOOK_MS);
+      timer = setTimeout(() => void poll(server), SENTINEL_POLL_MS);
       options.onReady();
     },
     send: (_key, args, binary) =>

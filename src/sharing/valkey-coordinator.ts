@@ -89,7 +89,7 @@ export class ValkeyCoordinator implements Coordinator {
     const timesMs = await Promise.all(
       this.#partitions.map((partition) => this.#orLost(() => partition.enter())),
     );
-    return this.#takeTimes(timesMs);
+    return this.#recordTimes(timesMs);
   }
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
@@ -106,19 +106,19 @@ export class ValkeyCoordinator implements Coordinator {
         this.#orLost(() => partition.exchange(sequence, asksByPartition[number]!)),
       ),
     );
-    const wallMs = this.#takeTimes(replies.map(({ nowMs }) => nowMs));
+    const wallMs = this.#recordTimes(replies.map(({ nowMs }) => nowMs));
     // Each partition has replied in the order of its asks.
     const answers = replies.map((reply) => reply.answers.values());
     return { wallMs, answers: numbers.map((number) => answers[number]!.next().value!) };
   }
 
-  async look(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
+  async view(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
     this.#assertOpen();
-    invariant(scopes.length <= EXCHANGE_ASKS_MAX, 'a look is within its bound');
+    invariant(scopes.length <= EXCHANGE_ASKS_MAX, 'a view is within its bound');
     const views = await Promise.all(
       this.#partitions.map((partition, number) => {
         const scopesThere = scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === number);
-        return partition.look(scopesThere, slots);
+        return partition.view(scopesThere, slots);
       }),
     );
     const viewOf = new Map(views.flatMap((view) => [...view]));
@@ -137,7 +137,7 @@ export class ValkeyCoordinator implements Coordinator {
   }
 
   /** Records the times of all servers. Returns the latest, which for all nodes is the coordinator's. */
-  #takeTimes(timesMs: readonly number[]): WallMs {
+  #recordTimes(timesMs: readonly number[]): WallMs {
     this.#serverTimesMs = timesMs;
     return asWallMs(Math.max(...timesMs));
   }

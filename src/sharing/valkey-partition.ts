@@ -1,5 +1,5 @@
 /**
- * The node's side of one partition at the server. It enters the partition (joins it), exchanges, looks and
+ * The node's side of one partition at the server. It enters the partition (joins it), exchanges, views and
  * leaves. If the server may have lost data, it reports what the node holds and what the host has spent.
  * valkey-coordinator.ts has one for each partition. Main thread. Calls reject with CoordinatorLost, or with
  * errors that the caller turns into one (coordinator-errors.ts).
@@ -37,7 +37,7 @@ import {
   versioned,
 } from './valkey-codec.js';
 import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './valkey-life-scripts.js';
-import { EXCHANGE_SCRIPT, LOOK_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
+import { EXCHANGE_SCRIPT, VIEW_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
 import { lossOf, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
 /** How often a call is sent if the server wants a term promised: two sends do, and one more a takeover. */
@@ -252,10 +252,10 @@ export class ValkeyPartition {
     return sinceMs < CLOCK_ESTIMATE_MS_MAX ? Math.floor(serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
   }
 
-  /** See Coordinator.look. Resolves with the views by scope, without scopes of which a row is damaged. */
-  async look(scopes: readonly string[], slots: readonly number[]): Promise<Map<string, ScopeView>> {
+  /** See Coordinator.view. Resolves with the views by scope, without scopes of which a row is damaged. */
+  async view(scopes: readonly string[], slots: readonly number[]): Promise<Map<string, ScopeView>> {
     if (scopes.length === 0) return new Map();
-    const reply = await this.#server.run(LOOK_SCRIPT, [this.#server.timeInsteadMs, slots], scopes);
+    const reply = await this.#server.run(VIEW_SCRIPT, [this.#server.timeInsteadMs, slots], scopes);
     const rawViews = reply as (RawView | string)[];
     const { accounting, storeDamage } = this.#options;
     const views = new Map<string, ScopeView>();

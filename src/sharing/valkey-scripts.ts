@@ -1,6 +1,6 @@
 /**
  * The Lua scripts that read and write leases at the server. valkey-partition.ts runs the exchange, the report
- * and the look, valkey-server.ts the script that frees leases. The exchange does to the keys of a partition
+ * and the view, valkey-server.ts the script that frees leases. The exchange does to the keys of a partition
  * what `ScopeGrants` (scope-grants.ts) does to its objects: change both together. valkey-lua.ts says what
  * KEYS and ARGV are. "Time" in ARGV is used instead of the server's unless it is 0; only tests set it. The
  * scripts run at the server; this file makes their text, on the main thread.
@@ -338,7 +338,7 @@ return pack(true)
 `);
 
 /**
- * Looks at scopes for an operator.
+ * Reads scopes for an operator.
  *
  *     KEYS     meta, nodes, awaited, held; then two of each scope
  *     ARGV[3]  [time, slots]
@@ -347,7 +347,7 @@ return pack(true)
  *              that has asked [slot, weighing, unexpired, number of the last ask, stocks as {code, used}].
  *              If a row of a scope cannot be read, why, in place of the scope's reply
  */
-export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
+export const VIEW_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 local tick = floor(now_ms(head[1]) / TICK)
 local function view_of(key, money_key)
   -- No node has the place '', so the results about a place are left out.

@@ -187,7 +187,7 @@ export class OperatorChanges implements ChangeStore {
    * Takes over the head of the chain, or the row before the oldest, from another host. Removes rows after the
    * head, or rows up to the one before the oldest. registry-copy.ts calls it in its transaction.
    */
-  takeLink(name: typeof CHANGES_HEAD | typeof CHANGES_BEFORE, value: unknown): void {
+  applyLink(name: typeof CHANGES_HEAD | typeof CHANGES_BEFORE, value: unknown): void {
     const { operatorChanges, meta } = this.#tables;
     const { number } = readLink(value, `the shared registry: record ${name} of table meta`);
     const range = name === CHANGES_HEAD ? { start: number + 1 } : { end: number + 1 };

@@ -1,6 +1,6 @@
 /**
  * This host's copy of the registry that hosts share: its position in the log of changes, how rows of other
- * hosts are written here (_taken_), and how all rows are read for other hosts. store.ts makes the object;
+ * hosts are written here (_applied_), and how all rows are read for other hosts. store.ts makes the object;
  * sharing/registry-log.ts, registry-reseed.ts and open-hosts.ts use it. Main thread.
  *
  *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
@@ -11,7 +11,7 @@
  * slots), which each host makes of the rows.
  *
  * Must hold, or two hosts at one position differ: a position is set in the transaction of the last rows that
- * it stands for. Each RecordedTable is in `#tablesByName`, in CHECKS or `take`, and in DELETABLE if `retain`
+ * it stands for. Each RecordedTable is in `#tablesByName`, in CHECKS or `apply`, and in DELETABLE if `retain`
  * is to remove its rows (test/unit/sharing/registry-log.test.ts, if one of its changes writes the table;
  * test/unit/store/registry-copy.retain.test.ts).
  */
@@ -74,7 +74,7 @@ const unlessRemoved =
 
 /**
  * Tables whose rows are written as they come, if the check does not throw. `#tablesByName` has each, for the
- * `!` in `take`. Rows of free slots need no check: only their keys are read.
+ * `!` in `apply`. Rows of free slots need no check: only their keys are read.
  */
 const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
   group_slots_free: () => undefined,
@@ -86,8 +86,8 @@ const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
 };
 
 /**
- * The tables of which `retain` removes rows. `take` must accept null for each, and `#tablesByName` have each.
- * Rows of `operator_changes` go when `take` gets the ends of their chain (OperatorChanges.takeLink).
+ * The tables of which `retain` removes rows. `apply` must accept null for each, and `#tablesByName` have
+ * each. Rows of `operator_changes` go when `apply` gets the ends of their chain (OperatorChanges.applyLink).
  */
 const DELETABLE: readonly RecordedTable[] = [
   'groups',
@@ -97,7 +97,7 @@ const DELETABLE: readonly RecordedTable[] = [
   'operators',
 ];
 
-/** The parts of the store by which `take` also writes indexes (names, slots). store.ts passes itself. */
+/** The parts of the store by which `apply` also writes indexes (names, slots). store.ts passes itself. */
 interface CopiedRows {
   readonly groups: GroupRows;
   readonly keys: KeyRows;
@@ -107,7 +107,7 @@ interface CopiedRows {
 
 export class RegistryCopy {
   readonly #tables: Tables;
-  /** In the order in which `take` can write the rows: groups before the accounts in them. */
+  /** In the order in which `apply` can write the rows: groups before the accounts in them. */
   readonly #tablesByName: Readonly<Partial<Record<RecordedTable, Table<Key>>>>;
   readonly #store: CopiedRows;
 
@@ -175,7 +175,7 @@ export class RegistryCopy {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
   }
 
-  /** Call in each transaction that takes a part of all rows. A position stays until `setPosition`. */
+  /** Call in each transaction that applies a part of all rows. A position stays until `setPosition`. */
   setPartial(): void {
     this.#tables.meta.putSync(REGISTRY_PARTIAL, true);
   }
@@ -189,7 +189,7 @@ export class RegistryCopy {
    * Writes the row, or removes it if its value is null. Call inside a transaction. Throws StoreError:
    * `damaged` if the value is not valid, `newer` if this program does not know such a row.
    */
-  take({ table, key, value }: RegistryRow): void {
+  apply({ table, key, value }: RegistryRow): void {
     const location = `the shared registry: record ${String(key)} of table ${table}`;
     const check = CHECKS[table];
     if (check !== undefined) {
@@ -200,13 +200,13 @@ export class RegistryCopy {
       this.#store.putAccount(readAccount(value, location));
     } else if (table === 'groups') {
       if (value === null) removeDeleted(this.#store.groups, String(key));
-      else this.#takeGroup(value, location);
+      else this.#applyGroup(value, location);
     } else if (table === 'keys') {
       if (value === null) removeDeleted(this.#store.keys, String(key));
-      else this.#takeKey(value, location);
+      else this.#applyKey(value, location);
     } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       // A row of `meta`, as in the next branch: no other table has these keys.
-      this.#store.operatorChanges.takeLink(key, value);
+      this.#store.operatorChanges.applyLink(key, value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
       if (!Number.isSafeInteger(value)) throw damaged(location);
       this.#tables.meta.putSync(key, value);
@@ -216,7 +216,7 @@ export class RegistryCopy {
   }
 
   /**
-   * Returns all rows, in an order in which `take` can write them. The rows are of one moment only if the
+   * Returns all rows, in an order in which `apply` can write them. The rows are of one moment only if the
    * caller awaits nothing meanwhile. Throws StoreError `damaged` at a row that cannot be decoded.
    */
   *rows(): Generator<RegistryRow> {
@@ -244,12 +244,12 @@ export class RegistryCopy {
       for (const key of Array.from(this.#tablesByName[table]!.getKeys()) as RegistryRow['key'][]) {
         const row = { table, key, value: null };
         // Not undefined, because the table is DELETABLE.
-        if (!rowNames.has(deletableRow(row)!)) this.take(row);
+        if (!rowNames.has(deletableRow(row)!)) this.apply(row);
       }
     }
   }
 
-  #takeKey(value: unknown, location: string): void {
+  #applyKey(value: unknown, location: string): void {
     const record = readKey(value, location);
     // If another key had the slot before, what this host has recorded of its use must not count for this key.
     if (this.#store.keys.findId(record.index) !== record.id) {
@@ -259,7 +259,7 @@ export class RegistryCopy {
     this.#store.keys.put(record);
   }
 
-  #takeGroup(value: unknown, location: string): void {
+  #applyGroup(value: unknown, location: string): void {
     const record = readGroup(value, location);
     // Another group may have had the slot before. Its use must not count for this group.
     if (this.#tables.groupSlots.get(record.index) !== record.id)

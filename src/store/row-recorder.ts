@@ -10,7 +10,7 @@
 import type { Database, Key } from 'lmdb';
 
 /**
- * The tables that an operator's change writes. Calls write to other tables. RegistryCopy.take must know each
+ * The tables that an operator's change writes. Calls write to other tables. RegistryCopy.apply must know each
  * (test/unit/sharing/registry-log.test.ts).
  */
 export type RecordedTable =

@@ -4,8 +4,8 @@
  * in the supervisor process.
  *
  * A gateway that serves and then hangs is killed too: its main thread sends no message, not even `alive`
- * every ALIVE_PERIOD_MS. The time without messages is counted in looks of the supervisor (`#look`), because a
- * clock goes on while the machine sleeps or the supervisor is stopped.
+ * every ALIVE_PERIOD_MS. The time without messages is counted in checks of the supervisor (`#checkAlive`),
+ * because a clock goes on while the machine sleeps or the supervisor is stopped.
  *
  * After the gateway has ended, messages to it are dropped, and a question to it resolves by its timeout. No
  * promise rejects. A fork that fails, such as without memory, is reported as an exit.
@@ -85,10 +85,10 @@ export interface GatewayProcessOptions {
 const READ_MS_MAX = 1_000;
 
 /**
- * How many looks without a message a gateway may have; at the next it is killed. One is too few: when a
- * sleeping machine wakes for a moment, the supervisor may have time to look and the gateway none to send.
+ * How many checks without a message a gateway may have; at the next it is killed. One is too few: when a
+ * sleeping machine wakes for a moment, the supervisor may have time to check and the gateway none to send.
  */
-const LOOKS_MAX = 12;
+const SILENT_CHECKS_MAX = 12;
 
 /**
  * Arenas of glibc's malloc. One thread allocates a buffer and another frees it, so with one arena for each
@@ -151,9 +151,9 @@ export class GatewayProcess {
   /** Runs from the fork to `ready`, and again from `refused` to the exit. */
   #killTimer: NodeJS.Timeout | undefined;
   /** Runs from `ready` to the exit. */
-  #lookTimer: NodeJS.Timeout | undefined;
-  /** How often the supervisor has looked since the last message. */
-  #silentLooks = 0;
+  #aliveTimer: NodeJS.Timeout | undefined;
+  /** How many checks there were since the last message. */
+  #silentChecks = 0;
   /** Why this class has killed the process, for GatewayExit.how; undefined if it has not. */
   #killedFor: string | undefined;
   /** Why the gateway refused to start; undefined if it did not. */
@@ -233,10 +233,10 @@ export class GatewayProcess {
     this.#child.send(message, () => undefined);
   }
 
-  /** Kills the gateway after too many looks without a message. Any message sets the count to 0. */
-  #look(): void {
-    this.#silentLooks += 1;
-    if (this.#silentLooks <= LOOKS_MAX || this.#killedFor !== undefined) return;
+  /** Kills the gateway after too many checks without a message. Any message sets the count to 0. */
+  #checkAlive(): void {
+    this.#silentChecks += 1;
+    if (this.#silentChecks <= SILENT_CHECKS_MAX || this.#killedFor !== undefined) return;
     const { silentMsMax, log } = this.#options;
     this.#killedFor = `no sign of life for ${silentMsMax} ms, killed`;
     log.error('a gateway hangs and is killed: its main thread gives no sign of life', {
@@ -247,11 +247,14 @@ export class GatewayProcess {
   }
 
   #onMessage(message: FromGateway): void {
-    this.#silentLooks = 0;
+    this.#silentChecks = 0;
     switch (message.kind) {
       case 'ready':
         clearTimeout(this.#killTimer);
-        this.#lookTimer = setInterval(() => this.#look(), this.#options.silentMsMax / LOOKS_MAX);
+        this.#aliveTimer = setInterval(
+          () => this.#checkAlive(),
+          this.#options.silentMsMax / SILENT_CHECKS_MAX,
+        );
         this.#callbacks.onReady(message);
         return;
       case 'refused':
@@ -292,7 +295,7 @@ export class GatewayProcess {
   /** Called once: after 'exit' and the last message, or after a fork that failed. */
   #onEnd({ how, clean }: { readonly how: string; readonly clean: boolean }): void {
     clearTimeout(this.#killTimer);
-    clearInterval(this.#lookTimer);
+    clearInterval(this.#aliveTimer);
     this.#reloads.replyToAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
     this.#snapshots.replyToAll({});
     this.#callbacks.onExit({ how: this.#killedFor ?? how, clean, rejection: this.#rejection });

@@ -5,15 +5,15 @@
  *
  * The queue serves calls (lets them take an upstream) when this worker gives something back, which
  * upstream-quotas.ts reports by `roomCame`. It learns nothing of what other threads, processes and hosts give
- * back, nor of what time does. So while calls wait, the queue looks every LOOK_PERIOD_MS.
+ * back, nor of what time does. So while calls wait, the queue sweeps every SWEEP_PERIOD_MS.
  *
  * Must hold (test/unit/upstream/quota-queue.test.ts):
  * - A later call does not overtake: new calls do not take of a scope that a call waits for
  *   (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try.
  * - Each call leaves by `tryNow`, `giveUp` or `remove`. The weights bound the bytes of all bodies and the
  *   number of calls (core/limits.ts).
- * - Besides last tries, a look tries only calls that it serves, and at most one more for each scope, however
- *   many calls wait: all streams of the worker stand still during a look.
+ * - Besides last tries, a sweep tries only calls that it serves, and at most one more for each scope, however
+ *   many calls wait: all streams of the worker stand still during a sweep.
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';
@@ -21,7 +21,7 @@ import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '../core/lim
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 
 /** The queue notices room that came from elsewhere after this time at most. */
-const LOOK_PERIOD_MS = 20;
+const SWEEP_PERIOD_MS = 20;
 
 /**
  * A call that waits (quota-wait.ts). Once `tryNow` has returned true or `giveUp` was called, the call has
@@ -35,12 +35,12 @@ export interface WaitingCall {
   isLate(nowMs: number): boolean;
   /**
    * The scopes of the upstreams that may serve the call; a reload may change them. Without a scope, `tryNow`
-   * lets the call leave. Must be cheap: each look asks every call.
+   * lets the call leave. Must be cheap: each sweep asks every call.
    */
   waitsFor(): readonly UpstreamScopeIndex[];
   /**
    * Takes an upstream, even if other calls wait for it. False if no upstream has room. A try takes some 10
-   * µs, so a look leaves out a call if earlier calls have failed for all of its scopes.
+   * µs, so a sweep leaves out a call if earlier calls have failed for all of its scopes.
    */
   tryNow(): boolean;
   /** The call's time is over, or the queue is full and other accounts have less in it. */
@@ -54,11 +54,11 @@ export class QuotaQueue {
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
   });
-  /** The scopes that calls wait for. Those of a call that left may stay, and keep calls out, till a look. */
+  /** The scopes that calls wait for. Those of a call that left may stay, and keep calls out, till a sweep. */
   #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
   /** `roomCame` serves calls at the end of this event-loop turn. */
-  #isLookDue = false;
+  #isSweepDue = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -78,7 +78,7 @@ export class QuotaQueue {
     const dropped = this.#calls.offer(call.account, call, call.bytes + UPSTREAM_QUEUE_CALL_BYTES);
     for (const scope of call.waitsFor()) this.#awaited.add(scope);
     for (const droppedCall of dropped) droppedCall.giveUp();
-    if (this.#calls.size > 0) this.#scheduleLook();
+    if (this.#calls.size > 0) this.#scheduleSweep();
     else this.#awaited.clear();
   }
 
@@ -93,23 +93,23 @@ export class QuotaQueue {
    * that is awaited a call has failed.
    */
   roomCame(): void {
-    if (this.#isLookDue || this.#calls.size === 0) return;
-    this.#isLookDue = true;
+    if (this.#isSweepDue || this.#calls.size === 0) return;
+    this.#isSweepDue = true;
     setImmediate(() => {
-      this.#isLookDue = false;
+      this.#isSweepDue = false;
       this.#serve('until_full');
     });
   }
 
   /**
    * Tries the calls whose time is over once more, and gives up those that fail. Then serves the other calls
-   * in turn, as far as the limits allow. A look visits all calls, because other upstreams may serve a call
-   * than at the last look: after a reload, or a cooldown. The timer calls it; public for tests.
+   * in turn, as far as the limits allow. A sweep visits all calls, because other upstreams may serve a call
+   * than at the last sweep: after a reload, or a cooldown. The timer calls it; public for tests.
    */
-  look(): void {
+  sweep(): void {
     this.#giveUpLate();
     this.#serve('all');
-    if (this.#calls.size > 0) this.#scheduleLook();
+    if (this.#calls.size > 0) this.#scheduleSweep();
   }
 
   /**
@@ -149,10 +149,10 @@ export class QuotaQueue {
   }
 
   /** `unref`: calls that wait do not keep a thread alive that is to end. */
-  #scheduleLook(): void {
+  #scheduleSweep(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      this.look();
-    }, LOOK_PERIOD_MS).unref();
+      this.sweep();
+    }, SWEEP_PERIOD_MS).unref();
   }
 }

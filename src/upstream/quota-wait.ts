@@ -87,7 +87,7 @@ export class QuotaWait implements WaitingCall {
   }
 
   isLate(nowMs: number): boolean {
-    // After `#crash` the call stays in the queue until the next look. Its owner is not called again.
+    // After `#crash` the call stays in the queue until the next sweep. Its owner is not called again.
     if (this.#current === undefined) return true;
     try {
       return nowMs >= this.#turnEndMs && (nowMs >= this.#replyEndMs || !this.#owner.mayBeGranted());

@@ -180,7 +180,7 @@ void t.test('four processes, each killed in turn', { timeout: 600_000 }, async (
     calendar: new Calendar(),
     log: new FakeLog(),
   });
-  const [rich, poor] = await authority.look(
+  const [rich, poor] = await authority.view(
     ['rich', 'poor'].map((name) => store.findAccountByName(name)!.id),
   );
   const none = { stocks: { balance: { unused: 0n } } };

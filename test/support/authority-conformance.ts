@@ -95,7 +95,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const refused = (await one(first, minuteAsk(subject, 10, 1))).minute!;
     t.match(refused, { granted: 0, remaining: 0, heldByOthers: true });
     t.ok(refused.freeInMs > 55_000 && refused.freeInMs <= 80_000, `free in a minute: ${refused.freeInMs}`);
-    t.equal(plainView((await first.look([subject]))[0]!).minuteUsed, 10);
+    t.equal(plainView((await first.view([subject]))[0]!).minuteUsed, 10);
   });
 
   run('least or nothing, never more than most', async (t, world) => {
@@ -149,9 +149,9 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const { validMs } = (await one(node, { ...ask, minute: { ...ask.minute!, forMs: 16_000 } })).minute!;
     t.ok(validMs > 10_000, `a quiet account gets long validity: ${validMs}`);
     world.clock.advance(validMs + 59_999);
-    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 1);
+    t.equal(plainView((await node.view([subject]))[0]!).minuteUsed, 1);
     world.clock.advance(2_000);
-    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 0);
+    t.equal(plainView((await node.view([subject]))[0]!).minuteUsed, 0);
   });
 
   run('what was used of a long permit weighs for a minute from then on', async (t, world) => {
@@ -164,13 +164,13 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     await one(other, { ...report, minute: { ...report.minute!, used } });
     await one(node, { ...report, minute: { ...report.minute!, used } });
     await one(node, { ...report, minute: { ...report.minute!, used: [{ tick: granted.tick, count: 0 }] } });
-    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 4, 'all weigh as before');
+    t.equal(plainView((await node.view([subject]))[0]!).minuteUsed, 4, 'all weigh as before');
     world.clock.advance(60_599);
-    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 4, 'used within 0.6 s from then');
+    t.equal(plainView((await node.view([subject]))[0]!).minuteUsed, 4, 'used within 0.6 s from then');
     world.clock.advance(1_300);
-    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 1, 'the other one may still be used');
+    t.equal(plainView((await node.view([subject]))[0]!).minuteUsed, 1, 'the other one may still be used');
     world.clock.advance(20_000);
-    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 0);
+    t.equal(plainView((await node.view([subject]))[0]!).minuteUsed, 0);
   });
 
   run('the day counts what all use and hold, by what each says', async (t, world) => {
@@ -189,7 +189,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       { granted: 0, heldByOthers: false },
       'all is used up',
     );
-    t.match(plainView((await first.look([subject]))[0]!), { dayNumber, dayUsed: 10 });
+    t.match(plainView((await first.view([subject]))[0]!), { dayNumber, dayUsed: 10 });
   });
 
   run('an operator is shown what was used apart from what was granted', async (t, world) => {
@@ -202,7 +202,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const { dayNumber } = (await one(first, dayAsk(subject, 20, none, 6))).day!;
     await one(second, dayAsk(subject, 20, none, 5));
     await one(first, dayAsk(subject, 20, { dayNumber, used: 4, unused: 2 }, 0));
-    const seen = async () => (await first.look([subject], [0, 1, 2]))[0]!;
+    const seen = async () => (await first.view([subject], [0, 1, 2]))[0]!;
     const { processes, stocks, minute } = await seen();
     t.match(stocks.calls_per_day, { used: 4n, unused: 7n });
     t.match(minute, { weighing: 2, unexpired: 2 });
@@ -346,7 +346,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       { granted: 0, dayNumber },
       'one that slept meanwhile counts with what it holds',
     );
-    t.match(plainView((await two.look([subject]))[0]!), { dayNumber, dayUsed: 13 });
+    t.match(plainView((await two.view([subject]))[0]!), { dayNumber, dayUsed: 13 });
     world.clock.turnWall(days);
     t.match(
       (await one(three, dayAsk(subject, 10, none, 10))).day,
@@ -397,7 +397,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       t.equal((await ask(0n, 0n, 4n)).granted, 4n);
       t.equal((await ask(12n, 0n, 1n)).granted, 0n, 'one of two calls has used more than both held');
       await ask(20n, 0n, 0n);
-      t.match((await node.look([subject]))[0]!.stocks.tokens_per_minute, { used: 20n, unused: 0n });
+      t.match((await node.view([subject]))[0]!.stocks.tokens_per_minute, { used: 20n, unused: 0n });
       world.clock.advance(62_000);
       t.equal((await ask(20n, 0n, 10n)).granted, 10n, 'and weighs for a minute');
     },
@@ -418,7 +418,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     t.match((await one(second, slotsAsk(subject, 4, 0, 2))).slots, { granted: 0, heldByOthers: true });
     t.match((await one(first, slotsAsk(subject, 4, 1, 0))).slots, { granted: 0, remaining: 3 });
     t.match((await one(second, slotsAsk(subject, 4, 0, 3))).slots, { granted: 3, remaining: 0 });
-    t.equal(plainView((await first.look([subject]))[0]!).callsInFlight, 4);
+    t.equal(plainView((await first.view([subject]))[0]!).callsInFlight, 4);
   });
 
   run('money is lent to the last pico-unit, and no further', async (t, world) => {
@@ -434,7 +434,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     });
     t.match((await one(second, moneyAsk(subject, 0n, 2n))).money, { granted: 0n, heldByOthers: true });
     t.match((await one(second, moneyAsk(subject, 0n, 1n))).money, { granted: 1n, remaining: 0n });
-    t.equal(plainView((await first.look([subject]))[0]!).moneyOutstanding, total);
+    t.equal(plainView((await first.view([subject]))[0]!).moneyOutstanding, total);
     t.match((await one(first, moneyAsk(subject, 5n, 0n))).money, { granted: 0n, remaining: total - 6n });
   });
 
@@ -444,9 +444,9 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     await world.credit(subject, pico(100n));
     await one(first, moneyAsk(subject, 0n, 60n));
     await world.spend('a', subject, pico(25n));
-    t.equal(plainView((await first.look([subject]))[0]!).spent, 25n, 'as its own store has it');
+    t.equal(plainView((await first.view([subject]))[0]!).spent, 25n, 'as its own store has it');
     await one(first, moneyAsk(subject, 60n, 0n));
-    for (const node of [first, second]) t.equal(plainView((await node.look([subject]))[0]!).spent, 25n);
+    for (const node of [first, second]) t.equal(plainView((await node.view([subject]))[0]!).spent, 25n);
     t.match(
       (await one(second, moneyAsk(subject, 0n, 16n))).money,
       { granted: 0n },

@@ -153,7 +153,7 @@ export class PlayedAuthority implements Coordinator {
     return this.#carry(() => this.#shared.exchange(this.#node, sequence, asks));
   }
 
-  look(): Promise<never> {
+  view(): Promise<never> {
     return Promise.reject(new CoordinatorLost('closed', 'nobody looks here'));
   }
 

@@ -55,7 +55,7 @@ export class MemoryCoordinator {
         const number = (sequence += 1);
         return later(() => this.exchange(node, number, asks));
       },
-      look: (scopes, slots) => later(() => this.look(scopes, slots, node.host)),
+      view: (scopes, slots) => later(() => this.view(scopes, slots, node.host)),
       leave: () => later(() => this.leave(node)),
       close: () => {
         closed = true;
@@ -116,7 +116,7 @@ export class MemoryCoordinator {
   }
 
   /** What is granted and free of each scope, for operators; `slots` of `host` are told apart. */
-  look(scopes: readonly string[], slots: readonly number[] = [], host = ''): ScopeView[] {
+  view(scopes: readonly string[], slots: readonly number[] = [], host = ''): ScopeView[] {
     const nowMs = this.#clock.monotonicMs();
     const processes = slots.map((slot) => [slot, placeOf({ host, slot })] as const);
     return scopes.map((scope) => this.#scopeOf(scope).view(scope, processes, nowMs));

@@ -91,7 +91,7 @@ void t.test(
       group: { id: 'group', slot: 0 },
       openHosts: () => hosts as unknown as Hosts,
     });
-    const looks = t.capture(ChangeFollower.prototype, 'look');
+    const looks = t.capture(ChangeFollower.prototype, 'poll');
     const starts = t.capture(ChangeFollower.prototype, 'start');
     const started = gateway.start();
     const rejected = t.rejects(started, /was ended while it started/);

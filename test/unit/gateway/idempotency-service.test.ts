@@ -253,14 +253,14 @@ class HostKeys {
   readonly taken = new Set<string>();
   onTake = (): void => undefined;
 
-  take({ key }: { key: string }): string | undefined {
+  acquire({ key }: { key: string }): string | undefined {
     if (this.elsewhere.has(key)) return this.elsewhere.get(key);
     this.onTake();
     this.taken.add(key);
     return undefined;
   }
 
-  giveBack(keys: Iterable<{ readonly key: string }>): void {
+  release(keys: Iterable<{ readonly key: string }>): void {
     for (const { key } of keys) this.taken.delete(key);
   }
 }

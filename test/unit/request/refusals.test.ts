@@ -94,7 +94,7 @@ function coordinatorWithout(time: EventTime, usedUp: Quota | undefined): Coordin
       new Promise((resolve) => {
         time.after(10, () => resolve({ wallMs: wallMs(), answers: asks.map(replyTo) }));
       }),
-    look: () => Promise.resolve([]),
+    view: () => Promise.resolve([]),
     leave: () => Promise.resolve(),
     close: () => Promise.resolve(),
   };

@@ -42,16 +42,16 @@ void t.test('a change that cannot be applied is tried again, and counts as appli
     },
     ...{ appliedTo: 2, groupsMax: 0, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log },
   });
-  follower.look();
-  follower.look();
+  follower.poll();
+  follower.poll();
   t.same(applied, ['account 1', 'key 8'], 'the others are applied');
   t.equal(follower.appliedTo, 0, 'nobody is told that this process has the change');
   fails = false;
-  follower.look();
+  follower.poll();
   t.same(applied, ['account 1', 'key 8', 'key 7']);
   t.equal(follower.appliedTo, 3);
   newest = 4;
-  follower.look();
+  follower.poll();
   t.equal(follower.appliedTo, 4);
   t.end();
 });
@@ -81,7 +81,7 @@ void t.test('a record that can never be applied: tried ever less, told seldom, a
   });
   const looks = (count: number): number => {
     const before = tries;
-    for (let at = 0; at < count; at++) follower.look();
+    for (let at = 0; at < count; at++) follower.poll();
     return tries - before;
   };
   t.equal(looks(4), 3, 'three times in 100 ms');
@@ -193,11 +193,11 @@ void t.test('who has fallen behind reads all anew', async (t) => {
     keysMax: 1_300,
     log,
   });
-  follower.look();
+  follower.poll();
   t.same(applied, { groups: 0, accounts: 0, keys: 0 }, 'nothing is new');
   newest = 9_000;
-  follower.look();
-  follower.look();
+  follower.poll();
+  follower.poll();
   while (applied.keys < 1_300) await new Promise(setImmediate);
   t.same(applied, { groups: 20, accounts: 700, keys: 1_300 }, 'each once, the damaged one being passed over');
   t.match(log.lines, [/^warn this process fell far behind/, /^error a change of the key in slot 7/]);
@@ -231,13 +231,13 @@ void t.test(
       },
       ...{ appliedTo: 2, groupsMax: 4, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log },
     });
-    follower.look();
+    follower.poll();
     newest = 4;
-    follower.look();
+    follower.poll();
     t.equal(active[1], false, 'put into the group meanwhile');
     fails = false;
     for (let looks = 0; looks < 4; looks++) {
-      follower.look();
+      follower.poll();
       await new Promise(setImmediate);
     }
     t.equal(active[1], true);
@@ -263,10 +263,10 @@ void t.test('who reads all anew has all groups before the accounts in them', asy
     },
     ...{ appliedTo: 2, groupsMax: 1_300, accountsMax: 700, keysMax: 1, log: new ListLog() },
   });
-  follower.look();
+  follower.poll();
   await new Promise(setImmediate);
   newest = 9_000;
-  follower.look();
+  follower.poll();
   while (applied.accounts < 700) await new Promise(setImmediate);
   await new Promise(setImmediate);
   t.equal(follower.appliedTo, 0, 'it had fallen behind again meanwhile, and reads on');

@@ -29,7 +29,7 @@ function recorded(failures: number): { readonly calls: string[]; readonly coordi
       const balance = { granted: 1n, remaining: 1n, heldByOthers: false, freeInMs: 0, period: 0 };
       return { wallMs: asWallMs(1), answers: asks.map(() => ({ stocks: { balance } })) };
     },
-    look: () => Promise.resolve([]),
+    view: () => Promise.resolve([]),
     leave: () => call('leave'),
     close: () => call('close'),
   };

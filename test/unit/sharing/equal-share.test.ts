@@ -46,7 +46,7 @@ class Member {
       coordinator: {
         join: () => through(() => authority.join()),
         exchange: (asks) => through(() => authority.exchange(asks)),
-        look: (subjects) => authority.look(subjects),
+        view: (subjects) => authority.view(subjects),
         leave: () => through(() => authority.leave()),
         close: () => authority.close(),
       },

@@ -151,7 +151,7 @@ class World {
   async settle(t: Test): Promise<void> {
     for (const host of this.hosts) host.network = GOOD_NETWORK;
     await this.time.run(200_000);
-    const view = plainView(this.shared.look([SUBJECT])[0]!);
+    const view = plainView(this.shared.view([SUBJECT])[0]!);
     t.equal(view.moneyOutstanding, 0n, 'no money is out');
     t.equal(view.spent, this.charged, 'what was charged is what is spent');
     t.equal(this.charged, BigInt(this.served) * COST, 'each call once');

@@ -104,7 +104,7 @@ void t.test(
   'money that lies idle comes back at once where it is recalled, but for what a call holds',
   async (t) => {
     const { time, shared, node } = createWorld();
-    const outstanding = (): bigint => shared.look([SUBJECT])[0]!.stocks.balance?.unused ?? 0n;
+    const outstanding = (): bigint => shared.view([SUBJECT])[0]!.stocks.balance?.unused ?? 0n;
     void node.keeper.start();
     node.keeper.recallMoney(ACCOUNT);
     void node.call(ACCOUNT, asPicoUnits(1_000n));
@@ -139,7 +139,7 @@ void t.test('what calls use is told, and what of the leases nobody has used', as
   // As an operator is shown it.
   const seen = () => {
     const calls = { ...node.keeper.callsUse({ kind: 'account', index: ACCOUNT })!, slot: 0 };
-    const use = useOf(shared.look([SUBJECT], [0], 'host')[0]!, [calls]);
+    const use = useOf(shared.view([SUBJECT], [0], 'host')[0]!, [calls]);
     return { ...use, minuteUsed: Number(use.minute.used) };
   };
   void node.keeper.start();
@@ -165,7 +165,7 @@ void t.test('what calls use is told, and what of the leases nobody has used', as
     await time.run(10);
   }
   t.equal(node.keeper.state.scopes, 0);
-  t.match(plainView(shared.look([SUBJECT])[0]!), {
+  t.match(plainView(shared.view([SUBJECT])[0]!), {
     callsInFlight: 0,
     moneyOutstanding: 0n,
     dayUsed: 1,
@@ -183,7 +183,7 @@ const slowBy =
       await new Promise<void>((resolve) => void time.after(delayMs(), resolve));
       return reply;
     },
-    look: (scopes) => coordinator.look(scopes),
+    view: (scopes) => coordinator.view(scopes),
     leave: () => coordinator.leave(),
     close: () => coordinator.close(),
   });
@@ -224,7 +224,7 @@ void t.test('a start lasts until the coordinator lends, if that waits for others
         time.nowMs - sinceMs < checkingMs
           ? Promise.reject(new CoordinatorLost(reason, 'wait'))
           : coordinator.exchange(asks),
-      look: (scopes) => coordinator.look(scopes),
+      view: (scopes) => coordinator.view(scopes),
       leave: () => coordinator.leave(),
       close: () => coordinator.close(),
     });
@@ -253,7 +253,7 @@ void t.test('a start that waits for others outlasts an exchange without a reply'
         const isLate = passedMs >= silentFromMs && passedMs < silentFromMs + 1_000;
         return Promise.reject(new CoordinatorLost(isLate ? 'deadline' : 'checking', 'wait'));
       },
-      look: (scopes) => coordinator.look(scopes),
+      view: (scopes) => coordinator.view(scopes),
       leave: () => coordinator.leave(),
       close: () => coordinator.close(),
     });
@@ -455,7 +455,7 @@ void t.test('a node that replies to itself keeps to the calendar of the coordina
     coordinator: {
       join: () => Promise.resolve(wallMs()),
       exchange: () => Promise.resolve({ wallMs: wallMs(), answers: [], ...(isAlone && { isAlone }) }),
-      look: () => Promise.resolve([]),
+      view: () => Promise.resolve([]),
       leave: () => Promise.resolve(),
       close: () => Promise.resolve(),
     },
@@ -526,11 +526,11 @@ void t.test('after a long silence no call begins whose slot others may have by i
   t.equal(inFlight, 2, 'those that had begun go on');
   node.authority.network = GOOD_NETWORK;
   await time.run(5_000);
-  t.equal(plainView(shared.look([SUBJECT])[0]!).callsInFlight, 2, 'and are counted when it is back');
+  t.equal(plainView(shared.view([SUBJECT])[0]!).callsInFlight, 2, 'and are counted when it is back');
   t.ok((await hammer(5_000)) > 5, 'which serves again');
   t.equal(inFlightMost, 4);
   for (const slot of held) node.endCall(ACCOUNT, slot, asPicoUnits(0n));
   await time.run(60_000);
-  t.equal(plainView(shared.look([SUBJECT])[0]!).callsInFlight, 0);
+  t.equal(plainView(shared.view([SUBJECT])[0]!).callsInFlight, 0);
   t.equal(node.keeper.state.scopes, 0);
 });

@@ -244,7 +244,7 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
     t.match(raw.answers, [{ isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } }]);
     t.same(file.subjects.get(scope), row, 'nobody writes it anew');
     t.same(
-      (await node.look([scope, 'acct_y'])).map(({ scope }) => scope),
+      (await node.view([scope, 'acct_y'])).map(({ scope }) => scope),
       ['acct_y'],
     );
     t.match(log.lines.slice(linesBefore), [{ level: 'error', fields: { scope } }]);
@@ -270,7 +270,7 @@ void t.test('a stock of a newer version is left as it is, and the others are gra
     stocks.find(([name]) => (name as string) === 'calls_per_year'),
     newer,
   );
-  const [view] = await node.look(['acct_x'], [0]);
+  const [view] = await node.view(['acct_x'], [0]);
   t.same(Object.keys(view!.stocks), ['calls_per_day']);
   await close();
 });
@@ -280,7 +280,7 @@ void t.test('a life has a number of its own', async (t) => {
   const node = await join('a');
   t.same(await lent(node, 'acct_x', 4), [4, 4]);
   const next = await join('a', 1);
-  const [view] = await next.look(['acct_x'], [0, 1]);
+  const [view] = await next.view(['acct_x'], [0, 1]);
   t.same(
     view!.processes.map(({ slot }) => slot),
     [0],
@@ -318,7 +318,7 @@ void t.test('a damaged row of the store costs its own scope alone, and is told o
     t.match(answers[1], { stocks: { calls_per_day: { granted: 1n } } }, 'the other scope has its own');
     t.same(await lent(node, scope, 1), [0, 0]);
     t.equal(file.subjects.get(scope), undefined, 'nothing was lent');
-    t.same(await node.look([scope]), []);
+    t.same(await node.view([scope]), []);
     t.match(log.lines.slice(linesBefore), [{ level: 'error', fields: { scope, error: RegExp(row) } }]);
     t.equal(log.lines.length, linesBefore + 1, 'once');
   }

@@ -270,7 +270,7 @@ void t.test('a copy that a stale server does not know is kept apart', NO_REDIS, 
   const again = new RegistryHost(temporaryFolder(t), redis.url, 'again');
   t.teardown(() => again.close());
   again.store.shared.commitAgreed(() => {
-    for (const row of second.store.copy.rows()) again.store.copy.take(row);
+    for (const row of second.store.copy.rows()) again.store.copy.apply(row);
     again.store.copy.setPosition({ version, lastId: 'another', epoch, history });
   });
   await t.rejects(again.log.join(), { code: 'registry_diverged', message: /has lost changes/ });

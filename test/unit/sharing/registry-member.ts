@@ -62,13 +62,13 @@ const follower = new ChangeFollower({ feed: store.shared.feed, applier, appliedT
 function answer(request: MemberRequest): Omit<MemberAnswer, 'id'> {
   if (request.kind === 'change') {
     const made = store.shared.commit(() => change(request));
-    follower.look();
+    follower.poll();
     return { made };
   }
-  if (request.kind === 'look') follower.look();
+  if (request.kind === 'look') follower.poll();
   if (request.kind === 'burn') {
     const before = process.cpuUsage();
-    for (let looks = 0; looks < request.looks; looks++) follower.look();
+    for (let looks = 0; looks < request.looks; looks++) follower.poll();
     const { user, system } = process.cpuUsage(before);
     return { microseconds: (user + system) / request.looks };
   }

@@ -24,23 +24,23 @@ void t.test('a key is one process’s until it is given back, or the process has
   t.same(await say({ take: CLAIM }), {});
   t.same(await say({ take: LATER }), {});
   const claims = new SharedLocks(file);
-  t.equal(claims.take({ ...CLAIM, bodyDigest: 'bb' }), 'aa', 'with the body of the first');
+  t.equal(claims.acquire({ ...CLAIM, bodyDigest: 'bb' }), 'aa', 'with the body of the first');
   t.equal(
-    claims.take({ ...CLAIM, account: asAccountIndex(4) }),
+    claims.acquire({ ...CLAIM, account: asAccountIndex(4) }),
     undefined,
     'another account’s key is another',
   );
-  claims.giveBack([CLAIM]);
-  t.equal(claims.take(CLAIM), 'aa', 'another’s is left alone');
+  claims.release([CLAIM]);
+  t.equal(claims.acquire(CLAIM), 'aa', 'another’s is left alone');
   await say({ giveBack: CLAIM });
-  t.equal(claims.take(CLAIM), undefined);
+  t.equal(claims.acquire(CLAIM), undefined);
   t.same(await say({ take: { ...CLAIM, bodyDigest: 'cc' } }), { elsewhere: 'aa' });
-  t.equal(claims.take(CLAIM), undefined, 'who has it may take it again');
+  t.equal(claims.acquire(CLAIM), undefined, 'who has it may take it again');
 
-  t.equal(claims.take(LATER), 'aa');
+  t.equal(claims.acquire(LATER), 'aa');
   child.kill('SIGKILL');
   await once(child, 'exit');
-  t.equal(claims.take(LATER), undefined);
+  t.equal(claims.acquire(LATER), undefined);
   t.equal(Array.from(file.claims.getKeys()).length, 3);
   await file.environment.close();
 });
@@ -51,8 +51,8 @@ void t.test('rows of processes that have ended are removed by who comes next', a
   file.claims.putSync([2, 'rubbish'], 5);
   const claims = new SharedLocks(file);
   t.same(Array.from(file.claims.getKeys()), []);
-  claims.take(CLAIM);
-  t.same(new SharedLocks(file).take(CLAIM), undefined);
+  claims.acquire(CLAIM);
+  t.same(new SharedLocks(file).acquire(CLAIM), undefined);
   t.same(Array.from(file.claims.getKeys()), [[3, 'k']]);
   await file.environment.close();
 });
@@ -67,14 +67,14 @@ void t.test('what could not be given back is tried again, but not where it was t
     },
   };
   const claims = new SharedLocks({ claims: file.claims, environment });
-  claims.take(CLAIM);
-  claims.take(LATER);
+  claims.acquire(CLAIM);
+  claims.acquire(LATER);
   full = true;
-  claims.giveBack([CLAIM, LATER]);
-  t.throws(() => claims.take({ ...CLAIM, key: 'other' }), { message: /no space/ });
+  claims.release([CLAIM, LATER]);
+  t.throws(() => claims.acquire({ ...CLAIM, key: 'other' }), { message: /no space/ });
   full = false;
-  t.equal(claims.take(LATER), undefined);
-  claims.giveBack([]);
+  t.equal(claims.acquire(LATER), undefined);
+  claims.release([]);
   t.same(Array.from(file.claims.getKeys()), [[3, 'later']]);
   await file.environment.close();
 });

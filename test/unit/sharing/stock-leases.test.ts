@@ -54,13 +54,13 @@ void t.test('what was held when somebody looked is given back well within the wa
     // In use whenever somebody looks, and free in between.
     for (; nowMs < 5_000; nowMs += LOOK_MS) {
       leases.takeBackMoney(ACCOUNT, pico(1_000n));
-      lease.look(nowMs);
+      lease.sweep(nowMs);
       leases.addMoney(ACCOUNT, pico(1_000n), pico(0n));
       t.equal(lease.availableIn(0), 1_000n, 'kept');
     }
     const freeMs = nowMs - LOOK_MS;
     while (lease.availableIn(0) > 0n) {
-      lease.look(nowMs);
+      lease.sweep(nowMs);
       nowMs += LOOK_MS;
     }
     const idleMs = nowMs - LOOK_MS - freeMs;
@@ -74,7 +74,7 @@ void t.test('what nobody holds is given back although the rest of it moves', (t)
   lease.applyGrant(GRANTED, lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
   for (let nowMs = LOOK_MS; nowMs <= 4 * LOOK_MS; nowMs += LOOK_MS) {
     leases.takeBackMoney(ACCOUNT, pico(400n));
-    lease.look(nowMs);
+    lease.sweep(nowMs);
     leases.addMoney(ACCOUNT, pico(400n), pico(0n));
   }
   t.equal(lease.availableIn(0), 400n, 'six tenths were never held');
@@ -124,8 +124,8 @@ void t.test('what was used of a day is reported soon after it was, though nothin
   lease.applyGrant({ ...granted(first.most, 9_000n), period: TODAY }, first, 0, 0);
   used = first.most;
   t.notOk(lease.isEmpty, 'it has something to report');
-  t.notOk(lease.look(15_999), 'not at once');
-  t.ok(lease.look(16_000), 'but within the rest of a lease');
+  t.notOk(lease.sweep(15_999), 'not at once');
+  t.ok(lease.sweep(16_000), 'but within the rest of a lease');
   t.match(lease.ask({}, 9_999n, TODAY, 16_000), { used: first.most, unused: 0n, most: 0n });
   t.end();
 });

@@ -36,7 +36,7 @@ function world(credited: bigint, network: Network = GOOD_NETWORK) {
     flush();
     return node;
   }) as [LeaseNode, LeaseNode];
-  const seen = () => shared.look([SUBJECT])[0]!;
+  const seen = () => shared.view([SUBJECT])[0]!;
   return { time, nodes, seen };
 }
 

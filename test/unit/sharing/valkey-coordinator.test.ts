@@ -203,11 +203,11 @@ void t.test('random asks are answered as the reference does, to the last pico-un
   const slots = [0, 1, 2];
   // The last report of the host may have been older than the one that counts.
   hosts.get('a')!.forgetSpent();
-  const views = (await model.look(subjects, slots)).map((view) => ({
+  const views = (await model.view(subjects, slots)).map((view) => ({
     ...view,
     stocks: { balance: nothing, ...view.stocks },
   }));
-  t.same(await real.look(subjects, slots), views);
+  t.same(await real.view(subjects, slots), views);
 });
 
 void t.test('a rotated key begins with what the one before had used, once', NO_REDIS, async (t) => {
@@ -298,7 +298,7 @@ void t.test(
     const limits = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
     await exchangePlain(here, [{ scope: subject, limits, money }]);
     const seen = async (node: typeof here) => {
-      const [view] = await node.look([subject]);
+      const [view] = await node.view([subject]);
       return [view!.spent, view!.stocks.balance!.unused];
     };
     t.same(await seen(beside), [0n, lent]);

@@ -91,7 +91,7 @@ void t.test('rows of scopes', NO_REDIS, async (t) => {
       await exchangePlain(first, [ask(BAD, 5)]);
       t.match(world.log.lines, [{ level: 'error', fields: { scope: BAD, rows: `${counts} ${money}` } }]);
       t.equal(world.log.lines.length, 1, 'told once');
-      const seen = (await first.look([BAD, GOOD], [0])).map(({ scope }) => scope);
+      const seen = (await first.view([BAD, GOOD], [0])).map(({ scope }) => scope);
       t.ok(seen.includes(GOOD), 'others can be looked at');
       await exchangePlain(other, [ask(BAD)]);
 
@@ -146,7 +146,7 @@ void t.test('records of the own store', NO_REDIS, async (t) => {
     const { answers } = await exchangePlain(node, asks);
     const unknown = { isUnknown: true, minute: { granted: 0 } };
     t.match(answers, [unknown, unknown, { ...granted, money: { granted: 10n } }], 'others go on');
-    const looked = await node.look([BAD, GOOD]);
+    const looked = await node.view([BAD, GOOD]);
     t.same(
       looked.map(({ scope }) => scope),
       [GOOD],

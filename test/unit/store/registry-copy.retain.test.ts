@@ -22,7 +22,7 @@ const REST_MS = 24 * 3_600_000;
 function download(from: Store, to: Store): void {
   const rows = JSON.parse(JSON.stringify([...from.copy.rows()])) as RegistryRow[];
   to.shared.commitAgreed(() => {
-    for (const row of rows) to.copy.take(row);
+    for (const row of rows) to.copy.apply(row);
   });
   to.shared.commitAgreed(() => to.copy.retain(new Set(rows.flatMap((row) => deletableRow(row) ?? []))));
 }

@@ -65,9 +65,9 @@ void t.test('whichever of its methods throws', (t) => {
     isBroken = true;
     // The first has waited for as long as it may, unless the coordinator is asked.
     clock.advance(ASK_MS / 2);
-    t.doesNotThrow(() => queue.look(), broken);
+    t.doesNotThrow(() => queue.sweep(), broken);
     t.same(heard, ['first crashes'], broken);
-    queue.look();
+    queue.sweep();
     t.equal(queue.size, 0, `${broken}: the other call was served`);
     t.same(heard, ['first crashes'], `${broken}: once`);
   }
@@ -122,10 +122,10 @@ void t.test('a call that has thrown is asked no more, and leaves', (t) => {
   wait.begin(NO_ROOM);
   t.same([asked, crashes], [1, 1], 'as it is added');
   clock.advance(ASK_MS / 2);
-  queue.look();
+  queue.sweep();
   t.same([asked, crashes, queue.size], [1, 1, 0], 'its time is over, but its owner has failed already');
   wait.begin({ ...NO_ROOM, queueMs: 60_000 });
-  queue.look();
+  queue.sweep();
   t.same([asked, crashes, queue.size], [2, 2, 0], 'one wait, one crash');
   t.end();
 });
