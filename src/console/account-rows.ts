@@ -63,7 +63,10 @@ interface FetchedRows {
   readonly pages: number;
 }
 
-/** In place of a page's number: with a filter only the first page has one, 0, and only for its refresh. */
+/**
+ * In place of a page's number, of the page that follows in a filtered list: there the number of a page says
+ * nothing of its rows. Only a refresh names a filtered page, the first, by its number 0.
+ */
 const NEXT_PAGE = -1;
 
 /** `total`: how many accounts there are without a filter; undefined while that is not known. */
@@ -83,7 +86,9 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   // A new function for each filter, from which `isFiltered` follows.
   const fetchPage = useCallback(
-    /** `page`: a number, or NEXT_PAGE. `refresh`: also if the page was fetched before, for newer counters. */
+    /**
+     * `page`: a number, or NEXT_PAGE. A page that was fetched before is fetched again only for a `refresh`.
+     */
     async (page: number, cursor: string, purpose: 'first time' | 'refresh'): Promise<void> => {
       const isRefresh = purpose === 'refresh';
       if (requestedPages.current.has(page) && !isRefresh) return;

@@ -151,18 +151,18 @@ export const HELD_UP_MS_REMEMBERED = 10_000;
  * How long a counter thread works on one job before it takes the next. A small job waits at most so long for
  * each account whose turn is earlier.
  */
-export const COUNTER_TURN_MS = 250;
+export const COUNTER_SLICE_MS = 250;
 /**
- * Turns that one count gets; the rest of its text is estimated. Twice what the worst text needs, for a
+ * Time slices that one count gets; the rest of its text is estimated. Twice what the worst text needs, for a
  * machine that has other work.
  */
-export const COUNT_TURNS_MAX = 16;
+export const COUNT_SLICES_MAX = 16;
 /**
- * How long the end of a response waits for a count before an estimate takes its place: 80 turns of other jobs
- * on two threads.
+ * How long the end of a response waits for a count before an estimate takes its place: 80 time slices of
+ * other jobs on two threads.
  */
 export const COUNT_WAIT_MS_MAX = 10_000;
-/** A counter thread whose turn takes longer counts as stuck, and the main thread replaces it. */
+/** A counter thread whose time slice takes longer counts as stuck, and the main thread replaces it. */
 export const COUNTER_STUCK_MS = 15_000;
 /**
  * Weights, in bytes, of the jobs that wait for a counter thread. A text to count weighs its bytes, and at
@@ -204,7 +204,7 @@ export const BODY_VALUES_MAX = 500_000;
 export const BODY_MEMBERS_MAX = 1_000;
 /**
  * Unknown names of all objects of one body together. To fold and remember a name takes up to 0.7 µs, more
- * than anything else in a body. With this bound no body takes a counter thread longer than COUNTER_TURN_MS.
+ * than anything else in a body. With this bound no body takes a counter thread longer than COUNTER_SLICE_MS.
  */
 export const BODY_OTHER_NAMES_MAX = 50_000;
 /**

@@ -3,14 +3,15 @@
  * stall a listener or a worker. gateway.ts owns the pool, on the main thread of a gateway process. For each
  * listener and worker, listeners.ts and pools.ts hand it the port by which that thread asks.
  *
- *     question → queue (FairQueue) → one turn on a thread → reply, or back to the queue for the next turn
+ *     question → queue (FairQueue) → one time slice on a thread → reply, or back to the queue for the next
+ *     slice
  *
- * A _job_ is the work on one question. A task of Piscina is one turn of a job, COUNTER_TURN_MS of work (time
- * slicing). Between turns the job waits here. So accounts get the threads in turn, and any thread can
+ * A _job_ is the work on one question. A task of Piscina is one time slice of a job, COUNTER_SLICE_MS of work
+ * (time slicing). Between slices the job waits here. So accounts get the threads in turn, and any thread can
  * continue any job.
  *
  * Must hold: each question gets one reply, unless its port closes. A withdrawn job leaves the queue, or ends
- * with its current turn. A thread whose turn exceeds `stuckMs` is replaced, or one body would stop all.
+ * with its current slice. A thread whose slice exceeds `stuckMs` is replaced, or one body would stop all.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
@@ -30,7 +31,7 @@ import { COUNTER_BUSY } from '../upstream/error-mapping.js';
 import { giveBackCounterStripe } from '../telemetry/thread-health.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
-import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstream/worker-messages.js';
+import type { CounterAsk, CounterInit, CounterTask, SliceResult } from '../upstream/worker-messages.js';
 
 /** A thread that was idle for this long ends, because a thread takes 10 MB, and a tokenizer's table 7 MB. */
 const COUNTER_IDLE_MS = 300_000;
@@ -41,9 +42,9 @@ interface Job {
   readonly account: AccountIndex;
   /** Bytes of memory, by which the queue is bounded. */
   readonly weight: number;
-  /** Called once, with the last turn or a rejection. */
-  readonly onReply: (reply: CounterTurn | ErrorRecord) => void;
-  /** The task of the next turn. A turn transfers its buffers to the thread, so no turn can be repeated. */
+  /** Called once, with the last slice or a rejection. */
+  readonly onReply: (reply: SliceResult | ErrorRecord) => void;
+  /** The task of the next slice. A slice transfers its buffers to the thread, so no slice can be repeated. */
   task: CounterTask;
   /** Whether nobody awaits the result any more. */
   isWithdrawn: boolean;
@@ -52,7 +53,7 @@ interface Job {
 interface CounterPoolOptions {
   readonly metrics: MetricsBuffers;
   readonly log: Log;
-  /** Tests set the module of the threads, and the time after which a turn counts as stuck. */
+  /** Tests set the module of the threads, and the time after which a time slice counts as stuck. */
   readonly entry?: URL;
   readonly stuckMs?: number;
 }
@@ -91,7 +92,7 @@ export class CounterPool {
     this.#pool.on('error', (error: Error) => log.warn('counter thread failed', { error: error.message }));
   }
 
-  /** How many jobs wait for a turn. */
+  /** How many jobs wait for a time slice. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -148,30 +149,33 @@ export class CounterPool {
     }
   }
 
-  /** Runs one turn, then replies or puts the job back into the queue. Never rejects. */
+  /** Runs one time slice, then replies or puts the job back into the queue. Never rejects. */
   async #runTurn(job: Job): Promise<void> {
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), this.#stuckMs);
     try {
       // Piscina ends the thread of a task that is aborted. A task cannot be stopped otherwise.
-      const turn = (await this.#pool.run(job.task, {
+      const slice = (await this.#pool.run(job.task, {
         transferList: buffersOf(job.task),
         signal: stop.signal,
-      })) as CounterTurn;
-      if (turn.over || job.isWithdrawn) {
-        job.onReply(turn.over ? turn : COUNTER_BUSY);
+      })) as SliceResult;
+      if (slice.over || job.isWithdrawn) {
+        job.onReply(slice.over ? slice : COUNTER_BUSY);
         return;
       }
-      job.task = { kind: 'count_on', rest: turn.rest };
+      job.task = { kind: 'count_on', rest: slice.rest };
       this.#waiting.putBack(job.account, job, job.weight);
     } catch (error) {
-      this.#reject(job, stop.signal.aborted ? 'a turn did not end, its thread was replaced' : String(error));
+      this.#reject(
+        job,
+        stop.signal.aborted ? 'a time slice did not end, its thread was replaced' : String(error),
+      );
     } finally {
       clearTimeout(timer);
     }
   }
 
-  /** Replies now if the job waits, or at the end of its turn: to stop a turn would cost the thread. */
+  /** Replies now if the job waits, or at the end of its slice: to stop a time slice would cost the thread. */
   #withdraw(job: Job): void {
     job.isWithdrawn = true;
     if (this.#waiting.remove(job.account, job)) job.onReply(COUNTER_BUSY);
@@ -216,8 +220,8 @@ function buffersOf(task: CounterTask): ArrayBuffer[] {
   }
 }
 
-/** Sends the reply to the asker, as AskPort expects it. A turn that is not over has no reply. */
-function post(port: MessagePort, id: number, reply: CounterTurn | ErrorRecord): void {
+/** Sends the reply to the asker, as AskPort expects it. A slice that is not over has no reply. */
+function post(port: MessagePort, id: number, reply: SliceResult | ErrorRecord): void {
   if ('code' in reply) {
     port.postMessage({ id, ok: false, rejection: reply } satisfies AskReply);
     return;
@@ -230,7 +234,7 @@ function post(port: MessagePort, id: number, reply: CounterTurn | ErrorRecord): 
 }
 
 /** The body in a result, whose memory is transferred instead of copied; undefined if there is none. */
-function largeBodyOf(result: Extract<CounterTurn, { over: true }>['result']): Uint8Array | undefined {
+function largeBodyOf(result: Extract<SliceResult, { over: true }>['result']): Uint8Array | undefined {
   if ('ok' in result) return result.ok ? result.call.largeBody : undefined;
   return 'isWritten' in result && result.isWritten ? result.body : undefined;
 }

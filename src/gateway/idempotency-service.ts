@@ -11,11 +11,13 @@
  * If several processes share the host, each new lock is also taken in SharedLocks (a _shared lock_), and
  * released there when the response is on disk. A call in progress here has the lock of its key.
  *
- * Must hold, both in test/unit/gateway/idempotency-service.test.ts:
+ * Must hold, all in test/unit/gateway/idempotency-service.test.ts:
  * - Before the service decides on a lock, and before a flush gets the responses, it reads all ports to their
  *   ends. The ports have no common order: a client may get its response from one listener and send the key
  *   again to another, and the call would be made and charged twice. So a listener posts `keep` before its
- *   client has the last byte, and one `replayed` for each `finished`.
+ *   client has the last byte.
+ * - A listener posts one `replayed` for each `finished` that it got, or the bytes count as being sent for
+ *   ever, and after REPLAYING_BYTES_MAX of them every replay is rejected.
  * - A response is stored after the journal's record of its charge was read, so that no replay is unpaid.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -76,7 +78,6 @@ interface CallInProgress {
 }
 
 interface LockQuestion {
-  readonly port: MessagePort;
   readonly listener: ListenerPort;
   readonly listenerIndex: number;
   readonly question: Question;
@@ -215,7 +216,7 @@ export class IdempotencyService implements FlushedResponses {
   /** Carries a message out, or adds a lock request to `#questions`, on which `#readPorts` decides. */
   #onMessage(listenerIndex: number, listener: ListenerPort, message: ListenerMessage): void {
     if ('ask' in message) {
-      this.#questions.push({ listenerIndex, listener, port: listener.port, question: message });
+      this.#questions.push({ listenerIndex, listener, question: message });
       return;
     }
     switch (message.kind) {
@@ -243,7 +244,7 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /** Replies in any case: a listener waits for the reply without a bound of its own. */
-  #reply({ listenerIndex, listener, port, question: { id, ask } }: LockQuestion): void {
+  #reply({ listenerIndex, listener, question: { id, ask } }: LockQuestion): void {
     let reply: AskReply;
     try {
       reply = { id, ok: true, result: this.#decideLock(listenerIndex, listener, ask as LockRequest) };
@@ -252,7 +253,7 @@ export class IdempotencyService implements FlushedResponses {
       reply = { id, ok: false, rejection: UNREADABLE };
       this.#releaseShared([ask as LockRequest]);
     }
-    port.postMessage(reply);
+    listener.port.postMessage(reply);
   }
 
   /**

@@ -12,10 +12,10 @@
  * Beside the records each worker has a stripe, which it alone writes while it lives: for each scope its calls
  * in flight, and the tokens that they hold. The stripe is raised after the records and lowered before them.
  *
- * Must hold: of a scope never more is taken than its limits. What a dead worker's calls hold is given back,
- * and nothing twice; but what it held when it died between the two steps stays held until the gateway is
- * restarted, as in stocks.ts. Tests of shared limits: test/unit/upstream/upstream-quotas.test.ts. Further
- * test: test/e2e/upstream-quotas.test.ts.
+ * Must hold (also test/unit/upstream/upstream-quotas.test.ts, test/e2e/upstream-quotas.test.ts):
+ * - Of a scope never more is taken than its limits, or providers reject calls.
+ * - What a dead worker's calls hold is given back once. The stripe never has what the records lack, so what a
+ *   worker took or gave back as it died may stay held until the gateway is restarted.
  */
 import type { Clock } from '../core/clock.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';

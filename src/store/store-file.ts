@@ -14,6 +14,7 @@ import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 
 import { join } from 'node:path';
 import { findPageError, type PageError } from './page-walk.js';
 
+/** `newer`: the format is of a later Tollgate (tables.ts). `unloadable`: no binary of LMDB runs here. */
 type StoreErrorCode = 'foreign' | 'newer' | 'damaged' | 'unreadable' | 'unloadable';
 
 /** The store cannot be used, and the start must stop. The message names the file and says what to do. */
@@ -187,6 +188,7 @@ export const OPTIONS = {
   noMetaSync: false,
   // Uninitialized memory of the process must not get into the file.
   noMemInit: false,
+  // Written out, so that other defaults of a later lmdb change nothing.
   useWritemap: false,
   remapChunks: false,
   readOnly: false,

@@ -1,22 +1,21 @@
 /**
- * The work of a counter thread in one turn: it parses or translates a large body, or counts the tokens of a
- * call until the turn is over. A body takes one turn, because its length bounds the cost.
+ * The work of a counter thread in one time slice: it parses or translates a large body, or counts the tokens
+ * of a call until the slice is over. A body takes one time slice, because its length bounds the cost.
  * gateway/counter-pool.ts calls counter.worker.cts through Piscina, which calls `runCounterTask`. Counter
  * thread.
  *
- * Must hold: a count gives its thread up after COUNTER_TURN_MS, so that a long count does not keep other jobs
- * waiting. gateway/counter-pool.ts brings `rest` back in a later turn
- * (test/unit/gateway/counter-pool.test.ts).
+ * Must hold (test/unit/gateway/counter-pool.test.ts): a count gives its thread up after COUNTER_SLICE_MS, or
+ * other jobs wait for it. gateway/counter-pool.ts then sends what is left (`count_on`) in a later slice.
  */
 import { setPriority } from 'node:os';
 import { threadId, workerData } from 'node:worker_threads';
 import { move, Piscina } from 'piscina';
-import { COUNTER_TURN_MS } from '../core/limits.js';
+import { COUNTER_SLICE_MS } from '../core/limits.js';
 import { doorOf } from '../doors/doors.js';
 import { takeCounterStripe, ThreadHealth } from '../telemetry/thread-health.js';
 import { translateLarge } from './large-translation.js';
 import { TokenCount } from './token-count.js';
-import type { CounterInit, CounterTask, CounterTurn } from './worker-messages.js';
+import type { CounterInit, CounterTask, SliceResult } from './worker-messages.js';
 
 /**
  * Gives counts a third of the weight of listeners and workers: on busy cores counts wait, and streams go on.
@@ -36,39 +35,37 @@ const { metrics } = workerData as CounterInit;
 /** The thread's stripe of the metrics, from 0; undefined until `beginHealth` has got one. */
 let stripe: number | undefined;
 
-export function runCounterTask(task: CounterTask): CounterTurn {
-  const endMs = performance.now() + COUNTER_TURN_MS;
+export function runCounterTask(task: CounterTask): SliceResult {
+  const endMs = performance.now() + COUNTER_SLICE_MS;
   beginHealth();
   if (task.kind === 'parse') {
     const parsed = doorOf(task.door).readPieces(task.pieces);
     const buffers = parsed.ok && parsed.call.largeBody !== undefined ? [parsed.call.largeBody.buffer] : [];
-    return handOver({ over: true, result: parsed }, buffers);
+    return transferred({ over: true, result: parsed }, buffers);
   }
   if (task.kind === 'translate') {
     const result = translateLarge(task.large);
-    return handOver({ over: true, result }, result.isWritten ? [result.body.buffer] : []);
+    return transferred({ over: true, result }, result.isWritten ? [result.body.buffer] : []);
   }
   const count = task.kind === 'count' ? TokenCount.begin(task.request) : TokenCount.resume(task.rest);
   const usage = count.run(endMs);
   if (usage !== undefined) return { over: true, result: usage };
   const rest = count.rest();
-  return handOver({ over: false, rest }, [rest.chars.buffer, rest.lengths.buffer]);
+  return transferred({ over: false, rest }, [rest.chars.buffer, rest.lengths.buffer]);
 }
 
-/**
- * Piscina's form of a result that transfers some buffers. Piscina's types do not describe it, hence the
- * casts.
- */
-function handOver(turn: CounterTurn, buffers: readonly ArrayBufferLike[]): CounterTurn {
-  if (buffers.length === 0) return turn;
+/** Piscina's form of a result that transfers some buffers. The casts are because its types lack that form. */
+function transferred(result: SliceResult, buffers: readonly ArrayBufferLike[]): SliceResult {
+  if (buffers.length === 0) return result;
   return move({
     [Piscina.transferableSymbol]: buffers,
-    [Piscina.valueSymbol]: turn,
-  } as never) as unknown as CounterTurn;
+    [Piscina.valueSymbol]: result,
+  } as never) as unknown as SliceResult;
 }
 
 /**
- * Takes a stripe at the first task, or at a later one if the thread that had the stripe has not ended yet.
+ * Begins to measure the thread's event loop: at the first task, or at a later one if the thread that had the
+ * stripe before has not ended yet.
  */
 function beginHealth(): void {
   if (stripe !== undefined) return;

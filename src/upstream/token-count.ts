@@ -1,6 +1,6 @@
 /**
- * Counts the tokens of a call whose upstream reported none, in turns: a count that is not over when its turn
- * is becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts
+ * Counts the tokens of a call whose upstream reported none, in slices: a count that is not over when its
+ * slice is becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts
  * (call-usage.ts, count-session.ts), and the main thread passes them to counter threads, where
  * counter-task.ts runs TokenCount. Pure.
  *
@@ -11,7 +11,7 @@
 import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
-import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
+import { COUNT_SLICES_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
 import { type Usage, usageWithoutParts } from '../core/token-counts.js';
@@ -51,7 +51,7 @@ export interface CountRequest {
 /** Rejects if no count came in time or the counter thread died; then the tokens are estimated. */
 export type CountTokens = (request: CountRequest, account: AccountIndex) => Promise<Usage>;
 
-/** What is left of a count between two turns. The buffers are transferred. */
+/** What is left of a count between two slices. The buffers are transferred. */
 export interface CountRest {
   readonly tokenizer: Tokenizer;
   /**
@@ -76,7 +76,7 @@ interface CountState {
   echoedTokens: number;
   /** As in SplitTexts. */
   readonly echoedScale: number;
-  /** UTF-8 length and tokens of the counted texts. Texts that get no turn are estimated by their ratio. */
+  /** UTF-8 length and tokens of the counted texts. Texts that get no slice are estimated by their ratio. */
   countedBytes: number;
   countedTokens: number;
   /** Whether the usage gets the source `counted`; otherwise `estimated`. */
@@ -84,8 +84,8 @@ interface CountState {
   /** The completion is scaled up by `relayedBytes / completionBytes`. */
   readonly completionBytes: number;
   readonly relayedBytes: number;
-  /** How many turns the count has had, at most COUNT_TURNS_MAX. */
-  turns: number;
+  /** How many slices the count has had, at most COUNT_SLICES_MAX. */
+  slices: number;
 }
 
 /**
@@ -120,7 +120,7 @@ const QUOTE = 0x22;
 /**
  * One count. The usage has no cached and no reasoning tokens, and the source `counted`. The source is
  * `estimated` if the tokenizer is `none`, if body and response are above TOKENIZER_BYTES_MAX, if part of the
- * prompt is not text (images, audio), if only a part of the response was kept, or if COUNT_TURNS_MAX turns
+ * prompt is not text (images, audio), if only a part of the response was kept, or if COUNT_SLICES_MAX slices
  * were not enough. No text makes it throw. A megabyte of prose costs about 0.1 s of CPU, of the worst text
  * 0.4 s.
  */
@@ -177,7 +177,7 @@ export class TokenCount {
       isExact: isCounted && isText && relayedBytes <= completionBytes,
       completionBytes,
       relayedBytes,
-      turns: 0,
+      slices: 0,
     };
     const counts = { promptTextCount: prompt.texts.length, echoedTextCount: echoed.length };
     const counter = isCounted ? textCounterOf(tokenizer) : undefined;
@@ -185,14 +185,14 @@ export class TokenCount {
   }
 
   static resume({ chars, lengths, ...rest }: CountRest): TokenCount {
-    invariant(rest.tokenizer !== 'none', 'an estimate takes one turn');
+    invariant(rest.tokenizer !== 'none', 'an estimate takes one time slice');
     const buffer = asBuffer(chars);
     let end = 0;
     const texts = Array.from(lengths, (length) => buffer.toString('utf16le', end, (end += 2 * length)));
     return new TokenCount(rest, texts, textCounterOf(rest.tokenizer));
   }
 
-  /** The usage; undefined if `endMs` of performance.now() came first: then `rest` is for the next turn. */
+  /** The usage; undefined if `endMs` of performance.now() came first: then `rest` is for the next slice. */
   run(endMs: number): Usage | undefined {
     const state = this.#state;
     for (; this.#textIndex < this.#texts.length; this.#textIndex++) {
@@ -213,11 +213,11 @@ export class TokenCount {
       const isTextOver = end === text.length;
       if (isTextOver) this.#position = 0;
       if (performance.now() < endMs) continue;
-      // The turn is over. The loop returns here, so its own `#textIndex++` does not run.
+      // The slice is over. The loop returns here, so its own `#textIndex++` does not run.
       if (isTextOver) this.#textIndex++;
       if (this.#textIndex === this.#texts.length) break;
-      state.turns += 1;
-      return state.turns < COUNT_TURNS_MAX ? undefined : this.#estimateRest();
+      state.slices += 1;
+      return state.slices < COUNT_SLICES_MAX ? undefined : this.#estimateRest();
     }
     return this.#usage();
   }
@@ -275,10 +275,10 @@ export class TokenCount {
   }
 }
 
-/** Counts everything in one turn. `promptTokens`: as in TokenCount.begin. */
+/** Counts everything in one time slice. `promptTokens`: as in TokenCount.begin. */
 export function countTokens(request: CountRequest, promptTokens?: number): Usage {
   const usage = TokenCount.begin(request, promptTokens).run(Infinity);
-  invariant(usage !== undefined, 'without an end of its turn a count ends');
+  invariant(usage !== undefined, 'without an end of its slice a count ends');
   return usage;
 }
 

@@ -67,21 +67,21 @@ export interface CounterInit {
   readonly metrics: MetricsBuffers;
 }
 
-/** A question to the counter pool: `task` is the job's first turn. */
+/** A question to the counter pool: `task` is the work of the job's first time slice. */
 export interface CounterAsk {
   /** The account whose share of the pool the job takes. */
   readonly account: AccountIndex;
   readonly task: CounterTask;
 }
 
-/** One turn of a job on a counter thread. */
+/** The work of one time slice of a job on a counter thread. */
 export type CounterTask =
   | { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: readonly Uint8Array[] }
   | { readonly kind: 'translate'; readonly large: LargeBody }
   | { readonly kind: 'count'; readonly request: CountRequest }
   | { readonly kind: 'count_on'; readonly rest: CountRest };
 
-/** The result of a turn: the job's result, or what is left for the job's next turn. */
-export type CounterTurn =
+/** The result of a time slice: the job's result, or what is left for the job's next slice. */
+export type SliceResult =
   | { readonly over: true; readonly result: ChatRequestResult | LargeTranslated | Usage }
   | { readonly over: false; readonly rest: CountRest };

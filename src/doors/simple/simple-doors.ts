@@ -3,11 +3,12 @@
  * goes to an upstream that has the same path. doors.ts has the doors in its table; dialects.ts is the half
  * for upstream workers. Listener thread and counter threads.
  *
- * Must hold: `choices` counts all generated texts (member-scan.ts rejects `best_of`), and `untypedMediaParts`
- * all documents that may be images, and `repeatedTokens` the query for each document, with which rerankers
- * read it, or a call holds too little money. The levels list all members that the
- * gateway or an upstream acts on. Tests: test/unit/doors/simple/simple-doors.test.ts,
- * test/unit/protocol/request-bytes.media-parts.test.ts.
+ * Must hold, or a call holds too little money (test/unit/doors/simple/simple-doors.test.ts,
+ * test/unit/protocol/request-bytes.media-parts.test.ts):
+ * - `choices` counts all texts that are generated. (member-scan.ts rejects `best_of`, which makes more.)
+ * - `untypedMediaParts` counts all documents that may be images.
+ * - `repeatedTokens` counts the query once for each document, because rerankers read it with each.
+ * - The levels list all members that the gateway or an upstream acts on.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { isRecord, type Members } from '../../core/json.js';
@@ -35,7 +36,10 @@ function simpleDoor(name: SimpleName, form: Omit<BodyForm, 'check' | 'schema'>):
   };
 }
 
-/** In the values of "unchecked" members no names are checked. `url` may name what the provider stores. */
+/**
+ * The value of an `image_url`. A `url` that is no public address, such as `gs://…`, makes the provider read a
+ * file with its own rights, so it is a routing member (`storage_url` in protocol/known-members.ts).
+ */
 const IMAGE = new Level(uncheckedMembers('url'), { url: 'storage_url' });
 
 export const EMBEDDINGS = simpleDoor('embeddings', {
@@ -112,8 +116,8 @@ function isTextIn(document: Members, name: string): boolean {
 
 /**
  * Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. Throws
- * a BodyError above CHOICES_MAX. The schema has checked prompts and `n`, but not their product. Throws
- * one too for a suffix of several prompts: the model would read it with each, and the hold has it once.
+ * a BodyError above CHOICES_MAX: the schema has checked prompts and `n`, but not their product. Throws one
+ * for a suffix of several prompts too: the model would read it with each, and the hold has it once.
  */
 function choicesOf(prompt: unknown, n: number, suffix: unknown): number {
   const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt.length : 1;
