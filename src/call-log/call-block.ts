@@ -113,9 +113,7 @@ export class Block {
   readonly count: number;
   /** Length of the whole block. */
   readonly bytes: number;
-  /**
-   * `floats` and `shorts` span all bytes that were read, not the block alone: `first64Of` gives the indexes.
-   */
+  /** `floats` and `shorts` span all bytes read, not the block alone: `first64Of` gives the indexes. */
   readonly floats: Float64Array;
   readonly shorts: Uint16Array;
   readonly #data: Buffer;

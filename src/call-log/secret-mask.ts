@@ -5,8 +5,8 @@
  * thread of a gateway process.
  *
  * A secret is found as plain text, escaped for JSON (once, or twice as in the arguments of a tool) or for a
- * URL, in base64 of either alphabet and any alignment, and also if the text ends or is cut within the secret.
- * One pass searches for all forms of all secrets.
+ * URL, and in base64 of either alphabet and any alignment. It is found even if the text ends within it. One
+ * pass searches for all forms of all secrets.
  *
  * Must hold:
  * - No byte outside of the given range is read as text or changed.

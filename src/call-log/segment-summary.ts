@@ -46,12 +46,13 @@ export interface ExtentAt {
 }
 
 /**
- * How many numbers a run has for each extent with its calls: the extent's offset in the segment, its bytes up
- * to the end of the last block with calls of the run, and the run's lowest and highest request number in the
- * extent. 0 bytes: the request numbers are of the whole segment, because the extents are not known.
+ * The numbers that a run has for each extent with its calls. FIRST_REQUEST and LAST_REQUEST are the run's
+ * lowest and highest request number in the extent.
  */
 const EXTENT_NUMBERS = 4;
+/** The extent's offset in the segment. */
 const AT = 0;
+/** Up to the end of the last block with calls of the run. 0: the next two are of the whole segment. */
 const BYTES = 1;
 const FIRST_REQUEST = 2;
 const LAST_REQUEST = 3;

@@ -326,9 +326,7 @@ function textsOf(declaration: Declaration, settings: unknown): ReadonlyMap<strin
   return new Map(entries.map(({ setting, value }) => [setting, value]));
 }
 
-/**
- * Returns the value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. Null if none.
- */
+/** The value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. Null if none. */
 function textAt(texts: ReadonlyMap<string, string>, path: string): string | null {
   const text = texts.get(path);
   if (text !== undefined) return text;

@@ -1,6 +1,6 @@
 /**
- * Puts upstreams with one url and one key into one scope, so that they share their limits, because a provider
- * limits what a key may use. Several models may name the same key, so limits that differ are an error.
+ * Puts upstreams with one url and one key into one scope. They share their limits, because a provider limits
+ * what a key may use. Several models may name the same key, so limits that differ are an error.
  * load.ts calls the check; upstream/upstream-scopes.ts gives each scope its counters. Pure.
  *
  * Must hold:

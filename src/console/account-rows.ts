@@ -86,9 +86,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   // A new function for each filter, from which `isFiltered` follows.
   const fetchPage = useCallback(
-    /**
-     * `page`: a number, or NEXT_PAGE. A page that was fetched before is fetched again only for a `refresh`.
-     */
+    /** `page`: a number, or NEXT_PAGE. A page that was fetched is fetched again only for a `refresh`. */
     async (page: number, cursor: string, purpose: 'first time' | 'refresh'): Promise<void> => {
       const isRefresh = purpose === 'refresh';
       if (requestedPages.current.has(page) && !isRefresh) return;

@@ -109,9 +109,7 @@ export type AskReply<Reply = unknown> =
   | { readonly id: number; readonly ok: true; readonly result: Reply }
   | { readonly id: number; readonly ok: false; readonly rejection: ErrorRecord };
 
-/**
- * The other end rejected the question (its queue is full, or the task failed), or the question was withdrawn.
- */
+/** The other end rejected the question (full queue, failed task), or the question was withdrawn. */
 export class AskRejected extends Error {
   readonly rejection: ErrorRecord;
 

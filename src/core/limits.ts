@@ -79,9 +79,7 @@ export const WHOLE_RESPONSE_BYTES_UNCOUNTED = 256 * 1024;
 /** Characters of an upstream's error message that the caller gets. A longer message is cut. */
 export const UPSTREAM_MESSAGE_CHARS_MAX = 1_000;
 
-/**
- * Bytes that one frame from worker to listener carries, so that a large response does not delay the others.
- */
+/** Bytes that one frame from worker to listener carries: a large response must not delay the others. */
 export const FRAME_BYTES_MAX = 64 * 1024;
 
 /**

@@ -1,6 +1,6 @@
 /**
  * A source map for translated requests: from paths in the chat completion to paths in the caller's own
- * request. A provider that refuses a member of a chat completion names the path there, which a caller of
+ * request. A provider that rejects a member of a chat completion names the path there, which a caller of
  * another door does not know. The doors' `toChat` record origins with `withOrigin`; upstream/door-call.ts
  * calls `callersPath`, on the same thread: upstream worker, or counter thread if the body is large.
  *

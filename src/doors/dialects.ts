@@ -49,10 +49,7 @@ export function inputTexts(input: unknown): string[] {
   return (input as unknown[]).flatMap(inputTexts);
 }
 
-/**
- * The texts that are counted for a document to rank: those of its members `ranked`, or its JSON if it has
- * none.
- */
+/** The texts counted for a document to rank: those of its members `ranked`, or its JSON without any. */
 function documentTexts(document: unknown, ranked: ReadonlySet<unknown>): string[] {
   if (typeof document === 'string') return [document];
   const members = isRecord(document) ? Object.entries(document) : [];

@@ -44,7 +44,7 @@ export function thoughtsOf({ reasoning_content: thoughts, reasoning, content }: 
 
 /**
  * The `reasoning_content` of an assistant's message for a server that wants thoughts back. The result is
- * never empty: such servers refuse a message without thoughts, even if another model wrote the message, and
+ * never empty: such servers reject a message without thoughts, even if another model wrote the message, and
  * some take an empty text for no thoughts.
  */
 export function thoughtsBackOf(thoughts: string): string {

@@ -173,10 +173,7 @@ export class GatewayLogs {
     }, waitMs);
   }
 
-  /**
-   * Changes what is logged in all threads at once, until the next `applySettings`. Returns what is logged
-   * then.
-   */
+  /** Changes what all threads log, at once and until the next `applySettings`. Returns what is logged. */
   changeSwitch({ level, access_log: access, sample_percent: samplePercent }: LogChange): LogView {
     const logSwitch = this.#logSwitch;
     if (level !== undefined) logSwitch.level = level;

@@ -50,9 +50,7 @@ export class Http1Pool implements ConnectionOwner {
   /** Connections whose responses have ended since the last `#onTurnEnd`, which next time makes them idle. */
   #justFreed: Http1Connection[] = [];
   #isTurnAwaited = false;
-  /**
-   * How many of the waiting calls, from the first on, have waited a whole turn and may use a kept connection.
-   */
+  /** How many waiting calls, from the first on, have waited a whole turn and may use a kept connection. */
   #sendableCount = 0;
   /**
    * Sends first, and only then counts the calls of this turn as sendable and its connections as idle, so that

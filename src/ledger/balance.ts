@@ -134,9 +134,7 @@ export class Balance {
     this.giveBack(account, charged);
   }
 
-  /**
-   * Credits `amount`, or debits it if negative. False, and nothing is changed, beyond a bound. Main thread.
-   */
+  /** Credits `amount`, or debits it if negative. False beyond a bound: nothing is changed. Main thread. */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const words = this.words64;
     const first = account * layout.COUNTED_WORDS64;
@@ -167,9 +165,7 @@ export class Balance {
     };
   }
 
-  /**
-   * Sets all amounts, with nothing held; throws beyond a bound. Main thread, before the account's first use.
-   */
+  /** Sets all amounts, nothing held; throws beyond a bound. Main thread, before the account's first use. */
   set(account: AccountIndex, credited: PicoUnits, spent: PicoUnits, uncovered: PicoUnits): void {
     invariant(spent >= 0n && spent <= credited, 'no more was spent than credited');
     invariant(credited <= CREDITED_PICO_UNITS_MAX, 'credited is within its bound');

@@ -276,9 +276,9 @@ export class Calls {
 
   /**
    * Takes all but the hold and the account's calls in flight, from every scope of the same day and month. A
-   * free call takes calls in flight of the other scopes alone. If midnight (in `quota_timezone`) comes, or a
-   * scope is a day ahead because the clock was set back, takes all again of the later day, because a
-   * reservation has one `day`. Calls a day have their own, `dayNumber`: see `#takeDayOf`.
+   * free call takes calls in flight of the other scopes alone. A reservation has one `day`: if midnight (in
+   * `quota_timezone`) comes, or a scope is a day ahead because the clock was set back, takes all again of the
+   * later day. Calls a day have their own, `dayNumber`: see `#takeDayOf`.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;

@@ -48,10 +48,7 @@ import { Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
 
-/**
- * What the store has of an account when the account is opened. Holds are not stored: a restart ends the
- * calls.
- */
+/** What the store has of an account that is opened. Holds are not stored: a restart ends the calls. */
 export interface AccountState
   extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, Pick<ScopeCounts, 'dayNumber' | 'dayCalls'> {
   /** The plan's index in the catalogue. */

@@ -43,9 +43,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   /** Scopes whose use or counts the next flush stores. */
   readonly dirty: DirtySet<Index>;
 
-  /**
-   * `slots`: how many slots there are. `minute` and `day` must count in the same `views`, as in ledger.ts.
-   */
+  /** `slots`: how many there are. `minute` and `day` must count in the same `views`, as in ledger.ts. */
   constructor(
     slots: number,
     views: CountedViews,

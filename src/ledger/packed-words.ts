@@ -37,9 +37,7 @@ export function numberOf(word: bigint): number {
   return halves[1]! * TWO_32 + (halves[0]! >>> 0);
 }
 
-/**
- * Sets `into` to `head` modulo 2^headBits, above `amount`: not negative, and small enough for the other bits.
- */
+/** Sets `into` to `head` modulo 2^headBits, above `amount` (not negative, within the other bits). */
 export function pack(into: Halves, headBits: number, head: number, amount: number): void {
   const high = Math.floor(amount / TWO_32);
   into.low = (amount - high * TWO_32) | 0;

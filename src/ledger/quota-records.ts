@@ -77,9 +77,7 @@ export class QuotaRecords {
     return record * QUOTA_WORDS64 + LIMITS;
   }
 
-  /**
-   * Money in nano-units. Only for a quota in the mask: the words of other quotas have former limits, or 0.
-   */
+  /** Money in nano-units. Only for a quota in the mask: words of other quotas have former limits, or 0. */
   limitOf(record: number, quota: number): number {
     return this.limits[this.firstLimitOf(record) + quota]!;
   }
@@ -118,9 +116,7 @@ export class QuotaRecords {
     Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
   }
 
-  /**
-   * The record that `words[word]` names; a new record if that word names none; undefined if all are in use.
-   */
+  /** The record that `words[word]` names; a new one if it names none; undefined if all are in use. */
   recordAt(words: Int32Array, word: number): number | undefined {
     // No atomic load (see `maskOf`): if another thread has just set the word, the exchange below finds that.
     const before = words[word]!;

@@ -23,9 +23,7 @@ import type { MinuteTake } from './window.js';
 export interface CallNeeds {
   /** What the call may cost at worst. */
   readonly hold: PicoUnits;
-  /**
-   * The most tokens that the call may use. 0: the call is admitted while any are left, and counts at its end.
-   */
+  /** The most tokens that the call may use. 0: it is admitted while any are left, and counts at its end. */
   readonly tokens: number;
   /** The call costs nothing (door.isFree), and takes of calls in flight and the model's minute alone. */
   readonly isFree?: true;

@@ -108,9 +108,7 @@ export class Reservations {
     Atomics.store(words, stateAt(slot), STATE_HELD);
   }
 
-  /**
-   * True for exactly one caller, which reads the record, charges or gives back, and then closes the record.
-   */
+  /** True for exactly one caller, which reads the record, charges or gives back, and then closes it. */
   claim(slot: CallSlot): boolean {
     return Atomics.compareExchange(this.#words32, stateAt(slot), STATE_HELD, STATE_SETTLING) === STATE_HELD;
   }

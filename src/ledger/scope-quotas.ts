@@ -319,9 +319,7 @@ export class ScopeQuotas extends QuotaRecords {
     };
   }
 
-  /**
-   * Counts what was used `ageMs` ago; does nothing if limits are shared. Main thread, before the first use.
-   */
+  /** Counts what was used `ageMs` ago; nothing if limits are shared. Main thread, before the first use. */
   restore(record: number, settled: SettledQuotas, ageMs: number): void {
     const { dayNumber, monthNumber, minuteTokens } = settled;
     const set = (quota: number, period: number, amount: number): void =>

@@ -264,9 +264,7 @@ export class TokenWindow {
     return this.#words.exchange(index, this.#start, this.#next);
   }
 
-  /**
-   * Raises `last` to `tick` if it is lower. Called after the start of `tick` is written, as the header says.
-   */
+  /** Raises `last` to `tick` if it is lower. Call after the start of `tick` is written: see the header. */
   #raise(record: number, tick: number): void {
     for (let last = Atomics.load(this.#words32, lastAt(record)); last < tick;) {
       const before = Atomics.compareExchange(this.#words32, lastAt(record), last, tick);

@@ -224,9 +224,7 @@ export class UpstreamCounters {
     this.#ownTokens.settle(scope, held, used);
   }
 
-  /**
-   * Whether all call slots may be taken; if limits are shared, always true: other processes may have them.
-   */
+  /** Whether all call slots may be taken; always true of shared limits: other processes may have them. */
   #isFull(scope: UpstreamScopeIndex, callsInFlight: number): boolean {
     return this.#isShared || this.#callsLeft(scope, callsInFlight) < 1;
   }
@@ -235,9 +233,7 @@ export class UpstreamCounters {
     return this.#stocks.leftOf(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, callsInFlight).left;
   }
 
-  /**
-   * Milliseconds until the tokens are free; 0 if they are. Even a call of no tokens needs one that is left.
-   */
+  /** Milliseconds until the tokens are free; 0 if they are. Even a call of no tokens needs one left. */
   #msUntilTokens(scope: UpstreamScopeIndex, tokens: number, limit: number): number {
     if (!this.#isShared) return this.#ownTokens.msUntil(scope, tokens, limit);
     const { left, waitMs } = this.#stocks.leftOf(stockAt(scope, TOKENS_PER_MINUTE), NO_PERIOD, limit);

@@ -128,9 +128,7 @@ function checkRequest(request: Members, version: string): void {
   );
 }
 
-/**
- * Checks that `value` is an object with no other members than its kind has, and checks its `cache_control`.
- */
+/** Checks that `value` is an object with only members that its kind has, and its `cache_control`. */
 function checkMembers(value: unknown, kind: string, path: string): asserts value is Members {
   must(isRecord(value), `${path}: Input should be a valid dictionary`);
   for (const name in value)
@@ -202,9 +200,7 @@ function checkTools({ tools, tool_choice: toolChoice }: Members): void {
   );
 }
 
-/**
- * Checks how complex the schemas are. Called after `checkTools` and `checkOutput`, which check their form.
- */
+/** Checks how complex the schemas are. `checkTools` and `checkOutput` have checked their form before. */
 function checkSchemas({ tools, output_config: output }: Members): void {
   const strict = ((tools ?? []) as readonly Members[]).filter((tool) => tool.strict === true);
   must(
@@ -271,9 +267,7 @@ function checkMessages(messages: readonly unknown[]): void {
   });
 }
 
-/**
- * Checks that each of `toolUses` has one result among `blocks`, and that results come before other blocks.
- */
+/** Checks that each of `toolUses` has one result in `blocks`, and that results come before other blocks. */
 function checkResults(
   blocks: readonly Members[],
   toolUses: ReadonlySet<unknown>,

@@ -5,7 +5,7 @@
  * Follows the Amazon Bedrock User Guide, "Anthropic Claude Messages API", and the API Reference, November
  * 2026.
  *
- * Must hold: a body that Bedrock refuses is refused, though Anthropic may accept it
+ * Must hold: a body that Bedrock rejects is rejected, though Anthropic may accept it
  * (test/unit/mock/mock-bedrock-claude.test.ts).
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
@@ -16,7 +16,7 @@ export const CLAUDE_OPERATIONS = ['invoke', 'invoke-with-response-stream', 'coun
 type ClaudeOperation = (typeof CLAUDE_OPERATIONS)[number];
 
 const VERSION = 'bedrock-2023-05-31';
-/** Some betas that Bedrock has; the mock refuses all others. */
+/** Some betas that Bedrock has; the mock rejects all others. */
 const BETA = /^(?:computer-use|context-1m|interleaved-thinking|token-efficient-tools)-\d{4}-\d\d-\d\d$/;
 
 /** Returns what the call asks, or the message of Bedrock's error, a ValidationException. */

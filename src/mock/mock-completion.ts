@@ -84,9 +84,7 @@ function usageOf(options: MockOptions, request: MockRequest, output: string, thi
   return usage;
 }
 
-/**
- * Calls of the request's tools in turn. Each call has one argument, `text`, whose JSON comes in two pieces.
- */
+/** Calls of the request's tools in turn. Each has one argument, `text`, whose JSON comes in two pieces. */
 function toolCallsOf({ toolCalls }: MockOptions, request: MockRequest): MockToolCall[] {
   const { toolNames, endsWithToolResult } = request;
   return Array.from({ length: endsWithToolResult ? 0 : toolCalls }, (_, index) => ({

@@ -105,9 +105,7 @@ function configProblem({ generationConfig, toolConfig }: Members): string | unde
     : undefined;
 }
 
-/**
- * Returns what the body asks, or Google's error. `valueProblem` relies on shapes, which are checked first.
- */
+/** Returns what the body asks, or Google's error. Shapes come first: `valueProblem` relies on them. */
 export function readBody(body: string, model: string, stream: boolean): MockRequest | MockError {
   const request = parsedJson(body);
   if (!isRecord(request)) return errorOf(400, 'Invalid JSON payload received.');

@@ -49,9 +49,7 @@ export function readDoorRequest(path: string, body: Members): MockRequest | unde
   };
 }
 
-/**
- * The items of an input, each of which gets a result. A list of numbers is one item, because it is tokens.
- */
+/** The items of an input, each of which gets a result. A list of numbers is one item: it is tokens. */
 function itemsOf(input: unknown): readonly unknown[] {
   return Array.isArray(input) && typeof input[0] !== 'number' ? (input as unknown[]) : [input ?? ''];
 }

@@ -101,9 +101,7 @@ export class JsonReader {
     return -1;
   }
 
-  /**
-   * Enters an object. Returns true with `position` on its first name's quote, or false after an empty object.
-   */
+  /** Enters an object. True with `position` on its first name's quote, or false after an empty object. */
   openObject(): boolean {
     this.#enter();
     const byte = this.skipSpace();
@@ -112,9 +110,7 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /**
-   * Call after each member. Returns true with `position` on the next name's quote, or false after the object.
-   */
+  /** Call after each member. True with `position` on the next name's quote, or false after the object. */
   moreMembers(): boolean {
     const byte = this.skipSpace();
     if (byte === COMMA) {

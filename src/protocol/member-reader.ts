@@ -301,9 +301,7 @@ export class MemberReader extends JsonReader {
     return this.depth === 0 ? '' : (LEVELS[this.depth]?.names[POSITIONS[this.depth]!] ?? '');
   }
 
-  /**
-   * The number from `start` to `position`. Most are a few digits, which take a tenth of the time of Number().
-   */
+  /** The number from `start` to `position`. Most have few digits: a tenth of the time of Number(). */
   numberFrom(start: number): number {
     const { bytes, position: end } = this;
     let value = 0;

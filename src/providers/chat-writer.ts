@@ -82,9 +82,7 @@ export interface Completion {
 /** A chat completion that is not streamed. */
 export interface CompletionText {
   readonly text: string;
-  /**
-   * The members of `text`, as far as upstream/response-reader.ts reads them, so that nobody parses `text`.
-   */
+  /** What upstream/response-reader.ts reads of the members of `text`, so that nobody parses `text`. */
   readonly members: Members;
 }
 

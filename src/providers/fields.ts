@@ -1,12 +1,12 @@
 /**
- * Gives a provider the members of a chat completion, and refuses each member that nobody took. A member that
- * the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
+ * Gives a provider the members of a chat completion, and rejects each member that nobody took. A member that
+ * the provider lacks is rejected with a FieldError, unless it is harmless or the upstream has
  * `drop_unsupported`. Each provider's `write` makes one Fields for each call, and so does
  * doors/responses/to-chat.ts. The functions read what is within a member, such as one tool. Upstream worker,
  * or counter thread if the body is large.
  *
  * Must hold: `finish` is called once, after every member that the provider has was taken. If it is called
- * earlier, it refuses a member that the provider has; if it is not called, unknown members vanish. `finish`
+ * earlier, it rejects a member that the provider has; if it is not called, unknown members vanish. `finish`
  * looks at the top level alone: each provider checks deeper members itself. Tests: those of each provider's
  * requests, such as test/unit/providers/gemini/request.test.ts.
  */
@@ -101,9 +101,7 @@ export function nameIn(tool: unknown): string | undefined {
   return isRecord(holder) && typeof holder.name === 'string' ? holder.name : undefined;
 }
 
-/**
- * Removes from `tools` each tool that a choice at `path` does not allow. Throws a FieldError if none is left.
- */
+/** Removes the tools that a choice at `path` does not allow. Throws a FieldError if none is left. */
 export function keepAllowed<Tool>(
   tools: Tool[],
   allowed: readonly string[],
@@ -200,7 +198,7 @@ export class Fields {
     throw new FieldError(name, 'must be an array');
   }
 
-  /** The bound of the output. Takes both members, or `finish` would refuse the older one. */
+  /** The bound of the output. Takes both members, or `finish` would reject the older one. */
   outputTokensMax(): number | undefined {
     const olderBound = this.integer('max_tokens');
     return this.integer('max_completion_tokens') ?? olderBound;

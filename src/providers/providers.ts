@@ -4,7 +4,7 @@
  * (gateway/upstream-probe.ts).
  *
  * Must hold: each other name of core/provider-names.ts is here, or provider-client.ts treats it as Azure.
- * Each provider reads or refuses every member of a chat completion (test/unit/providers/sdk-fields.test.ts).
+ * Each provider reads or rejects every member of a chat completion (test/unit/providers/sdk-fields.test.ts).
  */
 import type { ProviderName } from '../core/provider-names.js';
 import { ANTHROPIC } from './anthropic/anthropic.js';

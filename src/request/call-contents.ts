@@ -20,9 +20,7 @@ import {
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import { joinedBytes } from './read-body.js';
 
-/**
- * A batch of so much is sent. gateway-logs.ts sizes its blocks for this and the contents of one call more.
- */
+/** A batch of so much is sent. gateway-logs.ts sizes its blocks for it and the contents of one more call. */
 export const CONTENTS_MESSAGE_BYTES = 64 * 1024;
 /** How long the first contents of a batch wait for others before they are sent. */
 const BATCH_WAIT_MS = 200;

@@ -98,9 +98,7 @@ export class Connections {
     this.#drain.onCallEnded(requestNumber);
   }
 
-  /**
-   * Listens on the port that all listeners share. Returns false if the port or certificate cannot be used.
-   */
+  /** Listens on the port that all listeners share. False if the port or the certificate cannot be used. */
   listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
     this.#address = { host, port };
     return this.#apps.listen(host, port, tls);

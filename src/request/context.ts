@@ -117,10 +117,7 @@ export class CallContext {
   refused: readonly RefusedQuota[] | undefined = undefined;
   /** Set by `chooseModel` (admit.ts), for `lookUp` or `admit`, once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
-  /**
-   * The model of `modelIndex`, then its fallbacks for this call, in order. Set by `chooseModel`; empty
-   * before.
-   */
+  /** The model of `modelIndex`, then its fallbacks for this call. Set by `chooseModel`; empty before. */
   models: readonly CandidateModel[] = [];
   admission: Admission | undefined = undefined;
   /** Set by `lookUp` (replay.ts) if the response cache has the response. The hold is then a hit's price. */

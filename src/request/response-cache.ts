@@ -148,9 +148,7 @@ export class ResponseCache {
     return undefined;
   }
 
-  /**
-   * Call it if `find` returns undefined. Never rejects. `bodyBytes` stay in memory while the request waits.
-   */
+  /** Call it if `find` returns undefined. Never rejects. The waiting request keeps `bodyBytes` in memory. */
   request(key: ResponseKey, bodyBytes: number): Promise<Requested> {
     const flight = this.#flights.get(nameOfResponse(key));
     return flight === undefined ? this.#askMainThread(key) : this.#join(flight, bodyBytes);
@@ -189,9 +187,7 @@ export class ResponseCache {
     if (flight !== undefined) this.#endFlight(flight, { state: 'found', response });
   }
 
-  /**
-   * The flight's call has failed, or its response cannot be kept: waiting requests make calls of their own.
-   */
+  /** The flight's call failed, or its response cannot be kept: waiting requests make calls of their own. */
   abandon(flight: Flight): void {
     this.#port.send({ kind: 'abandon', key: flight.key });
     this.#endFlight(flight, ALONE_REPLY);

@@ -322,10 +322,7 @@ export class ResponseWriter {
     });
   }
 
-  /**
-   * The connection has ended. If the writer only lingered, the client has its response: `onDelivered`
-   * follows.
-   */
+  /** The connection has ended. If the writer only lingered, the client has all: `onDelivered` follows. */
   onGone(): void {
     this.#isGone = true;
     if (this.#isLingering) this.#onDelivered();

@@ -14,9 +14,7 @@ import type { Log } from '../telemetry/log.js';
 import type { RegistryServer } from './registry-server.js';
 import { ValkeyError } from './valkey-client.js';
 
-/**
- * An expected error: this host's copy is not an older state of the shared registry. An operator must decide.
- */
+/** An expected error: this host's copy is no older state of the shared registry. An operator decides. */
 export class RegistryDiverged extends Error {
   readonly code = 'registry_diverged';
 

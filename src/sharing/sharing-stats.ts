@@ -33,10 +33,7 @@ export interface ManagerState extends ContactState {
 
 export interface SharingContext {
   readonly manager: ManagerState;
-  /**
-   * Undefined if only processes of this host share. `calls`: the coordinator of all leases, not of the
-   * registry.
-   */
+  /** Undefined if only processes of this host share. `calls` is the coordinator of all leases. */
   readonly hosts:
     | { readonly calls: Pick<EqualShare, 'isAlone' | 'silentMs'>; readonly registry: RegistryContactState }
     | undefined;

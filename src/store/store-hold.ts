@@ -47,10 +47,7 @@ const ROW_KEY = 'holder';
 /** The row: who has the hold, the _holder_. */
 const HolderRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
-  /**
-   * The identity (process-identity.ts) of one of `members`. An older Tollgate, without groups, reads no
-   * other.
-   */
+  /** The identity (process-identity.ts) of one of `members`: all that a Tollgate without groups reads. */
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),

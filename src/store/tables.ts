@@ -161,9 +161,7 @@ export class RowEncoder extends Encoder {
   }
 }
 
-/**
- * Undefined if `value` is no record, has too many fields, or contains objects: nested names are not cached.
- */
+/** Undefined if `value` is no record, has too many fields, or has objects: nested names are not cached. */
 function valuesOf(value: unknown): unknown[] | undefined {
   if (typeof value !== 'object' || value?.constructor !== Object) return undefined;
   const values: unknown[] = Object.values(value);

@@ -14,9 +14,9 @@
  * Such a wait was seen once in some 200 kills of processes that all wrote without a pause.
  *
  * A signal frees C: the kernel interrupts its system call and restarts it, the call finds that the lock has
- * changed, and C tries to take it again. Nothing else fails by the signal, because libuv installs handlers
- * with SA_RESTART, so other system calls restart too. So the signal does no harm to a main thread that is
- * only busy: the empty handler runs when the event loop goes on.
+ * changed, and C tries to take it again. Other system calls restart too (libuv installs handlers with
+ * SA_RESTART). So the signal does no harm to a main thread that is only busy: the empty handler runs when the
+ * event loop goes on.
  *
  * A command has no listener thread that could watch it. The operator must end such a wait with Ctrl-C.
  *

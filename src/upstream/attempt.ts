@@ -385,9 +385,7 @@ function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding.trim().toLowerCase() === 'identity';
 }
 
-/**
- * A non-streamed response without a content type is accepted, because its reader checks it as JSON anyway.
- */
+/** A non-streamed response without a content type is accepted: its reader checks it as JSON anyway. */
 function isOfType(contentType: string | undefined, stream: boolean): boolean {
   // Nearly all responses have exactly this type, so none of them is cut and converted.
   if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;

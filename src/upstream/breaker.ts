@@ -121,9 +121,7 @@ export class Breaker {
     return this.#stateNumber;
   }
 
-  /**
-   * A good response has begun. If the call is the probe, the breaker closes now: a stream may take minutes.
-   */
+  /** A good response has begun. If the call is the probe, the breaker closes: a stream may take minutes. */
   recordResponseBegin(pass: BreakerPass): void {
     if (pass === this.#stateNumber && this.isOpen) this.#close();
   }

@@ -17,9 +17,7 @@ import { translateLarge } from './large-translation.js';
 import { TokenCount } from './token-count.js';
 import type { CounterInit, CounterTask, SliceResult } from './worker-messages.js';
 
-/**
- * Gives counts a third of the weight of listeners and workers: on busy cores counts wait, and streams go on.
- */
+/** Counts weigh a third of listeners and workers: on busy cores counts wait, and streams go on. */
 const NICENESS = 5;
 /** On Linux `setPriority` of 0 is for the calling thread alone. */
 const THIS_THREAD = 0;

@@ -182,9 +182,7 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
   };
 }
 
-/**
- * For a response that did not come or not whole, or a request that the upstream's protocol cannot express.
- */
+/** For a response that came not at all or not whole, or a request that the protocol cannot express. */
 export function connectionFailure(fault: HttpFault): AttemptFailure {
   const { reported } = fault;
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);

@@ -21,9 +21,7 @@ import type { LargeBody, LargeTranslated } from './large-translation.js';
 import { mayHave } from './upstream-body.js';
 import type { AttemptClient, UpstreamTarget } from './target.js';
 
-/**
- * Asks the counter pool, to which the body's memory is transferred. The reply may reject with AskRejected.
- */
+/** Asks the counter pool, which gets the body's memory (transfer). The reply may reject with AskRejected. */
 export type TranslateLarge = (large: LargeBody, account: AccountIndex) => PendingQuestion<LargeTranslated>;
 
 /** What the large calls of a worker need besides the target's client. */

@@ -14,9 +14,7 @@ import { EventReader, type Verdict } from './event-reader.js';
 import type { ReaderOwner, ResponseBudget } from './response-reader.js';
 
 const NO_BYTES = new Uint8Array(0);
-/**
- * A longer event is parsed: the judge's regular expressions need memory for each character that they match.
- */
+/** A longer event is parsed: the judge's regular expressions need memory for each matched character. */
 const KNOWN_EVENT_CHARS_MAX = 4_096;
 
 export class PassedStreamReader extends EventReader {

@@ -190,9 +190,7 @@ export class WorkerResponseBudget {
     return this.#heldBytes;
   }
 
-  /**
-   * Changes what a response holds from `fromBytes` to `toBytes`. False, without a change, beyond the bound.
-   */
+  /** Changes what a response holds from `fromBytes` to `toBytes`. False beyond the bound: no change. */
   change(fromBytes: number, toBytes: number): boolean {
     const newHeldBytes = this.#heldBytes - this.#counted(fromBytes) + this.#counted(toBytes);
     if (toBytes > fromBytes && this.#counted(toBytes) > 0 && newHeldBytes > this.#bytesMax) return false;

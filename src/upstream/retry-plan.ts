@@ -69,9 +69,7 @@ export class RetryPlan {
     return this.#choice.noRoom(this.#triedIndices, this.#account, this.tokens);
   }
 
-  /**
-   * The limits that the call waits for; none if it need not wait. Cheap, for the queue asks at each sweep.
-   */
+  /** The limits that the call waits for; none if it need not wait. Cheap: the queue asks at each sweep. */
   limits(): readonly TargetQuotas[] {
     return this.#choice.limitsOf(this.#triedIndices, this.#account, this.tokens);
   }

@@ -17,10 +17,7 @@ const FRAGMENT_CHARS = 8;
 const LAYERS_MAX = 2;
 const MASK = '***';
 
-/**
- * Shorter runs than these two patterns match decode to less than a fragment, and so do 10 characters of
- * Base64.
- */
+/** Shorter runs than these patterns match decode to less than a fragment, as 10 characters of Base64 do. */
 const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
 const HEX_RUN = /[0-9a-f]{16,}/gi;
 /** What may stand between the bytes of hexadecimal text. */

@@ -35,9 +35,7 @@ export interface UpstreamTarget extends HttpTarget {
   readonly priority: number;
   /** How many failures open the upstream's breaker; 0: it never opens. */
   readonly breakerFailuresMax: number;
-  /**
-   * How long the upstream's Retry-After is obeyed if no other upstream is left; 0: never, whatever is left.
-   */
+  /** How long the upstream's Retry-After is obeyed if no other upstream is left; 0: never, even then. */
   readonly parkMsMax: number;
   /** What happens to an attempt that is charged, if its client leaves. */
   readonly whenClientLeaves: 'abort' | 'finish';
@@ -81,9 +79,7 @@ export interface ModelRoute {
   readonly fallbackOn: readonly FallbackReason[];
   /** Sorted by priority, best first. */
   readonly targets: readonly UpstreamTarget[];
-  /**
-   * The model was removed from the settings. A call that is on its way to a worker still finds its upstreams.
-   */
+  /** The model was removed from the settings. A call on its way to a worker still finds its upstreams. */
   readonly retired?: true;
 }
 

@@ -118,10 +118,10 @@ const BASE64_MEMBER_CHARS = 192;
 const QUOTE = 0x22;
 
 /**
- * One count. The usage has no cached and no reasoning tokens, and the source `counted`. The source is
- * `estimated` if the tokenizer is `none`, if body and response are above TOKENIZER_BYTES_MAX, if part of the
- * prompt is not text (images, audio), if only a part of the response was kept, or if COUNT_SLICES_MAX slices
- * were not enough. No text makes it throw. A megabyte of prose costs about 0.1 s of CPU, of the worst text
+ * One count. The usage has no cached and no reasoning tokens. Its source is `counted`, or `estimated` if not
+ * all was counted: the tokenizer is `none`, body and response are above TOKENIZER_BYTES_MAX, part of the
+ * prompt is not text (images, audio), a part of the response was not kept, or COUNT_SLICES_MAX slices were
+ * not enough. No text makes it throw. A megabyte of prose costs about 0.1 s of CPU, of the worst text
  * 0.4 s.
  */
 export class TokenCount {

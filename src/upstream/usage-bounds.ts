@@ -37,10 +37,10 @@ const BEYOND_TEXT =
 type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;
 
 /**
- * Why the report cannot be true of the call: more output than its model can generate or its caller allows,
- * more prompt than its body can be, or `zero`: no prompt at all though the door's calls are billed, or no
- * completion though the response had text. Undefined if the report can be true. `hasText`: whether the
- * response had any text; asked last, because that parses.
+ * Why the report cannot be true of the call; undefined if it can be. It may have more output than the model
+ * can generate or the caller allows, or more prompt than the body can be. It may have too little (`zero`): no
+ * prompt though the door's calls are billed, or no completion though the response had text. `hasText`:
+ * whether the response had any text; asked last, because that parses.
  */
 export function disbeliefOf(
   tokens: TokenCounts,

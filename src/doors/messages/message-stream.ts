@@ -38,9 +38,7 @@ export class MessageWriter implements DoorStream {
   #toolIndex = -1;
   /** The open tool call, or the last one. */
   #toolCall: ToolCallSoFar = { id: undefined, name: undefined, json: '' };
-  /**
-   * Whether the tool call is open, but its block waits until `canSendToolCall` (message-parts.ts) is true.
-   */
+  /** Whether the tool call is open, while its block waits for `canSendToolCall` (message-parts.ts). */
   #isToolPending = false;
   /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
   #earlierIds: (string | undefined)[] | undefined;

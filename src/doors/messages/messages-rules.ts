@@ -7,9 +7,7 @@
 import { isRecord, type Members } from '../../core/json.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 
-/**
- * The least `max_tokens` that Anthropic accepts: more than the thinking budget, which `max_tokens` includes.
- */
+/** The least `max_tokens` that Anthropic accepts: more than the thinking budget, which it includes. */
 export function outputTokensMin({ thinking }: Members): number {
   const budget = isRecord(thinking) && thinking.type === 'enabled' ? thinking.budget_tokens : undefined;
   return typeof budget === 'number' && Number.isSafeInteger(budget) && budget > 0 ? budget + 1 : 1;

@@ -9,8 +9,8 @@
  *                                it; a result with `is_error` begins with "Error: "
  *     tool_use                   tool_calls
  *     thinking                   thinking_blocks, if it has a signature and the upstream reads them;
- *                                reasoning_content with `thoughtsBack`: DeepSeek and Kimi refuse messages
- *                                without it, OpenAI and others may refuse it
+ *                                reasoning_content with `thoughtsBack`: DeepSeek and Kimi reject messages
+ *                                without it, OpenAI and others may reject it
  *
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
  * 2026. `extras` and `thoughtsBack` are those of `Translator.toChat` (door.ts) in the whole file.
@@ -108,9 +108,7 @@ function checkContextEdits(management: unknown): void {
     );
 }
 
-/**
- * Adds `tools`, `tool_choice` and `parallel_tool_calls`. Throws a FieldError for a tool that Anthropic runs.
- */
+/** Adds `tools`, `tool_choice`, `parallel_tool_calls`. Throws a FieldError for a tool that Anthropic runs. */
 function addTools(chat: Record<string, unknown>, body: Members, extras: boolean): void {
   const tools = (body.tools ?? []) as readonly Members[];
   if (tools.length === 0) return;
@@ -324,9 +322,7 @@ function mediaPartOf(block: Members, path: string, extras: boolean): Part {
   return { type: 'file', file: { filename, file_data: address }, ...cacheControlOf(block, extras) };
 }
 
-/**
- * The text of a document. `title` and `context`, as the block has them, come before the document's own text.
- */
+/** The text of a document, after the block's `title` and `context` if they are texts. */
 function textOfDocument(data: string, title: unknown, context: unknown): string {
   const headings = [title, context].filter((text) => typeof text === 'string' && text !== '');
   return headings.length === 0 ? data : `${headings.join('\n')}\n\n${data}`;

@@ -167,12 +167,12 @@ class InputWriter {
       throw new FieldError(`${path}.role`, 'must be user, assistant, system or developer');
     const content = contentOf(item.content, `${path}.content`);
     if (Array.isArray(content) && content.length === 0) {
-      // Servers refuse a message without parts. Clients send one for an assistant that only called tools.
+      // Servers reject a message without parts. Clients send one for an assistant that only called tools.
       if (role === 'assistant') return;
       throw new FieldError(`${path}.content`, 'must not be empty');
     }
     if (role !== 'assistant') {
-      // DeepSeek, Mistral and others refuse `developer`. OpenAI's own models take `system` for it.
+      // DeepSeek, Mistral and others reject `developer`. OpenAI's own models take `system` for it.
       this.#pushMessage({ role: role === 'developer' && !this.#extras ? 'system' : role, content }, path);
       return;
     }

@@ -286,9 +286,9 @@ export class ResponseStream implements DoorStream {
   }
 
   /**
-   * Writes a whole reasoning item with the signature of a tool call (Gemini's `extra_content`), so that the
-   * client sends the signature back before the call. '' if the piece has none: the first piece of a call has
-   * it, because Gemini sends whole calls.
+   * Writes a whole reasoning item with the signature of a tool call (Gemini's `extra_content`): the client
+   * sends the item back before the call. Returns '' if the piece has no signature. Gemini sends whole calls,
+   * so the first piece of a call has it.
    */
   #writeCallSignature(extra: unknown): string {
     if (!isRecord(extra)) return '';

@@ -100,7 +100,7 @@ function addTools(fields: Fields, chat: Record<string, unknown>): void {
   const tools = fields.list('tools') ?? [];
   const choice = fields.take('tool_choice');
   const parallel = fields.boolean('parallel_tool_calls');
-  // OpenAI refuses tool_choice and parallel_tool_calls without tools.
+  // OpenAI rejects tool_choice and parallel_tool_calls without tools.
   if (tools.length === 0) return;
   const mayChoose = choice === undefined || choice === 'auto' || choice === 'none';
   chat.tools = offeredTools(tools, mayChoose).map(({ tool, path }) => withOrigin(path, toolOf(tool, path)));
@@ -148,7 +148,7 @@ function namedTool({ type, name }: Members): unknown {
 /** Adds `verbosity` and `response_format`, which Responses has in `text`. */
 function addText(text: Members | undefined, chat: Record<string, unknown>): void {
   const { format, verbosity } = text ?? {};
-  // `medium` is the default, and servers that do not know the member would refuse it.
+  // `medium` is the default, and servers that do not know the member would reject it.
   if (verbosity !== undefined && verbosity !== null && verbosity !== 'medium') chat.verbosity = verbosity;
   if (format === undefined || format === null) return;
   const { type } = isRecord(format) ? format : {};

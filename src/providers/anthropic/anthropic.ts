@@ -81,7 +81,7 @@ function mergedBetas(settingsBetas: readonly string[], callersHeader: string): r
   return [...new Set([...settingsBetas, ...names.filter((name) => name !== '')])];
 }
 
-/** Members that cloudBodyOf always removes. Clouds refuse `model`; the other two are written again. */
+/** Members that cloudBodyOf always removes. Clouds reject `model`; the other two are written again. */
 const REMOVED_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 interface CloudBody {
@@ -115,7 +115,7 @@ export function cloudBodyOf(
 
 /**
  * The caller's `anthropic-beta` header without the names that a cloud lacks; spaces around names stay.
- * Bedrock and Vertex refuse the whole request for such a name, and coding agents send names that only
+ * Bedrock and Vertex reject the whole request for such a name, and coding agents send names that only
  * Anthropic's own service has. Operators add newer names with the setting `betas`.
  */
 export function betasOf(callersHeader: string, isKnown: (name: string) => boolean): string {

@@ -3,7 +3,7 @@
  * `blocksOf`; tools.ts uses `withCacheControl`, request.ts `hasText`. No I/O. Upstream worker, or counter
  * thread if the body is large. Follows platform.claude.com, "Messages", "Vision" and "PDF support", 2026-11.
  *
- * Must hold: no blank text becomes a block. A part that Claude lacks is refused with its path, unless the
+ * Must hold: no blank text becomes a block. A part that Claude lacks is rejected with its path, unless the
  * upstream has `drop_unsupported`: then it is left out, as `fields.unsupported` returns
  * (test/unit/providers/anthropic/conversation.test.ts).
  */
@@ -51,7 +51,7 @@ export function withCacheControl(block: Block, holder: Members, path: string): B
   return block;
 }
 
-/** Whether the text is not blank: Anthropic refuses blank texts. */
+/** Whether the text is not blank: Anthropic rejects blank texts. */
 export function hasText(text: string): boolean {
   return /\S/.test(text);
 }
@@ -121,7 +121,7 @@ function mediaOf(url: string, title: string | undefined, path: string, rules: Co
       ...titleMember,
     };
   }
-  // Anthropic itself refuses image formats that Claude cannot read.
+  // Anthropic itself rejects image formats that Claude cannot read.
   if (type.startsWith('image/'))
     return {
       type: 'image',

@@ -14,7 +14,7 @@
  *     assistant            thinking blocks with their signatures, text, tool calls; consecutive messages are
  *                          one turn
  *
- * Must hold: thinking blocks go back unchanged, or Anthropic refuses the request for a wrong signature
+ * Must hold: thinking blocks go back unchanged, or Anthropic rejects the request for a wrong signature
  * (test/unit/providers/anthropic/conversation.test.ts). The constructor reads all messages, and nothing
  * changes afterwards, so request.ts may read the members in any order.
  */
@@ -66,7 +66,7 @@ export class Conversation {
     if (this.#turns[0]!.role === 'assistant')
       this.#turns.unshift(turnOf('user', [{ type: 'text', text: PLACEHOLDER_USER_TEXT }]));
     const lastTurn = this.#turns.at(-1)!;
-    // A last assistant turn is a prefill, the start of the response. Anthropic refuses a prefill that ends
+    // A last assistant turn is a prefill, the start of the response. Anthropic rejects a prefill that ends
     // with white space. No block is blank, so some text remains.
     const prefill = lastTurn.role === 'assistant' ? lastTurn.blocks.at(-1) : undefined;
     if (prefill?.type === 'text') prefill.text = (prefill.text as string).trimEnd();
@@ -126,9 +126,7 @@ export class Conversation {
     else this.#pendingSystem.push(...blocks);
   }
 
-  /**
-   * Adds an assistant message. Nothing is added for a message without blocks, which Anthropic would refuse.
-   */
+  /** Adds an assistant message, unless it has no blocks: Anthropic would reject an empty message. */
   #addAssistant(message: Members, path: string, index: number): void {
     const blocks = thinkingOf(message, `${path}.thinking_blocks`);
     blocks.push(...blocksOf(message.content, path, this.#rules));
@@ -183,9 +181,7 @@ export class Conversation {
     return turn;
   }
 
-  /**
-   * Call if no user turn follows the assistant's: the pending system texts become a user turn of their own.
-   */
+  /** Call if no user turn follows the assistant's: the pending system texts become a turn of their own. */
   #flushPendingSystem(): void {
     if (this.#pendingSystem.length === 0) return;
     this.#turns.push(turnOf('user', this.#pendingSystem.map(asReminder)));

@@ -27,16 +27,13 @@ export interface ModelTraits {
   readonly efforts: readonly string[];
   /** Whether temperature, top_p and top_k may differ from their defaults. */
   readonly allowsSampling: boolean;
-  /** Whether the model refuses temperature and top_p beside each other, as all do since Opus 4.1. */
+  /** Whether the model rejects temperature and top_p beside each other, as all do since Opus 4.1. */
   readonly hasOneSampler: boolean;
   /** Whether the model obeys a JSON schema for its content, and for the arguments of a `strict` tool. */
   readonly obeysSchemas: boolean;
   /** Whether the request can force the model to call a tool. */
   readonly canForceTools: boolean;
-  /**
-   * Whether `messages` may have system turns. Only Anthropic's own API allows them: writeMessages checks
-   * that.
-   */
+  /** Whether `messages` may have system turns. Only Anthropic's own API allows them (writeMessages). */
   readonly allowsSystemTurns: boolean;
 }
 

@@ -7,7 +7,7 @@
  * and "Prompt caching", 2026-11. models.ts says what differs by model.
  *
  * Must hold: a member of the caller's body that this file reads is taken from `fields`, even if the member is
- * not used. `fields.finish` comes last, and refuses each member that nobody took
+ * not used. `fields.finish` comes last, and rejects each member that nobody took
  * (test/unit/providers/anthropic/request.test.ts). `fields.unsupported` returns if the upstream has
  * `drop_unsupported`; the code after it then leaves the member out.
  */
@@ -28,11 +28,9 @@ export const TEMPERATURE_MAX = 1;
 /** Why some models get no top_p. */
 const BESIDE_TEMPERATURE = 'cannot be set beside temperature for this model';
 
-/** Anthropic refuses longer user ids. */
+/** Anthropic rejects longer user ids. */
 const USER_ID_CHARS_MAX = 256;
-/**
- * E-mail addresses and telephone numbers: Anthropic refuses them as `user_id`. LiteLLM has the same patterns.
- */
+/** E-mail addresses and telephone numbers: Anthropic rejects them as `user_id`. Patterns as LiteLLM's. */
 const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
 
 /** Returns the body without `model`, which Vertex has in the path. Throws a FieldError. */
@@ -146,7 +144,7 @@ function thinkingOf(
       thinking: { type: 'adaptive', display: 'summarized' },
       effort: effortOf(effort, traits)!,
     };
-  // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Anthropic would refuse
+  // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Anthropic would reject
   // thinking.
   const budget = Math.min(budgetTokens, maxTokens - 1);
   if (budget < BUDGET_TOKENS_MIN || conversation.continuesWithoutThinking) return {};
@@ -168,7 +166,7 @@ function effortOf(effort: string, { efforts }: ModelTraits): string | undefined 
   return effort === 'xhigh' ? 'high' : 'low';
 }
 
-/** The values that are sent; a default value of Claude is not, because some models refuse even that. */
+/** The values that are sent; a default value of Claude is not, because some models reject even that. */
 interface Sampling {
   readonly temperature: number | undefined;
   readonly topP: number | undefined;
@@ -201,7 +199,7 @@ export function claudeSamplingOf(
     temperature = TEMPERATURE_MAX;
   }
   let topP = fields.number('top_p');
-  // While Claude thinks, top_p must be at least 0.95: the provider refuses others with its own message.
+  // While Claude thinks, top_p must be at least 0.95: the provider rejects others with its own message.
   if (!isWorthSending(topP)) topP = undefined;
   else if (!allowsSampling || (hasOneSampler && temperature !== undefined)) {
     fields.unsupported('top_p', allowsSampling ? BESIDE_TEMPERATURE : reason);
@@ -215,7 +213,7 @@ export function claudeSamplingOf(
   return { temperature, topP, topK };
 }
 
-/** Adds `stop_sequences`. Claude refuses blank ones. */
+/** Adds `stop_sequences`. Claude rejects blank ones. */
 function addStop(request: Record<string, unknown>, fields: Fields): void {
   const sent: string[] = [];
   for (const { text, path } of fields.stopSequences()) {

@@ -49,9 +49,7 @@ export function refusalOf(details: unknown): string | undefined {
   return isRecord(details) && typeof details.explanation === 'string' ? details.explanation : undefined;
 }
 
-/**
- * Translates the body of a 200. Throws a ProviderError if that is no Messages response, or reports an error.
- */
+/** Translates the body of a 200. Throws a ProviderError if it is no Messages response, or an error. */
 export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   const message = exactJson(body.toString(), 'tool_use');
   if (!isRecord(message)) throw ProviderError.invalid('no JSON object');

@@ -14,7 +14,7 @@
  *     strict: true of a tool       the same, with the schema in the subset that Anthropic enforces; left out
  *                                  if the schema is not in it, or all strict tools, with the schema of the
  *                                  response, exceed Anthropic's bounds
- *     tools that Anthropic runs    refused: searches and containers are billed apart from the tokens
+ *     tools that Anthropic runs    rejected: searches and containers are billed apart from the tokens
  *
  * Must hold: `responseToolOf` decides as `toolMembersOf` did for the same call, or a caller gets a tool call
  * in place of content (test/unit/providers/anthropic/response.test.ts,
@@ -89,9 +89,7 @@ export function responseToolName({ tools, functions }: UnsignedCall['body']): st
   return name;
 }
 
-/**
- * Whether the caller used `functions`, the form of `tools` until 2023. Such a caller gets `function_call`.
- */
+/** Whether the caller used `functions`, the `tools` of before 2023. Such a caller gets `function_call`. */
 export function callsFunctions({ body }: UnsignedCall): boolean {
   return Array.isArray(body.functions) && !Array.isArray(body.tools);
 }
@@ -99,7 +97,7 @@ export function callsFunctions({ body }: UnsignedCall): boolean {
 /** The caller's tools in Anthropic's form, with their own schemas. Throws a FieldError. */
 function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
   const tools: Block[] = [];
-  // Both are taken, because `fields.finish` refuses what nobody took.
+  // Both are taken, because `fields.finish` rejects what nobody took.
   const callersTools = fields.list('tools');
   const callersFunctions = fields.list('functions');
   (callersTools ?? []).forEach((tool, index) => {
@@ -150,7 +148,7 @@ function closeStrictTools(tools: readonly Block[], format: unknown): void {
 /** The value of `tool_choice`, if needed. Removes from `tools` each tool that the choice does not allow. */
 function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
   const isLegacy = fields.take('tools') === undefined;
-  // `function_call` is taken even beside `tools`, or `fields.finish` would refuse it.
+  // `function_call` is taken even beside `tools`, or `fields.finish` would reject it.
   const functionCall = fields.take('function_call');
   const path = isLegacy ? 'function_call' : 'tool_choice';
   const callersChoice = fields.take('tool_choice') ?? (isLegacy ? functionCall : undefined);
@@ -203,9 +201,7 @@ function responseFormOf(
 const STRING_FORMATS: ReadonlySet<unknown> = new Set(
   'date-time time date duration email hostname uri ipv4 ipv6 uuid'.split(' '),
 );
-/**
- * Keywords of JSON Schema that stay as they are; then keywords whose value is a list, or a map, of schemas.
- */
+/** Keywords of JSON Schema that stay as they are; then those whose value is a list, or a map, of schemas. */
 const KEPT: ReadonlySet<string> = new Set(['type', 'enum', 'const', '$ref', 'title', 'required', 'default']);
 const LIST_KEYWORDS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf']);
 const MAP_KEYWORDS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
@@ -232,7 +228,7 @@ class Inexpressible extends Error {}
  * models that are not Claude.
  *
  * Undefined if the schema has an object that allows members of any name, which Anthropic cannot enforce, or
- * is nested too deeply. `strict`: OpenAI refuses such objects, so every object is closed, whatever its
+ * is nested too deeply. `strict`: OpenAI rejects such objects, so every object is closed, whatever its
  * `additionalProperties` is (test/unit/providers/anthropic/models.test.ts).
  */
 export function closedSchema(
@@ -250,7 +246,7 @@ export function closedSchema(
 /**
  * The schemas of strict tools as `closedSchema` returns them. An entry is undefined for a tool that cannot be
  * strict. All entries are undefined if the schemas, with `format`, exceed Anthropic's bounds: Anthropic would
- * refuse the whole request. The caller leaves such a tool its own schema, which the model reads.
+ * reject the whole request. The caller leaves such a tool its own schema, which the model reads.
  * bedrock/tools.ts calls this too. `format`: what `formatSchema` returned; undefined without one.
  */
 export function strictSchemas(

@@ -157,18 +157,14 @@ export class ClaudeStream implements ProviderStream {
     return this.#events;
   }
 
-  /**
-   * Checks that Amazon's last message is whole. upstream/passed-stream-reader.ts checks Anthropic's events.
-   */
+  /** Checks that Amazon's last message is whole; upstream/passed-stream-reader.ts, Anthropic's events. */
   end(): string {
     if (!this.#frames.isBetweenMessages) throw ProviderError.invalid('the stream ended inside of a message');
     return '';
   }
 }
 
-/**
- * The event with its type, as Anthropic's own stream has it. Throws a ProviderError if `json` has no type.
- */
+/** The event with its type, as in Anthropic's own stream. Throws a ProviderError if `json` has no type. */
 function sseOf(json: string): string {
   let type = EVENT_TYPE.exec(json)?.[1];
   let data = json;

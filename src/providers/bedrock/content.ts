@@ -6,7 +6,7 @@
  * Follows Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
  *
  * Must hold: no blank text becomes a block. The names of documents in a request differ, and have only
- * characters that Converse allows; otherwise Converse refuses the request
+ * characters that Converse allows; otherwise Converse rejects the request
  * (test/unit/providers/bedrock/messages.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
@@ -64,7 +64,7 @@ export class ContentWriter {
 
   /**
    * The blocks of a content, each with its cache point. `path`: of the content, for a FieldError. A blank
-   * text becomes no block, because Converse refuses it. The cache point of a blank text follows the block
+   * text becomes no block, because Converse rejects it. The cache point of a blank text follows the block
    * before the text, and is left out if no block, or another cache point, is before. With `cachesBlank` no
    * cache point is left out.
    */
@@ -143,7 +143,7 @@ export class ContentWriter {
       .replace(/\s+/g, ' ')
       .trim()
       .slice(0, NAME_CHARS_MAX)
-      // The cut may leave a space at the end. A number then adds a second one, which Converse refuses.
+      // The cut may leave a space at the end. A number then adds a second one, which Converse rejects.
       .trimEnd();
     const base = allowed === '' ? DEFAULT_NAME : allowed;
     // The search starts at the last number of this name, or many files of one name would take long.
@@ -182,7 +182,7 @@ function media(kind: string, formats: ReadonlyMap<string, string>, url: string, 
   return { [kind]: { format, source } };
 }
 
-/** A block of sound. The format passes unchecked: Bedrock itself refuses an unknown format. */
+/** A block of sound. The format passes unchecked: Bedrock itself rejects an unknown format. */
 function audio(value: unknown, path: string): Block {
   if (!isRecord(value) || typeof value.data !== 'string' || typeof value.format !== 'string') {
     throw new FieldError(path, 'must have data and format');

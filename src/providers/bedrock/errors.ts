@@ -11,9 +11,7 @@
 import { isRecord, type Members, parsedJson } from '../../core/json.js';
 import type { HeaderLookup, ProviderFailure } from '../provider.js';
 
-/**
- * ProviderFailure.status by the exception's name in lower case: in streams names begin with a small letter.
- */
+/** ProviderFailure.status by the exception's name in lower case: streams write names in camel case. */
 const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
   ['validationexception', 400],
   ['serializationexception', 400],

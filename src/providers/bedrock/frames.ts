@@ -110,9 +110,7 @@ export class FrameReader {
     }
   }
 
-  /**
-   * Appends `bytes[start..end)` to the pending message. `neededBytes`: how long it will be, as far as known.
-   */
+  /** Appends `bytes[start..end)` to the pending message, which will have `neededBytes`, as far as known. */
   #append(bytes: Buffer, start: number, end: number, neededBytes = end - start): void {
     if (this.#pending.length < neededBytes) {
       const grown = Buffer.allocUnsafe(Math.max(neededBytes, PRELUDE_BYTES));

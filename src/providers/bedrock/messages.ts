@@ -11,7 +11,7 @@
  * "ReasoningContentBlock", 2026-11.
  *
  * Must hold: only reasoning with a signature goes back, and tool results come first in a turn: otherwise
- * Claude refuses the whole request (test/unit/providers/bedrock/messages.test.ts).
+ * Claude rejects the whole request (test/unit/providers/bedrock/messages.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT, reminderOf, toolIdOf } from '../anthropic/conversation.js';
@@ -44,7 +44,7 @@ export interface Conversation {
   /** Whether a turn calls a tool or has a tool's result. */
   readonly usesTools: boolean;
   /**
-   * The last turn has tool results, and the turn that called the tools has no reasoning: Claude then refuses
+   * The last turn has tool results, and the turn that called the tools has no reasoning: Claude then rejects
    * to think with a budget.
    */
   readonly continuesWithoutThinking: boolean;
@@ -115,7 +115,7 @@ class ConversationWriter {
       throw new FieldError('messages', 'must have one message that is not empty and not of the system');
     }
     if (turns[0]!.role === 'assistant') turns.unshift(PLACEHOLDER_TURN);
-    // A last assistant turn is a prefill: Claude refuses a prefill that ends with white space.
+    // A last assistant turn is a prefill: Claude rejects a prefill that ends with white space.
     const text = lastTurn.role === 'assistant' ? lastTurn.blocks.at(-1)?.text : undefined;
     if (typeof text === 'string') lastTurn.blocks.splice(-1, 1, { text: text.trimEnd() });
     lastTurn.blocks.push(...this.#content.cachePoint(body));
@@ -172,7 +172,7 @@ function asReminder(block: Block): Block {
 
 /**
  * The blocks of an assistant message's reasoning: only what the provider has signed or encrypted, because
- * Claude refuses other reasoning, and DeepSeek refuses all. A client that joins a stream member by member
+ * Claude rejects other reasoning, and DeepSeek rejects all. A client that joins a stream member by member
  * has blocks without text, and all of the text in `reasoning_content`.
  */
 function reasoningOf({

@@ -6,7 +6,7 @@
  *
  * A name is like `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN. Some ARNs
  * hide the model (application inference profiles, provisioned throughput): its family is `hidden`, and
- * Bedrock itself refuses the members that it does not accept.
+ * Bedrock itself rejects the members that it does not accept.
  *
  * Follows, as of 2026-11, Amazon Bedrock User Guide, "Get validated JSON results from models", "Prompt
  * caching", "Adaptive thinking", "Extended thinking"; for what the guide does not say the model table of
@@ -164,7 +164,7 @@ export function reasoningOf(
       fields.unsupported('reasoning_effort', 'is not supported by this model');
       return NO_REASONING;
     case 'budget': {
-      // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Claude would refuse
+      // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Claude would reject
       // thinking.
       const budget = Math.min(BUDGETS.get(effort)!, (maxTokens ?? Infinity) - 1);
       if (budget < BUDGET_TOKENS_MIN || continuesWithoutThinking) return NO_REASONING;

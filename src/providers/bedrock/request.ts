@@ -7,7 +7,7 @@
  * "Extended thinking", 2026-11.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
- * not used. `fields.finish` comes last, and refuses each member that nobody took
+ * not used. `fields.finish` comes last, and rejects each member that nobody took
  * (test/unit/providers/bedrock/request.test.ts). The fast path (`plainBodyOf`) writes the body that
  * `anyBodyOf` would write: a rule that is added to one is added to both
  * (test/unit/providers/bedrock/request.plain-body.test.ts).
@@ -98,9 +98,7 @@ interface Sampling {
   readonly modelFields: Members;
 }
 
-/**
- * The members for temperature, top_p and top_k. `willThink`: Claude will think, which rules out most values.
- */
+/** The members for temperature, top_p and top_k. A Claude that thinks (`willThink`) accepts few values. */
 function samplingOf(fields: Fields, { family, claude }: ModelFacts, willThink: boolean): Sampling {
   const { temperature, topP, topK } = claudeSamplingOf(
     fields,
@@ -127,7 +125,7 @@ function betasOf(betas: readonly string[], { family, claude }: ModelFacts): Reco
   return betas.length > 0 && (claude !== undefined || family === 'hidden') ? { anthropic_beta: betas } : {};
 }
 
-/** `requestMetadata`, without entries that Converse would refuse. The model does not read them anyway. */
+/** `requestMetadata`, without entries that Converse would reject. The model does not read them anyway. */
 function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
   if (!isRecord(metadata)) return undefined;
   const entries = Object.entries(metadata)
@@ -146,7 +144,7 @@ const FAST_PATH_MEMBERS: ReadonlySet<string> = new Set(
 /**
  * A fast path: the JSON text for a usual chat completion, which has texts of system, user and assistant, and
  * a few numbers. Undefined for any other: `anyBodyOf` then writes the text, in five times the time, or
- * refuses the request. Exported for its test.
+ * rejects the request. Exported for its test.
  */
 export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts): string | undefined {
   for (const name in body) if (!FAST_PATH_MEMBERS.has(name)) return undefined;

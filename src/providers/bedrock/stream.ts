@@ -172,9 +172,7 @@ export class ConverseStream implements ProviderStream {
     } else if (isRecord(reasoningContent)) this.#readReasoning(reasoningContent);
   }
 
-  /**
-   * Writes a part of a tool's input: as arguments, as content, or not at all for a tool that Bedrock runs.
-   */
+  /** Writes a part of a tool's input: as arguments, as content, or, if Bedrock runs the tool, not at all. */
   #writeInput(json: string): void {
     this.#hasToolInput ||= json !== '';
     if (this.#openCall === 'response') this.#write(this.#writer.text(json));

@@ -9,7 +9,7 @@
  *                                  tool of that schema, whose arguments become the content
  *     response_format json_object  such a tool with any object
  *     strict: true of a tool       as in anthropic/tools.ts, for Claude 4.5 and 4.6; else left out
- *     tool_choice none             no tools; refused if messages have tool calls, since Converse then wants
+ *     tool_choice none             no tools; rejected if messages have tool calls, since Converse then wants
  *                                  the tools declared
  *
  * `Fields.unsupported` throws, unless the upstream has `drop_unsupported`: then it returns, and the code
@@ -38,9 +38,7 @@ import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts, V4_5, V4_7 } from './models.js';
 
-/**
- * How `response_format` is written: as Converse's own member (`output` and `closed`), or as a tool (`tool`).
- */
+/** How `response_format` is written: as Converse's own member (`output`, `closed`), or as a `tool`. */
 export interface ResponseForm {
   /** Members of `outputConfig`. */
   readonly output?: Block;
@@ -108,7 +106,7 @@ export function toolsOf(
   const isSingle = fields.boolean('parallel_tool_calls') === false;
   if (tools.length === 0 && usesTools) {
     fields.unsupported('tools', 'must be given to Bedrock if a message has tool calls or their results');
-    // Declares the called tools, because Converse refuses messages with calls of undeclared tools.
+    // Declares the called tools, because Converse rejects messages with calls of undeclared tools.
     const names = [...calledTools].filter((name) => name !== form?.tool?.name);
     tools.push(...names.map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
   }
@@ -170,7 +168,7 @@ function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
   const path = `tools[${index}]`;
   if (!isRecord(tool) || tool.type !== 'function') throw new FieldError(path, 'must be a function');
   const { name, description, parameters, isStrict } = functionOf(tool.function, `${path}.function`);
-  // Other models refuse the member `strict`. Without it they still see the schema.
+  // Other models reject the member `strict`. Without it they still see the schema.
   const staysStrict = isStrict && facts.version >= V4_5 && facts.version < V4_7;
   // Nova accepts cache points after system texts and in messages only.
   const canCache = facts.claude !== undefined || facts.family === 'hidden';
@@ -201,9 +199,7 @@ function closeStrictTools(tools: Block[], format: unknown): void {
   });
 }
 
-/**
- * The value of `toolChoice`; undefined without one. Removes from `tools` each tool that the choice excludes.
- */
+/** The value of `toolChoice`; undefined without one. Removes the `tools` that the choice excludes. */
 function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | undefined {
   const choice = fields.take('tool_choice');
   if (choice === undefined || tools.length === 0) return undefined;

@@ -60,7 +60,7 @@ export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.e
   return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
 }
 
-/** A text that fits into a header. Servers of Node refuse headers above 16 KiB. */
+/** A text that fits into a header. Servers of Node reject headers above 16 KiB. */
 const SENDABLE = /^[!-~]{1,16384}$/;
 
 /**

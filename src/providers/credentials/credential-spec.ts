@@ -12,10 +12,7 @@ import type { Credential } from '../provider.js';
 
 /** Where a credential comes from. A plain record without secrets. */
 export type CredentialSpec =
-  /**
-   * `file`: of a service account or a workload identity; undefined: the default credentials of the
-   * environment.
-   */
+  /** `file`: a service account or workload identity; undefined: the environment's default credentials. */
   | { readonly kind: 'google'; readonly file: string | undefined }
   /** The provider chain of the AWS SDK. `profile` replaces AWS_PROFILE; undefined: the chain's own. */
   | { readonly kind: 'aws'; readonly profile: string | undefined }

@@ -89,7 +89,7 @@ class ConversationWriter {
   }
 
   finish(): Conversation {
-    // Google refuses a function call if no turn of the user comes before it.
+    // Google rejects a function call if no turn of the user comes before it.
     if (this.#turns[0]?.role === 'model')
       this.#turns.unshift({ role: 'user', parts: [{ text: PLACEHOLDER_USER_TEXT }] });
     // Gemini wants at least one turn, so a prompt of instructions alone becomes a user turn.
@@ -155,9 +155,7 @@ class ConversationWriter {
     };
   }
 
-  /**
-   * The parts of a function result, which names its function by an earlier call or by the message's `name`.
-   */
+  /** The parts of a function result. An earlier call, or the message's `name`, names the function. */
   #resultParts(message: Record<string, unknown>, path: string): Part[] {
     const { tool_call_id: id, content } = message;
     const name = this.#functionNames.get(id) ?? message.name;
@@ -199,7 +197,7 @@ function signatureIn({ extra_content: extra }: Record<string, unknown>): string 
   return typeof signature === 'string' && signature !== '' ? signature : undefined;
 }
 
-/** The parts of a content, without empty texts: Gemini refuses these unless they have a signature. */
+/** The parts of a content, without empty texts: Gemini rejects these unless they have a signature. */
 function partsOf(content: unknown, path: string): Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ text: content }];
   if (content === null || content === undefined) return [];

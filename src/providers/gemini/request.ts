@@ -7,12 +7,12 @@
  * beyond OpenAI's, in `extra_body.google`; both read 2026-11. Schemas go whole, as JSON schemas
  * (`parametersJsonSchema`, `responseJsonSchema`), which both v1beta and the v1 of Vertex accept.
  *
- * Two kinds of members are refused. For a member that Gemini lacks `fields.unsupported` throws, or returns if
- * the upstream has `drop_unsupported`: then the member is left out. A member that has a wrong form, or cannot
- * be left out (a tool that is no function), throws a FieldError in any case.
+ * Two kinds of members are rejected. For a member that Gemini lacks `fields.unsupported` throws, or returns
+ * if the upstream has `drop_unsupported`: then the member is left out. A member that has a wrong form, or
+ * cannot be left out (a tool that is no function), throws a FieldError in any case.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
- * not used. `fields.finish` comes last, and refuses each member that nobody took
+ * not used. `fields.finish` comes last, and rejects each member that nobody took
  * (test/unit/providers/gemini/request.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
@@ -87,7 +87,7 @@ function generationConfigOf(fields: Fields, model: string, google: GoogleMembers
   const setMember = (name: string, value: unknown): void => {
     if (value !== undefined) config[name] = value;
   };
-  // The members are taken even if another member decides below: `fields.finish` refuses what nobody took.
+  // The members are taken even if another member decides below: `fields.finish` rejects what nobody took.
   const choices = fields.integer('n');
   const hasLogprobs = fields.boolean('logprobs') === true;
   const topLogprobs = fields.integer('top_logprobs');

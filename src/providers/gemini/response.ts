@@ -233,7 +233,7 @@ export function usageOf({ usageMetadata: usage }: Record<string, unknown>): Prov
   };
 }
 
-/** Google's JSON leaves zeros out. upstream/usage-shapes.ts refuses negative and fractional counts. */
+/** Google's JSON leaves zeros out. upstream/usage-shapes.ts rejects negative and fractional counts. */
 function countOf(value: unknown): number {
   return typeof value === 'number' ? value : 0;
 }

@@ -49,7 +49,7 @@ const BETAS = new RegExp(
     '\\d{4}-\\d\\d-\\d\\d$',
 );
 /**
- * The start of the one beta of BETAS that Vertex refuses for COUNTING_MODEL (issue 12429 of
+ * The start of the one beta of BETAS that Vertex rejects for COUNTING_MODEL (issue 12429 of
  * anthropics/claude-code).
  */
 const BETA_NOT_FOR_COUNTS = 'web-search-';
