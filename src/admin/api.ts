@@ -9,7 +9,7 @@
 import { invariant, ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { type Role, rolesText } from '../core/roles.js';
-import type { Cause, ChangeNote } from '../registry/operator-change.js';
+import type { Cause, ChangeDetails } from '../registry/operator-change.js';
 import { diskErrorOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';
@@ -134,7 +134,7 @@ export class AdminApi {
   }
 
   /** Logs a change that `record` could not record, with who made it. Returns the warning for the response. */
-  #notRecorded({ actor, action }: Cause, { target, changes }: ChangeNote, error: unknown): string {
+  #notRecorded({ actor, action }: Cause, { target, changes }: ChangeDetails, error: unknown): string {
     const reason = error instanceof Error ? error.message : String(error);
     const { who, from } = actor;
     const change = { who, from, action, target: jsonText(target), changes: jsonText(changes) };

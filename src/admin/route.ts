@@ -15,7 +15,7 @@ import type { ContentsReader } from '../call-log/contents-writer.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
 import { ALL_ROLES, type Operator, type Roles, RIGHTS } from '../core/roles.js';
-import type { ChangeNote } from '../registry/operator-change.js';
+import type { ChangeDetails } from '../registry/operator-change.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
@@ -49,7 +49,7 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
    * Records a change that was made outside the registry. If the change cannot be recorded, the log and the
    * response say so. Never rejects for that.
    */
-  record(note: ChangeNote): Promise<void>;
+  record(note: ChangeDetails): Promise<void>;
 }
 
 /** What `respond` of a route gets besides its input: the gateway's parts, and the requester. */

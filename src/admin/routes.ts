@@ -18,7 +18,7 @@ import {
   type PartPrices,
   type PlanEntry,
 } from '../registry/catalog.js';
-import type { ChangeNote } from '../registry/operator-change.js';
+import type { ChangeDetails } from '../registry/operator-change.js';
 import { conflict, invalid } from '../registry/record-id.js';
 import { LOG_LEVELS, type LogView } from '../telemetry/log.js';
 import { ACCOUNT_ROUTES } from './account-routes.js';
@@ -197,7 +197,7 @@ const SETTINGS_ROUTE = defineRoute({
 export function noteOfReload({
   changes = [],
   replacing,
-}: Pick<ReloadResult, 'changes' | 'replacing'>): ChangeNote {
+}: Pick<ReloadResult, 'changes' | 'replacing'>): ChangeDetails {
   const replacingChange = { field: 'gateways replaced', before: null, after: replacing };
   return {
     target: { type: 'settings', id: null, name: null },

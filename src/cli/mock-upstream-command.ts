@@ -10,7 +10,7 @@ import { exampleText } from './options.js';
 import { CommandError } from './output.js';
 import { unloadableServer } from './runtime-support.js';
 
-const STEERING_HELP = `
+const DIRECTIVES_HELP = `
 One call is steered by the header x-mock, or where a gateway stands in between by the first line of the last user
 message after "x-mock:", with a query string of the same options in snake case:
   curl -H 'x-mock: status=429&retry_after=2' …
@@ -54,7 +54,10 @@ export function addMockUpstreamCommand(program: Command): void {
     )
     .option('--record', 'keep the last request for /mock/stats, and headers for an echo asked in a prompt');
   for (const { flags, help } of MOCK_FLAGS) command.option(flags, help);
-  command.addHelpText('after', exampleText('mock-upstream --port 9000 --first-byte-ms 200') + STEERING_HELP);
+  command.addHelpText(
+    'after',
+    exampleText('mock-upstream --port 9000 --first-byte-ms 200') + DIRECTIVES_HELP,
+  );
   command.action(async (flags: Flags) => {
     const host = String(flags.host);
     const { port, defaults } = optionsOf(command, flags);

@@ -51,7 +51,7 @@ export interface LoadOptions {
 }
 
 /** What the process was started with. Tests pass their own. */
-interface Surroundings {
+interface ProcessContext {
   readonly environment: Environment;
   readonly workingDirectory: string;
 }
@@ -70,10 +70,10 @@ export interface LoadedSettings {
 /** Throws ConfigError (`config_refused`) with a line for each error: `tollgate.yaml:12: models[0].id: …`. */
 export function loadSettings(
   options: LoadOptions = {},
-  surroundings: Surroundings = { environment: process.env, workingDirectory: process.cwd() },
+  processContext: ProcessContext = { environment: process.env, workingDirectory: process.cwd() },
 ): LoadedSettings {
-  const { environment, workingDirectory } = surroundings;
-  const file = findFile(options, surroundings);
+  const { environment, workingDirectory } = processContext;
+  const file = findFile(options, processContext);
   const yaml = file === undefined ? undefined : readFile(file, options.text);
   const errors: LoadError[] = [];
   /** Paths of settings with an error. */
@@ -147,7 +147,7 @@ interface ConfigFile {
 /** Finds the file by the option, else the variable, else the usual name; undefined without a file. */
 function findFile(
   options: LoadOptions,
-  { environment, workingDirectory }: Surroundings,
+  { environment, workingDirectory }: ProcessContext,
 ): ConfigFile | undefined {
   const fromEnvironment = environment.TOLLGATE_CONFIG;
   const named = options.config ?? (fromEnvironment === '' ? undefined : fromEnvironment);

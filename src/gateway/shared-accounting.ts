@@ -149,9 +149,9 @@ class SharedAccounting implements Sharing {
     this.#store = store;
     this.#leaseFile = leaseFile;
     this.#slot = slot;
-    const onTaken = (): void => this.#follower.poll();
+    const onApplied = (): void => this.#follower.poll();
     const modelsInForce = (): Settings['models'] => live.settings.models;
-    this.#hosts = options.openHosts?.({ settings, modelsInForce, slot, store, clock, onTaken, log });
+    this.#hosts = options.openHosts?.({ settings, modelsInForce, slot, store, clock, onApplied, log });
     const coordinators: Coordinators =
       this.#hosts?.coordinators ??
       openCoordinators({
@@ -187,7 +187,7 @@ class SharedAccounting implements Sharing {
       uses,
       coordinator: coordinators.calls,
       debits: this.#debits,
-      commit: this.#hosts?.registry.commit ?? commitHere(store, onTaken),
+      commit: this.#hosts?.registry.commit ?? commitHere(store, onApplied),
       confirm: (change) => groupRequests.confirm(change),
       flushAll: () => flushRequests.flushAll(),
       callsUses: (accounts) => groupRequests.callsUses(accounts),

@@ -14,7 +14,7 @@ import {
   BYTES_PER_TOKEN,
   brokenSse,
   sseFrame,
-  steeringOf,
+  directivesOf,
   type MockCompletion,
   type MockCall,
   type MockError,
@@ -80,7 +80,7 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
  * authorisation, which the caller has checked, so the headers that Anthropic needs are filled in here.
  * `isCount`: the request only asks for the number of its tokens.
  */
-export function readClaudeElsewhere(request: Members, isCount: boolean): MockRequest | MockError {
+export function readHostedClaude(request: Members, isCount: boolean): MockRequest | MockError {
   return read({
     path: isCount ? '/v1/messages/count_tokens' : '/v1/messages',
     query: '',
@@ -107,7 +107,7 @@ function requestOf(request: Members): MockRequest {
     stream: request.stream === true,
     includeUsage: true,
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
-    steering: steeringOf(prompt),
+    directives: directivesOf(prompt),
     toolNames: toolChoice?.type === 'tool' ? [toolChoice.name as string] : tools.map(({ name }) => name),
     endsWithToolResult: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
   };

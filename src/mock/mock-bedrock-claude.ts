@@ -9,7 +9,7 @@
  * (test/unit/mock/mock-bedrock-claude.test.ts).
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
-import { ANTHROPIC_MOCK, readClaudeElsewhere } from './mock-anthropic.js';
+import { ANTHROPIC_MOCK, readHostedClaude } from './mock-anthropic.js';
 import type { MockCompletion, MockRequest } from './mock-protocol.js';
 
 export const CLAUDE_OPERATIONS = ['invoke', 'invoke-with-response-stream', 'count-tokens'] as const;
@@ -53,7 +53,7 @@ function readInvoked(
     return 'invalid beta flag';
   for (const name of ['model', 'stream'])
     if (name in members) return `${name}: Extra inputs are not permitted`;
-  const requestOrError = readClaudeElsewhere({ model, ...members }, isCount);
+  const requestOrError = readHostedClaude({ model, ...members }, isCount);
   if (!('error' in requestOrError)) return { ...requestOrError, isNative: true };
   const { error } = parsedJson(requestOrError.error) as { error: { message: string } };
   return error.message;

@@ -12,7 +12,7 @@ import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { CLAUDE_OPERATIONS, eventsOfClaude, readClaude, wholeOfClaude } from './mock-bedrock-claude.js';
 import {
   BYTES_PER_TOKEN,
-  steeringOf,
+  directivesOf,
   type MockCompletion,
   type MockCall,
   type MockError,
@@ -78,7 +78,7 @@ function checkNumber(value: unknown, name: string, min: number, max: number): vo
 interface Conversation {
   /** UTF-8 length of all texts. */
   promptBytes: number;
-  /** The first text of the last user message: steering (mock-protocol.ts) can only begin there. */
+  /** The first text of the last user message: directives (mock-protocol.ts) can only begin there. */
   lastPrompt: string;
   endsWithToolResult: boolean;
   usesTools: boolean;
@@ -190,7 +190,7 @@ function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
     // Each stream of ConverseStream reports usage.
     includeUsage: true,
     promptTokens: Math.ceil(conversation.promptBytes / BYTES_PER_TOKEN),
-    steering: steeringOf(conversation.lastPrompt),
+    directives: directivesOf(conversation.lastPrompt),
     toolNames,
     endsWithToolResult: conversation.endsWithToolResult,
   };

@@ -11,7 +11,7 @@ import {
   BYTES_PER_TOKEN,
   brokenSse,
   sseFrame,
-  steeringOf,
+  directivesOf,
   type MockCompletion,
   type MockCall,
   type MockError,
@@ -122,7 +122,7 @@ export function readBody(body: string, model: string, stream: boolean): MockRequ
     stream,
     includeUsage: true,
     promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
-    steering: steeringOf(prompts.at(-1) ?? ''),
+    directives: directivesOf(prompts.at(-1) ?? ''),
     toolNames: toolNamesOf(request),
     endsWithToolResult: countOf(partsOf(contents.at(-1)), 'functionResponse') > 0,
   };

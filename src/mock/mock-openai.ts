@@ -14,7 +14,7 @@ import {
   brokenSse,
   CREATED_SECONDS,
   sseFrame,
-  steeringOf,
+  directivesOf,
   type MockCompletion,
   type MockCall,
   type MockError,
@@ -50,7 +50,7 @@ export function readMockRequest(body: string): MockRequest | undefined {
     stream: parsed.stream === true,
     includeUsage: isRecord(streamOptions) && streamOptions.include_usage === true,
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
-    steering: steeringOf(prompt),
+    directives: directivesOf(prompt),
     toolNames: toolNamesOf(parsed.tools),
     endsWithToolResult: isRecord(lastMessage) && lastMessage.role === 'tool',
   };

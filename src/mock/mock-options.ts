@@ -1,6 +1,6 @@
 /**
  * The options of the mock upstream. Each option has one declaration, in OPTIONS. Its flag on the command line
- * (cli/mock-upstream-command.ts) and its key in the steering of a single call, a query string such as
+ * (cli/mock-upstream-command.ts) and its key in the directives of a single call, a query string such as
  * `status=429&retry_after=2` (mock-upstream.ts), are made from it. Pure.
  *
  * Must hold: the names of options stay, because users, tests and load scripts write them

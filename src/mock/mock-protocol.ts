@@ -25,10 +25,10 @@ export interface MockRequest {
   /** One token for every 4 bytes of the messages' texts, rounded up. */
   readonly promptTokens: number;
   /**
-   * The query string after `x-mock:` in the first line of the last user message (`steeringOf`). The steering
-   * is in the message, because a gateway between caller and mock passes messages on, but not headers.
+   * The query string after `x-mock:` in the first line of the last user message (`directivesOf`). They
+   * are in the message, because a gateway between caller and mock passes messages on, but not headers.
    */
-  readonly steering: string | undefined;
+  readonly directives: string | undefined;
   /** Names of the tools that may be called. */
   readonly toolNames: readonly string[];
   /** Whether the last message is a tool's result. Then the response calls no tool. */
@@ -121,17 +121,17 @@ export interface MockProtocol {
 
 /** The mock's tokenizer: so many bytes of UTF-8 are a token. */
 export const BYTES_PER_TOKEN = 4;
-const STEERING_PREFIX = 'x-mock:';
+const DIRECTIVES_PREFIX = 'x-mock:';
 
 /** 2023-11-14T22:13:20Z: the same in each response, so that the same call gets the same bytes. */
 export const CREATED_SECONDS = 1_700_000_000;
 
 /**
- * Returns the query string after STEERING_PREFIX in the first line; undefined if `text` begins otherwise.
+ * Returns the query string after DIRECTIVES_PREFIX in the first line; undefined if `text` begins otherwise.
  */
-export function steeringOf(text: string): string | undefined {
-  if (!text.startsWith(STEERING_PREFIX)) return undefined;
-  const line = text.slice(STEERING_PREFIX.length);
+export function directivesOf(text: string): string | undefined {
+  if (!text.startsWith(DIRECTIVES_PREFIX)) return undefined;
+  const line = text.slice(DIRECTIVES_PREFIX.length);
   const end = line.indexOf('\n');
   return (end === -1 ? line : line.slice(0, end)).trim();
 }

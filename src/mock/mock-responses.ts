@@ -12,7 +12,7 @@ import {
   brokenSse,
   CREATED_SECONDS,
   sseFrame,
-  steeringOf,
+  directivesOf,
   type MockCompletion,
   type MockCall,
   type MockError,
@@ -60,7 +60,7 @@ function read({ body }: MockCall): MockRequest | MockError {
     stream: request.stream === true,
     includeUsage: true,
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
-    steering: steeringOf(prompt),
+    directives: directivesOf(prompt),
     toolNames: (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) =>
       isRecord(tool) && typeof tool.name === 'string' ? [tool.name] : [],
     ),

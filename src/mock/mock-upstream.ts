@@ -2,7 +2,7 @@
  * The mock upstream: a server with scripted responses in the protocol of a provider, for trials (`tollgate
  * mock-upstream`), tests and benches. One thread.
  *
- *     POST /v1/chat/completions   responds as the options say, or for one call as its steering says: options
+ *     POST /v1/chat/completions   responds as the options say, or for one call as its directives say: options
  *                                 written as a query string (mock-options.ts), in a header `x-mock` or after
  *                                 `x-mock:` in the last user message; with `--provider`, the paths are the
  *                                 provider's
@@ -80,7 +80,7 @@ function headersOf(request: HttpRequest): Record<string, string> {
 }
 
 /**
- * Responses to requests without steering. Each is encoded once and kept, so that the mock costs a bench
+ * Responses to requests without directives. Each is encoded once and kept, so that the mock costs a bench
  * little. Responses that call tools are not kept, because the names of tools come from the request.
  */
 class EncodedResponses {
@@ -135,11 +135,11 @@ class MockServer {
   /** Receives a call. All of `request` is read at once: µWS keeps it valid in this callback only. */
   receive(response: HttpResponse, request: HttpRequest): void {
     const delivery = new Delivery(response, this.stats);
-    const steering = request.getHeader('x-mock');
+    const directives = request.getHeader('x-mock');
     // Headers are read only if they may be needed, because reading them costs a bench some µs. A prompt that
     // asks for an echo is read later: its echo has the headers only if they were read for another reason.
     const { record, defaults } = this.#settings;
-    const needsHeaders = record || defaults.echo || steering !== '' || !this.#isOpenAi;
+    const needsHeaders = record || defaults.echo || directives !== '' || !this.#isOpenAi;
     const headers = needsHeaders ? headersOf(request) : {};
     // Without `?` µWS gives undefined, whatever its types say.
     const [path, query] = [request.getUrl(), request.getQuery() || ''];
@@ -151,7 +151,7 @@ class MockServer {
         const lastChunk = Buffer.from(bytes);
         const whole = earlierBytes === 0 ? lastChunk : Buffer.concat([...earlierChunks, lastChunk]);
         const body = whole.toString();
-        this.#respond(delivery, { path, query, headers, body }, steering);
+        this.#respond(delivery, { path, query, headers, body }, directives);
         return;
       }
       earlierBytes += bytes.byteLength;
@@ -161,8 +161,8 @@ class MockServer {
     });
   }
 
-  /** `steeringHeader`: the value of `x-mock`, empty if there is none. */
-  #respond(delivery: Delivery, call: MockCall, steeringHeader: string): void {
+  /** `directivesHeader`: the value of `x-mock`, empty if there is none. */
+  #respond(delivery: Delivery, call: MockCall, directivesHeader: string): void {
     const { headers, body } = call;
     const { record, defaults } = this.#settings;
     if (record) this.stats.last = { headers, body };
@@ -174,10 +174,10 @@ class MockServer {
       delivery.send(errorResponse(MOCK_DEFAULTS, request), 0, 0);
       return;
     }
-    const steering = steeringHeader !== '' ? steeringHeader : request.steering;
+    const directives = directivesHeader !== '' ? directivesHeader : request.directives;
     let options = defaults;
     try {
-      if (steering !== undefined) options = optionsWithQuery(options, steering);
+      if (directives !== undefined) options = optionsWithQuery(options, directives);
     } catch (error) {
       if (!(error instanceof MockOptionError)) throw error;
       delivery.send(errorResponse(MOCK_DEFAULTS, protocol.error(400, error.message)), 0, 0);
@@ -185,7 +185,7 @@ class MockServer {
     }
     const echoed = options.echo ? JSON.stringify({ headers, body }) : undefined;
     const response =
-      steering === undefined && echoed === undefined
+      directives === undefined && echoed === undefined
         ? (isResponsesApi ? this.#encodedResponsesApi : this.#encoded).responseFor(request)
         : responseTo(options, request, echoed, protocol);
     delivery.send(response, options.firstByteMs, options.chunkMs);

@@ -9,7 +9,7 @@
  * (test/unit/mock/mock-vertex.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
-import { ANTHROPIC_MOCK, readClaudeElsewhere } from './mock-anthropic.js';
+import { ANTHROPIC_MOCK, readHostedClaude } from './mock-anthropic.js';
 import { GEMINI_MOCK, isStreamCall, NO_SUCH_PATH, readBody, errorOf } from './mock-gemini.js';
 import {
   type MockCompletion,
@@ -59,7 +59,7 @@ function readClaude({ query, body }: MockCall, model: string, method: string): M
     return ANTHROPIC_MOCK.error(400, 'model: Extra inputs are not permitted');
   if ((members.stream === true) !== isStream)
     return ANTHROPIC_MOCK.error(400, 'stream: does not go with the method');
-  return readClaudeElsewhere({ model, ...members }, isCount);
+  return readHostedClaude({ model, ...members }, isCount);
 }
 
 /** The protocol of the response, by the request's model. */

@@ -1,7 +1,8 @@
 /**
  * The row that is recorded of each change that an operator makes: who, from where, what, and the values
  * before and after. The rows are chained by hash (store/operator-changes.ts), which shows if a row was
- * altered, removed or inserted. The registry, the store and the admin interface use the row. Main thread.
+ * altered, removed or inserted. registry.ts hands each change to store/operator-changes.ts, which writes the
+ * row; admin/change-routes.ts shows rows to operators. Main thread.
  *
  * Must hold: HASHED_CHANGE keeps its fields and their order, because the hashes of all rows on disk are made
  * of them. Test: test/unit/store/operator-changes.test.ts (the hash is that of the hash before and the JSON
@@ -85,7 +86,7 @@ export type FieldChange = Static<typeof FieldChange>;
 export type ChangeTarget = Static<typeof ChangeTarget>;
 
 /** What was changed: the part of a row that is known only after the change. */
-export interface ChangeNote {
+export interface ChangeDetails {
   readonly target: ChangeTarget;
   readonly changes: readonly FieldChange[];
 }
@@ -139,12 +140,12 @@ export interface Recorded<Result> {
 
 export interface ChangeStore {
   /**
-   * Runs `work`, which may commit once and must not call `during`. What it writes to the registry is recorded
+   * Runs `work`, which may commit once and must not call `runAs`. What it writes to the registry is recorded
    * in the same transaction, as the change of `cause`.
    */
-  during<Result>(cause: Cause & { readonly atMs: WallMs }, work: () => Result): Recorded<Result>;
-  /** Records a change that writes no row of the registry. Call it in a commit of `work` in `during`. */
-  record(note: ChangeNote): void;
+  runAs<Result>(cause: Cause & { readonly atMs: WallMs }, work: () => Result): Recorded<Result>;
+  /** Records a change that writes no row of the registry. Call it in a commit of `work` in `runAs`. */
+  record(note: ChangeDetails): void;
   /**
    * Returns at most `limit` rows before the number `before`, or the newest. Reads some thousand rows at most,
    * in 10 ms, so a page may be empty although `next` is set. Skips rows that cannot be read (see `verify`).

@@ -37,7 +37,7 @@ export interface QuotaCount {
   /** Granted, and not known to be used or held: other hosts may have used some since their report. */
   readonly leased: bigint;
   /** The part of `leased` that other hosts have. */
-  readonly leasedElsewhere: bigint;
+  readonly leasedByOthers: bigint;
 }
 
 /** Counts of the quotas that the coordinator was ever asked for. */
@@ -138,7 +138,7 @@ export function flushedUses(
   ];
 }
 
-const NO_COUNT: QuotaCount = { period: 0, used: 0n, held: 0n, leased: 0n, leasedElsewhere: 0n };
+const NO_COUNT: QuotaCount = { period: 0, used: 0n, held: 0n, leased: 0n, leasedByOthers: 0n };
 
 /** The day or month in which a quota counts at `nowMs`, if `counted` is the last in which it was counted. */
 function periodOf(
@@ -215,8 +215,8 @@ export function inheritedQuotasOf(counts: QuotaCounts, calendar: Calendar, nowMs
     'spend_per_month',
   ]);
   const usedOf = (quota: QuotaName, period: number): bigint => {
-    const { period: counted, used, leasedElsewhere } = countsNow.get(quota) ?? NO_COUNT;
-    return counted === period ? used + leasedElsewhere : 0n;
+    const { period: counted, used, leasedByOthers } = countsNow.get(quota) ?? NO_COUNT;
+    return counted === period ? used + leasedByOthers : 0n;
   };
   const countOf = (quota: QuotaName, period: number): number => Number(usedOf(quota, period));
   const nanoUnitsOf = (quota: QuotaName, period: number): number =>

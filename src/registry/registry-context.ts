@@ -374,9 +374,10 @@ export class SharedUses extends StoreOnly {
       return flushed === undefined ? record.inherited : mergeUse(flushed, record.inherited);
     }
     // Other hosts may still use what they have leased under the former key, so it counts as used.
-    const elsewhereOf = (quota: QuotaName): number => Number(use.quotas.get(quota)?.leasedElsewhere ?? 0n);
-    const minuteUsed = Number(use.minute.used) + elsewhereOf('requests_per_minute');
-    const dayCalls = use.dayCalls + elsewhereOf('calls_per_day');
+    const leasedByOthersOf = (quota: QuotaName): number =>
+      Number(use.quotas.get(quota)?.leasedByOthers ?? 0n);
+    const minuteUsed = Number(use.minute.used) + leasedByOthersOf('requests_per_minute');
+    const dayCalls = use.dayCalls + leasedByOthersOf('calls_per_day');
     const { dayNumber } = use;
     const hasSettled = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
     const quotas = hasSettled ? { quotas: inheritedQuotasOf(use.quotas, this.calendar, nowMs) } : {};

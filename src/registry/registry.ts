@@ -22,7 +22,7 @@ import type { Catalog } from './catalog.js';
 import { Credits } from './credits.js';
 import { Groups } from './groups.js';
 import { type CreatedKey, Keys, type NewKey } from './keys.js';
-import type { Cause, ChangeNote, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
+import type { Cause, ChangeDetails, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
 import { Operators } from './operators.js';
 import type { KeyRecord } from './key-record.js';
 import { isIdOf } from './record-id.js';
@@ -140,13 +140,13 @@ export class Registry {
    * Runs `work`, which may commit once, and records what `work` changes as the change of `cause`. Returns the
    * row of the change if there is one.
    */
-  during<Result>(cause: Cause, work: () => Result): Recorded<Result> {
+  runAs<Result>(cause: Cause, work: () => Result): Recorded<Result> {
     const atMs = recordMomentMs(this.#context.clock);
-    return this.#store.operatorChanges.during({ ...cause, atMs }, work);
+    return this.#store.operatorChanges.runAs({ ...cause, atMs }, work);
   }
 
-  /** Records a change outside of the registry. Call it as the only change within `during`. */
-  record(note: ChangeNote): void {
+  /** Records a change outside of the registry. Call it as the only change within `runAs`. */
+  record(note: ChangeDetails): void {
     this.#store.commit(() => this.#store.operatorChanges.record(note));
   }
 
@@ -361,7 +361,7 @@ export function ownRegistryService(
   return {
     read: (work) => work(registry),
     change: (cause, work) => {
-      const { result, change } = registry.during(cause, () => work(registry));
+      const { result, change } = registry.runAs(cause, () => work(registry));
       if (change !== undefined) onChange(change);
       return result;
     },

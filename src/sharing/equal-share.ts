@@ -51,7 +51,7 @@ export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 /** How often a node sends a heartbeat: so often that the server does not hold its share back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
 /** How soon a heartbeat follows if a connection broke, or another node of the process lost the server. */
-const DISTURBED_MS = 100;
+const HEARTBEAT_SOON_MS = 100;
 
 /**
  * Marks permits of the fallback quota, which the server has on record at another node. Permits of the share
@@ -91,7 +91,7 @@ export class EqualShare implements Coordinator {
   #isAlone = false; // whether calls are granted from here
   #isHeartbeatUnderWay = false;
   /** Whether a connection broke, or a node of the process lost the server, since the last reply. */
-  #isDisturbed = false;
+  #isHeartbeatHurried = false;
   /** The end of the last request to the server, for which the next request waits. Never rejects. */
   #lastRequest: Promise<unknown> = Promise.resolve();
   /** Stops the timer of the next heartbeat; undefined before the node has joined. */
@@ -117,9 +117,9 @@ export class EqualShare implements Coordinator {
   }
 
   /** Sends a heartbeat soon: another server may have taken over, and other nodes may wait for this one. */
-  onDisturbed(): void {
-    if (this.#isDisturbed || this.#hasLeft || this.#stopHeartbeat === undefined) return;
-    this.#isDisturbed = true;
+  hurryHeartbeat(): void {
+    if (this.#isHeartbeatHurried || this.#hasLeft || this.#stopHeartbeat === undefined) return;
+    this.#isHeartbeatHurried = true;
     this.#setHeartbeat();
   }
 
@@ -127,7 +127,8 @@ export class EqualShare implements Coordinator {
   onConnected(): void {
     this.#contact.endPause();
     if (this.#stopHeartbeat === undefined) this.onBack?.();
-    else if (this.#isDisturbed && !this.#isHeartbeatUnderWay && !this.#hasLeft) void this.#sendHeartbeat();
+    else if (this.#isHeartbeatHurried && !this.#isHeartbeatUnderWay && !this.#hasLeft)
+      void this.#sendHeartbeat();
   }
 
   async join(): Promise<WallMs> {
@@ -238,8 +239,8 @@ export class EqualShare implements Coordinator {
     if (this.#hasLeft) return;
     this.#stopHeartbeat?.();
     const { timers = SYSTEM_TIMERS, clock } = this.#options;
-    const soonMs = this.#contact.pauseMs(clock.monotonicMs()) || DISTURBED_MS;
-    this.#stopHeartbeat = timers.after(this.#isDisturbed ? soonMs : HEARTBEAT_MS, () => {
+    const soonMs = this.#contact.pauseMs(clock.monotonicMs()) || HEARTBEAT_SOON_MS;
+    this.#stopHeartbeat = timers.after(this.#isHeartbeatHurried ? soonMs : HEARTBEAT_MS, () => {
       if (!this.#isHeartbeatUnderWay) void this.#sendHeartbeat();
       this.#setHeartbeat();
     });
@@ -247,8 +248,8 @@ export class EqualShare implements Coordinator {
 
   #onLoss(error: CoordinatorLost): void {
     this.#contact.recordFailure(error, this.#options.clock.monotonicMs());
-    if (this.#isDisturbed) this.#setHeartbeat();
-    else this.onDisturbed();
+    if (this.#isHeartbeatHurried) this.#setHeartbeat();
+    else this.hurryHeartbeat();
     this.#options.onLost?.();
   }
 
@@ -280,7 +281,7 @@ export class EqualShare implements Coordinator {
 
   #onReply(queuedMs: number): void {
     const wasLost = this.#contact.isLost;
-    this.#isDisturbed = false;
+    this.#isHeartbeatHurried = false;
     this.#contact.recordReply(queuedMs, this.#options.clock.monotonicMs());
     this.#setAlone(undefined);
     if (wasLost) this.onBack?.();

@@ -52,7 +52,7 @@ export class MinuteLease<Index extends number> {
   /** When permits were last added to `#returned`. */
   #returnedMs = 0;
   /** The ask whose reply has not come. */
-  #unheard: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
+  #unconfirmed: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
   /**
    * The number of the last ask whose reply was applied. Before the first reply the number before the first
    * ask; undefined if no ask was made.
@@ -102,15 +102,15 @@ export class MinuteLease<Index extends number> {
     this.#readUse(nowMs);
     const wants = waiting > this.left(nowMs) || isLow || this.#renews;
     this.#renews = false;
-    const hasReport = this.#returned.length > 0 || this.#unheard !== undefined;
+    const hasReport = this.#returned.length > 0 || this.#unconfirmed !== undefined;
     if (!wants && !hasReport && !this.#hasUsed(limit / USED_PART, nowMs)) return undefined;
     this.#limit = limit;
     // What an ask without a reply returned or named as used is repeated, and nothing is added: if the
     // coordinator has carried out that ask, it knows by the order that it has these permits already.
-    const returned = this.#unheard?.returned ?? this.#returned.splice(0);
-    const used = this.#unheard?.used ?? this.#takeUsed(nowMs);
+    const returned = this.#unconfirmed?.returned ?? this.#returned.splice(0);
+    const used = this.#unconfirmed?.used ?? this.#takeUsed(nowMs);
     this.heardNumber ??= number - 1;
-    this.#unheard = { number, returned, used };
+    this.#unconfirmed = { number, returned, used };
     const report = { limit, returned, used, order: { number, heardNumber: this.heardNumber } };
     if (!wants) return { least: 0, most: 0, forMs: 0, ...report };
     const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_FACTOR) / 1_000);
@@ -119,8 +119,8 @@ export class MinuteLease<Index extends number> {
 
   /** Applies the reply to the last ask, which was sent at `sentMs`. */
   applyGrant(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
-    this.heardNumber = this.#unheard?.number;
-    this.#unheard = undefined;
+    this.heardNumber = this.#unconfirmed?.number;
+    this.#unconfirmed = undefined;
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
     this.#isPlentiful = grant.remaining * 2 > limit;
@@ -172,7 +172,7 @@ export class MinuteLease<Index extends number> {
 
   /** How many permits the coordinator counts as used although no request has used them. */
   get unused(): number {
-    const returned = [...this.#returned, ...(this.#unheard?.returned ?? [])];
+    const returned = [...this.#returned, ...(this.#unconfirmed?.returned ?? [])];
     const unused = this.#leases.minuteUnused(this.#index);
     return returned.reduce((total, { count }) => total + count, unused);
   }

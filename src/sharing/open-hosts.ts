@@ -38,8 +38,9 @@ import type { HostAccounting } from './valkey-partition.js';
 /** A slower server counts as lost: requests wait for it. Less than EXCHANGE_AGE_MS_MAX (valkey-lua.ts). */
 const EXCHANGE_DEADLINE_MS = 1_000;
 /**
- * A silent node stops by itself after `node_expiry_seconds`. For the server its life ends so much later. It
- * begins calls until CUT_OFF_MS after a reply in any case, looks at the time now and then, and clocks drift.
+ * A silent node stops by itself after `node_expiry_seconds`. For the server its life ends so much later,
+ * because the node begins calls until CUT_OFF_MS after a reply, checks the time only now and then, and clocks
+ * drift.
  */
 const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
 /** Added to a process's slot for its fallback node. Beyond the slots of all other nodes. */
@@ -70,9 +71,10 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
   const endedAfterMs = endedAfterMsOf(nodeExpiryMs, modelsInForce);
   const nodes: EqualShare[] = [];
-  // If one node loses the server, or leaves it for another, all nodes of the process ask the server at once.
+  // If one node loses the server, or leaves it for another, all nodes of the process send a heartbeat at
+  // once.
   const onLost = (): void => {
-    for (const node of nodes) node.onDisturbed();
+    for (const node of nodes) node.hurryHeartbeat();
   };
   const open = (nodeSlot: number, extraOptions: Partial<EqualShareOptions> = {}): EqualShare => {
     const node = { host, slot: nodeSlot, incarnation: randomUUID() };
@@ -83,7 +85,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       password: sharing.password,
       name: `tollgate:${sharing.namespace}:${nodeSlot}`,
       deadlineMs: EXCHANGE_DEADLINE_MS,
-      onDisturbed: onLost,
+      onConnectionLost: onLost,
       onConnected: () => opened.onConnected(),
       peers,
     });
@@ -102,7 +104,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       hasShare: (extraOptions.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
       endedAfterMs,
-      onPlaces: () => opened.onDisturbed(),
+      onMembershipChanged: () => opened.hurryHeartbeat(),
     });
     const defaults = { coordinator, clock, shares: 0, nodeExpiryMs, onLost };
     const opened = new EqualShare({ ...defaults, ...extraOptions });
@@ -151,7 +153,7 @@ export interface HostsOptions {
   readonly store: Store;
   readonly clock: Clock;
   /** Called after changes of other hosts were written to the store: brings the shared buffers up to date. */
-  readonly onTaken: () => void;
+  readonly onApplied: () => void;
   readonly log: Log;
 }
 
@@ -161,7 +163,7 @@ export type Hosts = Readonly<ReturnType<OpenHosts>>;
 
 /** Opens all clients, but joins nothing. Throws as openHostCoordinators, or without `sharing`. */
 export function openHosts(options: HostsOptions) {
-  const { settings, slot, store, onTaken, log } = options;
+  const { settings, slot, store, onApplied, log } = options;
   const { sharing } = settings;
   invariant(sharing !== undefined, 'hosts are opened only with sharing');
   const { url, username, password, namespace, partitions } = sharing;
@@ -173,7 +175,7 @@ export function openHosts(options: HostsOptions) {
   };
   const [client, waiter] = [clientOf('changes'), clientOf('waits')];
   const server = new RegistryServer({ client, waiter, namespace });
-  const registry = new RegistryLog({ store, server, host, onTaken, log });
+  const registry = new RegistryLog({ store, server, host, onApplied, log });
   return {
     /** The caller closes the coordinators; `closeRegistry` does not. */
     coordinators: openHostCoordinators({ ...options, settings: { ...settings, sharing }, host, peers }),

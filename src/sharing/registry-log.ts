@@ -8,7 +8,7 @@
  *     change   draft on the copy → appended to the log → written to the store → acknowledged
  *              if another host was quicker: its changes are written to the copy, and the draft is made again
  *     follow   wait at the server for changes after the copy's → written to the store
- *              → `onTaken`: change-follower.ts brings them to the shared memory that calls go by
+ *              → `onApplied`: change-follower.ts brings them to the shared memory that calls go by
  *
  * Calls go by the store, and only the server knows whether this host was first. So a change is a draft until
  * the server has appended it. The server appends it only if the copy's position, at which the draft was
@@ -59,7 +59,7 @@ const JOIN_TRIES_MAX = 20;
 interface RegistryLogOptions extends RegistryReseedOptions {
   readonly store: Store;
   /** Brings this process's shared buffers up to date with the store. */
-  readonly onTaken: () => void;
+  readonly onApplied: () => void;
 }
 
 export class RegistryLog {
@@ -130,7 +130,7 @@ export class RegistryLog {
   }
 
   async #change<Result>(work: () => Result, check: Parameters<CommitChange>[1]): Promise<Result> {
-    const { store, onTaken, log } = this.#options;
+    const { store, onApplied, log } = this.#options;
     for (let appends = 0; appends < APPENDS_MAX; appends++) {
       // Read before the draft: rows that are older than their position would replace newer ones on all hosts.
       const position = store.copy.position();
@@ -142,7 +142,7 @@ export class RegistryLog {
       const change = { version: version + 1, id: randomUUID(), after, rows: registryRowsOf(draft.rows) };
       if (await this.#append(position, change)) {
         await this.#writeOwn(epoch, change);
-        onTaken();
+        onApplied();
         return draft.result;
       }
       try {
@@ -178,12 +178,12 @@ export class RegistryLog {
   }
 
   async #catchAllUp(): Promise<void> {
-    const { store, server, onTaken } = this.#options;
+    const { store, server, onApplied } = this.#options;
     while (!this.#isClosing()) {
       const position = store.copy.position();
       const registry = await server.pull(position);
       const isEqual = await this.#stepTowards(registry, position);
-      onTaken();
+      onApplied();
       if (!isEqual) continue;
       this.#contact.recordFollowing();
       return;

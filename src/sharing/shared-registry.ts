@@ -139,7 +139,7 @@ export class SharedRegistry implements RegistryService {
     // The record of the operator's change is made at each run: another host's may have come before it in the
     // chain.
     const run = (): Result => {
-      const runEnd = registry.during(cause, () => uses.show(knownUses, () => work(registry)));
+      const runEnd = registry.runAs(cause, () => uses.show(knownUses, () => work(registry)));
       ({ change } = runEnd);
       missed = runEnd.result.missed;
       return runEnd.result.result;

@@ -103,7 +103,7 @@ function stockCountOf(name: StockName, view: ScopeView, processes: readonly Call
     if (recorded !== undefined) used += maxOf(count.used - recorded, 0n);
   }
   const leased = maxOf(reported + unused - used - held, 0n);
-  return { period, used, held, leased, leasedElsewhere: maxOf(leased - leasedHere, 0n) };
+  return { period, used, held, leased, leasedByOthers: maxOf(leased - leasedHere, 0n) };
 }
 
 /**
@@ -133,7 +133,7 @@ function minuteCountOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCo
     used: BigInt(used),
     held: 0n,
     leased: BigInt(leased),
-    leasedElsewhere: BigInt(Math.max(0, leased - unusedHere)),
+    leasedByOthers: BigInt(Math.max(0, leased - unusedHere)),
   };
 }
 
@@ -175,6 +175,6 @@ function inQuotaUnit(name: QuotaName, count: QuotaCount): QuotaCount {
     used: count.used * unit,
     held: count.held * unit,
     leased: count.leased * unit,
-    leasedElsewhere: count.leasedElsewhere * unit,
+    leasedByOthers: count.leasedByOthers * unit,
   };
 }

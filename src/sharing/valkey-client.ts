@@ -83,7 +83,7 @@ export interface ValkeyClientOptions extends ValkeyAddress {
   /** Returns numbers in [0, 1), for the pauses. Default `Math.random`. */
   readonly random?: (() => number) | undefined;
   /** Called when a connection breaks, or no longer leads to the master. */
-  readonly onDisturbed?: (() => void) | undefined;
+  readonly onConnectionLost?: (() => void) | undefined;
   /** Called when there is a connection. The first call may still find that its server is the wrong one. */
   readonly onConnected?: (() => void) | undefined;
   /** The other clients of the process for the same server. Default: none. */
@@ -213,7 +213,7 @@ export class ValkeyClient {
       onError: (error) => {
         if (connection !== this.#connection) return;
         this.#lastError = messageOf(error);
-        this.#options.onDisturbed?.();
+        this.#options.onConnectionLost?.();
       },
       onReady: () => {
         if (connection === this.#connection) this.#options.onConnected?.();
@@ -221,7 +221,7 @@ export class ValkeyClient {
       onOver: (error) => {
         if (connection !== this.#connection) return;
         this.#lastError = messageOf(error);
-        this.#options.onDisturbed?.();
+        this.#options.onConnectionLost?.();
         this.#drop(connection);
       },
     });

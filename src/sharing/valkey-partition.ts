@@ -86,8 +86,8 @@ export interface PartitionOptions extends ValkeyServerOptions {
    * (LeaseManagerOptions.silentMsMax). The last one takes as long as a call can.
    */
   readonly endedAfterMs: () => number;
-  /** Called when nodes have joined or left. One that joined is lent nothing until this one is heard again. */
-  readonly onPlaces?: (() => void) | undefined;
+  /** Called when nodes have joined or left. One that joined is granted nothing until this one is heard again. */
+  readonly onMembershipChanged?: (() => void) | undefined;
   /** The `calendar` that STOCKS_LUA describes. */
   readonly calendar: () => readonly [aheadMs: number, zoneMs: number];
 }
@@ -129,7 +129,7 @@ export class ValkeyPartition {
   /** What the host has on disk of the server: its epoch and its list of nodes. */
   #remembered: Remembered;
   /** The version of the list of nodes in `#remembered`; undefined if it is of an earlier life. */
-  #placesVersion: number | undefined;
+  #membershipVersion: number | undefined;
   /** How many pages the node reported when it last entered: REPORTED_SCRIPT compares the number. */
   #pages = 0;
   /** The last term that this place has promised, as it is on disk. */
@@ -226,9 +226,9 @@ export class ValkeyPartition {
     this.#heard = { sequence, server: this.#promised.server, atMs: receivedMs };
     this.#snapshot = { serverMs: nowMs, sentMs, receivedMs };
     const replies = (details as readonly (RawReply | string)[]).values();
-    if (places !== this.#placesVersion) {
+    if (places !== this.#membershipVersion) {
       await this.#finish(epoch, this.#pages);
-      this.#options.onPlaces?.();
+      this.#options.onMembershipChanged?.();
     }
     const answers = asks.map((ask, index) => {
       if (encoded[index] === undefined) return unknownReply(ask, nowMs);
@@ -372,7 +372,7 @@ export class ValkeyPartition {
     const { memory, partition } = this.#options;
     onDisk(() => memory.set(partition, { epoch, places }));
     this.#remembered = { epoch, places };
-    this.#placesVersion = version;
+    this.#membershipVersion = version;
   }
 }
 

@@ -43,15 +43,15 @@ function auditGroup(
 ): void {
   const { snapshot, bounds } = run;
   const { index, name, parentId } = record;
-  const subject = run.subjectAt('groups', id);
-  run.expect(subject, 'the id', record.id, id);
-  run.expectIndexes('group', subject, { id, index, name }, bounds.groupsMax);
+  const row = run.rowAt('groups', id);
+  run.expect(row, 'the id', record.id, id);
+  run.expectIndexes('group', row, { id, index, name }, bounds.groupsMax);
   if (parentId === undefined) return;
-  if (!groups.has(parentId)) run.addDifference(subject, 'the group that it is in', parentId, 'a group');
+  if (!groups.has(parentId)) run.addDifference(row, 'the group that it is in', parentId, 'a group');
   else if (depthOf(record, groups) > GROUP_DEPTH_MAX)
-    run.addDifference(subject, 'its depth', 'more, or a circle', `at most ${GROUP_DEPTH_MAX}`);
+    run.addDifference(row, 'its depth', 'more, or a circle', `at most ${GROUP_DEPTH_MAX}`);
   if (snapshot.get('group_members', [parentId, MEMBER_GROUP, index]) !== true)
-    run.addDifference(subject, `the group in the list of ${parentId}`, undefined, id); // Not in the list.
+    run.addDifference(row, `the group in the list of ${parentId}`, undefined, id); // Not in the list.
 }
 
 /** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, as groups may form a circle. */
@@ -70,12 +70,12 @@ function auditMembers(run: AuditRun, groups: ReadonlyMap<string, GroupRecord>): 
   const groupBySlot = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
   for (const { key } of snapshot.rows('group_members')) {
     const [groupId, kind, slot] = key;
-    const subject = run.subjectAt('group_members', key);
+    const row = run.rowAt('group_members', key);
     const id = kind === MEMBER_ACCOUNT ? run.accountIdOf(slot) : undefined;
     const account = id === undefined ? undefined : run.readIfSound(readAccount, 'accounts', id);
     const memberGroupId = kind === MEMBER_ACCOUNT ? account?.groupId : groupBySlot.get(slot)?.parentId;
     const memberKind = kind === MEMBER_ACCOUNT ? 'account' : 'group';
-    run.expect(subject, `the group of this ${memberKind}`, memberGroupId, groupId);
+    run.expect(row, `the group of this ${memberKind}`, memberGroupId, groupId);
   }
 }
 
@@ -83,11 +83,11 @@ function auditMembers(run: AuditRun, groups: ReadonlyMap<string, GroupRecord>): 
 export function auditGroupOf(run: AuditRun, { id, index, groupId }: AccountRecord): void {
   if (groupId === undefined) return;
   const { snapshot } = run;
-  const subject = run.subjectAt('accounts', id, id);
+  const row = run.rowAt('accounts', id, id);
   if (run.readIfSound(readGroup, 'groups', groupId) === undefined)
-    run.addDifference(subject, 'the group', groupId, 'a group');
+    run.addDifference(row, 'the group', groupId, 'a group');
   if (snapshot.get('group_members', [groupId, MEMBER_ACCOUNT, index]) !== true)
-    run.addDifference(subject, `the account in the list of ${groupId}`, undefined, id);
+    run.addDifference(row, `the account in the list of ${groupId}`, undefined, id);
 }
 
 /** Checks that each row of quota use can be read and has an owner. */
@@ -103,8 +103,8 @@ function auditUses(run: AuditRun): void {
         snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
       : undefined;
     if (owner !== undefined) continue;
-    const subject = run.subjectAt('quota_uses', key);
+    const row = run.rowAt('quota_uses', key);
     const shouldBe = kind === 'model' ? 'an account' : `a ${kind}`;
-    run.addDifference(subject, `the owner of slot ${slot}`, undefined, shouldBe);
+    run.addDifference(row, `the owner of slot ${slot}`, undefined, shouldBe);
   }
 }

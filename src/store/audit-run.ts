@@ -172,7 +172,7 @@ export interface AuditBounds {
 }
 
 /** What a comparison is about. */
-interface AuditSubject {
+interface AuditedRow {
   readonly account: string | null;
   readonly location: string;
 }
@@ -211,24 +211,24 @@ export class AuditRun {
   }
 
   /** `account` is the id of the account that the row is about; null if the row is about none. */
-  subjectAt<Name extends TableName>(
+  rowAt<Name extends TableName>(
     table: Name,
     key: TableKeys[Name],
     account: string | null = null,
-  ): AuditSubject {
+  ): AuditedRow {
     return { account, location: rowName(table, key) };
   }
 
   /** Adds a difference, or only counts it beyond DIFFERENCES_MAX. */
-  addDifference(subject: AuditSubject, what: string, is: Compared, shouldBe: Compared): void {
+  addDifference(row: AuditedRow, what: string, is: Compared, shouldBe: Compared): void {
     this.#differencesCount++;
     if (this.#differences.length >= DIFFERENCES_MAX) return;
-    this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
+    this.#differences.push({ ...row, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
 
   /** Adds a difference unless `is` equals `shouldBe`. */
-  expect(subject: AuditSubject, what: string, is: Compared, shouldBe: Compared): void {
-    if (is !== shouldBe) this.addDifference(subject, what, is, shouldBe);
+  expect(row: AuditedRow, what: string, is: Compared, shouldBe: Compared): void {
+    if (is !== shouldBe) this.addDifference(row, what, is, shouldBe);
   }
 
   /** Returns the record in `value`. If it is damaged, returns undefined and adds a difference. */
@@ -239,12 +239,12 @@ export class AuditRun {
     value: unknown,
     account: string | null = null,
   ): Decoded | undefined {
-    const subject = this.subjectAt(table, key, account);
+    const row = this.rowAt(table, key, account);
     try {
-      return reader(value, subject.location);
+      return reader(value, row.location);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      this.addDifference(subject, 'the row', 'damaged', 'a row of this format');
+      this.addDifference(row, 'the row', 'damaged', 'a row of this format');
       return undefined;
     }
   }
@@ -288,9 +288,9 @@ export class AuditRun {
       field: 'slot' | 'name',
     ): void => {
       const record = typeof id === 'string' ? recordOf(id) : undefined;
-      const subject = this.subjectAt(table, key, accountOf(record));
+      const row = this.rowAt(table, key, accountOf(record));
       const actual = field === 'slot' ? record?.index : record?.name;
-      this.expect(subject, `the ${field} of ${kind} ${idIn(id)}`, actual, key);
+      this.expect(row, `the ${field} of ${kind} ${idIn(id)}`, actual, key);
     };
     for (const { key, value } of snapshot.rows(`${kind}_slots`)) follow(`${kind}_slots`, key, value, 'slot');
     if (kind !== 'key') {
@@ -301,8 +301,8 @@ export class AuditRun {
     for (const { key } of snapshot.rows(`${kind}_slots_free`)) {
       const [, slot] = key;
       const owner = idIn(snapshot.get(`${kind}_slots`, slot));
-      const subject = this.subjectAt(`${kind}_slots_free`, key);
-      this.expect(subject, `the owner of slot ${slot}, which is free`, owner, undefined);
+      const row = this.rowAt(`${kind}_slots_free`, key);
+      this.expect(row, `the owner of slot ${slot}, which is free`, owner, undefined);
     }
   }
 
@@ -312,22 +312,22 @@ export class AuditRun {
    */
   expectIndexes(
     kind: 'account' | 'group' | 'key',
-    subject: AuditSubject,
+    row: AuditedRow,
     { id, index, name }: SlotRecord,
     max: number,
   ): void {
     const { snapshot } = this;
-    if (index >= max) this.addDifference(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
+    if (index >= max) this.addDifference(row, 'the slot', index, `below limits.${kind}s, ${max}`);
     if (kind !== 'account') {
       const stored = snapshot.get('meta', `${kind}_slots_used`) ?? 0;
       // If the number is damaged, each key or group adds a difference.
       const slotsUsed = typeof stored === 'number' ? stored : 'damaged';
       if (slotsUsed === 'damaged' || !(index < slotsUsed))
-        this.addDifference(subject, 'the slot', index, `below the number of slots used, ${slotsUsed}`);
+        this.addDifference(row, 'the slot', index, `below the number of slots used, ${slotsUsed}`);
     }
-    this.expect(subject, `the owner of slot ${index}`, idIn(snapshot.get(`${kind}_slots`, index)), id);
+    this.expect(row, `the owner of slot ${index}`, idIn(snapshot.get(`${kind}_slots`, index)), id);
     if (kind === 'key') return;
-    this.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get(`${kind}_names`, name)), id);
+    this.expect(row, `the owner of the name ${name}`, idIn(snapshot.get(`${kind}_names`, name)), id);
   }
 
   /** Id of the account that has the slot. Most checks ask in the order of slots, so the last id is kept. */

@@ -1,8 +1,8 @@
 /**
  * The audit: checks that the accounting on disk balances at one moment, while a gateway runs or without one.
  * cli/audit-command.ts calls `audit` on the main thread of a command. The audit only reads and repairs
- * nothing, because no rule says which of two numbers is true. The _subject_ of a difference is the row, and
- * the account if one is known, about which the difference is reported.
+ * nothing, because no rule says which of two numbers is true. A difference is reported
+ * about a row, and about its account if that is known (AuditedRow).
  *
  * The law for each account: credited = the sum of its credits and debits; 0 ≤ spent ≤ credited (not asked of
  * the copy that a host has of a shared registry); spent and uncovered = the sums of its usage. And references
@@ -109,9 +109,9 @@ function auditAccounts(run: AuditRun): AccountSums {
     sums.accounts++;
     const record = run.readOrReport(readAccount, 'accounts', id, value, id);
     if (record === undefined) continue;
-    const subject = run.subjectAt('accounts', id, id);
-    run.expect(subject, 'the id', record.id, id);
-    run.expectIndexes('account', subject, { ...record, id }, run.bounds.accountsMax);
+    const row = run.rowAt('accounts', id, id);
+    run.expect(row, 'the id', record.id, id);
+    run.expectIndexes('account', row, { ...record, id }, run.bounds.accountsMax);
     auditGroupOf(run, record);
     auditMoney(run, record, sums);
     auditCreditRequests(run, record);
@@ -126,15 +126,10 @@ function auditAccounts(run: AuditRun): AccountSums {
 function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): void {
   const { snapshot } = run;
   const { id: account, index, credited } = record;
-  const accountSubject = run.subjectAt('accounts', account, account);
-  run.expect(accountSubject, 'credited', credited, creditSum(run, record));
+  const accountRow = run.rowAt('accounts', account, account);
+  run.expect(accountRow, 'credited', credited, creditSum(run, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
-    run.addDifference(
-      accountSubject,
-      'credited',
-      credited,
-      `from 0 to ${decimalOf(CREDITED_PICO_UNITS_MAX)}`,
-    );
+    run.addDifference(accountRow, 'credited', credited, `from 0 to ${decimalOf(CREDITED_PICO_UNITS_MAX)}`);
   }
 
   const stored = snapshot.get('spending', index);
@@ -142,18 +137,18 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
     stored === undefined ? undefined : run.readOrReport(readSpending, 'spending', index, stored, account);
   const isDamaged = stored !== undefined && spending === undefined;
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
-  const spendingSubject = run.subjectAt('spending', index, account);
-  if (spent < 0n) run.addDifference(spendingSubject, 'spent', spent, 'not negative');
+  const spendingRow = run.rowAt('spending', index, account);
+  if (spent < 0n) run.addDifference(spendingRow, 'spent', spent, 'not negative');
   // If hosts share the registry, a credit may be spent here before the change with that credit has come.
   const isCopy = snapshot.get('meta', REGISTRY_POSITION) !== undefined;
   if (spent > credited && !isCopy)
-    run.addDifference(spendingSubject, 'spent', spent, `not more than was credited`);
-  if (uncovered < 0n) run.addDifference(spendingSubject, 'uncovered', uncovered, 'not negative');
+    run.addDifference(spendingRow, 'spent', spent, `not more than was credited`);
+  if (uncovered < 0n) run.addDifference(spendingRow, 'uncovered', uncovered, 'not negative');
   const usage = usageSums(run, record);
   // For a damaged row `readOrReport` has added a difference already.
   if (!isDamaged) {
-    run.expect(spendingSubject, 'spent', spent, usage.cost);
-    run.expect(spendingSubject, 'uncovered', uncovered, usage.uncovered);
+    run.expect(spendingRow, 'spent', spent, usage.cost);
+    run.expect(spendingRow, 'uncovered', uncovered, usage.uncovered);
   }
   sums.credited += credited;
   sums.spent += spent;
@@ -194,8 +189,8 @@ function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint;
       isAllowedByKey.set(keyId, isAllowed);
     }
     if (!isAllowed) {
-      const subject = run.subjectAt('usage', key, id);
-      run.addDifference(subject, 'the key', keyId, 'a key of the account');
+      const row = run.rowAt('usage', key, id);
+      run.addDifference(row, 'the key', keyId, 'a key of the account');
     }
   }
   return { cost, uncovered };
@@ -208,8 +203,8 @@ function auditOwners(run: AuditRun): void {
     for (const { key } of snapshot.rows(name)) {
       const slot = typeof key === 'number' ? key : key[0];
       if (run.accountIdOf(slot) !== undefined) continue;
-      const subject = run.subjectAt(name, key);
-      run.addDifference(subject, `the owner of slot ${slot}`, undefined, 'an account');
+      const row = run.rowAt(name, key);
+      run.addDifference(row, `the owner of slot ${slot}`, undefined, 'an account');
     }
   }
 }
@@ -219,14 +214,14 @@ function auditFlushes(run: AuditRun): void {
   const { snapshot } = run;
   const stored = snapshot.get('meta', ACCOUNTING_VERSION) ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
-  const versionSubject = run.subjectAt('meta', ACCOUNTING_VERSION);
+  const versionRow = run.rowAt('meta', ACCOUNTING_VERSION);
   if (typeof stored !== 'number')
-    run.addDifference(versionSubject, 'the number of flushes', 'damaged', 'a number');
+    run.addDifference(versionRow, 'the number of flushes', 'damaged', 'a number');
   for (const { key: slot, value } of snapshot.rows('flushes')) {
     const flush = run.readOrReport(readFlush, 'flushes', slot, value);
     if (flush === undefined || flush.sequence <= version) continue;
-    const subject = run.subjectAt('flushes', slot);
-    run.addDifference(subject, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
+    const row = run.rowAt('flushes', slot);
+    run.addDifference(row, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
   }
 }
 
@@ -247,11 +242,11 @@ function auditStoredResponses(run: AuditRun): void {
       readResponse(stored, { account: asAccountIndex(account), key }, location);
     const record = run.readOrReport(read, 'answers', responseKey, value, owner);
     if (record === undefined) continue;
-    const subject = run.subjectAt('answers', responseKey, owner);
+    const row = run.rowAt('answers', responseKey, owner);
     if (owner === null)
-      run.addDifference(subject, `the owner of account slot ${account}`, undefined, 'an account');
+      run.addDifference(row, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
-    run.expect(subject, 'the bytes under its age', numberIn(bytes), responseBytesOf(record));
+    run.expect(row, 'the bytes under its age', numberIn(bytes), responseBytesOf(record));
   }
   auditAges(run, responseCount);
 }
@@ -267,14 +262,14 @@ function auditAges(run: AuditRun, responseCount: number): void {
     if (typeof value === 'number') countedBytes += value;
     const [, account, responseKey]: Age = key;
     if (snapshot.get('answers', [account, responseKey]) === undefined) {
-      const subject = run.subjectAt('answer_ages', key);
-      run.addDifference(subject, 'the answer of this age', undefined, 'an answer');
+      const row = run.rowAt('answer_ages', key);
+      run.addDifference(row, 'the answer of this age', undefined, 'an answer');
     }
   }
-  const subject = run.subjectAt('meta', 'answer_bytes');
-  run.expect(subject, 'the number of ages', ageCount, responseCount);
+  const row = run.rowAt('meta', 'answer_bytes');
+  run.expect(row, 'the number of ages', ageCount, responseCount);
   const storedBytes = numberIn(snapshot.get('meta', 'answer_bytes') ?? 0);
-  run.expect(subject, 'the bytes of all answers', storedBytes, countedBytes);
+  run.expect(row, 'the bytes of all answers', storedBytes, countedBytes);
 }
 
 /** Each operator is found by the digest of its token. */
@@ -283,8 +278,8 @@ function auditOperators(run: AuditRun): void {
   for (const { key: digest, value } of snapshot.rows('operators')) {
     const record = run.readOrReport(readOperator, 'operators', digest, value);
     if (record === undefined) continue;
-    const subject = run.subjectAt('operators', digest);
-    run.expect(subject, 'the digest', record.digest, digest);
+    const row = run.rowAt('operators', digest);
+    run.expect(row, 'the digest', record.digest, digest);
   }
 }
 
@@ -300,8 +295,8 @@ function auditChanges(run: AuditRun): void {
   const chain = new ChainCheck(linkOf(CHANGES_BEFORE));
   for (const { key, value } of snapshot.rows('operator_changes')) chain.add(key, value);
   for (const { number, problem } of chain.report(linkOf(CHANGES_HEAD)).problems) {
-    const subject = run.subjectAt('operator_changes', number);
-    run.addDifference(subject, 'the row', problem, 'as it was written');
+    const row = run.rowAt('operator_changes', number);
+    run.addDifference(row, 'the row', problem, 'as it was written');
   }
 }
 
@@ -326,19 +321,19 @@ function auditKeys(run: AuditRun): number {
 function auditKey(run: AuditRun, id: string, record: KeyRecord): void {
   const { snapshot, bounds } = run;
   const { index, accountIndex, accountId, name } = record;
-  const subject = run.subjectAt('keys', id, accountId);
-  run.expect(subject, 'the id', record.id, id);
-  run.expect(subject, `the owner of account slot ${accountIndex}`, run.accountIdOf(accountIndex), accountId);
-  run.expectIndexes('key', subject, { id, index, name }, bounds.keysMax);
-  run.expect(subject, `the last owner of slot ${index}`, idIn(snapshot.get('key_ids', index)), id);
+  const row = run.rowAt('keys', id, accountId);
+  run.expect(row, 'the id', record.id, id);
+  run.expect(row, `the owner of account slot ${accountIndex}`, run.accountIdOf(accountIndex), accountId);
+  run.expectIndexes('key', row, { id, index, name }, bounds.keysMax);
+  run.expect(row, `the last owner of slot ${index}`, idIn(snapshot.get('key_ids', index)), id);
   const { replacedById } = record;
   if (replacedById !== undefined && !replacedById.startsWith('key_')) {
-    run.addDifference(subject, 'the key in its place', replacedById, 'the id of a key');
+    run.addDifference(row, 'the key in its place', replacedById, 'the id of a key');
   }
   const listedId = snapshot.get('keys_of_account', [accountIndex, index]);
-  run.expect(subject, 'the key in the list of its account', idIn(listedId), id);
+  run.expect(row, 'the key in the list of its account', idIn(listedId), id);
   if (snapshot.get('key_names', [name, id]) !== true) {
-    run.addDifference(subject, `the key under the name ${name}`, undefined, id);
+    run.addDifference(row, `the key under the name ${name}`, undefined, id);
   }
 }
 
@@ -352,21 +347,21 @@ function auditKeyReferences(run: AuditRun): void {
   );
   for (const { key, value } of snapshot.rows('keys_of_account')) {
     const record = keyOf(run, value);
-    const subject = run.subjectAt('keys_of_account', key, record?.accountId);
+    const row = run.rowAt('keys_of_account', key, record?.accountId);
     const actual = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
-    run.expect(subject, `account and slot of key ${idIn(value)}`, actual, key.join('/'));
+    run.expect(row, `account and slot of key ${idIn(value)}`, actual, key.join('/'));
   }
   for (const { key } of snapshot.rows('key_names')) {
     const [name, id] = key;
     const record = keyOf(run, id);
-    const subject = run.subjectAt('key_names', key, record?.accountId);
-    run.expect(subject, `the name of key ${id}`, record?.name, name);
+    const row = run.rowAt('key_names', key, record?.accountId);
+    run.expect(row, `the name of key ${id}`, record?.name, name);
   }
   for (const { key: slot, value } of snapshot.rows('key_uses')) {
     run.readOrReport(readKeyUse, 'key_uses', slot, value);
     if (snapshot.get('key_slots', slot) !== undefined) continue;
-    const subject = run.subjectAt('key_uses', slot);
-    run.addDifference(subject, `the owner of slot ${slot}`, undefined, 'a key');
+    const row = run.rowAt('key_uses', slot);
+    run.addDifference(row, `the owner of slot ${slot}`, undefined, 'a key');
   }
 }
 

@@ -1,7 +1,7 @@
 /**
  * Describes what a transaction of the registry changed: which fields of which records, before and after. The
  * description is made from the rows that the transaction wrote. operator-changes.ts calls `describeChange`
- * and `boundedNote` inside that transaction. Pure.
+ * and `boundedDetails` inside that transaction. Pure.
  *
  * Must hold: a field has the name that it has in the admin interface, where operators read the description.
  * A secret appears only as a fingerprint, the first characters of its SHA-256
@@ -9,7 +9,7 @@
  */
 import { decimalOf } from '../core/money.js';
 import { clipped } from '../core/wrong-input.js';
-import type { ChangeNote, ChangeTarget, FieldChange, FieldValue } from '../registry/operator-change.js';
+import type { ChangeDetails, ChangeTarget, FieldChange, FieldValue } from '../registry/operator-change.js';
 import { LIMITS } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 
@@ -123,10 +123,10 @@ interface ChangedRecord {
 export function describeChange(
   rows: readonly WrittenRow[],
   nameOfGroup: (id: string) => string,
-): ChangeNote | undefined {
+): ChangeDetails | undefined {
   const records = changedRecordsOf(rows, nameOfGroup);
   if (records.length === 0) return undefined;
-  if (records.length > RECORDS_MAX) return bulkNoteOf(records);
+  if (records.length > RECORDS_MAX) return bulkDetailsOf(records);
   const target = records.find(({ isNew }) => !isNew) ?? records[0]!;
   const otherRecords = records.filter((record) => record !== target);
   return {
@@ -202,7 +202,7 @@ function targetOf({ type, id, name }: ChangedRecord): ChangeTarget {
 }
 
 /** Describes many records by the count of each type, and the names of the first RECORDS_MAX records. */
-function bulkNoteOf(records: readonly ChangedRecord[]): ChangeNote {
+function bulkDetailsOf(records: readonly ChangedRecord[]): ChangeDetails {
   const counts = new Map<string, number>();
   for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);
   const [first] = records;
@@ -219,7 +219,7 @@ function bulkNoteOf(records: readonly ChangedRecord[]): ChangeNote {
 }
 
 /** The note with its texts and lists cut, so that a row of `operator_changes` takes some 100 KB at most. */
-export function boundedNote({ target, changes }: ChangeNote): ChangeNote {
+export function boundedDetails({ target, changes }: ChangeDetails): ChangeDetails {
   const bounded = changes.slice(0, FIELDS_MAX).map(({ field, before, after }) => ({
     field: clipped(field, TEXT_CHARS_MAX),
     before: boundedValue(before),

@@ -29,7 +29,7 @@ import {
   type ChainProblem,
   type ChainReport,
   type ChangeFilter,
-  type ChangeNote,
+  type ChangeDetails,
   type ChangePage,
   type ChangeStore,
   HASHED_CHANGE,
@@ -37,7 +37,7 @@ import {
   type Recorded,
 } from '../registry/operator-change.js';
 import { spellingsOf } from '../registry/record-id.js';
-import { boundedNote, describeChange } from './change-description.js';
+import { boundedDetails, describeChange } from './change-description.js';
 import { closedObject, Count, damaged, Digest, Format, FORMAT, locationOf } from './record-codec.js';
 import type { WrittenRow } from './row-recorder.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, type Tables } from './tables.js';
@@ -96,7 +96,7 @@ export function readLink(stored: unknown, location: string): ChainLink {
   return stored;
 }
 
-/** The change that `during` runs. */
+/** The change that `runAs` runs. */
 interface CurrentChange {
   readonly cause: Cause & { readonly atMs: WallMs };
   /** The row of the change; undefined until it is appended. */
@@ -118,7 +118,7 @@ export class OperatorChanges implements ChangeStore {
     this.#rowsMax = rowsMax;
   }
 
-  during<Result>(cause: CurrentChange['cause'], work: () => Result): Recorded<Result> {
+  runAs<Result>(cause: CurrentChange['cause'], work: () => Result): Recorded<Result> {
     invariant(this.#current === undefined, 'a change is made within no other change');
     const current: CurrentChange = { cause, row: undefined };
     this.#current = current;
@@ -129,14 +129,14 @@ export class OperatorChanges implements ChangeStore {
     }
   }
 
-  record(changeNote: ChangeNote): void {
+  record(changeDetails: ChangeDetails): void {
     invariant(this.#current !== undefined, 'somebody changes something');
-    this.#appendRow(this.#current, changeNote);
+    this.#appendRow(this.#current, changeDetails);
   }
 
   /**
    * Appends the change that wrote `rows`. store.ts calls it in their transaction. Does nothing outside of
-   * `during`: then no operator has changed anything.
+   * `runAs`: then no operator has changed anything.
    */
   append(rows: readonly WrittenRow[]): void {
     if (this.#current === undefined) return;
@@ -145,13 +145,13 @@ export class OperatorChanges implements ChangeStore {
   }
 
   /** Appends a row to the chain, and removes rows beyond `#rowsMax`. Call in a transaction. */
-  #appendRow(current: CurrentChange, note: ChangeNote): void {
+  #appendRow(current: CurrentChange, note: ChangeDetails): void {
     const { operatorChanges, meta } = this.#tables;
     const { actor, action, atMs } = current.cause;
     const head = this.head();
     const number = head.number + 1;
     const { who, role, from } = actor;
-    const { target, changes } = boundedNote(note);
+    const { target, changes } = boundedDetails(note);
     const row = { number, at_ms: atMs, who, role, from, action, target, changes: [...changes] };
     const text = JSON.stringify(row);
     const hash = chainedHash(head.hash, text);

@@ -54,7 +54,7 @@ export async function startScript(t: Scope, script: Script): Promise<ScriptServe
           stream: stream === true,
           includeUsage: true,
           promptTokens: 0,
-          steering: undefined,
+          directives: undefined,
           toolNames: [],
           endsWithToolResult: !calls,
         },

@@ -92,8 +92,8 @@ function problemsOf(
     return [name, isAddress ? `https://host-${index}.example` : `value-${index}`] as const;
   });
   try {
-    const surroundings = { environment: Object.fromEntries(environment), workingDirectory: '/' };
-    loadSettings({ config: 'tollgate.yaml', text: yaml }, surroundings);
+    const processContext = { environment: Object.fromEntries(environment), workingDirectory: '/' };
+    loadSettings({ config: 'tollgate.yaml', text: yaml }, processContext);
     return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;

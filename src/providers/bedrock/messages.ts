@@ -44,7 +44,7 @@ export interface Conversation {
   /** Whether a turn calls a tool or has a tool's result. */
   readonly usesTools: boolean;
   /**
-   * The last turn has tool results, and the turn that called the tools has no reasoning: Claude then rejects
+   * The last turn has tool results, and the turn that called the tools has no reasoning: Claude then refuses
    * to think with a budget.
    */
   readonly continuesWithoutThinking: boolean;

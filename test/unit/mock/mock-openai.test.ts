@@ -12,7 +12,7 @@ void t.test('model, stream, usage', (t) => {
     stream: false,
     includeUsage: false,
     promptTokens: 2,
-    steering: undefined,
+    directives: undefined,
     toolNames: [],
     endsWithToolResult: false,
   });
@@ -35,13 +35,14 @@ void t.test('prompt tokens are bytes by four, rounded up, of all string contents
   t.end();
 });
 
-void t.test('steering is in the first line of the last user message', (t) => {
-  const steering = (...messages: object[]): string | undefined => readMockRequest(body(messages))?.steering;
-  t.equal(steering(user('x-mock: status=429\nHello')), 'status=429');
-  t.equal(steering(user('x-mock:status=429')), 'status=429');
-  t.equal(steering(user('Hello\nx-mock: status=429')), undefined);
-  t.equal(steering(user('x-mock: a'), user('b')), undefined);
-  t.equal(steering(user('x-mock: a'), { role: 'assistant', content: 'b' }), 'a');
+void t.test('directives are in the first line of the last user message', (t) => {
+  const directives = (...messages: object[]): string | undefined =>
+    readMockRequest(body(messages))?.directives;
+  t.equal(directives(user('x-mock: status=429\nHello')), 'status=429');
+  t.equal(directives(user('x-mock:status=429')), 'status=429');
+  t.equal(directives(user('Hello\nx-mock: status=429')), undefined);
+  t.equal(directives(user('x-mock: a'), user('b')), undefined);
+  t.equal(directives(user('x-mock: a'), { role: 'assistant', content: 'b' }), 'a');
   t.end();
 });
 

@@ -79,7 +79,7 @@ void t.test('shared: what calls use; of what is leased no more than there is', (
   const use = {
     held: asPicoUnits(20n),
     spent: asPicoUnits(50n),
-    minute: { period: 0, used: 5n, held: 0n, leased: 3n, leasedElsewhere: 0n },
+    minute: { period: 0, used: 5n, held: 0n, leased: 3n, leasedByOthers: 0n },
     dayNumber: today,
     dayCalls: 7,
     callsInFlight: 2,

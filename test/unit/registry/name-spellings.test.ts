@@ -11,7 +11,7 @@ void t.test('accounts, groups and keys: one name in both spellings', (t) => {
   const { registry } = openHouse(t.testdir());
   const { accounts, groups, keys } = registry;
   const create = () => accounts.create({ name: NFD, planId: 'free', credit });
-  const { record } = registry.during(TESTER, create).result;
+  const { record } = registry.runAs(TESTER, create).result;
   t.equal(record.name, NFC, 'is stored composed');
   groups.create({ name: NFD });
   keys.create({ account: NFD, name: NFD });

@@ -41,7 +41,7 @@ void t.test('what the last flush says counts until its period is over', (t) => {
 });
 
 void t.test('what processes report of a period that is over is not added, nor inherited', (t) => {
-  const countOf = (period: number) => ({ period, used: 20n, held: 1n, leased: 5n, leasedElsewhere: 2n });
+  const countOf = (period: number) => ({ period, used: 20n, held: 1n, leased: 5n, leasedByOthers: 2n });
   const use = { quota: 'tokens_per_day' as const, limit: 100n, used: 8n, held: 0n, resetsMs: undefined };
   const shared = (period: number) =>
     sharedQuotas([use], new Map([['tokens_per_day', countOf(period)]]), calendar, nowMs)[0];

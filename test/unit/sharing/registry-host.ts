@@ -45,7 +45,7 @@ export class RegistryHost {
         namespace: 'test',
       }),
       host,
-      onTaken: () => this.taken++,
+      onApplied: () => this.taken++,
       log: this.lines,
       claimsWaitMs,
     });
@@ -53,7 +53,7 @@ export class RegistryHost {
 
   change<Result>(work: (registry: Registry) => Result): Promise<Result> {
     return this.log.commit(
-      () => this.registry.during(TESTER, () => work(this.registry)).result,
+      () => this.registry.runAs(TESTER, () => work(this.registry)).result,
       () => undefined,
     );
   }

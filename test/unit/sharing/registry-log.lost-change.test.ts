@@ -33,13 +33,13 @@ for (const [name, version, isMade] of [
       },
     };
     const log = new RegistryLog({
-      ...{ store, host: 'a', log: new ListLog(), onTaken: () => undefined },
+      ...{ store, host: 'a', log: new ListLog(), onApplied: () => undefined },
       server: server as unknown as RegistryServer,
     });
     await log.join();
     const made = log.commit(
       () =>
-        registry.during(TESTER, () =>
+        registry.runAs(TESTER, () =>
           registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(0n) }),
         ).result,
       () => undefined,

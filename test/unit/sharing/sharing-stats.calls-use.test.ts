@@ -77,7 +77,7 @@ void t.test('what was lent and is not used is leased', (t) => {
     {
       ...{ dayNumber: DAY, spent, minuteUsed: 10, dayCalls: 60, callsInFlight: 0, held: 0n },
       leased: { minute: 20, dayCalls: 30, callsInFlight: 120, money: 189n },
-      day: { period: DAY, used: 60n, held: 0n, leased: 30n, leasedElsewhere: 30n },
+      day: { period: DAY, used: 60n, held: 0n, leased: 30n, leasedByOthers: 30n },
     },
     'nobody here says what is used of it',
   );
@@ -85,7 +85,7 @@ void t.test('what was lent and is not used is leased', (t) => {
   t.same(known([use(FIRST), use(SECOND)]), {
     ...{ dayNumber: DAY, spent, minuteUsed: 19, dayCalls: 60, callsInFlight: 20, held: 100n },
     leased: { minute: 11, dayCalls: 30, callsInFlight: 100, money: 89n },
-    day: { period: DAY, used: 60n, held: 0n, leased: 30n, leasedElsewhere: 25n },
+    day: { period: DAY, used: 60n, held: 0n, leased: 30n, leasedByOthers: 25n },
   });
   t.match(
     useOf(VIEW, [use(FIRST), use({ ...SECOND, dayNumber: DAY - 1, dayUsed: 90n })]),

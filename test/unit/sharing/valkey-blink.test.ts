@@ -84,7 +84,9 @@ void t.test(
     const server = await startRedis(t, ALWAYS);
     const { world, first } = await startFleet(t, server);
     let changes = 0;
-    const other = await world.connect(identity('c'), new TestHost(), { onPlaces: () => (changes += 1) });
+    const other = await world.connect(identity('c'), new TestHost(), {
+      onMembershipChanged: () => (changes += 1),
+    });
     await other.join();
     for (const node of [first, first, other]) await node.exchange([]);
     changes = 0;

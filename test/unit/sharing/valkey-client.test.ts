@@ -247,7 +247,9 @@ void t.test('a master that lives on is left for the later one alone', NO_REDIS, 
   const namer = await startNamer(t, () => master);
   let disturbances = 0;
   const servers = [silent, lagging, namer].map((port) => `127.0.0.1:${port}`).join(',');
-  const client = open(t, `redis-sentinel://${servers}/0#main`, { onDisturbed: () => (disturbances += 1) });
+  const client = open(t, `redis-sentinel://${servers}/0#main`, {
+    onConnectionLost: () => (disturbances += 1),
+  });
   await up(client);
   await client.command('a', ['SET', 'a', '1']);
   t.equal(await first.command('GET', 'a'), '1', 'a Sentinel that does not reply is not waited for');
@@ -380,7 +382,7 @@ void t.test('no connection of a Cluster outlives its client, whenever that is cl
     const { url, sockets, asked } = await startMember(t, isSilent);
     for (let turns = 0; turns < 12; turns++) {
       let disturbed = 0;
-      const client = open(t, url, { onDisturbed: () => (disturbed += 1) });
+      const client = open(t, url, { onConnectionLost: () => (disturbed += 1) });
       await once(asked, 'map');
       for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
       client.close();

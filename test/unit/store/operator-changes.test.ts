@@ -282,7 +282,7 @@ void t.test('the oldest rows go, and the hash of the last of them is kept', asyn
   const tables = openTables(t.testdir());
   const changes = new OperatorChanges(tables, (id) => id, 3);
   const add = (): void =>
-    void changes.during({ ...TESTER, atMs: new StoppedClock().wallMs() }, () =>
+    void changes.runAs({ ...TESTER, atMs: new StoppedClock().wallMs() }, () =>
       tables.environment.write(() =>
         changes.record({ target: { type: 'log', id: null, name: null }, changes: [] }),
       ),
