@@ -222,6 +222,9 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     if (this.#stream !== undefined) this.#relay(this.#stream.end());
     else this.#relayWhole(this.#bufferedBody());
     if (this.#isOverNow()) return;
+    // Of an empty stream nothing was relayed: its reader finds out that the end is missing.
+    this.#startHandler(200, 'text/event-stream');
+    if (this.#isOverNow()) return;
     this.#isOver = true;
     this.#handler.onEnd();
   }

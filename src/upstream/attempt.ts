@@ -205,6 +205,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onEnd(): void {
     try {
+      invariant(this.#state !== 'waiting', 'the end follows a status');
       if (this.#state === 'reading') this.#reader!.onEnd();
       else this.#endRejected();
     } catch (error) {

@@ -127,6 +127,14 @@ void t.test('a stream may be cut anywhere', async (t) => {
   t.match((await run(STREAMED)).text, /"hello".*" you".*"stop".*\[DONE\]/s);
 });
 
+void t.test('a stream of which nothing is translated has failed', async (t) => {
+  const silent: Provider = { ...LINES, openStream: () => ({ push: () => '', end: () => '' }) };
+  const { run } = await world(t, [answering('', 'text/plain')], undefined, SPEAKS_LINES, undefined, {
+    anthropic: silent,
+  });
+  t.match((await run(STREAMED)).error, { code: 'provider_unavailable' });
+});
+
 void t.test('an error inside a response: before its first byte another upstream is asked', async (t) => {
   const good = answering('+good\n', 'text/plain');
   for (const first of ['!529 7\n', '?\n', 'x\n', '+cut']) {
