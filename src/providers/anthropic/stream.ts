@@ -48,7 +48,7 @@ export class MessageStream implements ProviderStream {
   readonly #callsFunctions: boolean;
   readonly #splitter = new SseSplitter();
   readonly #usage = new MessageUsage();
-  /** `message_delta` has brought the usage of the whole call. */
+  /** `message_delta` has brought the usage, and no text has come since. */
   #isUsageWhole = false;
   /** Undefined before `message_start`. */
   #writer: ChunkWriter | undefined;
@@ -165,6 +165,7 @@ export class MessageStream implements ProviderStream {
   #startBlock(block: Record<string, unknown>): string {
     const writer = this.#openWriter();
     const role = this.#roleChunk(writer);
+    this.#isUsageWhole = false;
     this.#blockKind = 'other';
     this.#hasArguments = false;
     switch (block.type) {
@@ -216,6 +217,7 @@ export class MessageStream implements ProviderStream {
    */
   #pieceChunk(type: string, text: string): string {
     const writer = this.#openWriter();
+    this.#isUsageWhole = false;
     if (type === 'text') return writer.piece('content', text);
     if (type === 'thinking') return writer.piece('reasoning_content', text);
     if (text === '' || this.#blockKind === 'other') return '';
@@ -240,7 +242,7 @@ export class MessageStream implements ProviderStream {
     );
   }
 
-  /** The last chunks: usage, if that of the completion was reported, and [DONE]. */
+  /** The last chunks: usage, if that of the whole call was reported, and [DONE]. */
   #lastChunks(): string {
     if (this.#finishReason === undefined) throw ProviderError.invalid('the stream ended before its end');
     this.#hasEnded = true;

@@ -64,6 +64,8 @@ export class GeminiStream implements ProviderStream {
   #formMember: TextMember = 'content';
   /** The last usage that was parsed. */
   #reportedUsage: ProviderUsage | undefined;
+  /** Whether a part has come in an event without usage since: `#reportedUsage` lacks its tokens. */
+  #isUsageOld = false;
   /**
    * The last event, if it had the learnt form; else undefined. The usage in that event is newer than
    * `#reportedUsage`, and parsed only if needed.
@@ -100,7 +102,8 @@ export class GeminiStream implements ProviderStream {
       if (!isClosed) chunks += writer.finish(finish, index);
     }
     if (this.#lastFormEvent !== undefined) this.#readUsage(parsedJson(this.#lastFormEvent));
-    if (this.#reportedUsage !== undefined) chunks += writer.usage(this.#reportedUsage);
+    // An old usage is no report of the whole call: `usageSoFar` has it.
+    if (this.#reportedUsage !== undefined && !this.#isUsageOld) chunks += writer.usage(this.#reportedUsage);
     return chunks + writer.done();
   }
 
@@ -119,6 +122,7 @@ export class GeminiStream implements ProviderStream {
     const text = this.#textForm.textIn(data);
     if (text === undefined || this.#candidates.get(this.#formIndex)?.isClosed !== false) return undefined;
     this.#lastFormEvent = data;
+    if (text !== '') this.#isUsageOld = true;
     // `!`: a form is learnt of an event that made the writer.
     return text === '' ? '' : this.#writer!.piece(this.#formMember, text, this.#formIndex);
   }
@@ -140,7 +144,9 @@ export class GeminiStream implements ProviderStream {
 
   /** Takes the usage of a parsed event, if the event has any. */
   #readUsage(event: unknown): void {
-    if (isRecord(event) && event.usageMetadata !== undefined) this.#reportedUsage = usageOf(event);
+    if (!isRecord(event) || event.usageMetadata === undefined) return;
+    this.#reportedUsage = usageOf(event);
+    this.#isUsageOld = false;
   }
 
   /** The chunks for one event, which is parsed. Throws a ProviderError. */
@@ -169,6 +175,7 @@ export class GeminiStream implements ProviderStream {
       if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
       chunks += this.#chunksOfCandidate(writer, candidate, position);
     }
+    if (event.usageMetadata !== undefined) this.#isUsageOld = false;
     this.#learn(data, candidates as unknown[], event);
     return chunks;
   }
@@ -198,6 +205,7 @@ export class GeminiStream implements ProviderStream {
     if (partChunks !== '') {
       chunks += partChunks;
       state.isClosed = false;
+      this.#isUsageOld = true;
     }
     if (typeof candidate.finishReason === 'string') {
       state.finish = finishOf(candidate.finishReason, { hasCalls: state.calls > 0 });

@@ -365,3 +365,19 @@ void t.test('a stream that never tells its output reports no usage', (t) => {
   t.equal(message.usage, undefined);
   t.end();
 });
+
+void t.test('a usage that is older than the text is not that of the call', (t) => {
+  const [told, end] = stop('end_turn');
+  const early = { ...told!, delta: {} };
+  const untold = { ...told!, usage: null };
+  for (const block of [text(0, 'Hi'), tool(0, 'toolu_1', 'now', '{}')]) {
+    const stream = new MessageStream(anthropicCall({}, { stream: true }));
+    const message = joined(stream.push(encoded([start(), early, ...block, untold, end!])));
+    t.equal(message.usage, undefined);
+    t.match(stream.usageSoFar, { promptTokens: 10, completionTokens: 30 });
+  }
+  t.match(joined(translated(encoded([start(), ...text(0, 'Hi'), early, untold, end!]))).usage, {
+    completion_tokens: 30,
+  });
+  t.end();
+});

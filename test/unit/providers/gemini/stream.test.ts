@@ -201,7 +201,13 @@ void t.test('events of one form mean the same as events that are parsed', (t) =>
   );
   const chunks = streamed(sse(events));
   t.strictSame(chunks, streamed(Buffer.from(parsed.join(''))));
-  t.match(chunks.at(-1), { usage: completionUsage(7, 49, {}, { reasoning_tokens: 19 }) });
+  const toldBy = (told: readonly Json[]): unknown => {
+    const stream = GEMINI.openStream(CALL);
+    stream.push(sse(told));
+    stream.end();
+    return stream.usageSoFar;
+  };
+  t.match(toldBy(events), { promptTokens: 7, completionTokens: 49, reasoningTokens: 19 });
   const cut = [...events.slice(0, 30), event([text('')], {}, STOP)];
   t.match(
     streamed(sse(cut)).at(-1),
@@ -212,8 +218,10 @@ void t.test('events of one form mean the same as events that are parsed', (t) =>
   t.match(joined(streamed(sse([...long, event([], {}, STOP)]))), {
     choices: [{ message: { content: 'x'.repeat(5_000), reasoning_content: 'ab' } }],
   });
-  t.match(streamed(sse([...events.slice(0, 22), ...events.slice(-3)])).at(-1), {
-    usage: completionUsage(7, 20, {}, { reasoning_tokens: 19 }),
+  t.match(toldBy([...events.slice(0, 22), ...events.slice(-3)]), {
+    promptTokens: 7,
+    completionTokens: 20,
+    reasoningTokens: 19,
   });
   t.end();
 });
@@ -321,5 +329,27 @@ void t.test('what was told of the usage before the end', (t) => {
   const two = GEMINI.openStream({ ...CALL, body: { ...CALL.body, n: 2 } });
   two.push(sse([event([text('Hi')], so(360, 3), STOP)]));
   t.match(two.usageSoFar, { ...told, completionTokens: 10 }, 'the other candidate has not begun');
+  t.end();
+});
+
+void t.test('a usage that is older than the text is not that of the call', (t) => {
+  const early = event([text('Hi')], usage(5, 1));
+  const later: [name: string, events: Json[], reports: boolean][] = [
+    ['a text', [event([text(' there')], {}, STOP)], false],
+    [
+      'texts of a learnt form',
+      [event([text(' a')]), event([text(' b')]), event([text('')], {}, STOP)],
+      false,
+    ],
+    ['a call', [event([{ functionCall: { name: 'now' } }], {}, STOP)], false],
+    ['nothing', [event([text('')], {}, STOP)], true],
+    ['a text, and the usage again', [event([text(' there')]), event([], usage(5, 3), STOP)], true],
+  ];
+  for (const [name, events, reports] of later) {
+    const stream = GEMINI.openStream(CALL);
+    const chunks = stream.push(sse([early, ...events])) + stream.end();
+    t.equal(chunks.includes('"usage"'), reports, name);
+    if (!reports) t.match(stream.usageSoFar, { promptTokens: 5, completionTokens: 1 }, name);
+  }
   t.end();
 });
