@@ -14,12 +14,14 @@ import { usageWithoutParts, type Usage } from '../core/token-counts.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
+import { isOfAnswer } from './chat-text.js';
 import { mayRepeatPrompt } from './echoed-prompt.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import type { ModelRoute } from './target.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
 import { disbeliefOf, withinHold } from './usage-bounds.js';
+import type { UsageMeter } from './usage-meter.js';
 
 interface UsageDeps {
   readonly routes: RouteTable;
@@ -44,9 +46,9 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   const { tokenizer } = route;
   const disbelief = disbeliefIn(attempt, request, route, deps);
   const reported = disbelief === undefined ? meter.reported : undefined;
-  if (reported !== undefined && !meter.isReportOld) return reported;
-  // An old report has the tokens of the prompt already, so only the response is counted. A response that
-  // repeats the prompt is counted besides it all the same: echoed-prompt.ts tells them apart.
+  if (reported !== undefined && !meter.isReportOld && !lacksAnswer(reported, meter)) return reported;
+  // Such a report has the tokens of the prompt, so only the response is counted. A response that repeats the
+  // prompt is counted besides it all the same: echoed-prompt.ts tells them apart.
   const body = request.largeBody ?? request.body;
   // The report may be of one choice, and so of one of several prompts: then the prompts are counted too.
   const mayLackPrompts = dialectAt(request.door)?.echoedPrompt !== undefined && request.choices > 1;
@@ -93,8 +95,13 @@ function disbeliefIn(
   return disbelief;
 }
 
+/** Whether the report takes all of the output for reasoning, although the response had other text. */
+function lacksAnswer({ completionTokens, reasoningTokens }: Usage, meter: UsageMeter): boolean {
+  return completionTokens > 0 && completionTokens === reasoningTokens && meter.hasText(isOfAnswer);
+}
+
 /**
- * For a report that came before the last text: the larger completion counts, because the report may lack that
+ * For a report that lacks the last text, or the answer: the larger completion counts, because the report may lack that
  * text, and the count lacks hidden reasoning.
  */
 function withLargerCompletion(reported: Usage, counted: Usage): Usage {

@@ -43,12 +43,10 @@ const ITEM_FIELDS = ['summary', 'content', 'name', 'arguments', 'input'] as cons
 /** Levels that are read: a list of parts, a part, the list of parts in it, a part in that list. */
 export const PARTS_DEPTH_MAX = 4;
 
-/** The texts of a non-streamed response, one for each field of each choice, or of each item of the output. */
-export function responseTexts(text: string): string[] {
-  return keyedResponseTexts(text).map(([, one]) => one);
-}
-
-/** As responseTexts, each text with a key as in StreamTexts. Two texts may have one key. */
+/**
+ * The texts of a non-streamed response, one for each field of each choice, or of each item of the output. Each
+ * has a key as in StreamTexts; two texts may have one key.
+ */
 export function keyedResponseTexts(text: string): [key: string, text: string][] {
   const texts: [string, string][] = [];
   const response = parsedJson(text);
@@ -70,6 +68,14 @@ function visitItem(item: Record<string, unknown>, visit: Visit): void {
  * because an event may end inside a token.
  */
 export type StreamTexts = Map<string, string>;
+
+/** Matches the key of a text that is no part of the answer: thoughts, or a summary of them. */
+const THOUGHTS_KEY = /\/(?:thoughts|summary|response\.reasoning\w*\.\w+)$/;
+
+/** Whether the text of that key (StreamTexts) is more than thoughts. */
+export function isOfAnswer(key: string): boolean {
+  return !THOUGHTS_KEY.test(key);
+}
 
 /**
  * A text of more pieces is not compared with the next piece: an event of 1 MB may have 14,000 pieces of one

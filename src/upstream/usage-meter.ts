@@ -12,7 +12,7 @@
  */
 import { CHAT_DOOR } from '../core/door-names.js';
 import type { Usage } from '../core/token-counts.js';
-import { addStreamTexts, responseTexts, type StreamTexts, Transcript } from './chat-text.js';
+import { addStreamTexts, keyedResponseTexts, type StreamTexts, Transcript } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
 import { tokensOfReport, type ReportError } from './usage-shapes.js';
@@ -39,12 +39,18 @@ export class UsageMeter {
     return this.#reported === undefined ? this.#reportError : undefined;
   }
 
-  /** Whether the client got any text. Parses, so it is called only if a report names no completion tokens. */
-  hasText(): boolean {
-    if (this.#wholeResponse !== undefined) return responseTexts(this.#wholeResponse.toString()).length > 0;
+  /**
+   * Whether the client got any text whose key (StreamTexts) `counts`. Parses, so it is called only if a report
+   * names no completion tokens, or none beside reasoning.
+   */
+  hasText(counts?: (key: string) => boolean): boolean {
+    const isFound = (key: string): boolean => counts?.(key) ?? true;
+    if (this.#wholeResponse !== undefined)
+      return keyedResponseTexts(this.#wholeResponse.toString()).some(([key]) => isFound(key));
     const texts: StreamTexts = new Map(this.#transcript.texts);
-    addStreamTexts(texts, this.#transcript.events(), 1); // One character is enough.
-    return texts.size > 0;
+    // Of any text one character is enough.
+    addStreamTexts(texts, this.#transcript.events(), counts === undefined ? 1 : Infinity);
+    return [...texts.keys()].some(isFound);
   }
 
   /** Whether text came after the report, which may lack that text: some providers report with every event. */

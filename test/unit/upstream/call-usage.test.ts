@@ -52,6 +52,43 @@ void t.test('beside an old report of one of several prompts, all of them are cou
   t.equal(prompt.promptTokens, 2, 'of one prompt the report is exact');
 });
 
+void t.test('a report that takes a text for reasoning lacks it', async (t) => {
+  const words = ' word'.repeat(30);
+  const told = {
+    ...{ prompt_tokens: 4, completion_tokens: 9, total_tokens: 13 },
+    completion_tokens_details: { reasoning_tokens: 9 },
+  };
+  const route = { tokenizer: 'o200k_base', outputTokensMax: 100, mediaPartTokens: 0 };
+  const deps = {
+    routes: { routeOf: () => route },
+    count: (request: Parameters<typeof countTokens>[0]) => Promise.resolve(countTokens(request)),
+  };
+  const whole = (message: object) => (meter: UsageMeter) =>
+    meter.setWholeResponse(Buffer.from(JSON.stringify({ choices: [{ index: 0, message }] })));
+  const stream = (event: object) => (meter: UsageMeter) => meter.addRelayed(Buffer.from(sse(event)));
+  const delta = (choice: object): object => ({ choices: [{ index: 0, delta: choice }] });
+  const cases: [name: string, fill: (meter: UsageMeter) => void, completionTokens: number][] = [
+    ['a text', whole({ content: words }), 30],
+    ['a streamed text', stream(delta({ content: words })), 30],
+    ['thoughts', whole({ content: null, reasoning_content: words }), 9],
+    ['streamed thoughts', stream(delta({ thinking: words })), 9],
+    [
+      'streamed thoughts of Responses',
+      stream({ type: 'response.reasoning_summary_text.delta', item_id: 'rs_1', delta: words }),
+      9,
+    ],
+    ['nothing', whole({ content: '' }), 9],
+  ];
+  for (const [name, fill, completionTokens] of cases) {
+    const meter = new UsageMeter();
+    fill(meter);
+    meter.report(told);
+    const attempt = { meter, usageSoFar: undefined, taken: { target: { slot: 0, name: 'up' } } };
+    const usage = await usageOf(attempt as never, requestOf({}), deps as never);
+    t.match(usage, { promptTokens: 4, completionTokens, reasoningTokens: 9 }, name);
+  }
+});
+
 function ofOutput(text: string): Parameters<typeof countTokens>[0] {
   const completion = JSON.stringify({ choices: [{ text }] });
   const completionBytes = Buffer.byteLength(completion);

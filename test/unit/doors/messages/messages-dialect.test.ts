@@ -5,7 +5,7 @@ import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { carriedIn } from '#src/doors/responses/encrypted-content.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { FieldError } from '#src/providers/provider.js';
-import { addStreamTexts, responseTexts } from '#src/upstream/chat-text.js';
+import { addStreamTexts, keyedResponseTexts } from '#src/upstream/chat-text.js';
 import { CALL_PIECES } from '../../../support/call-pieces.js';
 import { newSeed, randomOf } from '../../../support/random.js';
 
@@ -259,7 +259,12 @@ void t.test('a whole response', (t) => {
       output_tokens: 20,
     },
   });
-  t.match(responseTexts(text).sort(), ['f', 'hi', 'hm', /^\{"id":/]);
+  t.match(
+    keyedResponseTexts(text)
+      .map(([, one]) => one)
+      .sort(),
+    ['f', 'hi', 'hm', /^\{"id":/],
+  );
   t.throws(() => fromChat({ choices: [] }, CALL), /no message/);
   t.end();
 });

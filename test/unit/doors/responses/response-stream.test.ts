@@ -9,7 +9,7 @@ import type { DoorCall } from '#src/doors/door.js';
 import { carriedIn } from '#src/doors/responses/encrypted-content.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { isRecord } from '#src/core/json.js';
-import { addStreamTexts, responseTexts, type StreamTexts } from '#src/upstream/chat-text.js';
+import { addStreamTexts, keyedResponseTexts, type StreamTexts } from '#src/upstream/chat-text.js';
 import { tokensOfReport } from '#src/upstream/usage-shapes.js';
 import { joinedChat } from '../../../support/chat-joiner.js';
 import { CALL_PIECES } from '../../../support/call-pieces.js';
@@ -376,7 +376,10 @@ void t.test('texts and usage of a response that passes are found', (t) => {
   t.same([...texts.values()], wanted);
   const { message, finish, usage } = joinedChat(chunks);
   const whole = translator!.fromChat({ choices: [{ message, finish_reason: finish }], usage }, CALL);
-  t.same(responseTexts(whole), wanted);
+  t.same(
+    keyedResponseTexts(whole).map(([, text]) => text),
+    wanted,
+  );
   t.same(tokensOfReport((JSON.parse(whole) as Response).usage), {
     source: 'reported',
     promptTokens: 10,
