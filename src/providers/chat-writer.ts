@@ -36,6 +36,19 @@ export interface ProviderUsage {
 }
 
 /**
+ * The sum of counts that a provider reports apart. If one of them is no count, it is the result, so that
+ * upstream/usage-shapes.ts refuses it.
+ */
+export function sumOfCounts(...counts: readonly number[]): number {
+  let sum = 0;
+  for (const count of counts) {
+    if (!Number.isInteger(count) || count < 0) return count;
+    sum += count;
+  }
+  return sum;
+}
+
+/**
  * The member `usage` of a chat completion, which upstream/usage-shapes.ts reads for the charge.
  * upstream/door-call.ts makes it again from the usage that is billed, for the translators of the doors.
  * Parts that are 0 or undefined are left out, except the usual ones.

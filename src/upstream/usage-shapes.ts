@@ -132,7 +132,6 @@ function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
   const areCounts =
     isTokenCount(cached) && isTokenCount(cacheWrite) && isTokenCount(cacheWrite1h) && isTokenCount(reasoning);
   if (!areCounts || !isTokenCount(prompt) || !isTokenCount(output)) return 'malformed';
-  if (cached + cacheWrite > prompt) return 'contradictory';
   if (!isTokenCount(prompt + output)) return 'malformed';
   return {
     promptTokens: prompt,

@@ -15,7 +15,13 @@
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
-import { completionOf, type CompletionText, type FinishReason, type ProviderUsage } from '../chat-writer.js';
+import {
+  completionOf,
+  sumOfCounts,
+  type CompletionText,
+  type FinishReason,
+  type ProviderUsage,
+} from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { failureOf } from './errors.js';
 import { responseToolOf, callsFunctions } from './tools.js';
@@ -177,7 +183,7 @@ export class MessageUsage {
   get usage(): ProviderUsage | undefined {
     if (!this.#isReported) return undefined;
     return {
-      promptTokens: this.#uncachedTokens + this.#cachedTokens + this.#cacheWriteTokens,
+      promptTokens: sumOfCounts(this.#uncachedTokens, this.#cachedTokens, this.#cacheWriteTokens),
       cachedTokens: this.#cachedTokens,
       cacheWriteTokens: this.#cacheWriteTokens,
       cacheWrite1hTokens: Math.min(this.#cacheWriteTokens, this.#cacheWrite1hTokens),

@@ -12,6 +12,7 @@ import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import {
   completionOf,
+  sumOfCounts,
   textCompletionOf,
   type CompletionText,
   type FinishReason,
@@ -63,7 +64,7 @@ export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | u
   const details = isRecord(claudeUsage) ? claudeUsage.output_tokens_details : undefined;
   // Each member is written out: spreading an object of zeros would take longer than all else here.
   return {
-    promptTokens: countOf(usage.inputTokens) + cached + cacheWrite,
+    promptTokens: sumOfCounts(countOf(usage.inputTokens), cached, cacheWrite),
     cachedTokens: cached,
     cacheWriteTokens: cacheWrite,
     cacheWrite1hTokens: Math.min(cacheWrite1h, cacheWrite),
@@ -75,9 +76,9 @@ export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | u
   };
 }
 
-/** The count; 0 for anything but a positive number. */
+/** The count; 0 for anything but a number. upstream/usage-shapes.ts refuses what is no count. */
 function countOf(value: unknown): number {
-  return typeof value === 'number' && value > 0 ? value : 0;
+  return typeof value === 'number' ? value : 0;
 }
 
 export type ThinkingBlock =

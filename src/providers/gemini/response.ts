@@ -15,6 +15,7 @@ import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import {
   completionOf,
+  sumOfCounts,
   type Choice,
   type CompletionText,
   type FinishReason,
@@ -215,7 +216,7 @@ function tokenOf(value: unknown): object {
  */
 export function usageOf({ usageMetadata: usage }: Record<string, unknown>): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
-  const prompt = countOf(usage.promptTokenCount) + countOf(usage.toolUsePromptTokenCount);
+  const prompt = sumOfCounts(countOf(usage.promptTokenCount), countOf(usage.toolUsePromptTokenCount));
   const candidates = countOf(usage.candidatesTokenCount);
   const thoughts = countOf(usage.thoughtsTokenCount);
   const areThoughtsIncluded =
@@ -225,7 +226,7 @@ export function usageOf({ usageMetadata: usage }: Record<string, unknown>): Prov
     cachedTokens: countOf(usage.cachedContentTokenCount),
     cacheWriteTokens: 0,
     cacheWrite1hTokens: 0,
-    completionTokens: areThoughtsIncluded ? candidates : candidates + thoughts,
+    completionTokens: areThoughtsIncluded ? candidates : sumOfCounts(candidates, thoughts),
     reasoningTokens: thoughts,
     audioPromptTokens: tokensOfModality(usage.promptTokensDetails, 'AUDIO'),
     imagePromptTokens: tokensOfModality(usage.promptTokensDetails, 'IMAGE'),

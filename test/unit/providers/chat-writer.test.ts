@@ -1,10 +1,15 @@
 /** A completion is written as JSON.stringify would write it, and its members are those of the text. */
 import t from 'tap';
 import { completionOf, type Completion, type FinishReason } from '#src/providers/chat-writer.js';
+import { PROVIDERS } from '#src/providers/providers.js';
 import { NO_USAGE } from '../../support/no-usage.js';
+import { answerCases } from '../../support/provider-answers.js';
+import { GEMINI } from '../../support/provider-dialects.js';
+import { callOf, FORMS } from '../../support/provider-forms.js';
 import { membersOfResponse } from '#src/upstream/response-json.js';
 import { ResponseBudget, WorkerResponseBudget, ResponseReader } from '#src/upstream/response-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
+import { tokensOfReport } from '#src/upstream/usage-shapes.js';
 
 const TEXTS = ['', 'plain', 'a "quote" \\ and \n', 'é 漢字 😀', '\ud800 alone', '</script>\u2028\u0000'];
 const NUMBERS = [0, 1, 130, 2 ** 53, 1e21, 0.5, Infinity];
@@ -103,5 +108,32 @@ void t.test('completions', (t) => {
     count++;
   }
   t.equal(count, TEXTS.length * NUMBERS.length * 4);
+  t.end();
+});
+
+void t.test('no sum hides what is no count', (t) => {
+  const reports: Readonly<Record<string, readonly object[]>> = {
+    anthropic: [
+      { input_tokens: -5, cache_read_input_tokens: 300, output_tokens: 9 },
+      { input_tokens: 5, cache_read_input_tokens: 2.5, cache_creation_input_tokens: 2.5, output_tokens: 9 },
+    ],
+    gemini: [
+      { promptTokenCount: 12, toolUsePromptTokenCount: -7, candidatesTokenCount: 9 },
+      { promptTokenCount: 12, candidatesTokenCount: -5, thoughtsTokenCount: 20 },
+      { promptTokenCount: 12, candidatesTokenCount: 4.5, thoughtsTokenCount: 4.5 },
+    ],
+    bedrock: [
+      { inputTokens: -5, cacheReadInputTokens: 300, outputTokens: 9 },
+      { inputTokens: 5, outputTokens: -9 },
+    ],
+  };
+  for (const form of FORMS) {
+    const [first] = answerCases(form.dialect);
+    for (const usage of reports[form.dialect === GEMINI ? 'gemini' : form.provider] ?? reports.anthropic!) {
+      const body = Buffer.from(JSON.stringify(form.dialect.whole({ ...first!, usage: { ...usage } })));
+      const { members } = PROVIDERS[form.provider]!.readResponse(body, callOf(form, {}));
+      t.equal(tokensOfReport(members.usage), 'malformed', `${form.name}: ${JSON.stringify(usage)}`);
+    }
+  }
   t.end();
 });
