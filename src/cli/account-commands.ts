@@ -8,7 +8,7 @@
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { AccountView, CreditView } from '../admin/views.js';
-import { queryOf, withQuery } from './admin-client.js';
+import { type ClientOptions, queryOf, withQuery } from './admin-client.js';
 import { addAdminCommand, showList, showView } from './admin-command.js';
 import {
   addConfirmation,
@@ -66,7 +66,7 @@ function addCreateCommand(accounts: Command): void {
         { plan, credit, group, ...options }: DataOptions & { plan: string; credit?: string; group?: string },
       ) =>
         // JSON.stringify leaves out the options that are undefined.
-        showAccount(options, 'POST', '/accounts', { name, plan, credit, group }),
+        showAccount(options, 'POST', '/accounts', { name, plan, credit, group }, { makesBooks: true }),
     );
 }
 
@@ -184,8 +184,10 @@ function showAccount(
   method: 'GET' | 'POST',
   path: string,
   body?: object,
+  clientOptions?: ClientOptions,
 ): Promise<void> {
-  return showView(options, [method, path, body], (account: AccountView) => printFields(fieldsOf(account)));
+  const print = (account: AccountView): Promise<void> => printFields(fieldsOf(account));
+  return showView(options, [method, path, body], print, clientOptions);
 }
 
 function fieldsOf(account: AccountView): (readonly [string, string])[] {

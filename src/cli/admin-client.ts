@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
-import type { AdminTransport, AdminResponse, IfNoStore } from './store-client.js';
+import type { AdminTransport, AdminResponse } from './store-client.js';
 
 /** The most that the routes of lists allow (admin/fields.ts), so that few requests are needed. */
 export const PAGE_ITEMS_MAX = 1_000;
@@ -50,8 +50,8 @@ function clientOf({ exchange, close }: AdminTransport): AdminClient {
 }
 
 export interface ClientOptions {
-  /** What to do if no gateway runs and the data directory has no store; by default `make`. */
-  readonly ifNoStore?: IfNoStore;
+  /** Whether to make a store if no gateway runs and the data directory has none, by default not. */
+  readonly makesBooks?: boolean;
   /** How long a gateway may take for a response, by default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
 }
@@ -128,7 +128,7 @@ const ELSEWHERE_WAIT_MS_MAX = 5_000;
  */
 async function openNearest(
   settings: Settings,
-  { ifNoStore = 'make', timeoutMs }: ClientOptions,
+  { makesBooks = false, timeoutMs }: ClientOptions,
 ): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
@@ -141,7 +141,7 @@ async function openNearest(
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
     try {
-      return clientOf(openStoreTransport(settings, ifNoStore));
+      return clientOf(openStoreTransport(settings, makesBooks));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;

@@ -10,7 +10,7 @@ import type { ChainView } from '../admin/change-routes.js';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
 import type { OperatorChange } from '../registry/operator-change.js';
-import { queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
+import { type ClientOptions, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
 import { addAdminCommand, addDeleteCommand, showView } from './admin-command.js';
 import {
   type DataOptions,
@@ -122,7 +122,12 @@ function addCreateCommand(operators: Command): void {
     .addOption(roleOption())
     .option(EXPIRES_FLAGS, EXPIRES_HELP, parseExpiry)
     .action((name: string, options: DataOptions & { role: string; expires?: Expiry }) =>
-      printToken(options, '/operators', { name, role: options.role, ...options.expires }),
+      printToken(
+        options,
+        '/operators',
+        { name, role: options.role, ...options.expires },
+        { makesBooks: true },
+      ),
     );
 }
 
@@ -179,11 +184,17 @@ function showOperator(
 }
 
 /** Calls a route that makes a token, and prints the operator with the token. */
-function printToken(options: DataOptions, path: string, body: object): Promise<void> {
-  return showView(options, ['POST', path, body], async (created: CreatedOperatorView) => {
+function printToken(
+  options: DataOptions,
+  path: string,
+  body: object,
+  clientOptions?: ClientOptions,
+): Promise<void> {
+  const print = async (created: CreatedOperatorView): Promise<void> => {
     await printOperator(created, created.token);
     printLine('Keep the token now: it cannot be shown again.');
-  });
+  };
+  return showView(options, ['POST', path, body], print, clientOptions);
 }
 
 function pathOf(operator: string): string {

@@ -16,7 +16,7 @@ import { catalogOf } from '../gateway/settings-records.js';
 import { ownRegistryService, Registry } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
-import { storePath } from '../store/store-file.js';
+import { noBooks, storePath } from '../store/store-file.js';
 import { createLog } from '../telemetry/log.js';
 import { CommandError } from './output.js';
 
@@ -40,9 +40,6 @@ const SHARED_ERROR =
   'No gateway runs on this data directory, and its accounts and keys are shared with other hosts: start it, or give ' +
   '--admin-url of one that runs.';
 
-const NO_BOOKS = 'There are no books';
-const DATA_ADVICE = 'If a gateway has others, name their folder (--data, TOLLGATE_DATA).';
-
 /** A response of the admin interface. */
 export interface AdminResponse {
   readonly status: number;
@@ -56,19 +53,22 @@ export interface AdminTransport {
   readonly close: () => Promise<void>;
 }
 
-/** What a command does in a data directory without a store: make one, or reject with a CommandError. */
-export type IfNoStore = 'make' | 'reject';
-
 /**
- * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read. If a
- * store is made, standard error says so, because the data directory may be a wrong one.
+ * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read, or is
+ * missing and `makesBooks` is false. If a store is made, standard error says so, because the data directory
+ * may be a wrong one.
  */
-export function openStoreTransport(settings: Settings, ifNoStore: IfNoStore): AdminTransport {
-  const hasStore = existsSync(storePath(settings.data));
-  if (!hasStore && ifNoStore === 'reject')
-    throw new CommandError(`${NO_BOOKS} in ${settings.data}. ${DATA_ADVICE}`);
-  const store = Store.hold(settings.data, { kind: 'command' });
-  if (!hasStore) process.stderr.write(`${NO_BOOKS} in ${settings.data}: they are made now. ${DATA_ADVICE}\n`);
+export function openStoreTransport(settings: Settings, makesBooks: boolean): AdminTransport {
+  const { data, sharing } = settings;
+  const hasStore = existsSync(storePath(data));
+  // Of hosts that share, only a gateway makes them: it takes them over from the others.
+  if (!hasStore && (!makesBooks || sharing !== undefined)) throw noBooks(data);
+  const store = Store.hold(data, { kind: 'command' });
+  if (!hasStore) {
+    process.stderr.write(
+      `There are no books in ${data}: they are made now. If a gateway has others, name their folder (--data, TOLLGATE_DATA).\n`,
+    );
+  }
   const registry = new Registry({
     store,
     catalog: catalogOf(settings),
@@ -100,7 +100,7 @@ export function openStoreTransport(settings: Settings, ifNoStore: IfNoStore): Ad
   });
   return {
     exchange: async (method, path, body) => {
-      if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED_ERROR);
+      if (sharing !== undefined && method !== 'GET') throw new CommandError(SHARED_ERROR);
       const [pathOnly = '', query = ''] = path.split('?', 2);
       return api.find(method, `/admin/v1${pathOnly}`, REQUESTER).handle(query, body);
     },

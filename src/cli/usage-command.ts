@@ -67,8 +67,7 @@ async function showUsage(options: UsageOptions): Promise<void> {
     if (options.json === true) printJson(list);
     else await printTable(columnsOf(by), list.data, 'Nothing was called.');
   };
-  // `reject`, because by default the folder would get a store.
-  await withAdminClient(options, show, { ifNoStore: 'reject', timeoutMs: REPORT_TIMEOUT_MS });
+  await withAdminClient(options, show, { timeoutMs: REPORT_TIMEOUT_MS });
 }
 
 function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {

@@ -14,7 +14,7 @@ import { decimalOf } from '../core/money.js';
 import { Environment } from './environment.js';
 import { rowName } from './record-codec.js';
 import type { Table } from './row-recorder.js';
-import { assertStoreFile, OPTIONS, StoreError, storePath } from './store-file.js';
+import { assertNotEmpty, assertStoreFile, noBooks, OPTIONS, StoreError, storePath } from './store-file.js';
 import { TABLE, assertFormat, type Tables } from './tables.js';
 
 /**
@@ -86,14 +86,9 @@ export class StoreSnapshot {
   /** Throws StoreError if there is no store, or none that can be read. */
   constructor(dataPath: string) {
     this.path = storePath(dataPath);
-    // False for a missing or empty file: given an empty file to read, lmdb 3.5.6 ends the process with a
-    // segmentation fault.
-    if (!assertStoreFile(this.path)) {
-      throw new StoreError(
-        'unreadable',
-        `${this.path} is not there, or empty: there are no books. Point \`data\` (TOLLGATE_DATA) at their folder.`,
-      );
-    }
+    // First, because given an empty file to read, lmdb 3.5.6 ends the process with a segmentation fault.
+    assertNotEmpty(this.path);
+    if (!assertStoreFile(this.path)) throw noBooks(dataPath);
     this.#environment = new Environment(this.path, { ...OPTIONS, readOnly: true });
     try {
       // Tables are opened first, because opening a table ends an open transaction.

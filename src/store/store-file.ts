@@ -106,6 +106,14 @@ function pageErrorOf(path: string): PageError | undefined {
   }
 }
 
+/** The error of whoever needs books and may not make them. */
+export function noBooks(dataPath: string): StoreError {
+  return new StoreError(
+    'unreadable',
+    `There are no books in ${dataPath}. Start the gateway once, which makes them; if there are others, name their folder (--data, TOLLGATE_DATA) or their configuration (--config).`,
+  );
+}
+
 export function foreign(path: string, reason: string): StoreError {
   return new StoreError('foreign', `${path} is not a store of Tollgate: ${reason}. ${REMEDY}`);
 }

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { checkMisused, checkRefused, commandFolder } from './support.js';
+import { checkMisused, checkRefused, commandFolder, makeBooks } from './support.js';
 
 /** Times and ids differ from run to run. */
 const steady = (text: string): string =>
@@ -8,7 +8,8 @@ const steady = (text: string): string =>
     .replaceAll(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ/g, '2025-01-31 12:00:00Z');
 
 void t.test('an account’s life without a gateway', async (t) => {
-  const { run } = commandFolder(t);
+  const { folder, run } = commandFolder(t);
+  await makeBooks(folder);
   t.match(await run('accounts', 'list'), {
     code: 0,
     stdout: /^There are no accounts: see "accounts create --help"\.\n$/,

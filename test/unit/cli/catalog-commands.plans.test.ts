@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { commandFolder, SETTINGS } from './support.js';
+import { commandFolder, makeBooks, SETTINGS } from './support.js';
 
 void t.test('all quotas of plans, and those of single models', async (t) => {
   const { folder, run } = commandFolder(t);
@@ -9,6 +9,7 @@ void t.test('all quotas of plans, and those of single models', async (t) => {
     '  - { id: team, requests_per_minute: 60, calls_per_day: 1000, models: ["*"], tokens_per_month: 2000000, ' +
     'spend_per_day: "5.00", models_limits: [{ model: small, requests_per_minute: 10, spend_per_month: "1" }] }\n';
   writeFileSync(join(folder, 'tollgate.yaml'), SETTINGS + limited);
+  await makeBooks(folder);
   const rules = { requests_per_minute: 10, spend_per_month: '1.00' };
   t.match((await run('plans', 'list', '--json')).json(), {
     data: [
@@ -38,6 +39,7 @@ void t.test('prices of long prompts', async (t) => {
   const settings = SETTINGS.replace(/price: \{[^}]*\}/, long);
   t.ok(settings.includes(long));
   writeFileSync(join(folder, 'tollgate.yaml'), settings);
+  await makeBooks(folder);
   t.match((await run('models', 'list', '--json')).json(), {
     data: [{ price: { input: '1.00', long: [{ above: 200_000, input: '2.00', reasoning: '3.00' }] } }],
   });

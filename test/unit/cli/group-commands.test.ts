@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { GroupView } from '#src/admin/views.js';
 import { treeRows } from '#src/cli/group-commands.js';
-import { checkMisused, checkRefused, commandFolder } from './support.js';
+import { checkMisused, checkRefused, commandFolder, makeBooks } from './support.js';
 
 /** Times and ids differ from run to run. */
 const steady = (text: string): string =>
@@ -10,7 +10,8 @@ const steady = (text: string): string =>
     .replaceAll(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ/g, '2026-01-31 16:00:00Z');
 
 void t.test('a group’s life without a gateway', async (t) => {
-  const { run } = commandFolder(t);
+  const { folder, run } = commandFolder(t);
+  await makeBooks(folder);
   t.match(await run('groups', 'list'), {
     code: 0,
     stdout: 'There are no groups: see "groups create --help".\n',

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { checkMisused, checkRefused, commandFolder } from './support.js';
+import { checkMisused, checkRefused, commandFolder, makeBooks } from './support.js';
 
 void t.test('a key’s life without a gateway', async (t) => {
   const { run } = commandFolder(t);
@@ -43,8 +43,8 @@ void t.test('what people see', async (t) => {
 });
 
 void t.test('refusals end with 1, misuse with 2', async (t) => {
-  const { run } = commandFolder(t);
-  await run('accounts', 'list');
+  const { folder, run } = commandFolder(t);
+  await makeBooks(folder);
   checkRefused(
     t,
     await run('keys', 'create', '--account', 'nobody', '--name', 'x'),

@@ -115,7 +115,8 @@ void t.test('the command says it before anything is loaded', (t) => {
 
 void t.test('every command that loads a native package says it, and prints no stack', (t) => {
   const data = t.testdir();
-  t.equal(runWith('', ['accounts', 'list', '--data', data]).status, 0, 'on this system: it makes the books');
+  const create = ['groups', 'create', 'research', '--data', data];
+  t.equal(runWith('', create).status, 0, 'on this system: it makes the books');
   const riscv = "Object.defineProperty(process,'arch',{value:'riscv64'})";
   const noBooks = /^Tollgate cannot open its books on linux riscv64 with Node [\d.]+:[^\n]+\n$/;
   for (const [args, expected] of [

@@ -1,5 +1,5 @@
 /** Commands in a folder without books, which may be a wrong one. */
-import { existsSync } from 'node:fs';
+import { appendFileSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { checkRefused, commandFolder } from './support.js';
@@ -15,22 +15,71 @@ void t.test('books that a command makes are told, once', async (t) => {
   t.match(await run('accounts', 'list', '--data', 'nope'), { code: 0, stderr: '', stdout: /acme/ });
 });
 
-void t.test('sums and exports of books that are not there are refused, and make none', async (t) => {
+/** Each command that could open books. Only `create` of what stands alone makes them. */
+const OTHERS: readonly (readonly string[])[] = [
+  ['accounts', 'list'],
+  ['accounts', 'list', '--json'],
+  ['accounts', 'show', 'acme'],
+  ['accounts', 'credits', 'acme'],
+  ['accounts', 'credit', 'acme', '1'],
+  ['accounts', 'debit', 'acme', '1'],
+  ['accounts', 'set-plan', 'acme', '--plan', 'paid'],
+  ['accounts', 'set-group', 'acme', '--none'],
+  ['accounts', 'disable', 'acme', '--yes'],
+  ['keys', 'create', '--account', 'acme', '--name', 'laptop'],
+  ['keys', 'list'],
+  ['keys', 'show', 'laptop'],
+  ['keys', 'rotate', 'laptop'],
+  ['keys', 'delete', 'laptop', '--yes'],
+  ['groups', 'list'],
+  ['groups', 'tree'],
+  ['groups', 'set-limits', 'research', '--calls-per-day', '1'],
+  ['operators', 'list'],
+  ['operators', 'show', 'ann'],
+  ['changes', 'list'],
+  ['changes', 'verify'],
+  ['plans', 'list'],
+  ['models', 'list'],
+  ['calls', 'list'],
+  ['calls', 'list', '--csv'],
+  ['calls', 'show', 'req_1'],
+  ['usage'],
+  ['usage', '--csv'],
+  ['export', 'usage', '--day', '2025-01-31', '--format', 'csv'],
+  ['export', 'calls', '--day', '2025-01-31', '--format', 'parquet'],
+  ['audit'],
+  ['audit', '--json'],
+  ['reload'],
+  ['reload', '--dry-run'],
+  ['reload', '--restart', '--json'],
+];
+
+void t.test('books that are not there are told, and only what begins them makes them', async (t) => {
   const { folder, run } = commandFolder(t);
-  const reason = /^There are no books in .*nope\. If a gateway has others, name their folder \(--data, /;
-  for (const command of [
-    ['usage'],
-    ['usage', '--csv'],
-    ['export', 'usage', '--day', '2025-01-31', '--format', 'csv'],
-    ['export', 'calls', '--day', '2025-01-31', '--format', 'parquet'],
-  ])
-    checkRefused(t, await run(...command, '--data', 'nope'), reason);
+  const reason = /^There are no books in .*nope\. Start the gateway once, .*--data, TOLLGATE_DATA.*--config/;
+  for (const command of OTHERS) checkRefused(t, await run(...command, '--data', 'nope'), reason);
   t.notOk(existsSync(join(folder, 'nope')));
 });
 
-void t.test('a reload without a gateway makes no books', async (t) => {
+void t.test('the first books of a host that shares come from the other hosts alone', async (t) => {
   const { folder, run } = commandFolder(t);
-  for (const command of [['reload'], ['reload', '--dry-run'], ['reload', '--restart', '--json']])
-    checkRefused(t, await run(...command, '--data', 'nope'), /^There are no books in .*nope\. If a gateway /);
-  t.notOk(existsSync(join(folder, 'nope')));
+  appendFileSync(
+    join(folder, 'tollgate.yaml'),
+    'sharing: { url: "redis://127.0.0.1:1", on_authority_loss: equal_share, hosts: 2 }\n',
+  );
+  checkRefused(t, await run('accounts', 'create', 'acme', '--plan', 'free'), /^There are no books in /);
+  t.notOk(existsSync(join(folder, 'data')));
+});
+
+void t.test('commands that begin books', async (t) => {
+  const { run } = commandFolder(t);
+  for (const [data, ...command] of [
+    ['a', 'accounts', 'create', 'acme', '--plan', 'free'],
+    ['b', 'groups', 'create', 'research'],
+    ['c', 'operators', 'create', 'ann', '--role', 'admin'],
+  ])
+    t.match(await run(...command, '--data', data!), {
+      code: 0,
+      stderr: /^There are no books in .* made now/,
+    });
 });

@@ -4,6 +4,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import { Store } from '#src/store/store.js';
 import { runCommand, type CommandEnd } from '../../support/command.js';
 
 export const SETTINGS = `
@@ -20,6 +21,11 @@ export function commandFolder(t: Test): { folder: string; run: Run } {
   const folder = t.testdir();
   writeFileSync(join(folder, 'tollgate.yaml'), SETTINGS);
   return { folder, run: (...args) => runCommand(folder, args) };
+}
+
+/** Makes empty books in the folder, as the first start of a gateway does. */
+export async function makeBooks(folder: string): Promise<void> {
+  await Store.hold(join(folder, 'data'), { kind: 'command' }).close();
 }
 
 /** Refused: exit code 1, the reason on standard error in one line, nothing on standard output. */
