@@ -1,16 +1,20 @@
 /**
  * `tollgate config check | schema | example | import-litellm`. program.ts adds the commands. They need no
- * gateway and change nothing: `example` and `import-litellm` print a file to standard output.
+ * gateway and change nothing: `check` reads the books, if there are some, and `example` and `import-litellm`
+ * print a file to standard output.
  *
  * Must hold: an import without some models ends with an exit code other than 0
  * (test/unit/cli/config-command.import-command.test.ts).
  */
+import { existsSync } from 'node:fs';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
+import type { Settings } from '../config/schema.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
-import { addConfigOption, exampleText, parseNonEmpty } from './options.js';
+import { visible } from '../core/wrong-input.js';
+import { addStoreOptions, type DataOptions, exampleText, parseNonEmpty } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 
 /** The exit code of `import-litellm` if the printed settings lack models of the file. */
@@ -61,22 +65,20 @@ async function importFile(file: string, options: { readonly json?: boolean }): P
   for (const line of lines) process.stderr.write(`${line}\n`);
 }
 
-interface CheckOptions {
-  readonly config?: string;
-  readonly json?: boolean;
+interface CheckOptions extends Pick<DataOptions, 'config' | 'data' | 'json'> {
   readonly probe?: boolean;
 }
 
 export function addConfigCommands(program: Command): void {
   const config = program.command('config').description('Check the configuration, or show what it can hold.');
-  addConfigOption(
+  addStoreOptions(
     config
       .command('check')
       .description(
-        'Read the configuration as serve would and print every error; exits with 1 if there is one.',
+        'Read the configuration as serve would and print every error; exits with 1 if there is one. Warns of accounts whose plan it lacks, if there are books.',
       ),
   )
-    .option('--json', 'print {"ok", "source", "problems"}, with --probe also "upstreams"')
+    .option('--json', 'print {"ok", "source", "problems", "warnings"}, with --probe also "upstreams"')
     .option('--probe', 'also call each upstream once, as upstreams test does')
     .addHelpText('after', exampleText('config check --config /etc/tollgate/tollgate.yaml'))
     .action(checkConfig);
@@ -113,21 +115,83 @@ async function checkConfig(options: CheckOptions): Promise<void> {
     import('../config/config-error.js'),
   ]);
   try {
-    const loaded = loadSettings({ config: options.config });
+    const loaded = loadSettings({ config: options.config, data: options.data });
+    const { problems, warnings } = await remarksOfBooks(loaded.settings);
+    if (problems.length > 0) throw new ConfigError(problems);
     const views = options.probe === true ? await probeAll(loaded) : undefined;
     const ok = views?.every((view) => view.ok) ?? true;
     if (!ok) process.exitCode = EXIT_WRONG;
     if (options.json === true) {
-      printJson({ ok, source: loaded.source ?? null, problems: [], ...(views && { upstreams: views }) });
+      const source = loaded.source ?? null;
+      printJson({ ok, source, problems: [], warnings, ...(views && { upstreams: views }) });
       return;
     }
     printLine(summaryOf(loaded));
+    for (const warning of warnings) process.stderr.write(`${visible(`Warning: ${warning}`)}\n`);
     if (views !== undefined) await (await import('./catalog-commands.js')).printProbes(views);
   } catch (error) {
     if (!(error instanceof ConfigError) || options.json !== true) throw error;
-    printJson({ ok: false, source: null, problems: error.problems });
+    printJson({ ok: false, source: null, problems: error.problems, warnings: [] });
     process.exitCode = EXIT_WRONG;
   }
+}
+
+/** `problems`: why a gateway would not start on its books. `warnings`: whom a start or reload would hurt. */
+interface BooksRemarks {
+  readonly problems: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+const NO_REMARKS: BooksRemarks = { problems: [], warnings: [] };
+
+/** Compares the settings with the books of their data directory, which a gateway may have open. */
+async function remarksOfBooks({ data, limits, plans }: Settings): Promise<BooksRemarks> {
+  const [{ StoreSnapshot }, { storePath, StoreError }] = await Promise.all([
+    import('../store/audit-run.js'),
+    import('../store/store-file.js'),
+  ]);
+  const path = storePath(data);
+  // To open books makes those files that are missing. The owner would be the user of this command, who need
+  // not be that of the gateway.
+  if (!['', '-lock', '-gate', '-gate-lock'].every((ending) => existsSync(path + ending))) return NO_REMARKS;
+  try {
+    const snapshot = new StoreSnapshot(data);
+    try {
+      const { readAccount } = await import('../store/record-codec.js');
+      const tables = { accounts: 'account_slots', keys: 'key_slots', groups: 'group_slots' } as const;
+      const problems = (['accounts', 'keys', 'groups'] as const).flatMap((records) => {
+        const wanted = (snapshot.lastKey(tables[records]) ?? -1) + 1;
+        if (wanted <= limits[records]) return [];
+        return [`limits.${records}: ${limits[records]}, and the books need at least ${wanted}`];
+      });
+      const namesByPlan = new Map<string, string[]>();
+      for (const { key, value } of snapshot.rows('accounts')) {
+        const { planId, name } = readAccount(value, key);
+        if (plans.some(({ id }) => id === planId)) continue;
+        const names = namesByPlan.get(planId);
+        if (names === undefined) namesByPlan.set(planId, [name]);
+        else names.push(name);
+      }
+      return { problems, warnings: [...namesByPlan].map(planWarning) };
+    } finally {
+      await snapshot.close();
+    }
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error;
+    return { problems: [], warnings: [`the books were not looked at: ${error.message}`] };
+  }
+}
+
+/** Names of accounts in a warning. */
+const NAMES_MAX = 5;
+
+function planWarning([plan, names]: readonly [string, readonly string[]]): string {
+  const shown = names.toSorted().slice(0, NAMES_MAX).join(', ');
+  const others = names.length > NAMES_MAX ? ` and ${names.length - NAMES_MAX} more` : '';
+  return (
+    `plans: ${plan} is missing, and accounts are on it (${names.length}: ${shown}${others}): a reload that removes it ` +
+    'is refused, and a start disables them. Move them first (accounts set-plan), or keep the plan.'
+  );
 }
 
 async function probeAll({ settings }: LoadedSettings): Promise<readonly ProbeView[]> {

@@ -130,6 +130,13 @@ export class StoreSnapshot {
     for (const { key, value } of range) yield { key: key as TableKeys[Name], value };
   }
 
+  /** The last key of the table; undefined if the table has no rows. */
+  lastKey<Name extends TableName>(name: Name): TableKeys[Name] | undefined {
+    const range = { reverse: true, limit: 1, transaction: this.#transaction };
+    for (const key of this.#tables.get(name)?.getKeys(range) ?? []) return key as TableKeys[Name];
+    return undefined;
+  }
+
   async close(): Promise<void> {
     this.#transaction.done();
     await this.#environment.close();
