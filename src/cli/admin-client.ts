@@ -249,15 +249,18 @@ export async function openHttpClient(
       signal: AbortSignal.timeout(timeoutMs),
       redirect: 'error', // Another address must not get the token.
     });
-    return { status: response.status, body: await response.text(), warning: response.headers.get('warning') };
+    const [warning, requestId] = ['warning', 'x-request-id'].map((name) => response.headers.get(name));
+    return { status: response.status, body: await response.text(), warning, requestId };
   };
   // Each page of a list may have the same warning, which is printed once.
   let lastWarning: string | undefined;
   const exchange = async (method: string, path: string, body: string): Promise<AdminResponse> => {
-    const { warning, ...response } = await request(method, path, body).catch((error: unknown) => {
+    const { warning, requestId, ...response } = await request(method, path, body).catch((error: unknown) => {
       throw new NoResponse(noResponseText(origin, error));
     });
-    if (warning !== null && warning !== lastWarning) {
+    // Only the port of the callers sends such an id. (Proxies before either port may send ids of their own.)
+    if (response.status === 404 && requestId?.startsWith('req_')) throw new CommandError(callersText(origin));
+    if (typeof warning === 'string' && warning !== lastWarning) {
       lastWarning = warning;
       // Without `199 tollgate "` and the last quote, which admin/http.ts puts around the text.
       process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
@@ -273,6 +276,13 @@ function noResponseText(origin: string, error: unknown): string {
   return (
     `The gateway at ${origin} did not answer: ${reason instanceof Error ? reason.message : String(reason)}. ` +
     'A change may have been made or not: look before trying again.'
+  );
+}
+
+function callersText(origin: string): string {
+  return (
+    `What answers at ${origin} serves callers: the admin interface has a port of its own, which the setting admin.port ` +
+    '(TOLLGATE_ADMIN_PORT) gives; 8081 by default.'
   );
 }
 

@@ -110,6 +110,24 @@ void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t
   }
 });
 
+void t.test('the port of the callers is told from the admin interface', async (t) => {
+  const env = { TOLLGATE_ADMIN_TOKEN: TOKEN };
+  const answerWith = (requestId: string) =>
+    seemingGateway(t, (_, response) => {
+      const body = { error: { message: 'There is nothing there.', code: 'not_found' } };
+      response.writeHead(404, { 'x-request-id': requestId }).end(JSON.stringify(body));
+    });
+  const callers = await answerWith('req_eOxAkYRjTlu9-7');
+  for (const command of [['accounts', 'list'], ['status'], ['usage', '--csv'], ['calls', 'tail']])
+    checkRefused(
+      t,
+      await runCommand(callers, command, env),
+      /^What answers at http:\/\/127\.0\.0\.1:\d+ serves callers: .*admin\.port .*8081/,
+    );
+  const proxied = await answerWith('6b1f9d0e-4f0c-4d37-a2d0-0f6b2f3a2f6e');
+  checkRefused(t, await runCommand(proxied, ['accounts', 'show', 'a'], env), /^There is nothing there\.$/m);
+});
+
 void t.test('a file that was left behind by a gateway is not believed', async (t) => {
   const folder = await seemingGateway(t, ({ socket }) => socket.destroy(), process.pid + 1);
   const end = await runCommand(folder, ['accounts', 'create', 'acme', '--plan', 'free', '--json']);
