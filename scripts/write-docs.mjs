@@ -295,9 +295,10 @@ function commandsPart() {
   const options = leaves.flatMap(({ name, command }) => {
     const own = command.options.filter(({ long, hidden }) => !hidden && !COMMON_OPTIONS.includes(long));
     if (own.length === 0) return [];
-    const lines = own.map(({ flags, description, argChoices }) => {
+    const lines = own.map(({ flags, description, argChoices, defaultValue }) => {
+      const preset = defaultValue === undefined ? '' : ` (default: ${defaultValue})`;
       const choices = argChoices === undefined ? '' : `: ${argChoices.join(', ')}`;
-      return `- \`${flags}\`: ${escaped(description)}${choices}`;
+      return `- \`${flags}\`: ${escaped(description)}${choices}${preset}`;
     });
     return [`### \`${name}\`\n\n${lines.join('\n')}`];
   });

@@ -70,7 +70,7 @@ export function addCallCommands(program: Command): void {
   addFilters(calls.command('list').description('List calls, those that ended last first.'))
     .option(
       '--from <time>',
-      'ended then or later: Unix seconds, 2025-01-31T12:00Z or a day (UTC)',
+      'ended then or later: Unix seconds, 2025-01-31T12:00Z or a day (UTC); by default all that are kept',
       parseNonEmpty,
     )
     .option('--to <time>', 'ended before it; a day belongs to it', parseNonEmpty)

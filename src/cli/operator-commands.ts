@@ -272,12 +272,7 @@ export function addChangeCommands(program: Command): void {
       momentSeconds,
     )
     .option('--to <time>', 'up to this moment; a day belongs to it', endSeconds)
-    .option(
-      '--limit <count>',
-      `at most so many, ${CHANGES_DEFAULT} by default`,
-      wholeNumberFrom(1, CHANGES_MAX),
-      CHANGES_DEFAULT,
-    )
+    .option('--limit <count>', 'at most so many', wholeNumberFrom(1, CHANGES_MAX), CHANGES_DEFAULT)
     .action(listChanges);
 
   addAdminCommand(

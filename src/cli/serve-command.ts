@@ -21,11 +21,15 @@ export function addServeCommand(program: Command): void {
         'Serve callers until SIGTERM or SIGINT. Without tollgate.yaml a built-in echo model is served.',
       ),
   )
-    .option('--host <host>', 'address that callers reach (TOLLGATE_HOST)')
-    .option('--port <port>', 'port that callers reach, 0 for a free one (TOLLGATE_PORT)', PORT)
+    .option('--host <host>', 'address that callers reach (TOLLGATE_HOST; default: listen.host)')
+    .option(
+      '--port <port>',
+      'port that callers reach, 0 for a free one (TOLLGATE_PORT; default: listen.port)',
+      PORT,
+    )
     .option(
       '--admin-port <port>',
-      'port of the admin interface, 0 for a free one (TOLLGATE_ADMIN_PORT)',
+      'port of the admin interface, 0 for a free one (TOLLGATE_ADMIN_PORT; default: admin.port)',
       PORT,
     )
     .addHelpText('after', exampleText('serve --config /etc/tollgate/tollgate.yaml'))

@@ -41,7 +41,11 @@ export function addUsageCommand(program: Command): void {
     .option('--account <account>', 'of this account (id or name)', parseNonEmpty)
     .option('--key <key>', 'of this key (id or name)', parseNonEmpty)
     .option('--model <model>', 'of this model (id or alias)', parseNonEmpty)
-    .option('--from <time>', 'a day such as 2025-01-31 (UTC), or Unix seconds', parseNonEmpty)
+    .option(
+      '--from <time>',
+      'a day such as 2025-01-31 (UTC), or Unix seconds; by default all there is',
+      parseNonEmpty,
+    )
     .option('--to <time>', 'the same; the day belongs to it', parseNonEmpty)
     .addOption(new Option('--by <what>', 'a line for each').choices([...LINES_BY]).default('day'))
     .option('--csv', 'print CSV')

@@ -144,8 +144,18 @@ const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Na
   retryAfter: text('Retry-After header'),
   fault: oneOf('kind', undefined, FAULTS),
   usage: oneOf('kind', 'normal', USAGE_MODES),
-  promptTokens: integer('n', 'prompt tokens in the reported usage', undefined, [0, TOKENS_MAX]),
-  completionTokens: integer('n', 'completion tokens in the reported usage', undefined, [0, TOKENS_MAX]),
+  promptTokens: integer(
+    'n',
+    'prompt tokens in the reported usage; by default counted from the request',
+    undefined,
+    [0, TOKENS_MAX],
+  ),
+  completionTokens: integer(
+    'n',
+    'completion tokens in the reported usage; by default counted from the response',
+    undefined,
+    [0, TOKENS_MAX],
+  ),
   cachedTokens: integer('n', 'part of the prompt tokens, read from the cache', 0, [0, TOKENS_MAX]),
   cacheWriteTokens: integer('n', 'further prompt tokens, written to the cache', 0, [0, TOKENS_MAX]),
   cacheWriteHourTokens: integer('n', 'the same, kept for an hour', 0, [0, TOKENS_MAX]),
@@ -153,10 +163,12 @@ const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Na
   thinkingBytes: integer('n', 'bytes of thinking before the text', 0, [0, CONTENT_BYTES_MAX]),
   finish: oneOf('reason', undefined, FINISHES),
   errorStatus: integer('code', 'status that an error event of a stream stands for', 503, [400, 599]),
-  split: integer('bytes', 'size of each write of a stream, wherever events end', undefined, [
-    1,
-    SPLIT_BYTES_MAX,
-  ]),
+  split: integer(
+    'bytes',
+    'size of each write of a stream, wherever events end; by default an event',
+    undefined,
+    [1, SPLIT_BYTES_MAX],
+  ),
   eventCrlf: onOffSwitch('end lines of a stream with CR LF'),
   echo: onOffSwitch('the text of the response is {"headers":{…},"body":"…"} of the request'),
 };

@@ -4,10 +4,12 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, existsSync, openSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import type { Command } from 'commander';
 import t from 'tap';
+import { createProgram } from '#src/cli/program.js';
 
 const MAIN = fileURLToPath(new URL('../../../../dist/cli/main.js', import.meta.url));
 
@@ -45,6 +47,22 @@ void t.test('to a disk that is full', { skip: !existsSync('/dev/full') }, async 
   ]);
   t.match(stderr, /^standard output cannot be written, what it has is cut off: ENOSPC[^\n]+\n$/);
   t.equal(code, 1);
+});
+
+void t.test('defaults are told, in the help and in docs/commands.md, and once', (t) => {
+  const docs = readFileSync('docs/commands.md', 'utf8').replaceAll('\n  ', ' ');
+  const visit = (command: Command, name: string): void => {
+    for (const { flags, description, defaultValue } of command.options) {
+      if (defaultValue === undefined) continue;
+      t.notMatch(description, /default/, `${name} ${flags}: Commander adds it`);
+      const section = docs.split(`\n### \`${name}\`\n`)[1]?.split('\n### ')[0];
+      const told = section?.split('\n- ').find((line) => line.startsWith(`\`${flags}\``));
+      t.ok(told?.includes(`(default: ${defaultValue})`), `${name} ${flags} in the docs: ${told}`);
+    }
+    for (const child of command.commands) visit(child, `${name} ${child.name()}`.trim());
+  };
+  visit(createProgram(), '');
+  t.end();
 });
 
 void t.test('help names several words, and fits 80 cells', (t) => {
