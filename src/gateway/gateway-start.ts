@@ -12,6 +12,8 @@ import { setFlagsFromString } from 'node:v8';
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import { credentialsOf } from '../providers/credentials/credential-spec.js';
 import { START } from '../registry/operator-change.js';
+import { processLimit } from '../store/environment.js';
+import type { Log } from '../telemetry/log.js';
 import type { Accounting } from './accounting.js';
 import { type AdminService, findPort } from './admin-service.js';
 import type { GatewayLogs } from './gateway-logs.js';
@@ -88,8 +90,20 @@ export async function startGateway(context: StartContext): Promise<GatewayReady>
     log.warn('Node 20 is for development: headers such as session_id hang; use Node 22 or 24', {
       node: process.version,
     });
+  if (leads) warnOfOpenFiles(settings.limits.calls_in_flight, log);
   log.info('gateway serves', { port, adminPort });
   return { kind: 'ready', port, adminPort, demoAccountId: demo?.accountId, demoKey: demo?.key };
+}
+
+/** A call takes two sockets. Node has raised the soft limit to the hard one, so only an operator can help. */
+function warnOfOpenFiles(calls: number, log: Log): void {
+  const openFiles = processLimit('Max open files');
+  const wanted = calls * 2;
+  if (wanted <= openFiles) return;
+  log.warn(
+    'more calls are allowed than the limit of open files lets through: raise it (ulimit -n, LimitNOFILE=, nofile of the container), or lower limits.calls_in_flight',
+    { open_files: openFiles, calls_in_flight: calls, wanted },
+  );
 }
 
 /**

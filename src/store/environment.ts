@@ -73,11 +73,17 @@ function openFile(path: string, options: Readonly<RootDatabaseOptions>): RootDat
 
 /** Bytes that RLIMIT_AS still leaves to the process; Infinity without a limit, and on other systems. */
 function addressesLeft(): number {
+  const limit = processLimit('Max address space');
+  if (limit === Infinity) return Infinity;
+  const usedKib = /^VmSize:\s+(\d+) kB/m.exec(readFileSync('/proc/self/status', 'latin1'))?.[1];
+  return limit - Number(usedKib) * 1_024;
+}
+
+/** The soft limit of this process; Infinity without one, and on other systems than Linux. */
+export function processLimit(name: 'Max address space' | 'Max open files'): number {
   try {
-    const limit = /^Max address space +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1];
-    if (limit === undefined) return Infinity;
-    const usedKib = /^VmSize:\s+(\d+) kB/m.exec(readFileSync('/proc/self/status', 'latin1'))?.[1];
-    return Number(limit) - Number(usedKib) * 1_024;
+    const limits = readFileSync('/proc/self/limits', 'latin1');
+    return Number(new RegExp(`^${name} +(\\d+)`, 'm').exec(limits)?.[1] ?? Infinity);
   } catch {
     return Infinity;
   }

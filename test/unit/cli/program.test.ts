@@ -82,6 +82,46 @@ void t.test('help names several words, and fits 80 cells', (t) => {
   t.end();
 });
 
+void t.test('a start says that it may open too few files for its calls', async (t) => {
+  const settings = (calls: number): string =>
+    `models: [{ id: m, upstreams: [{ url: "echo:" }] }]
+plans: [{ id: p, requests_per_minute: 1, calls_per_day: 1 }]
+limits: { calls_in_flight: ${calls} }`;
+  for (const [calls, warns] of [
+    [500, false],
+    [501, true],
+  ] as const) {
+    const child = spawn(
+      'sh',
+      [
+        '-c',
+        'ulimit -n 1000; exec "$0" "$@"',
+        process.execPath,
+        MAIN,
+        'serve',
+        '--port',
+        '0',
+        '--admin-port',
+        '0',
+      ],
+      { cwd: t.testdir({ 'tollgate.yaml': settings(calls) }), stdio: ['ignore', 'ignore', 'pipe'] },
+    );
+    t.teardown(() => child.kill('SIGKILL'));
+    let log = '';
+    for await (const chunk of child.stderr) {
+      log += String(chunk);
+      if (log.includes('"message":"gateway serves"')) child.kill('SIGTERM');
+    }
+    t.equal(
+      /"level":"warn"[^\n]*"open_files":1000,"calls_in_flight":501,"wanted":1002,"message":"[^\n]*nofile/.test(
+        log,
+      ),
+      warns,
+      log,
+    );
+  }
+});
+
 void t.test('serve, and not as the first word', async (t) => {
   const child = spawn(process.execPath, [MAIN, '--', 'serve'], { cwd: t.testdir() });
   const [stderr, [code]] = await Promise.all([
