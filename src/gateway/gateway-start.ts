@@ -9,10 +9,10 @@
  * closes each part once. So each step that waits goes through `waitFor` (test/unit/gateway/gateway.test.ts).
  */
 import { setFlagsFromString } from 'node:v8';
+import { processLimit } from '../core/process-limit.js';
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import { credentialsOf } from '../providers/credentials/credential-spec.js';
 import { START } from '../registry/operator-change.js';
-import { processLimit } from '../store/environment.js';
 import type { Log } from '../telemetry/log.js';
 import type { Accounting } from './accounting.js';
 import { type AdminService, findPort } from './admin-service.js';

@@ -23,6 +23,7 @@ import { existsSync, linkSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type * as Lmdb from 'lmdb';
 import type { RootDatabase, RootDatabaseOptions } from 'lmdb';
+import { processLimit } from '../core/process-limit.js';
 import { installSignalHandler } from '../telemetry/main-watch.js';
 import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 
@@ -77,16 +78,6 @@ function addressesLeft(): number {
   if (limit === Infinity) return Infinity;
   const usedKib = /^VmSize:\s+(\d+) kB/m.exec(readFileSync('/proc/self/status', 'latin1'))?.[1];
   return limit - Number(usedKib) * 1_024;
-}
-
-/** The soft limit of this process; Infinity without one, and on other systems than Linux. */
-export function processLimit(name: 'Max address space' | 'Max open files'): number {
-  try {
-    const limits = readFileSync('/proc/self/limits', 'latin1');
-    return Number(new RegExp(`^${name} +(\\d+)`, 'm').exec(limits)?.[1] ?? Infinity);
-  } catch {
-    return Infinity;
-  }
 }
 
 /** LMDB's first two pages, and some more. */

@@ -31,6 +31,7 @@ import {
   type Snapshot,
   type SnapshotKind,
 } from '../gateway/messages.js';
+import { processLimit } from '../core/process-limit.js';
 import type { Log } from '../telemetry/log.js';
 import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
 
@@ -198,7 +199,7 @@ export class GatewayProcess {
       if (child.pid === undefined) this.#onEnd({ how: `no process: ${error.message}`, clean: false });
     });
     child.once('exit', (code, signal) => {
-      const how = signal === null ? `exit code ${code ?? 0}` : `signal ${signal}`;
+      const how = signal === null ? `exit code ${code ?? 0}` : `signal ${signal}${addressesText(signal)}`;
       const onLastMessage = (): void => {
         if (code === START_REJECTED_EXIT_CODE) this.#rejection ??= 'the gateway refused to start';
         this.#onEnd({ how, clean: code === 0 });
@@ -339,4 +340,14 @@ export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
   stream.once('end', flush);
   // A killed process breaks its pipe. GatewayProcess reports the exit.
   stream.on('error', flush);
+}
+
+/**
+ * What to do if V8 found too few addresses, as for a thread, each of which reserves some 0.6 GiB: it prints a
+ * dump and ends the process by one of these signals. The gateway has the limit of this process.
+ */
+function addressesText(signal: NodeJS.Signals): string {
+  const limit = processLimit('Max address space');
+  if (limit === Infinity || !['SIGTRAP', 'SIGABRT', 'SIGSEGV', 'SIGILL'].includes(signal)) return '';
+  return `; it may have ${(limit / 1024 ** 3).toFixed(1)} GiB of addresses, perhaps too few: lift the limit (ulimit -v unlimited, LimitAS=infinity)`;
 }

@@ -122,6 +122,29 @@ limits: { calls_in_flight: ${calls} }`;
   }
 });
 
+void t.test('a start with too few addresses for its threads says so', async (t) => {
+  // The books take 16 GiB of these 19.1, and Node too much of the others for several threads.
+  const command = 'ulimit -v 20000000; exec "$0" "$@"';
+  const serve = [MAIN, 'serve', '--port', '0', '--admin-port', '0'];
+  const child = spawn('sh', ['-c', command, process.execPath, ...serve], {
+    cwd: t.testdir(),
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  let log = '';
+  for await (const chunk of child.stderr) {
+    log += String(chunk);
+    if (log.includes('"message":"gateway serves"')) child.kill('SIGTERM');
+  }
+  // Another Node may take more, so that the books cannot be opened, or less.
+  if (log.includes('gateway serves')) t.comment('this Node has room for its threads');
+  else
+    t.match(
+      log,
+      /(?:\(signal SIG\w+; it may have 19\.1|cannot be opened: it wants 16\.0) GiB of .*ulimit -v/,
+    );
+});
+
 void t.test('serve, and not as the first word', async (t) => {
   const child = spawn(process.execPath, [MAIN, '--', 'serve'], { cwd: t.testdir() });
   const [stderr, [code]] = await Promise.all([

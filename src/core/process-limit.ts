@@ -1,0 +1,16 @@
+/**
+ * The limits that the system sets to this process and those that it starts (`ulimit`). store/environment.ts
+ * asks before a file is mapped, gateway-start.ts for open files, supervisor/gateway-process.ts to explain an
+ * end. Main threads; reads a file at each call. Tests: test/unit/cli/program.test.ts.
+ */
+import { readFileSync } from 'node:fs';
+
+/** The soft limit by its name in Linux; Infinity without one, and on other systems. */
+export function processLimit(name: 'Max address space' | 'Max open files'): number {
+  try {
+    const limits = readFileSync('/proc/self/limits', 'latin1');
+    return Number(new RegExp(`^${name} +(\\d+)`, 'm').exec(limits)?.[1] ?? Infinity);
+  } catch {
+    return Infinity;
+  }
+}
