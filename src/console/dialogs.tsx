@@ -7,7 +7,7 @@
  * the session ends (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
  */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView, PlanView } from '../admin/views.js';
 import { keepPage, post, remove, useAction } from './api.js';
 import { Button, Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
@@ -29,16 +29,19 @@ interface DialogProps extends Closable {
   readonly children: ComponentChildren;
 }
 
-/** Opens when it is first drawn. When it is removed, the element that had the focus gets it back. */
+/**
+ * Opens when it is drawn. When it is removed, the element that had the focus gets it back, before the next
+ * key can be pressed: effects of `useEffect` come only after the next paint.
+ */
 function Dialog({ title, onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  useEffect(() => {
-    const opener = document.activeElement;
-    element.current?.showModal();
-    return () => {
-      if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
-    };
+  useLayoutEffect(() => {
+    // Not null: the element is drawn by now.
+    const dialog = element.current!;
+    dialog.showModal();
+    // The browser gives the focus back.
+    return () => dialog.close();
   }, []);
   return (
     <dialog
