@@ -79,7 +79,8 @@ export async function runProgram(): Promise<void> {
     if (process.argv[2] !== SERVER) process.exit(EXIT_PIPE);
   });
   try {
-    await createProgram().parseAsync(argumentsOf(process.argv));
+    const program = createProgram();
+    await program.parseAsync(argumentsOf(program, process.argv));
   } catch (error) {
     if (error instanceof CommanderError) {
       // Commander has printed its message. `--help` and `--version` end with an error of exit code 0.
@@ -91,10 +92,23 @@ export async function runProgram(): Promise<void> {
   }
 }
 
-/** `help keys create` as `keys create --help`: of words after `help` Commander takes only the first. */
-function argumentsOf(argv: readonly string[]): string[] {
-  const [node = '', file = '', first, ...words] = argv;
-  return first === 'help' && words.length > 1 ? [node, file, ...words, '--help'] : [...argv];
+/**
+ * `help keys create` as `keys create --help`: of words after `help` Commander takes only the first. For a
+ * word that is no command it would show the help of the words before: without `--help` it says what is wrong.
+ */
+function argumentsOf(program: Command, argv: readonly string[]): string[] {
+  const [node = '', file = '', ...given] = argv;
+  const isHelp = given[0] === 'help';
+  const words = isHelp ? given.slice(1) : given;
+  if (words.length === 0 || !(isHelp || words.includes('--help') || words.includes('-h'))) return [...argv];
+  let group = program;
+  for (const [index, word] of words.entries()) {
+    if (group.commands.length === 0 || word === 'help' || word.startsWith('-')) break;
+    const command = group.commands.find((each) => each.name() === word);
+    if (command === undefined) return [node, file, ...words.slice(0, index + 1)];
+    group = command;
+  }
+  return isHelp ? [node, file, ...words, '--help'] : [...argv];
 }
 
 /** The message of an expected error, which has a code and explains itself; the stack of any other, a bug. */

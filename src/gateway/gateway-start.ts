@@ -3,7 +3,7 @@
  * runs by timers. gateway.ts calls `startGateway` once, on the main thread of a gateway process.
  *
  *     store → shared buffers → recovery (all three in gateway.ts) → registry and leases → port found
- *           → flags of V8 → traces → credentials → workers → listeners → admin → ready
+ *           → flags of V8 → traces → credentials → workers → listeners → admin → demo account → ready
  *
  * Must hold: a gateway that is told to end while it starts opens nothing after that, because `Gateway.close`
  * closes each part once. So each step that waits goes through `waitFor` (test/unit/gateway/gateway.test.ts).
@@ -66,10 +66,6 @@ export async function startGateway(context: StartContext): Promise<GatewayReady>
     return result;
   };
   await waitFor(accounting.sharing.start());
-  const cause = { actor: START, action: 'accounts.create' } as const;
-  const demo = options.demo
-    ? await waitFor(accounting.service.change(cause, (registry) => registry.ensureDemo()))
-    : undefined;
   const { host, port: setPort } = settings.listen;
   // A gateway that joins others shares their port; any other reserves the port until its listeners have it.
   const foundPort = joins ? undefined : await waitFor(findPort(host, setPort, 'listen'));
@@ -84,6 +80,11 @@ export async function startGateway(context: StartContext): Promise<GatewayReady>
   const adminPort = leads ? await waitFor(admin.open({ checksPort: !joins })) : settings.admin.port;
   if (leads) notifications.lead();
   flushEach(settings.flush_interval_ms, accounting, notifications);
+  const cause = { actor: START, action: 'accounts.create' } as const;
+  // When no step can fail any more, as for a port in use: the start that makes the key shows it, once.
+  const demo = options.demo
+    ? await waitFor(accounting.service.change(cause, (registry) => registry.ensureDemo()))
+    : undefined;
   state.ready = true;
   // The release of µWS that runs on Node 20 has an older HTTP parser, which hangs at `_` in a header's name.
   if (leads && process.versions.node.startsWith('20.'))

@@ -35,17 +35,26 @@ void t.test('a port that somebody uses', async (t) => {
   t.teardown(() => server.close());
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  const { stdout, stderr, code } = await serve(temporaryFolder(t), ['--port', String(port)]);
+  const folder = temporaryFolder(t);
+  const { stdout, stderr, code } = await serve(folder, ['--port', String(port)]);
   t.equal(code, 1);
   t.match(stderr, `Cannot listen on 127.0.0.1:${port} (EADDRINUSE)`);
   t.match(stderr, 'TOLLGATE_PORT');
   t.equal(stdout, '');
 
-  const admin = await serve(temporaryFolder(t), ['--port', '0', '--admin-port', String(port)]);
+  const admin = await serve(folder, ['--port', '0', '--admin-port', String(port)]);
   t.equal(admin.code, 1);
   t.match(admin.stderr, `Cannot listen on 127.0.0.1:${port} (EADDRINUSE)`);
   t.match(admin.stderr, 'admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)', 'the setting of this port');
   t.notMatch(admin.stderr, 'listen.port', 'and not that of the other');
+
+  const served = await startGateway(t, { folder });
+  t.match(
+    served.child.stdout(),
+    /Demo key, shown only once:\n\n {2}sk-/,
+    'the first start that served shows it',
+  );
+  t.equal(await served.stop(), 0);
 });
 
 void t.test('a data folder that another gateway serves from', async (t) => {

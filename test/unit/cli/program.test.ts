@@ -2,7 +2,7 @@
  * A command whose output nobody reads ends without a word, as other tools do; one whose output the disk does
  * not take says so in a line.
  */
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
@@ -69,6 +69,21 @@ void t.test('help names several words, and fits 80 cells', (t) => {
   const helpOf = (...words: string[]): string =>
     execFileSync(process.execPath, [MAIN, ...words], { encoding: 'utf8' });
   t.equal(helpOf('help', 'keys', 'create'), helpOf('keys', 'create', '--help'));
+  t.equal(helpOf('help', 'keys', 'show', 'laptop'), helpOf('keys', 'show', '--help'), 'and runs nothing');
+  t.equal(helpOf('keys', 'help', 'show'), helpOf('keys', 'show', '-h'));
+  t.equal(helpOf('help'), helpOf('--help'));
+  for (const words of [
+    ['help', 'keyz'],
+    ['help', 'keys', 'shw'],
+    ['keyz', '--help'],
+    ['keys', 'shw', '--help'],
+    ['keys', 'shw', 'laptop', '-h'],
+  ])
+    t.match(spawnSync(process.execPath, [MAIN, ...words], { encoding: 'utf8' }), {
+      status: 2,
+      stdout: '',
+      stderr: /^error: unknown command '(?:keyz|shw)'\n\(Did you mean (?:keys|show)\?\)\n/,
+    });
   for (const words of [
     ['--help'],
     ['keys', '--help'],
