@@ -10,15 +10,17 @@
  * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway.
  *
  * Must hold: the file belongs to one boot of the machine, and the first gateway of a later boot removes it.
+ * Of the same boot it may be of another version: the first gateway removes the scopes that it cannot read.
  * Test: test/unit/sharing/lmdb-coordinator.test.ts (leases outlive all processes, but not the sharing of
- * limits).
+ * limits; scopes of another version).
  */
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Database } from 'lmdb';
 import { Environment } from '../store/environment.js';
 import { assertStoreFile, OPTIONS, unreadable } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
+import { ScopeGrants, type ScopeState } from './scope-grants.js';
 
 /** Address space, which takes no memory. A million scopes that four nodes lease from use about 1 GB of it. */
 const MAP_BYTES = 8 * 1024 ** 3;
@@ -66,7 +68,8 @@ export function openLeaseFile(dataPath: string): LeaseFile {
 /**
  * Removes lease files of earlier boots and damaged ones; all lease files if limits are not shared from now on
  * (`isShared` false). Otherwise the file of this boot stays, because what was used of minute and day stays
- * used. Call it while no process works on the folder or can start to, as by `onAlone` of `StoreHold.take`.
+ * used, but for scopes that this version cannot read. Call it while no process works on the folder or can
+ * start to, as by `onAlone` of `StoreHold.take`.
  */
 export function clearLeaseFiles(dataPath: string, isShared: boolean): void {
   const pathOfBoot = leasePath(dataPath);
@@ -76,6 +79,34 @@ export function clearLeaseFiles(dataPath: string, isShared: boolean): void {
     // A lock file stays if its file does.
     if (isShared && path.startsWith(pathOfBoot) && isSound(path.replace(/-lock$/, ''))) continue;
     rmSync(path, { force: true });
+  }
+  if (existsSync(pathOfBoot)) removeUnreadableScopes(dataPath);
+}
+
+/**
+ * Removes the scopes that are damaged or of another version, of which nothing would be granted any more. No
+ * process runs that could hold anything of them, and what was used is in the store, from which a scope
+ * without a row begins. Takes 4 µs for each scope.
+ */
+function removeUnreadableScopes(dataPath: string): void {
+  const { environment, subjects } = openLeaseFile(dataPath);
+  try {
+    const unreadable = Array.from(subjects.getRange().filter(({ value }) => !isReadable(value)));
+    if (unreadable.length === 0) return;
+    environment.write(() => {
+      for (const { key } of unreadable) subjects.removeSync(key);
+    });
+  } finally {
+    void environment.close();
+  }
+}
+
+function isReadable(state: unknown): boolean {
+  try {
+    ScopeGrants.fromState(state as ScopeState);
+    return true;
+  } catch {
+    return false;
   }
 }
 

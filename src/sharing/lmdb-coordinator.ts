@@ -235,7 +235,8 @@ export class LmdbCoordinator implements Coordinator {
   /** Throws StoreError if the row is damaged. */
   #storedGrants(scope: string, state: unknown, nowMs: number): ScopeGrants {
     try {
-      // No schema check: only this program has written the file since the machine was started.
+      // No schema check: only Tollgate has written the file since the machine was started, and the first
+      // gateway has removed what other versions wrote otherwise (clearLeaseFiles).
       const grants = ScopeGrants.fromState(state as ScopeState);
       grants.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
       return grants;
@@ -243,7 +244,7 @@ export class LmdbCoordinator implements Coordinator {
       throw new StoreError(
         'damaged',
         `record ${scope} of leases.*.lmdb is damaged (${String(error)}). Stop all gateways of the data ` +
-          'directory, remove leases.*.lmdb in it, and start them.',
+          'directory and start them: the first one removes it.',
       );
     }
   }

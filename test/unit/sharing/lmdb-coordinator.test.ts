@@ -165,6 +165,32 @@ void t.test('leases outlive all processes, and not the sharing of limits', async
   t.notOk(readdirSync(path).includes(name!), 'one that is damaged is made anew');
 });
 
+void t.test('of scopes of another version, the first gateway begins with what the store has', async (t) => {
+  const path = t.testdir();
+  const clock = new ManualClock();
+  const first = openWorld(path, clock);
+  const { index } = accountOf(first.store, 'acct_former');
+  const use = { dayNumber: dayNumberOf(clock.wallMs()), dayCalls: 4, takenMs: clock.wallMs() };
+  first.store.putAccounting({
+    spendings: new Map([[index, { ...NOTHING_SPENT, ...use }]]),
+    usages: [],
+  });
+  t.same(await lent(await first.join('a'), 'acct_x', 8), [8, 8]);
+  // The row as versions until 2026-11-22 wrote it.
+  const former = { buckets: [], dayNumber: use.dayNumber, dayUsedBefore: 4, days: [], slots: [], money: [] };
+  first.file.environment.write(() => first.file.subjects.putSync('acct_former', former));
+  t.same(await lent(await first.join('a', 1), 'acct_former', 1), [0, 0]);
+  await first.close();
+
+  clearLeaseFiles(path, true);
+  const second = openWorld(path, clock);
+  const node = await second.join('a');
+  t.same(await lent(node, 'acct_former', 10), [10, 0]);
+  t.same(await lent(await second.join('a', 1), 'acct_former', 6), [0, 6]);
+  t.same(await lent(node, 'acct_x', 3), [0, 0], 'a scope that can be read stays as it is');
+  await second.close();
+});
+
 void t.test('what a process held is free when it has been killed', async (t) => {
   const path = t.testdir();
   const { store, clock, join: joinWorld, close } = openWorld(path);
