@@ -97,7 +97,9 @@ export class RegistryLog {
         await this.#catchUp();
         break;
       } catch (error) {
-        this.#recordFailure(error);
+        // At the first try of a start the connection is still being made, which is no failure to log.
+        const isConnecting = tries === 1 && error instanceof ValkeyError && error.code === 'offline';
+        if (!isConnecting) this.#recordFailure(error);
         if (!(error instanceof ValkeyError || isDamage(error))) throw error;
         // The pause rejects only if `close` was called. Then the next `#catchUp` returns at once.
         if (tries < JOIN_TRIES_MAX)
