@@ -35,13 +35,13 @@ function clientOf({ exchange, close }: AdminTransport): AdminClient {
     const { status, body } = await exchange(method, path, value === undefined ? '' : JSON.stringify(value));
     if (status < 400) return body;
     const { error } = (jsonIn(body) ?? {}) as { readonly error?: { readonly message?: unknown } | null };
-    throw new CommandError(typeof error?.message === 'string' ? error.message : foreignText(status));
+    throw new CommandError(typeof error?.message === 'string' ? error.message : foreignText(status, method));
   };
   return {
     call: async (method, path, value) => {
       const view = jsonIn(await responseTextOf(method, path, value));
       // A success without JSON does not come from a gateway. Its status is not known here, and mostly 200.
-      if (view === undefined) throw new CommandError(foreignText(200));
+      if (view === undefined) throw new CommandError(foreignText(200, method));
       return view;
     },
     text: (path) => responseTextOf('GET', path),
@@ -256,7 +256,7 @@ export async function openHttpClient(
   let lastWarning: string | undefined;
   const exchange = async (method: string, path: string, body: string): Promise<AdminResponse> => {
     const { warning, requestId, ...response } = await request(method, path, body).catch((error: unknown) => {
-      throw new NoResponse(noResponseText(origin, error));
+      throw new NoResponse(noResponseText(origin, error, method));
     });
     // Only the port of the callers sends such an id. (Proxies before either port may send ids of their own.)
     if (response.status === 404 && requestId?.startsWith('req_')) throw new CommandError(callersText(origin));
@@ -271,11 +271,11 @@ export async function openHttpClient(
 }
 
 /** The message if there was no response. The reason is in the cause of fetch's error. */
-function noResponseText(origin: string, error: unknown): string {
+function noResponseText(origin: string, error: unknown, method: string): string {
   const reason = error instanceof Error ? (error.cause ?? error) : error;
   return (
-    `The gateway at ${origin} did not answer: ${reason instanceof Error ? reason.message : String(reason)}. ` +
-    'A change may have been made or not: look before trying again.'
+    `The gateway at ${origin} did not answer: ${reason instanceof Error ? reason.message : String(reason)}.` +
+    doubtText(method)
   );
 }
 
@@ -286,11 +286,16 @@ function callersText(origin: string): string {
   );
 }
 
+/** What the messages below and above say of a change. A GET makes none. */
+function doubtText(method: string): string {
+  return method === 'GET' ? '' : ' A change may have been made or not: look before trying again.';
+}
+
 /** The message for a response that no gateway gives, such as the page of a proxy or of another server. */
-function foreignText(status: number): string {
+function foreignText(status: number, method: string): string {
   return (
     `What answered with status ${status} is no gateway's admin interface: look at its address, and at proxies ` +
-    'before it. A change may have been made or not: look before trying again.'
+    `before it.${doubtText(method)}`
   );
 }
 

@@ -92,6 +92,9 @@ void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t
     /^The gateway at http:\/\/127\.0\.0\.1:\d+ did not answer: .*look before trying again/,
   );
   t.notMatch(end.stderr, TOKEN);
+  const looked = await runCommand(gone, ['accounts', 'list'], env);
+  checkRefused(t, looked, /did not answer: [^.]*\.$/m);
+  t.notMatch(looked.stderr, 'change', 'a command that only looks is in no doubt of a change');
   for (const [status, body] of [
     [502, '<html>Bad Gateway</html>'],
     [500, '{"error":null}'],
