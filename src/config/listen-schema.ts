@@ -16,7 +16,7 @@ const host = (environment: string, description: string) =>
     default: '127.0.0.1',
     description,
     'x-environment': environment,
-    'x-want': 'an address or a host name such as 127.0.0.1 or 0.0.0.0',
+    'x-want': 'an address or a host name such as 127.0.0.1, 0.0.0.0 or :: (without brackets)',
     'x-applies': 'restart',
   } satisfies Annotations);
 

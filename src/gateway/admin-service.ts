@@ -93,10 +93,18 @@ async function bind(server: Server, address: ListenOptions): Promise<string | un
 
 function cannotListen(host: string, port: number, code: string, section: keyof typeof ADVICE): Error {
   const address = host.includes(':') ? `[${host}]` : host;
-  return new Error(
-    `Cannot listen on ${address}:${port} (${code}). Stop what uses the port, or set ${ADVICE[section]}.`,
-  );
+  const remedy = Object.hasOwn(REMEDIES, code) ? REMEDIES[code]! : 'See that this machine has the address';
+  return new Error(`Cannot listen on ${address}:${port} (${code}). ${remedy}, or set ${ADVICE[section]}.`);
 }
+
+/** What helps, beside another address, by the code of the error; for other codes see `cannotListen`. */
+const REMEDIES: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'Stop what uses the port',
+  EACCES: 'A port below 1024 wants root or the capability CAP_NET_BIND_SERVICE: grant it',
+  ENOTFOUND: 'The name has no address: see that it is spelled right',
+  EAI_AGAIN: 'The name cannot be resolved: see that DNS works here',
+  EAFNOSUPPORT: 'This machine has no IPv6: enable it',
+};
 
 /**
  * The pause between tries of `lead` to open the port doubles from the first value to the second. Within a

@@ -220,7 +220,7 @@ void t.test('a list from the environment: words between commas', (t) => {
 void t.test('a fault in an override names the override', (t) => {
   const world = worldOf(t, { 'tollgate.yaml': SOUND_YAML });
   t.same(world.faults({ host: 'a b' }, { TOLLGATE_PORT: '-1', TOLLGATE_ADMIN_PORT: '70000' }), [
-    '--host: listen.host: got "a b", want an address or a host name such as 127.0.0.1 or 0.0.0.0',
+    '--host: listen.host: got "a b", want an address or a host name such as 127.0.0.1, 0.0.0.0 or :: (without brackets)',
     'TOLLGATE_PORT: listen.port: got "-1" (a string), want a whole number from 0 to 65535',
     'TOLLGATE_ADMIN_PORT: admin.port: got 70000, want a whole number from 0 to 65535',
   ]);

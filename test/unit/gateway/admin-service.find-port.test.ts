@@ -37,6 +37,18 @@ void t.test('an address of IPv6 is told with brackets', async (t) => {
   });
 });
 
+void t.test('the advice fits the error', async (t) => {
+  // Of the addresses for examples (RFC 5737).
+  await t.rejects(findPort('192.0.2.1', 80, 'listen'), {
+    message:
+      /\(EADDRNOTAVAIL\)\. See that this machine has the address, or set listen\.host and listen\.port /,
+  });
+  // No server is asked: a label has at most 63 characters.
+  await t.rejects(findPort(`${'a'.repeat(64)}.invalid`, 80, 'admin'), {
+    message: /\((ENOTFOUND|EAI_AGAIN)\)\. The name .*, or set admin\.host and admin\.port /,
+  });
+});
+
 void t.test('ports that are found at the same time differ', async (t) => {
   const found = await Promise.all(Array.from({ length: 200 }, () => findPort(HOST, 0, 'listen')));
   t.equal(new Set(found.map(({ port }) => port)).size, found.length);
