@@ -102,7 +102,7 @@ const LONG = [
   /^e2e\/(doors-limits|messages-clients|providers-.*)$|^fuzz\/(providers|sse-transcripts)$/,
   // What operators do and read, and what a gateway tells of itself. The routes have unit tests.
   /^e2e\/(access-log|account-history|call-record|changes|contents|export|hostile-admin|log-records)$/,
-  /^e2e\/(listener-with-worker|operator|operator-reads|operator-roles|quota-path|thread-failure)$/,
+  /^e2e\/(operator|operator-reads|operator-roles|quota-path|thread-failure|workers)$/,
 ];
 
 /**

@@ -1,7 +1,7 @@
 /**
  * One end of the channel between a listener and a worker: a MessagePort, and a ring for each direction.
  * listener-channel.ts has a FramePort for each worker, worker-channel.ts one for its listener, on their
- * threads. gateway/pools.ts makes channels; with `workers: 0`, gateway/listener-with-worker.thread.ts.
+ * threads. gateway/pools.ts makes channels, and gateway/listener-with-worker.thread.ts those within a thread.
  *
  * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So
  * frames are records of the ring. One message announces those of an event-loop turn by their bytes: `1540`.
@@ -48,7 +48,7 @@ export function createFrameChannel(): readonly [FrameChannel<MessagePort>, Frame
   return channelOf(port1, port2);
 }
 
-/** The two ends of a new channel within this thread (`workers: 0`). */
+/** The two ends of a new channel within this thread. */
 export function createLocalChannel(): readonly [FrameChannel, FrameChannel] {
   const port1 = new LocalPort();
   const port2 = new LocalPort();
@@ -160,6 +160,11 @@ export class FramePort {
     this.#in = new SpscReader(incoming);
     this.#onFrame = onFrame;
     port.on('message', (message: number | Item[]) => this.#receive(message));
+  }
+
+  /** Whether no frame waits for the end of this turn of the event loop. */
+  get isFlushed(): boolean {
+    return !this.#isScheduled;
   }
 
   /** Queues a frame; after `close` it is lost. Its bytes are copied; a large body's buffer is transferred. */

@@ -78,6 +78,9 @@ interface OpenCall {
   readonly receiver: CallReceiver;
 }
 
+/** Of calls that come in one turn of the event loop, those that the worker in this thread may get. */
+const OWN_CALLS_OF_TURN_MAX = 8;
+
 const WORKER_DIED: ErrorRecord = {
   code: 'internal_error',
   message: 'The gateway lost the worker that served this call. The call was not billed; try it again.',
@@ -90,8 +93,14 @@ export class ListenerChannel {
   readonly #freeSlots: Int32Array;
   #freeCount: number;
   readonly #calls: OpenCalls<OpenCall>;
-  /** By the worker's index. */
+  /** By the worker's index, without `#own`. */
   readonly #workers = new Map<number, AttachedWorker>();
+  /** The worker in this thread, if there is one. */
+  #own: AttachedWorker | undefined;
+  /** Calls that `#own` got in this turn of the event loop. */
+  #ownCallsOfTurn = 0;
+  /** Returns whether this thread has time for a call of `#own`. */
+  #hasTime: () => boolean = () => false;
   /** Whether `stopLeftCalls` was called. */
   #isStopping = false;
 
@@ -111,8 +120,16 @@ export class ListenerChannel {
   /** Adds the worker of that index. If an earlier worker had the index, its calls fail. */
   attachWorker(index: number, channel: FrameChannel): void {
     this.detachWorker(index);
-    const port = new FramePort(channel, (frame, hasNext) => this.#receive(frame, hasNext));
-    this.#workers.set(index, { port, inFlight: 0 });
+    this.#workers.set(index, this.#workerOf(channel));
+  }
+
+  /**
+   * Adds the worker that runs in this thread and ends with it. It gets calls while `hasTime` returns true,
+   * and all calls while there is no other worker.
+   */
+  attachOwnWorker(channel: FrameChannel, hasTime: () => boolean): void {
+    this.#own = this.#workerOf(channel);
+    this.#hasTime = hasTime;
   }
 
   /** The worker has died: each of its calls ends as `internal_error`. Idempotent. */
@@ -148,13 +165,13 @@ export class ListenerChannel {
   }
 
   /**
-   * Sends the call to the worker with the fewest calls in flight. False if there is no worker: delivery.ts
-   * still has the slot then, and the receiver is not called. `largeBody` goes to the worker's thread at the
-   * end of the event-loop turn and is empty here from then on: do not use it after this. A full ring loses no
-   * call: frame-port.ts posts the frame then.
+   * Sends the call to the worker in this thread, or to that with the fewest calls in flight. False if there
+   * is no worker: delivery.ts still has the slot then, and the receiver is not called. `largeBody` goes to
+   * the worker's thread at the end of the event-loop turn and is empty here from then on: do not use it after
+   * this. A full ring loses no call: frame-port.ts posts the frame then.
    */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
-    const worker = this.#leastLoadedWorker();
+    const worker = this.#takesItself(request) ? this.#own : (this.#leastLoadedWorker() ?? this.#own);
     if (worker === undefined) return false;
     const id = this.#calls.nextId(slot);
     this.#calls.add(id, { id, slot, worker, receiver });
@@ -199,6 +216,24 @@ export class ListenerChannel {
   close(): void {
     for (const worker of this.#workers.values()) worker.port.close();
     this.#workers.clear();
+    this.#own?.port.close();
+    this.#own = undefined;
+  }
+
+  #workerOf(channel: FrameChannel): AttachedWorker {
+    return { port: new FramePort(channel, (frame, hasNext) => this.#receive(frame, hasNext)), inFlight: 0 };
+  }
+
+  /**
+   * Whether the worker in this thread gets the call. `hasTime` knows the load of a moment ago, so of calls
+   * that come at once this worker gets a few. It gets no large bodies, whose work would hold up other calls.
+   */
+  #takesItself({ largeBody }: UpstreamRequest): boolean {
+    if (this.#own === undefined || largeBody !== undefined) return false;
+    if (this.#own.port.isFlushed) this.#ownCallsOfTurn = 0;
+    if (this.#ownCallsOfTurn === OWN_CALLS_OF_TURN_MAX || !this.#hasTime()) return false;
+    this.#ownCallsOfTurn += 1;
+    return true;
   }
 
   #leastLoadedWorker(): AttachedWorker | undefined {

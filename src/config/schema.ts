@@ -82,7 +82,12 @@ export const settingsSchema = Type.Object(
     admin: adminSchema,
     workers: wholeNumber(0, WORKERS_MAX, 1, 'threads', {
       description:
-        'Threads that call upstreams and relay their answers. With 0 each listener does that itself: less CPU and time for a call that comes alone, for a machine with one core or few calls.',
+        'Threads that call upstreams and relay their answers while listeners are busy (`workers_from_load_percent`). With 0 each listener always does that itself.',
+      applies: 'replacement',
+    }),
+    workers_from_load_percent: wholeNumber(0, 100, 50, 'percent', {
+      description:
+        'How much of its time a listener may be busy before it hands calls to the workers. Below that it calls upstreams itself, because a call that comes alone is answered sooner and for less CPU if no thread has to be woken. 0: the workers get all calls, and listeners have no keys of providers.',
       applies: 'replacement',
     }),
     sharing: Type.Optional(sharingSchema),

@@ -34,6 +34,7 @@ import {
 } from '../telemetry/metrics-source.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamErrors } from '../telemetry/upstream-errors.js';
+import { workersInListeners } from './pools.js';
 
 /**
  * How many accounts have labels of their own, the oldest first, if `metrics.account_labels` is set. The three
@@ -84,7 +85,7 @@ export class GatewayMetrics {
     this.#settings = settings;
     this.upstreamUse = ({ index, limits }) => counters.useOf(index, limits);
     const { listeners } = settings.listen;
-    this.buffers = createMetrics(listeners, settings.workers, log);
+    this.buffers = createMetrics(listeners, settings.workers, workersInListeners(settings), log);
     this.reader = new MetricsReader(this.buffers);
     this.threads = threadNames(listeners, settings.workers);
     this.#health = new ThreadHealth(this.buffers, MAIN_THREAD);

@@ -21,7 +21,6 @@ import { createCallTable } from '../channel/call-table.js';
 import { createCallRing } from '../telemetry/call-ring-layout.js';
 import { createContentsBudget } from '../telemetry/contents-layout.js';
 import type { Log } from '../telemetry/log.js';
-import { workerCount } from '../telemetry/metrics-layout.js';
 import { AdminService } from './admin-service.js';
 import { openAccounting, type Accounting } from './accounting.js';
 import { listenerSettingsOf } from './settings-records.js';
@@ -41,7 +40,7 @@ import {
   type SnapshotKind,
 } from './messages.js';
 import { Notifications } from './notifications.js';
-import { type UpstreamUse, UpstreamWorkers } from './pools.js';
+import { type UpstreamUse, UpstreamWorkers, workersInListeners } from './pools.js';
 import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from './reload.js';
 import { secretsOf } from '../upstream/target.js';
 
@@ -79,7 +78,7 @@ export class Gateway {
     const state = (this.#state = { ready: false, port: 0, inForce, traces: undefined });
     const requestIds = new RequestIds();
     const upstreamBuffers = createUpstreamBuffers(
-      workerCount(settings.listen.listeners, settings.workers),
+      settings.workers + workersInListeners(settings),
       group !== undefined,
     );
     const upstreams: UpstreamUse = {
@@ -130,6 +129,7 @@ export class Gateway {
     }));
     const workers = (this.#workers = new UpstreamWorkers({
       workers: settings.workers,
+      inListeners: workersInListeners(settings) > 0,
       routes: live.routes,
       calls,
       metrics,

@@ -1,7 +1,6 @@
 /**
- * Entry of a listener thread that is an upstream worker too. listeners.ts starts this file if the settings
- * have `workers: 0`. Otherwise it starts request/listener.thread.ts, and workers are threads of a Piscina
- * pool (pools.ts).
+ * Entry of a listener thread that is an upstream worker too. listeners.ts starts this file unless all calls
+ * go to the workers' threads (`workers_from_load_percent: 0`); then it starts request/listener.thread.ts.
  *
  * The import of request/listener.thread.ts starts the listener: it listens on its port when the import is
  * done. Then this file starts the worker's task in the same thread. No call has come before that, because
@@ -11,29 +10,33 @@
  * Must hold: if this thread fails, in the listener's part or in the worker's, its calls are cut. The main
  * thread gives back what the calls held, charges nothing, and starts a successor
  * (test/e2e/thread-failure.test.ts). With threads for workers, connections outlive a failure of the worker.
- * Callers see no other difference (test/e2e/listener-with-worker.test.ts runs other tests again).
+ * Callers see no other difference (test/e2e/workers.test.ts runs other tests with one kind of worker alone).
  */
 import { workerData } from 'node:worker_threads';
 import { createLocalChannel } from '../channel/frame-port.js';
 import type { ListenerInit } from '../request/messages.js';
-import { channel as listenerChannel } from '../request/listener.thread.js';
+import { channel, health } from '../request/listener.thread.js';
 import { runUpstreamTask } from '../upstream/upstream-task.js';
 import type { UpstreamTask } from '../upstream/worker-messages.js';
 
 /**
- * `workerData` of every listener thread. The task is undefined if workers have threads of their own; then
- * request/listener.thread.ts is the entry, and this file does not run.
+ * `workerData` of every listener thread. `ownWorker` is undefined if request/listener.thread.ts is the entry;
+ * then this file does not run.
  */
 export interface ListenerWithWorkerInit extends ListenerInit {
-  readonly upstreamTask: UpstreamTask | undefined;
+  readonly ownWorker: { readonly task: UpstreamTask; readonly loadMax: number } | undefined;
 }
 
-const { upstreamTask } = workerData as ListenerWithWorkerInit;
-if (upstreamTask !== undefined) {
+const { ownWorker } = workerData as ListenerWithWorkerInit;
+if (ownWorker !== undefined) {
+  const { task, loadMax } = ownWorker;
+  // A call costs the worker about as much time as the listener. So while the worker's part is done elsewhere,
+  // only half of `loadMax` shows that there is time for both parts here.
+  let hasTime = true;
   // The order of the next two lines does not matter: each end keeps what is sent to it before it is opened.
   const [listenerEnd, workerEnd] = createLocalChannel();
-  listenerChannel.attachWorker(upstreamTask.index, listenerEnd);
+  channel.attachOwnWorker(listenerEnd, () => (hasTime = health.load < (hasTime ? loadMax : loadMax / 2)));
   // A rejection is an uncaught exception of this thread on purpose: listener.thread.ts logs the exception and
-  // ends the thread. Without its worker the listener could serve nobody.
-  void runUpstreamTask(upstreamTask, workerEnd);
+  // ends the thread, because the channel would go on to hand calls to a worker that does not answer.
+  void runUpstreamTask(task, workerEnd);
 }

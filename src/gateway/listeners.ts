@@ -224,7 +224,13 @@ export class Listeners implements WorkerClients {
         ? new URL('../request/listener.thread.js', import.meta.url)
         : new URL('../gateway/listener-with-worker.thread.js', import.meta.url);
     const thread = new Worker(entry, {
-      workerData: { ...init, upstreamTask: worker?.task } satisfies ListenerWithWorkerInit,
+      workerData: {
+        ...init,
+        ownWorker: worker && {
+          task: worker.task,
+          loadMax: this.#options.settings.workers_from_load_percent / 100,
+        },
+      } satisfies ListenerWithWorkerInit,
       transferList: [...ports, ...(worker?.transferList ?? [])],
       name: `listener-${fixedInit.index}`,
       resourceLimits: threadMemory(),

@@ -1,8 +1,9 @@
 /**
  * The upstream workers of a gateway: a Piscina pool in which each thread has one task that runs as long as it
- * does. A worker that dies is replaced; its calls are lost and not charged. With `workers: 0` there is no
- * pool: each listener runs the task of one worker in its own thread, and lives and dies with it. gateway.ts
- * owns the workers, on the main thread.
+ * does. A worker that dies is replaced; its calls are lost and not charged. Besides, each listener runs such
+ * a task in its own thread, for its quiet time (`workers_from_load_percent`), or with `workers: 0` for all
+ * its calls. This own worker lives and dies with its listener. gateway.ts owns the workers, on the main
+ * thread.
  *
  * Must hold: every listener gets a channel to a dead worker's successor, and the calls that the dead worker
  * had in flight no longer count against limits. There is no unit test: see test/e2e/thread-failure.test.ts
@@ -11,6 +12,7 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
+import type { Settings } from '../config/schema.js';
 import { PendingReplies } from '../core/ask-port.js';
 import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
@@ -39,8 +41,10 @@ export interface UpstreamUse {
 }
 
 interface UpstreamWorkersOptions {
-  /** The number of threads. If it is 0, each listener is a worker too. */
+  /** The number of threads. */
   readonly workers: number;
+  /** Whether each listener has a worker of its own. Must be true if there are no threads. */
+  readonly inListeners: boolean;
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
   readonly metrics: Pick<GatewayMetrics, 'buffers' | 'firstWorkerThread'>;
@@ -79,7 +83,19 @@ interface WorkerControl {
   close(): void;
 }
 
-/** With `workers: 0`, `start` does nothing, and `workerFor` makes the worker of each listener. */
+/** Returns how many listeners are upstream workers too: all or none. */
+export function workersInListeners({
+  workers,
+  workers_from_load_percent: fromPercent,
+  listen,
+}: Settings): number {
+  return workers === 0 || fromPercent > 0 ? listen.listeners : 0;
+}
+
+/**
+ * The workers with threads have the indices from 0, the listeners' own workers the indices after them, in the
+ * order of the listeners. With `workers: 0`, `start` does nothing.
+ */
 export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;
@@ -111,27 +127,25 @@ export class UpstreamWorkers {
       this.#workerLoops.push(this.#keepAlive(index, this.#pool, clients));
   }
 
-  /** The number of workers that run. */
+  /** The number of workers that run: threads, or with `workers: 0` listeners. */
   get count(): number {
-    return this.#controls.size;
+    return this.#options.workers === 0 ? this.#controls.size : this.indices.length;
   }
 
-  /**
-   * Makes the worker that runs in a listener's thread, with the listener's index. Undefined if workers have
-   * threads of their own.
-   */
+  /** Makes the own worker of a listener, which runs in the listener's thread. Undefined if it has none. */
   workerFor(listenerIndex: number): WorkerStart | undefined {
-    return this.#options.workers === 0 ? this.#openWorker(listenerIndex) : undefined;
+    const { workers, inListeners } = this.#options;
+    return inListeners ? this.#openWorker(workers + listenerIndex) : undefined;
   }
 
-  /** To be called when a listener's thread has ended, and the worker in it with the thread. */
+  /** To be called when a listener's thread has ended, and its own worker with the thread. */
   onListenerEnd(listenerIndex: number): void {
-    if (this.#options.workers === 0) this.#release(listenerIndex);
+    this.#release(this.#options.workers + listenerIndex);
   }
 
   /** The indices of the workers that every listener must be connected with. A successor keeps the index. */
   get indices(): number[] {
-    return this.#options.workers === 0 ? [] : [...this.#controls.keys()];
+    return [...this.#controls.keys()].filter((index) => index < this.#options.workers);
   }
 
   /**
@@ -260,7 +274,7 @@ export class UpstreamWorkers {
       calls,
       metrics: metrics.buffers,
       upstreams: upstreams.buffers,
-      thread: workers === 0 ? undefined : metrics.firstWorkerThread + index,
+      thread: index < workers ? metrics.firstWorkerThread + index : undefined,
       controlPort: controlChannel.port2,
       counterPort: counterChannel.port2,
       leasePort: leaseChannel?.port2,

@@ -1,8 +1,8 @@
 /**
  * Entry of a listener thread, which gateway/listeners.ts starts. It makes the objects that the phases of a
  * request work with (IntakeContext, one for the thread), listens on the common port, and follows the main
- * thread's messages (ToListener). With `workers: 0` gateway/listener-with-worker.thread.ts imports this file
- * and uses its `channel`.
+ * thread's messages (ToListener). If the listener is an upstream worker too, the entry is
+ * gateway/listener-with-worker.thread.ts, which imports this file and uses its `channel` and `health`.
  *
  * Must hold: after an uncaught exception the thread closes all connections before it exits, or libuv aborts
  * the process. Then the main thread starts another listener (test/e2e/thread-failure.test.ts).
@@ -46,14 +46,14 @@ const main = parentPort;
 invariant(main !== null, 'a listener runs in a thread of the gateway');
 
 // Until the thread ends, publishes its event-loop delay and memory, and watches the main thread.
-new ThreadHealth(init.metrics, init.thread, { watch: new MainWatch(init.metrics) });
+/** Exported, as `channel`, for gateway/listener-with-worker.thread.ts. */
+export const health = new ThreadHealth(init.metrics, init.thread, { watch: new MainWatch(init.metrics) });
 const logSwitch = new LogSwitch(init.metrics.log);
 const log = openLog(`listener-${init.index}`, logSwitch);
 const clock = clockOf(init.ledger, new SystemClock());
 const send = (message: FromListener): void => main.postMessage(message);
 const journal = new JournalWriter(init.journal, () => send({ kind: 'journal_half_full' }));
 const pendingCommits = new PendingCommits(journal, clock, () => send({ kind: 'commit' }));
-/** Exported for gateway/listener-with-worker.thread.ts. */
 export const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
 const leases = init.leasePort && openLeaseChannel(init.leasePort);
 const ledger = new Ledger(init.ledger, clock, (kind, index) => leases?.send({ kind, index }));

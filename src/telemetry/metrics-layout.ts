@@ -214,7 +214,10 @@ export const UPSTREAM_ATTEMPTS = 0;
 /** Attempts that followed a failed attempt of the same call, here or on another upstream. */
 export const UPSTREAM_RETRIES = 1;
 export const UPSTREAM_IN_FLIGHT = 2;
-/** Index into BREAKER_STATES. */
+/**
+ * Index into BREAKER_STATES. After the end of its cooldown an open breaker is shown as half open, because the
+ * next call probes. That call may take long to come, if other workers get all calls.
+ */
 export const UPSTREAM_BREAKER = 3;
 /** Failed attempts, one word for each of FAILURE_KINDS. */
 export const UPSTREAM_FAILURES = 4;
@@ -231,7 +234,9 @@ export const UPSTREAM_WAITS_REJECTED = UPSTREAM_WAITS + 1;
 export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
 /** Calls whose clients have left, one word for each of ENDS_WITHOUT_CLIENT. */
 export const UPSTREAM_CLIENTS_LEFT = UPSTREAM_WAITED_MS + 1;
-const UPSTREAM_WORDS = wholeLines(UPSTREAM_CLIENTS_LEFT + ENDS_WITHOUT_CLIENT.length);
+/** When the cooldown of an open breaker ends, in the milliseconds of `Clock.monotonicMs`. */
+export const UPSTREAM_COOLDOWN_END = UPSTREAM_CLIENTS_LEFT + ENDS_WITHOUT_CLIENT.length;
+const UPSTREAM_WORDS = wholeLines(UPSTREAM_COOLDOWN_END + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /** Words of a thread's stripe. The thread writes the 99th percentile and the heap every 5 s. */
@@ -306,22 +311,21 @@ export function threadNames(listeners: number, workers: number): string[] {
   ];
 }
 
-/** Returns the number of upstream workers. With `workers: 0` each listener is one (gateway/pools.ts). */
-export function workerCount(listeners: number, workerThreads: number): number {
-  return workerThreads === 0 ? listeners : workerThreads;
-}
-
-/** `workers` is the setting, which may be 0. gateway/gateway-metrics.ts calls this once a process. */
+/**
+ * `workers` is the number of worker threads, which may be 0, and `workersInListeners` that of listeners that
+ * are upstream workers too. gateway/gateway-metrics.ts calls this once a process.
+ */
 export function createMetrics(
   listeners: number,
   workers: number,
+  workersInListeners = 0,
   log: LogSwitchBuffer = createLogSwitch(),
 ): MetricsBuffers {
   invariant(listeners >= 1, 'a gateway has a listener');
   const stripes = (count: number, words: number) => new SharedArrayBuffer(count * words * FLOAT_BYTES);
   return {
     listeners: stripes(listeners, LISTENER_STRIPE_WORDS),
-    upstreams: stripes(workerCount(listeners, workers), UPSTREAM_STRIPE_WORDS),
+    upstreams: stripes(workers + workersInListeners, UPSTREAM_STRIPE_WORDS),
     threads: stripes(threadNames(listeners, workers).length, THREAD_STRIPE_WORDS),
     log,
   };

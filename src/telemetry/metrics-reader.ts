@@ -10,6 +10,7 @@
  * Must hold: each sum is read from the words in which metrics-writers.ts counts it
  * (test/unit/telemetry/metrics-layout.test.ts). `!` on a word is safe: openStripes returns whole stripes.
  */
+import { SystemClock, type Clock } from '../core/clock.js';
 import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
 import * as layout from './metrics-layout.js';
@@ -91,8 +92,11 @@ export class MetricsReader {
   readonly #listeners: readonly Float64Array[];
   readonly #workers: readonly Float64Array[];
   readonly #threads: readonly Float64Array[];
+  readonly #clock: Clock;
 
-  constructor(buffers: MetricsBuffers) {
+  /** `clock` is that of the workers. */
+  constructor(buffers: MetricsBuffers, clock: Clock = new SystemClock()) {
+    this.#clock = clock;
     this.#listeners = layout.openStripes(buffers.listeners, layout.LISTENER_STRIPE_WORDS);
     this.#workers = layout.openStripes(buffers.upstreams, layout.UPSTREAM_STRIPE_WORDS);
     this.#threads = layout.openStripes(buffers.threads, layout.THREAD_STRIPE_WORDS);
@@ -186,13 +190,16 @@ export class MetricsReader {
   upstream(upstreamSlot: number): UpstreamSnapshot {
     const block = layout.firstWordOfUpstream(upstreamSlot);
     const breakers = new Map<BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));
+    const nowMs = this.#clock.monotonicMs();
     let lastFailure: UpstreamSnapshot['lastFailure'];
     for (const words of this.#workers) {
       const atMs = words[block + layout.UPSTREAM_FAILED_AT]!;
       if (atMs > (lastFailure?.atMs ?? 0)) {
         lastFailure = { kind: layout.FAILURE_KINDS[words[block + layout.UPSTREAM_FAILED_KIND]!]!, atMs };
       }
-      const state = layout.BREAKER_STATES[words[block + layout.UPSTREAM_BREAKER]!]!;
+      const written = layout.BREAKER_STATES[words[block + layout.UPSTREAM_BREAKER]!]!;
+      const isOver = words[block + layout.UPSTREAM_COOLDOWN_END]! <= nowMs;
+      const state = written === 'open' && isOver ? 'half_open' : written;
       breakers.set(state, breakers.get(state)! + 1);
     }
     return {

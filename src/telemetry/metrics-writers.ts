@@ -206,8 +206,10 @@ export class UpstreamMetrics {
     ]! += 1;
   }
 
-  setBreaker(slot: number, state: BreakerState): void {
-    this.#words[layout.firstWordOfUpstream(slot) + layout.UPSTREAM_BREAKER] =
-      layout.BREAKER_STATES.indexOf(state);
+  /** `cooldownEndMs`: of an open breaker, when the next call may probe. */
+  setBreaker(slot: number, state: BreakerState, cooldownEndMs = 0): void {
+    const block = layout.firstWordOfUpstream(slot);
+    this.#words[block + layout.UPSTREAM_COOLDOWN_END] = cooldownEndMs;
+    this.#words[block + layout.UPSTREAM_BREAKER] = layout.BREAKER_STATES.indexOf(state);
   }
 }

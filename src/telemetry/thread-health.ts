@@ -43,6 +43,8 @@ const IDLE_INTERVAL_MS = 1_000;
  * measurements every 20 ms take on a slow machine, so that measuring alone does not keep a thread busy.
  */
 const BUSY_SHARE = 0.05;
+/** The weight of the last measurement in the load of a busy thread. */
+const BUSY_WEIGHT = 0.2;
 /**
  * The shown delays are those of one period. A period is shorter than usual scrape intervals, so that each
  * scrape sees another one.
@@ -86,6 +88,9 @@ export class ThreadHealth {
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);
   #measuredCount = 0;
   #periodEndMs: number;
+  /** The sum of the active shares before these measurements. */
+  #activeShares = 0;
+  #load = 0;
   /** The time to the next measurement: BUSY_INTERVAL_MS or IDLE_INTERVAL_MS. */
   #intervalMs = BUSY_INTERVAL_MS;
   /** When the timer of the next measurement is due. */
@@ -111,6 +116,14 @@ export class ThreadHealth {
     this.#measureLater(loop.nowMs());
   }
 
+  /**
+   * The share of its time in which the event loop was active of late, 0 to 1: of the last second in an idle
+   * thread, of some 100 ms in a busy one.
+   */
+  get load(): number {
+    return this.#load;
+  }
+
   /** Ends the measurements. A thread that ends need not call it, because the timer does not keep it alive. */
   stop(): void {
     this.#cancelTimer();
@@ -134,11 +147,17 @@ export class ThreadHealth {
     // Written at once, so that a long block can be read before the end of the period. Until then the word
     // also covers the period before.
     this.#words[THREAD_DELAY_MAX_MS] = Math.max(this.#words[THREAD_DELAY_MAX_MS]!, delayMs);
+    const activeShare = this.#loop.activeShare();
+    this.#activeShares += activeShare;
+    const isIdle = this.#intervalMs === IDLE_INTERVAL_MS;
+    this.#load += (activeShare - this.#load) * (isIdle ? 1 : BUSY_WEIGHT);
     const isPeriodOver = nowMs >= this.#periodEndMs;
-    if (isPeriodOver) this.#publish(nowMs);
     // A busy thread stays at the fine resolution for the rest of the period.
-    if (isPeriodOver || this.#intervalMs === IDLE_INTERVAL_MS)
-      this.#intervalMs = this.#loop.activeShare() > BUSY_SHARE ? BUSY_INTERVAL_MS : IDLE_INTERVAL_MS;
+    if (isPeriodOver || isIdle) {
+      const periodShare = isIdle ? activeShare : this.#activeShares / this.#measuredCount;
+      this.#intervalMs = periodShare > BUSY_SHARE ? BUSY_INTERVAL_MS : IDLE_INTERVAL_MS;
+    }
+    if (isPeriodOver) this.#publish(nowMs);
     this.#measureLater(nowMs);
   }
 
@@ -149,6 +168,7 @@ export class ThreadHealth {
     this.#words[THREAD_DELAY_MAX_MS] = delaysMs.at(-1)!;
     this.#words[THREAD_HEAP_BYTES] = getHeapStatistics().used_heap_size;
     this.#measuredCount = 0;
+    this.#activeShares = 0;
     this.#periodEndMs = nowMs + PERIOD_MS;
   }
 }

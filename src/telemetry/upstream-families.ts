@@ -111,7 +111,7 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_upstream_breaker_workers',
     type: 'gauge',
-    help: 'Upstream workers by the state of their breaker for an upstream: closed, half_open (a call probes) or open (it is left alone). Each worker judges for itself.',
+    help: 'Upstream workers by the state of their breaker for an upstream: closed, half_open (a call probes, or the next one will) or open (it is left alone). Each worker judges for itself, also the one in each listener.',
     labels: [...UPSTREAM_LABELS, 'state'],
     collect: (source) => countsByName(source, source.upstreams(), 'state', ({ breakers }) => breakers),
   },

@@ -89,6 +89,11 @@ export class Breaker {
     return this.#cooldownMs > 0;
   }
 
+  /** While open: when the cooldown ends, from which on a call may probe. */
+  get cooldownEndMs(): number {
+    return this.#probeAtMs;
+  }
+
   /** Milliseconds until a call of that account may begin; 0 is now. */
   waitMs(nowMs: MonotonicMs, account: AccountIndex): number {
     return this.#isOpenFor(account) ? Math.max(0, this.#probeAtMs - nowMs) : 0;

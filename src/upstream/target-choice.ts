@@ -99,7 +99,8 @@ export class TargetChoice {
       const state = earlierStates.splice(position, 1)[0]!;
       state.target = target;
       // A slot in the metrics goes by name, which another upstream of the same host may have had before.
-      this.#deps.metrics.setBreaker(target.slot, state.breaker.isOpen ? 'open' : 'closed');
+      const { isOpen, cooldownEndMs } = state.breaker;
+      this.#deps.metrics.setBreaker(target.slot, isOpen ? 'open' : 'closed', cooldownEndMs);
       return state;
     });
   }
@@ -112,7 +113,11 @@ export class TargetChoice {
       breaker: new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
         // If a reload has removed the upstream, another upstream may have its slot by now.
         if (this.#states.includes(state))
-          metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
+          metrics.setBreaker(
+            state.target.slot,
+            change === 'closed' ? 'closed' : 'open',
+            state.breaker.cooldownEndMs,
+          );
         logChange(log, target, change, cooldownMs);
       }),
       inFlight: 0,

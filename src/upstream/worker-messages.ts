@@ -22,7 +22,7 @@ import type { ModelRoute } from './target.js';
 
 /** The long-lived task of one upstream worker. */
 export interface UpstreamTask {
-  /** The worker's number in its process, from 0; with `workers: 0` that of its listener. */
+  /** The worker's number in its process, from 0: threads first, then listeners that are workers too. */
   readonly index: number;
   /** By the model's index in the catalogue. */
   readonly routes: readonly ModelRoute[];

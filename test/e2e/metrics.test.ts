@@ -109,7 +109,11 @@ void t.test('known traffic, exact counters', async (t) => {
   t.equal(page.value('tollgate_upstream_credentials_refused_total', at), 1);
   t.equal(page.value('tollgate_upstream_failures_total', { ...at, kind: 'rejected' }), 1);
   t.equal(page.value('tollgate_upstream_failures_total', { ...at, kind: 'connection_lost' }), 1);
-  t.equal(page.value('tollgate_upstream_breaker_workers', { ...at, state: 'closed' }), 1);
+  t.equal(
+    page.value('tollgate_upstream_breaker_workers', { ...at, state: 'closed' }),
+    2,
+    'the worker and the listener',
+  );
   t.equal(page.value('tollgate_upstream_calls_in_flight', at), 0);
   t.equal(page.value('tollgate_calls_in_flight', {}), 0);
 

@@ -105,10 +105,28 @@ for (const workers of [2, 0])
     t.equal(await bed.gateway.stop(), 0);
   });
 
+void t.test('a worker that fails takes no call of a gateway that has time', async (t) => {
+  const { gateway, key, faults, mock } = await startFaultyBed(t, { workers: 1 });
+  const calls = [1, 2, 3].map(() => gateway.chat(key, steered('first_byte_ms=1500')));
+  await eventually('the calls reach the mock', async () =>
+    (await mock.stats()).open === calls.length ? true : undefined,
+  );
+  const worker = readdirSync(faults).find((file) => file.startsWith('pool-'))!;
+  writeFileSync(join(faults, worker.replace('.code', '.throw')), '');
+  await eventually('the worker dies', () =>
+    gateway.log().some((line) => line.includes('upstream worker died')) ? true : undefined,
+  );
+  for (const { status } of await Promise.all(calls)) t.equal(status, 200);
+  t.equal(await gateway.stop(), 0);
+});
+
 void t.test(
   'an upstream worker that fails is replaced; its calls end as internal_error, unbilled; then the process',
   async (t) => {
-    const { gateway, key, account, faults, mock } = await startFaultyBed(t, { workers: 1 });
+    const { gateway, key, account, faults, mock } = await startFaultyBed(t, {
+      workers: 1,
+      workers_from_load_percent: 0,
+    });
     t.equal((await gateway.chat(key, 'before')).status, 200);
     const { spent } = await gateway.admin.account(account);
 

@@ -87,7 +87,7 @@ const WORLDS: readonly World[] = [
   {
     name: 'workers that are killed, and ends that wait for the disk',
     visits: FULL ? 1_000 : 80,
-    settings: { workers: 2, durability: 'commit' },
+    settings: { workers: 2, workers_from_load_percent: 0, durability: 'commit' },
     kills: true,
   },
 ];

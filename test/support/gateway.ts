@@ -167,7 +167,7 @@ export const HIDDEN_MODEL = 'hidden-model';
 /** Per million tokens; one token costs 10^6 times as many pico-units. */
 export const TEST_PRICE = { input: '1.5', output: '2.25', cached_input: '0.75' };
 
-/** With 0 the listeners of gateways are the upstream workers too (listener-with-worker.test.ts). */
+/** Settings that e2e/workers.test.ts gives all gateways, as JSON. */
 const { TOLLGATE_TEST_WORKERS } = process.env;
 
 /**
@@ -196,7 +196,7 @@ export function testSettings(
       { id: HIDDEN_MODEL, ...model },
     ],
     plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }, ...plans],
-    ...(TOLLGATE_TEST_WORKERS !== undefined && { workers: Number(TOLLGATE_TEST_WORKERS) }),
+    ...(JSON.parse(TOLLGATE_TEST_WORKERS ?? '{}') as object),
     ...more,
   };
 }

@@ -2,10 +2,10 @@ import t, { type Test } from 'tap';
 import { once } from 'node:events';
 import type { MessagePort } from 'node:worker_threads';
 import type { ErrorRecord } from '#src/core/errors.js';
-import { asAccountIndex, asMonotonicMs } from '#src/core/units.js';
+import { asAccountIndex, asCallSlot, asMonotonicMs } from '#src/core/units.js';
 import type { Usage } from '#src/core/token-counts.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
-import { createFrameChannel } from '#src/channel/frame-port.js';
+import { createFrameChannel, createLocalChannel, type FrameChannel } from '#src/channel/frame-port.js';
 import { ListenerChannel, type CallReceiver } from '#src/channel/listener-channel.js';
 import type { DownstreamHandle, UpstreamRequest } from '#src/channel/messages.js';
 import { WorkerChannel } from '#src/channel/worker-channel.js';
@@ -46,13 +46,25 @@ interface Session {
 
 /** Both ends of a link in one thread; sessions are what the worker's side was asked to start. */
 function bed(t: Test, slots = 4) {
-  const buffer = createCallTable(16, 128);
+  const buffer = createCallTable(64, 128);
   const link = new ListenerChannel(new CallTable(buffer), { first: 8, count: slots });
   const sessions: Session[] = [];
   const workerLinks: WorkerChannel[] = [];
   const addWorker = (index: number): MessagePort => {
     const [ours, theirs] = createFrameChannel();
     link.attachWorker(index, ours);
+    serve(theirs, sessions);
+    return theirs.port;
+  };
+  /** Returns the sessions of the worker in the listener's thread. */
+  const addOwnWorker = (hasTime: () => boolean): Session[] => {
+    const [ours, theirs] = createLocalChannel();
+    link.attachOwnWorker(ours, hasTime);
+    const own: Session[] = [];
+    serve(theirs, own);
+    return own;
+  };
+  const serve = (theirs: FrameChannel, sessions: Session[]): void => {
     workerLinks.push(
       new WorkerChannel(theirs, new CallTable(buffer), (request, downstream) => {
         const told: string[] = [];
@@ -69,13 +81,12 @@ function bed(t: Test, slots = 4) {
         };
       }),
     );
-    return theirs.port;
   };
   t.teardown(() => {
     link.close();
     for (const workerLink of workerLinks) workerLink.close();
   });
-  return { buffer, link, sessions, addWorker, workerLinks };
+  return { buffer, link, sessions, addWorker, addOwnWorker, workerLinks };
 }
 
 function recorder(): CallReceiver & { readonly heard: string[] } {
@@ -259,6 +270,45 @@ void t.test(
     t.equal(failed[0]!.heard.length, 1, 'the failed call hears nothing more');
   },
 );
+
+void t.test('the worker in the same thread gets calls while there is time, and no large body', async (t) => {
+  const { link, sessions, addWorker, addOwnWorker } = bed(t, 8);
+  let hasTime = true;
+  const own = addOwnWorker(() => hasTime);
+  const dispatch = (more: Partial<UpstreamRequest> = {}): void => {
+    t.ok(link.dispatch(link.acquire()!, { ...REQUEST, ...more }, recorder()));
+  };
+  hasTime = false;
+  dispatch();
+  await until('its call arrives, as there is no other worker', () => own.length === 1);
+  addWorker(0);
+  dispatch();
+  await until('a call goes to the thread', () => sessions.length === 1);
+  hasTime = true;
+  dispatch();
+  dispatch({ largeBody: new Uint8Array(10) });
+  await until('both arrive', () => own.length === 2 && sessions.length === 2);
+  t.ok(sessions[1]!.request.largeBody, 'the large body went to the thread');
+  link.stopLeftCalls();
+  link.cancel(asCallSlot(10), false);
+  await until('its call is stopped as any other', () => own[1]!.told.length === 1);
+  t.same(own[1]!.told, ['stop']);
+  link.detachWorker(0);
+  for (let call = 0; call < 2; call += 1) dispatch();
+  await until('it has all calls when the thread has died', () => own.length === 4);
+});
+
+void t.test('of calls that come at once the worker in the same thread gets a few', async (t) => {
+  const { link, sessions, addWorker, addOwnWorker } = bed(t, 30);
+  addWorker(0);
+  const own = addOwnWorker(() => true);
+  const CALLS = 10;
+  for (const turn of [1, 2, 3]) {
+    for (let call = 0; call < CALLS; call += 1) link.dispatch(link.acquire()!, REQUEST, recorder());
+    await until('the calls arrive', () => own.length + sessions.length === turn * CALLS);
+    t.equal(own.length, turn * 8);
+  }
+});
 
 void t.test('a listener that goes cancels its calls in the worker', async (t) => {
   const { link, sessions, addWorker } = bed(t);

@@ -15,6 +15,7 @@ void t.test('no file: the demo, with every default', (t) => {
     listen: { host: '127.0.0.1', port: 8080, listeners: 1 },
     admin: { host: '127.0.0.1', port: 8081, hosts: [] },
     workers: 1,
+    workers_from_load_percent: 50,
     processes: 1,
     data: join(world.folder, 'data'),
     models: [

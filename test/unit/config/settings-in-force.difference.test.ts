@@ -124,7 +124,7 @@ void t.test('one declaration on the way to each setting says when it applies', (
       ...['log', 'access_log', 'call_log', 'notify', 'watch', 'drain_timeout_ms'],
     ],
     replacement: [
-      ...['listen.listeners', 'workers'],
+      ...['listen.listeners', 'workers', 'workers_from_load_percent'],
       ...['calls_in_flight', 'stream_buffer_bytes', 'accounts', 'keys', 'groups'].map(limitName),
       ...['quota_timezone', 'idempotency', 'usage_log', 'metrics'],
     ],

@@ -181,7 +181,7 @@ void t.test('listeners and workers add up under the names that were counted', (t
 
   const workers = [0, 1].map((index) => new UpstreamMetrics(buffers, index));
   for (const metrics of workers) metrics.attemptBegun(2, metrics === workers[1]);
-  workers[1]!.setBreaker(2, 'open');
+  workers[1]!.setBreaker(2, 'open', Infinity);
   workers[0]!.countFailure(2, 'credentials', NOW);
   t.same(reader.upstream(3).lastFailure, undefined);
   workers[1]!.countFailure(2, 'timeout', asWallMs(NOW - 1));

@@ -64,6 +64,30 @@ void t.test('a thread at rest is woken once a second, a busy one fifty times', (
   t.end();
 });
 
+void t.test(
+  'the load is that of the last second in a quiet thread, and follows within 100 ms in a busy one',
+  (t) => {
+    const { loop, health } = started();
+    loop.pass(6_000);
+    t.equal(health.load, 0);
+    loop.active = 0.8;
+    loop.pass(1_000);
+    t.equal(health.load, 0.8, 'of the second that has passed');
+    loop.active = 0.1;
+    loop.pass(20);
+    t.ok(health.load > 0.5, 'one moment says little');
+    loop.pass(100);
+    t.ok(health.load < 0.3, String(health.load));
+    loop.active = 0.01;
+    loop.pass(10_000);
+    loop.looks = 0;
+    loop.pass(10_000);
+    t.equal(loop.looks, 10, 'it is at rest again');
+    t.equal(health.load, 0.01);
+    t.end();
+  },
+);
+
 void t.test('a block is seen at once, whenever it comes, and for the period and the one after', (t) => {
   // Some at each distance from the end of a period: none may fall into a gap between two of them.
   for (let atMs = 0; atMs <= 5_200; atMs += 10) {

@@ -24,7 +24,7 @@ function choiceOf(targets: readonly UpstreamTarget[]) {
   const log = new FakeLog();
   const buffers = createMetrics(1, 1);
   const metrics = new UpstreamMetrics(buffers, 0);
-  const reader = new MetricsReader(buffers);
+  const reader = new MetricsReader(buffers, clock);
   const quotas = upstreamQuotas(clock);
   return { clock, log, reader, quotas, choice: new TargetChoice(targets, { clock, log, metrics, quotas }) };
 }
@@ -285,7 +285,10 @@ void t.test('attempts, calls in flight and the breaker are told to the metrics',
   failing.releaseFailed(bad);
   t.equal(reader.upstream(5).callsInFlight, 0);
   t.equal(breaker(), 'open');
-  clock.ms += 2_000;
+  clock.ms += 1_999;
+  t.equal(breaker(), 'open');
+  clock.ms += 1;
+  t.equal(breaker(), 'half_open', 'the next call probes');
   const probe = choice.take(NONE, ACCOUNT)!;
   t.equal(breaker(), 'half_open');
   probe.releaseGood();
