@@ -34,7 +34,7 @@ import {
 } from '../telemetry/metrics-source.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamErrors } from '../telemetry/upstream-errors.js';
-import { workersInListeners } from './pools.js';
+import { workersInListeners } from './settings-records.js';
 
 /**
  * How many accounts have labels of their own, the oldest first, if `metrics.account_labels` is set. The three

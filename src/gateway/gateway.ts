@@ -23,7 +23,7 @@ import { createContentsBudget } from '../telemetry/contents-layout.js';
 import type { Log } from '../telemetry/log.js';
 import { AdminService } from './admin-service.js';
 import { openAccounting, type Accounting } from './accounting.js';
-import { listenerSettingsOf } from './settings-records.js';
+import { listenerSettingsOf, workersInListeners } from './settings-records.js';
 import { CounterPool } from './counter-pool.js';
 import { Stats } from './stats.js';
 import { GatewayLogs } from './gateway-logs.js';
@@ -40,7 +40,7 @@ import {
   type SnapshotKind,
 } from './messages.js';
 import { Notifications } from './notifications.js';
-import { type UpstreamUse, UpstreamWorkers, workersInListeners } from './pools.js';
+import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from './reload.js';
 import { secretsOf } from '../upstream/target.js';
 

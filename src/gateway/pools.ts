@@ -12,7 +12,6 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
-import type { Settings } from '../config/schema.js';
 import { PendingReplies } from '../core/ask-port.js';
 import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
@@ -81,15 +80,6 @@ interface WorkerControl {
   readonly replies: PendingReplies<boolean>;
   /** Closes the main thread's ends of the worker's ports. */
   close(): void;
-}
-
-/** Returns how many listeners are upstream workers too: all or none. */
-export function workersInListeners({
-  workers,
-  workers_from_load_percent: fromPercent,
-  listen,
-}: Settings): number {
-  return workers === 0 || fromPercent > 0 ? listen.listeners : 0;
 }
 
 /**

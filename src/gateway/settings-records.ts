@@ -139,11 +139,20 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
   });
 }
 
+/** Returns how many listeners are upstream workers too: all or none. */
+export function workersInListeners({
+  workers,
+  workers_from_load_percent: fromPercent,
+  listen,
+}: Settings): number {
+  return workers === 0 || fromPercent > 0 ? listen.listeners : 0;
+}
+
 /**
  * Returns the upstreams of each model, with the providers' keys and the positions of credentials that expire.
- * The main thread hands the routes to upstream workers alone; with `workers: 0` each listener's thread is
- * one. `names`, `scopes` and `credentials` must be the same objects at each reload, so that an upstream
- * keeps its slot, scope and position.
+ * The main thread hands the routes to upstream workers alone, also to those in listeners' threads. `names`,
+ * `scopes` and `credentials` must be the same objects at each reload, so that an upstream keeps its slot,
+ * scope and position.
  */
 export function routesOf(
   settings: Settings,

@@ -101,8 +101,8 @@ function lacksAnswer({ completionTokens, reasoningTokens }: Usage, meter: UsageM
 }
 
 /**
- * For a report that lacks the last text, or the answer: the larger completion counts, because the report may lack that
- * text, and the count lacks hidden reasoning.
+ * For a report that lacks the last text, or the answer: the larger completion counts, because the report may
+ * lack that text, and the count lacks hidden reasoning.
  */
 function withLargerCompletion(reported: Usage, counted: Usage): Usage {
   const completionTokens = Math.max(reported.completionTokens, counted.completionTokens);

@@ -44,8 +44,8 @@ const ITEM_FIELDS = ['summary', 'content', 'name', 'arguments', 'input'] as cons
 export const PARTS_DEPTH_MAX = 4;
 
 /**
- * The texts of a non-streamed response, one for each field of each choice, or of each item of the output. Each
- * has a key as in StreamTexts; two texts may have one key.
+ * The texts of a non-streamed response, one for each field of each choice, or of each item of the output.
+ * Each has a key as in StreamTexts; two texts may have one key.
  */
 export function keyedResponseTexts(text: string): [key: string, text: string][] {
   const texts: [string, string][] = [];

@@ -40,8 +40,8 @@ export class UsageMeter {
   }
 
   /**
-   * Whether the client got any text whose key (StreamTexts) `counts`. Parses, so it is called only if a report
-   * names no completion tokens, or none beside reasoning.
+   * Whether the client got any text whose key (StreamTexts) `counts`. Parses, so it is called only if a
+   * report names no completion tokens, or none beside reasoning.
    */
   hasText(counts?: (key: string) => boolean): boolean {
     const isFound = (key: string): boolean => counts?.(key) ?? true;

@@ -29,7 +29,7 @@ for (const [failures, code, isLogged] of [
       wait: () => pause(5),
     };
     const log = new RegistryLog({
-      ...{ store, host: 'a', log: lines, onTaken: () => undefined },
+      ...{ store, host: 'a', log: lines, onApplied: () => undefined },
       server: server as unknown as RegistryServer,
     });
     await log.join();
