@@ -2,85 +2,27 @@
  * The page of changes, which main.tsx shows: who changed what, when and from where, with the values before
  * and after; and whether the chain of their hashes is intact. The filters are in the address. Browser.
  *
- * Must hold: the page says that there are no such changes only if all changes were searched. A response to
- * earlier filters is dropped, and rows of two filters are never shown together
+ * Must hold: the page says that there are no such changes only if all changes were searched
  * (test/e2e/console-pages.test.ts).
  */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { ChainView, OperatorChange } from '../admin/change-routes.js';
-import type { ListView } from '../admin/views.js';
-import { fetchRows, get, queryOf, useAction } from './api.js';
+import { fetchRows, get, useAction } from './api.js';
 import { addressOf, type Filters, putFilters } from './browser.js';
-import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField, TYPING_MS } from './controls.js';
+import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField } from './controls.js';
 import { counted, exactMoment, isoOf, words } from './format.js';
-import { type Column, Table } from './table.js';
+import { type Column, Table, usePagedRows } from './table.js';
 
 const PAGE_ROWS = 100;
-/**
- * How many pages are requested before the operator has to ask again. The gateway reads some 3,000 rows for a
- * page. If none of these rows passes the filters, the next page is requested.
- */
-const REQUESTS_MAX = 50;
 const FILTER_NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
-
-interface ShownChanges extends ListView<OperatorChange> {
-  /** The query that found the rows. */
-  readonly query: string;
-}
-
-interface ChangeList {
-  /** Undefined until the first page has come. */
-  readonly shown: ShownChanges | undefined;
-  /** Why the last request failed; undefined if it did not. */
-  readonly error: string | undefined;
-  /** Whether `showOlder` can be called: the shown rows are those of the filters, and no request runs. */
-  readonly canShowOlder: boolean;
-  readonly showOlder: () => void;
-}
-
-/** The list of changes and its requests. Responses to earlier filters are dropped. */
-function useChangeList(filter: Readonly<Record<string, string | undefined>>): ChangeList {
-  const query = queryOf(filter);
-  const [shown, setShown] = useState<ShownChanges>();
-  /** The query of the present filters; undefined once the page is left. */
-  const latestQuery = useRef<string | undefined>(query);
-  latestQuery.current = query;
-  const hasRequested = useRef(false);
-  // A run does not wait for an earlier run. The responses to an earlier run with other filters are dropped.
-  const { error, isBusy, run } = useAction(async (shownRows: readonly OperatorChange[], cursor?: string) => {
-    let next = cursor;
-    for (let requests = 0; requests < REQUESTS_MAX; requests++) {
-      const path = `/changes${queryOf({ ...filter, limit: PAGE_ROWS, cursor: next })}`;
-      const page = await orDropped(get<ListView<OperatorChange>>(path), () => latestQuery.current === query);
-      if (page === undefined) return;
-      setShown({ query, data: [...shownRows, ...page.data], next: page.next });
-      if (page.data.length > 0 || page.next === null) return;
-      next = page.next;
-    }
-  });
-  useEffect(() => {
-    // The first request is sent at once, and each later one when nothing has been typed for a while.
-    const timer = setTimeout(() => run([]), hasRequested.current ? TYPING_MS : 0);
-    hasRequested.current = true;
-    return () => clearTimeout(timer);
-  }, [query]);
-  useEffect(
-    () => () => {
-      latestQuery.current = undefined;
-    },
-    [],
-  );
-  return {
-    shown,
-    error,
-    canShowOlder: !isBusy && shown?.query === query,
-    showOlder: () => shown && run(shown.data, shown.next ?? undefined),
-  };
-}
 
 export function ChangesPage({ filters }: { readonly filters: Filters }) {
   const filter = Object.fromEntries(FILTER_NAMES.map((name) => [name, filters[name]?.trim()]));
-  const { shown, error, canShowOlder, showOlder } = useChangeList(filter);
+  const { shown, error, showMore } = usePagedRows<OperatorChange, typeof filter>(
+    '/changes',
+    filter,
+    PAGE_ROWS,
+  );
   const inputOf = (name: (typeof FILTER_NAMES)[number]) => ({
     value: filters[name] ?? '',
     onValue: (text: string): void => putFilters('changes', { ...filters, [name]: text }),
@@ -114,23 +56,12 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
         />
       )}
       {shown?.next == null ? null : (
-        <Button disabled={!canShowOlder} onClick={showOlder}>
+        <Button disabled={showMore === undefined} onClick={showMore}>
           Show older changes
         </Button>
       )}
     </>
   );
-}
-
-/** Resolves with undefined if `isCurrent` returns false when the response or an error has come. */
-async function orDropped<View>(response: Promise<View>, isCurrent: () => boolean): Promise<View | undefined> {
-  try {
-    const view = await response;
-    return isCurrent() ? view : undefined;
-  } catch (error) {
-    if (isCurrent()) throw error;
-    return undefined;
-  }
 }
 
 function textOfValue(field: string, value: unknown): string {

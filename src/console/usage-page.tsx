@@ -5,14 +5,14 @@
  * Must hold: if only the first pages of the rows have come, the page says that its sums lack the other rows
  * (test/e2e/console-pages.test.ts; other parts of the page: test/e2e/console.test.ts).
  */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
-import { get, queryOf, textOf, useView } from './api.js';
+import { queryOf, useView } from './api.js';
 import { addressOf, type CallFilters, callsAddress } from './browser.js';
 import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
-import { Button, Choice, ErrorText, idsOf, Money, Name, TextField, TYPING_MS } from './controls.js';
+import { Button, Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
 import { DAY_SECONDS, moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';
-import { type Column, Table } from './table.js';
+import { type Column, type ShownRows, Table, usePagedRows } from './table.js';
 
 const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
 type Grouping = (typeof GROUPINGS)[number];
@@ -20,25 +20,11 @@ type Grouping = (typeof GROUPINGS)[number];
 /** How much time a row stands for, if rows are by day or by hour. */
 const STEP_SECONDS = { day: DAY_SECONDS, hour: 3_600 } as const;
 
-/** What the page requests: the parameters of `GET /usage`. */
-interface Query {
-  readonly by: Grouping;
-  /** Days (UTC), both included; empty for no bound. */
-  readonly from: string;
-  readonly to: string;
-  /** Empty for all models; so are `account` and `key`, which are ids or names. */
-  readonly model: string;
-  readonly account: string;
-  readonly key: string;
-}
-
-/** The rows of one query, from its first page to the last that has come. */
-interface ShownRows {
-  readonly query: Query;
-  readonly rows: readonly UsageView[];
-  /** The cursor of the next page; null after the last page. */
-  readonly next: string | null;
-}
+/**
+ * What the page requests: the parameters of `GET /usage`. Days are those of UTC, both included; empty for no
+ * bound. `account` and `key` are ids or names; empty for all, as `model`.
+ */
+type Query = Readonly<Record<'from' | 'to' | 'model' | 'account' | 'key', string> & { by: Grouping }>;
 
 export function UsagePage() {
   const [query, setQuery] = useState<Query>(() => ({
@@ -50,35 +36,12 @@ export function UsagePage() {
     key: '',
   }));
   const models = useView<ListView<ModelView>>('/models');
-  const [shown, setShown] = useState<ShownRows>();
-  const [error, setError] = useState<string>();
-  /** The query that the fields have now. Responses to other queries are dropped. */
-  const latestQuery = useRef(query);
-  latestQuery.current = query;
+  const { shown, isShown, error, showMore } = usePagedRows<UsageView, Query>('/usage', trimmed(query));
   const inputOf = (name: Exclude<keyof Query, 'by'>) => ({
     value: query[name],
     onValue: (text: string): void => setQuery({ ...query, [name]: text }),
   });
 
-  /** Requests the page at the cursor, by default the first, and shows its rows after `earlierRows`. */
-  const showPage = async (cursor?: string, earlierRows: readonly UsageView[] = []): Promise<void> => {
-    try {
-      const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...trimmed(query), cursor })}`);
-      if (latestQuery.current !== query) return;
-      setShown({ query, rows: [...earlierRows, ...page.data], next: page.next });
-      setError(undefined);
-    } catch (reason) {
-      if (latestQuery.current === query) setError(textOf(reason));
-    }
-  };
-  useEffect(() => {
-    // The first request is sent at once, and each later one when nothing has been typed for a while.
-    const timer = setTimeout(() => void showPage(), shown === undefined ? 0 : TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [query]);
-
-  // Then an error is that of `Show more`: the rows stay, and the operator can try again.
-  const isShown = shown?.query === query;
   return (
     <>
       <div class="head">
@@ -103,26 +66,23 @@ export function UsagePage() {
         <TextField label="Account" placeholder="Id or name" {...inputOf('account')} />
         <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
       </div>
+      {/* If rows of the query are shown, the error is that of `Show more`, and they stay. */}
       <ErrorText text={(isShown ? undefined : error) ?? models.error} />
       {shown !== undefined && (isShown || error === undefined) && (
-        <ShownUsage
-          {...shown}
-          error={error}
-          onMore={isShown ? (cursor) => void showPage(cursor, shown.rows) : undefined}
-        />
+        <ShownUsage {...shown} error={error} onMore={showMore} />
       )}
     </>
   );
 }
 
-interface ShownUsageProps extends ShownRows {
-  /** Undefined while a new request waits for its rows. */
-  readonly onMore: ((cursor: string) => void) | undefined;
+interface ShownUsageProps extends ShownRows<UsageView, Query> {
+  /** Undefined while a request waits for its rows. */
+  readonly onMore: (() => void) | undefined;
   /** Why the last request for more rows failed; undefined if it did not. */
   readonly error: string | undefined;
 }
 
-function ShownUsage({ query, rows, next, onMore, error }: ShownUsageProps) {
+function ShownUsage({ filter: query, data: rows, next, onMore, error }: ShownUsageProps) {
   const { by, from, to } = query;
   if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
@@ -136,7 +96,7 @@ function ShownUsage({ query, rows, next, onMore, error }: ShownUsageProps) {
       <UsageTable rows={rows} query={query} hasMore={next !== null} />
       <ErrorText text={error} />
       {next !== null && (
-        <Button disabled={onMore === undefined} onClick={() => onMore?.(next)}>
+        <Button disabled={onMore === undefined} onClick={onMore}>
           Show more
         </Button>
       )}
@@ -242,7 +202,7 @@ function UsageTable({ rows, query, hasMore }: UsageTableProps) {
         <p class="table-end">
           <a
             class="button quiet"
-            href={`/admin/v1/usage${queryOf({ ...trimmed(query), format: 'csv' })}`}
+            href={`/admin/v1/usage${queryOf({ ...query, format: 'csv' })}`}
             download={`usage-by-${by}.csv`}
           >
             Download CSV
@@ -306,8 +266,7 @@ type GroupingFields = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day
 
 /** Returns the filters of the page of calls that find the calls of a row; of `{}` all calls of the query. */
 function callFiltersOf({ account, key, model, day, hour }: GroupingFields, query: Query): CallFilters {
-  const filter = trimmed(query);
-  const { from, to } = filter;
+  const { from, to } = query;
   const start = hour ?? (day === undefined ? undefined : secondsOf(day));
   const times =
     start === undefined
@@ -317,9 +276,9 @@ function callFiltersOf({ account, key, model, day, hour }: GroupingFields, query
         }
       : { from: String(start), to: String(start + STEP_SECONDS[hour === undefined ? 'day' : 'hour']) };
   return {
-    account: account ?? filter.account,
-    key: key ?? filter.key,
-    model: model ?? filter.model,
+    account: account ?? query.account,
+    key: key ?? query.key,
+    model: model ?? query.model,
     ...times,
   };
 }
