@@ -146,15 +146,18 @@ const NO_REMARKS: BooksRemarks = { problems: [], warnings: [] };
 
 /** Compares the settings with the books of their data directory, which a gateway may have open. */
 async function remarksOfBooks({ data, limits, plans }: Settings): Promise<BooksRemarks> {
-  const [{ StoreSnapshot }, { storePath, StoreError }] = await Promise.all([
+  const [{ StoreSnapshot }, { storePath }, { readGatewayFile }] = await Promise.all([
     import('../store/audit-run.js'),
     import('../store/store-file.js'),
+    import('../admin/gateway-file.js'),
   ]);
   const path = storePath(data);
-  // To open books makes those files that are missing. The owner would be the user of this command, who need
-  // not be that of the gateway.
-  if (!['', '-lock', '-gate', '-gate-lock'].every((ending) => existsSync(path + ending))) return NO_REMARKS;
   try {
+    // Throws if this user may not look into the folder, where all files seem to be missing then.
+    readGatewayFile(data);
+    // To open books makes those files that are missing. The owner would be the user of this command, who need
+    // not be that of the gateway.
+    if (!['', '-lock', '-gate', '-gate-lock'].every((ending) => existsSync(path + ending))) return NO_REMARKS;
     const snapshot = new StoreSnapshot(data);
     try {
       const { readAccount } = await import('../store/record-codec.js');
@@ -177,7 +180,8 @@ async function remarksOfBooks({ data, limits, plans }: Settings): Promise<BooksR
       await snapshot.close();
     }
   } catch (error) {
-    if (!(error instanceof StoreError)) throw error;
+    // A StoreError, or that of the folder. Anything else is a bug.
+    if (!(error instanceof Error && 'code' in error)) throw error;
     return { problems: [], warnings: [`the books were not looked at: ${error.message}`] };
   }
 }

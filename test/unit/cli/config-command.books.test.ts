@@ -1,10 +1,12 @@
 /** `config check` beside the books: what a reload or a start would say because of them. */
-import { appendFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { appendFileSync, chmodSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { storePath } from '#src/store/store-file.js';
 import { commandFolder, SETTINGS } from './support.js';
 
+const MAIN = join(process.cwd(), 'dist/cli/main.js');
 const WITHOUT_PAID = SETTINGS.replace(/^ {2}- \{ id: paid.*\n/m, '');
 
 void t.test('accounts on a plan that the file lacks are named', async (t) => {
@@ -49,6 +51,17 @@ void t.test('books that cannot be looked at', async (t) => {
   const before = readdirSync(join(folder, 'data'));
   t.match(await run('config', 'check'), { code: 0, stderr: '' }, 'nobody has opened this copy yet');
   t.same(readdirSync(join(folder, 'data')), before, 'and no file is made, which another user may not open');
+  // root may read every folder: then nobody runs this command, if nobody may read the program.
+  const isRoot = process.geteuid!() === 0;
+  const nobody = { ...(isRoot ? { uid: 65_534, gid: 65_534 } : {}), cwd: folder, encoding: 'utf8' } as const;
+  chmodSync(folder, 0o755);
+  chmodSync(join(folder, 'data'), isRoot ? 0o700 : 0o000);
+  if (spawnSync(process.execPath, [MAIN, '--version'], nobody).status === 0)
+    t.match(spawnSync(process.execPath, [MAIN, 'config', 'check'], nobody), {
+      status: 0,
+      stderr: /^Warning: the books were not looked at: .*cannot be read: permission denied/,
+    });
+  chmodSync(join(folder, 'data'), 0o700);
   writeFileSync(`${path}-lock`, '');
   writeFileSync(path, 'no store');
   t.match(await run('config', 'check'), {
