@@ -3,18 +3,19 @@
  * WebAssembly module of quota-module.ts. Calls (calls.ts) uses it; each Ledger has one. ScopeQuotas
  * does one by one what the module leaves: if limits are shared, everything. Any thread.
  *
- * The entries of a call are in the memory of the quota records, behind the records: a scratch place of each
- * Ledger. The place of a thread that ends is not given again; a thread that finds none left does without
- * the module, more slowly. So do all where WebAssembly got no memory (`createSharedMemory`).
+ * The entries of a call are in the memory of the quota records, behind the records: each Ledger has a scratch
+ * area there. The area of a thread that ends is not given again. A thread that finds none left does without
+ * the module, more slowly. So do all threads if WebAssembly got no memory (`createSharedMemory`).
  *
- * Must hold: a take that fails takes nothing; no two threads write one scratch place.
+ * Must hold: a take that fails takes nothing. No two threads write one scratch area, or one takes by the
+ * entries of the other.
  */
 import { invariant } from '../core/errors.js';
 import { canInstantiate, compile, instantiate, type SharedMemory } from '../core/wasm.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { CallLeft } from './call-left.js';
 import * as layout from './layout.js';
-import { HALF_SETTLED, QUOTA_MODULE, SETTLED, UNSETTLED } from './quota-module.js';
+import { ENTRY, HALF_SETTLED, QUOTA_MODULE, SETTLED, UNSETTLED } from './quota-module.js';
 import { DAY_BIT, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { Link } from './scope-chain.js';
 import {
@@ -29,16 +30,16 @@ import { PERIODS_KNOWN } from './stocks.js';
 import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 
 /** Length and fields of an entry (quota-module.ts): in words of 64 bits, then of 32. */
-const ENTRY_WORDS64 = 4;
-const AMOUNT = 1;
-const LIMIT = 2;
+const ENTRY_WORDS64 = ENTRY.bytes / 8;
+const AMOUNT = ENTRY.amount / 8;
+const LIMIT = ENTRY.limit / 8;
 const ADDRESS = 0;
-const HEAD = 1;
-const STATUS = 6;
-const TICK_START = 7;
+const HEAD = ENTRY.head / 4;
+const STATUS = ENTRY.status / 4;
+const TICK_START = ENTRY.tickStart / 4;
 
 const ENTRIES_BYTES_MAX = SCOPES_MAX * layout.EXTENDED_QUOTAS.length * 8 * ENTRY_WORDS64;
-invariant(ENTRIES_BYTES_MAX <= layout.SCRATCH_BYTES, 'the entries of a call fit its scratch place');
+invariant(ENTRIES_BYTES_MAX <= layout.SCRATCH_BYTES, 'the entries of a call fit its scratch area');
 
 const PERIOD_MASK = 2 * PERIODS_KNOWN - 1;
 
@@ -52,7 +53,7 @@ export class QuotaBatch {
   #memory: SharedMemory | undefined;
   #words32: Int32Array;
   #floats: Float64Array;
-  /** The first byte of the scratch place; undefined if there is none yet. */
+  /** The first byte of the scratch area; undefined if there is none yet. */
   #first: number | undefined;
   #take: ((first: number, end: number) => number) | undefined;
   #settle: ((first: number, end: number) => number) | undefined;

@@ -43,9 +43,9 @@ import { invariant } from '../core/errors.js';
 import { EXCHANGES_MAX, STOCK_SETTLED } from './layout.js';
 import { ADDED, amountOf, type Halves, headsSince, MISADDED, pack, PackedWords } from './packed-words.js';
 
-const PERIOD_BITS = 11;
+export const PERIOD_BITS = 11;
 /** Amounts stop at this bound, which only a provider's report could exceed. */
-const AMOUNT_MAX = 2 ** (63 - PERIOD_BITS) - 1;
+export const AMOUNT_MAX = 2 ** (63 - PERIOD_BITS) - 1;
 /** The most that is added before the check: what all threads add at once must not reach the period. */
 const ADDED_MAX = 2 ** 31 - 1;
 /** A period that is this many before now, or more, looks like a later one, because numbers wrap. */

@@ -52,7 +52,7 @@ import type { QuotaViews } from './layout.js';
 import { amountOf, type Halves, headsSince, PackedWords, pack, addTo } from './packed-words.js';
 import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 
-const TICK_BITS = 22;
+export const TICK_BITS = 22;
 const AMOUNT_BITS = 64 - TICK_BITS;
 const AMOUNT_HALF = 2 ** (AMOUNT_BITS - 1);
 /** The most tokens that are counted of one call, whatever its provider reports. */

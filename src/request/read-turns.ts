@@ -1,14 +1,16 @@
 /**
- * Bounds how much of one turn of a listener's event loop large bodies and new connections may use. A _turn_
- * here is always one of the event loop. µWS reads up to half a megabyte of each connection that has bytes,
- * and the first request of each new connection, however many they are. With 200 bodies of 10 MB at once turns
- * took 60 to 130 ms, and each small call waits for four turns. Beyond the bound connections are paused, and
- * resumed in later turns. connections.ts has ReadTurns for new connections, intake.ts uses BodyTurns for
- * large bodies; listener thread.
+ * Keeps a listener's event-loop turns short: beyond a bound, connections that bring large bodies, and new
+ * connections, are paused and resumed in later turns. connections.ts has a ReadTurns for new connections,
+ * intake.ts uses BodyTurns for large bodies; listener thread.
  *
- * Must hold: a paused connection is resumed, first come, first served, unless its client has left. Once a
- * client has left, no method of its response is called, because µWS has freed it. So whoever may pause a
- * connection calls `leave` when its client leaves (further test: test/unit/request/connections.test.ts).
+ * In one turn µWS reads up to half a megabyte of each connection that has bytes, and the first request of
+ * each new connection, however many there are. With 200 bodies of 10 MB at once turns took 60 to 130 ms, and
+ * a small call needs four turns.
+ *
+ * Must hold (also test/unit/request/connections.test.ts):
+ * - A paused connection is resumed, first come, first served, unless its client has left.
+ * - No method of a response is called once its client has left, because µWS has freed the response. So
+ *   whoever may pause a connection calls `leave` when its client leaves.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 

@@ -33,8 +33,8 @@ export interface LeaseFile {
   /** All tables are written by its transactions. */
   readonly environment: Environment;
   readonly nodes: Database<unknown, string>;
-  readonly subjects: Database<unknown, string>;
-  readonly claims: Database<unknown, [number, string]>;
+  readonly scopes: Database<unknown, string>;
+  readonly locks: Database<unknown, [number, string]>;
 }
 
 /** The path of this boot's lease file. */
@@ -57,8 +57,8 @@ export function openLeaseFile(dataPath: string): LeaseFile {
     return environment.openTables((root) => ({
       environment,
       nodes: root.openDB('nodes', TABLE),
-      subjects: root.openDB('subjects', TABLE),
-      claims: root.openDB('claims', TABLE),
+      scopes: root.openDB('subjects', TABLE),
+      locks: root.openDB('claims', TABLE),
     }));
   } catch (error) {
     throw unreadable(path, error);

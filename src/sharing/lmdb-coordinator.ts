@@ -207,7 +207,7 @@ export class LmdbCoordinator implements Coordinator {
     const grants = this.#grantsOf(ask.scope, nowMs, { readsMoney });
     if (grants === undefined) return unknownReply(ask, nowMs);
     const reply = grants.reply(life, ask, nowMs, (name) => periodAt(name, calendar, clock.wallMs()));
-    file.subjects.putSync(ask.scope, grants.state(nowMs));
+    file.scopes.putSync(ask.scope, grants.state(nowMs));
     return reply;
   }
 
@@ -221,7 +221,7 @@ export class LmdbCoordinator implements Coordinator {
     { readsMoney }: { readonly readsMoney: boolean },
   ): ScopeGrants | undefined {
     const { file, store, clock } = this.#options;
-    const state = file.subjects.get(scope);
+    const state = file.scopes.get(scope);
     return this.#damage.read(scope, () => {
       const grants =
         state === undefined

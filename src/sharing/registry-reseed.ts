@@ -16,7 +16,7 @@
  *     something unrelated     stops with RegistryDiverged: an operator decides
  *
  * A server has less if it was started empty, or if it is a replica that had missed the last changes. Then
- * each host reports how new its copy is (a _claim_; the claims of notices in open-hosts.ts are others). After
+ * each host is a _candidate_, and reports how new its copy is. After
  * some seconds the host of the newest copy asks for the permission to seed, which one host has at a time, and
  * puts its copy there. Changes that only an absent host had are lost to the others; that host stops with
  * RegistryDiverged when it comes back, and mixes nothing.
@@ -179,22 +179,22 @@ async function putAll(
 }
 
 /**
- * How long claims are gathered. Running hosts notice a loss of the data within a second, and hosts that
+ * How long candidates are gathered. Running hosts notice a loss of the data within a second, and hosts that
  * restart mostly in this time.
  */
-const CLAIMS_WAIT_MS = 3_000;
-/** How often a claim is repeated. */
-const CLAIM_PERIOD_MS = 500;
-/** A claim that was not repeated for so long is of a host that has ended. */
-const CLAIM_AGE_MS_MAX = 2_000;
+const CANDIDATES_WAIT_MS = 3_000;
+/** How often a candidate repeats its report. */
+const REPORT_PERIOD_MS = 500;
+/** A candidate that has not reported for so long has ended. */
+const CANDIDATE_AGE_MS_MAX = 2_000;
 
 export interface RegistryReseedOptions {
   readonly store: Pick<Store, 'copy' | 'shared'>;
   readonly server: RegistryServer;
   readonly host: string;
   readonly log: Log;
-  /** How long claims are gathered before the newest copy is chosen. Default CLAIMS_WAIT_MS. */
-  readonly claimsWaitMs?: number | undefined;
+  /** How long candidates are gathered before the newest copy is chosen. Default CANDIDATES_WAIT_MS. */
+  readonly candidatesWaitMs?: number | undefined;
 }
 
 /**
@@ -242,26 +242,26 @@ export function wayTo(
 
 /** Takes part in the choice of the newest copy. Resolves when this host has seeded, or is not chosen. */
 export async function takePartInReseed(
-  { store, server, host, log, claimsWaitMs = CLAIMS_WAIT_MS }: RegistryReseedOptions,
+  { store, server, host, log, candidatesWaitMs = CANDIDATES_WAIT_MS }: RegistryReseedOptions,
   found: RegistryPosition | undefined,
   signal: AbortSignal,
 ): Promise<void> {
   const { copy } = store;
-  const claim = { host, rank: rankOf(copy.isPartial() ? undefined : copy.position(), copy.isEmpty()) };
-  for (let waitedMs = 0; waitedMs < claimsWaitMs; waitedMs += CLAIM_PERIOD_MS) {
-    await server.reportCopy(claim, { wantsToSeed: false });
+  const ownCopy = { host, rank: rankOf(copy.isPartial() ? undefined : copy.position(), copy.isEmpty()) };
+  for (let waitedMs = 0; waitedMs < candidatesWaitMs; waitedMs += REPORT_PERIOD_MS) {
+    await server.reportCopy(ownCopy, { wantsToSeed: false });
     // The pause rejects only by the signal.
-    await pause(CLAIM_PERIOD_MS, undefined, { signal }).catch(() => undefined);
+    await pause(REPORT_PERIOD_MS, undefined, { signal }).catch(() => undefined);
     if (signal.aborted) return;
   }
   // Only the host of the newest copy asks for the permission. The server gives it to the first that asks,
-  // which matters only to hosts that saw different claims.
-  const { claims } = await server.reportCopy(claim, { wantsToSeed: false });
+  // which matters only to hosts that saw different candidates.
+  const { candidates } = await server.reportCopy(ownCopy, { wantsToSeed: false });
   // Of equal copies the one of the host with the first id is chosen, so that all hosts choose the same.
-  const newest = claims
-    .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
+  const newest = candidates
+    .filter(({ ageMs }) => ageMs < CANDIDATE_AGE_MS_MAX)
     .sort((first, second) => compare(second.rank, first.rank) || compare(first.host, second.host))[0];
-  if (newest?.host !== host || !(await server.reportCopy(claim, { wantsToSeed: true })).may) return;
+  if (newest?.host !== host || !(await server.reportCopy(ownCopy, { wantsToSeed: true })).may) return;
   if (await seed(store, server, host, found)) {
     const reason =
       found === undefined ? 'the sharing server had none' : 'those at the sharing server were older';

@@ -140,8 +140,8 @@ return 'done'
 
 /**
  * Ends a seeding: from now on its rows count, and stay, and those of the epoch before are removed. KEYS:
- * state, seeder, claims, rows; rows and log of the epoch before. ARGV: who seeds; epoch and version that the
- * server had (empty for none); epoch, version, last id and history that it has from now on; how many rows
+ * state, seeder, candidates, rows; rows and log of the epoch before. ARGV: who seeds; epoch and version that
+ * the server had (empty for none); epoch, version, last id and history that it has from now on; how many rows
  * were put, of which a replica that was promoted meanwhile may lack some. Replies 'done', or why not.
  */
 const FINISH_SEED = scriptOf(`
@@ -157,12 +157,12 @@ return 'done'
 `);
 
 /**
- * Reports how new a copy is, and asks for permission to seed. KEYS: claims, seeder. ARGV: host, rank of its
- * copy, milliseconds after which claims are forgotten, '1' if the host wants to seed, milliseconds that a
- * batch of rows may take. Replies the time in ms, whether the host may seed, and all claims as `rank at-ms`,
- * by host.
+ * Reports how new a copy is, and asks for permission to seed. KEYS: candidates, seeder. ARGV: host, rank of
+ * its copy, milliseconds after which candidates are forgotten, '1' if the host wants to seed, milliseconds
+ * that a batch of rows may take. Replies the time in ms, whether the host may seed, and all candidates as
+ * `rank at-ms`, by host.
  */
-const CLAIM = scriptOf(`
+const REPORT_COPY = scriptOf(`
 local time = redis.call('TIME')
 local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. now)
@@ -199,7 +199,7 @@ export interface ServerRegistry {
 }
 
 /** How new a host's copy is, as the host has reported. */
-interface Claim {
+interface Candidate {
   readonly host: string;
   /** `rankOf` of registry-reseed.ts. */
   readonly rank: string;
@@ -214,8 +214,8 @@ const PULL_DEADLINE_MS = 5_000;
 /** The longest wait for changes. Then the state is read, because the server may have been restarted. */
 const WAIT_MS = 800;
 const WAIT_DEADLINE_MS = 3_000;
-/** After so long without a new claim of any host all claims are forgotten. */
-const CLAIMS_KEPT_MS = 60_000;
+/** After so long without a report of any host all candidates are forgotten. */
+const CANDIDATES_KEPT_MS = 60_000;
 /** How long a batch of a seeding may take. Each batch renews the permission to seed. */
 const SEED_BATCH_MS_MAX = 30_000;
 
@@ -290,21 +290,21 @@ export class RegistryServer {
 
   /** Reports how new this host's copy is. With `wantsToSeed` asks for permission to seed: `may`. */
   async reportCopy(
-    { host, rank }: Pick<Claim, 'host' | 'rank'>,
+    { host, rank }: Pick<Candidate, 'host' | 'rank'>,
     { wantsToSeed }: { readonly wantsToSeed: boolean },
-  ): Promise<{ readonly may: boolean; readonly claims: readonly Claim[] }> {
-    const { claims, seeder } = this.#keys;
+  ): Promise<{ readonly may: boolean; readonly candidates: readonly Candidate[] }> {
+    const { candidates, seeder } = this.#keys;
     const reply = await this.#client.run(
-      CLAIM,
-      [claims, seeder],
-      [host, rank, String(CLAIMS_KEPT_MS), wantsToSeed ? '1' : '0', String(SEED_BATCH_MS_MAX)],
+      REPORT_COPY,
+      [candidates, seeder],
+      [host, rank, String(CANDIDATES_KEPT_MS), wantsToSeed ? '1' : '0', String(SEED_BATCH_MS_MAX)],
     );
-    const [nowMs, may, claimsByHost] = listOf(reply);
+    const [nowMs, may, reportsByHost] = listOf(reply);
     return {
       may: may === 'yes',
-      claims: pairsOf(claimsByHost).map(([claimant, claim]) => {
-        const [rankOfClaim = '', atMs = '0'] = claim.split(' ');
-        return { host: claimant, rank: rankOfClaim, ageMs: Number(nowMs) - Number(atMs) };
+      candidates: pairsOf(reportsByHost).map(([candidate, report]) => {
+        const [rankOfCopy = '', atMs = '0'] = report.split(' ');
+        return { host: candidate, rank: rankOfCopy, ageMs: Number(nowMs) - Number(atMs) };
       }),
     };
   }
@@ -332,11 +332,11 @@ export class RegistryServer {
     next: RegistryPosition,
     rowCount: number,
   ): Promise<boolean> {
-    const { state, seeder, claims, rowsOf, logOf } = this.#keys;
+    const { state, seeder, candidates, rowsOf, logOf } = this.#keys;
     const formerEpoch = before?.epoch ?? '';
     const reply = await this.#client.run(
       FINISH_SEED,
-      [state, seeder, claims, rowsOf(next.epoch), rowsOf(formerEpoch), logOf(formerEpoch)],
+      [state, seeder, candidates, rowsOf(next.epoch), rowsOf(formerEpoch), logOf(formerEpoch)],
       [
         host,
         formerEpoch,

@@ -28,7 +28,7 @@ const SWEPT_ROWS_MAX = 1_000;
 
 interface LockFile {
   readonly environment: Pick<LeaseFile['environment'], 'write'>;
-  readonly claims: LeaseFile['claims'];
+  readonly locks: LeaseFile['locks'];
 }
 
 export class SharedLocks {
@@ -52,7 +52,7 @@ export class SharedLocks {
    * one. Takes 20 to 50 µs. Throws what LMDB throws.
    */
   acquire({ account, key, bodyDigest }: LockRequest): string | undefined {
-    const { environment, claims: locks } = this.#file;
+    const { environment, locks } = this.#file;
     return environment.write(() => {
       const row = locks.get([account, key]);
       if (isLockRow(row) && row.process !== this.#identity && isRunning(row.process)) return row.bodyDigest;
@@ -68,7 +68,7 @@ export class SharedLocks {
     for (const { account, key } of keys)
       this.#toRelease.set(nameOfResponse({ account, key }), { account, key });
     if (this.#toRelease.size === 0) return;
-    const { environment, claims: locks } = this.#file;
+    const { environment, locks } = this.#file;
     try {
       environment.write(() => {
         for (const { account, key } of this.#toRelease.values()) {
@@ -84,7 +84,7 @@ export class SharedLocks {
 
   /** Removes void rows, of the first SWEPT_ROWS_MAX. `acquire` ignores any others. */
   #sweep(): void {
-    const { environment, claims: locks } = this.#file;
+    const { environment, locks } = this.#file;
     environment.write(() => {
       for (const { key, value: row } of Array.from(locks.getRange({ limit: SWEPT_ROWS_MAX }))) {
         if (!isLockRow(row) || !isRunning(row.process)) locks.removeSync(key);

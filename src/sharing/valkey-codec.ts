@@ -280,7 +280,7 @@ export function registryKeys(namespace: string) {
   const prefix = `${tagOf(namespace, 0)}:registry`;
   return {
     state: prefix,
-    claims: `${prefix}:claims`,
+    candidates: `${prefix}:claims`,
     seeder: `${prefix}:seeder`,
     logOf: (epoch: string) => `${prefix}:log:${epoch}`,
     rowsOf: (epoch: string) => `${prefix}:rows:${epoch}`,

@@ -86,7 +86,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
    * (LeaseManagerOptions.silentMsMax). The last one takes as long as a call can.
    */
   readonly endedAfterMs: () => number;
-  /** Called when nodes have joined or left. A new node is granted nothing until this one was heard. */
+  /** Called when nodes have joined or left. A new one is granted nothing until this one is heard again. */
   readonly onMembershipChanged?: (() => void) | undefined;
   /** The `calendar` that STOCKS_LUA describes. */
   readonly calendar: () => readonly [aheadMs: number, zoneMs: number];

@@ -232,7 +232,7 @@ void t.test('a store that cannot be read is a loss', async (t) => {
     reason: 'failing',
     message: 'leases cannot be had: damaged',
   });
-  t.equal(file.subjects.get('acct_x'), undefined, 'nothing was lent');
+  t.equal(file.scopes.get('acct_x'), undefined, 'nothing was lent');
   await t.rejects(exchangePlain(authority, [ask('acct_x', 1)]), {
     code: 'authority_lost',
     reason: 'failing',
@@ -248,7 +248,7 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
   const node = await join('a');
   t.same(await lent(node, 'acct_x', 2), [2, 2]);
   t.same(await lent(node, 'acct_y', 2), [2, 2]);
-  const whole = file.subjects.get('acct_x') as object;
+  const whole = file.scopes.get('acct_x') as object;
   const rows = [
     'no row',
     {},
@@ -261,14 +261,14 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
   ];
   for (const [at, row] of rows.entries()) {
     const scope = `acct_${at}`;
-    file.environment.write(() => file.subjects.putSync(scope, row));
+    file.environment.write(() => file.scopes.putSync(scope, row));
     const linesBefore = log.lines.length;
     const { answers } = await exchangePlain(node, [ask(scope, 1), ask('acct_y', 1)]);
     t.match(answers[0], { minute: { granted: 0 }, day: { granted: 0 } });
     t.match(answers[1], { minute: { granted: 1 }, day: { granted: 1 } }, 'the other scope has its own');
     const raw = await node.exchange([{ scope, stocks: { balance: NO_MONEY } }]);
     t.match(raw.answers, [{ isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } }]);
-    t.same(file.subjects.get(scope), row, 'nobody writes it anew');
+    t.same(file.scopes.get(scope), row, 'nobody writes it anew');
     t.same(
       (await node.view([scope, 'acct_y'])).map(({ scope }) => scope),
       ['acct_y'],
@@ -284,14 +284,14 @@ void t.test('a stock of a newer version is left as it is, and the others are gra
   const { file, join, close } = openWorld(t.testdir());
   const node = await join('a');
   t.same(await lent(node, 'acct_x', 2), [2, 2]);
-  const row = file.subjects.get('acct_x') as ScopeState;
+  const row = file.scopes.get('acct_x') as ScopeState;
   // Its life is none of this version's, and what it means is not known.
   const newer = ['calls_per_year', 2, 7, [['1', 3, 4]], [], 0, 'more'];
-  file.environment.write(() => file.subjects.putSync('acct_x', { ...row, stocks: [newer, ...row.stocks] }));
+  file.environment.write(() => file.scopes.putSync('acct_x', { ...row, stocks: [newer, ...row.stocks] }));
   const linesBefore = log.lines.length;
   t.same(await lent(node, 'acct_x', 3), [3, 3]);
   t.equal(log.lines.length, linesBefore, 'it is no damage');
-  const { stocks } = file.subjects.get('acct_x') as ScopeState;
+  const { stocks } = file.scopes.get('acct_x') as ScopeState;
   t.same(
     stocks.find(([name]) => (name as string) === 'calls_per_year'),
     newer,
@@ -343,7 +343,7 @@ void t.test('a damaged row of the store costs its own scope alone, and is told o
     t.match(answers[0], { isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } });
     t.match(answers[1], { stocks: { calls_per_day: { granted: 1n } } }, 'the other scope has its own');
     t.same(await lent(node, scope, 1), [0, 0]);
-    t.equal(file.subjects.get(scope), undefined, 'nothing was lent');
+    t.equal(file.scopes.get(scope), undefined, 'nothing was lent');
     t.same(await node.view([scope]), []);
     t.match(log.lines.slice(linesBefore), [{ level: 'error', fields: { scope, error: RegExp(row) } }]);
     t.equal(log.lines.length, linesBefore + 1, 'once');

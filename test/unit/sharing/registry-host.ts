@@ -23,7 +23,7 @@ export class RegistryHost {
   readonly clients: readonly ValkeyClient[];
   taken = 0;
 
-  constructor(dataPath: string, url: string, host: string, claimsWaitMs = 500) {
+  constructor(dataPath: string, url: string, host: string, candidatesWaitMs = 500) {
     this.store = new Store(dataPath);
     this.registry = new Registry({
       store: this.store,
@@ -47,7 +47,7 @@ export class RegistryHost {
       host,
       onApplied: () => this.taken++,
       log: this.lines,
-      claimsWaitMs,
+      candidatesWaitMs,
     });
   }
 

@@ -17,15 +17,15 @@ async function joinedHosts(
   t: Test,
   url: string,
   count: number,
-  claimsWaitMs?: number,
+  candidatesWaitMs?: number,
 ): Promise<RegistryHost[]> {
-  const hosts = Array.from({ length: count }, (_, at) => openHost(t, url, `host${at}`, claimsWaitMs));
+  const hosts = Array.from({ length: count }, (_, at) => openHost(t, url, `host${at}`, candidatesWaitMs));
   await Promise.all(hosts.map((host) => host.log.join()));
   return hosts;
 }
 
-function openHost(t: Test, url: string, name: string, claimsWaitMs?: number): RegistryHost {
-  const host = new RegistryHost(temporaryFolder(t), url, name, claimsWaitMs);
+function openHost(t: Test, url: string, name: string, candidatesWaitMs?: number): RegistryHost {
+  const host = new RegistryHost(temporaryFolder(t), url, name, candidatesWaitMs);
   t.teardown(() => host.close());
   return host;
 }

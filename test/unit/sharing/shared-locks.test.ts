@@ -41,19 +41,19 @@ void t.test('a key is one process’s until it is given back, or the process has
   child.kill('SIGKILL');
   await once(child, 'exit');
   t.equal(claims.acquire(LATER), undefined);
-  t.equal(Array.from(file.claims.getKeys()).length, 3);
+  t.equal(Array.from(file.locks.getKeys()).length, 3);
   await file.environment.close();
 });
 
 void t.test('rows of processes that have ended are removed by who comes next', async (t) => {
   const file = openLeaseFile(t.testdir());
-  file.claims.putSync([1, 'dead'], { process: '1 2 3', bodyDigest: 'aa' });
-  file.claims.putSync([2, 'rubbish'], 5);
+  file.locks.putSync([1, 'dead'], { process: '1 2 3', bodyDigest: 'aa' });
+  file.locks.putSync([2, 'rubbish'], 5);
   const claims = new SharedLocks(file);
-  t.same(Array.from(file.claims.getKeys()), []);
+  t.same(Array.from(file.locks.getKeys()), []);
   claims.acquire(CLAIM);
   t.same(new SharedLocks(file).acquire(CLAIM), undefined);
-  t.same(Array.from(file.claims.getKeys()), [[3, 'k']]);
+  t.same(Array.from(file.locks.getKeys()), [[3, 'k']]);
   await file.environment.close();
 });
 
@@ -66,7 +66,7 @@ void t.test('what could not be given back is tried again, but not where it was t
       return file.environment.write(work);
     },
   };
-  const claims = new SharedLocks({ claims: file.claims, environment });
+  const claims = new SharedLocks({ locks: file.locks, environment });
   claims.acquire(CLAIM);
   claims.acquire(LATER);
   full = true;
@@ -75,6 +75,6 @@ void t.test('what could not be given back is tried again, but not where it was t
   full = false;
   t.equal(claims.acquire(LATER), undefined);
   claims.release([]);
-  t.same(Array.from(file.claims.getKeys()), [[3, 'later']]);
+  t.same(Array.from(file.locks.getKeys()), [[3, 'later']]);
   await file.environment.close();
 });
