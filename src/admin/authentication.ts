@@ -135,6 +135,18 @@ const CROSS_SITE = responseOfError({
     'A session is for the console alone: the request came from another site, or without its header. To be of this site, a proxy in front must pass on the Host.',
 });
 
+interface AuthenticationOptions {
+  /** The admin token. */
+  readonly token: string;
+  readonly operators: Pick<Operators, 'identityOf'>;
+  readonly clock: Clock;
+  /** Returns the port of the admin interface; called only once it is open. */
+  readonly port: () => number;
+  readonly hosts: AllowedHosts;
+  /** The setting `quota_timezone`, which the console is told. */
+  readonly quotaTimezone: string;
+}
+
 export class AdminAuthentication {
   readonly #token: TokenCheck;
   readonly #wrongTokens: WrongTokens;
@@ -142,21 +154,10 @@ export class AdminAuthentication {
   /** The name has the port, because browsers send a cookie to all ports of a host. */
   readonly #cookieName: (kind: 'secure' | 'plain') => string;
   readonly #hosts: AllowedHosts;
-  readonly #operators: Pick<Operators, 'identityOf'>;
+  readonly #operators: AuthenticationOptions['operators'];
   readonly #quotaTimezone: string;
 
-  /**
-   * `port`: returns the port of the admin interface; called only once it is open. `quotaTimezone`: the
-   * setting `quota_timezone`, which the console is told.
-   */
-  constructor(
-    token: string,
-    operators: Pick<Operators, 'identityOf'>,
-    clock: Clock,
-    port: () => number,
-    hosts: AllowedHosts,
-    quotaTimezone: string,
-  ) {
+  constructor({ token, operators, clock, port, hosts, quotaTimezone }: AuthenticationOptions) {
     this.#hosts = hosts;
     this.#quotaTimezone = quotaTimezone;
     this.#operators = operators;

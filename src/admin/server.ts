@@ -135,14 +135,14 @@ function servicesOf(options: AdminOptions, port: () => number): Services {
     const address = options.oidc()?.redirect_url;
     return address === undefined ? undefined : new URL(address).host;
   };
-  const authentication = new AdminAuthentication(
-    options.token,
-    options.registry.operators,
+  const authentication = new AdminAuthentication({
+    token: options.token,
+    operators: options.registry.operators,
     clock,
     port,
-    new AllowedHosts(host, options.allowedHosts, publicHost),
-    options.quotaTimezone,
-  );
+    hosts: new AllowedHosts(host, options.allowedHosts, publicHost),
+    quotaTimezone: options.quotaTimezone,
+  });
   return {
     api: new AdminApi({
       ...options,

@@ -89,20 +89,26 @@ interface CloudBody {
   readonly body: string;
 }
 
-/**
- * The body of a passed call in the form of a cloud. The door has checked `body`. `version` becomes the
- * member `anthropic_version`; `betas` (of the settings) and `callersBetas` (a result of `betasOf`) become
- * `anthropic_beta`. The member `alsoRemoved` is removed. `added` names a member to add unless the body has
- * it. The function in `added` gets the other members, each as `"name":value`, and returns the JSON text of
- * the new member's value.
- */
+interface CloudForm {
+  /** The member `anthropic_version`. */
+  readonly version: string;
+  /** Of the settings: together with `callersBetas` the member `anthropic_beta`. */
+  readonly betas: readonly string[];
+  /** A result of `betasOf`. */
+  readonly callersBetas: string;
+  /** A member to remove. */
+  readonly alsoRemoved?: string;
+  /**
+   * A member to add unless the body has it. `jsonOf` gets the other members, each as `"name":value`, and
+   * returns the JSON text of the new member's value.
+   */
+  readonly added?: readonly [name: string, jsonOf: (otherMembers: readonly string[]) => string];
+}
+
+/** The body of a passed call in the form of a cloud. The door has checked `body`. */
 export function cloudBodyOf(
   body: string | Uint8Array,
-  version: string,
-  betas: readonly string[],
-  callersBetas: string,
-  alsoRemoved?: string,
-  added?: readonly [name: string, jsonOf: (otherMembers: readonly string[]) => string],
+  { version, betas, callersBetas, alsoRemoved, added }: CloudForm,
 ): CloudBody {
   const { model, otherMembers, names } = membersOf(body, alsoRemoved);
   const allBetas = mergedBetas(betas, callersBetas);

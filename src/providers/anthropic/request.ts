@@ -61,7 +61,9 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const allowsSampling =
     traits.allowsSampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
   const willThink = asksToThink(thinking.thinking);
-  const sampling = claudeSamplingOf(fields, allowsSampling, traits.hasOneSampler, willThink, 'with Claude');
+  const { hasOneSampler } = traits;
+  const rules = { allowsSampling, hasOneSampler, willThink, where: 'with Claude', isClaude: true };
+  const sampling = samplingValuesOf(fields, rules);
   if (sampling.temperature !== undefined) request.temperature = sampling.temperature;
   if (sampling.topP !== undefined) request.top_p = sampling.topP;
   if (sampling.topK !== undefined) request.top_k = sampling.topK;
@@ -173,18 +175,22 @@ interface Sampling {
   readonly topK: number | undefined;
 }
 
-/**
- * Reads temperature, top_p and top_k for a Claude model. `allowsSampling`: the model and the API's version
- * allow them. `willThink`: the request makes the model think. `where`: ends the sentence for a temperature
- * that is too high. bedrock/request.ts calls this too, for other models with `isClaude` false.
- */
-export function claudeSamplingOf(
+interface SamplingRules {
+  /** Whether the model and the API's version allow temperature, top_p and top_k. */
+  readonly allowsSampling: boolean;
+  /** Whether only one of temperature and top_p may be set. */
+  readonly hasOneSampler: boolean;
+  /** Whether the request makes the model think. */
+  readonly willThink: boolean;
+  /** Ends the sentence for a temperature that is too high. */
+  readonly where: string;
+  readonly isClaude: boolean;
+}
+
+/** Reads temperature, top_p and top_k. bedrock/request.ts calls this for all models, `isClaude` or not. */
+export function samplingValuesOf(
   fields: Fields,
-  allowsSampling: boolean,
-  hasOneSampler: boolean,
-  willThink: boolean,
-  where: string,
-  isClaude = true,
+  { allowsSampling, hasOneSampler, willThink, where, isClaude }: SamplingRules,
 ): Sampling {
   const reason = allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
   const isWorthSending = (value: number | undefined): value is number =>

@@ -108,13 +108,14 @@ export function claudeRequest(
   { door, stream, betas }: PassedCall,
 ): ClaudeRequest {
   const callersBetas = betasOf(betas, (name) => KNOWN_BETA.test(name));
+  const form = { version: CLAUDE_VERSION, betas: settings.betas, callersBetas, alsoRemoved: 'stream' };
   if (door !== 'count_tokens') {
     const operation = stream ? 'invoke-with-response-stream' : 'invoke';
-    return { operation, ...cloudBodyOf(body, CLAUDE_VERSION, settings.betas, callersBetas, 'stream') };
+    return { operation, ...cloudBodyOf(body, form) };
   }
   // CountTokens wants the body of InvokeModel, in which max_tokens is required.
   const added = ['max_tokens', outputTokensMin] as const;
-  const counted = cloudBodyOf(body, CLAUDE_VERSION, settings.betas, callersBetas, 'stream', added);
+  const counted = cloudBodyOf(body, { ...form, added });
   const countRequest = { input: { invokeModel: { body: Buffer.from(counted.body).toString('base64') } } };
   return { model: counted.model, operation: 'count-tokens', body: JSON.stringify(countRequest) };
 }

@@ -22,8 +22,10 @@ import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
 import { ProviderError } from '../provider.js';
 import { failureOf } from './errors.js';
 
-/** The two lengths and their CRC. */
+/** The two lengths and their CRC; the length of all is at 0. */
 const PRELUDE_BYTES = 12;
+const HEADERS_LENGTH_AT = 4;
+const PRELUDE_CRC_AT = 8;
 const CRC_BYTES = 4;
 const NO_BYTES = Buffer.alloc(0);
 
@@ -127,7 +129,7 @@ export class FrameReader {
       throw ProviderError.invalid('the checksum of a message is wrong');
     }
     const headersStart = start + PRELUDE_BYTES;
-    const headersEnd = headersStart + bytes.readUInt32BE(start + 4);
+    const headersEnd = headersStart + bytes.readUInt32BE(start + HEADERS_LENGTH_AT);
     if (!isEqualRange(this.#lastHeaders, bytes, headersStart, headersEnd)) {
       const headers = Buffer.from(bytes.subarray(headersStart, headersEnd));
       // `stringsOf` may throw. Set in this order, the two fields always belong together.
@@ -157,11 +159,12 @@ export function eventOf(headers: Headers, payload: string): Record<string, unkno
 /** Length of the message at `position` in bytes; its prelude must be in `bytes`. Checks the prelude's CRC. */
 function checkedLengthAt(bytes: Buffer, position: number): number {
   const length = bytes.readUInt32BE(position);
-  if (crcOf(bytes, position, position + 8) !== bytes.readUInt32BE(position + 8)) {
+  const crcStart = position + PRELUDE_CRC_AT;
+  if (crcOf(bytes, position, crcStart) !== bytes.readUInt32BE(crcStart)) {
     throw ProviderError.invalid('the checksum of a prelude is wrong, or it is no event stream');
   }
   if (length > SSE_EVENT_BYTES_MAX) throw ProviderError.invalid('a message is too long');
-  if (length < PRELUDE_BYTES + bytes.readUInt32BE(position + 4) + CRC_BYTES) {
+  if (length < PRELUDE_BYTES + bytes.readUInt32BE(position + HEADERS_LENGTH_AT) + CRC_BYTES) {
     throw ProviderError.invalid('a message is shorter than its headers');
   }
   return length;

@@ -14,7 +14,7 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, stringText, type Members } from '../../core/json.js';
-import { CLAUDE_SAMPLING_DEFAULT, claudeSamplingOf, TEMPERATURE_MAX } from '../anthropic/request.js';
+import { CLAUDE_SAMPLING_DEFAULT, samplingValuesOf, TEMPERATURE_MAX } from '../anthropic/request.js';
 import { Fields } from '../fields.js';
 import type { UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
@@ -100,14 +100,13 @@ interface Sampling {
 
 /** The members for temperature, top_p and top_k. A Claude that thinks (`willThink`) accepts few values. */
 function samplingOf(fields: Fields, { family, claude }: ModelFacts, willThink: boolean): Sampling {
-  const { temperature, topP, topK } = claudeSamplingOf(
-    fields,
-    claude?.allowsSampling !== false,
-    claude?.hasOneSampler === true,
+  const { temperature, topP, topK } = samplingValuesOf(fields, {
+    allowsSampling: claude?.allowsSampling !== false,
+    hasOneSampler: claude?.hasOneSampler === true,
     willThink,
-    'for Bedrock',
-    claude !== undefined,
-  );
+    where: 'for Bedrock',
+    isClaude: claude !== undefined,
+  });
   const inference = {
     ...(temperature !== undefined && { temperature }),
     ...(topP !== undefined && { topP }),

@@ -113,7 +113,7 @@ function passClaude(
     betas,
     (name) => BETAS.test(name) && !(countsTokens && name.startsWith(BETA_NOT_FOR_COUNTS)),
   );
-  const written = cloudBodyOf(body, CLAUDE_VERSION, call.settings.betas, callersBetas);
+  const written = cloudBodyOf(body, { version: CLAUDE_VERSION, betas: call.settings.betas, callersBetas });
   const model = countsTokens ? COUNTING_MODEL : written.model;
   return {
     path: pathTo({ ...call, model }, 'anthropic', stream ? ':streamRawPredict' : ':rawPredict'),
