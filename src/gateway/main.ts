@@ -11,6 +11,7 @@ import { onEachTick } from '../core/clock.js';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
 import { withDefaults } from '../config/settings-in-force.js';
 import { EXIT_GRACE_MS } from '../core/limits.js';
+import { startErrorText } from '../store/store-file.js';
 import { StoreHeld } from '../store/store-hold.js';
 import type { Store } from '../store/store.js';
 import { createLogSwitch, LogSwitch, openLog } from '../telemetry/log.js';
@@ -131,7 +132,7 @@ async function start(message: StartGateway): Promise<void> {
   } catch (error) {
     // A start that `drain` or `end` has ended was not refused.
     if (isEnding) return;
-    await end(START_REJECTED_EXIT_CODE, error instanceof Error ? error.message : String(error));
+    await end(START_REJECTED_EXIT_CODE, startErrorText(message.settings.data, error));
   }
 }
 

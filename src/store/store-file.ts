@@ -156,6 +156,13 @@ const DISK_ERRORS: ReadonlyMap<unknown, string> = new Map([
   [122, 'the quota of its owner is used up (EDQUOT)'],
   [-30792, 'the file of the books has its full size'],
 ]);
+/** The same of other files, by the `code` of Node's error. */
+const NODE_CODES: ReadonlyMap<unknown, number> = new Map([
+  ['EIO', 5],
+  ['ENOSPC', 28],
+  ['EROFS', 30],
+  ['EDQUOT', 122],
+]);
 
 /**
  * Returns why the disk did not take a row; undefined if `error` is of another kind. A transaction that ended
@@ -163,6 +170,18 @@ const DISK_ERRORS: ReadonlyMap<unknown, string> = new Map([
  */
 export function diskErrorOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error ? DISK_ERRORS.get(error.code) : undefined;
+}
+
+/**
+ * The message of a start that failed by `error`: of a disk that took no more, what to look at, because neither
+ * LMDB nor Node names the file then. Of any other error its own message.
+ */
+export function startErrorText(dataPath: string, error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  const reason = DISK_ERRORS.get(NODE_CODES.get(code) ?? code);
+  if (reason !== undefined)
+    return `The start could not write to its disk: ${reason}. Look at the disk of ${dataPath}, and of log files.`;
+  return error instanceof Error ? error.message : String(error);
 }
 
 /**

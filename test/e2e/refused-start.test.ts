@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { startGateway, temporaryFolder } from '../support/gateway.js';
+import { mountDisk, reasonToSkip } from '../support/small-disk.js';
 
 const ROOT = process.cwd();
 const END_TIMEOUT_MS = 120_000;
@@ -63,6 +64,17 @@ void t.test('a data folder that another gateway serves from', async (t) => {
   t.equal(code, 1);
   t.match(stderr, `Another gateway (process ${first.pid()}) works on`);
   t.equal(await first.stop(), 0);
+});
+
+void t.test('a disk that is full before the data folder is made', { skip: reasonToSkip() }, async (t) => {
+  // Each has room for another part of what a start writes.
+  for (const size of ['60k', '80k', '100k']) {
+    const folder = mountDisk(t, size);
+    const { stderr, code } = await serve(temporaryFolder(t), ['--port', '0', '--data', folder]);
+    t.equal(code, 1, size);
+    const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
+    t.match(said, [new RegExp(`${folder}.*disk|disk.*${folder}`)], 'the folder is named');
+  }
 });
 
 void t.test('a wrong file', async (t) => {
