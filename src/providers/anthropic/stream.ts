@@ -48,8 +48,8 @@ export class MessageStream implements ProviderStream {
   readonly #callsFunctions: boolean;
   readonly #splitter = new SseSplitter();
   readonly #usage = new MessageUsage();
-  /** `message_delta` has brought the usage, and no text has come since. */
-  #isUsageWhole = false;
+  /** `message_delta` has brought the usage, which was not returned yet, and no text has come since. */
+  #isUsageDue = false;
   /** Undefined before `message_start`. */
   #writer: ChunkWriter | undefined;
   /** The chunk with the role was returned. */
@@ -132,6 +132,8 @@ export class MessageStream implements ProviderStream {
       case 'message_stop':
         return this.#lastChunks();
       case 'error':
+        // After the stop reason no text follows, so the client has all of it.
+        if (this.#finishReason !== undefined) return this.#lastChunks();
         throw new ProviderError(failureOf(event.error, 500));
       default:
         return '';
@@ -165,7 +167,7 @@ export class MessageStream implements ProviderStream {
   #startBlock(block: Record<string, unknown>): string {
     const writer = this.#openWriter();
     const role = this.#roleChunk(writer);
-    this.#isUsageWhole = false;
+    this.#isUsageDue = false;
     this.#blockKind = 'other';
     this.#hasArguments = false;
     switch (block.type) {
@@ -217,7 +219,7 @@ export class MessageStream implements ProviderStream {
    */
   #pieceChunk(type: string, text: string): string {
     const writer = this.#openWriter();
-    this.#isUsageWhole = false;
+    this.#isUsageDue = false;
     if (type === 'text') return writer.piece('content', text);
     if (type === 'thinking') return writer.piece('reasoning_content', text);
     if (text === '' || this.#blockKind === 'other') return '';
@@ -229,7 +231,7 @@ export class MessageStream implements ProviderStream {
 
   #chunksOfMessageDelta({ delta, usage }: Record<string, unknown>): string {
     this.#usage.add(usage);
-    this.#isUsageWhole ||= isRecord(usage);
+    this.#isUsageDue ||= isRecord(usage);
     if (!isRecord(delta) || typeof delta.stop_reason !== 'string') return '';
     const writer = this.#openWriter();
     const finish = finishOf(delta.stop_reason, { hasCalls: this.#callIndex >= 0 });
@@ -238,17 +240,24 @@ export class MessageStream implements ProviderStream {
     return (
       this.#roleChunk(writer) +
       (refusal === undefined ? '' : writer.delta(JSON.stringify({ refusal }))) +
-      writer.finish(this.#finishReason)
+      writer.finish(this.#finishReason) +
+      this.#usageChunk(writer)
     );
   }
 
-  /** The last chunks: usage, if that of the whole call was reported, and [DONE]. */
+  /** At once with the stop reason, because the stream may break off before `message_stop`. */
+  #usageChunk(writer: ChunkWriter): string {
+    if (!this.#isUsageDue) return '';
+    this.#isUsageDue = false;
+    return writer.usage(this.#usage.usage!);
+  }
+
+  /** The last chunks: usage, if it came after the stop reason, and [DONE]. */
   #lastChunks(): string {
     if (this.#finishReason === undefined) throw ProviderError.invalid('the stream ended before its end');
     this.#hasEnded = true;
-    const { usage } = this.#usage;
     const writer = this.#openWriter();
-    return (usage === undefined || !this.#isUsageWhole ? '' : writer.usage(usage)) + writer.done();
+    return this.#usageChunk(writer) + writer.done();
   }
 }
 

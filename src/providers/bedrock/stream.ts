@@ -78,7 +78,12 @@ export class ConverseStream implements ProviderStream {
 
   push(bytes: Uint8Array): string {
     this.#chunks = '';
-    this.#frames.push(bytes);
+    try {
+      this.#frames.push(bytes);
+    } catch (error) {
+      // After messageStop no text follows, so the client has all of it, and an exception changes nothing.
+      if (!this.#hasMessageStopped) throw error;
+    }
     // Frees the memory. The bytes of the next `push` may be in another buffer anyway.
     this.#decodedBytes = NO_BYTES;
     this.#latin1 = '';

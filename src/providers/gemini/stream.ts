@@ -66,6 +66,8 @@ export class GeminiStream implements ProviderStream {
   #reportedUsage: ProviderUsage | undefined;
   /** Whether a part has come in an event without usage since: `#reportedUsage` lacks its tokens. */
   #isUsageOld = false;
+  /** The chunk with `#reportedUsage` was returned. */
+  #isUsageWritten = false;
   /**
    * The last event, if it had the learnt form; else undefined. The usage in that event is newer than
    * `#reportedUsage`, and parsed only if needed.
@@ -102,9 +104,22 @@ export class GeminiStream implements ProviderStream {
       if (!isClosed) chunks += writer.finish(finish, index);
     }
     if (this.#lastFormEvent !== undefined) this.#readUsage(parsedJson(this.#lastFormEvent));
-    // An old usage is no report of the whole call: `usageSoFar` has it.
-    if (this.#reportedUsage !== undefined && !this.#isUsageOld) chunks += writer.usage(this.#reportedUsage);
-    return chunks + writer.done();
+    return chunks + this.#usageChunk(writer) + writer.done();
+  }
+
+  /** All candidates that the request asks for have finished. Google may send fewer. */
+  get #isWhole(): boolean {
+    const { n } = this.#call.body;
+    if (this.#candidates.size < (typeof n === 'number' ? n : 1)) return false;
+    for (const { finish } of this.#candidates.values()) if (finish === undefined) return false;
+    return true;
+  }
+
+  /** The usage, unless it was returned before or is old: then it is no report of the whole call. */
+  #usageChunk(writer: ChunkWriter): string {
+    if (this.#reportedUsage === undefined || this.#isUsageOld || this.#isUsageWritten) return '';
+    this.#isUsageWritten = true;
+    return writer.usage(this.#reportedUsage);
   }
 
   #chunksOf(events: Buffer): string {
@@ -147,6 +162,7 @@ export class GeminiStream implements ProviderStream {
     if (!isRecord(event) || event.usageMetadata === undefined) return;
     this.#reportedUsage = usageOf(event);
     this.#isUsageOld = false;
+    this.#isUsageWritten = false;
   }
 
   /** The chunks for one event, which is parsed. Throws a ProviderError. */
@@ -154,6 +170,8 @@ export class GeminiStream implements ProviderStream {
     // Integers of 64 bits matter in arguments of tools alone, so only such events are searched for them.
     const event = exactJson(data, 'functionCall');
     if (!isRecord(event)) throw ProviderError.invalid('an event is no JSON object');
+    // The client has all of the text, so an error changes nothing.
+    if (this.#isWhole && isRecord(event.error)) return '';
     throwError(event);
     const writer = (this.#writer ??= new ChunkWriter(
       idOf(event, this.#call),
@@ -176,6 +194,8 @@ export class GeminiStream implements ProviderStream {
       chunks += this.#chunksOfCandidate(writer, candidate, position);
     }
     if (event.usageMetadata !== undefined) this.#isUsageOld = false;
+    // At once, because the body may never end.
+    if (this.#isWhole) chunks += this.#usageChunk(writer);
     this.#learn(data, candidates as unknown[], event);
     return chunks;
   }

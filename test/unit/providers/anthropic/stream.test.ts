@@ -291,7 +291,7 @@ void t.test('each event goes on as it comes', (t) => {
     (event) => stream.push(encoded([event])).split('data: ').length - 1,
   );
   // message_start, content_block_start, ping, a, b, content_block_stop, message_delta, message_stop
-  t.strictSame(counts, [0, 1, 0, 1, 1, 0, 1, 2]);
+  t.strictSame(counts, [0, 1, 0, 1, 1, 0, 2, 1]);
   t.equal(stream.end(), '');
   t.end();
 });
@@ -348,9 +348,9 @@ void t.test('what was told of the usage before the end', (t) => {
   stream.push(encoded([start({ ...prompt, output_tokens: 8 }), ...text(0, 'Hi')]));
   const ofPrompt = { promptTokens: 360, cachedTokens: 300, cacheWriteTokens: 50, completionTokens: 0 };
   t.match(stream.usageSoFar, ofPrompt, 'of the prompt, and none of the completion');
-  stream.push(encoded([stop('end_turn')[0]!]));
+  const last = stream.push(encoded([stop('end_turn')[0]!]));
   t.match(stream.usageSoFar, { ...ofPrompt, completionTokens: 30 }, 'of both, once all of the text has come');
-  t.match(joined(stream.push(encoded([stop(null)[1]!]))).usage, {
+  t.match(joined(last + stream.push(encoded([stop(null)[1]!]))).usage, {
     prompt_tokens: 360,
     completion_tokens: 30,
   });
@@ -379,5 +379,15 @@ void t.test('a usage that is older than the text is not that of the call', (t) =
   t.match(joined(translated(encoded([start(), ...text(0, 'Hi'), early, untold, end!]))).usage, {
     completion_tokens: 30,
   });
+  t.end();
+});
+
+void t.test('once the stop reason has come, neither the end nor an error changes the bill', (t) => {
+  const [told] = stop('end_turn');
+  const failed = { type: 'error', error: { type: 'overloaded_error', message: 'x' } };
+  const broken = new MessageStream(anthropicCall({}, { stream: true }));
+  t.match(broken.push(encoded([start(), ...text(0, 'Hi'), told!])), /"completion_tokens":30/);
+  const chunks = translated(encoded([start(), ...text(0, 'Hi'), told!, failed]));
+  t.match(joined(chunks), { content: 'Hi', usage: { completion_tokens: 30 } });
   t.end();
 });

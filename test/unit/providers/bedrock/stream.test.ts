@@ -157,6 +157,16 @@ void t.test('a stream joined is the whole response, cut at every byte', (t) => {
   t.end();
 });
 
+void t.test('an exception that comes with the end of the message takes nothing back', (t) => {
+  const failed = exception('internalServerException', 'x');
+  const text = event('contentBlockDelta', { contentBlockIndex: 0, delta: { text: 'Hi' } });
+  const end = event('messageStop', { stopReason: 'end_turn' });
+  const joined = joinedChat(chunksOf(relayed([Buffer.concat([text, end, failed])])));
+  t.equal(joined.message.content, 'Hi');
+  t.equal(failure(() => relayed([Buffer.concat([text, failed, end])]))?.status, 500);
+  t.end();
+});
+
 void t.test('text goes on as it came only if it is JSON as ours', (t) => {
   const streamed = (body: Members): unknown => {
     const end = event('messageStop', { stopReason: 'end_turn' });

@@ -353,3 +353,18 @@ void t.test('a usage that is older than the text is not that of the call', (t) =
   }
   t.end();
 });
+
+void t.test('once all text has come, neither the end nor an error changes the bill', (t) => {
+  const stream = GEMINI.openStream(CALL);
+  const last = event([text('Hi')], usage(5, 1), STOP);
+  const failed = { error: { code: 503, message: 'down', status: 'UNAVAILABLE' } };
+  t.match(stream.push(sse([last, failed])), /"content":"Hi".*"finish_reason":"stop".*"prompt_tokens":5/s);
+  t.notMatch(stream.end(), 'prompt_tokens', 'not again');
+  const two = GEMINI.openStream({ ...CALL, body: { ...CALL.body, n: 2 } });
+  t.notMatch(two.push(sse([last])), 'prompt_tokens', 'the other candidate has not begun');
+  t.match(
+    failureOf(() => two.push(sse([failed]))),
+    { status: 503 },
+  );
+  t.end();
+});
