@@ -179,8 +179,7 @@ export class Segment {
     this.#builtIndex = state?.index;
     this.#end = state?.bytes ?? SEGMENT_START.length;
     if (state === undefined) {
-      // The writer has ended the segment, so its index is on disk now, and `refreshTimes` reads its
-      // summary.
+      // The writer has ended the segment, so its index is on disk now, and `refreshTimes` reads its summary.
       this.#extents = undefined;
       this.lastMs = -Infinity;
       return false;

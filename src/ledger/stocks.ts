@@ -21,9 +21,8 @@
  * - A period never goes back. If the clock is set back over a midnight, calls count toward the later period
  *   until the clock has reached that period, so that no limit is given twice. If the clock is set back by two
  *   or more periods, the later period was a mistake that would reject calls for as long: what was counted in
- *   it counts for the current period.
- *   To decide by how much, a thread reads the clock again after it read the word: the machine may have slept
- *   for days since the thread last read the clock.
+ *   it counts for the current period. To decide by how much, a thread reads the clock again after it read the
+ *   word: the machine may have slept for days since the thread last read the clock.
  * - A call settles by adding what it used to `settled`, then giving back what else it held. So `taken` is
  *   never less than `settled`, and a thread that dies between the two steps leaves its own call held. (But
  *   what was added to a later period's `settled` may exceed that `taken` until it is taken back: see `read`.)

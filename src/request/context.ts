@@ -1,8 +1,7 @@
 /**
  * The two contexts that every phase gets: what is known of one request (CallContext), and what the listener
- * has for all of its requests (ListenerContext; calls get IntakeContext).
- * listener-server.ts makes a CallContext for each request, listener.thread.ts one IntakeContext. Listener
- * thread.
+ * has for all of its requests (ListenerContext; calls get IntakeContext). listener-server.ts makes a
+ * CallContext for each request, listener.thread.ts one IntakeContext. Listener thread.
  *
  * Must hold: a field of CallContext is set by the phases that its comment names, and read by later phases.
  * The field is undefined, empty or false on every path that ended before (no test of its own; the compiler

@@ -5,9 +5,8 @@
  * Must hold: each wait ends, at its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A
  * request is refused only if the coordinator has replied about all that it lacks, and only by quotas that the
  * coordinator has denied: never by one of which something is left, here or elsewhere. A wait that ends with
- * 'try' takes nothing: another request may be faster, and the waiting one then waits again. Further
- * tests: test/unit/sharing/lease-manager.test.ts, test/unit/request/refusals.test.ts,
- * test/e2e/late-leases.test.ts.
+ * 'try' takes nothing: another request may be faster, and the waiting one then waits again. Further tests:
+ * test/unit/sharing/lease-manager.test.ts, test/unit/request/refusals.test.ts, test/e2e/late-leases.test.ts.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';

@@ -3,11 +3,10 @@
  * server that hosts share. valkey-partition.ts encodes and decodes by it; valkey-server.ts and
  * registry-server.ts take keys from it. Pure; main thread.
  *
- * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read and
- * write them, and all hosts put a scope into the same partition
- * (test/unit/sharing/valkey-coordinator.test.ts, random asks and views). A damaged amount is no reply
- * (test/unit/sharing/valkey-damage.test.ts). What a newer version has on record is no damage
- * (test/unit/sharing/valkey-codec.test.ts).
+ * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read and write them, and
+ * all hosts put a scope into the same partition (test/unit/sharing/valkey-coordinator.test.ts, random asks
+ * and views). A damaged amount is no reply (test/unit/sharing/valkey-damage.test.ts). What a newer version
+ * has on record is no damage (test/unit/sharing/valkey-codec.test.ts).
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';

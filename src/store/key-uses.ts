@@ -12,8 +12,7 @@
  *
  * Must hold: `rows` is called in the transaction that writes the rows, and `recordWritten` only when this
  * transaction is on disk; otherwise calls of a shared day are counted twice
- * (test/unit/store/recovery.test.ts, test/unit/store/shared-books.test.ts; this file has no test of its
- * own).
+ * (test/unit/store/recovery.test.ts, test/unit/store/shared-books.test.ts; this file has no test of its own).
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';

@@ -121,8 +121,7 @@ const QUOTE = 0x22;
  * One count. The usage has no cached and no reasoning tokens. Its source is `counted`, or `estimated` if not
  * all was counted: the tokenizer is `none`, body and response are above TOKENIZER_BYTES_MAX, part of the
  * prompt is not text (images, audio), a part of the response was not kept, or COUNT_SLICES_MAX slices were
- * not enough. No text makes it throw. A megabyte of prose costs about 0.1 s of CPU, of the worst text
- * 0.4 s.
+ * not enough. No text makes it throw. A megabyte of prose costs about 0.1 s of CPU, of the worst text 0.4 s.
  */
 export class TokenCount {
   readonly #tokenizer: Tokenizer;

@@ -1,8 +1,7 @@
 /**
- * Translates a response of Anthropic's Messages API that is not streamed into a chat completion.
- * anthropic.ts calls `readMessage`, and so does vertex/vertex.ts for Claude models. stream.ts uses the
- * functions that read usage and stop reason; upstream/usage-shapes.ts uses MessageUsage. Pure; upstream
- * worker.
+ * Translates a response of Anthropic's Messages API that is not streamed into a chat completion. anthropic.ts
+ * calls `readMessage`, and so does vertex/vertex.ts for Claude models. stream.ts uses the functions that read
+ * usage and stop reason; upstream/usage-shapes.ts uses MessageUsage. Pure; upstream worker.
  *
  * Follows platform.claude.com, pages "Messages", "Stop reasons" and "Prompt caching", 2026-11.
  * Blocks of other types, which only tools that Anthropic runs produce, and citations, which no request asks

@@ -36,9 +36,8 @@ const TEXT_DELTA_BYTES_MAX = 4096;
 const NO_BYTES = Buffer.alloc(0);
 
 /**
- * Which tool the open block calls. `callers`: a tool of the caller; `response`: the tool of
- * `response_format` (tools.ts), whose input is the content of the response; `none`: no tool, or one that
- * Bedrock itself runs.
+ * Which tool the open block calls. `callers`: a tool of the caller; `response`: the tool of `response_format`
+ * (tools.ts), whose input is the content of the response; `none`: no tool, or one that Bedrock itself runs.
  */
 type OpenCall = 'callers' | 'response' | 'none';
 

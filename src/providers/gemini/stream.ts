@@ -7,11 +7,10 @@
  * 2026-11. Each event is a response with the new parts; a function call is whole in one part. Usage is in
  * each event, and the last one counts. No event marks the end: the stream ends with the body.
  *
- * Must hold: memory is bounded. A stream keeps the event that is not whole yet, the learnt form and one
- * event of that form, the last usage, and counters for each candidate
- * (test/unit/providers/gemini/stream.test.ts, test/unit/providers/long-events.test.ts). An event that
- * TextForm, below, reads without a parse means what the parsed event would mean
- * (test/unit/providers/gemini/stream.text-form.test.ts).
+ * Must hold: memory is bounded. A stream keeps the event that is not whole yet, the learnt form and one event
+ * of that form, the last usage, and counters for each candidate (test/unit/providers/gemini/stream.test.ts,
+ * test/unit/providers/long-events.test.ts). An event that TextForm, below, reads without a parse means what
+ * the parsed event would mean (test/unit/providers/gemini/stream.text-form.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
