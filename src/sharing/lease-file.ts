@@ -89,12 +89,12 @@ export function clearLeaseFiles(dataPath: string, isShared: boolean): void {
  * without a row begins. Takes 4 µs for each scope.
  */
 function removeUnreadableScopes(dataPath: string): void {
-  const { environment, subjects } = openLeaseFile(dataPath);
+  const { environment, scopes } = openLeaseFile(dataPath);
   try {
-    const unreadable = Array.from(subjects.getRange().filter(({ value }) => !isReadable(value)));
+    const unreadable = Array.from(scopes.getRange().filter(({ value }) => !isReadable(value)));
     if (unreadable.length === 0) return;
     environment.write(() => {
-      for (const { key } of unreadable) subjects.removeSync(key);
+      for (const { key } of unreadable) scopes.removeSync(key);
     });
   } finally {
     void environment.close();
