@@ -173,8 +173,8 @@ export function diskErrorOf(error: unknown): string | undefined {
 }
 
 /**
- * The message of a start that failed by `error`: of a disk that took no more, what to look at, because neither
- * LMDB nor Node names the file then. Of any other error its own message.
+ * The message of a start that failed by `error`: of a disk that took no more, what to look at, because
+ * neither LMDB nor Node names the file then. Of any other error its own message.
  */
 export function startErrorText(dataPath: string, error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;

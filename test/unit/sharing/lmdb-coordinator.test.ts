@@ -178,7 +178,7 @@ void t.test('of scopes of another version, the first gateway begins with what th
   t.same(await lent(await first.join('a'), 'acct_x', 8), [8, 8]);
   // The row as versions until 2026-11-22 wrote it.
   const former = { buckets: [], dayNumber: use.dayNumber, dayUsedBefore: 4, days: [], slots: [], money: [] };
-  first.file.environment.write(() => first.file.subjects.putSync('acct_former', former));
+  first.file.environment.write(() => first.file.scopes.putSync('acct_former', former));
   t.same(await lent(await first.join('a', 1), 'acct_former', 1), [0, 0]);
   await first.close();
 
