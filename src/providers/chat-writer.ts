@@ -36,6 +36,15 @@ export interface ProviderUsage {
 }
 
 /**
+ * A count that a provider reports: 0 if it is left out, as Google's JSON does with zeros, and -1 if it is no
+ * number, so that upstream/usage-shapes.ts refuses it, as it does other negative and fractional counts.
+ */
+export function countIn(value: unknown): number {
+  if (value === undefined || value === null) return 0;
+  return typeof value === 'number' ? value : -1;
+}
+
+/**
  * The sum of counts that a provider reports apart. If one of them is no count, it is the result, so that
  * upstream/usage-shapes.ts refuses it.
  */

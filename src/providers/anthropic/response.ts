@@ -13,9 +13,10 @@
  * change there.
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
-import { isRecord } from '../../core/json.js';
+import { isGiven, isRecord } from '../../core/json.js';
 import {
   completionOf,
+  countIn,
   sumOfCounts,
   type CompletionText,
   type FinishReason,
@@ -203,7 +204,7 @@ export function promptReportOf(usage: unknown): unknown {
   return isRecord(usage) ? { ...usage, output_tokens: null, output_tokens_details: null } : usage;
 }
 
-/** The new count, or `earlier` if the report has no such count. */
+/** The new count, or `earlier` if the report has none. */
 function countOf(count: unknown, earlier: number): number {
-  return typeof count === 'number' ? count : earlier;
+  return isGiven(count) ? countIn(count) : earlier;
 }

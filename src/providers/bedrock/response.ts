@@ -12,6 +12,7 @@ import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import {
   completionOf,
+  countIn,
   sumOfCounts,
   textCompletionOf,
   type CompletionText,
@@ -51,34 +52,29 @@ export function finishOf(stopReason: unknown, { hasCalls }: { readonly hasCalls:
  */
 export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
-  const cached = countOf(usage.cacheReadInputTokens);
-  const cacheWrite = countOf(usage.cacheWriteInputTokens);
-  const output = countOf(usage.outputTokens);
+  const cached = countIn(usage.cacheReadInputTokens);
+  const cacheWrite = countIn(usage.cacheWriteInputTokens);
+  const output = countIn(usage.outputTokens);
   let cacheWrite1h = 0;
   if (Array.isArray(usage.cacheDetails)) {
     for (const detail of usage.cacheDetails as readonly unknown[]) {
-      if (isRecord(detail) && detail.ttl === '1h') cacheWrite1h += countOf(detail.inputTokens);
+      if (isRecord(detail) && detail.ttl === '1h') cacheWrite1h += countIn(detail.inputTokens);
     }
   }
   const claudeUsage = isRecord(modelFields) ? modelFields.usage : undefined;
   const details = isRecord(claudeUsage) ? claudeUsage.output_tokens_details : undefined;
   // Each member is written out: spreading an object of zeros would take longer than all else here.
   return {
-    promptTokens: sumOfCounts(countOf(usage.inputTokens), cached, cacheWrite),
+    promptTokens: sumOfCounts(countIn(usage.inputTokens), cached, cacheWrite),
     cachedTokens: cached,
     cacheWriteTokens: cacheWrite,
     cacheWrite1hTokens: Math.min(cacheWrite1h, cacheWrite),
     completionTokens: output,
-    reasoningTokens: Math.min(isRecord(details) ? countOf(details.thinking_tokens) : 0, output),
+    reasoningTokens: Math.min(isRecord(details) ? countIn(details.thinking_tokens) : 0, output),
     audioPromptTokens: 0,
     imagePromptTokens: 0,
     audioCompletionTokens: 0,
   };
-}
-
-/** The count; 0 for anything but a number. upstream/usage-shapes.ts refuses what is no count. */
-function countOf(value: unknown): number {
-  return typeof value === 'number' ? value : 0;
 }
 
 export type ThinkingBlock =

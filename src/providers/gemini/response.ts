@@ -15,6 +15,7 @@ import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import {
   completionOf,
+  countIn,
   sumOfCounts,
   type Choice,
   type CompletionText,
@@ -216,14 +217,14 @@ function tokenOf(value: unknown): object {
  */
 export function usageOf({ usageMetadata: usage }: Record<string, unknown>): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
-  const prompt = sumOfCounts(countOf(usage.promptTokenCount), countOf(usage.toolUsePromptTokenCount));
-  const candidates = countOf(usage.candidatesTokenCount);
-  const thoughts = countOf(usage.thoughtsTokenCount);
+  const prompt = sumOfCounts(countIn(usage.promptTokenCount), countIn(usage.toolUsePromptTokenCount));
+  const candidates = countIn(usage.candidatesTokenCount);
+  const thoughts = countIn(usage.thoughtsTokenCount);
   const areThoughtsIncluded =
     thoughts > 0 && thoughts <= candidates && usage.totalTokenCount === prompt + candidates;
   return {
     promptTokens: prompt,
-    cachedTokens: countOf(usage.cachedContentTokenCount),
+    cachedTokens: countIn(usage.cachedContentTokenCount),
     cacheWriteTokens: 0,
     cacheWrite1hTokens: 0,
     completionTokens: areThoughtsIncluded ? candidates : sumOfCounts(candidates, thoughts),
@@ -234,16 +235,11 @@ export function usageOf({ usageMetadata: usage }: Record<string, unknown>): Prov
   };
 }
 
-/** Google's JSON leaves zeros out. upstream/usage-shapes.ts rejects negative and fractional counts. */
-function countOf(value: unknown): number {
-  return typeof value === 'number' ? value : 0;
-}
-
 /** The tokens of one modality; 0 if the details do not have it. */
 function tokensOfModality(details: unknown, modality: string): number {
   if (!Array.isArray(details)) return 0;
   let tokens = 0;
   for (const detail of details as unknown[])
-    if (isRecord(detail) && detail.modality === modality) tokens += countOf(detail.tokenCount);
+    if (isRecord(detail) && detail.modality === modality) tokens += countIn(detail.tokenCount);
   return tokens;
 }

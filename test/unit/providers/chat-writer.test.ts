@@ -116,15 +116,18 @@ void t.test('no sum hides what is no count', (t) => {
     anthropic: [
       { input_tokens: -5, cache_read_input_tokens: 300, output_tokens: 9 },
       { input_tokens: 5, cache_read_input_tokens: 2.5, cache_creation_input_tokens: 2.5, output_tokens: 9 },
+      { input_tokens: '500', cache_read_input_tokens: 3, output_tokens: 9 },
     ],
     gemini: [
       { promptTokenCount: 12, toolUsePromptTokenCount: -7, candidatesTokenCount: 9 },
       { promptTokenCount: 12, candidatesTokenCount: -5, thoughtsTokenCount: 20 },
       { promptTokenCount: 12, candidatesTokenCount: 4.5, thoughtsTokenCount: 4.5 },
+      { promptTokenCount: 12, candidatesTokenCount: '900', thoughtsTokenCount: 4 },
     ],
     bedrock: [
       { inputTokens: -5, cacheReadInputTokens: 300, outputTokens: 9 },
       { inputTokens: 5, outputTokens: -9 },
+      { inputTokens: '500', cacheReadInputTokens: 3, outputTokens: 9 },
     ],
   };
   for (const form of FORMS) {
