@@ -35,9 +35,12 @@ import { SegmentWriter, type WrittenBlock, type WrittenIndex } from './segment-w
 /** The first bytes of each segment. */
 const CONTENTS_START = Buffer.from('tgconts1');
 const INDEX_MAGIC = 0x58434754;
+/** An entry of the index: the hash of the request id, then the offset of the call. */
 const ENTRY_BYTES = 8;
-/** Length of the tail, the last bytes of a segment with an index: the count of entries and INDEX_MAGIC. */
+const OFFSET_AT = 4;
+/** The tail, the last bytes of a segment with an index: the count of entries, then INDEX_MAGIC. */
 const TAIL_BYTES = 8;
+const MAGIC_AT = 4;
 /** A batch is written as soon as it has so many bytes, so a block exceeds them by at most one `append`. */
 export const CONTENTS_BATCH_BYTES = 256 * 1024;
 
@@ -120,10 +123,10 @@ class ContentsIndex implements WrittenIndex<WrittenBlock> {
     const bytes = Buffer.alloc(this.#entries.length * ENTRY_BYTES + TAIL_BYTES);
     this.#entries.forEach(({ hash, at }, position) => {
       bytes.writeInt32LE(hash, position * ENTRY_BYTES);
-      bytes.writeUInt32LE(at, position * ENTRY_BYTES + 4);
+      bytes.writeUInt32LE(at, position * ENTRY_BYTES + OFFSET_AT);
     });
     bytes.writeUInt32LE(this.#entries.length, bytes.length - TAIL_BYTES);
-    bytes.writeUInt32LE(INDEX_MAGIC, bytes.length - TAIL_BYTES + 4);
+    bytes.writeUInt32LE(INDEX_MAGIC, bytes.length - TAIL_BYTES + MAGIC_AT);
     return bytes;
   }
 }
@@ -163,7 +166,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
       return buffer.subarray(0, bytesRead);
     };
     const tail = await read(Math.max(0, size - TAIL_BYTES), TAIL_BYTES);
-    const isIndexed = tail.length === TAIL_BYTES && tail.readUInt32LE(4) === INDEX_MAGIC;
+    const isIndexed = tail.length === TAIL_BYTES && tail.readUInt32LE(MAGIC_AT) === INDEX_MAGIC;
     const indexBytes = isIndexed ? tail.readUInt32LE(0) * ENTRY_BYTES : 0;
     const indexAt = size - TAIL_BYTES - indexBytes;
     // An index that claims more than the file has is damaged: the segment is read as one without an index.
@@ -200,8 +203,9 @@ async function findByIndex(
   const hash = hashOf(requestId);
   for (let entry = 0; entry < index.length; entry += ENTRY_BYTES) {
     if (index.readInt32LE(entry) !== hash) continue;
-    const at = index.readUInt32LE(entry + 4);
-    const end = entry + ENTRY_BYTES < index.length ? index.readUInt32LE(entry + ENTRY_BYTES + 4) : indexAt;
+    const at = index.readUInt32LE(entry + OFFSET_AT);
+    const next = entry + ENTRY_BYTES;
+    const end = next < index.length ? index.readUInt32LE(next + OFFSET_AT) : indexAt;
     const data = at <= end && end <= indexAt ? await read(at, end - at) : undefined;
     // The index is damaged: it has no checksum.
     if (

@@ -1,7 +1,8 @@
 /**
  * Makes lines of the access log and of the usage log, and the CallRecord of an ended call, with names in
- * place of slots. gateway-logs.ts and usage-log.ts call the functions, accounting-base.ts makes IdNames, on
- * the main thread of a gateway process.
+ * place of slots; and appends the lines of the usage log. gateway-logs.ts calls the functions,
+ * accounting-base.ts makes IdNames and the UsageLog, store/flush.ts fills it. Main thread of a gateway
+ * process.
  *
  * The access log has a line for every call that ended, also for rejected ones: the members that
  * telemetry/call-record.ts describes, from `request_id` to `queued_ms`, after
@@ -24,10 +25,12 @@
  *
  * Must hold: a line is JSON whatever names and numbers it has, and shows the values with which the call was
  * settled. No record has a caller's key or an operator's token, because logs, exports and the console show
- * records. People parse these lines, so a member keeps its name. Further test:
- * test/unit/gateway/call-lines.id-names.test.ts.
+ * records. People parse these lines, so a member keeps its name. Lines of the usage log wait for the end of
+ * the flush that counts their records, unless there are more than USAGE_LINES_WAITING_MAX. Further tests:
+ * test/unit/gateway/call-lines.id-names.test.ts, test/unit/gateway/gateway-logs.test.ts.
  */
 import { SecretMask } from '../call-log/secret-mask.js';
+import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
@@ -56,6 +59,8 @@ import {
   type CallRecord,
   type QuotaLeft,
 } from '../telemetry/call-record.js';
+import { LineFile } from '../telemetry/line-file.js';
+import type { Log } from '../telemetry/log.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
 /** The outcomes of the usage log that have a `source`. All other outcomes are error codes. */
@@ -281,4 +286,51 @@ export function usageLine(
 function httpStatusOf({ outcome, begun, door }: EndedCall): number | null {
   if (begun || outcome === 'ok') return 200;
   return outcome === 'client_gone' ? null : statusByDoor(DOOR_NAMES[door]!, outcome);
+}
+
+/** Lines that wait for the end of a flush: about 5 MB, from a fraction of a second of the busiest gateway. */
+const USAGE_LINES_WAITING_MAX = 20_000;
+
+/** store/flush.ts calls `add` for each record, and `write` after each transaction. */
+export class UsageLog {
+  readonly #names: CallNames;
+  readonly #file: Pick<LineFile, 'append' | 'close'>;
+  #lines: string[] = [];
+
+  constructor(names: CallNames, file: Pick<LineFile, 'append' | 'close'>) {
+    this.#names = names;
+    this.#file = file;
+  }
+
+  /**
+   * Adds a line for a record that was counted in the usage row `row`. The listener's `requestPrefix` and the
+   * record's number make the request id.
+   */
+  add(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
+    this.#lines.push(usageLine(this.#names, requestPrefix, record, row));
+    if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.write();
+  }
+
+  /** Gives the lines to the file, even if the store rejected the transaction: the calls were made anyway. */
+  write(): void {
+    if (this.#lines.length === 0) return;
+    this.#file.append(this.#lines);
+    this.#lines = [];
+  }
+
+  close(): void {
+    this.write();
+    this.#file.close();
+  }
+}
+
+/** Returns undefined if the settings have no usage log. */
+export function usageLogOf(
+  { usage_log: usageLog }: Settings,
+  names: CallNames,
+  log: Log,
+): UsageLog | undefined {
+  if (usageLog === undefined) return undefined;
+  const { path, rotate_bytes: rotateBytes, keep } = usageLog;
+  return new UsageLog(names, new LineFile({ name: 'usage log', path, rotateBytes, keep, log }));
 }

@@ -19,7 +19,7 @@ import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases, type SpentAccounting } from '../ledger/leases.js';
 import { type UpstreamBuffers, UpstreamLeases } from '../ledger/upstream-counters.js';
-import { SharedUses } from '../registry/registry-context.js';
+import { SharedUses } from '../registry/shared-uses.js';
 import { ChangeApplier } from '../registry/live-buffers.js';
 import { Registry, type RegistryService } from '../registry/registry.js';
 import { UncoveredCharges } from '../sharing/uncovered-charges.js';

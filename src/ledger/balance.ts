@@ -202,7 +202,7 @@ export class Balance {
         return asPicoUnits(taken);
       }
     }
-    throw new Error('invariant broken: money is taken or refused in bounded tries');
+    throw new Error('invariant broken: money is taken or rejected in bounded tries');
   }
 
   /** `amount` may be negative. A compare-exchange, because `Atomics.add` would not bound the sum. */

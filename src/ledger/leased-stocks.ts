@@ -116,7 +116,7 @@ export class LeasedStocks extends Stocks {
       this.left = leftHere + Number(Atomics.load(leases, lease + HELD_BY_OTHERS));
       return countedPeriod;
     }
-    throw new Error('invariant broken: a stock is taken or refused in bounded tries');
+    throw new Error('invariant broken: a stock is taken or rejected in bounded tries');
   }
 
   /** Does nothing, because the coordinator knows the use that the store would restore here. */

@@ -111,7 +111,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
       }
       return this.#admit(scope, permitsLeft - 1, expiresMs, nowMs);
     }
-    throw new Error('invariant broken: a permit is taken or refused in bounded tries');
+    throw new Error('invariant broken: a permit is taken or rejected in bounded tries');
   }
 
   #admit(scope: Index, permitsLeft: number, expiresMs: number, nowMs: number): MinuteTake {

@@ -154,7 +154,7 @@ export class Stocks {
       }
       words.load(stock, current);
     }
-    throw new Error('invariant broken: a stock is taken or refused in bounded tries');
+    throw new Error('invariant broken: a stock is taken or rejected in bounded tries');
   }
 
   /**

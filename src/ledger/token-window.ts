@@ -112,7 +112,7 @@ export class TokenWindow {
       addTo(this.#taken, amount, this.#next);
       if (this.#words.exchange(takenAt(record), this.#taken, this.#next)) return true;
     }
-    throw new Error('invariant broken: tokens are taken or refused in bounded tries');
+    throw new Error('invariant broken: tokens are taken or rejected in bounded tries');
   }
 
   /**

@@ -175,7 +175,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
       return this.#admit(limit - used - 1, tick, nowMs);
     }
-    throw new Error('invariant broken: a permit is taken or refused in bounded tries');
+    throw new Error('invariant broken: a permit is taken or rejected in bounded tries');
   }
 
   /** Permits that weigh now, for flushes, coordinators and views; changes nothing. Any thread. */

@@ -126,9 +126,7 @@ const DIRECTIVES_PREFIX = 'x-mock:';
 /** 2023-11-14T22:13:20Z: the same in each response, so that the same call gets the same bytes. */
 export const CREATED_SECONDS = 1_700_000_000;
 
-/**
- * Returns the query string after DIRECTIVES_PREFIX in the first line; undefined if `text` begins otherwise.
- */
+/** Returns the query string after DIRECTIVES_PREFIX in the first line; undefined if there is no prefix. */
 export function directivesOf(text: string): string | undefined {
   if (!text.startsWith(DIRECTIVES_PREFIX)) return undefined;
   const line = text.slice(DIRECTIVES_PREFIX.length);

@@ -6,9 +6,7 @@
  *     StoreOnly    of a command, while no gateway runs: there are no threads, so methods do nothing or read
  *                  the store
  *     OwnBuffers   of a gateway that is alone on its store: writes to the buffers that all its threads share
- *     SharedUses   of one of several processes or hosts that share the registry: a ChangeApplier
- *                  (live-buffers.ts) reads each committed change and writes it to the buffers, so methods for
- *                  changes do nothing here either
+ *     SharedUses   of one of several processes or hosts that share the registry (shared-uses.ts)
  *
  * Main thread of a gateway process, or a command.
  *
@@ -16,9 +14,6 @@
  * a crash takes back. The one exception is a debit: it is taken from the ledger first, and given back if
  * the transaction fails (credits.ts). Tests: test/unit/registry/registry.test.ts,
  * test/unit/registry/registry-money.test.ts.
- *
- * Each method of StoreOnly that changes something is overridden in OwnBuffers, which the compiler does not
- * ask for (registry.test.ts and registry-keys.test.ts read the shared buffers).
  */
 import {
   asWallMs,
@@ -29,21 +24,14 @@ import {
   type WallMs,
 } from '../core/units.js';
 import type { Clock } from '../core/clock.js';
-import { Calendar, hasQuotas, type QuotaName } from '../core/quotas.js';
+import { Calendar } from '../core/quotas.js';
 import { AccountDirectory } from './account-directory.js';
 import type { AccountRecord, GroupRecord } from './account-record.js';
-import {
-  type AccountCounts,
-  type AccountUse,
-  flushedStatement,
-  type KnownUses,
-  liveStatement,
-  sharedStatement,
-} from './account-statement.js';
+import { type AccountCounts, flushedStatement, liveStatement } from './account-statement.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { Catalog } from './catalog.js';
-import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord, mergeUse } from './key-record.js';
+import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord } from './key-record.js';
 import {
   accountStateOf,
   applyAccount,
@@ -64,9 +52,7 @@ import {
   quotasIn,
   type QuotaUse,
   type QuotaUseRecord,
-  inheritedQuotasOf,
   settledQuotasOf,
-  sharedQuotas,
   type UsedScope,
 } from './quota-use.js';
 import { invalid } from './record-id.js';
@@ -91,18 +77,16 @@ export interface RegistryContext {
  */
 export const SLOT_REST_MS = 24 * 3_600_000;
 
-/** Quotas that `InheritedUse.quotas` lacks: two have other fields, calls in flight are not inherited. */
-const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
+export type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
 
-type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
-
-function hasRoom({ keys, groups }: Ledger, { kind, index, limits }: CountedScope): boolean {
+/** Whether the ledger can count one more scope with these limits: it needs a free quota record. */
+export function hasRoom({ keys, groups }: Ledger, { kind, index, limits }: CountedScope): boolean {
   if (kind === 'key') return keys.hasRoom(index as KeyIndex, limits);
   return groups.hasRoom(index as GroupIndex, limits);
 }
 
 /** Throws `invalid_parameters` if the ledger has no room: a free quota record for that key or group. */
-export function assertRoom(live: Pick<StoreOnly, 'hasRoom'>, scope: CountedScope): void {
+export function assertRoom(live: Pick<LiveState, 'hasRoom'>, scope: CountedScope): void {
   if (live.hasRoom(scope)) return;
   throw invalid(
     'limits beyond requests_per_minute and calls_per_day cannot be counted: as many accounts, keys, groups and rules ' +
@@ -115,28 +99,22 @@ export function recordMomentMs(clock: Clock): WallMs {
   return asWallMs(Math.floor(clock.wallMs()));
 }
 
-type LiveState = StoreOnly | OwnBuffers | SharedUses;
-
 /**
- * The live state of a command, which has the store alone. Statements show the last flush, and a change takes
- * effect when a gateway starts. Call methods that change something after the transaction (`credit` with a
- * negative amount before it); methods that read may be called inside it.
+ * Call methods that change something after the transaction (`credit` with a negative amount before it);
+ * methods that read may be called inside it.
  */
-export class StoreOnly {
+export abstract class LiveState {
   /**
    * Whether a rotation writes the old key's use into the record of the new key, where other processes read
    * it. A process that is alone restores the use in its own buffers instead.
    */
   readonly inheritsByRecord: boolean = false;
   protected readonly store: RecordStore;
-  protected readonly calendar: Calendar;
   #directory: AccountDirectory | undefined;
 
-  /** `timezone` is `quota_timezone`. */
-  constructor(store: RecordStore, directory?: AccountDirectory, timezone?: string) {
+  constructor(store: RecordStore, directory?: AccountDirectory) {
     this.store = store;
     this.#directory = directory;
-    this.calendar = new Calendar(timezone);
   }
 
   /** For searches. Filled from the store at the first search, unless recovery filled it. */
@@ -155,12 +133,53 @@ export class StoreOnly {
     this.#directory?.set(record);
   }
 
-  /** Whether the ledger can count one more scope with these limits. True here: a command has no ledger. */
+  /** Whether the ledger can count one more scope with these limits. */
+  abstract hasRoom(scope: CountedScope): boolean;
+  /** Adds the group, or applies its changed limits. */
+  abstract putGroup(record: GroupRecord): void;
+  abstract removeGroup(record: GroupRecord): void;
+  /**
+   * Adds `amount`, which may be negative, to the balance that calls are admitted against. Returns false and
+   * changes nothing if the balance, less what calls hold, does not cover a negative amount.
+   */
+  abstract credit(account: AccountIndex, amount: PicoUnits): boolean;
+  /** Adds the key, or applies its changed status, expiry and limits. */
+  abstract putKey(record: KeyRecord): void;
+  abstract removeKey(key: KeyIndex): void;
+  abstract restoreKeyUse(key: KeyIndex, use: KeyUseRecord, nowMs: WallMs): void;
+  abstract restoreQuotaUse(scope: UsedScope, use: QuotaUseRecord, nowMs: WallMs): void;
+  abstract quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[];
+  abstract statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts;
+  /** Undefined if the key was never used. */
+  abstract keyUseOf(key: KeyIndex, nowMs: WallMs): KeyUseRecord | undefined;
+  protected abstract settledOf(key: KeyIndex): SettledQuotas | undefined;
+
+  /** What was used of a key's own limits, for the key that replaces it; undefined if nothing is known. */
+  countsOf({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
+    const counts = inheritedOf(this.keyUseOf(index, nowMs));
+    const quotas = this.settledOf(index);
+    return counts && (quotas === undefined ? counts : { ...counts, quotas });
+  }
+}
+
+/**
+ * The live state of a command, which has the store alone. Statements show the last flush, and a change takes
+ * effect when a gateway starts.
+ */
+export class StoreOnly extends LiveState {
+  protected readonly calendar: Calendar;
+
+  /** `timezone` is `quota_timezone`. */
+  constructor(store: RecordStore, directory?: AccountDirectory, timezone?: string) {
+    super(store, directory);
+    this.calendar = new Calendar(timezone);
+  }
+
+  /** True: a command has no ledger. */
   hasRoom(_scope: CountedScope): boolean {
     return true;
   }
 
-  /** Adds the group, or applies its changed limits. */
   putGroup(_record: GroupRecord): void {
     // A command has no threads.
   }
@@ -169,15 +188,10 @@ export class StoreOnly {
     // A command has no threads.
   }
 
-  /**
-   * Adds `amount`, which may be negative, to the balance that calls are admitted against. Returns false and
-   * changes nothing if the balance, less what calls hold, does not cover a negative amount.
-   */
   credit(_account: AccountIndex, _amount: PicoUnits): boolean {
     return true;
   }
 
-  /** Adds the key, or applies its changed status, expiry and limits. */
   putKey(_record: KeyRecord): void {
     // A command has no threads.
   }
@@ -187,6 +201,10 @@ export class StoreOnly {
   }
 
   restoreKeyUse(_key: KeyIndex, _use: KeyUseRecord, _nowMs: WallMs): void {
+    // The store has the use.
+  }
+
+  restoreQuotaUse(_scope: UsedScope, _use: QuotaUseRecord, _nowMs: WallMs): void {
     // The store has the use.
   }
 
@@ -205,20 +223,8 @@ export class StoreOnly {
     return flushedStatement(record, this.store.findSpending(record.index), nowMs);
   }
 
-  /** Undefined if the key was never used. */
   keyUseOf(key: KeyIndex, _nowMs: WallMs): KeyUseRecord | undefined {
     return this.store.keys.findUse(key);
-  }
-
-  restoreQuotaUse(_scope: UsedScope, _use: QuotaUseRecord, _nowMs: WallMs): void {
-    // The store has the use.
-  }
-
-  /** What was used of a key's own limits, for the key that replaces it; undefined if nothing is known. */
-  countsOf({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
-    const counts = inheritedOf(this.keyUseOf(index, nowMs));
-    const quotas = this.settledOf(index);
-    return counts && (quotas === undefined ? counts : { ...counts, quotas });
   }
 
   protected settledOf(key: KeyIndex): SettledQuotas | undefined {
@@ -229,9 +235,9 @@ export class StoreOnly {
 
 /**
  * The live state of a gateway that is alone on its store: its shared buffers. A change is in force on all
- * threads when the method returns. `calendar` is not used, because the ledger knows the periods of quotas.
+ * threads when the method returns.
  */
-export class OwnBuffers extends StoreOnly {
+export class OwnBuffers extends LiveState {
   readonly #live: LiveBuffers;
 
   constructor(store: RecordStore, live: LiveBuffers, directory?: AccountDirectory) {
@@ -252,19 +258,19 @@ export class OwnBuffers extends StoreOnly {
     applyAccount(record, this.#live, catalog, this.store);
   }
 
-  override hasRoom(scope: CountedScope): boolean {
+  hasRoom(scope: CountedScope): boolean {
     return hasRoom(this.#live.ledger, scope);
   }
 
-  override putGroup(record: GroupRecord): void {
+  putGroup(record: GroupRecord): void {
     applyGroup(record, this.#live, this.store);
   }
 
-  override removeGroup({ index }: GroupRecord): void {
+  removeGroup({ index }: GroupRecord): void {
     removeGroup(index, this.#live);
   }
 
-  override quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {
+  quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {
     const { ledger } = this.#live;
     const { kind, index, limits } = scope;
     if (kind === 'account') {
@@ -279,122 +285,35 @@ export class OwnBuffers extends StoreOnly {
     return quotasIn(limits, counts, ledger.useOf(ledgerScope), nowMs);
   }
 
-  override credit(account: AccountIndex, amount: PicoUnits): boolean {
+  credit(account: AccountIndex, amount: PicoUnits): boolean {
     return this.#live.ledger.credit(account, amount);
   }
 
-  override putKey(record: KeyRecord): void {
+  putKey(record: KeyRecord): void {
     applyKey(record, this.#live);
   }
 
-  override removeKey(key: KeyIndex): void {
+  removeKey(key: KeyIndex): void {
     this.#live.keyTable.remove(key);
   }
 
-  override restoreKeyUse(key: KeyIndex, use: KeyUseRecord, nowMs: WallMs): void {
+  restoreKeyUse(key: KeyIndex, use: KeyUseRecord, nowMs: WallMs): void {
     restoreKeyUse(key, use, this.#live, nowMs);
   }
 
-  override restoreQuotaUse(scope: UsedScope, use: QuotaUseRecord, nowMs: WallMs): void {
+  restoreQuotaUse(scope: UsedScope, use: QuotaUseRecord, nowMs: WallMs): void {
     restoreQuotaUse(scope, use, this.#live, nowMs);
   }
 
-  protected override settledOf(key: KeyIndex): SettledQuotas | undefined {
+  protected settledOf(key: KeyIndex): SettledQuotas | undefined {
     return this.#live.ledger.settledOf({ kind: 'key', index: key });
   }
 
-  override statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
+  statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
     return liveStatement(record, this.#live.ledger.snapshot(record.index), nowMs);
   }
 
-  override keyUseOf(key: KeyIndex, nowMs: WallMs): KeyUseRecord | undefined {
+  keyUseOf(key: KeyIndex, nowMs: WallMs): KeyUseRecord | undefined {
     return keyUseOf(key, this.#live, nowMs);
-  }
-}
-
-/**
- * The live state of a process that shares its registry: what all processes use of accounts, keys and groups.
- * The coordinator knows these uses, but a transaction cannot wait for its reply. So
- * sharing/shared-registry.ts asks beforehand, runs the work with `show`, and does both again if the work
- * needed more uses. If the use of a scope is not known, statements show what this host has flushed.
- */
-export class SharedUses extends StoreOnly {
-  override readonly inheritsByRecord = true;
-  readonly #ledger: Ledger | undefined;
-  /** While `show` runs: the uses that it got, and the ids that its `work` did not find there. */
-  #knownUses: KnownUses | undefined;
-  #missedIds: Set<string> | undefined;
-
-  /** `ledger` counts the calls of this process; limits that it cannot count are rejected. */
-  constructor(store: RecordStore, directory: AccountDirectory, timezone?: string, ledger?: Ledger) {
-    super(store, directory, timezone);
-    this.#ledger = ledger;
-  }
-
-  /**
-   * Runs `work`, which must be synchronous and not call `show`, with the uses in `known`. `missed` has the
-   * ids whose use `work` looked for and did not find.
-   */
-  show<Result>(
-    known: KnownUses,
-    work: () => Result,
-  ): { readonly result: Result; readonly missed: ReadonlySet<string> } {
-    const missed = new Set<string>();
-    this.#knownUses = known;
-    this.#missedIds = missed;
-    try {
-      return { result: work(), missed };
-    } finally {
-      this.#knownUses = undefined;
-      this.#missedIds = undefined;
-    }
-  }
-
-  override openAccount(_record: AccountRecord): void {
-    // The ChangeApplier adds the account to the buffers and the directory.
-  }
-
-  override changeAccount(_record: AccountRecord): void {
-    // The ChangeApplier changes the buffers and the directory.
-  }
-
-  override hasRoom(scope: CountedScope): boolean {
-    return this.#ledger === undefined || hasRoom(this.#ledger, scope);
-  }
-
-  override statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
-    return sharedStatement(super.statementOf(record, nowMs), this.#find(record.id), nowMs);
-  }
-
-  override countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
-    const use = this.#find(record.id);
-    if (use === undefined) {
-      // The coordinator did not reply. Only what this host has flushed and what the key inherited are known.
-      const flushed = super.countsOf(record, nowMs);
-      return flushed === undefined ? record.inherited : mergeUse(flushed, record.inherited);
-    }
-    // Other hosts may still use what they have leased under the former key, so it counts as used.
-    const leasedByOthersOf = (quota: QuotaName): number =>
-      Number(use.quotas.get(quota)?.leasedByOthers ?? 0n);
-    const minuteUsed = Number(use.minute.used) + leasedByOthersOf('requests_per_minute');
-    const dayCalls = use.dayCalls + leasedByOthersOf('calls_per_day');
-    const { dayNumber } = use;
-    const hasSettled = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
-    const quotas = hasSettled ? { quotas: inheritedQuotasOf(use.quotas, this.calendar, nowMs) } : {};
-    return mergeUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs, ...quotas }, record.inherited);
-  }
-
-  override quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {
-    const use = hasQuotas(scope.limits) ? this.#find(scope.id) : undefined;
-    const flushed = super.quotasOf(scope, nowMs);
-    if (use === undefined) return flushed;
-    return sharedQuotas(flushed, use.quotas, this.calendar, nowMs);
-  }
-
-  /** The use of the scope with this id; if it is missing, `show` returns the id in `missed`. */
-  #find(id: string): AccountUse | undefined {
-    const use = this.#knownUses?.get(id);
-    if (use === undefined) this.#missedIds?.add(id);
-    return use;
   }
 }

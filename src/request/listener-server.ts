@@ -63,10 +63,7 @@ export class ListenerServer {
     });
   }
 
-  /**
-   * Called after a reload has replaced the settings in the context. Admitted calls keep their plan, model and
-   * price.
-   */
+  /** Called after a reload has replaced the context's settings. Admitted calls keep plan, model and price. */
   onSettings(cors: CorsSettings | undefined): void {
     this.#modelRoutes = this.#newModelRoutes();
     this.#cors = cors && new Cors(cors);

@@ -17,7 +17,7 @@ import { decimalOf } from '../core/money.js';
 import { notCovered } from '../registry/credits.js';
 import { invalid } from '../registry/record-id.js';
 import type { AccountUse, KnownUses } from '../registry/account-statement.js';
-import type { SharedUses } from '../registry/registry-context.js';
+import type { SharedUses } from '../registry/shared-uses.js';
 import type { Cause, OperatorChange } from '../registry/operator-change.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';

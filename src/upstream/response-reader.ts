@@ -135,10 +135,7 @@ export class ResponseReader implements ResponseBodyReader {
     else this.#reject(invalidResponseFailure(fault));
   }
 
-  /**
-   * What is wrong with the response: it lacks the door's marker, has an error beside it, or the door finds a
-   * fault.
-   */
+  /** What is wrong with the response: no marker of the door, an error beside it, or a fault for the door. */
   #faultIn(members: Members): string | undefined {
     const { marker, isCount, faultIn } = this.#doorRules;
     const marked = members[marker];

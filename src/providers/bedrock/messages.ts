@@ -50,10 +50,7 @@ export interface Conversation {
   readonly continuesWithoutThinking: boolean;
 }
 
-/**
- * `body`: the request; its `cache_control`, if any, puts a cache point after the last message. Throws a
- * FieldError.
- */
+/** A `cache_control` of `body` puts a cache point after the last message. Throws a FieldError. */
 export function conversationOf(messages: readonly unknown[], body: Members, facts: ModelFacts): Conversation {
   const writer = new ConversationWriter(facts);
   messages.forEach((message, index) => {

@@ -48,10 +48,7 @@ const BETAS = new RegExp(
     'per-turn-control|thinking-binding-controls|thinking-display-updates|tool-search-tool|web-search)-' +
     '\\d{4}-\\d\\d-\\d\\d$',
 );
-/**
- * The start of the one beta of BETAS that Vertex rejects for COUNTING_MODEL (issue 12429 of
- * anthropics/claude-code).
- */
+/** The start of the one beta that Vertex rejects for COUNTING_MODEL (anthropics/claude-code, issue 12429). */
 const BETA_NOT_FOR_COUNTS = 'web-search-';
 /** The name of a tuned model, which is an endpoint of the project. */
 const ENDPOINT = /^\d+$/;

@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { SystemClock } from '#src/core/clock.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
-import { SharedUses } from '#src/registry/registry-context.js';
+import { SharedUses } from '#src/registry/shared-uses.js';
 import { Registry } from '#src/registry/registry.js';
 import { RegistryLog } from '#src/sharing/registry-log.js';
 import { RegistryServer } from '#src/sharing/registry-server.js';

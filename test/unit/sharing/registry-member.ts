@@ -10,7 +10,7 @@ import { AccountDirectory } from '#src/registry/account-directory.js';
 import { ChangeApplier } from '#src/registry/live-buffers.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
-import { SharedUses } from '#src/registry/registry-context.js';
+import { SharedUses } from '#src/registry/shared-uses.js';
 import { Registry } from '#src/registry/registry.js';
 import { ChangeFollower } from '#src/sharing/change-follower.js';
 import { SpentTotals } from '#src/store/spent-totals.js';

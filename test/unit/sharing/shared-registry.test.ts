@@ -5,7 +5,7 @@ import { asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
 import type { KeyRecord } from '#src/registry/key-record.js';
 import type { KnownUses } from '#src/registry/account-statement.js';
-import { SharedUses } from '#src/registry/registry-context.js';
+import { SharedUses } from '#src/registry/shared-uses.js';
 import { Registry } from '#src/registry/registry.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
 import { type CallsUse, useOf } from '#src/sharing/sharing-stats.js';
