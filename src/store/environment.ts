@@ -19,7 +19,7 @@
  * when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
 import { randomUUID } from 'node:crypto';
-import { existsSync, linkSync, readFileSync, rmSync } from 'node:fs';
+import { accessSync, constants, existsSync, linkSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type * as Lmdb from 'lmdb';
 import type { RootDatabase, RootDatabaseOptions } from 'lmdb';
@@ -57,12 +57,14 @@ export function unloadableStore(error: Error): StoreError | undefined {
 }
 
 /**
- * Opens a file by lmdb. Throws StoreError if the process may have too few addresses for it: lmdb 3.5.6 ends
- * the process by SIGSEGV if a file cannot be mapped.
+ * Opens a file by lmdb. lmdb 3.5.6 ends the process by SIGSEGV if a file cannot be mapped, or its lock file
+ * cannot be opened. So throws StoreError if the process may have too few addresses, and the system's error if
+ * the lock file is another user's.
  */
 function openFile(path: string, options: Readonly<RootDatabaseOptions>): RootDatabase {
   const wantedBytes = options.mapSize ?? 0;
   const leftBytes = addressesLeft();
+  if (options.readOnly !== true) assertLockFile(`${path}-lock`);
   if (wantedBytes <= leftBytes) return lmdb().open(path, options);
   const gib = (bytes: number): string => (Math.max(bytes, 0) / 1024 ** 3).toFixed(1);
   throw new StoreError(
@@ -70,6 +72,17 @@ function openFile(path: string, options: Readonly<RootDatabaseOptions>): RootDat
     `${path} cannot be opened: it wants ${gib(wantedBytes)} GiB of addresses, which take no memory, and the limit of this ` +
       `process leaves ${gib(leftBytes)} GiB. Lift the limit: "ulimit -v unlimited", LimitAS=infinity in a unit of systemd.`,
   );
+}
+
+/** By `access`, because to open and close a lock file would end the locks that this process has on it. */
+function assertLockFile(path: string): void {
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK);
+  } catch (error) {
+    // One that is missing is made, and LMDB itself says of a disk that it is read-only.
+    if (['ENOENT', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')) return;
+    throw error;
+  }
 }
 
 /** Bytes that RLIMIT_AS still leaves to the process; Infinity without a limit, and on other systems. */

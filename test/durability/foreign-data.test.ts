@@ -4,7 +4,16 @@
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, readdirSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { open, type Key } from 'lmdb';
 import t, { type Test } from 'tap';
@@ -195,4 +204,42 @@ void t.test('an empty file is no new store: its books were cut off', async (t) =
   truncateSync(storePath(path), 0);
   expectRefusal(t, 'emptied', path, [/tollgate\.lmdb is empty: the books that it held are gone/]);
   t.equal(statSync(storePath(path)).size, 0, 'and is left as it is');
+});
+
+/** Of no user: root may open every file, so a program that is to be refused one runs as this. */
+const NOBODY = 65_534;
+
+void t.test('a file of another user is named, be it only a lock', async (t) => {
+  const isRoot = process.geteuid!() === 0;
+  const whole = temporaryFolder(t);
+  await books(whole);
+  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+  const run = (path: string, ...args: string[]) =>
+    spawnSync(process.execPath, [main, ...args], {
+      cwd: path,
+      env: { ...process.env, TOLLGATE_CONFIG: '', TOLLGATE_DATA: path },
+      encoding: 'utf8',
+      timeout: REFUSAL_TIMEOUT_MS,
+      ...(isRoot && { uid: NOBODY, gid: NOBODY }),
+    });
+  const ownedByNobody = (path: string): void => {
+    if (isRoot) chownSync(path, NOBODY, NOBODY);
+  };
+  ownedByNobody(whole);
+  for (const name of readdirSync(whole)) ownedByNobody(join(whole, name));
+  t.equal(run(whole, 'accounts', 'list').status, 0, 'its own user reads it');
+  const names = readdirSync(whole).filter((name) => name.includes('.lmdb'));
+  t.ok(names.includes('hold.lmdb-gate-lock'));
+  for (const name of names) {
+    const path = join(whole, name);
+    chmodSync(path, 0o000);
+    for (const args of [['accounts', 'list'], ['serve']]) {
+      const { status, signal, stderr } = run(whole, ...args);
+      t.same([status, signal], [1, null], `${args[0]} without ${name}`);
+      t.match(stderr, new RegExp(`permission denied.*'${path}'`));
+    }
+    const audit = run(whole, 'audit');
+    t.equal(audit.signal, null, `audit without ${name}: ${audit.stderr}`);
+    chmodSync(path, 0o600);
+  }
 });
