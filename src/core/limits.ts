@@ -66,8 +66,8 @@ export const SSE_EVENT_BYTES_MAX = 1024 * 1024;
 export const UPSTREAM_RESPONSE_BYTES_MAX = 16 * 1024 * 1024;
 
 /**
- * Bytes of all non-streamed responses that a worker buffers, while they arrive and while slow clients read
- * them: 16 of the longest.
+ * Bytes of all non-streamed responses that a process buffers for each worker thread (with `workers: 0` for
+ * each listener), while they arrive and while slow clients read them: 16 of the longest.
  */
 export const WHOLE_RESPONSES_BYTES_MAX = 16 * UPSTREAM_RESPONSE_BYTES_MAX;
 /**

@@ -11,6 +11,7 @@
 import { type Settings, settingsDeclaration } from '../config/schema.js';
 import { secretsIn, type SettingInForce } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
+import { WHOLE_RESPONSES_BYTES_MAX } from '../core/limits.js';
 import { createUpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import { noteOfReload } from '../admin/routes.js';
 import { SIGNAL, WATCH } from '../registry/operator-change.js';
@@ -42,6 +43,7 @@ import {
 import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from './reload.js';
+import { createResponseBudget } from '../upstream/response-budget.js';
 import { secretsOf } from '../upstream/target.js';
 
 /** How long a reload waits for missing credentials. Calls without their credential get 502. */
@@ -77,10 +79,8 @@ export class Gateway {
     this.#log = log;
     const state = (this.#state = { ready: false, port: 0, inForce, traces: undefined });
     const requestIds = new RequestIds();
-    const upstreamBuffers = createUpstreamBuffers(
-      settings.workers + workersInListeners(settings),
-      group !== undefined,
-    );
+    const workersMax = settings.workers + workersInListeners(settings);
+    const upstreamBuffers = createUpstreamBuffers(workersMax, group !== undefined);
     const upstreams: UpstreamUse = {
       buffers: upstreamBuffers,
       counters: new UpstreamCounters(upstreamBuffers, new SystemClock()),
@@ -134,6 +134,10 @@ export class Gateway {
       calls,
       metrics,
       upstreams,
+      responses: createResponseBudget(
+        workersMax,
+        WHOLE_RESPONSES_BYTES_MAX * (settings.workers || settings.listen.listeners),
+      ),
       counter,
       credentials,
       serveLeases: accounting.sharing.serveLeases,

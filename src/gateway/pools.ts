@@ -21,6 +21,7 @@ import type { UpstreamBuffers, UpstreamCounters } from '../ledger/upstream-count
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { Log } from '../telemetry/log.js';
+import { releaseResponses, type ResponseBudgetRecord } from '../upstream/response-budget.js';
 import type { ModelRoute } from '../upstream/target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
 import type { CounterPool } from './counter-pool.js';
@@ -49,6 +50,7 @@ interface UpstreamWorkersOptions {
   readonly metrics: Pick<GatewayMetrics, 'buffers' | 'firstWorkerThread'>;
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamUse;
+  readonly responses: ResponseBudgetRecord;
   readonly counter: CounterPool;
   /** Renews credentials. Gets the workers' reports of credentials that a provider rejects. */
   readonly credentials: Pick<CredentialKeeper, 'current' | 'rejected'>;
@@ -214,7 +216,7 @@ export class UpstreamWorkers {
     return this.#isClosing;
   }
 
-  /** Closes the ports of a worker that has ended, and gives back what its calls had taken of upstreams. */
+  /** Closes the ports of a worker that has ended, and gives back what its calls had taken. */
   #release(index: number): void {
     const control = this.#controls.get(index);
     if (control === undefined) return;
@@ -223,6 +225,7 @@ export class UpstreamWorkers {
     control.close();
     this.#controls.delete(index);
     this.#options.upstreams.counters.releaseWorker(index);
+    releaseResponses(this.#options.responses, index);
   }
 
   /** Runs the worker's task. Resolves with the reason when it has ended. */
@@ -251,7 +254,7 @@ export class UpstreamWorkers {
       leaseChannel?.port1.close();
     };
     this.#controls.set(index, { port: controlChannel.port1, replies, close });
-    const { workers, calls, metrics, upstreams, credentials, state } = this.#options;
+    const { workers, calls, metrics, upstreams, responses, credentials, state } = this.#options;
     controlChannel.port1.on('message', (message: FromUpstreamWorker) => {
       if (message.kind === 'routes_taken') replies.reply(message.id, true);
       else credentials.rejected(message.position, message.revision);
@@ -264,6 +267,7 @@ export class UpstreamWorkers {
       calls,
       metrics: metrics.buffers,
       upstreams: upstreams.buffers,
+      responses,
       thread: index < workers ? metrics.firstWorkerThread + index : undefined,
       controlPort: controlChannel.port2,
       counterPort: counterChannel.port2,

@@ -13,10 +13,10 @@ import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
+import { type ResponseBudget } from './response-budget.js';
 import {
   type LastBytes,
   type ResponseBodyReader,
-  type ResponseBudget,
   type ResponseOutcome,
   ResponseReader,
   type ResponseSink,

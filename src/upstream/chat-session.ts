@@ -14,7 +14,8 @@ import type { DownstreamHandle, UpstreamRequest, UpstreamSession } from '../chan
 import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/call-ring-layout.js';
-import { type LastBytes, ResponseBudget } from './response-reader.js';
+import { ResponseBudget } from './response-budget.js';
+import { type LastBytes } from './response-reader.js';
 import { clientOf, guarded, sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
 import { newAttemptSpan } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';

@@ -11,7 +11,8 @@ import type { EventJudge } from '../doors/door.js';
 import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import { type AttemptFailure, budgetFailure } from './error-mapping.js';
 import { EventReader, type Verdict } from './event-reader.js';
-import type { ReaderOwner, ResponseBudget } from './response-reader.js';
+import type { ResponseBudget } from './response-budget.js';
+import type { ReaderOwner } from './response-reader.js';
 
 const NO_BYTES = new Uint8Array(0);
 /** A longer event is parsed: the judge's regular expressions need memory for each matched character. */

@@ -1,13 +1,11 @@
 /**
  * Reads a non-streamed response: buffers it, validates it, and passes it on unchanged. attempt.ts and
- * door-call.ts make a reader for each response. The interfaces of all readers are here too, and the memory
- * budget of such responses, which session-shared.ts and chat-session.ts make. Upstream worker.
+ * door-call.ts make a reader for each response. The interfaces of all readers are here too. Upstream worker.
  *
  * Must hold: nothing is sent before the response is whole and valid, so that another upstream may still be
  * tried. The bytes of a response are counted before they are kept
  * (test/unit/upstream/response-reader.test.ts).
  */
-import { invariant } from '../core/errors.js';
 import type { Members } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { Usage } from '../core/token-counts.js';
@@ -21,6 +19,7 @@ import {
   tooLongFailure,
 } from './error-mapping.js';
 import { isError, isFailedChoice } from './error-body.js';
+import type { ResponseBudget } from './response-budget.js';
 import { membersOfResponse } from './response-json.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
@@ -164,62 +163,4 @@ export class ResponseReader implements ResponseBodyReader {
 /** Most responses come in one chunk, which is not copied. */
 function joinedChunks(chunks: readonly Uint8Array[], bytes: number): Buffer {
   return chunks.length === 1 ? asBuffer(chunks[0]!) : Buffer.concat(chunks, bytes);
-}
-
-/**
- * Bounds the memory of all non-streamed responses of a worker. Such a response is buffered in full: nothing
- * is sent until the response is validated, and it stays buffered until the client has read it, which may take
- * hours. Beyond the bound a response is given up, and its call gets a 503 and is not billed. If the response
- * waited instead, all responses would queue behind the slowest reader.
- */
-export class WorkerResponseBudget {
-  readonly #bytesMax: number;
-  readonly #uncountedBytesMax: number;
-  #heldBytes = 0;
-
-  /** A response up to `uncountedBytesMax` is not counted: the bound on calls in flight bounds these. */
-  constructor(bytesMax: number, uncountedBytesMax: number) {
-    this.#bytesMax = bytesMax;
-    this.#uncountedBytesMax = uncountedBytesMax;
-  }
-
-  get heldBytes(): number {
-    return this.#heldBytes;
-  }
-
-  /** Changes what a response holds from `fromBytes` to `toBytes`. False beyond the bound: no change. */
-  change(fromBytes: number, toBytes: number): boolean {
-    const newHeldBytes = this.#heldBytes - this.#counted(fromBytes) + this.#counted(toBytes);
-    if (toBytes > fromBytes && this.#counted(toBytes) > 0 && newHeldBytes > this.#bytesMax) return false;
-    invariant(newHeldBytes >= 0, 'what is given back was held');
-    this.#heldBytes = newHeldBytes;
-    return true;
-  }
-
-  #counted(bytes: number): number {
-    return bytes > this.#uncountedBytesMax ? bytes : 0;
-  }
-}
-
-/** The buffered bytes of one call's response. */
-export class ResponseBudget {
-  readonly #allResponses: WorkerResponseBudget;
-  #bytes = 0;
-
-  constructor(allResponses: WorkerResponseBudget) {
-    this.#allResponses = allResponses;
-  }
-
-  /** Counts `bytes` more, or fewer if negative. Returns false, and counts nothing, beyond the bound. */
-  grow(bytes: number): boolean {
-    if (!this.#allResponses.change(this.#bytes, this.#bytes + bytes)) return false;
-    this.#bytes += bytes;
-    return true;
-  }
-
-  /** Gives all bytes back. Idempotent. */
-  clear(): void {
-    this.#allResponses.change(this.#bytes, 0);
-    this.#bytes = 0;
-  }
 }

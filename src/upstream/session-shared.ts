@@ -2,12 +2,11 @@
  * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps,
  * chat-session.ts calls `sharedOf`. Upstream worker.
  *
- * Must hold: `sharedOf` is called once a worker. With two calls, the worker would buffer twice the responses,
- * and let twice the calls without a client finish (no test shows this).
+ * Must hold: `sharedOf` is called once a worker. With two calls, the worker would let twice the calls without
+ * a client finish (no test shows this).
  */
 import type { StartSession, UpstreamSession } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
-import { WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED } from '../core/limits.js';
 import type { ProviderClient } from '../providers/provider-client.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
@@ -15,7 +14,7 @@ import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { ErrorLog } from './error-log.js';
 import { CRASHED } from './error-mapping.js';
 import { LeftCalls } from './left-calls.js';
-import { WorkerResponseBudget } from './response-reader.js';
+import type { WorkerResponseBudget } from './response-budget.js';
 import type { RouteTable } from './route-table.js';
 import { type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { TranslateLarge } from './large-call.js';
@@ -35,6 +34,7 @@ export interface SessionDeps {
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics: UpstreamMetrics;
+  readonly wholeResponses: WorkerResponseBudget;
   /** Undefined if spans are not exported. */
   readonly spanOutbox: SpanOutbox | undefined;
 }
@@ -42,7 +42,6 @@ export interface SessionDeps {
 /** The SessionDeps, and what `sharedOf` makes for all sessions. */
 export interface SessionShared extends Omit<SessionDeps, 'log'> {
   readonly errors: ErrorLog;
-  readonly wholeResponses: WorkerResponseBudget;
   readonly leftCalls: LeftCalls;
 }
 
@@ -51,7 +50,6 @@ export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
   return {
     ...deps,
     errors: new ErrorLog(log, deps.clock),
-    wholeResponses: new WorkerResponseBudget(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
     leftCalls: new LeftCalls(deps.metrics),
   };
 }

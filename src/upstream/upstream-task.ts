@@ -8,7 +8,7 @@
  */
 import { SystemClock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
-import { COUNT_WAIT_MS_MAX } from '../core/limits.js';
+import { COUNT_WAIT_MS_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import type { Usage } from '../core/token-counts.js';
 import { AskPort, type PendingQuestion } from '../core/ask-port.js';
@@ -29,6 +29,7 @@ import { Http1Client } from '../http1/client.js';
 import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { UpstreamCounters } from '../ledger/upstream-counters.js';
+import { WorkerResponseBudget } from './response-budget.js';
 import { RouteTable } from './route-table.js';
 import type { SessionDeps } from './session-shared.js';
 import { addressOf } from './target.js';
@@ -90,6 +91,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     log,
     clock,
     metrics,
+    wholeResponses: new WorkerResponseBudget(task.responses, task.index, WHOLE_RESPONSE_BYTES_UNCOUNTED),
     spanOutbox,
   });
   const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);

@@ -76,7 +76,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 
 /** Shared words are touched where their layout is. */
 const ATOMICS_FOLDERS = ['ledger', 'channel', 'telemetry'];
-const ATOMICS_FILES = ['core/spsc-ring.ts', 'registry/key-table.ts', 'request/body-budget.ts'];
+const ATOMICS_FILES = [
+  'core/spsc-ring.ts',
+  'registry/key-table.ts',
+  'request/body-budget.ts',
+  'upstream/response-budget.ts',
+];
 
 const LINE_BANS: readonly { readonly pattern: RegExp; readonly instead: string }[] = [
   { pattern: /\bFIXME\b/, instead: 'mend it, or a TODO that names what it waits for' },

@@ -7,7 +7,8 @@ import { answerCases } from '../../support/provider-answers.js';
 import { GEMINI } from '../../support/provider-dialects.js';
 import { callOf, FORMS } from '../../support/provider-forms.js';
 import { membersOfResponse } from '#src/upstream/response-json.js';
-import { ResponseBudget, WorkerResponseBudget, ResponseReader } from '#src/upstream/response-reader.js';
+import { ResponseBudget, WorkerResponseBudget, createResponseBudget } from '#src/upstream/response-budget.js';
+import { ResponseReader } from '#src/upstream/response-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { tokensOfReport } from '#src/upstream/usage-shapes.js';
 
@@ -86,7 +87,11 @@ function readBy(give: (reader: ResponseReader) => void): unknown[] {
     complete: (rest: Uint8Array) => results.push(Buffer.from(rest).toString()),
     reject: (failure: unknown) => results.push(failure),
   };
-  const reader = new ResponseReader(outcome, meter, new ResponseBudget(new WorkerResponseBudget(1e6, 0)));
+  const reader = new ResponseReader(
+    outcome,
+    meter,
+    new ResponseBudget(new WorkerResponseBudget(createResponseBudget(1, 1e6), 0, 0)),
+  );
   give(reader);
   reader.onEnd();
   return [...results, meter.reported, meter.reportError, meter.responseModel];
