@@ -15,15 +15,17 @@ export function formatPath(path: SettingPath): string {
   return path.length === 0 ? 'settings' : formatInputPath(path);
 }
 
-/** The configuration is rejected. `problems` are whole lines; none contains a secret. */
+/** The configuration is rejected. `problems` are whole lines, each once; none contains a secret. */
 export class ConfigError extends Error {
   readonly code = 'config_refused';
   readonly problems: readonly string[];
 
   constructor(problems: readonly string[]) {
-    super(problems.join('\n'));
+    // The parser of YAML tells each bracket that is not closed.
+    const differing = [...new Set(problems)];
+    super(differing.join('\n'));
     this.name = 'ConfigError';
-    this.problems = problems;
+    this.problems = differing;
   }
 }
 

@@ -16,6 +16,12 @@ function faultsOf(text: string): readonly string[] {
 
 void t.test('what is no plain YAML 1.2 is refused with its line', (t) => {
   t.match(faultsOf('a: 1\nb: [1\n').join(), /^f\.yaml:3: Flow sequence /);
+  t.match(
+    faultsOf('a: [{ b: [{ c: 1\nd: 2\n'),
+    [/^f\.yaml:2: Flow map /, /^f\.yaml:2: Flow sequence /],
+    'of several brackets too, each line once',
+  );
+  t.equal(faultsOf('['.repeat(100)).length, 2);
   t.same(faultsOf('a: 1\nb: 2\na: 3\n'), ['f.yaml:3: Map keys must be unique']);
   t.match(faultsOf('p: { a: 1,00, b: 2,00 }\n'), [
     /^f\.yaml:1: 00 comes twice: .* a comma ends a value, so /,
