@@ -1,6 +1,6 @@
 /**
  * The limits that the system sets to this process and those that it starts (`ulimit`). store/environment.ts
- * asks before a file is mapped, gateway-start.ts for open files, supervisor/gateway-process.ts to explain an
+ * asks before a file is mapped, wasm.ts before it takes memory, gateway-start.ts for open files, supervisor/gateway-process.ts to explain an
  * end. Main threads; reads a file at each call. Tests: test/unit/cli/program.test.ts.
  */
 import { readFileSync } from 'node:fs';
@@ -13,4 +13,12 @@ export function processLimit(name: 'Max address space' | 'Max open files'): numb
   } catch {
     return Infinity;
   }
+}
+
+/** Bytes of addresses that the system still leaves to this process; Infinity without a limit. */
+export function addressesLeft(): number {
+  const limit = processLimit('Max address space');
+  if (limit === Infinity) return Infinity;
+  const usedKib = /^VmSize:\s+(\d+) kB/m.exec(readFileSync('/proc/self/status', 'latin1'))?.[1];
+  return limit - Number(usedKib) * 1_024;
 }

@@ -7,6 +7,7 @@
  * Must hold: an unknown instruction, type or name throws, and nothing of the text is left out. Further test:
  * test/unit/ledger/quota-batch.test.ts, which runs the module of the ledger.
  */
+import { addressesLeft } from './process-limit.js';
 import { invariant } from './errors.js';
 
 /** A memory of WebAssembly, or a plain object if there is none to be had (`createSharedMemory`). */
@@ -28,15 +29,20 @@ const { Memory, Module, Instance } = (
 
 const PAGE_BYTES = 65_536;
 const PAGES_MAX = 65_536;
+/** What V8 of Node 20 and 22 reserves for a memory of WebAssembly. */
+const RESERVED_BYTES = 10 * 1024 ** 3;
+/** What a gateway needs beside: 8 GiB for leases of several processes, and some 6 of Node's for threads. */
+const OTHER_BYTES = 14 * 1024 ** 3;
 
 /**
- * Memory of fixed size that threads share; the kernel provides a page at the first touch. V8 of Node 20 and
- * 22 reserves 10 GiB of addresses for a memory of WebAssembly. If they cannot be had (`ulimit -v`), the
- * result has a plain buffer of the same length, over which no module can be instantiated (`canInstantiate`).
+ * Memory of fixed size that threads share; the kernel provides a page at the first touch. If the limit of
+ * addresses (`ulimit -v`) leaves too few for it and for what a gateway opens later, the result has a plain
+ * buffer of the same length, over which no module can be instantiated (`canInstantiate`).
  */
 export function createSharedMemory(bytes: number): SharedMemory {
   const pages = Math.ceil(bytes / PAGE_BYTES);
   try {
+    if (addressesLeft() < RESERVED_BYTES + OTHER_BYTES) throw new RangeError('too few addresses');
     return new Memory({ initial: pages, maximum: pages, shared: true });
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;

@@ -19,11 +19,11 @@
  * when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
 import { randomUUID } from 'node:crypto';
-import { accessSync, constants, existsSync, linkSync, readFileSync, rmSync } from 'node:fs';
+import { accessSync, constants, existsSync, linkSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type * as Lmdb from 'lmdb';
 import type { RootDatabase, RootDatabaseOptions } from 'lmdb';
-import { processLimit } from '../core/process-limit.js';
+import { addressesLeft } from '../core/process-limit.js';
 import { installSignalHandler } from '../telemetry/main-watch.js';
 import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 
@@ -83,14 +83,6 @@ function assertLockFile(path: string): void {
     if (['ENOENT', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')) return;
     throw error;
   }
-}
-
-/** Bytes that RLIMIT_AS still leaves to the process; Infinity without a limit, and on other systems. */
-function addressesLeft(): number {
-  const limit = processLimit('Max address space');
-  if (limit === Infinity) return Infinity;
-  const usedKib = /^VmSize:\s+(\d+) kB/m.exec(readFileSync('/proc/self/status', 'latin1'))?.[1];
-  return limit - Number(usedKib) * 1_024;
 }
 
 /** LMDB's first two pages, and some more. */
