@@ -1,7 +1,8 @@
 /**
  * The limits that the system sets to this process and those that it starts (`ulimit`). store/environment.ts
- * asks before a file is mapped, wasm.ts before it takes memory, gateway-start.ts for open files, supervisor/gateway-process.ts to explain an
- * end. Main threads; reads a file at each call. Tests: test/unit/cli/program.test.ts.
+ * asks before it maps a file, wasm.ts before it makes a memory, gateway-start.ts for open files, and
+ * supervisor/gateway-process.ts to explain an end. Any thread; reads a file at each call. Tests:
+ * test/unit/cli/program.test.ts.
  */
 import { readFileSync } from 'node:fs';
 

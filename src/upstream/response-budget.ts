@@ -1,10 +1,10 @@
 /**
- * The memory budget of non-streamed responses, which all upstream workers of a process share. gateway.ts makes
- * its memory, upstream-task.ts a WorkerResponseBudget for its worker, chat-session.ts a ResponseBudget for
- * each call. Upstream workers; `releaseResponses` is the main thread's.
+ * The memory budget of non-streamed responses, which all upstream workers of a process share. gateway.ts
+ * makes its memory, upstream-task.ts a WorkerResponseBudget for its worker, chat-session.ts a ResponseBudget
+ * for each call. Upstream workers; `releaseResponses` is the main thread's.
  *
- * Must hold: what a worker holds is in the word of all and in its own, so that the first can be corrected when
- * the worker has died (test/unit/upstream/response-budget.test.ts).
+ * Must hold: what a worker holds is in the word of all and in its own, so that the first can be corrected
+ * when the worker has died (test/unit/upstream/response-budget.test.ts).
  */
 import { invariant } from '../core/errors.js';
 
