@@ -233,7 +233,10 @@ void t.test('a file of another user is named, be it only a lock', async (t) => {
   for (const name of names) {
     const path = join(whole, name);
     chmodSync(path, 0o000);
-    for (const args of [['accounts', 'list'], ['serve']]) {
+    // A start takes a second, so it is tried without one of the files.
+    const commands =
+      name === 'tollgate.lmdb-lock' ? [['accounts', 'list'], ['serve']] : [['accounts', 'list']];
+    for (const args of commands) {
       const { status, signal, stderr } = run(whole, ...args);
       t.same([status, signal], [1, null], `${args[0]} without ${name}`);
       t.match(stderr, new RegExp(`permission denied.*'${path}'`));
