@@ -9,7 +9,7 @@
 import { type LeaseChannel, refusedBy } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { asPicoUnits } from '../core/units.js';
-import type { CallNeeds } from '../ledger/quota-rejections.js';
+import type { CallNeeds, RefusedQuota } from '../ledger/quota-rejections.js';
 import { promptTokensMaxOf, type ChatCall } from '../protocol/chat-call.js';
 import { worstCaseOf } from '../registry/catalog.js';
 import { withPlanBound, lowersOutput, type Models, needOf } from './admit.js';
@@ -23,7 +23,7 @@ import { coordinatorRejection, LEASE_LATE } from './rejections.js';
  * none.
  *
  *     whole ──→ lowered ──→ over
- *       └─ `refuse` ────────↗
+ *       └─ `refuse`, or no money was refused ─↗
  *
  * A refusal says which quotas are used up (`context.refused`). `admit` is called once more, since some may
  * have come back; if it fails for want of anything else, that was here when the coordinator refused, and
@@ -74,7 +74,7 @@ export class AdmissionAsk {
     const refused = refusedBy(leaseEnd);
     if (refused === undefined) return undefined;
     this.#context.refused = refused;
-    this.#onRefused();
+    this.#onRefused(refused);
     return undefined;
   }
 
@@ -85,9 +85,15 @@ export class AdmissionAsk {
     return this.#listener.ledger.modelScopes.slotOf(account, modelIndex);
   }
 
-  /** Begins the next stage, because the coordinator has nothing left of what the call asked for. */
-  #onRefused(): void {
-    const mayLowerOutput = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
+  /**
+   * Begins the next stage, because the coordinator has nothing left of what the call asked for. A lower
+   * output helps only if money was refused: else all money of the account would be asked for, and refused.
+   */
+  #onRefused(refused: readonly RefusedQuota[]): void {
+    const isMoney = refused.some(
+      ({ quota }) => quota === 'balance' || quota === 'spend_per_day' || quota === 'spend_per_month',
+    );
+    const mayLowerOutput = isMoney && lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = mayLowerOutput ? 'lowered' : 'over';
     // The whole hold may have used up the time, and other nodes may give money back only now.
     if (mayLowerOutput) this.#askUntilMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;

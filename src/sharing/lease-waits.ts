@@ -115,9 +115,10 @@ export class LeaseWaits {
   #decide(wait: Wait, waitCounts: Map<LeasedScope, number>): void {
     const { clock, contact, periodOf, ask } = this.#options;
     const nowMs = clock.monotonicMs();
-    const lacks = wait.scopes.flatMap((scope) => scope.allot(wait, this.#round, periodOf, nowMs));
+    const lacks = wait.scopes.flatMap((scope) => scope.lacksOf(wait, this.#round, periodOf, nowMs));
     const lack = decisiveLack(lacks);
     if (lack === undefined) {
+      for (const scope of wait.scopes) scope.allot(wait);
       this.#end(wait, 'try');
     } else if (lack === 'used_up') {
       this.#refuse(wait, lacks, nowMs);

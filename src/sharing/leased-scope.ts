@@ -1,8 +1,9 @@
 /**
  * Holds what this process leases of one scope: a MinuteLease, and a StockLease for each stock that was
  * needed. lease-manager.ts makes a LeasedScope, sends the asks of all scopes in one exchange, and hands the
- * replies back. lease-waits.ts calls `allot` to learn what a waiting request lacks, and `reject` when it ends
- * one. gateway/lease-scopes.ts makes the addresses. Main thread. All times are of the monotonic clock.
+ * replies back. lease-waits.ts calls `lacksOf` to learn what a waiting request lacks, `allot` when it lets
+ * one try, and `reject` when it ends one. gateway/lease-scopes.ts makes the addresses. Main thread. All times
+ * are of the monotonic clock.
  *
  * Must hold: a reply is applied to the ask that was sent, and only once: LeaseManager makes one exchange at a
  * time, and gets no reply of an exchange that was lost. A scope is forgotten only if nothing of it is held or
@@ -187,45 +188,62 @@ export class LeasedScope {
   }
 
   /**
-   * Allots to the request all that it needs of this scope, and returns an empty list; or allots nothing, and
-   * returns what the request lacks. `round`: each new number makes a new budget of what is leased then.
+   * Returns what the request lacks of this scope, beside what was allotted to others in this round. `round`:
+   * each new number makes a new budget of what is leased then.
    */
-  allot({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): QuotaLack[] {
+  lacksOf({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): QuotaLack[] {
     const limits = this.address.limits();
     const budget = this.#budgetOf(round, periodOf, nowMs);
-    const takesPermit = this.#takesPermit(need) && (limits.requestsPerMinute ?? 0) > 0;
     const lacks: QuotaLack[] = [];
     const lackOf = (quota: QuotaLack['quota'], denied: Denied | undefined): void =>
       void lacks.push({ scope: this, quota, lack: denied ? deniedLack(denied, sinceMs, nowMs) : 'unasked' });
-    if (takesPermit && budget.minute < 1) {
+    if (this.#takesLimitedPermit(need) && budget.minute < 1) {
       const isDenied = this.minute.deniedLimit === limits.requestsPerMinute;
       lackOf('requests_per_minute', isDenied ? this.minute : undefined);
     }
-    const toAllot: [StockName, bigint][] = [];
-    if (need.kind !== 'minute') {
-      for (const name of STOCK_NAMES) {
-        const amount = amountOf(name, need);
-        const limit = limitOf(limits, name);
-        if (amount === 0n || limit === undefined) continue;
-        if (this.#stocks.get(name) === undefined && this.address.wordsOf(name) === undefined) continue;
-        toAllot.push([name, amount]);
-        const unallotted = budget.stocks.get(name) ?? 0n;
-        const lease = this.#stocks.get(name);
-        if (unallotted >= amount) continue;
-        // A denial of a larger amount, or under another limit, says nothing about this amount. For example,
-        // 5 are leased, of which others were allotted 3, and this request needs 4: so 7 in all are needed. It
-        // is denied if the coordinator has denied 7 or less.
-        const isDenied =
-          lease?.deniedLimit === limit &&
-          amount + lease.availableIn(periodOf(name)) - unallotted >= lease.deniedAmount;
-        lackOf(name, isDenied ? lease : undefined);
-      }
+    for (const { name, amount, limit } of this.#needsOf(need)) {
+      const unallotted = budget.stocks.get(name) ?? 0n;
+      const lease = this.#stocks.get(name);
+      if (unallotted >= amount) continue;
+      // A denial of a larger amount, or under another limit, says nothing about this amount. For example, 5
+      // are leased, of which others were allotted 3, and this request needs 4: so 7 in all are needed. It is
+      // denied if the coordinator has denied 7 or less.
+      const isDenied =
+        lease?.deniedLimit === limit &&
+        amount + lease.availableIn(periodOf(name)) - unallotted >= lease.deniedAmount;
+      lackOf(name, isDenied ? lease : undefined);
     }
-    if (lacks.length > 0) return lacks;
-    // Each `!` is safe: the request lacks nothing, so the budget has enough of each stock in `toAllot`.
-    if (takesPermit) budget.minute -= 1;
-    for (const [name, amount] of toAllot) budget.stocks.set(name, budget.stocks.get(name)! - amount);
     return lacks;
+  }
+
+  /**
+   * Allots to the request what it needs of this scope. Must be called only if the request lacks nothing of
+   * any scope (`lacksOf`, in this round). What a request that goes on to wait had been allotted would be lacking
+   * to others, and to the request itself when the reply about its next scope comes in the same round.
+   */
+  allot({ need }: Wait): void {
+    const budget = this.#budget;
+    if (this.#takesLimitedPermit(need)) budget.minute -= 1;
+    // The `!` is safe: the request lacks nothing, so the budget has enough of the stock.
+    for (const { name, amount } of this.#needsOf(need))
+      budget.stocks.set(name, budget.stocks.get(name)! - amount);
+  }
+
+  /** What the request takes of each limited stock of the scope, in the unit of StockAsk. */
+  #needsOf(need: LeaseNeed): { name: StockName; amount: bigint; limit: bigint }[] {
+    if (need.kind === 'minute') return [];
+    const limits = this.address.limits();
+    return STOCK_NAMES.flatMap((name) => {
+      const amount = amountOf(name, need);
+      const limit = limitOf(limits, name);
+      if (amount === 0n || limit === undefined) return [];
+      const hasStock = this.#stocks.has(name) || this.address.wordsOf(name) !== undefined;
+      return hasStock ? [{ name, amount, limit }] : [];
+    });
+  }
+
+  #takesLimitedPermit(need: LeaseNeed): boolean {
+    return this.#takesPermit(need) && (this.address.limits().requestsPerMinute ?? 0) > 0;
   }
 
   /** Admission takes a permit of rules for models alone: the rate-limit phase took the others. */

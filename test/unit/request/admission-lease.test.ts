@@ -12,9 +12,10 @@ import { chatCall, knownCaller, openHouse } from './support.js';
 void t.test(
   'a rejected call asks for its whole hold, then for what the balance has, if it may',
   async (t) => {
-    for (const [name, isFree, needs] of [
-      ['a call that costs', false, 2],
-      ['a free call cannot be lowered', true, 1],
+    for (const [name, isFree, quota, needs] of [
+      ['a call that costs', false, 'balance', 2],
+      ['a free call cannot be lowered', true, 'balance', 1],
+      ['no money was refused', false, 'calls_in_flight', 1],
     ] as const) {
       const house = openHouse({ lowBalance: 'clamp' });
       const context = isFree ? new CallContext('req_test', 1, '', COUNT_TOKENS) : knownCaller(house);
@@ -26,7 +27,7 @@ void t.test(
       const leases = {
         ask: ({ need }: LeaseAsk) => {
           asked.push(need);
-          return Promise.resolve({ refused: [{ kind: 'account', index: house.account, quota: 'balance' }] });
+          return Promise.resolve({ refused: [{ kind: 'account', index: house.account, quota }] });
         },
       } as unknown as LeaseChannel;
       const ask = new AdmissionAsk(context, house.listener, leases);

@@ -19,7 +19,7 @@ function waitForOthers() {
     address: { kind: 'account', index: 0 },
     waits: new Set<Wait>(),
     isUnknown: false,
-    allot: (): QuotaLack[] => [{ scope, quota: 'calls_in_flight', lack: 'held_by_others' }],
+    lacksOf: (): QuotaLack[] => [{ scope, quota: 'calls_in_flight', lack: 'held_by_others' }],
     reject: () => undefined,
   } as unknown as LeasedScope;
   const ends: unknown[] = [];
@@ -68,4 +68,34 @@ void t.test('a reply ends the loss, and with it the wait beyond its deadline', a
   wait.reply();
   await wait.pass(0);
   t.match(wait.ends, [{ refused: [{ kind: 'account', quota: 'calls_in_flight' }] }]);
+});
+
+void t.test('a request that waits for one scope takes nothing of the others', async (t) => {
+  const clock = new ManualClock();
+  const contact = new CoordinatorContact(() => 0.5);
+  const waits = new LeaseWaits({ clock, contact, periodOf: () => 0, ask: () => undefined });
+  // The last slot of the model's rule is here, and the coordinator has no more. Of the account's others hold.
+  const left = { account: 0, model: 1 };
+  const scopeOf = (kind: 'account' | 'model', lack: QuotaLack['lack']): LeasedScope => {
+    const scope = {
+      address: { kind, index: 0 },
+      waits: new Set<Wait>(),
+      isUnknown: false,
+      lacksOf: (): QuotaLack[] => (left[kind] > 0 ? [] : [{ scope, quota: 'calls_in_flight', lack }]),
+      allot: () => void (left[kind] -= 1),
+      reject: () => undefined,
+    } as unknown as LeasedScope;
+    return scope;
+  };
+  const scopes = [scopeOf('account', 'held_by_others'), scopeOf('model', 'used_up')];
+  const ends: unknown[] = [];
+  void waits.add(NEED, scopes).then((end) => ends.push(end));
+  waits.onReplies(scopes);
+  await Promise.resolve();
+  t.same(ends, [], 'nothing is used up');
+  left.account = 1;
+  waits.onReplies(scopes);
+  await Promise.resolve();
+  t.same(ends, ['try']);
+  t.same(left, { account: 0, model: 0 });
 });
