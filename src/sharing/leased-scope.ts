@@ -218,8 +218,8 @@ export class LeasedScope {
 
   /**
    * Allots to the request what it needs of this scope. Must be called only if the request lacks nothing of
-   * any scope (`lacksOf`, in this round). What a request that goes on to wait had been allotted would be lacking
-   * to others, and to the request itself when the reply about its next scope comes in the same round.
+   * any scope (`lacksOf`, in this round). What a request that goes on to wait had been allotted would be
+   * lacking to others, and to itself when the reply about its next scope comes in the same round.
    */
   allot({ need }: Wait): void {
     const budget = this.#budget;
