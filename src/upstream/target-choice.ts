@@ -76,14 +76,12 @@ export class TargetChoice {
   #stateCount = 0;
   readonly #deps: ChoiceDeps;
   readonly #clock: Clock;
-  readonly #quotas: UpstreamQuotas;
   #limitsTokens = false;
 
   /** `targets` sorted by priority, best first. */
   constructor(targets: readonly UpstreamTarget[], deps: ChoiceDeps) {
     this.#deps = deps;
     this.#clock = deps.clock;
-    this.#quotas = deps.quotas;
     this.replace(targets);
   }
 
@@ -99,33 +97,30 @@ export class TargetChoice {
       const state = earlierStates.splice(position, 1)[0]!;
       state.target = target;
       // A slot in the metrics goes by name, which another upstream of the same host may have had before.
-      const { isOpen, cooldownEndMs } = state.breaker;
-      this.#deps.metrics.setBreaker(target.slot, isOpen ? 'open' : 'closed', cooldownEndMs);
+      this.#publishBreaker(state);
       return state;
     });
   }
 
   #newState(target: UpstreamTarget): TargetState {
-    const { metrics, log } = this.#deps;
     const state: TargetState = {
       index: this.#stateCount++,
       target,
       breaker: new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
         // If a reload has removed the upstream, another upstream may have its slot by now.
-        if (this.#states.includes(state))
-          metrics.setBreaker(
-            state.target.slot,
-            change === 'closed' ? 'closed' : 'open',
-            state.breaker.cooldownEndMs,
-          );
-        logChange(log, target, change, cooldownMs);
+        if (this.#states.includes(state)) this.#publishBreaker(state);
+        logChange(this.#deps.log, target, change, cooldownMs);
       }),
       inFlight: 0,
       parkedUntilMs: 0,
       parkProbeAtMs: 0,
     };
-    metrics.setBreaker(target.slot, 'closed');
+    this.#publishBreaker(state);
     return state;
+  }
+
+  #publishBreaker({ target, breaker }: TargetState): void {
+    this.#deps.metrics.setBreaker(target.slot, breaker.isOpen ? 'open' : 'closed', breaker.cooldownEndMs);
   }
 
   /** Whether a target limits tokens, so that a call's tokens must be estimated before it is sent. */
@@ -151,7 +146,7 @@ export class TargetChoice {
       const best = this.#best(skipped, nowMs, account);
       if (best === undefined) return false;
       const { quotas } = best.target;
-      if (quotas === undefined || !this.#quotas.isFull(quotas, tokens)) return true;
+      if (quotas === undefined || !this.#deps.quotas.isFull(quotas, tokens)) return true;
       skipped = [...skipped, best.index];
     }
   }
@@ -173,7 +168,7 @@ export class TargetChoice {
       const best = this.#best(skipped, nowMs, account);
       if (best === undefined) return undefined;
       const { quotas } = best.target;
-      const takenQuotas = quotas && this.#quotas.take(quotas, tokens, isQueued);
+      const takenQuotas = quotas && this.#deps.quotas.take(quotas, tokens, isQueued);
       if (quotas !== undefined && takenQuotas === undefined) {
         skipped = [...skipped, best.index];
         continue;
@@ -200,7 +195,7 @@ export class TargetChoice {
       if (state === undefined) break;
       skipped = [...skipped, state.index];
       const { slot, quotas } = state.target;
-      const shortage = quotas && this.#quotas.shortageOf(quotas, tokens);
+      const shortage = quotas && this.#deps.quotas.shortageOf(quotas, tokens);
       const freeInMs = shortage?.freeInMs ?? 0;
       if (freeInMs === Infinity) continue;
       if (soonest === undefined || freeInMs < soonest.freeInMs)
