@@ -8,7 +8,7 @@
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { AccountView, CreditView } from '../admin/views.js';
-import { type ClientOptions, queryOf, withQuery } from './admin-client.js';
+import { queryOf, withQuery } from './admin-client.js';
 import { addAdminCommand, showList, showView } from './admin-command.js';
 import {
   addConfirmation,
@@ -66,7 +66,9 @@ function addCreateCommand(accounts: Command): void {
         { plan, credit, group, ...options }: DataOptions & { plan: string; credit?: string; group?: string },
       ) =>
         // JSON.stringify leaves out the options that are undefined.
-        showAccount(options, 'POST', '/accounts', { name, plan, credit, group }, { makesBooks: true }),
+        showView(options, ['POST', '/accounts', { name, plan, credit, group }], printAccount, {
+          makesBooks: true,
+        }),
     );
 }
 
@@ -184,10 +186,12 @@ function showAccount(
   method: 'GET' | 'POST',
   path: string,
   body?: object,
-  clientOptions?: ClientOptions,
 ): Promise<void> {
-  const print = (account: AccountView): Promise<void> => printFields(fieldsOf(account));
-  return showView(options, [method, path, body], print, clientOptions);
+  return showView(options, [method, path, body], printAccount);
+}
+
+function printAccount(account: AccountView): Promise<void> {
+  return printFields(fieldsOf(account));
 }
 
 function fieldsOf(account: AccountView): (readonly [string, string])[] {

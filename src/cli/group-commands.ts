@@ -8,7 +8,7 @@
 import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
-import { type ClientOptions, queryOf, withQuery } from './admin-client.js';
+import { queryOf, withQuery } from './admin-client.js';
 import { type DataOptions, exampleText, parseNonEmpty } from './options.js';
 import { printFields, printTable, timeText } from './output.js';
 import {
@@ -63,11 +63,10 @@ function addCreateCommand(groups: Command): void {
       .option('--parent <group>', 'the group that it is in (id or name); it stays there', parseNonEmpty),
     'set',
   ).action((name: string, options: DataOptions & { parent?: string }) =>
-    showGroup(
+    showView(
       options,
-      'POST',
-      '/groups',
-      { name, parent: options.parent, ...limitsOf(options) },
+      ['POST', '/groups', { name, parent: options.parent, ...limitsOf(options) }],
+      printGroup,
       { makesBooks: true },
     ),
   );
@@ -190,15 +189,12 @@ export function treeRows(groups: readonly GroupView[]): GroupRow[] {
 }
 
 /** Calls a route of groups and prints the group of the response. */
-function showGroup(
-  options: DataOptions,
-  method: 'GET' | 'POST',
-  path: string,
-  body?: object,
-  clientOptions?: ClientOptions,
-): Promise<void> {
-  const print = (group: GroupView): Promise<void> => printFields(fieldsOf(group));
-  return showView(options, [method, path, body], print, clientOptions);
+function showGroup(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
+  return showView(options, [method, path, body], printGroup);
+}
+
+function printGroup(group: GroupView): Promise<void> {
+  return printFields(fieldsOf(group));
 }
 
 function fieldsOf(group: GroupView): (readonly [string, string])[] {
