@@ -27,7 +27,7 @@ const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local rows, all = {}, call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do
   local node = node_in(all[i + 1])
-  rows[#rows + 1] = {all[i], node and node[SEEN] or 0}
+  rows[#rows + 1] = {all[i], node and node[HEARD_AT] or 0}
 end
 return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 `);
@@ -41,15 +41,15 @@ const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local incarnation, time = head[1], head[2]
 local now = now_ms(time, KEYS[1])
 local node = node_of(KEYS[2], place)
-if node and now - node[SEEN] < SILENT then return pack({'alive', now - node[SEEN], {}}) end
+if node and now - node[HEARD_AT] < SILENT then return pack({'alive', now - node[HEARD_AT], {}}) end
 -- A damaged meta counts as lost here too: state_of has emptied it, and nobody is awaited yet.
 local s = state_of(now)
 if s and now < s.till then return pack({'early', s.till - now, {}}) end
 -- Read again, because state_of may have removed it.
 node = node_of(KEYS[2], place)
 if not node then call('HINCRBY', KEYS[1], 'places', 1) end
--- In the order of the fields, INCARNATION to PAGES. VOIDS is 1: the leases of the place are to be freed.
-call('HSET', KEYS[2], place, pack({incarnation, 0, node and node[SEEN] or 0, '', 0, 1, 0,
+-- In the order of the fields, INCARNATION to PAGES. UNFREED is 1: the leases of the place are to be freed.
+call('HSET', KEYS[2], place, pack({incarnation, 0, node and node[HEARD_AT] or 0, '', 0, 1, 0,
   0, '', 0, 0, 0, node and node[INCARNATION] or '', 0}))
 call('HSET', KEYS[1], 'gone:' .. host, now)
 return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})

@@ -68,7 +68,7 @@ if call('HGET', KEYS[1], 'format') ~= '${FORMAT}' then
   local all = call('HGETALL', KEYS[2])
   for i = 1, #all, 2 do
     local n = node_in(all[i + 1])
-    if all[i] ~= place and n and now - n[SEEN] < SILENT then
+    if all[i] ~= place and n and now - n[HEARD_AT] < SILENT then
       return pack({'former', now, all[i]})
     end
   end
@@ -108,9 +108,9 @@ elseif is_lacking then
   call('HSET', KEYS[1], 'until', s.till)
 end
 local back = node and node[BACK] or 0
-if node and equal_shares > 0 and now - node[SEEN] > SILENT then back = now end
+if node and equal_shares > 0 and now - node[HEARD_AT] > SILENT then back = now end
 if is_same then
-  node[SEEN], node[BACK] = now, back
+  node[HEARD_AT], node[BACK] = now, back
 else
   -- The place has had no node, or one of an earlier life, whose join it takes over.
   local former, join_version, joined = '', 0, 0
@@ -124,12 +124,12 @@ else
     local needs_no_witness = call('HLEN', KEYS[2]) == 0 or call('SISMEMBER', KEYS[3], place) == 1
     if s.grown and not needs_no_witness then join_version, joined = s.places, now end
   end
-  -- The leases of earlier lives are to be voided: 1. But a life that has heard a reply has done so before it.
-  -- If the server has no record of it and still has rows of its place, those are its own: its report replaces
-  -- them. If they were voided first, what it has used would count twice.
-  local voids = (not node and heard_number > 0 and not was_gone) and 0 or 1
+  -- The leases of earlier lives are still to be freed: 1. But a life that has heard a reply has freed them
+  -- before that reply. If the server has no record of this life and still has rows of its place, these rows
+  -- are the life's own: its report replaces them. If they were freed first, its use would count twice.
+  local unfreed = (not node and heard_number > 0 and not was_gone) and 0 or 1
   -- In the order of the fields, INCARNATION to PAGES.
-  node = {incarnation, 0, now, '', back, voids, equal_shares, 0, '', 0, join_version, joined, former, 0}
+  node = {incarnation, 0, now, '', back, unfreed, equal_shares, 0, '', 0, join_version, joined, former, 0}
 end
 node[PAGES] = 0
 -- The node reports all that it holds from now on, so the server will have all that the node has heard.
@@ -138,7 +138,7 @@ if is_lacking or not is_same then
 end
 call('HSET', KEYS[2], place, pack(node))
 local to_free = {}
-if node[VOIDS] == 1 then to_free = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
+if node[UNFREED] == 1 then to_free = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
 return pack({'ok', now, s.epoch, call('HGET', KEYS[1], 'host:' .. host) == s.epoch, to_free})
 `);
 
@@ -155,7 +155,7 @@ export const REPORTED_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local epoch, pages = head[2], head[3]
 local node = own_node()
 if not node or node[PAGES] ~= pages or call('HGET', KEYS[1], 'epoch') ~= epoch then return pack(false) end
-node[EPOCH], node[VOIDS] = epoch, 0
+node[EPOCH], node[UNFREED] = epoch, 0
 call('HSET', KEYS[2], place, pack(node))
 call('HSET', KEYS[1], 'host:' .. host, epoch)
 call('SREM', KEYS[3], place)

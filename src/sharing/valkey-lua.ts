@@ -102,10 +102,10 @@ export const SILENT_MS = 20_000;
  *
  *     INCARNATION   the name of the life
  *     SEQUENCE      the number of the node's newest exchange; the next number has to be above it
- *     SEEN          when the node was last heard
+ *     HEARD_AT      when the server last heard the node
  *     EPOCH         the epoch in which the node has reported, or ''
  *     BACK          when the node last came back from a silence
- *     VOIDS         1 while leases of earlier lives are to be freed ("voided")
+ *     UNFREED       1 until the leases of earlier lives are freed, else 0
  *     EQUAL_SHARES  how many equal shares there are, of which the node has one, or 0 if it has none
  *     MARK          the number of the node's mark
  *     MARK_SERVER   the id of the server in the mark
@@ -125,7 +125,7 @@ local DAY, SPECIFIED_ZONE, PERIODS_AHEAD = 86400000, ${ZONE_OFFSET_MS}, ${PERIOD
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
 local max, min = math.max, math.min
 local place, host, head = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3])
-local INCARNATION, SEQUENCE, SEEN, EPOCH, BACK, VOIDS, EQUAL_SHARES = 1, 2, 3, 4, 5, 6, 7
+local INCARNATION, SEQUENCE, HEARD_AT, EPOCH, BACK, UNFREED, EQUAL_SHARES = 1, 2, 3, 4, 5, 6, 7
 local MARK, MARK_SERVER, MARK_VERSION, JOIN_VERSION, JOINED, FORMER, PAGES = 8, 9, 10, 11, 12, 13, 14
 local EXPIRY, ENDED_AFTER = 15, 16
 -- Throws unless the sum is a whole number, and so no part of it is missing, a text, or endless.
@@ -172,7 +172,7 @@ end
 local function node_in(text)
   local ok, node = pcall(cmsgpack.unpack, text)
   if not ok or type(node) ~= 'table' then return nil end
-  for _, field in ipairs({SEQUENCE, SEEN, BACK, EQUAL_SHARES}) do
+  for _, field in ipairs({SEQUENCE, HEARD_AT, BACK, EQUAL_SHARES}) do
     if type(node[field]) ~= 'number' then return nil end
   end
   return node

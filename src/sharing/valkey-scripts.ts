@@ -17,14 +17,14 @@ import { MONEY_LUA, STOCKS_LUA } from './valkey-stocks.js';
 
 /**
  * Replies to an ask for permits, as `MinuteBuckets.reply` in scope-grants.ts. `list` is m of the scope, and
- * `node` the record p:P of the node that asks: see STOCKS_LUA. `held_back` returns how many of a limit's
+ * `record` the row p:P of the node that asks: see STOCKS_LUA. `held_back` returns how many of a limit's
  * permits are held back for silent nodes. Returns the reply and the new m; the caller writes m and p:P.
  */
 const MINUTE = `
-local function grant_minute(list, node, ask, now, held_back, incarnation)
+local function grant_minute(list, record, ask, now, held_back, incarnation)
   local limit, least, most, for_ms, returned, is_fallback, order, used =
     ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7], ask[8]
-  local permits, last_grant = within(node[1], list), node[2]
+  local permits, last_grant = within(record[PERMITS], list), record[LAST_GRANT]
   local tick = floor(now / TICK)
   -- The node has not heard of its last grant, so it has not used it: the grant is taken back. What this ask
   -- returns and names as used was recorded with the last ask, which named the same.
@@ -57,8 +57,8 @@ local function grant_minute(list, node, ask, now, held_back, incarnation)
   put(new_permits, last, granted)
   local reply = {granted, max(0, limit - weighing), unexpired > own_unexpired, last, (last + 1) * TICK - now,
     free_in(new_list, weighing - limit + 1, now)}
-  node[1] = new_permits
-  if order then node[2] = {incarnation, order[1], last, granted} end
+  record[PERMITS] = new_permits
+  if order then record[LAST_GRANT] = {incarnation, order[1], last, granted} end
   return reply, new_list
 end
 `;
@@ -81,10 +81,11 @@ end
 local function drop_silent(key, all, place, now, ended_after)
   for who, record in pairs(others_of(key, place)) do
     local known = node_of(KEYS[2], who)
-    local holds = record[3].f or record[3].w
-    if holds and (not known or now - known[SEEN] > longer_of(known, ENDED_AFTER, ended_after)) then
-      end_stock(all, record[3], 'f', now)
-      end_stock(all, record[3], 'w', now)
+    local stocks = record[STOCKS]
+    local holds = stocks.f or stocks.w
+    if holds and (not known or now - known[HEARD_AT] > longer_of(known, ENDED_AFTER, ended_after)) then
+      end_stock(all, stocks, 'f', now)
+      end_stock(all, stocks, 'w', now)
       call('HSET', key, 'p:' .. who, pack(record))
     end
   end
@@ -97,7 +98,7 @@ local function drop_silent_money(key, place, host, now, ended_after)
   for i = 1, #rows, 2 do
     local who = string.match(rows[i], '^n:(.*)$')
     local known = who and who ~= place and host_of(who) == host and node_of(KEYS[2], who)
-    if known and now - known[SEEN] > longer_of(known, ENDED_AFTER, ended_after) then
+    if known and now - known[HEARD_AT] > longer_of(known, ENDED_AFTER, ended_after) then
       local own = cmsgpack.unpack(rows[i + 1])
       assert_whole(own[1] + own[2], who)
       total[6], total[7] = sub(total[6], total[7], own[1], own[2])
@@ -145,8 +146,8 @@ if not node then return pack({'unknown', now, s.epoch, 0}) end
 if sequence <= node[SEQUENCE] then return pack({'old', now, s.epoch, 0}) end
 if not has_promised(s, now, promised) then return pack({'term', now, s.epoch, 0, {s.term, s.run}}) end
 if sent_at > 0 and now - sent_at > AGE then return pack({'aged', now, s.epoch, 0}) end
-if equal_shares > 0 and now - node[SEEN] > SILENT then node[BACK] = now end
-node[SEQUENCE], node[SEEN], node[EXPIRY], node[ENDED_AFTER] = sequence, now, expiry, ended_after
+if equal_shares > 0 and now - node[HEARD_AT] > SILENT then node[BACK] = now end
+node[SEQUENCE], node[HEARD_AT], node[EXPIRY], node[ENDED_AFTER] = sequence, now, expiry, ended_after
 local function refuse(status, wait_ms, details)
   call('HSET', KEYS[2], place, pack(node))
   return pack({status, now, s.epoch, wait_ms, details or {}})
@@ -178,7 +179,7 @@ local function held_back(limit)
     local all = call('HVALS', KEYS[2])
     for i = 1, #all do
       local n = node_in(all[i])
-      local silent_ms = n and now - n[SEEN]
+      local silent_ms = n and now - n[HEARD_AT]
       -- A node whose record is damaged may use its share, too.
       local may_use = not n or now - n[BACK] < QUARANTINE
         or (silent_ms > SILENT and silent_ms <= longer_of(n, EXPIRY, expiry) + QUARANTINE)
@@ -188,8 +189,10 @@ local function held_back(limit)
   return min(limit, silent * floor(limit / equal_shares))
 end
 
--- Whether anything is in a record p:P. Permits count too: those of an ended life are not the next life's.
-local function has_content(record) return (next(record[1]) or record[2] or next(record[3])) ~= nil end
+-- Whether anything is in a row p:P. Permits count too: those of an ended life are not the next life's.
+local function has_content(record)
+  return (next(record[PERMITS]) or record[LAST_GRANT] or next(record[STOCKS])) ~= nil
+end
 -- Carries out one ask; returns the reply. key, money_key: T:s:S and T:m:S of the ask's scope.
 local function carry_out(ask, key, money_key)
   local scope, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]
@@ -199,7 +202,7 @@ local function carry_out(ask, key, money_key)
   if money then read_money(money_key, place, host) end
   if minute or stocks then
     local list, all, record, is_new = read_scope(key, place)
-    local own = record[3]
+    local own = record[STOCKS]
     -- A rotated key begins with what the key before it had used: [permits of the minute, when, stocks as
     -- {code, period, used}].
     if inherited and is_new then
@@ -265,25 +268,25 @@ export const PAGE_SCOPES = 500;
  *              damaged]
  *     reply    the next page of scopes; false if another life has come. What is damaged stays as it is
  */
-export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
+export const FREE_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 if not own_node() then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
-local function void_counts(key)
+local function free_counts(key)
   local list, all, record, is_new = read_scope(key, place)
   if is_new then return end
-  for code in pairs(all) do end_stock(all, record[3], code, now) end
+  for code in pairs(all) do end_stock(all, record[STOCKS], code, now) end
   write_scope(key, place, list, all, record, now)
   call('HDEL', key, 'p:' .. place)
 end
-local function void_money(key, spent)
+local function free_money(key, spent)
   -- true: the host's record is damaged. The money stays outstanding, as nobody knows what was charged of it.
   if spent ~= true and call('EXISTS', key) == 1 then
     grant_money(key, place, host, {0, 0, 0, 0, 0, 0, spent, false})
   end
 end
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
-  attempt(void_counts, KEYS[3 + 2 * i])
-  attempt(void_money, KEYS[4 + 2 * i], row[2])
+  attempt(free_counts, KEYS[3 + 2 * i])
+  attempt(free_money, KEYS[4 + 2 * i], row[2])
   call('SREM', KEYS[4], row[1])
 end
 return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
@@ -306,14 +309,14 @@ local now = now_ms(head[2], KEYS[1])
 local function report_counts(key, stocks)
   if #stocks == 0 then return end
   local list, all, record = read_scope(key, place)
-  local own = record[3]
+  local own = record[STOCKS]
   for _, stock in ipairs(stocks) do
     local code, period = stock[1], stock[2]
     local current = period_of(code, now, head[3])
     if period > current + PERIODS_AHEAD then period = current end
     give_up_mistaken(key, place, all, own, code, current)
     grant_stock(all, own, {code, 0, period, stock[3], stock[4], 0, 0}, now, current)
-    if period == all[code][1] then all[code][5] = max(all[code][5], stock[5]) end
+    if period == all[code][PERIOD] then all[code][SEEN] = max(all[code][SEEN], stock[5]) end
   end
   write_scope(key, place, list, all, record, now)
 end
@@ -356,19 +359,20 @@ local function view_of(key, money_key)
   local _, weighing, unexpired = weigh(list, tick)
   local stocks, processes = {}, {}
   for code, s in pairs(all) do
-    local used, unused = s[2] + s[3], s[4]
-    if code == 'w' then _, used = weigh(s[6], tick) else unused = unused + (s[6] or 0) end
-    stocks[#stocks + 1] = {code, s[1], used, unused}
+    local used, unused = s[OTHER_USED] + s[NODES_USED], s[NODES_UNUSED]
+    if code == 'w' then _, used = weigh(s[BY_TICK], tick) else unused = unused + (s[UNREPORTED] or 0) end
+    stocks[#stocks + 1] = {code, s[PERIOD], used, unused}
   end
   for _, slot in ipairs(head[2]) do
     local text = call('HGET', key, 'p:' .. host .. ':' .. slot)
     if text then
       local record, used = cmsgpack.unpack(text), {}
-      local _, own_weighing, own_unexpired = weigh(within(record[1], list), tick)
-      for code, n in pairs(record[3]) do
-        if all[code] and n[1] == all[code][1] then used[#used + 1] = {code, n[2]} end
+      local _, own_weighing, own_unexpired = weigh(within(record[PERMITS], list), tick)
+      for code, n in pairs(record[STOCKS]) do
+        if all[code] and n[PERIOD] == all[code][PERIOD] then used[#used + 1] = {code, n[USED]} end
       end
-      local number = record[2] and record[2][2] or 0
+      local last_grant = record[LAST_GRANT]
+      local number = last_grant and last_grant[2] or 0
       if own_weighing > 0 or number > 0 or #used > 0 then
         processes[#processes + 1] = {slot, own_weighing, own_unexpired, number, used}
       end

@@ -8,7 +8,7 @@
 import { CoordinatorLost, unknownNode } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
 import { coordinatorKeys, packed, unpacked } from './valkey-codec.js';
-import { VOID_SCRIPT } from './valkey-scripts.js';
+import { FREE_SCRIPT } from './valkey-scripts.js';
 
 /** Ends the loop of `free`: so many pages of PAGE_SCOPES scopes are more scopes than a process can have. */
 const PAGES_MAX = 50_000;
@@ -75,7 +75,7 @@ export class ValkeyServer {
     let page = firstPage;
     for (let pages = 0; pages < PAGES_MAX; pages++) {
       const rows = page.map((scope) => [scope, spentOf(scope)]);
-      const nextPage = await this.run(VOID_SCRIPT, [incarnation, this.timeInsteadMs], page, rows);
+      const nextPage = await this.run(FREE_SCRIPT, [incarnation, this.timeInsteadMs], page, rows);
       if (nextPage === false) return false;
       if (!Array.isArray(nextPage) || nextPage.length === 0) return true;
       page = nextPage as string[];

@@ -16,34 +16,34 @@
  *
  *     s     by code, the record of a stock for all nodes
  *     m     the permits of all nodes, by the tick in which they expire
- *     p:P   [permits of the node by that tick, its last grant of permits or false: {life, number of the ask,
- *           tick, count}, by code the records n of its stocks]
+ *     p:P   [PERMITS: permits of the node by that tick, LAST_GRANT: its last grant of permits, {life, number
+ *           of the ask, tick, count}, or false, STOCKS: by code the records n of its stocks]
  *
  * Counts by tick are one flat list: tick, count, tick, count, and so on, in ascending order of ticks.
  *
- * In the code the variable `all` is the table s, `own` the table of the records n of one node, and `list`
- * the counts m. A record n is left out if both amounts are 0. _Unused_ (of money: outstanding) is what a
- * node was granted and has not reported as used; what its calls hold is in it.
+ * In the code the variable `all` is the table s, `own` the table of the records n of one node, `list` the
+ * counts m, and `record` a row p:P. A record n is left out if both amounts are 0. _Unused_ (of money:
+ * outstanding) is what a node was granted and has not reported as used; what its calls hold is in it.
  *
- *     n[1]  the period; 0 of `f` and `w`
- *     n[2]  used in the period; of `w` since the life began; of `f` 0
- *     n[3]  unused
+ *     n[PERIOD]        the period; 0 of `f` and `w`
+ *     n[USED]          used in the period; of `w` since the life began; of `f` 0
+ *     n[UNUSED]        unused
  *
- *           s of d? and m?, and of f              s of w
- *     s[1]  the period; 0 of `f`                  0
- *     s[2]  used by ended lives                   what weighs, the sum of s[6]
- *     s[3]  the sum of all n[2]                   0
- *     s[4]  the sum of all n[3]                   the same
- *     s[5]  seen; 0 of `f`                        0
- *     s[6]  unknown: what ended lives had         use, by the tick in which the server heard of it
- *           unused, counts as used
+ *                      s of d? and m?, and of f              s of w
+ *     s[PERIOD]        the period; 0 of `f`                  0
+ *     s[OTHER_USED]    used by ended lives                   what weighs, the sum of s[BY_TICK]
+ *     s[NODES_USED]    the sum of all n[USED]                0
+ *     s[NODES_UNUSED]  the sum of all n[UNUSED]              the same
+ *     s[SEEN]          seen; 0 of `f`                        0
+ *     s[UNREPORTED]    what ended lives had unused,          (no such item)
+ *                      which counts as used
+ *     s[BY_TICK]       (no such item)                        use, by the tick in which the server heard of it
  *
- * _Seen_ (SEEN is something else: when a node was heard): after a loss of data each node reports what all
- * nodes together had used and held by the last reply to it (HeldStock in held-leases.ts). REPORT_SCRIPT
- * stores the highest of these amounts in s[5]. If nodes saw 100 and all that came back have 70, then 30 were
- * used by nodes that no longer have a record. The first ask that wants something counts the 30 as unknown.
- * By then all nodes have reported, because none may ask before. Nodes report 0 as seen of stocks without a
- * period (`w` and `f`).
+ * _Seen_: after a loss of data each node reports what all nodes together had used and held by the last reply
+ * to it (HeldStock in held-leases.ts). REPORT_SCRIPT stores the highest of these amounts in s[SEEN]. If nodes
+ * saw 100 and all that came back have 70, then 30 were used by nodes that no longer have a record. The first
+ * ask that wants something counts the 30 as unreported. By then all nodes have reported, because none may ask
+ * before. Nodes report 0 as seen of stocks without a period (`w` and `f`).
  *
  * If the period of a stock is further than PERIODS_AHEAD after the server's calendar, a node's clock was
  * wrong. What was counted in that period counts in the current one (as `GrantedStock.reply` in
@@ -51,6 +51,9 @@
  * one, offset of the settings' time zone in ms].
  */
 export const STOCKS_LUA = `
+local PERMITS, LAST_GRANT, STOCKS = 1, 2, 3
+local PERIOD, USED, UNUSED = 1, 2, 3
+local OTHER_USED, NODES_USED, NODES_UNUSED, SEEN, UNREPORTED, BY_TICK = 2, 3, 4, 5, 6, 6
 -- As shareOf in grant-policy.ts: how much of left is granted to a node that wants least to most.
 local function share_of(left, least, most)
   if most <= 0 or left < max(1, least) then return 0 end
@@ -118,10 +121,11 @@ local function read_scope(key, place)
   local rows = call('HMGET', key, 'm', 's', 'p:' .. place)
   local all = unpack_or(rows[2], {})
   for code, s in pairs(all) do
-    assert_whole(s[1] + s[2] + s[3] + s[4] + (s[5] or 0) + (code ~= 'w' and s[6] or 0), code)
+    local rest = (s[SEEN] or 0) + (code ~= 'w' and s[UNREPORTED] or 0)
+    assert_whole(s[PERIOD] + s[OTHER_USED] + s[NODES_USED] + s[NODES_UNUSED] + rest, code)
   end
   local record = unpack_or(rows[3], {{}, false, {}})
-  for _, n in pairs(record[3]) do assert_whole(n[1] + n[2] + n[3], place) end
+  for _, n in pairs(record[STOCKS]) do assert_whole(n[PERIOD] + n[USED] + n[UNUSED], place) end
   return unpack_or(rows[1], {}), all, record, not rows[2]
 end
 -- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
@@ -133,11 +137,12 @@ local function write_scope(key, place, list, all, record, now)
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
     -- Something is outstanding. A call lasts a day at most, and the report of its end writes again.
-    if s[4] > 0 then ttl = max(ttl, 2 * DAY) end
-    local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
+    if s[NODES_UNUSED] > 0 then ttl = max(ttl, 2 * DAY) end
+    local counted = 0
+    if code ~= 'w' then counted = s[OTHER_USED] + s[NODES_USED] + s[NODES_UNUSED] + (s[UNREPORTED] or 0) end
     -- A day ends 12 h after that of UTC at most, a month 1.5 days after as many of mean length.
-    if counted > 0 and kind == 'd' then ttl = max(ttl, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
-    if counted > 0 and kind == 'm' then ttl = max(ttl, 32 * DAY, (s[1] * 30.436875 + 33) * DAY - now) end
+    if counted > 0 and kind == 'd' then ttl = max(ttl, 26 / 24 * DAY, (s[PERIOD] + 1.6) * DAY - now) end
+    if counted > 0 and kind == 'm' then ttl = max(ttl, 32 * DAY, (s[PERIOD] * 30.436875 + 33) * DAY - now) end
   end
   call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(record))
   call('PEXPIRE', key, ceil(ttl))
@@ -150,7 +155,7 @@ local function others_of(key, place)
     local who = string.match(rows[i], '^p:(.*)$')
     if who and who ~= place then
       others[who] = cmsgpack.unpack(rows[i + 1])
-      for _, n in pairs(others[who][3]) do assert_whole(n[1] + n[2] + n[3], who) end
+      for _, n in pairs(others[who][STOCKS]) do assert_whole(n[PERIOD] + n[USED] + n[UNUSED], who) end
     end
   end
   return others
@@ -174,18 +179,18 @@ end
 -- in all, in own, and in the records of all other nodes, which are written.
 local function give_up_mistaken(key, place, all, own, code, current)
   local s = all[code]
-  if not s or s[1] <= current + PERIODS_AHEAD then return end
+  if not s or s[PERIOD] <= current + PERIODS_AHEAD then return end
   local function move(stocks)
-    if stocks[code][1] == s[1] then stocks[code][1] = current else stocks[code] = nil end
+    if stocks[code][PERIOD] == s[PERIOD] then stocks[code][PERIOD] = current else stocks[code] = nil end
   end
   if own[code] then move(own) end
   for who, record in pairs(others_of(key, place)) do
-    if record[3][code] then
-      move(record[3])
+    if record[STOCKS][code] then
+      move(record[STOCKS])
       call('HSET', key, 'p:' .. who, pack(record))
     end
   end
-  s[1] = current
+  s[PERIOD] = current
 end
 -- Records what the node reports of a stock and grants what it wants. Returns [granted, remaining, whether
 -- others hold some, period, ms until least is free]. Changes all and own, which the caller writes.
@@ -195,44 +200,49 @@ local function grant_stock(all, own, ask, now, current)
   local s, n, tick = all[code] or {0, 0, 0, 0, 0}, own[code], floor(now / TICK)
   if period > current + PERIODS_AHEAD then
     all[code] = s
-    return {0, 0, true, max(s[1], current), 0}
+    return {0, 0, true, max(s[PERIOD], current), 0}
   end
-  if period > s[1] then s = {period, 0, 0, 0, 0} end
-  if period < s[1] then used, unused = 0, 0 end
-  if n and n[1] ~= s[1] then n = nil end
+  if period > s[PERIOD] then s = {period, 0, 0, 0, 0} end
+  if period < s[PERIOD] then used, unused = 0, 0 end
+  if n and n[PERIOD] ~= s[PERIOD] then n = nil end
   if code == 'w' then
     -- Use that the node has not reported before weighs from now. A node without a record has no such use: it
-    -- had nothing unused and no call in flight when it last asked. One with a record made s[6] then.
-    if n then put(s[6], tick, max(0, used - n[2])) end
-    s[6], s[2] = weigh(s[6] or {}, tick)
+    -- had nothing unused and no call in flight when it last asked. One with a record made s[BY_TICK] then.
+    if n then put(s[BY_TICK], tick, max(0, used - n[USED])) end
+    s[BY_TICK], s[OTHER_USED] = weigh(s[BY_TICK] or {}, tick)
   else
-    s[3], s[6] = s[3] + used - (n and n[2] or 0), s[6] or 0
+    s[NODES_USED], s[UNREPORTED] = s[NODES_USED] + used - (n and n[USED] or 0), s[UNREPORTED] or 0
   end
-  s[4] = s[4] + unused - (n and n[3] or 0)
+  s[NODES_UNUSED] = s[NODES_UNUSED] + unused - (n and n[UNUSED] or 0)
+  local counted = s[OTHER_USED] + s[NODES_USED] + s[NODES_UNUSED]
   -- What was seen before a loss and nobody has reported counts as used. Of w and f nothing is seen.
-  if most > 0 and s[5] > 0 then
-    s[6] = max(s[6], s[5] - s[2] - s[3] - s[4])
-    s[5] = 0
+  if most > 0 and s[SEEN] > 0 then
+    s[UNREPORTED] = max(s[UNREPORTED], s[SEEN] - counted)
+    s[SEEN] = 0
   end
-  local left = limit - s[2] - s[3] - s[4] - (code == 'w' and 0 or s[6])
+  local left = limit - counted - (code == 'w' and 0 or s[UNREPORTED])
   local granted = share_of(left, least, most)
-  local held_by_others = s[4] > unused
-  s[4] = s[4] + granted
+  local held_by_others = s[NODES_UNUSED] > unused
+  s[NODES_UNUSED] = s[NODES_UNUSED] + granted
   all[code], own[code] = s, nil
-  if unused + granted > 0 or used > 0 then own[code] = {s[1], used, unused + granted} end
+  if unused + granted > 0 or used > 0 then own[code] = {s[PERIOD], used, unused + granted} end
   local free = 0
-  if code == 'w' and granted == 0 then free = free_in(s[6], max(1, least) - left, now) end
-  return {granted, max(0, left - granted), held_by_others, s[1], free}
+  if code == 'w' and granted == 0 then free = free_in(s[BY_TICK], max(1, least) - left, now) end
+  return {granted, max(0, left - granted), held_by_others, s[PERIOD], free}
 end
 -- Called when the life of own[code] has ended. What it had unused is free (f), or counts as used because
 -- nobody knows whether it was: from now on (w), or until the period is over (d? and m?).
 local function end_stock(all, own, code, now)
   local s, n = all[code], own[code]
   own[code] = nil
-  if not s or not n or n[1] ~= s[1] then return end
-  s[4] = s[4] - n[3]
-  if code == 'w' then put(s[6], floor(now / TICK), n[3])
-  elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
+  if not s or not n or n[PERIOD] ~= s[PERIOD] then return end
+  s[NODES_UNUSED] = s[NODES_UNUSED] - n[UNUSED]
+  if code == 'w' then
+    put(s[BY_TICK], floor(now / TICK), n[UNUSED])
+  elseif code ~= 'f' then
+    s[OTHER_USED], s[NODES_USED] = s[OTHER_USED] + n[USED], s[NODES_USED] - n[USED]
+    s[UNREPORTED] = (s[UNREPORTED] or 0) + n[UNUSED]
+  end
 end
 `;
 
