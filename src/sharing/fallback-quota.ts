@@ -25,7 +25,7 @@ import {
   type StockName,
   type Stocks,
 } from './coordinator.js';
-import { LONG_TICKS, SHARE, TICK_MS } from './grant-policy.js';
+import { GRANT_PART, LONG_TICKS, TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
 /** For so long after calls were denied a resource, none of it is set aside. */
@@ -288,8 +288,8 @@ export class FallbackQuota {
     // If this ask is lost, these permits are not returned: the coordinator counts them until they expire.
     const returned = this.#toReturn.map(({ tick, count: permits }) => ({ tick, count: permits }));
     this.#toReturn = [];
-    // A new grant replaces the older one, and one ask is granted no more than `remaining` / SHARE.
-    const wanted = Math.min(target, ceilDiv(remaining, SHARE));
+    // A new grant replaces the older one, and one ask is granted no more than `remaining` / GRANT_PART.
+    const wanted = Math.min(target, ceilDiv(remaining, GRANT_PART));
     // Permits that stay valid are replaced only by a quarter more.
     const renews = expiresMs - nowMs < RENEW_MS || wanted > count + count / 4;
     const most = isReleased || isTooMuch || !renews ? 0 : wanted;

@@ -28,8 +28,11 @@ export const SHORT_TICKS = 1;
 export const LONG_TICKS = 40;
 /** An account is quiet if 1 / QUIET_PART of its limit weighs at most: then so much can lie idle. */
 export const QUIET_PART = 2;
-/** A node gets 1 / SHARE of what remains, so the next node finds some; a node that needs more asks again. */
-export const SHARE = 4;
+/**
+ * A node is granted 1 / GRANT_PART of what remains, so that the next node finds some. A node that needs more
+ * asks again.
+ */
+export const GRANT_PART = 4;
 
 /** The last tick in which a grant may be used. `weighing`: permits that weigh, the grant's included. */
 export function expiryTickOf(
@@ -43,14 +46,14 @@ export function expiryTickOf(
 }
 
 /** How many of the `remaining` permits are granted: none if fewer than `least` remain. */
-export function shareOf(remaining: number, { least, most }: Wanted<number>): number {
+export function grantedOf(remaining: number, { least, most }: Wanted<number>): number {
   if (most <= 0 || remaining < Math.max(1, least)) return 0;
-  return Math.min(most, Math.max(least, ceilDiv(remaining, SHARE)));
+  return Math.min(most, Math.max(least, ceilDiv(remaining, GRANT_PART)));
 }
 
 /** How much of the `remaining` of a stock is granted: nothing if less than `least` remains. */
-export function stockShareOf(remaining: bigint, { least, most }: Wanted<bigint>): bigint {
+export function grantedStockOf(remaining: bigint, { least, most }: Wanted<bigint>): bigint {
   if (most <= 0n || remaining <= 0n || remaining < least) return 0n;
-  const share = (remaining + BigInt(SHARE) - 1n) / BigInt(SHARE);
-  return minOf(most, maxOf(least, share));
+  const part = (remaining + BigInt(GRANT_PART) - 1n) / BigInt(GRANT_PART);
+  return minOf(most, maxOf(least, part));
 }

@@ -17,7 +17,7 @@ import {
   type StockName,
   type StockView,
 } from './coordinator.js';
-import { stockShareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import { grantedStockOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** What is on record of one node, in the unit of the stock. */
 interface NodeRecord {
@@ -118,7 +118,7 @@ export class GrantedStock {
     // Recorded now, because `#taken` counts it.
     this.#nodes.set(node, { used, unused });
     const remaining = limit - this.#taken(nowMs);
-    const granted = stockShareOf(remaining, ask);
+    const granted = grantedStockOf(remaining, ask);
     this.#nodes.set(node, { used, unused: unused + granted });
     // A node that has used some keeps its record: its calls in flight may use more than they hold.
     if (unused + granted === 0n && used === 0n) this.#nodes.delete(node);

@@ -30,7 +30,7 @@ import {
   type Stocks,
 } from './coordinator.js';
 import { assertWhole, GrantedStock, type StockState } from './granted-stock.js';
-import { expiryTickOf, shareOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import { expiryTickOf, grantedOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** The name, among nodes, of the lives that have ended, and of what was used before the first life. */
 const NO_NODE = '';
@@ -99,7 +99,7 @@ export class MinuteBuckets {
       }
     }
     const weighedBefore = this.view(nowMs).weighing;
-    const granted = shareOf(limit - weighedBefore, ask);
+    const granted = grantedOf(limit - weighedBefore, ask);
     const weighing = weighedBefore + granted;
     const tick = expiryTickOf(nowTick, weighing, limit, ask);
     this.#put(node, tick, granted);

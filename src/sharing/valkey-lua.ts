@@ -61,7 +61,7 @@
  */
 import { ZONE_OFFSET_MS } from '../ledger/day.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
-import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import { GRANT_PART, LONG_TICKS, QUIET_PART, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /**
  * The format of the records of scopes. A host that enters a server with another format has to wait while a
@@ -119,7 +119,7 @@ export const SILENT_MS = 20_000;
  */
 export const LUA_PRELUDE = `
 local TICK, WEIGHING, SHORT, LONG = ${TICK_MS}, ${WEIGHING_TICKS}, ${SHORT_TICKS}, ${LONG_TICKS}
-local QUIET, SHARE, BASE = ${QUIET_PART}, ${SHARE}, ${MONEY_BASE}
+local QUIET, GRANT_PART, BASE = ${QUIET_PART}, ${GRANT_PART}, ${MONEY_BASE}
 local QUARANTINE, SILENT, CHECK, AGE = ${QUARANTINE_MS}, ${SILENT_MS}, ${SERVER_CHECK_MS}, ${EXCHANGE_AGE_MS_MAX}
 local DAY, SPECIFIED_ZONE, PERIODS_AHEAD = 86400000, ${ZONE_OFFSET_MS}, ${PERIODS_AHEAD_MAX}
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
@@ -156,11 +156,11 @@ local function add(ah, al, bh, bl) return norm(ah + bh, al + bl) end
 local function sub(ah, al, bh, bl) return norm(ah - bh, al - bl) end
 local function less(ah, al, bh, bl) return ah < bh or (ah == bh and al < bl) end
 local function is_positive(h, l) return h > 0 or (h == 0 and l > 0) end
--- The amount divided by SHARE, rounded up.
-local function share_up(h, l)
-  h, l = add(h, l, 0, SHARE - 1)
-  local quotient = floor(h / SHARE)
-  return norm(quotient, floor(((h - quotient * SHARE) * BASE + l) / SHARE))
+-- The amount divided by GRANT_PART, rounded up.
+local function part_up(h, l)
+  h, l = add(h, l, 0, GRANT_PART - 1)
+  local quotient = floor(h / GRANT_PART)
+  return norm(quotient, floor(((h - quotient * GRANT_PART) * BASE + l) / GRANT_PART))
 end
 
 -- The value of word in what INFO says of section. (In this file a backslash of Lua is doubled.)

@@ -47,7 +47,7 @@ local function grant_minute(list, record, ask, now, held_back, incarnation)
   limit = limit - held_back(limit)
   local new_list, weighing, unexpired = weigh(list, tick)
   local new_permits, _, own_unexpired = weigh(permits, tick)
-  local granted = share_of(limit - weighing, least, most)
+  local granted = granted_of(limit - weighing, least, most)
   weighing = weighing + granted
   -- The last tick in which the grant may be used, as expiryTickOf in grant-policy.ts.
   local last = tick + SHORT

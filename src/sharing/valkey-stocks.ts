@@ -54,10 +54,10 @@ export const STOCKS_LUA = `
 local PERMITS, LAST_GRANT, STOCKS = 1, 2, 3
 local PERIOD, USED, UNUSED = 1, 2, 3
 local OTHER_USED, NODES_USED, NODES_UNUSED, SEEN, UNREPORTED, BY_TICK = 2, 3, 4, 5, 6, 6
--- As shareOf in grant-policy.ts: how much of left is granted to a node that wants least to most.
-local function share_of(left, least, most)
+-- As grantedOf in grant-policy.ts: how much of left is granted to a node that wants least to most.
+local function granted_of(left, least, most)
   if most <= 0 or left < max(1, least) then return 0 end
-  return min(most, max(least, ceil(left / SHARE)))
+  return min(most, max(least, ceil(left / GRANT_PART)))
 end
 -- Returns the part of the list that weighs in the tick, its sum, and the sum of what has not expired.
 local function weigh(list, tick)
@@ -221,7 +221,7 @@ local function grant_stock(all, own, ask, now, current)
     s[SEEN] = 0
   end
   local left = limit - counted - (code == 'w' and 0 or s[UNREPORTED])
-  local granted = share_of(left, least, most)
+  local granted = granted_of(left, least, most)
   local held_by_others = s[NODES_UNUSED] > unused
   s[NODES_UNUSED] = s[NODES_UNUSED] + granted
   all[code], own[code] = s, nil
@@ -291,11 +291,11 @@ local function grant_money(key, place, host, ask)
   -- What remains. Below 0 while nodes report after a loss of data, because reports name no credit.
   local left_high, left_low = sub(total[1], total[2], total[4], total[5])
   left_high, left_low = sub(left_high, left_low, total[6], total[7])
-  -- As stockShareOf in grant-policy.ts.
+  -- As grantedStockOf in grant-policy.ts.
   local high, low = 0, 0
   if is_positive(ask[5], ask[6]) and is_positive(left_high, left_low)
     and not less(left_high, left_low, ask[3], ask[4]) then
-    high, low = share_up(left_high, left_low)
+    high, low = part_up(left_high, left_low)
     if less(high, low, ask[3], ask[4]) then high, low = ask[3], ask[4] end
     if less(ask[5], ask[6], high, low) then high, low = ask[5], ask[6] end
   end

@@ -1,21 +1,22 @@
 import t from 'tap';
-import { expiryTickOf, LONG_TICKS, stockShareOf, shareOf } from '#src/sharing/grant-policy.js';
+import { expiryTickOf, grantedOf, grantedStockOf, LONG_TICKS } from '#src/sharing/grant-policy.js';
 
-void t.test('a share is between least and most, within what is left, or nothing', (t) => {
+void t.test('a grant is between least and most, within what is left, or nothing', (t) => {
   for (let left = -2; left <= 40; left++) {
     for (let least = 0; least <= 12; least++) {
       for (let most = least; most <= 14; most++) {
-        const share = shareOf(left, { least, most });
-        const money = stockShareOf(BigInt(left), { least: BigInt(least), most: BigInt(most) });
-        if (money !== BigInt(share)) t.fail('money unlike', { left, least, most });
-        if (share === 0) {
+        const granted = grantedOf(left, { least, most });
+        const money = grantedStockOf(BigInt(left), { least: BigInt(least), most: BigInt(most) });
+        if (money !== BigInt(granted)) t.fail('money unlike', { left, least, most });
+        if (granted === 0) {
           if (most > 0 && left >= Math.max(1, least))
-            t.fail('something could be lent', { left, least, most });
-        } else if (share < least || share > most || share > left) t.fail('bounds', { left, least, most });
+            t.fail('something could be granted', { left, least, most });
+        } else if (granted < least || granted > most || granted > left)
+          t.fail('bounds', { left, least, most });
       }
     }
   }
-  t.equal(shareOf(100, { least: 1, most: 1_000 }), 25, 'who comes next finds some');
+  t.equal(grantedOf(100, { least: 1, most: 1_000 }), 25, 'who comes next finds some');
   t.end();
 });
 
