@@ -81,8 +81,8 @@ async function round(authority: LmdbCoordinator, size: number): Promise<Micros> 
   const startMs = performance.now();
   for (let exchange = 0; exchange < exchanges; exchange++) {
     const asks = Array.from({ length: size }, () => asksOf(next++));
-    const { answers } = await authority.exchange(asks);
-    if (answers.some(({ stocks }) => stocks?.calls_in_flight?.granted !== 1n))
+    const { replies } = await authority.exchange(asks);
+    if (replies.some(({ stocks }) => stocks?.calls_in_flight?.granted !== 1n))
       throw new Error('nothing was lent');
   }
   const wall = ((performance.now() - startMs) * 1_000) / exchanges;

@@ -105,8 +105,8 @@ for (const nodes of NODES) {
     const startMs = performance.now();
     let exchanges = 0;
     while (performance.now() - startMs < ROUND_MS) {
-      const { answers } = await authorities[exchanges % nodes]!.exchange(asks);
-      checksum = (checksum + answers[0]!.minute!.granted) % 1_000_003;
+      const { replies } = await authorities[exchanges % nodes]!.exchange(asks);
+      checksum = (checksum + replies[0]!.minute!.granted) % 1_000_003;
       exchanges += 1;
     }
     const seconds = (performance.now() - startMs) / 1_000;

@@ -262,7 +262,7 @@ export interface ExchangeReply {
   /** What the coordinator's calendar showed when it replied. */
   readonly wallMs: WallMs;
   /** The replies, in the order of the asks. */
-  readonly answers: readonly LeaseReply[];
+  readonly replies: readonly LeaseReply[];
   /** Set if the node replied to itself because it is cut off: what it gives back now reaches no node. */
   readonly isAlone?: true;
 }

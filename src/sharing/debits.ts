@@ -165,7 +165,7 @@ export class DebitService {
   async #exchange(asks: readonly LeaseAsk[]): Promise<readonly LeaseReply[]> {
     await this.#join();
     const exchange = async (): Promise<readonly LeaseReply[]> =>
-      (await this.#coordinator.exchange(asks)).answers;
+      (await this.#coordinator.exchange(asks)).replies;
     try {
       return await exchange();
     } catch (error) {

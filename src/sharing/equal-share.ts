@@ -155,7 +155,7 @@ export class EqualShare implements Coordinator {
         return this.#options.coordinator.exchange(asks.map(withoutLocalPermits));
       });
       this.#onReply(queuedMs);
-      for (const [index, ask] of asks.entries()) this.#fallback?.recordReply(ask, reply.answers[index]!);
+      for (const [index, ask] of asks.entries()) this.#fallback?.recordReply(ask, reply.replies[index]!);
       return reply;
     } catch (error) {
       // `unknown_node` is a reply: the caller joins again. `closed`: this process has closed the coordinator.
@@ -222,7 +222,7 @@ export class EqualShare implements Coordinator {
       this.#unreported.record(ask, reply);
       return reply;
     });
-    return { wallMs: this.#options.clock.wallMs(), answers: replies, isAlone: true };
+    return { wallMs: this.#options.clock.wallMs(), replies, isAlone: true };
   }
 
   /** Reports what the node was granted here. Must be called before any other ask is sent. */

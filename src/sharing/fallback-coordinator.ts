@@ -174,7 +174,7 @@ export class FallbackCoordinator {
     if (quotas.length === 0) return [];
     const sentMs = this.#nowMs;
     const asks = quotas.map((quota) => quota.ask(sentMs, { givesAllBack: this.#isUnserved(quota) }));
-    const { answers: replies } = await this.#options.coordinator.exchange(asks);
+    const { replies } = await this.#options.coordinator.exchange(asks);
     this.#reportedMs = sentMs;
     return quotas.filter((quota, index) => {
       const asksAgain = quota.applyReply(replies[index]!, sentMs) || quota.hasPermitsToReturn;

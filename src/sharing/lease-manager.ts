@@ -246,7 +246,7 @@ export class LeaseManager {
       if (!this.#hasJoined) await this.#join();
       const sentMs = this.#nowMs;
       this.#takeAsks(asks, sentMs);
-      const { wallMs, answers: replies, isAlone = false } = await coordinator.exchange([...asks.values()]);
+      const { wallMs, replies, isAlone = false } = await coordinator.exchange([...asks.values()]);
       this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
       this.#contact.recordReply(sentMs, nowMs);

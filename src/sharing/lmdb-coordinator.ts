@@ -168,7 +168,7 @@ export class LmdbCoordinator implements Coordinator {
       const nowMs = clock.monotonicMs();
       this.#nodes.refresh(nowMs);
       const replies = asks.map((ask) => this.#carryOut(ask, String(life), nowMs));
-      return { wallMs: clock.wallMs(), answers: replies };
+      return { wallMs: clock.wallMs(), replies };
     });
   }
 

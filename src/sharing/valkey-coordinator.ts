@@ -101,15 +101,15 @@ export class ValkeyCoordinator implements Coordinator {
     const asksByPartition = this.#partitions.map((): LeaseAsk[] => []);
     asks.forEach((ask, index) => asksByPartition[numbers[index]!]!.push(ask));
     // Partitions without an ask get an exchange too, as a sign of life.
-    const replies = await allOrFirstLoss(
+    const exchanges = await allOrFirstLoss(
       this.#partitions.map((partition, number) =>
         this.#orLost(() => partition.exchange(sequence, asksByPartition[number]!)),
       ),
     );
-    const wallMs = this.#recordTimes(replies.map(({ nowMs }) => nowMs));
+    const wallMs = this.#recordTimes(exchanges.map(({ nowMs }) => nowMs));
     // Each partition has replied in the order of its asks.
-    const answers = replies.map((reply) => reply.answers.values());
-    return { wallMs, answers: numbers.map((number) => answers[number]!.next().value!) };
+    const repliesOf = exchanges.map(({ replies }) => replies.values());
+    return { wallMs, replies: numbers.map((number) => repliesOf[number]!.next().value!) };
   }
 
   async view(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {

@@ -95,7 +95,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
 export interface PartitionReply {
   /** The server's time. */
   readonly nowMs: number;
-  readonly answers: readonly LeaseReply[];
+  readonly replies: readonly LeaseReply[];
 }
 
 /** What the host has spent of a scope; false if it has spent nothing, true if its record is damaged. */
@@ -225,24 +225,24 @@ export class ValkeyPartition {
     // A server carries out only an exchange that promises its own term, so it is the server of the promise.
     this.#heard = { sequence, server: this.#promised.server, atMs: receivedMs };
     this.#snapshot = { serverMs: nowMs, sentMs, receivedMs };
-    const replies = (details as readonly (RawReply | string)[]).values();
+    const rawReplies = (details as readonly (RawReply | string)[]).values();
     if (places !== this.#membershipVersion) {
       await this.#finish(epoch, this.#pages);
       this.#options.onMembershipChanged?.();
     }
-    const answers = asks.map((ask, index) => {
+    const replies = asks.map((ask, index) => {
       if (encoded[index] === undefined) return unknownReply(ask, nowMs);
       // There is a reply to each ask that was sent, in this order. A text says that a row is damaged.
-      const reply = replies.next().value!;
+      const reply = rawReplies.next().value!;
       const decoded = typeof reply === 'string' ? reply : decodable(() => decodeReply(ask, reply));
       if (typeof decoded !== 'string') return decoded;
       this.#recordDamage(ask.scope, decoded);
       return unknownReply(ask, nowMs);
     });
     // A reply with `isUnknown` does not say what was used.
-    for (const [index, answer] of answers.entries())
-      this.#held.record(asks[index]!, answer.isUnknown === true ? undefined : answer);
-    return { nowMs, answers };
+    for (const [index, reply] of replies.entries())
+      this.#held.record(asks[index]!, reply.isUnknown === true ? undefined : reply);
+    return { nowMs, replies };
   }
 
   /** The least that the server's clock can show at `ms`, whatever the drift; 0 without a snapshot to use. */

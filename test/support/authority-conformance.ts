@@ -487,7 +487,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       asked.map(({ minute }) => minute!.least),
     );
     t.ok(wallMs > 0);
-    t.same((await node.exchange([])).answers, [], 'a sign of life');
+    t.same((await node.exchange([])).replies, [], 'a sign of life');
   });
 
   run('a new life voids the leases of the one before, and the old one is refused', async (t, world) => {

@@ -109,7 +109,7 @@ export class MemoryCoordinator {
     const place = placeOf(node);
     return {
       wallMs,
-      answers: asks.map((ask) =>
+      replies: asks.map((ask) =>
         this.#scopeOf(ask.scope).reply(place, ask, nowMs, (name) => periodAt(name, this.#calendar, wallMs)),
       ),
     };

@@ -139,6 +139,6 @@ export async function exchangePlain(
 ): Promise<{ readonly wallMs: number; readonly answers: readonly PlainReply[] }> {
   const needsDay = asks.some(({ day }) => day?.dayNumber === 0);
   const today = needsDay ? dayNumberOf((await node.exchange([])).wallMs) : 0;
-  const { wallMs, answers } = await node.exchange(asks.map((ask) => askOf(ask, today)));
-  return { wallMs, answers: answers.map(plainReply) };
+  const { wallMs, replies } = await node.exchange(asks.map((ask) => askOf(ask, today)));
+  return { wallMs, answers: replies.map(plainReply) };
 }

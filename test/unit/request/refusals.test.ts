@@ -92,7 +92,7 @@ function coordinatorWithout(time: EventTime, usedUp: Quota | undefined): Coordin
     join: () => Promise.resolve(wallMs()),
     exchange: (asks) =>
       new Promise((resolve) => {
-        time.after(10, () => resolve({ wallMs: wallMs(), answers: asks.map(replyTo) }));
+        time.after(10, () => resolve({ wallMs: wallMs(), replies: asks.map(replyTo) }));
       }),
     view: () => Promise.resolve([]),
     leave: () => Promise.resolve(),

@@ -27,7 +27,7 @@ function recorded(failures: number): { readonly calls: string[]; readonly coordi
     exchange: async (asks) => {
       await call('exchange');
       const balance = { granted: 1n, remaining: 1n, heldByOthers: false, freeInMs: 0, period: 0 };
-      return { wallMs: asWallMs(1), answers: asks.map(() => ({ stocks: { balance } })) };
+      return { wallMs: asWallMs(1), replies: asks.map(() => ({ stocks: { balance } })) };
     },
     view: () => Promise.resolve([]),
     leave: () => call('leave'),

@@ -198,7 +198,7 @@ void t.test('with a connection again nothing waits for the next try', async (t) 
       join: () => reply(asWallMs(0)),
       exchange: () => {
         exchanges += 1;
-        return reply({ wallMs: asWallMs(0), answers: [] });
+        return reply({ wallMs: asWallMs(0), replies: [] });
       },
     } as unknown as Coordinator,
     clock: time.clock,

@@ -454,7 +454,7 @@ void t.test('a node that replies to itself keeps to the calendar of the coordina
   const manager = new LeaseManager({
     coordinator: {
       join: () => Promise.resolve(wallMs()),
-      exchange: () => Promise.resolve({ wallMs: wallMs(), answers: [], ...(isAlone && { isAlone }) }),
+      exchange: () => Promise.resolve({ wallMs: wallMs(), replies: [], ...(isAlone && { isAlone }) }),
       view: () => Promise.resolve([]),
       leave: () => Promise.resolve(),
       close: () => Promise.resolve(),

@@ -267,7 +267,7 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
     t.match(answers[0], { minute: { granted: 0 }, day: { granted: 0 } });
     t.match(answers[1], { minute: { granted: 1 }, day: { granted: 1 } }, 'the other scope has its own');
     const raw = await node.exchange([{ scope, stocks: { balance: NO_MONEY } }]);
-    t.match(raw.answers, [{ isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } }]);
+    t.match(raw.replies, [{ isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } }]);
     t.same(file.scopes.get(scope), row, 'nobody writes it anew');
     t.same(
       (await node.view([scope, 'acct_y'])).map(({ scope }) => scope),
@@ -336,12 +336,12 @@ void t.test('a damaged row of the store costs its own scope alone, and is told o
     ['acct_spending', `record ${spending} of table spending is damaged`],
   ] as const) {
     const linesBefore = log.lines.length;
-    const { answers } = await node.exchange([
+    const { replies } = await node.exchange([
       { scope, stocks: { balance: NO_MONEY } },
       { scope: 'acct_whole', stocks: { calls_per_day: { ...NO_MONEY, limit: 10n, most: 1n } } },
     ]);
-    t.match(answers[0], { isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } });
-    t.match(answers[1], { stocks: { calls_per_day: { granted: 1n } } }, 'the other scope has its own');
+    t.match(replies[0], { isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } });
+    t.match(replies[1], { stocks: { calls_per_day: { granted: 1n } } }, 'the other scope has its own');
     t.same(await lent(node, scope, 1), [0, 0]);
     t.equal(file.scopes.get(scope), undefined, 'nothing was lent');
     t.same(await node.view([scope]), []);

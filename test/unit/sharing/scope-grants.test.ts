@@ -38,6 +38,6 @@ void t.test('an exchange that is not newer than the last is refused and changes 
     t.throws(() => authority.exchange(node, sequence, [ask]), { code: 'authority_lost', reason: 'failing' });
   }
   t.equal(authority.view(['acct_1'])[0]!.minute.weighing, 1);
-  t.equal(authority.exchange(node, 3, [ask]).answers[0]!.minute!.granted, 1);
+  t.equal(authority.exchange(node, 3, [ask]).replies[0]!.minute!.granted, 1);
   t.end();
 });

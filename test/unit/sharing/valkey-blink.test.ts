@@ -18,8 +18,8 @@ const ALWAYS = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
 async function permits(node: Coordinator, most: number): Promise<LeaseReply['minute']> {
   const minute = { limit: LIMIT, least: most, most, forMs: 16_000, returned: [] };
-  const { answers } = await node.exchange([{ scope: 'acct_1', minute }]);
-  return answers[0]!.minute;
+  const { replies } = await node.exchange([{ scope: 'acct_1', minute }]);
+  return replies[0]!.minute;
 }
 
 const reasonOf = (call: Promise<unknown>): Promise<string> =>

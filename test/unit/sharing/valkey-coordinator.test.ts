@@ -184,8 +184,8 @@ void t.test('random asks are answered as the reference does, to the last pico-un
       stocks: Object.fromEntries(stocks),
     };
     const [got, want] = await Promise.all([real.exchange([ask]), model.exchange([ask])]);
-    const told = got.answers[0]!;
-    if (!t.same(told, want.answers[0], `round ${round}`)) {
+    const told = got.replies[0]!;
+    if (!t.same(told, want.replies[0], `round ${round}`)) {
       t.comment(inspect(ask, { depth: 4 }));
       break;
     }
@@ -256,7 +256,7 @@ void t.test('a rotated key begins with what the one before had used, once', NO_R
     quotas,
   });
   const wants = { limit: 100n, used: 0n, unused: 0n, least: 1n, most: 1n };
-  const { answers } = await node.exchange([
+  const { replies } = await node.exchange([
     {
       scope: 'key_newer',
       stocks: {
@@ -268,7 +268,7 @@ void t.test('a rotated key begins with what the one before had used, once', NO_R
       },
     },
   ]);
-  t.match(answers[0]!.stocks, {
+  t.match(replies[0]!.stocks, {
     tokens_per_day: { granted: 1n, remaining: 97n },
     spend_per_day: { granted: 1n, remaining: 94n },
     calls_per_month: { granted: 1n, remaining: 96n },
@@ -379,8 +379,8 @@ void t.test('what a former version counted is taken over, once its nodes have en
   await node.join();
   world.nowMs += QUARANTINE_MS;
   const stock = { period: day, used: 0n, unused: 0n, least: 1n, most: 9n };
-  const { answers } = await node.exchange([
+  const { replies } = await node.exchange([
     { scope: 'acct_1', stocks: { calls_per_day: { limit: 10n, ...stock } } },
   ]);
-  t.match(answers[0]!.stocks!.calls_per_day, { granted: 1n, remaining: 2n });
+  t.match(replies[0]!.stocks!.calls_per_day, { granted: 1n, remaining: 2n });
 });

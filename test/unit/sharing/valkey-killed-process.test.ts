@@ -16,8 +16,8 @@ const ENDED_AFTER_MS = 1_800_000;
 
 async function money(node: Coordinator, amount: bigint, unused = 0n): Promise<StockGrant> {
   const balance = { ...NONE, unused, least: amount, most: amount };
-  const { answers } = await node.exchange([{ scope: SCOPE, stocks: { balance } }]);
-  return answers[0]!.stocks!.balance!;
+  const { replies } = await node.exchange([{ scope: SCOPE, stocks: { balance } }]);
+  return replies[0]!.stocks!.balance!;
 }
 
 void t.test(
