@@ -242,11 +242,8 @@ export class LeasedBalance extends Balance {
   }
 
   override balance(account: AccountIndex): PicoUnits {
-    const heldByOthers = Atomics.load(
-      this.words64,
-      account * layout.COUNTED_WORDS64 + layout.MONEY_HELD_BY_OTHERS,
-    );
-    return asPicoUnits(super.available(account) + heldByOthers);
+    const remaining = Atomics.load(this.words64, account * layout.COUNTED_WORDS64 + layout.MONEY_REMAINING);
+    return asPicoUnits(super.available(account) + remaining);
   }
 
   /**

@@ -69,7 +69,7 @@ export class CallLeft {
   ): QuotasLeft {
     const { inFlight, perDay } = this;
     const balance = numberOf(this.#balance.balance(account));
-    const hasOthers = this.#taken.scopes > 0 || minutes !== undefined || this.modelMinute !== undefined;
+    const hasOthers = this.#taken.scopeCount > 0 || minutes !== undefined || this.modelMinute !== undefined;
     return { minute, inFlight, perDay, balance, others: hasOthers ? this.#othersLeft(minutes) : undefined };
   }
 
@@ -78,7 +78,7 @@ export class CallLeft {
     const triples = this.#triples;
     let count = 0;
     if (minutes !== undefined) for (const number of minutes) triples[count++] = number;
-    for (let scope = 0; scope < this.#taken.scopes; scope++) {
+    for (let scope = 0; scope < this.#taken.scopeCount; scope++) {
       const mask = this.#taken.masks[scope]!;
       const { index } = this.#chain.links[scope]!;
       // gateway/call-lines.ts reads the kind in a code as an index into QUOTA_SCOPES. The first positions

@@ -3,8 +3,9 @@
  * day, tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
  * (request/admit.ts, request/settle.ts); the main thread releases the calls of a dead listener
  * (gateway/accounting.ts). Each thread has an object of its own. Below, `scope` is a position in the scope
- * chain, and `quota` a number of EXTENDED_QUOTAS (layout.ts), or CALLS_PER_DAY. `flights` has calls in flight
- * of accounts, quota records those of other scopes. `Taken.scopes` 0: the account alone, without a record.
+ * chain, and `quota` a number of EXTENDED_QUOTAS (layout.ts), or CALLS_PER_DAY. `flights` counts the calls in
+ * flight of accounts; those of other scopes are in quota records. If `Taken.scopeCount` is 0, the call took
+ * of its account alone, and of no quota record.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
@@ -62,9 +63,8 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
   readonly batch: QuotaBatch;
 }
 
-const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopes` 0
-/** How often `#takeAll` may try, each time with a later day or month. Only a bug needs as many tries. */
-const PERIODS_MAX = 1_000;
+const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopeCount` 0
+const PERIODS_MAX = 1_000; // tries of `#takeAll`, each with a later day or month; only a bug needs as many
 /** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
 /** `Taken.dayNumber` of a free call (`CallNeeds.isFree`), which takes no call of a day. */
@@ -139,7 +139,7 @@ export class Calls {
     if (!this.#takeFlight(account, plan.callsInFlightMax))
       return this.rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_IN_FLIGHT, scopes, needs);
     let rejection: QuotaRejection | undefined;
-    if (taken.scopes > 0) rejection = this.#takeAll(scopes, needs);
+    if (taken.scopeCount > 0) rejection = this.#takeAll(scopes, needs);
     else if (needs.isFree !== true) rejection = this.#takeDay(scopes, needs);
     if (needs.isFree === true) {
       taken.dayNumber = NO_DAY;
@@ -188,7 +188,7 @@ export class Calls {
     const taken = this.reservations.read(slot, this.#taken);
     const hold = this.reservations.holdOf(slot);
     const settlement = this.balance.settle(taken.account, hold, cost);
-    if (taken.scopes > 0) {
+    if (taken.scopeCount > 0) {
       setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
       setAmounts(this.#used, tokens, nanoUnitsOf(cost));
       this.#chain.recall(taken);
@@ -202,7 +202,7 @@ export class Calls {
   /** A copy of what the call in `slot` took, for `reverse`. The slot's listener asks before it settles. */
   takenOf(slot: CallSlot): Taken {
     const taken = this.reservations.read(slot, this.#taken);
-    return { ...taken, masks: taken.scopes === 0 ? NO_MASKS : taken.masks.slice() };
+    return { ...taken, masks: taken.scopeCount === 0 ? NO_MASKS : taken.masks.slice() };
   }
 
   /**
@@ -211,12 +211,12 @@ export class Calls {
    */
   reverse(taken: Taken, { charged, uncovered }: Settlement, tokens = 0): void {
     this.balance.reverse(taken.account, charged, uncovered);
-    if (taken.scopes > 0) {
+    if (taken.scopeCount > 0) {
       this.#chain.recall(taken);
       setAmounts(this.#used, tokens, nanoUnitsOf(asPicoUnits(charged + uncovered)));
     }
     this.#giveBackDays(taken);
-    for (let scope = 0; scope < taken.scopes; scope++) {
+    for (let scope = 0; scope < taken.scopeCount; scope++) {
       const quotaBits = taken.masks[scope]! & ~DAY_BIT;
       if (quotaBits === 0) continue;
       this.quotas.reverse(this.#chain.links[scope]!.record, quotaBits, this.#used, taken);
@@ -231,7 +231,7 @@ export class Calls {
     const taken = this.reservations.read(slot, this.#taken);
     const hold = this.reservations.holdOf(slot);
     this.balance.giveBack(taken.account, hold);
-    if (taken.scopes > 0) {
+    if (taken.scopeCount > 0) {
       setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
       this.#chain.recall(taken);
     }
@@ -252,9 +252,9 @@ export class Calls {
 
   /** Replaces `#held` by `used` in each scope of `taken`, for the quotas in `mask` but calls a day. */
   #settleQuotas(taken: Taken, used: Amounts, mask: number, nowMs: MonotonicMs): void {
-    const { scopes, masks } = taken;
+    const { scopeCount, masks } = taken;
     this.#options.batch.settle(this.#chain.links, mask, this.#held, used, taken, nowMs);
-    for (let scope = 0; scope < scopes; scope++) if ((masks[scope]! & ~DAY_BIT) !== 0) this.#mark(scope);
+    for (let scope = 0; scope < scopeCount; scope++) if ((masks[scope]! & ~DAY_BIT) !== 0) this.#mark(scope);
   }
 
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
@@ -287,7 +287,7 @@ export class Calls {
     this.#wallMs = this.clock.wallMs();
     this.quotas.readPeriods(taken, this.#wallMs);
     let quotaBits = 0;
-    for (let scope = 0; scope < taken.scopes; scope++) quotaBits |= this.#chain.links[scope]!.mask;
+    for (let scope = 0; scope < taken.scopeCount; scope++) quotaBits |= this.#chain.links[scope]!.mask;
     if (needs.isFree === true) quotaBits &= FLIGHT_BIT;
     for (let tries = 0; tries < PERIODS_MAX; tries++) {
       const { day, month } = taken;
@@ -309,7 +309,7 @@ export class Calls {
     for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((quotaBits & bit) === 0) continue;
-      for (let scope = 0; scope < taken.scopes; scope++) {
+      for (let scope = 0; scope < taken.scopeCount; scope++) {
         if ((links[scope]!.mask & bit) === 0) continue;
         const isTaken = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!isTaken) {
@@ -333,8 +333,8 @@ export class Calls {
   /** Takes of one quota of one scope that has it. */
   #take(scope: number, quota: number): boolean {
     const taken = this.#taken;
-    const { index, record, limits, first } = this.#chain.links[scope]!;
-    const limit = limits[first + quota]!; // see Link.limits
+    const { index, record, limits, firstLimit } = this.#chain.links[scope]!;
+    const limit = limits[firstLimit + quota]!;
     if (!this.quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
     taken.masks[scope]! |= 1 << quota;
     const { left } = this.quotas;
@@ -380,15 +380,15 @@ export class Calls {
   /** Gives `#held` back by `#chain`, both set before; but not the hold and the account's call in flight. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
-    if (taken.scopes > 0) this.#settleQuotas(taken, NOTHING_USED, ~0, this.clock.monotonicMs());
+    if (taken.scopeCount > 0) this.#settleQuotas(taken, NOTHING_USED, ~0, this.clock.monotonicMs());
   }
 
-  /** A call with `scopes` 0 has taken of the account's day alone, and its `masks` are not valid. */
+  /** A call with `scopeCount` 0 has taken of the account's day alone, and its `masks` are not valid. */
   #giveBackDays(taken: Taken): void {
-    const { account, masks, scopes, dayNumber } = taken;
+    const { account, masks, scopeCount, dayNumber } = taken;
     if (dayNumber === NO_DAY) return;
-    if (scopes === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.day.giveBack(account, dayNumber);
-    for (let scope = 0; scope < scopes; scope++)
+    if (scopeCount === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.day.giveBack(account, dayNumber);
+    for (let scope = 0; scope < scopeCount; scope++)
       if (scope !== ACCOUNT_SCOPE && (masks[scope]! & DAY_BIT) !== 0)
         this.#chain.limitedAt(scope).giveBackDay(this.#chain.links[scope]!.index, dayNumber);
   }

@@ -4,9 +4,9 @@
  * record. The buffers are in memory alone, so a new version may change their layout. Any thread.
  *
  * Must hold: no two fields of a record share a byte. The constants below say the same as the tables, in the
- * same order; they count words of 64 or 32 bits, as the comment of each group says. A thread compares and
- * exchanges (CAS), or adds to, each word that several threads write. Further tests, of quota records:
- * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
+ * same order; they count words of 64 or 32 bits, as the comment of each group says. A word that several
+ * threads write is changed by an atomic compare-exchange (CAS) or addition (add) alone. Further tests, of
+ * quota records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
  *
  * The buffers are made once, at full capacity. The kernel provides a page of memory at the first touch, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new buffer.
@@ -44,27 +44,27 @@
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts.
  *
- * One key with limits of its own, 256 bytes, so that the code that counts an account's minute and day also
- * counts the key's. A key without limits has such a record too, but no thread touches it:
+ * One key, 256 bytes: `window`, `day` and `starts` are where an account has them, so the same code counts
+ * them. No thread touches the record of a key that has no limits of its own:
  *
  *        0    64  window     any thread (CAS)           as an account's
  *        8    64  day        any thread (CAS)           as an account's
- *       16    32  minute     main thread                requests a minute; 0: as many as its account
- *       20    32  calls      main thread                calls a day; 0: as many as its account
+ *       16    32  minute     main thread                limit of requests a minute; 0: none of its own
+ *       20    32  calls      main thread                limit of calls a day; 0: none of its own
  *       24    32  record     main thread                index + 1 of its quota record; 0 if it has none, -1
  *                                                       if it needs one and all are in use
  *       28    32  parent     main thread                of a group: index + 1 of the group above it, or 0
  *       52  51×32 starts     any thread (CAS)           as an account's
  *
- * Groups have the same record. So have pairs of an account and a model that its plan has a rule for
- * (ModelScopes), whose `minute`, `calls` and `parent` stay 0, because the plan has their limits. Each of the
- * three has a dirty set of its own.
+ * Groups have the same record. So have _pairs_ of an account and a model that its plan has a rule for
+ * (ModelScopes in scope-chain.ts); their `minute`, `calls` and `parent` stay 0, because the plan has their
+ * limits. Keys, groups and pairs have a dirty set each.
  *
  * One quota record, 640 bytes, of a scope that has quotas besides requests a minute and calls a day. Accounts
- * and pairs get one with their first call, keys and groups with their limits; scopes without take no memory:
+ * and pairs get one with their first call, keys and groups with their limits. Other scopes have none:
  *
  *        0  7×64  limits     main thread                by EXTENDED_QUOTAS (float); of keys and groups alone
- *       56    32  mask       main thread                bit n: there is a limit of quota n; as `limits`
+ *       56    32  mask       main thread                bit n: `limits` has one of quota n
  *       60    32  last       any thread (CAS)           last tick whose start is kept: token-window.ts
  *       64 14×64  stocks     any thread (CAS, add)      `taken` and `settled` of each quota: stocks.ts
  *      176 51×64  starts     any thread (CAS)           tokens settled as a tick began: token-window.ts; if
@@ -75,16 +75,16 @@
  *
  *        0    64  window     any thread (CAS)           expiry in ms << 20 | permits left: leased-window.ts
  *       16    64  credited   main thread                all money granted here, less what was given back
- *       24..47     -                                    as above, since this process started
- *       64    64  low money     main thread             ask for more if less than this is left
- *       72    64  others' money main thread             pico-units left at the coordinator, as reported
- *       80    64  free          main thread             monotonic ms when a permit of the minute is free
- *       88    64  rejected      main thread             monotonic ms before which no listener asks for one
- *       96    32  low permits   main thread             as low money
- *      100    32  others' min.  main thread             permits left at the coordinator, as reported
- *      104    32  rejected limit main thread            `rejected` is valid for this limit alone
- *      112  5×64  day lease     main thread             of the calls of the day: leased-stocks.ts
- *      152  5×64  flight lease  main thread             of an account's calls in flight
+ *       24..47                                          money as above, since this process started
+ *       64    64  LOW_MONEY                 main thread ask for more if a hold leaves less than this
+ *       72    64  MONEY_REMAINING           main thread pico-units left at the coordinator, by its last reply
+ *       80    64  MINUTE_FREE_MS            main thread monotonic ms when a permit of the minute is free
+ *       88    64  MINUTE_REJECTED_UNTIL_MS  main thread monotonic ms before which no listener asks for one
+ *       96    32  LOW_MINUTE                main thread ask for more if a take leaves so many permits
+ *      100    32  MINUTE_REMAINING          main thread permits left at the coordinator, by its last reply
+ *      104    32  MINUTE_REJECTED_LIMIT     main thread the limit for which MINUTE_REJECTED_UNTIL_MS holds
+ *      112  5×64  DAY_LEASE                 main thread lease of the calls of the day: leased-stocks.ts
+ *      152  5×64  FLIGHT_LEASE              main thread lease of an account's calls in flight
  */
 import {
   type AccountIndex,
@@ -133,15 +133,15 @@ export const STATUS = 12;
 export const TICK_STARTS = 13;
 export const TICKS_KEPT = COUNTED_WORDS32 - TICK_STARTS;
 
-/** Fields of what was granted, in place of `starts`: in 64-bit words, from LOW_MINUTE on in 32-bit ones. */
+/** Fields in place of `starts`, if limits are shared: in 64-bit words, from LOW_MINUTE on in 32-bit ones. */
 export const LOW_MONEY = 8;
-export const MONEY_HELD_BY_OTHERS = 9;
+export const MONEY_REMAINING = 9;
 export const MINUTE_FREE_MS = 10;
 export const MINUTE_REJECTED_UNTIL_MS = 11;
 export const DAY_LEASE = 14;
 export const FLIGHT_LEASE = 19;
 export const LOW_MINUTE = 24;
-export const MINUTE_HELD_BY_OTHERS = 25;
+export const MINUTE_REMAINING = 25;
 export const MINUTE_REJECTED_LIMIT = 26;
 invariant(
   LOW_MONEY * 2 > STATUS && LOW_MINUTE === 2 * (MINUTE_REJECTED_UNTIL_MS + 1),
@@ -162,8 +162,8 @@ export const GROUP = 2;
 export const ACCOUNT_RECORD = 3;
 
 /**
- * The quotas that a quota record counts, in the order of its stocks, in which admission takes them too. An
- * eighth has no bit in a mask of `taken`: the last one is DAY_BIT (reservations.ts).
+ * The quotas that a quota record counts, in the order of its stocks, in which admission takes them too. There
+ * is no bit for an eighth in a mask of `taken`, whose highest bit is DAY_BIT (reservations.ts).
  */
 export const EXTENDED_QUOTAS = [
   'calls_in_flight',
@@ -213,8 +213,8 @@ invariant(EXTENDED_QUOTAS.length * LEASE_WORDS <= TOKEN_TICKS_KEPT, 'leases fit 
 export const QUOTA_WORDS32 = QUOTA_BYTES / 4;
 export const MASK = 14;
 export const LAST_STARTED_TICK = 15;
-/** Of quota-batch.ts. SCRATCH_USED: the word of `quotasUsed` that counts places. */
-export const [SCRATCH_PLACES, SCRATCH_BYTES, SCRATCH_USED] = [1_024, 2_048, 1];
+/** Scratch areas of quota-batch.ts: how many, bytes of one, and the word of `quotasUsed` that counts them. */
+export const [SCRATCH_AREAS, SCRATCH_BYTES, SCRATCH_USED] = [1_024, 2_048, 1];
 
 /** Length and fields of a reservation, in 32-bit words. */
 export const RESERVATION_WORDS32 = RESERVATION_BYTES / 4;
@@ -314,9 +314,9 @@ export function createLedgerBuffers(capacity: {
     models: createCountedBuffers(modelsMax),
     /** 64 bits a slot of `models`: the pair that has it, as ModelScopes codes it (scope-chain.ts). */
     modelPairs: new SharedArrayBuffer(modelsMax * BigInt64Array.BYTES_PER_ELEMENT),
-    quotas: createSharedMemory(quotasMax * QUOTA_BYTES + SCRATCH_PLACES * SCRATCH_BYTES),
+    quotas: createSharedMemory(quotasMax * QUOTA_BYTES + SCRATCH_AREAS * SCRATCH_BYTES),
     quotasMax,
-    /** Two 32-bit words: how many quota records are in use, how many scratch places have been. */
+    /** Two 32-bit words: how many quota records are in use, how many scratch areas were ever asked for. */
     quotasUsed: new SharedArrayBuffer(8),
     /** Ms by which the coordinator's wall clock is ahead (coordinator-clock.ts); undefined unless shared. */
     calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
@@ -385,7 +385,7 @@ export function createScopeBuffers(count: number): ScopeBuffers {
 }
 
 export function openScopeViews(buffers: ScopeBuffers) {
-  // `used` stays 0: each scope has the record of its own index, so none is given out.
+  // Nobody reads this `used`: each scope has the quota record of its own index, and none is given out.
   const quotas = quotaViews(new BigInt64Array(buffers.quotas), new SharedArrayBuffer(4));
   return { counted: countedViews(buffers), quotas };
 }

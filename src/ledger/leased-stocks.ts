@@ -28,12 +28,13 @@ import { amountIn, PERIODS_AHEAD_MAX, periodsSince, setStock, type StockLeft, St
 /**
  * Fields of a lease, by word; there are LEASE_WORDS of them (layout.ts). The main thread alone writes them.
  * LOW is the low-water mark: the take that leaves so much or less, where more was left before, sets `ranLow`;
- * 0 means no mark. FREE_MS, monotonic, is 0 until the coordinator has replied.
+ * 0 means no mark. By the coordinator's last reply, REMAINING is how much it could still grant, and FREE_MS
+ * (monotonic, 0 before the first reply) when it has what was asked for.
  */
 const GRANTED = 0;
 const PERIOD = 1;
 const LOW = 2;
-const HELD_BY_OTHERS = 3;
+const REMAINING = 3;
 const FREE_MS = 4;
 
 /** Where the leases of stocks lie. `stock` is the index of a stock's first word, as in stocks.ts. */
@@ -113,7 +114,7 @@ export class LeasedStocks extends Stocks {
       const leftHere = limit - taken - amount;
       const low = Number(Atomics.load(leases, lease + LOW));
       if (low > 0 && leftHere <= low && leftHere + amount > low) this.ranLow = true;
-      this.left = leftHere + Number(Atomics.load(leases, lease + HELD_BY_OTHERS));
+      this.left = leftHere + Number(Atomics.load(leases, lease + REMAINING));
       return countedPeriod;
     }
     throw new Error('invariant broken: a stock is taken or rejected in bounded tries');
@@ -152,10 +153,10 @@ export class LeasedStocks extends Stocks {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);
     const leftHere = this.grantedIn(stock, period) - this.read(stock, period).taken;
-    const heldByOthers = Number(Atomics.load(words, lease + HELD_BY_OTHERS));
+    const remaining = Number(Atomics.load(words, lease + REMAINING));
     const freeMs = Number(Atomics.load(words, lease + FREE_MS));
     const waitMs = Math.max(0, freeMs - this.#clock.monotonicMs());
-    return { left: Math.max(0, leftHere) + heldByOthers, waitMs, isKnown: freeMs > 0 };
+    return { left: Math.max(0, leftHere) + remaining, waitMs, isKnown: freeMs > 0 };
   }
 
   /** The lease of one stock. Amounts are calls, tokens, or nano-units of money. Main thread. */
@@ -237,7 +238,7 @@ export class LeasedStocks extends Stocks {
   #publish(stock: number, remaining: bigint, freeInMs: number): void {
     const { words, leaseAt } = this.#leases;
     const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
-    Atomics.store(words, leaseAt(stock) + HELD_BY_OTHERS, remaining);
+    Atomics.store(words, leaseAt(stock) + REMAINING, remaining);
     Atomics.store(words, leaseAt(stock) + FREE_MS, BigInt(freeMs));
   }
 }

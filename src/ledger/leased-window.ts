@@ -115,13 +115,10 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   }
 
   #admit(scope: Index, permitsLeft: number, expiresMs: number, nowMs: number): MinuteTake {
-    const heldByOthers = Atomics.load(
-      this.#words32,
-      scope * layout.COUNTED_WORDS32 + layout.MINUTE_HELD_BY_OTHERS,
-    );
     const take = this.#take;
     take.admitted = true;
-    take.remaining = permitsLeft + heldByOthers;
+    take.remaining =
+      permitsLeft + Atomics.load(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REMAINING);
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(expiresMs - nowMs) + WEIGHING_MS);
     take.asks = false;
     return take;

@@ -91,7 +91,7 @@ export class CountedLeases<Index extends number> {
   publishMinute(scope: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
     const first64 = scope * layout.COUNTED_WORDS64;
     Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT, limit);
-    Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_HELD_BY_OTHERS, remaining);
+    Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REMAINING, remaining);
     Atomics.store(this.#words64, first64 + layout.MINUTE_FREE_MS, BigInt(Math.ceil(freeMs)));
     Atomics.store(
       this.#words64,
@@ -162,8 +162,7 @@ export class Leases {
       }),
       add: (_, amount, low) => this.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
       takeBack: (amountMax) => this.takeBackMoney(account, asPicoUnits(amountMax)),
-      publish: (remaining) =>
-        void Atomics.store(this.#words64, first + layout.MONEY_HELD_BY_OTHERS, remaining),
+      publish: (remaining) => void Atomics.store(this.#words64, first + layout.MONEY_REMAINING, remaining),
       collect: (amountMax) => accounting.collect?.(account, asPicoUnits(amountMax)) ?? 0n,
     };
   }
@@ -193,7 +192,7 @@ export class Leases {
     Atomics.sub(this.#words64, first + layout.CREDITED, taken);
     // The next exchange gives the money back to the coordinator. Counted here, it does not vanish from the
     // balance that callers are told (LeasedBalance.balance) until the coordinator's reply replaces the word.
-    Atomics.add(this.#words64, first + layout.MONEY_HELD_BY_OTHERS, taken);
+    Atomics.add(this.#words64, first + layout.MONEY_REMAINING, taken);
     return taken;
   }
 }

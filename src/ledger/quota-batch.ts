@@ -1,14 +1,16 @@
 /**
  * Takes what a call needs of all quotas of all its scopes in one step, and settles it in one, by the
- * WebAssembly module of quota-module.ts. Calls (calls.ts) uses it; each Ledger has one. ScopeQuotas
- * does one by one what the module leaves: if limits are shared, everything. Any thread.
+ * WebAssembly module of quota-module.ts. `Calls` (calls.ts) uses it; each Ledger has one. What the module
+ * leaves, ScopeQuotas does quota by quota: if limits are shared, everything. Any thread.
  *
- * The entries of a call are in the memory of the quota records, behind the records: each Ledger has a scratch
- * area there. The area of a thread that ends is not given again. A thread that finds none left does without
- * the module, more slowly. So do all threads if WebAssembly got no memory (`createSharedMemory`).
+ * An _entry_ is one quota of one scope of the call, as quota-module.ts has it. In the code `entry` is where
+ * an entry begins, in 64-bit words of the scratch area: memory of this Ledger behind the quota records. The
+ * area of a thread that ends is not given again. A thread that finds none left does without the module, more
+ * slowly. So do all threads if WebAssembly got no memory (`createSharedMemory`).
  *
  * Must hold: a take that fails takes nothing. No two threads write one scratch area, or one takes by the
- * entries of the other.
+ * entries of the other. Test: test/unit/ledger/quota-batch.test.ts (a ledger with the module beside one
+ * without).
  */
 import { invariant } from '../core/errors.js';
 import { canInstantiate, compile, instantiate, type SharedMemory } from '../core/wasm.js';
@@ -49,15 +51,15 @@ let quotaModule: object | undefined;
 export class QuotaBatch {
   readonly #quotas: ScopeQuotas;
   readonly #views: layout.QuotaViews;
-  /** Until `#open`; undefined if limits are shared, or no module can be instantiated over the records. */
+  /** The memory of the records, until `#open` uses it; undefined if no module can be had over it. */
   #memory: SharedMemory | undefined;
   #words32: Int32Array;
   #floats: Float64Array;
-  /** The first byte of the scratch area; undefined if there is none yet. */
-  #first: number | undefined;
+  /** The first byte of the scratch area; undefined before `#open`, and if this Ledger has none. */
+  #scratchByte: number | undefined;
   #take: ((first: number, end: number) => number) | undefined;
   #settle: ((first: number, end: number) => number) | undefined;
-  /** Scratch: what is left of a hold whose use is settled. */
+  /** Amounts for `#settleRest`: what is left of a hold whose use is settled. */
   readonly #rest = createAmounts(0);
 
   /** `memory`: that of the records; undefined if limits are shared. */
@@ -70,9 +72,9 @@ export class QuotaBatch {
   }
 
   /**
-   * Takes `held` of the quotas in `mask` of each link, but no calls a day; `taken` has scopes and periods.
-   * Sets their bits in `taken.masks`, and `left`. Returns false, and takes nothing, if a quota refuses or
-   * begins a period: the caller takes one by one then.
+   * Takes `held` of the quotas in `mask` of each link, but no calls a day. `taken` has the scopes and the
+   * periods. Sets the bits of these quotas in `taken.masks`, and sets `left`. Returns false, and takes
+   * nothing, if a quota has too little left or begins a period: then the caller takes quota by quota.
    */
   take(
     links: readonly Link[],
@@ -85,25 +87,25 @@ export class QuotaBatch {
     const quotaBits = mask & ~DAY_BIT;
     const tick = Math.floor(nowMs / TICK_MS) - TICKS_PER_MINUTE;
     if (quotaBits === 0 || tick < 0) return false;
-    const byteFirst = this.#first ?? this.#open();
-    if (byteFirst === undefined) return false;
+    const scratchByte = this.#scratchByte ?? this.#open();
+    if (scratchByte === undefined) return false;
     const floats = this.#floats;
     const start = 8 * (layout.TOKEN_TICK_STARTS + (tick % layout.TOKEN_TICKS_KEPT));
     let entry = 0;
-    for (let scope = 0; scope < taken.scopes; scope++) {
-      const { mask: linkMask, record, limits, first } = links[scope]!;
+    for (let scope = 0; scope < taken.scopeCount; scope++) {
+      const { mask: linkMask, record, limits, firstLimit } = links[scope]!;
       for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1) {
         const quota = layout.lowestBitOf(bits);
         this.#set(entry, record, quota, taken, tick, record * layout.QUOTA_BYTES + start);
         floats[entry + AMOUNT] = held[quota]!;
-        floats[entry + LIMIT] = limits[first + quota]!;
+        floats[entry + LIMIT] = limits[firstLimit + quota]!;
         entry += ENTRY_WORDS64;
       }
     }
-    if (entry === 0 || this.#take!(byteFirst, byteFirst + 8 * entry) === 0) return false;
+    if (entry === 0 || this.#take!(scratchByte, scratchByte + 8 * entry) === 0) return false;
     entry = 0;
-    for (let scope = 0; scope < taken.scopes; scope++) {
-      const { mask: linkMask, record, limits, first } = links[scope]!;
+    for (let scope = 0; scope < taken.scopeCount; scope++) {
+      const { mask: linkMask, record, limits, firstLimit } = links[scope]!;
       taken.masks[scope]! |= linkMask & quotaBits;
       for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1, entry += ENTRY_WORDS64) {
         const quota = layout.lowestBitOf(bits);
@@ -111,7 +113,7 @@ export class QuotaBatch {
         left.set(scope, quota, quotaLeft);
         // Rules for models are left out, as in tokenMinuteOf of ledger.ts.
         if (quota === layout.TOKENS_PER_MINUTE && scope !== MODEL_SCOPE)
-          tighten(left.tightest, limits[first + quota]!, quotaLeft, record);
+          tighten(left.tightest, limits[firstLimit + quota]!, quotaLeft, record);
       }
     }
     return true;
@@ -127,15 +129,15 @@ export class QuotaBatch {
     nowMs: MonotonicMs,
   ): void {
     const floats = this.#floats;
-    const first = this.#first;
+    const scratchByte = this.#scratchByte;
     const tick = Math.floor(nowMs / TICK_MS);
     let entry = 0;
     // Quota by quota, because most quotas have the amount of the one before (addendOf of packed-words.ts).
     for (let quota = 0; quota < held.length; quota++)
-      for (let scope = 0; scope < taken.scopes; scope++) {
+      for (let scope = 0; scope < taken.scopeCount; scope++) {
         if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
         const { record } = links[scope]!;
-        if (first === undefined) this.#quotas.settle(record, quota, held, used, taken, nowMs);
+        if (scratchByte === undefined) this.#quotas.settle(record, quota, held, used, taken, nowMs);
         else {
           this.#set(entry, record, quota, taken, tick, 1);
           floats[entry + AMOUNT] = held[quota]!;
@@ -143,8 +145,8 @@ export class QuotaBatch {
           entry += ENTRY_WORDS64;
         }
       }
-    if (first === undefined || entry === 0) return;
-    if (this.#settle!(first, first + 8 * entry) !== SETTLED)
+    if (scratchByte === undefined || entry === 0) return;
+    if (this.#settle!(scratchByte, scratchByte + 8 * entry) !== SETTLED)
       this.#settleRest(links, mask, held, used, taken, nowMs);
   }
 
@@ -159,7 +161,7 @@ export class QuotaBatch {
   ): void {
     let entry = 0;
     for (let quota = 0; quota < held.length; quota++)
-      for (let scope = 0; scope < taken.scopes; scope++) {
+      for (let scope = 0; scope < taken.scopeCount; scope++) {
         if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
         const { record } = links[scope]!;
         const status = this.#words32[2 * entry + STATUS]!;
@@ -171,25 +173,30 @@ export class QuotaBatch {
       }
   }
 
-  /** With the first call that has quotas, for it takes some ms. Returns `#first`. */
+  /** Makes an instance of the module, which takes some ms: with the first call only. Returns `#scratchByte`. */
   #open(): number | undefined {
     const memory = this.#memory;
     if (memory === undefined) return undefined;
     const { used, words64 } = this.#views;
-    const place = Atomics.add(used, layout.SCRATCH_USED, 1);
+    const area = Atomics.add(used, layout.SCRATCH_USED, 1);
+    // Also without an area: this Ledger does not try again.
     this.#memory = undefined;
-    if (place >= layout.SCRATCH_PLACES) return undefined;
+    if (area >= layout.SCRATCH_AREAS) return undefined;
     quotaModule ??= compile(QUOTA_MODULE);
     const { take, settle } = instantiate(quotaModule, memory);
-    const first = words64.byteLength + place * layout.SCRATCH_BYTES;
-    this.#words32 = new Int32Array(memory.buffer, first, layout.SCRATCH_BYTES / 4);
-    this.#floats = new Float64Array(memory.buffer, first, layout.SCRATCH_BYTES / 8);
+    const scratchByte = words64.byteLength + area * layout.SCRATCH_BYTES;
+    this.#words32 = new Int32Array(memory.buffer, scratchByte, layout.SCRATCH_BYTES / 4);
+    this.#floats = new Float64Array(memory.buffer, scratchByte, layout.SCRATCH_BYTES / 8);
     this.#take = take;
     this.#settle = settle;
-    this.#first = first;
-    return first;
+    this.#scratchByte = scratchByte;
+    return scratchByte;
   }
 
+  /**
+   * Writes an entry but its amounts. `tick`: see the field `head` in quota-module.ts. `start`: for a window,
+   * the address of the start of that tick; `settle` reads no start, so there any number but 0 will do.
+   */
   #set(entry: number, record: number, quota: number, taken: Taken, tick: number, start: number): void {
     const words = this.#words32;
     const isWindow = quota === layout.TOKENS_PER_MINUTE;

@@ -144,16 +144,16 @@ export class QuotaRejections {
     if (quota === 'balance') return true;
     if (scope === ACCOUNT_SCOPE && (quota === CALLS_IN_FLIGHT || quota === CALLS_PER_DAY)) return true;
     const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
-    return scope < this.#taken.scopes && (this.#chain.links[scope]!.mask & bit) !== 0;
+    return scope < this.#taken.scopeCount && (this.#chain.links[scope]!.mask & bit) !== 0;
   }
 
   #neverFits(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     setAmounts(this.#needs, needs.tokens, nanoUnitsOf(needs.hold));
-    for (let scope = 0; scope < this.#taken.scopes; scope++) {
-      const { mask, limits, first } = this.#chain.links[scope]!;
+    for (let scope = 0; scope < this.#taken.scopeCount; scope++) {
+      const { mask, limits, firstLimit } = this.#chain.links[scope]!;
       for (let quota = 0; quota < QUOTA_COUNT; quota++) {
         if ((mask & (1 << quota)) === 0) continue;
-        if (this.#needs[quota]! <= limits[first + quota]!) continue;
+        if (this.#needs[quota]! <= limits[firstLimit + quota]!) continue;
         return { ...this.#quotaRejection(scope, quota, scopes), canNeverFit: true };
       }
     }
@@ -184,8 +184,8 @@ export class QuotaRejections {
 
   /** The rejection by an extended quota. The index 0 for `ofAccount` is replaced by that of `#ownerOf`. */
   #quotaRejection(scope: number, quota: number, scopes: CallScopes): QuotaRejection {
-    const { record, limits, first } = this.#chain.links[scope]!;
-    const limit = limits[first + quota]!;
+    const { record, limits, firstLimit } = this.#chain.links[scope]!;
+    const limit = limits[firstLimit + quota]!;
     const { quotas } = this.#options;
     const { left, resetsMs } = quotas.leftOf(record, quota, limit, this.#needs);
     const amountIn = (amount: number): bigint => quotas.amountIn(quota, amount);

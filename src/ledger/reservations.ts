@@ -55,7 +55,7 @@ export function createTaken() {
     /** The day whose call was taken, in days since 1970-01-01 UTC+8; -1 if none was. */
     dayNumber: 0,
     /** How many of `masks` are valid. If 0, the call took of no other quota, and all below is not valid. */
-    scopes: 0,
+    scopeCount: 0,
     key: undefined as KeyIndex | undefined,
     /** The account's rule for the model. */
     model: undefined as ModelScopeIndex | undefined,
@@ -93,9 +93,9 @@ export class Reservations {
     const first = slot * layout.RESERVATION_WORDS32;
     words[first + layout.ACCOUNT] = taken.account;
     words[first + layout.DAY_NUMBER] = taken.dayNumber;
-    words[first + layout.SCOPE_COUNT] = taken.scopes;
+    words[first + layout.SCOPE_COUNT] = taken.scopeCount;
     this.#words64[slot * layout.RESERVATION_WORDS64 + layout.HOLD] = hold;
-    if (taken.scopes > 0) {
+    if (taken.scopeCount > 0) {
       words[first + layout.CALL_KEY] = layout.wordOf(taken.key);
       words[first + layout.CALL_MODEL] = layout.wordOf(taken.model);
       words[first + layout.CALL_GROUP] = layout.wordOf(taken.group);
@@ -103,7 +103,7 @@ export class Reservations {
       words[first + layout.CALENDAR_MONTH] = taken.month;
       this.#floats[slot * layout.RESERVATION_WORDS64 + layout.TOKENS] = taken.tokens;
       const masks = (first + layout.TAKEN_MASKS) * 4;
-      for (let scope = 0; scope < taken.scopes; scope++) this.#bytes[masks + scope] = taken.masks[scope]!;
+      for (let scope = 0; scope < taken.scopeCount; scope++) this.#bytes[masks + scope] = taken.masks[scope]!;
     }
     Atomics.store(words, stateAt(slot), STATE_HELD);
   }
@@ -124,8 +124,8 @@ export class Reservations {
     const first = slot * layout.RESERVATION_WORDS32;
     taken.account = asAccountIndex(words[first + layout.ACCOUNT]!);
     taken.dayNumber = words[first + layout.DAY_NUMBER]!;
-    taken.scopes = words[first + layout.SCOPE_COUNT]!;
-    if (taken.scopes === 0) return taken;
+    taken.scopeCount = words[first + layout.SCOPE_COUNT]!;
+    if (taken.scopeCount === 0) return taken;
     taken.key = layout.indexIn(words[first + layout.CALL_KEY]!) as KeyIndex | undefined;
     taken.model = layout.indexIn(words[first + layout.CALL_MODEL]!) as ModelScopeIndex | undefined;
     taken.group = layout.indexIn(words[first + layout.CALL_GROUP]!) as GroupIndex | undefined;
@@ -133,7 +133,7 @@ export class Reservations {
     taken.month = words[first + layout.CALENDAR_MONTH]!;
     taken.tokens = this.#floats[slot * layout.RESERVATION_WORDS64 + layout.TOKENS]!;
     const masks = (first + layout.TAKEN_MASKS) * 4;
-    for (let scope = 0; scope < taken.scopes; scope++) taken.masks[scope] = this.#bytes[masks + scope]!;
+    for (let scope = 0; scope < taken.scopeCount; scope++) taken.masks[scope] = this.#bytes[masks + scope]!;
     return taken;
   }
 

@@ -79,9 +79,9 @@ export interface Link {
   mask: number;
   /** Not valid for the account, whose plan has that limit. */
   callsPerDay: number;
-  /** The limit of quota n is `limits[first + n]`: a plan has an array of its own, all records share one. */
+  /** The limit of quota n is `limits[firstLimit + n]`: a plan has its own array, all records share one. */
   limits: Float64Array;
-  first: number;
+  firstLimit: number;
 }
 
 const NO_LIMITS = new Float64Array(EXTENDED_QUOTAS.length);
@@ -93,7 +93,7 @@ export class ScopeChain {
     mask: 0,
     callsPerDay: 0,
     limits: NO_LIMITS,
-    first: 0,
+    firstLimit: 0,
   }));
   readonly #accountExtras: Int32Array;
   readonly #tables: ScopeTables;
@@ -108,12 +108,12 @@ export class ScopeChain {
 
   /**
    * Sets `links` to the scopes of a call, and `taken` to nothing taken. If the account is the only scope, and
-   * its plan needs no quota record, sets no link, and `taken.scopes` to 0. Returns false if one of the scopes
-   * cannot be counted, because all quota records are in use.
+   * its plan needs no quota record, sets no link, and sets `taken.scopeCount` to 0. Returns false if one of
+   * the scopes cannot be counted, because all quota records are in use.
    */
   set({ account, plan, key, model }: CallScopes, taken: Taken): boolean {
     taken.account = account;
-    taken.scopes = 0;
+    taken.scopeCount = 0;
     if (plan.quotas !== this.#lastQuotas) {
       this.#lastQuotas = plan.quotas;
       // `Calls` counts an account's calls in flight without a quota record.
@@ -128,7 +128,7 @@ export class ScopeChain {
     taken.model = undefined;
     taken.group = group as GroupIndex | undefined;
     for (let scope = 0; scope < SCOPES_MAX; scope++) taken.masks[scope] = 0;
-    // Links of groups are set below up to `taken.scopes`; nobody reads later ones.
+    // Links of groups are set below up to `taken.scopeCount`; nobody reads later ones.
     for (let scope = 0; scope < GROUP_SCOPE; scope++) this.links[scope]!.mask = 0;
     if (key !== undefined && !this.#linkLimited(KEY_SCOPE, key, keys)) return false;
     if (planQuotas.mask !== 0) {
@@ -142,12 +142,12 @@ export class ScopeChain {
     accountLink.mask |= DAY_BIT;
     if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
     // GROUP_DEPTH_MAX (core/limits.ts) bounds the groups, so the condition on SCOPES_MAX never cuts any off.
-    let scopes: number = GROUP_SCOPE;
-    for (let groupAbove = taken.group; groupAbove !== undefined && scopes < SCOPES_MAX; scopes++) {
-      if (!this.#linkLimited(scopes, groupAbove, groups)) return false;
+    let scope: number = GROUP_SCOPE;
+    for (let groupAbove = taken.group; groupAbove !== undefined && scope < SCOPES_MAX; scope++) {
+      if (!this.#linkLimited(scope, groupAbove, groups)) return false;
       groupAbove = groups.parentOf(groupAbove);
     }
-    taken.scopes = scopes;
+    taken.scopeCount = scope;
     return true;
   }
 
@@ -162,7 +162,7 @@ export class ScopeChain {
    * by their parents: registry/groups.ts never changes a parent, and the slot of a deleted group rests for a
    * day. Each `!` is safe, because a mask is not 0 only if `set` found that scope.
    */
-  recall({ scopes, masks, account, key, model, group }: Taken): void {
+  recall({ scopeCount, masks, account, key, model, group }: Taken): void {
     if (masks[KEY_SCOPE] !== 0) this.#recall(KEY_SCOPE, key!);
     if (masks[ACCOUNT_SCOPE] !== 0) {
       const link = this.links[ACCOUNT_SCOPE]!;
@@ -170,7 +170,7 @@ export class ScopeChain {
       link.record = this.#accountExtras[accountRecordAt(account)]! - 1;
     }
     if (masks[MODEL_SCOPE] !== 0) this.#recall(MODEL_SCOPE, model!);
-    for (let scope = GROUP_SCOPE, groupAbove = group; scope < scopes; scope++) {
+    for (let scope = GROUP_SCOPE, groupAbove = group; scope < scopeCount; scope++) {
       if (masks[scope] !== 0) this.#recall(scope, groupAbove!);
       groupAbove = this.#tables.groups.parentOf(groupAbove!);
     }
@@ -202,7 +202,7 @@ export class ScopeChain {
     link.record = record;
     link.mask = mask;
     link.limits = limits;
-    link.first = 0;
+    link.firstLimit = 0;
   }
 
   #linkLimited<Index extends number>(scope: number, index: Index, limited: LimitedScopes<Index>): boolean {
@@ -216,7 +216,7 @@ export class ScopeChain {
     link.mask =
       (record === undefined ? 0 : quotas.maskOf(record)) | (callsPerDay === undefined ? 0 : DAY_BIT);
     link.limits = quotas.limits;
-    link.first = record === undefined ? 0 : quotas.firstLimitOf(record);
+    link.firstLimit = record === undefined ? 0 : quotas.firstLimitOf(record);
     return record !== undefined || !limited.isUncounted(index);
   }
 }

@@ -71,7 +71,7 @@ void t.test('the day of a key: its last call, its refusal, and what gives a call
   t.same(ledger.snapshot(ACCOUNT), before, 'a refusal has taken nothing of the account');
   t.equal(admitFor(ledger, OTHER_KEY, third), 'admitted', 'other keys go on');
   t.equal(admitTo(ledger, asCallSlot(3), ACCOUNT, MANY, HOLD), 'admitted', 'and keys without limits');
-  t.equal(ledger.takenOf(asCallSlot(3)).scopes, 0);
+  t.equal(ledger.takenOf(asCallSlot(3)).scopeCount, 0);
 
   t.ok(ledger.release(first!));
   t.same(calls(), [1, 3], 'what was released counts for neither');

@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
-import { createLedgerBuffers, openLedgerViews, SCRATCH_PLACES, SCRATCH_USED } from '#src/ledger/layout.js';
+import { createLedgerBuffers, openLedgerViews, SCRATCH_AREAS, SCRATCH_USED } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { QuotaBatch } from '#src/ledger/quota-batch.js';
 import { FakeClock } from '../../fixtures/ledger-world.js';
@@ -15,7 +15,7 @@ import { newSeed, randomBelow } from '../../support/random.js';
 const SLOTS = 8;
 const ACCOUNT = asAccountIndex(0);
 
-type Batch = 'batch' | 'no scratch place' | 'no memory of WebAssembly';
+type Batch = 'batch' | 'no scratch area' | 'no memory of WebAssembly';
 
 function openWorld(batch: Batch) {
   const clock = new FakeClock();
@@ -23,7 +23,7 @@ function openWorld(batch: Batch) {
   const plain = { buffer: new SharedArrayBuffer(created.quotas.buffer.byteLength) };
   const buffers = batch === 'no memory of WebAssembly' ? { ...created, quotas: plain } : created;
   const views = openLedgerViews(buffers);
-  if (batch === 'no scratch place') views.quotas.used[SCRATCH_USED] = SCRATCH_PLACES;
+  if (batch === 'no scratch area') views.quotas.used[SCRATCH_USED] = SCRATCH_AREAS;
   const ledger = new Ledger(buffers, clock);
   const [spent, uncovered] = [asPicoUnits(0n), asPicoUnits(0n)];
   const credited = asPicoUnits(10n ** 18n);
@@ -39,7 +39,7 @@ function openWorld(batch: Batch) {
 
 void t.test('at random: the same words, the same results', (t) => {
   const below = randomBelow(newSeed());
-  const worlds = (['batch', 'no scratch place', 'no memory of WebAssembly'] as const).map(openWorld);
+  const worlds = (['batch', 'no scratch area', 'no memory of WebAssembly'] as const).map(openWorld);
   const quotas = { ...NO_QUOTAS, tokensPerDay: 12_000, spendPerDay: asPicoUnits(9n * 10n ** 16n) };
   const plan = { callsPerDay: 100_000, callsInFlightMax: SLOTS, quotas };
   const scopes = { account: ACCOUNT, plan, key: asKeyIndex(0), model: undefined };

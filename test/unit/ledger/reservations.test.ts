@@ -14,7 +14,7 @@ void t.test('a reservation is open, claimed once and free again; neighbours keep
     t.notOk(reservations.claim(slot), 'there is nothing to claim in a free slot');
     taken.account = asAccountIndex(slot + 5);
     taken.dayNumber = 20_000 + slot;
-    taken.scopes = slot === 1 ? 0 : 2;
+    taken.scopeCount = slot === 1 ? 0 : 2;
     taken.key = slot === 1 ? undefined : asKeyIndex(slot);
     reservations.open(slot, asPicoUnits(BigInt(slot) << 60n), taken);
   });
@@ -25,7 +25,7 @@ void t.test('a reservation is open, claimed once and free again; neighbours keep
     t.ok(reservations.isClaimed(slot));
     t.notOk(reservations.claim(slot));
     t.notOk(reservations.isFree(slot), 'not free while it is being settled');
-    const expected = { account: slot + 5, dayNumber: 20_000 + slot, scopes: slot === 1 ? 0 : 2 };
+    const expected = { account: slot + 5, dayNumber: 20_000 + slot, scopeCount: slot === 1 ? 0 : 2 };
     t.match(other.read(slot, createTaken()), expected);
     if (slot !== 1) t.equal(other.read(slot, createTaken()).key, slot, 'the first key too');
     t.equal(other.holdOf(slot), BigInt(slot) << 60n);
