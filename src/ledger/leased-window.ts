@@ -9,7 +9,7 @@
  * again. Otherwise a permit could be used after the minute in which the coordinator counts it: the lease
  * manager may have reported the permit as used when it left the word.
  *
- * If the grant has no permit left, `MinuteTake.asks` says whether the coordinator may have more.
+ * If the grant has no permit left, `MinuteTake.mayAskForMore` says whether the coordinator may have more.
  *
  * Must hold: no permit is used after its expiry, nor later than TAKE_MS_MAX after it was taken. Further test:
  * test/threads/leases.test.ts.
@@ -66,7 +66,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next take overwrites the result. */
+  /** Takes a granted permit, or nothing; the next take overwrites the result. `limit`: for `mayAskForMore`. */
   take(scope: Index, limit = 0): MinuteTake {
     return this.#decide(scope, limit, 'take');
   }
@@ -120,7 +120,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     take.remaining =
       permitsLeft + Atomics.load(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REMAINING);
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(expiresMs - nowMs) + WEIGHING_MS);
-    take.asks = false;
+    take.mayAskForMore = false;
     return take;
   }
 
@@ -133,7 +133,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     // 1 ms more, because the wall clock rounds down to whole milliseconds.
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);
     // Ask, unless the lease manager rejects for now, and by the same limit.
-    take.asks =
+    take.mayAskForMore =
       nowMs >= Number(Atomics.load(this.#words64, firstWord + layout.MINUTE_REJECTED_UNTIL_MS)) ||
       limit !== Atomics.load(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT);
     return take;

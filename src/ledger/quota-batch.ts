@@ -173,7 +173,7 @@ export class QuotaBatch {
       }
   }
 
-  /** Makes an instance of the module, which takes some ms: with the first call only. Returns `#scratchByte`. */
+  /** Makes an instance of the module: some ms, with the first call only. Returns `#scratchByte`. */
   #open(): number | undefined {
     const memory = this.#memory;
     if (memory === undefined) return undefined;

@@ -207,7 +207,7 @@ export class QuotaRejections {
   /** The rejection of a call that found no request of the model's minute, which is limited (calls.ts). */
   ofModelMinute(
     { limits, modelIndex }: NonNullable<CallScopes['model']>,
-    { resetWallMs, asks }: MinuteTake,
+    { resetWallMs, mayAskForMore }: MinuteTake,
   ): QuotaRejection {
     const rejection = this.ofAccount(
       modelIndex,
@@ -215,7 +215,7 @@ export class QuotaRejections {
       BigInt(limits.requestsPerMinute!),
       0n,
     );
-    return { ...rejection, kind: 'model', resetsMs: resetWallMs, mayAskForMore: asks };
+    return { ...rejection, kind: 'model', resetsMs: resetWallMs, mayAskForMore };
   }
 
   /** A rejection by the account's own quota or balance, with a reset at once. Others override its fields. */

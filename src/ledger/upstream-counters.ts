@@ -47,7 +47,7 @@ export interface Shortage {
   /** How long until no quota is short if no other call comes; 0: not known; Infinity: never. */
   readonly freeInMs: number;
   /** Whether the coordinator may have more, so that the worker should ask it before the call waits. */
-  readonly asks: boolean;
+  readonly mayAskForMore: boolean;
 }
 
 /** A plain record, for the `workerData` of a thread. */
@@ -147,10 +147,11 @@ export class UpstreamCounters {
   /** Which quota is short, and for how long. Of shared limits call slots count as taken (`#isFull`). */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
-    if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };
+    if (tokens > tokensPerMinute)
+      return { quota: 'tokens_per_minute', freeInMs: Infinity, mayAskForMore: false };
     let quota: UpstreamQuotaName | undefined;
-    if (callsInFlight !== undefined && this.#isFull(scope, callsInFlight)) quota = 'calls_in_flight';
     let freeInMs = 0;
+    if (callsInFlight !== undefined && this.#isFull(scope, callsInFlight)) quota = 'calls_in_flight';
     if (limits.tokensPerMinute !== undefined) {
       const waitMs = this.#msUntilTokens(scope, tokens, tokensPerMinute);
       if (waitMs > 0) [quota, freeInMs] = ['tokens_per_minute', waitMs];
@@ -160,15 +161,15 @@ export class UpstreamCounters {
       const waitMs = minute.admitted ? 0 : Math.max(1, minute.resetWallMs - this.#clock.wallMs());
       if (waitMs > freeInMs) [quota, freeInMs] = ['requests_per_minute', waitMs];
     }
-    return { quota, freeInMs, asks: this.mayAsk(scope, limits) };
+    return { quota, freeInMs, mayAskForMore: this.mayAskForMore(scope, limits) };
   }
 
-  /** `Shortage.asks`, for a call that is not beyond the limits. Cheap. Worker, as the two methods above. */
-  mayAsk(scope: UpstreamScopeIndex, limits: UpstreamLimits): boolean {
+  /** `Shortage.mayAskForMore` of a call that is not beyond the limits. Cheap. Worker. */
+  mayAskForMore(scope: UpstreamScopeIndex, limits: UpstreamLimits): boolean {
     if (!this.#isShared) return false;
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
     if (callsInFlight !== undefined || tokensPerMinute !== undefined) return true;
-    return requestsPerMinute !== undefined && this.#minute.check(scope, requestsPerMinute).asks;
+    return requestsPerMinute !== undefined && this.#minute.check(scope, requestsPerMinute).mayAskForMore;
   }
 
   /** What this process uses of each limit, including what its calls hold. Any thread. */

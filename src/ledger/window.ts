@@ -64,12 +64,12 @@ export interface MinuteTake {
    */
   readonly resetWallMs: WallMs;
   /** Rejected, but the coordinator may have permits, so ask it. Always false if limits are not shared. */
-  readonly asks: boolean;
+  readonly mayAskForMore: boolean;
 }
 
 /** A result that a counter keeps and returns each time, so that no `take` allocates one. */
 export function createMinuteTake(): { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } {
-  return { admitted: false, remaining: 0, resetWallMs: asWallMs(0), asks: false };
+  return { admitted: false, remaining: 0, resetWallMs: asWallMs(0), mayAskForMore: false };
 }
 
 /**

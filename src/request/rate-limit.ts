@@ -89,13 +89,13 @@ export function takePermits(scopes: readonly ScopeLimit[], ledger: Ledger, left?
 /** Takes a permit of one scope, or checks whether one is left. */
 function takeOrCheck(scope: ScopeLimit, method: 'take' | 'check', ledger: Ledger): TightestLimit {
   const { kind, index, limit } = scope;
-  const { admitted, remaining, resetWallMs, asks } =
+  const { admitted, remaining, resetWallMs, mayAskForMore } =
     kind === 'account'
       ? ledger.minute[method](asAccountIndex(index), limit)
       : kind === 'key'
         ? ledger.keys.minute[method](asKeyIndex(index), limit)
         : ledger.groups.minute[method](asGroupIndex(index), limit);
-  return { scope, admitted, remaining, resetWallMs, asks };
+  return { scope, admitted, remaining, resetWallMs, mayAskForMore };
 }
 
 /** The caller's scopes with a limit, in the order of `takePermits`; undefined if only the account has one. */
@@ -184,7 +184,7 @@ function setRateLimit(
     resetSeconds: ceilDiv(result.resetWallMs, MS_PER_SECOND),
   };
   // False if the request has its permit. From then on `admit` decides whether the call may ask for a lease.
-  context.asksLease = !result.admitted && result.asks;
+  context.asksLease = !result.admitted && result.mayAskForMore;
   if (result.admitted) return undefined;
   const isRefused = refused?.some((one) => one.kind === kind && one.index === index) ?? true;
   if (!isRefused) return LEASE_LATE;

@@ -39,7 +39,7 @@ interface Question {
 }
 
 /** Why the limits of an upstream keep a call out (see Shortage), and what to expect of the coordinator. */
-interface UpstreamShortage extends Omit<Shortage, 'asks'> {
+interface UpstreamShortage extends Omit<Shortage, 'mayAskForMore'> {
   readonly mayBeGranted: boolean;
   readonly isLate: boolean;
 }
@@ -72,7 +72,7 @@ export class UpstreamQuotas {
     if (!isQueued && this.queue.isAwaited(scope)) return undefined;
     const shortage = this.#counters.take(scope, limits, tokens);
     if (shortage === undefined) return new TakenQuotas(this.#counters, this.queue, quotas, tokens);
-    if (shortage.asks) this.#ask(scope, tokens);
+    if (shortage.mayAskForMore) this.#ask(scope, tokens);
     return undefined;
   }
 
@@ -81,12 +81,12 @@ export class UpstreamQuotas {
    * method of this name. `isLate`: the coordinator has not said in time whether the limit is used up.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): UpstreamShortage {
-    const { asks, ...shortage } = this.#counters.shortageOf(scope, limits, tokens);
+    const { mayAskForMore, ...shortage } = this.#counters.shortageOf(scope, limits, tokens);
     const { lateMs = Infinity } = this.#questions.get(scope) ?? {};
     return {
       ...shortage,
-      mayBeGranted: asks && this.#isUnanswered(scope),
-      isLate: asks && this.#clock.monotonicMs() >= lateMs,
+      mayBeGranted: mayAskForMore && this.#isUnanswered(scope),
+      isLate: mayAskForMore && this.#clock.monotonicMs() >= lateMs,
     };
   }
 
@@ -99,7 +99,7 @@ export class UpstreamQuotas {
     // The coordinator is never asked for more than the limit.
     if (tokens > (limits.tokensPerMinute ?? Infinity)) return true;
     if (!this.#counters.isShort(scope, limits, tokens)) return false;
-    if (!this.#counters.mayAsk(scope, limits)) return true;
+    if (!this.#counters.mayAskForMore(scope, limits)) return true;
     const question = this.#questions.get(scope);
     return question !== undefined && !question.isOpen && question.nextMs > this.#clock.monotonicMs();
   }
@@ -109,7 +109,7 @@ export class UpstreamQuotas {
    * because the queue calls this for each call that waits.
    */
   mayBeGranted({ scope, limits }: TargetQuotas): boolean {
-    return this.#isUnanswered(scope) && this.#counters.mayAsk(scope, limits);
+    return this.#isUnanswered(scope) && this.#counters.mayAskForMore(scope, limits);
   }
 
   /** Whether the worker has not asked about the scope, or has no reply yet. */

@@ -336,11 +336,11 @@ export class LeaseNode {
       for (const [index, { limits }] of groups.entries()) {
         if (limits.requestsPerMinute === undefined) continue;
         const take = this.ledger.groups.minute.take(asGroupIndex(index), limits.requestsPerMinute);
-        if (!take.admitted) return !take.asks && 'final';
+        if (!take.admitted) return !take.mayAskForMore && 'final';
       }
       if (requestsPerMinute === 0) return true;
       const take = this.ledger.minute.take(account, requestsPerMinute);
-      return take.admitted || (!take.asks && 'final');
+      return take.admitted || (!take.mayAskForMore && 'final');
     });
     if (minute !== 'try') return { end: minute === 'lost' ? 'lost' : 'minute' };
     onMinute();

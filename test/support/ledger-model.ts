@@ -415,7 +415,7 @@ export class ModelLedger {
       admitted,
       remaining: admitted ? limit - used - 1 : Math.max(0, limit - used),
       resetWallMs: Math.floor(this.wall / 32) + waitMs + 1,
-      asks: false,
+      mayAskForMore: false,
     };
   }
 

@@ -20,7 +20,7 @@ const PARTS = {
    * charged.
    */
   limits: {
-    Window: { take: '() => ({ admitted: true, remaining: 1, resetWallMs: 0, asks: false })' },
+    Window: { take: '() => ({ admitted: true, remaining: 1, resetWallMs: 0, mayAskForMore: false })' },
     Calls: { admit: NOTHING, settle: '() => ({ charged: 0n, uncovered: 0n })', release: '() => true' },
   },
   /** What a call has cost, on its way to the books, and with it the rows of usage. */

@@ -36,12 +36,12 @@ function createWorld(): World {
 
 void t.test('takes what was lent and no more, and asks for more', (t) => {
   const { window, lend } = createWorld();
-  t.match(window.take(ACCOUNT), { admitted: false, asks: true, remaining: 0 }, 'nothing was lent');
+  t.match(window.take(ACCOUNT), { admitted: false, mayAskForMore: true, remaining: 0 }, 'nothing was lent');
   t.equal(lend(2, 1_000), 0);
   t.match(window.check(ACCOUNT), { admitted: true, remaining: 2 }, 'a look takes nothing');
   t.match(window.take(ACCOUNT), { admitted: true, remaining: 1 });
   t.match(window.take(ACCOUNT), { admitted: true, remaining: 0 });
-  t.match(window.take(ACCOUNT), { admitted: false, asks: true });
+  t.match(window.take(ACCOUNT), { admitted: false, mayAskForMore: true });
   t.end();
 });
 
@@ -101,12 +101,12 @@ void t.test('who leaves few is the only one to say so', (t) => {
 void t.test('what was refused for good is not asked again before its time', (t) => {
   const { clock, window, leases } = createWorld();
   leases.publishMinute(ACCOUNT, 7, clock.monotonic + 30_000, clock.monotonic + 250);
-  const { admitted, asks, resetWallMs } = window.take(ACCOUNT);
-  t.same([admitted, asks], [false, false]);
+  const { admitted, mayAskForMore, resetWallMs } = window.take(ACCOUNT);
+  t.same([admitted, mayAskForMore], [false, false]);
   t.equal(resetWallMs, clock.wallMs() + 30_001, 'whoever waits so long finds one free');
-  t.equal(window.take(ACCOUNT, 60).asks, true, 'of another limit it was not asked');
+  t.equal(window.take(ACCOUNT, 60).mayAskForMore, true, 'of another limit it was not asked');
   clock.pass(250);
-  t.equal(window.take(ACCOUNT).asks, true);
+  t.equal(window.take(ACCOUNT).mayAskForMore, true);
   t.end();
 });
 

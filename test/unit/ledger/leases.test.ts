@@ -166,7 +166,7 @@ void t.test('a key with limits of its own has leases of its own', (t) => {
   t.match(dayHeld(leases.keys, KEY), { used: 0, unused: 2 }, 'what failed is given back');
   t.equal(low.keys, 1);
 
-  t.match(ledger.keys.minute.take(KEY, 5), { admitted: false, asks: true });
+  t.match(ledger.keys.minute.take(KEY, 5), { admitted: false, mayAskForMore: true });
   leases.keys.addMinute(KEY, clock.monotonic + 1_000, 2, 0, clock.monotonic);
   t.match(ledger.keys.minute.take(KEY, 5), { admitted: true, remaining: 1 });
   t.equal(leases.accounts.minuteUnused(ACCOUNT), 0, 'the minute of the account is apart');

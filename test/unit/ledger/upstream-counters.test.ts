@@ -74,7 +74,7 @@ void t.test('when there is room again, and that it can be never', (t) => {
 
 void t.test('no quota is named that has room', (t) => {
   const { one } = world();
-  const room = { quota: undefined, freeInMs: 0, asks: false };
+  const room = { quota: undefined, freeInMs: 0, mayAskForMore: false };
   t.same(one.shortageOf(SCOPE, limitsOf({ requestsPerMinute: 5 }), 0), room);
   t.same(one.shortageOf(SCOPE, ALL, 10), room);
   const calls = limitsOf({ callsInFlight: 1 });

@@ -37,7 +37,7 @@ void t.test('a body that has come waits for its lease, and its client is not wai
     const house = openHouse();
     let granted = false;
     let reply = (_: LeaseEnd): void => undefined;
-    const take = { remaining: 0, resetWallMs: asWallMs(house.clock.wallMs() + 60_000), asks: true };
+    const take = { remaining: 0, resetWallMs: asWallMs(house.clock.wallMs() + 60_000), mayAskForMore: true };
     const listener = {
       ...house.listener,
       ledger: { minute: { take: () => ({ ...take, admitted: granted }) }, groupOf: () => undefined },
