@@ -38,19 +38,10 @@ import {
 } from './valkey-codec.js';
 import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './valkey-life-scripts.js';
 import { EXCHANGE_SCRIPT, VIEW_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
-import { lossOf, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
+import { lossOf, ServerClock, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
 /** How often a call is sent if the server wants a term promised: two sends do, and one more a takeover. */
 const SENDS_MAX = 4;
-/** By which part of a time two clocks may drift apart in it: each by half a thousandth. */
-const CLOCK_DRIFT = 0.001;
-/** A difference of two clocks above this is a step of the server's clock: their drift makes less. */
-const CLOCK_STEP_MS_MIN = 100;
-/**
- * The greatest age at which a snapshot of the server's clock is used. A server that was away for longer gets
- * no estimate of the former clock, and so its check ends as if data were lost (valkey-marks.ts).
- */
-const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
 /** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */
 export interface HostAccounting {
@@ -136,11 +127,7 @@ export class ValkeyPartition {
   #promised: PromisedTerm;
   /** The node's mark: the last exchange whose reply came, and its server. Sequence 0: none in this life. */
   #heard = { sequence: 0, server: '', atMs: 0 };
-  /**
-   * The server's clock showed `serverMs` at some moment from `sentMs` to `receivedMs`, in the last exchange
-   * that was carried out. Undefined before, and after a loss of data.
-   */
-  #snapshot: { readonly serverMs: number; readonly sentMs: number; readonly receivedMs: number } | undefined;
+  readonly #serverClock = new ServerClock();
   /** What the node holds of the scopes of this partition. */
   readonly #held = new HeldLeases();
 
@@ -193,43 +180,33 @@ export class ValkeyPartition {
   async exchange(sequence: number, asks: readonly LeaseAsk[]): Promise<PartitionReply> {
     // Recorded without a reply before the asks are sent: if the reply is lost, its grants are not used.
     for (const ask of asks) this.#held.record(ask, undefined);
-    const { incarnation, equalShares, nodeExpiryMs, storeDamage, calendar, endedAfterMs, clock } =
-      this.#options;
-    const { timeInsteadMs } = this.#server;
+    const { storeDamage, clock } = this.#options;
     const sentMs = clock.monotonicMs();
-    const snapshot = this.#snapshot;
-    const sentAtMs = this.#serverTimeAt(sentMs);
+    const leastServerMs = this.#serverClock.leastAt(sentMs);
     const encoded = asks.map((ask) => storeDamage.read(ask.scope, () => this.#encode(ask)));
     // An ask whose scope has a damaged record in the store is not sent: `encoded` is undefined.
-    const sent = asks.filter((_, index) => encoded[index] !== undefined);
+    const scopes = asks.flatMap(({ scope }, index) => (encoded[index] === undefined ? [] : [scope]));
     const rows = encoded.filter((row) => row !== undefined);
-    const args = [incarnation, sequence, sentAtMs, timeInsteadMs, equalShares, nodeExpiryMs];
-    const heard = [this.#heard.sequence, this.#heard.server];
-    const scopes = sent.map(({ scope }) => scope);
     const [status, nowMs, epoch, waitMs, details = [], places] = await this.#inTerm<Exchanged>((promised) =>
-      this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar(), endedAfterMs()], scopes, rows),
+      this.#server.run(EXCHANGE_SCRIPT, this.#exchangeHead(sequence, leastServerMs, promised), scopes, rows),
     );
-    const receivedMs = clock.monotonicMs();
-    // After a loss the server's clock may go on from another time.
-    if (LOSSES.has(status)) this.#snapshot = undefined;
-    // The server's clock may seem ahead by as long as the reply took that gave the snapshot, besides the time
-    // since `sentMs`.
-    const elapsedMs =
-      snapshot === undefined ? Infinity : receivedMs - sentMs + snapshot.receivedMs - snapshot.sentMs;
-    if (status === 'aged' && nowMs - sentAtMs <= elapsedMs + CLOCK_STEP_MS_MIN)
+    const roundTrip = { sentMs, receivedMs: clock.monotonicMs() };
+    const wasSetForward = this.#serverClock.wasSetForward(nowMs, leastServerMs, roundTrip);
+    if (LOSSES.has(status)) this.#serverClock.forget();
+    if (status === 'aged' && !wasSetForward)
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
     // Has the server grant nothing for a window. Then `lossOf` below rejects, as it does after `enter`.
     if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, details as readonly string[]);
     // A server carries out only an exchange that promises its own term, so it is the server of the promise.
-    this.#heard = { sequence, server: this.#promised.server, atMs: receivedMs };
-    this.#snapshot = { serverMs: nowMs, sentMs, receivedMs };
-    const rawReplies = (details as readonly (RawReply | string)[]).values();
+    this.#heard = { sequence, server: this.#promised.server, atMs: roundTrip.receivedMs };
+    this.#serverClock.record(nowMs, roundTrip);
     if (places !== this.#membershipVersion) {
       await this.#finish(epoch, this.#pages);
       this.#options.onMembershipChanged?.();
     }
+    const rawReplies = (details as readonly (RawReply | string)[]).values();
     const replies = asks.map((ask, index) => {
       if (encoded[index] === undefined) return unknownReply(ask, nowMs);
       // There is a reply to each ask that was sent, in this order. A text says that a row is damaged.
@@ -245,11 +222,12 @@ export class ValkeyPartition {
     return { nowMs, replies };
   }
 
-  /** The least that the server's clock can show at `ms`, whatever the drift; 0 without a snapshot to use. */
-  #serverTimeAt(ms: number): number {
-    const { serverMs = 0, receivedMs = -Infinity } = this.#snapshot ?? {};
-    const sinceMs = ms - receivedMs;
-    return sinceMs < CLOCK_ESTIMATE_MS_MAX ? Math.floor(serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
+  /** ARGV[3] of EXCHANGE_SCRIPT, whose comment names the items. */
+  #exchangeHead(sequence: number, sentAtMs: number, promised: Term): unknown[] {
+    const { incarnation, equalShares, nodeExpiryMs, calendar, endedAfterMs } = this.#options;
+    const heard = [this.#heard.sequence, this.#heard.server];
+    const args = [incarnation, sequence, sentAtMs, this.#server.timeInsteadMs, equalShares, nodeExpiryMs];
+    return [...args, heard, promised, calendar(), endedAfterMs()];
   }
 
   /** See Coordinator.view. Resolves with the views by scope, without scopes of which a row is damaged. */

@@ -1,6 +1,7 @@
 /**
  * Runs scripts at the server of sharing, in the name of a place (host:slot) in one partition, and frees what
- * ended lives of that place hold. valkey-partition.ts and host-directory.ts use it. Main thread.
+ * ended lives of that place hold: valkey-partition.ts and host-directory.ts call ValkeyServer. ServerClock
+ * estimates what the server's clock shows, for valkey-partition.ts. Main thread.
  *
  * Must hold: scripts read KEYS and ARGV in the order in which `run` sends them, as valkey-lua.ts describes
  * them (test/unit/sharing/valkey-coordinator.test.ts).
@@ -81,6 +82,55 @@ export class ValkeyServer {
       page = nextPage as string[];
     }
     throw new CoordinatorLost('failing', 'leases of an ended life do not end');
+  }
+}
+
+/** By which part of a time two clocks may drift apart in it: each by half a thousandth. */
+const CLOCK_DRIFT = 0.001;
+/** A difference of two clocks above this is a step of the server's clock: their drift makes less. */
+const CLOCK_STEP_MS_MIN = 100;
+/**
+ * The greatest age at which a reading of the server's clock is used. A server that was away for longer gets
+ * no estimate of the former clock, and so its check ends as if data were lost (valkey-marks.ts).
+ */
+const CLOCK_ESTIMATE_MS_MAX = 600_000;
+
+/** A request to the server, in time of this host's monotonic clock. */
+interface RoundTrip {
+  readonly sentMs: number;
+  readonly receivedMs: number;
+}
+
+/** Estimates what the server's clock shows, from its time in the last exchange that was carried out. */
+export class ServerClock {
+  /** The server's clock showed `serverMs` at some moment of the round trip. Undefined if nothing is known. */
+  #reading: (RoundTrip & { readonly serverMs: number }) | undefined;
+
+  record(serverMs: number, { sentMs, receivedMs }: RoundTrip): void {
+    this.#reading = { serverMs, sentMs, receivedMs };
+  }
+
+  /** Called after a loss of data: then the server's clock may go on from another time. */
+  forget(): void {
+    this.#reading = undefined;
+  }
+
+  /** The least that the server's clock can show at `monotonicMs`, whatever the drift; 0 if not known. */
+  leastAt(monotonicMs: number): number {
+    const { serverMs = 0, receivedMs = -Infinity } = this.#reading ?? {};
+    const sinceMs = monotonicMs - receivedMs;
+    return sinceMs < CLOCK_ESTIMATE_MS_MAX ? Math.floor(serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
+  }
+
+  /**
+   * Whether the clock was set forward: in this round trip it showed `serverMs`, which is more than `leastMs`
+   * (`leastAt(sentMs)`) by more than the time that may have passed. False if there was no reading.
+   */
+  wasSetForward(serverMs: number, leastMs: number, { sentMs, receivedMs }: RoundTrip): boolean {
+    if (this.#reading === undefined) return false;
+    // The server read its clock at some moment of each of the two round trips.
+    const passedMs = receivedMs - sentMs + this.#reading.receivedMs - this.#reading.sentMs;
+    return serverMs - leastMs > passedMs + CLOCK_STEP_MS_MIN;
   }
 }
 
