@@ -1,11 +1,12 @@
 /**
- * Applies to this process's shared buffers what is changed in the registry, here or by other processes of
- * this host. gateway/shared-accounting.ts makes one on the main thread of a gateway process that shares its
- * registry.
+ * Applies to this process's shared buffers what any process of this host has changed in the registry.
+ * gateway/shared-accounting.ts makes one on the main thread of a gateway process that shares its registry.
  *
  * A poll, every 25 ms, reads the newest number of the change feed, in some µs. It then reads each record that
  * the changes touched (a group, an account, a key) as it is now. So several changes of one record are applied
- * once. If that fails, the record is tried again: with the next two polls, then after pauses up to 10 s.
+ * once. If that fails, the record is tried again: with the next two polls, then after pauses up to 10 s. If
+ * the feed does not reach back to the last poll, or a group was applied late, a _resync_ reads all records,
+ * page by page, over many event-loop turns.
  *
  * Must hold: every thread of every process rejects a disabled key within 100 ms. The unit test accepts 2 s,
  * because machines of tests may be slow.
@@ -47,7 +48,7 @@ interface ChangeFollowerOptions {
   readonly applier: Pick<ChangeApplier, 'applyGroup' | 'applyAccount' | 'applyKey'>;
   /** `feed.newest()`, read before the buffers were filled from the store, so that no change is missed. */
   readonly appliedTo: number;
-  /** How many slots there are: a reading of all records visits each. */
+  /** How many slots there are: a resync visits each. */
   readonly groupsMax: number;
   readonly accountsMax: number;
   readonly keysMax: number;
@@ -60,12 +61,12 @@ export class ChangeFollower {
   #appliedTo: number;
   /** How many polls in a row have failed. */
   #failedPolls = 0;
-  #isReadingAll = false;
-  /** Whether a group was applied late. Its accounts stay disabled until all records are read again. */
+  #isResyncing = false;
+  /** Whether a group was applied late. Its accounts stay disabled until the next resync. */
   #wasGroupLate = false;
-  /** How many readings of all records have begun. They may overlap; only the last ends `#isReadingAll`. */
-  #readingCount = 0;
-  /** How many polls there were outside of readings of all records: the clock of `FailedRecord.duePoll`. */
+  /** How many resyncs have begun. They may overlap; only the last ends `#isResyncing`. */
+  #resyncCount = 0;
+  /** How many polls there were outside of resyncs: the clock of `FailedRecord.duePoll`. */
   #pollCount = 0;
   /** The records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, FailedRecord>();
@@ -86,13 +87,13 @@ export class ChangeFollower {
   }
 
   /**
-   * The number of the newest change that every thread of this process sees. 0 during a reading of all
-   * records, and while a record could not be applied. A record that has failed for 13 s does not count: its
-   * operator was warned long before, and changes of other records are no cause for a warning.
+   * The number of the newest change that every thread of this process sees; 0 during a resync, and while a
+   * record could not be applied. A record that has failed for 13 s no longer makes it 0: the operator who
+   * changed the record was warned long before, and operators who change other records need no warning.
    */
   get appliedTo(): number {
     const isLate = [...this.#failed.values()].some(({ tries }) => tries < TRIES_UNTIL_LONGEST);
-    return this.#isReadingAll || isLate ? 0 : this.#appliedTo;
+    return this.#isResyncing || isLate ? 0 : this.#appliedTo;
   }
 
   /**
@@ -103,7 +104,7 @@ export class ChangeFollower {
     try {
       this.#follow();
       this.#failedPolls = 0;
-      if (this.#wasGroupLate) void this.#applyAll('a group was taken over late');
+      if (this.#wasGroupLate) void this.#resync('a group was taken over late');
     } catch (error) {
       if (this.#failedPolls++ % LOG_PERIOD_POLLS > 0) return;
       this.#options.log.error('changes of other processes cannot be read; they are looked for again', {
@@ -114,7 +115,7 @@ export class ChangeFollower {
 
   #follow(): void {
     const { feed } = this.#options;
-    if (!this.#isReadingAll) this.#tryAgain();
+    if (!this.#isResyncing) this.#tryAgain();
     const newest = feed.newest();
     if (newest === this.#appliedTo) return;
     // Undefined if the feed does not reach back so far.
@@ -122,7 +123,7 @@ export class ChangeFollower {
     // Set before the records are applied: those that fail are in `#failed` and hold `appliedTo` at 0.
     this.#appliedTo = newest;
     if (touched !== undefined) this.#apply(touched);
-    else void this.#applyAll('this process fell far behind the others');
+    else void this.#resync('this process fell far behind the others');
   }
 
   /** Tries the failed records that are due. */
@@ -140,12 +141,12 @@ export class ChangeFollower {
     for (const key of keys) this.#attempt('key', key, () => applier.applyKey(key));
   }
 
-  /** Reads all records, because the feed does not tell which changes this process lacks. Never rejects. */
-  async #applyAll(why: string): Promise<void> {
+  /** Reads and applies all records. `why` is for the log. Never rejects. */
+  async #resync(why: string): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
-    this.#isReadingAll = true;
+    this.#isResyncing = true;
     this.#wasGroupLate = false;
-    const reading = ++this.#readingCount;
+    const resync = ++this.#resyncCount;
     log.warn(`${why}; all groups, accounts and keys are read anew`);
     // Groups come first: an account whose group is not in the buffers is disabled.
     for (let first = 0; first < groupsMax; first += PAGE_RECORDS) {
@@ -160,8 +161,8 @@ export class ChangeFollower {
       });
       await nextTurn();
     }
-    // If a later reading has begun meanwhile, it is still under way.
-    if (reading === this.#readingCount) this.#isReadingAll = false;
+    // If a later resync has begun meanwhile, it is still under way.
+    if (resync === this.#resyncCount) this.#isResyncing = false;
   }
 
   /**
