@@ -7,14 +7,15 @@
  * after a loss of data the server waits for every node.
  *
  * In this file a _request_ is a join, an exchange or a leave. The server is _lost_ from a failed exchange to
- * the next reply. With `on_authority_loss: equal_share` the node then grants to its own calls, and is _alone_
- * meanwhile. Stocks come from the fallback quota until that is used up. Permits come from the fallback quota
- * at first, and later from an equal share of each minute's limit. Why the limit holds:
- * - When the server has not heard a node for SILENT_MS, it holds the node's share back, until the node
- *   expires or has been back for a window: the node does not report the permits of its share, and the last of
- *   them weigh for so long. Earlier grants weigh for QUARANTINE_MS at most.
- * - A request may take SILENT_MS. A slower one finds the share held back. So a share begins SHARE_BEGINS_MS
- *   after the server may last have heard the node; a request without a reply postpones that.
+ * the next reply. With `on_authority_loss: equal_share` the node is then _alone_: it grants to its own calls.
+ * Stocks come from the fallback quota until that is used up. Permits come from the fallback quota at first,
+ * and later from the node's _share_: an equal part of each minute's limit. Why the limit holds:
+ * - When the server has not heard a node for SILENT_MS, it holds the node's share back, until QUARANTINE_MS
+ *   after the node is back or has expired: a node does not report the permits of its share, and no permit
+ *   weighs for longer. Grants from before the silence weigh for QUARANTINE_MS at most, too.
+ * - A request may take SILENT_MS to reach the server. A slower one finds the share held back. So a share
+ *   begins SHARE_BEGINS_MS after the server may last have heard the node; a request without a reply postpones
+ *   that, because the server may have heard it.
  * - A share ends at the first reply, or when the node expires, which only a request with a reply postpones.
  * - If the server is gone, all nodes use their shares, which together are the limit.
  * - A node that has not joined in its life has no share, because its earlier life may have used the share.
@@ -54,13 +55,12 @@ const HEARTBEAT_MS = SILENT_MS / 4;
 const HEARTBEAT_SOON_MS = 100;
 
 /**
- * Marks permits of the fallback quota, which the server has on record at another node. Permits of the share
- * have other ticks below 0 (`minuteAlone`). Neither kind is returned to the server (`withoutLocalPermits`).
+ * The tick of permits of the fallback quota, which the server has on record at another node. Permits of the
+ * share have other ticks below 0 (`minuteAlone`). Neither are returned to the server (`withoutLocalPermits`).
  */
 const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
 
-/** The name of the node among the grants of its own share. */
-const THIS_NODE = 'this';
+const THIS_NODE = 'this'; // the node's name in the record of what its own share has granted
 
 export interface EqualShareOptions {
   readonly coordinator: Coordinator;
@@ -107,7 +107,7 @@ export class EqualShare implements Coordinator {
       this.#fallback = options.openFallback?.(() => !this.#contact.isLost && this.#unreported.size === 0);
   }
 
-  /** How long ago the server may last have heard the node; -Infinity before the node has joined. */
+  /** Ms since the server may last have heard the node; -Infinity before the node has joined. */
   get silentMs(): number {
     return this.#options.clock.monotonicMs() - this.#maybeHeardMs;
   }
@@ -132,7 +132,7 @@ export class EqualShare implements Coordinator {
   }
 
   async join(): Promise<WallMs> {
-    const reply = await this.#inTurn(() => this.#options.coordinator.join());
+    const reply = await this.#oneByOne(() => this.#options.coordinator.join());
     if (this.#stopHeartbeat === undefined) {
       this.#fallback?.start();
       this.#setHeartbeat();
@@ -142,15 +142,15 @@ export class EqualShare implements Coordinator {
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     const { clock } = this.#options;
-    // Asks do not wait for a lost server if they can be granted here; a heartbeat looks for it meanwhile.
+    // If the server is lost and asks can be granted here, they do not wait: a heartbeat tries the server.
     if (this.#contact.isLost && this.#canGrant) {
       if (this.#contact.mayTry(clock.monotonicMs()) && !this.#isHeartbeatUnderWay) void this.#sendHeartbeat();
       return this.#grantHere(asks);
     }
-    // The contact also counts how long the request waits for its turn, because calls wait for as long.
+    // Before the request waits for others (`#oneByOne`): the contact counts that time too, as calls wait.
     const queuedMs = clock.monotonicMs();
     try {
-      const reply = await this.#inTurn(async () => {
+      const reply = await this.#oneByOne(async () => {
         await this.#reportUnreported();
         return this.#options.coordinator.exchange(asks.map(withoutLocalPermits));
       });
@@ -173,15 +173,15 @@ export class EqualShare implements Coordinator {
   }
 
   async leave(): Promise<void> {
-    // Before anything is awaited, because a heartbeat that waits for its turn would join again.
+    // Before anything is awaited, because a heartbeat that waits to be sent would join again.
     this.#stopHeartbeat?.();
     this.#hasLeft = true;
-    await this.#inTurn(() => this.#reportUnreported());
+    await this.#oneByOne(() => this.#reportUnreported());
     try {
       await this.#fallback?.leave();
     } finally {
-      // This node leaves also if the fallback's node could not: each holds its own grants.
-      await this.#inTurn(() => this.#options.coordinator.leave());
+      // Also if the fallback's node could not leave: each of the two nodes has grants of its own.
+      await this.#oneByOne(() => this.#options.coordinator.leave());
     }
   }
 
@@ -192,7 +192,7 @@ export class EqualShare implements Coordinator {
     await this.#options.coordinator.close();
   }
 
-  /** Whether the server, if it still serves others, holds a share of each minute back for this node. */
+  /** Whether this node may use its share: if the server still serves others, it holds the share back. */
   get #hasShare(): boolean {
     const { shares, nodeExpiryMs, clock } = this.#options;
     const isExpired = clock.monotonicMs() - this.#surelyHeardMs > nodeExpiryMs;
@@ -259,7 +259,7 @@ export class EqualShare implements Coordinator {
     this.#isHeartbeatUnderWay = true;
     const queuedMs = clock.monotonicMs();
     try {
-      await this.#inTurn(async () => {
+      await this.#oneByOne(async () => {
         if (this.#hasLeft) return;
         try {
           if (this.#unreported.size > 0) await this.#reportUnreported();
@@ -287,8 +287,8 @@ export class EqualShare implements Coordinator {
     if (wasLost) this.onBack?.();
   }
 
-  /** Sends one request at a time. Records when the server has, or may have, heard the node. */
-  #inTurn<Result>(send: () => Promise<Result>): Promise<Result> {
+  /** Sends a request after the former one has ended. Records when the server has, or may have, heard it. */
+  #oneByOne<Result>(send: () => Promise<Result>): Promise<Result> {
     const { clock } = this.#options;
     const ended = this.#lastRequest.then(async () => {
       const sentMs = clock.monotonicMs();
@@ -307,7 +307,7 @@ export class EqualShare implements Coordinator {
     return ended;
   }
 
-  /** Takes back the share's permits that the ask returns, then grants others of the share. */
+  /** Takes back the permits of the share that the ask returns, then grants what the share has left. */
   #grantOfShare({ scope, minute }: LeaseAsk): MinuteGrant | undefined {
     if (minute === undefined) return undefined;
     const { clock, shares } = this.#options;
@@ -334,9 +334,9 @@ function grantedByServer(permits: readonly GrantedPermits[]): GrantedPermits[] {
 }
 
 /**
- * The reply of a node that is cut off to an ask of its own calls. Permits come from its share if it has one
- * (`shareGrant`), else from the fallback quota, of which the reply says that nothing remains and that others
- * may hold some. LeaseReply.isUnknown: less than `least` was granted, and only the server has more.
+ * The reply of a node that is cut off to an ask of its own calls. Permits come from its share (`shareGrant`),
+ * or, if it has none yet, from the fallback quota. Of what comes from the fallback quota the reply says that
+ * nothing remains and that others may hold some, and sets `isUnknown` if less than `least` was granted.
  */
 function replyAlone(
   ask: LeaseAsk,

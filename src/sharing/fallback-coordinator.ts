@@ -7,12 +7,13 @@
  * For calls a process has two nodes at the coordinator: _the calls' node_, which has their leases, and _this
  * node_, which has the fallback quotas. If the coordinator denies a resource to calls, this node gives back
  * what it holds of the resource. After a loss of the coordinator this node sends nothing until the calls'
- * node has reported what it was granted from here (`mayReport`).
+ * node has reported what the fallback quotas granted it meanwhile (`mayReport`).
  *
  * At most SCOPES_MAX scopes have a quota, so one exchange (EXCHANGE_ASKS_MAX) carries the asks of all.
  *
- * Must hold: what a process holds, the coordinator has on record at one of these two nodes, or for a moment
- * at both. What is at neither would be granted twice. (The unit test makes random cuts and random use.)
+ * Must hold: the coordinator has on record, at one of these two nodes, all that the process holds; for a
+ * moment it may be at both. What is on record at neither would be granted twice. (The unit test makes random
+ * cuts and random use.)
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';
@@ -38,7 +39,7 @@ interface FallbackOptions {
   readonly shares: number;
   /** After so long a silence the coordinator may end this node's life. */
   readonly nodeExpiryMs: number;
-  /** False while the coordinator is lost, or has not heard of all that was granted from here. */
+  /** False while the coordinator is lost, or has not heard of all that fallback quotas granted. */
   readonly mayReport: () => boolean;
 }
 
@@ -73,7 +74,7 @@ export class FallbackCoordinator {
       quota = new FallbackQuota(ask.scope, this.#options.shares, nowMs);
       this.#quotas.set(ask.scope, quota);
     }
-    // What calls were denied is given back at once.
+    // If calls were denied what the quota holds, it gives that back at once.
     if (quota.recordReply(ask, reply, nowMs)) this.#reportAfter(0);
     if (this.#stopTimer === undefined) this.#reportAfter(REPORT_MS);
   }
@@ -91,8 +92,8 @@ export class FallbackCoordinator {
   }
 
   /**
-   * Gives all back, and ends the node. First report to the coordinator what was granted from here, because
-   * `leave` does not ask `mayReport`. Rejects with CoordinatorLost. Call `close` in any case.
+   * Gives all back, and ends the node. The caller first reports to the coordinator what `grant` returned,
+   * because `leave` does not ask `mayReport`. Rejects with CoordinatorLost. Call `close` in any case.
    */
   async leave(): Promise<void> {
     this.#stop();
@@ -134,8 +135,8 @@ export class FallbackCoordinator {
   }
 
   /**
-   * Reports, and sets the timer of the next report. If a report is under way, waits for its end instead; the
-   * next report, REPORT_MS later, has what became urgent meanwhile.
+   * Reports, and sets the timer of the next report. If a report is under way, waits for its end instead: what
+   * became urgent meanwhile is in the next report, REPORT_MS later.
    */
   async #onTimer(): Promise<void> {
     this.#reporting ??= this.#report();
@@ -146,8 +147,9 @@ export class FallbackCoordinator {
   }
 
   /**
-   * Joins if need be, and asks for all quotas, and again for quotas that need a second ask. A loss of the
-   * coordinator is no error: the next report tries again. Rejects only by a bug, which ends the process.
+   * Joins unless the node has joined, then exchanges an ask of each quota, and another of those that need a
+   * second ask. A loss of the coordinator is no error: the next report tries again. Rejects only by a bug,
+   * which ends the process.
    */
   async #report(): Promise<void> {
     const { coordinator, mayReport } = this.#options;

@@ -3,14 +3,14 @@
  * cannot be reached. fallback-coordinator.ts has one for each scope that was served lately, sends its asks
  * one at a time, and grants calls from it. Main thread. All times are of the monotonic clock.
  *
- * Of each resource this node sets aside the same part as every other node, of what no node has, up to a
- * maximum. It sets nothing aside of a _scarce_ resource (`isScarce`), and gives back what calls are denied.
+ * Of what the coordinator could still grant, each node sets aside an equal part, up to a maximum. A node sets
+ * nothing aside of a _scarce_ resource (`isScarce`). It gives back what the coordinator has denied to calls.
  *
- * Must hold: the coordinator's record is never less than what is held here; otherwise an amount is granted
- * twice. So an amount is gone from here before the ask that gives it back leaves. What calls were granted
- * from here is missing in the next ask too, so this ask leaves only when the calls' node has reported these
- * grants (`mayReport` of FallbackCoordinator). Also test/unit/sharing/fallback-coordinator.test.ts (random
- * cuts and use).
+ * Must hold: the coordinator's record is never less than what this quota holds; otherwise an amount is
+ * granted twice. So an amount is taken out of this quota before the ask that gives it back is sent. What was
+ * granted to calls is missing in the next ask too. So that ask is sent only after the calls' node has
+ * reported these grants (`mayReport` of FallbackCoordinator). Also
+ * test/unit/sharing/fallback-coordinator.test.ts (random cuts and use).
  */
 import { ceilDiv, maxOf, minOf } from '../core/units.js';
 import {
@@ -28,7 +28,7 @@ import {
 import { GRANT_PART, LONG_TICKS, TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
-/** For so long after calls were denied a resource, none of it is set aside. */
+/** For so long after the coordinator has denied a resource to calls, none of it is set aside. */
 const DENIED_MS = 2_000;
 /** Permits are renewed so long before they expire: longer than an exchange can take. */
 const RENEW_MS = 8_000;
@@ -36,16 +36,16 @@ const RENEW_MS = 8_000;
 const VALID_MS = LONG_TICKS * TICK_MS;
 
 /**
- * The maximum is what calls needed lately, but at least so many. So an account without calls has some set
- * aside, but no part of millions even if its limit is as high.
+ * The maximum that is set aside is what calls needed lately, but at least so many. So an account without
+ * calls has some set aside, but not a part of millions if its limit is as high.
  */
 const PERMITS_MAX_MIN = 60;
 const CALLS_MAX_MIN = 1_000n;
 const SLOTS_MAX_MIN = 64n;
-/** How many asks of calls the permits set aside cover at most. An ask is for 1 to 20 s, permits last 24 s. */
+/** The permits set aside cover so many asks of calls at most. An ask is for 1 to 20 s, permits last 24 s. */
 const ASKS_COVERED = 8;
 
-/** Whether a resource is scarce: less of it remains for the other nodes than half of what is held here. */
+/** Whether a resource is scarce: the coordinator has less of it left than half of what this quota holds. */
 function isScarce(held: number | bigint, remaining: number | bigint): boolean {
   return Number(remaining) * 2 < Number(held);
 }
@@ -54,16 +54,16 @@ interface Permits extends GrantedPermits {
   readonly expiresMs: number;
 }
 
-/** What calls were granted of a fallback quota. Resources that they did not ask for are left out. */
+/** What a fallback quota granted to calls. Resources that they did not ask for are left out. */
 export interface FallbackGrant {
   readonly minute: { readonly count: number; readonly validMs: number } | undefined;
   readonly stocks: Stocks<bigint>;
 }
 
 /**
- * What is set aside of one stock. An amount belongs to one period, and is void in any other. Periods come
- * from the calendars of nodes, one of which may be wrong. The latest period counts, unless the coordinator
- * replies with an earlier one.
+ * What is set aside of one stock. An amount counts in one period, and is worth nothing in any other. Asks
+ * name periods by the calendars of their nodes, one of which may be wrong. So the latest period counts,
+ * unless the coordinator replies with an earlier one.
  */
 class StockQuota {
   readonly #name: StockName;
@@ -75,7 +75,7 @@ class StockQuota {
   #held = 0n;
   /** What the coordinator could still grant to any node, by its last reply. */
   remaining = 0n;
-  /** Until then none of the stock is set aside, because calls were denied some. */
+  /** Until then none of the stock is set aside: the coordinator has denied some to calls. */
   #deniedUntilMs = 0;
 
   constructor(name: StockName, shares: number, ask: StockAsk) {
@@ -88,7 +88,7 @@ class StockQuota {
     return this.#held > 0n;
   }
 
-  /** Records the coordinator's reply to calls. Returns whether calls lack something that is held here. */
+  /** Records the coordinator's reply to calls. Returns whether calls lack some of what is set aside. */
   serve(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
     // An ask that only reports does not show how much calls need at once.
     const { least, most } = ask.most > 0n ? ask : this.#lastReport;
@@ -101,24 +101,24 @@ class StockQuota {
   }
 
   /**
-   * Gives back what is held beyond the target, and asks for what is missing to the target. The target is 0 if
-   * the stock is scarce, or less remains than calls ask for at once, or calls were denied some, or with
-   * `givesAllBack`.
+   * The next ask: gives back what is held beyond the target, or asks for what is missing to the target. The
+   * target is 0 if the stock is scarce, or less remains than calls ask for at once, or calls were denied
+   * some, or with `givesAllBack`.
    */
   ask(nowMs: number, { givesAllBack }: { readonly givesAllBack: boolean }): StockAsk {
     const { limit, period } = this.#lastReport;
     if (period > this.#period) this.#held = 0n;
     this.#period = Math.max(this.#period, period);
-    const isReleased = givesAllBack || nowMs < this.#deniedUntilMs;
+    const keepsNothing = givesAllBack || nowMs < this.#deniedUntilMs;
     const isTooScarce = isScarce(this.#held, this.remaining) || this.remaining < this.#neededAtOnce;
     const equalPart = (this.#held + this.remaining) / this.#shares;
-    const target = isReleased || isTooScarce ? 0n : minOf(equalPart, this.#max);
+    const target = keepsNothing || isTooScarce ? 0n : minOf(equalPart, this.#max);
     this.#held = minOf(this.#held, target);
     const most = target - this.#held;
     return { limit, period: this.#period, used: 0n, unused: this.#held, least: most > 0n ? 1n : 0n, most };
   }
 
-  /** Adds the grant to what is here now: calls may have been granted some since the ask left. */
+  /** Adds the grant to what is held now, which may be less than the ask reported: calls were granted some. */
   applyGrant({ granted, remaining, period }: StockGrant): void {
     if (period !== this.#period) this.#held = 0n;
     this.#period = period;
@@ -140,8 +140,8 @@ class StockQuota {
   }
 
   /**
-   * What calls ask for at once. 0 for calls and call slots, of which a call takes one. Of another stock a
-   * call may ask for much of what remains.
+   * What calls ask for at once. 0 for calls and call slots, of which a call takes one. Of any other stock one
+   * call may need much of what remains.
    */
   get #neededAtOnce(): bigint {
     return this.#name.startsWith('calls_') ? 0n : this.#lastReport.most;
@@ -172,7 +172,7 @@ export class FallbackQuota {
   /** How many permits the coordinator could still grant to any node, by its last reply. */
   #minuteRemaining = 0;
   #minuteMax = PERMITS_MAX_MIN;
-  /** Until then no permits are set aside, because calls were denied some. */
+  /** Until then no permits are set aside: the coordinator has denied some to calls. */
   #minuteDeniedUntilMs = 0;
   readonly #stocks = new Map<StockName, StockQuota>();
   /** Whether the coordinator has replied to an ask of this quota. */
@@ -186,8 +186,8 @@ export class FallbackQuota {
   }
 
   /**
-   * Records the coordinator's reply to an ask of calls. The next ask of this quota gives back what calls were
-   * denied; returns whether some of that is here. A resource that calls did not ask for stays as it was.
+   * Records the coordinator's reply to an ask of calls. Returns whether this quota holds some of what calls
+   * were denied: its next ask gives that back. A resource that calls did not ask for stays as it was.
    */
   recordReply({ minute, stocks = {} }: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
     this.servedMs = nowMs;
@@ -206,12 +206,12 @@ export class FallbackQuota {
     return isDenied;
   }
 
-  /** Whether calls could be granted anything from here. */
+  /** Whether calls could be granted anything. */
   holdsAnyAt(nowMs: number): boolean {
     return this.#hasPermits(nowMs) || this.#holdsStock;
   }
 
-  /** Whether nothing is held here. The coordinator may have more on record until the next ask. */
+  /** Whether nothing is held. The coordinator may have more on record until the next ask. */
   get isEmpty(): boolean {
     return !this.#holdsStock && this.#permits === undefined;
   }
@@ -223,8 +223,8 @@ export class FallbackQuota {
 
   /** Reports what is set aside and asks for what is missing, or gives all back and asks for nothing. */
   ask(nowMs: number, { givesAllBack }: { readonly givesAllBack: boolean }): LeaseAsk {
-    const isReleased = givesAllBack || nowMs < this.#minuteDeniedUntilMs;
-    const minute = this.#minute && this.#minuteAsk(this.#minute.limit, nowMs, isReleased);
+    const keepsNothing = givesAllBack || nowMs < this.#minuteDeniedUntilMs;
+    const minute = this.#minute && this.#minuteAsk(this.#minute.limit, nowMs, keepsNothing);
     const stocks = Array.from(
       this.#stocks,
       ([name, stock]) => [name, stock.ask(nowMs, { givesAllBack })] as const,
@@ -234,7 +234,7 @@ export class FallbackQuota {
 
   /**
    * Applies the reply to the last ask, which was sent at `sentMs`. Returns whether to ask again at once: only
-   * after the first ask, which is for nothing, because only a reply says how much remains.
+   * after the first ask. The first ask wants nothing, because only a reply says how much remains.
    */
   applyReply({ minute, stocks = {} }: LeaseReply, sentMs: number): boolean {
     if (minute !== undefined) {
@@ -275,16 +275,16 @@ export class FallbackQuota {
   }
 
   /**
-   * Permits cannot be given back in part. If less is to be set aside than is held, all are returned, and a
+   * Permits are returned all or none. If fewer are to be set aside than are held, all are returned, and a
    * later ask gets fewer.
    */
-  #minuteAsk(limit: number, nowMs: number, isReleased: boolean): MinuteAsk {
-    const { count = 0, expiresMs = 0 } = isReleased ? {} : (this.#permits ?? {});
+  #minuteAsk(limit: number, nowMs: number, keepsNothing: boolean): MinuteAsk {
+    const { count = 0, expiresMs = 0 } = keepsNothing ? {} : (this.#permits ?? {});
     const remaining = this.#minuteRemaining;
     const equalPart = isScarce(count, remaining) ? 0 : Math.floor((count + remaining) / this.#shares);
     const target = Math.min(equalPart, this.#minuteMax);
     const isTooMuch = target < count;
-    if (isReleased || isTooMuch || expiresMs <= nowMs) this.#returnPermits();
+    if (keepsNothing || isTooMuch || expiresMs <= nowMs) this.#returnPermits();
     // If this ask is lost, these permits are not returned: the coordinator counts them until they expire.
     const returned = this.#toReturn.map(({ tick, count: permits }) => ({ tick, count: permits }));
     this.#toReturn = [];
@@ -292,7 +292,7 @@ export class FallbackQuota {
     const wanted = Math.min(target, ceilDiv(remaining, GRANT_PART));
     // Permits that stay valid are replaced only by a quarter more.
     const renews = expiresMs - nowMs < RENEW_MS || wanted > count + count / 4;
-    const most = isReleased || isTooMuch || !renews ? 0 : wanted;
+    const most = keepsNothing || isTooMuch || !renews ? 0 : wanted;
     return { limit, least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isFallback: true, returned };
   }
 
