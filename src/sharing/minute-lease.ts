@@ -2,10 +2,10 @@
  * The lease of a scope's permits: what to ask for, and what to give back. leased-scope.ts has one for each
  * scope. Main thread.
  *
- * The grants that are here at the same time are joined in shared memory, where all their permits get the
- * earliest expiry. So it does not matter of which grant a permit was used, and returned permits are named as
- * permits of the grants that weigh longest. An ask also _names as used_ permits that calls have taken, which
- * the coordinator then counts for a minute from the ask on, and not from the expiry of their grant.
+ * The grants that the process has at the same time are joined in shared memory, where all their permits get
+ * the earliest expiry. So it does not matter of which grant a permit was used, and returned permits are named
+ * as permits of the grants that weigh longest. An ask also _names as used_ permits that calls have taken. The
+ * coordinator then counts these for a minute from the ask on, and not from the expiry of their grant.
  *
  * Must hold: no permit is both used and returned, and none is named as used that may still be used
  * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts).
@@ -30,11 +30,11 @@ const RENEW_MS = VALID_MS_MAX / 2 - 250;
 const RESTING_MS = 8_000;
 /** How far ahead an ask covers the need if grants are valid for 1.2 s at most: more would expire unused. */
 const COVERED_MS_SHORT = 1_200;
-/** An ask wants so many times what the rate of use needs, because the rate is a mean. */
+/** An ask wants so many times what the rate of use predicts, because the rate is a mean. */
 const NEED_FACTOR = 1.25;
 /** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
-/** Permits that are valid for less are not named as used, because that would free them little earlier. */
+/** Permits that are valid for less are not named as used: they would stop to weigh little earlier. */
 const USED_MS_MIN = 2 * TICK_MS;
 /** An ask is sent when 1 / USED_PART of the limit was used and is not yet named as used. */
 const USED_PART = 128;
@@ -46,19 +46,20 @@ const RETURN_WAIT_MS = 8_000;
 export class MinuteLease<Index extends number> {
   readonly #leases: CountedLeases<Index>;
   readonly #index: Index;
-  /** The grants whose permits are here, less the permits that were returned or named as used. */
+  /** The grants whose permits the process has, less the permits that were returned or named as used. */
   #grants: { tick: number; count: number }[] = [];
+  /** Permits that the next ask returns. */
   #returned: GrantedPermits[] = [];
   /** When permits were last added to `#returned`. */
   #returnedMs = 0;
-  /** The ask whose reply has not come. */
+  /** The last ask, until its reply is applied. */
   #unconfirmed: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
   /**
    * The number of the last ask whose reply was applied. Before the first reply the number before the first
    * ask; undefined if no ask was made.
    */
   heardNumber: number | undefined;
-  /** When the first of the grants here expires. */
+  /** When the permits in shared memory expire. */
   #expiresMs = 0;
   /** Permits granted since this lease was made, less those that were returned. */
   #netGranted = 0;
@@ -67,7 +68,7 @@ export class MinuteLease<Index extends number> {
   readonly #rate: UseRate;
   /** Whether by the last reply more than half of the limit remains. Then grants are valid for long. */
   #isPlentiful = false;
-  /** Whether the next ask wants permits in place of the present ones, to be valid for longer. */
+  /** Whether the next ask wants permits that are valid for longer than the present ones. */
   #renews = false;
   /** The coordinator's last reply, if it granted none of the wanted permits; undefined after a grant. */
   denial: Denial | undefined;
@@ -96,7 +97,7 @@ export class MinuteLease<Index extends number> {
 
   /**
    * The ask for `waiting` requests, or ahead of need; undefined if there is nothing to ask or report.
-   * `isLow`: a listener has used most of what is here. `number`: of the exchange.
+   * `isLow`: a thread has used most of what is leased. `number`: of the exchange.
    */
   ask(waiting: number, limit: number, isLow: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#readUse(nowMs);
@@ -133,8 +134,8 @@ export class MinuteLease<Index extends number> {
   }
 
   /**
-   * Rejects new waits for `forMs`: the coordinator has none left, and no other node gave any back. Further
-   * calls do not prolong that time, or a busy client would keep the coordinator from being asked.
+   * Has new waits rejected for `forMs`: the coordinator has no permit left, and no other node gave one back.
+   * If that time runs already, it is not prolonged, or a busy client would keep this process from asking.
    */
   reject(nowMs: number, forMs: number): void {
     if (nowMs < this.deniedUntilMs) return;
@@ -170,14 +171,14 @@ export class MinuteLease<Index extends number> {
     return nowMs - this.#usedMs;
   }
 
-  /** How many permits the coordinator counts as used although no request has used them. */
+  /** How many permits no request has used, with those whose return the coordinator has not heard of. */
   get unused(): number {
     const returned = [...this.#returned, ...(this.#unconfirmed?.returned ?? [])];
     const unused = this.#leases.minuteUnused(this.#index);
     return returned.reduce((total, { count }) => total + count, unused);
   }
 
-  /** Whether nothing is here and nothing is to be returned. */
+  /** Whether nothing is leased and nothing is to be returned. */
   get isEmpty(): boolean {
     return this.#returned.length === 0 && this.#leases.minuteUnused(this.#index) === 0;
   }
@@ -188,14 +189,14 @@ export class MinuteLease<Index extends number> {
 
   /** Puts the granted permits into shared memory. */
   #install({ granted, tick }: MinuteGrant, expiresMs: number, nowMs: number): void {
-    // The reply was so late that the permits are of no use.
+    // The reply was so late that the permits have expired.
     if (expiresMs <= nowMs) {
       this.#returned.push({ tick, count: granted });
       this.#returnedMs = nowMs;
       return;
     }
     this.#netGranted += granted;
-    // Half of what calls will use in the time that a lease covers.
+    // The low-water mark: half of what calls will use in the time that a lease covers, if plenty is left.
     const aheadCount = this.#isPlentiful ? (this.#rate.perSecond * this.#coveredMs) / 2_000 : 0;
     const lowMark = Math.max(lowOf(granted, this.#remaining), Math.floor(Math.min(granted / 2, aheadCount)));
     const replacedCount = this.#leases.addMinute(this.#index, expiresMs, granted, lowMark, nowMs);
@@ -241,7 +242,7 @@ export class MinuteLease<Index extends number> {
     return used;
   }
 
-  /** How many permits were used, and not yet named as used, if the grants here are valid for long; else 0. */
+  /** How many permits were used, and not yet named as used; 0 if the grants expire within USED_MS_MIN. */
   #usedOfLongGrants(nowMs: number): number {
     if (this.#expiresMs - nowMs < USED_MS_MIN) return 0;
     const granted = this.#grants.reduce((total, { count }) => total + count, 0);
@@ -253,13 +254,13 @@ export class MinuteLease<Index extends number> {
     return this.#usedOfLongGrants(nowMs) >= Math.max(1, count);
   }
 
-  /** Takes in from shared memory how many permits calls have used. */
+  /** Reads in shared memory how many permits calls have used, for the rate and for `#usedMs`. */
   #readUse(nowMs: number): void {
     const used = this.#netGranted - this.#leases.minuteUnused(this.#index);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
   }
 
-  /** Writes what listeners need for rejections to shared memory. */
+  /** Writes to shared memory what listeners need to reject requests. */
   #publish(): void {
     this.#leases.publishMinute(
       this.#index,

@@ -6,9 +6,9 @@
  * _Outstanding_ is what was granted and is neither used nor given back: what calls hold, and what is
  * _available_ to the next calls. StockAsk calls it `unused`.
  *
- * Must hold: the coordinator's record of this node is never less than what is outstanding here, or the
- * coordinator would grant an amount twice. So to give back, an amount is first taken out of the ledger, and
- * the next ask reports less (also test/unit/sharing/lease-stock.test.ts: random use over several nodes).
+ * Must hold: the coordinator's record of this node is never less than what is outstanding, or the coordinator
+ * would grant an amount twice. So an amount to be given back is first taken out of the ledger, and then the
+ * next ask reports less (also test/unit/sharing/lease-stock.test.ts: random use over several nodes).
  */
 import { maxOf, minOf } from '../core/units.js';
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
@@ -28,7 +28,10 @@ import {
 
 /** How many call slots a first ask wants: a client's usual concurrency. */
 const FIRST_SLOTS = 8;
-/** Slots come back when calls end, so a slot that stayed free for the length of some calls is not needed. */
+/**
+ * How long a call slot may lie idle if the coordinator has plenty left. Slots come back when calls end, so a
+ * slot that stayed free for the length of some calls is not needed.
+ */
 const IDLE_MS_SLOTS = 8_000;
 /**
  * Tokens of the minute count against the limit for a minute from when the coordinator hears that they were
@@ -43,27 +46,24 @@ export class StockLease {
   readonly #words: LeaseWords;
   readonly #idle: IdleFloor;
   readonly #rate: UseRate;
-  /** What was granted when the lease was made, and since, less what was given back: for `#usedOf`. */
+  /** All that was granted (at first, what the words showed), less what was given back: for `#usedOf`. */
   #netGranted: bigint;
   /** When use was last seen, or an amount granted. */
   #usedMs: number;
   /**
-   * Set if the coordinator granted nothing to the last ask that wanted something. LeasedScope then rejects
-   * the requests that came before the ask left, need as much as `deniedAmount`, and have the limit
-   * `deniedLimit`; or it has them wait, if others may give some back. Undefined also if the ask's period was
-   * a mistake.
+   * The reply to the last ask that wanted something, if nothing was granted; else undefined. LeasedScope goes
+   * by it to reject waiting requests, or to have them wait for others. It concerns requests that came before
+   * the ask was sent, need `deniedAmount` or more, and have the limit `deniedLimit`. Undefined also if the
+   * ask's period was a mistake.
    */
   denial: Denial | undefined;
-  /**
-   * Until then requests that need as much are rejected without an ask. `reject` sets it. A grant meanwhile
-   * does not end this.
-   */
+  /** Until then such requests are rejected without an ask, also if an amount is granted meanwhile. */
   deniedUntilMs = 0;
-  /** The amount that was denied last: what was available here, and the ask's `least`. Smaller needs ask. */
+  /** The amount that was denied last: what was available, and the ask's `least`. Smaller needs ask. */
   deniedAmount = 0n;
   /** The limit at that denial: under another limit requests ask again. */
   deniedLimit = 0n;
-  /** Whether the coordinator has plenty left, so that idle amounts may stay here for longer. */
+  /** Whether the coordinator has plenty left, so that this process may keep idle amounts for longer. */
   #isPlentiful = false;
   /** What the coordinator has on record of this node; `taken` is as `#takenOf` returns it. */
   #reported: { readonly period: number; readonly taken: bigint; readonly used: bigint };
@@ -71,22 +71,22 @@ export class StockLease {
   #gaveBack = false;
   /** When the last reply came; at first, when the lease was made. */
   #repliedMs: number;
-  /** How much of the account's uncovered charges is still to be collected from this lease; 0 but of money. */
+  /** How much of the account's uncovered charges is still to be collected; 0 in leases of other stocks. */
   #uncovered = 0n;
   /** Whether calls take nothing of this lease: see `setWithheld`. Only call slots can be withheld. */
   isWithheld = false;
   /** The limit at the last `followLimit`; 0 before the first. */
   #limitBefore = 0n;
-  /** The largest need of the calls that waited at the last ask with waiting calls. It sizes the asks. */
+  /** The largest need among the calls that waited at the last ask for which calls waited. It sizes asks. */
   #largestNeed: bigint;
 
   constructor(name: StockName, words: LeaseWords, nowMs: number) {
     const { period, granted, used } = words.read();
     this.name = name;
     this.#words = words;
-    // A scope with nothing outstanding is forgotten. If it is needed again, its new lease finds in shared
-    // memory what the earlier lease left. Of a day or month the coordinator then has on record what was
-    // granted, and all of that was used. Of the other kinds it has on record what is outstanding: 0.
+    // LeaseManager forgets a scope with nothing outstanding. If it is needed again, its new lease finds in
+    // shared memory what the earlier lease left. Of a day or month the coordinator then has on record what
+    // was granted, and all of that was used. Of other kinds it has on record what is outstanding: 0.
     this.#reported = { period, taken: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
     this.#idle = new IdleFloor(nowMs);
     this.#netGranted = granted;
@@ -102,7 +102,7 @@ export class StockLease {
     return held.period >= period && held.period <= period + PERIODS_AHEAD_MAX ? held.available : 0n;
   }
 
-  /** How much of the account's uncovered charges is to be collected, from here and from later grants. */
+  /** Sets how much of the account's uncovered charges to collect, now and from later grants. */
   setUncovered(amount: bigint): void {
     this.#uncovered = amount;
     this.#collect();
@@ -166,7 +166,7 @@ export class StockLease {
     // The coordinator counts a new period from 0: its record has nothing of the period that the ask named.
     const recorded = period === ask.period ? ask : { used: 0n, unused: 0n };
     const unused = recorded.unused + grant.granted;
-    // The fallback quota may grant slots while slots are withheld. They are not added here, so the next ask
+    // The fallback quota may grant slots while slots are withheld. Calls do not get them, and the next ask
     // reports them as given back.
     const granted = this.isWithheld ? 0n : grant.granted;
     if (ask.most > 0n) {
@@ -220,8 +220,8 @@ export class StockLease {
       this.#giveBack(idle);
       this.#idle.restart(nowMs);
     }
-    // A lease in use nearly always has something to report. It reports once in `idleMs`, and at once if
-    // something was given back or is to be collected.
+    // A lease in use nearly always has something to report. It reports once in `idleMs`, but at once if an
+    // amount was given back or is to be collected.
     const isDue = this.#gaveBack || nowMs - this.#repliedMs >= idleMs;
     if (this.#uncovered > 0n) return true;
     if (!isDue) return false;
@@ -248,9 +248,9 @@ export class StockLease {
   }
 
   /**
-   * Withholds call slots, or ends that. While slots are withheld calls take none, because the coordinator may
-   * grant the slot to others before the call ends. Calls that hold slots go on, and asks report these slots.
-   * At the end of the withholding the lease has the slots that calls hold. Must be called with false only
+   * Withholds call slots from calls, or ends that. While slots are withheld no call takes one, because the
+   * coordinator may grant the slot to others before the call ends. Calls that hold slots go on, and asks
+   * report these slots. When the withholding ends, the lease has the slots that calls hold. It may end only
    * after a reply of the coordinator, which then has recorded an ask with these slots.
    */
   setWithheld(isWithheld: boolean): void {
@@ -264,13 +264,13 @@ export class StockLease {
     this.#gaveBack = true;
   }
 
-  /** As `reject` of MinuteLease. What is here is too little, so others get it. */
+  /** As `reject` of MinuteLease. Also gives back what is available: it is too little for requests here. */
   reject(nowMs: number, forMs: number): void {
     if (nowMs >= this.deniedUntilMs) this.deniedUntilMs = nowMs + forMs;
     this.giveBack();
   }
 
-  /** Takes out of the ledger what no call holds. The next ask reports that less is outstanding. */
+  /** Gives back all that no call holds. */
   giveBack(): void {
     this.#giveBack(this.#words.read().available);
   }
@@ -282,7 +282,7 @@ export class StockLease {
     return !this.#isOverreported(held) && !this.#isUnderreported(held);
   }
 
-  /** The words, except that withheld slots count as granted if calls hold them (the words then have 0). */
+  /** As `#words.read()`. But while slots are withheld the words have 0: then `granted` is what calls hold. */
   #readHeld(): StockHeld {
     const held = this.#words.read();
     return this.isWithheld ? { ...held, granted: this.#words.held!() } : held;
@@ -294,7 +294,7 @@ export class StockLease {
     return STOCK_KINDS[this.name] === 'window' ? IDLE_MS_WINDOW : IDLE_MS_PLENTIFUL;
   }
 
-  /** The low-water mark: a thread that leaves so much of `unused` wakes the main thread. */
+  /** The low-water mark: the take that leaves so much of `unused` makes its thread wake the main thread. */
   #lowOf(unused: bigint): bigint {
     const low = unused / LOW_PART;
     return this.#isPlentiful ? maxOf(low, minOf(this.#coveredNeed, unused) / 2n) : low;
@@ -307,8 +307,9 @@ export class StockLease {
   }
 
   /**
-   * How much was used, for the rate. The words of a balance have 0 as used, and a charge that a flush has
-   * written leaves `granted`. So of money that was used which this lease was granted and no longer has.
+   * How much was used, for the rate. The words of a balance show 0 as used, and a charge leaves `granted`
+   * when a flush has written it. So of money all counts as used that was granted, was not given back, and is
+   * no longer in `granted`.
    */
   #usedOf({ granted, used }: StockHeld): number {
     return Number(this.name === 'balance' ? this.#netGranted - granted : used);
@@ -331,7 +332,7 @@ export class StockLease {
     return isCounted && period === this.#reported.period && used > this.#reported.used;
   }
 
-  /** Takes up to `amount` out of the ledger. */
+  /** Takes up to `amount` out of the ledger. The next ask reports that less is outstanding. */
   #giveBack(amount: bigint): void {
     if (amount <= 0n) return;
     const taken = this.#words.takeBack(amount);
