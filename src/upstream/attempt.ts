@@ -41,7 +41,7 @@ import type { AttemptSpan } from './attempt-span.js';
 import { secretFragmentsOf } from './secret-fragments.js';
 import { StreamReader } from './stream-reader.js';
 import type { AttemptClient, UpstreamTarget } from './target.js';
-import type { TakenTarget } from './target-choice.js';
+import type { TakenTarget } from './balancer.js';
 import { bodyFor, chatBodyFor } from './upstream-body.js';
 import { UsageMeter } from './usage-meter.js';
 

@@ -1,5 +1,5 @@
 /**
- * A circuit breaker: keeps calls away from an upstream that fails again and again. target-choice.ts has a
+ * A circuit breaker: keeps calls away from an upstream that fails again and again. balancer.ts has a
  * breaker for each target of a model. A breaker counts the calls of its own worker only, so that a call
  * touches no shared memory. Upstream worker.
  *
@@ -9,7 +9,7 @@
  *
  * A breaker opens after `failuresMax` failures in a row, or after `failuresMax` failures within two periods
  * (PERIOD_MS) if half or more of the calls of these periods failed. `waitMs` assumes that other upstreams
- * serve calls meanwhile. If there is no other upstream, target-choice.ts asks for `loneWaitMs`.
+ * serve calls meanwhile. If there is no other upstream, balancer.ts asks for `loneWaitMs`.
  *
  * If all of these failures were calls of one account, the breaker opens for that account only, because the
  * account's requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of

@@ -87,7 +87,7 @@ export class CallModels {
     const { request } = this;
     // There is no dialect of chat.
     const isCount = dialectAt(request.door)?.isCount === true;
-    return new RetryPlan(this.#routes.choiceOf(request.modelIndex), request.account, this.#clock, () =>
+    return new RetryPlan(this.#routes.balancerOf(request.modelIndex), request.account, this.#clock, () =>
       isCount ? 0 : tokensMaxOf(request, this.#routes.routeOf(request.modelIndex)),
     );
   }

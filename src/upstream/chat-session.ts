@@ -27,7 +27,7 @@ import { CLIENT_GONE, CRASHED, shorterWait, tokensUsedBy, unavailableError } fro
 import type { AttemptFailure } from './error-mapping.js';
 import { beyondQuotaError, noRoomError, QuotaWait } from './quota-wait.js';
 import type { FallbackReason } from './target.js';
-import type { NoRoom } from './target-choice.js';
+import type { NoRoom } from './balancer.js';
 import { bodyBytesOf } from './usage-bounds.js';
 
 const EMPTY = new Uint8Array(0);

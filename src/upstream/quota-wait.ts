@@ -14,7 +14,7 @@ import type { UpstreamQuotaName } from '../core/quotas.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { QuotaQueue, WaitingCall } from './quota-queue.js';
-import type { NoRoom } from './target-choice.js';
+import type { NoRoom } from './balancer.js';
 import { ASK_MS } from './upstream-quotas.js';
 
 /**
@@ -72,7 +72,7 @@ export class QuotaWait implements WaitingCall {
 
   /**
    * Throws while a wait goes on. May call `giveUp` of the owner before it returns. Of NoRoom
-   * (target-choice.ts): `slot` is of an upstream, for its metrics; `queueMs` is for all waits of the call; if
+   * (balancer.ts): `slot` is of an upstream, for its metrics; `queueMs` is for all waits of the call; if
    * `mayBeGranted`, the call waits for the coordinator's reply even if `queueMs` is used up.
    */
   begin({ slot, queueMs, mayBeGranted }: NoRoom): void {

@@ -6,13 +6,13 @@
  *
  * Must hold: chat-session.ts asks for no further attempt after a byte for the client
  * (test/unit/upstream/chat-session-failover.test.ts). Only a `repeatable` failure is followed by an attempt
- * on the same upstream (test/unit/upstream/target-choice.retry-plan.test.ts).
+ * on the same upstream (test/unit/upstream/retry-plan.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { AttemptFailure } from './error-mapping.js';
 import type { TargetQuotas } from './target.js';
-import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choice.js';
+import type { Cooldown, NoRoom, TakenTarget, Balancer } from './balancer.js';
 
 /** Further attempts on the same upstream (repeats); their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;
@@ -25,7 +25,7 @@ const REPEAT_WITHIN_MS = 1_000;
 const FIRST_PAUSE_MS_MAX = 100;
 
 export class RetryPlan {
-  readonly #choice: TargetChoice;
+  readonly #balancer: Balancer;
   readonly #account: AccountIndex;
   readonly #clock: Clock;
   readonly #tokensOf: () => number;
@@ -38,8 +38,8 @@ export class RetryPlan {
   #repeats = 0;
 
   /** `tokensOf`: the most tokens that the call may use; called only if an upstream limits tokens. */
-  constructor(choice: TargetChoice, account: AccountIndex, clock: Clock, tokensOf = () => 0) {
-    this.#choice = choice;
+  constructor(balancer: Balancer, account: AccountIndex, clock: Clock, tokensOf = () => 0) {
+    this.#balancer = balancer;
     this.#account = account;
     this.#clock = clock;
     this.#tokensOf = tokensOf;
@@ -52,7 +52,7 @@ export class RetryPlan {
    */
   take(isQueued = false): TakenTarget | undefined {
     const isRetry = this.#attempts > 0;
-    const taken = this.#choice.take(this.#triedIndices, this.#account, isRetry, this.tokens, isQueued);
+    const taken = this.#balancer.take(this.#triedIndices, this.#account, isRetry, this.tokens, isQueued);
     if (taken === undefined) return undefined;
     // The first attempt follows at once, so the clock is not read again.
     this.#attemptStartMs = isQueued || isRetry ? this.#clock.monotonicMs() : this.#startMs;
@@ -63,25 +63,25 @@ export class RetryPlan {
 
   /**
    * Why the call must wait; undefined if no upstream could serve it even below its limits. To be called
-   * after `take` has returned undefined, or if `isAnyLeft` of the choice is false.
+   * after `take` has returned undefined, or if `isAnyLeft` of the balancer is false.
    */
   noRoom(): NoRoom | undefined {
-    return this.#choice.noRoom(this.#triedIndices, this.#account, this.tokens);
+    return this.#balancer.noRoom(this.#triedIndices, this.#account, this.tokens);
   }
 
   /** The limits that the call waits for; none if it need not wait. Cheap: the queue asks at each sweep. */
   limits(): readonly TargetQuotas[] {
-    return this.#choice.limitsOf(this.#triedIndices, this.#account, this.tokens);
+    return this.#balancer.limitsOf(this.#triedIndices, this.#account, this.tokens);
   }
 
   /** The most tokens that the call may use; 0 if no upstream limits tokens. */
   get tokens(): number {
-    return (this.#tokens ??= this.#choice.limitsTokens ? this.#tokensOf() : undefined) ?? 0;
+    return (this.#tokens ??= this.#balancer.limitsTokens ? this.#tokensOf() : undefined) ?? 0;
   }
 
   /** The most tokens that any upstream allows a call, if this call may use more; else undefined. */
   get tokensBeyond(): number | undefined {
-    const { tokensMax } = this.#choice;
+    const { tokensMax } = this.#balancer;
     return this.tokens > tokensMax ? tokensMax : undefined;
   }
 
@@ -95,7 +95,7 @@ export class RetryPlan {
 
   /** Whether the call has tried all upstreams of the model. */
   get hasTriedAll(): boolean {
-    return this.#triedIndices.length >= this.#choice.targetCount;
+    return this.#triedIndices.length >= this.#balancer.targetCount;
   }
 
   /** Milliseconds since the model got the call. */
@@ -104,7 +104,7 @@ export class RetryPlan {
   }
 
   cooldown(): Cooldown {
-    return this.#choice.cooldown(this.#account);
+    return this.#balancer.cooldown(this.#account);
   }
 
   /**
@@ -114,7 +114,7 @@ export class RetryPlan {
   pauseMs(taken: TakenTarget, failure: AttemptFailure, wasSent: boolean): number | undefined {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
-    if (this.#choice.isAnyLeft(this.#triedIndices, this.#account, this.tokens)) return 0;
+    if (this.#balancer.isAnyLeft(this.#triedIndices, this.#account, this.tokens)) return 0;
     // All others cool down or are at their limits. The same upstream is tried again, as if it were alone.
     const pauseMs = this.#repeatAfterMs(taken, failure, wasSent, spentMs);
     if (pauseMs !== undefined) return pauseMs;

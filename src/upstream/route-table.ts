@@ -5,17 +5,17 @@
  * Must hold: a reload replaces the routes while calls run. So an index always means the same model, and
  * upstreams that did not change keep their state (test/unit/upstream/route-table.test.ts).
  */
-import { type ChoiceDeps, TargetChoice } from './target-choice.js';
+import { type BalancerDeps, Balancer } from './balancer.js';
 import type { ModelRoute, UpstreamTarget } from './target.js';
 
 export class RouteTable {
-  readonly #deps: ChoiceDeps;
+  readonly #deps: BalancerDeps;
   #routes: readonly ModelRoute[] = [];
   /** By the same index as the routes. */
-  readonly #choices: TargetChoice[] = [];
+  readonly #balancers: Balancer[] = [];
 
   /** `routes` by the model's index in the catalogue. */
-  constructor(routes: readonly ModelRoute[], deps: ChoiceDeps) {
+  constructor(routes: readonly ModelRoute[], deps: BalancerDeps) {
     this.#deps = deps;
     this.replace(routes);
   }
@@ -25,8 +25,8 @@ export class RouteTable {
     return this.#routes[modelIndex]!;
   }
 
-  choiceOf(modelIndex: number): TargetChoice {
-    return this.#choices[modelIndex]!;
+  balancerOf(modelIndex: number): Balancer {
+    return this.#balancers[modelIndex]!;
   }
 
   /**
@@ -37,16 +37,16 @@ export class RouteTable {
   replace(routes: readonly ModelRoute[]): void {
     this.#routes = routes;
     for (const [index, { targets }] of routes.entries()) {
-      const choice = this.#choices[index];
-      if (choice === undefined) this.#choices.push(new TargetChoice(targets, this.#deps));
-      else choice.replace(targets);
+      const balancer = this.#balancers[index];
+      if (balancer === undefined) this.#balancers.push(new Balancer(targets, this.#deps));
+      else balancer.replace(targets);
     }
   }
 
   /** Closes the breakers of that model's upstreams, or of all, so that they get calls again at once. */
   reset(modelId: string | undefined): void {
     for (const [index, { id }] of this.#routes.entries())
-      if (modelId === undefined || modelId === id) this.#choices[index]!.reset(undefined);
+      if (modelId === undefined || modelId === id) this.#balancers[index]!.reset(undefined);
   }
 
   /** Closes the breakers of upstreams that use one of these credentials. */
@@ -55,7 +55,7 @@ export class RouteTable {
     for (const [index, { targets }] of this.#routes.entries())
       for (const { provider, slot } of targets)
         // -1 is no position: the upstream has a key, or needs no credential.
-        if (positions.includes(provider?.credential ?? -1)) this.#choices[index]!.reset(slot);
+        if (positions.includes(provider?.credential ?? -1)) this.#balancers[index]!.reset(slot);
   }
 
   /** The targets of all models that were not removed. */

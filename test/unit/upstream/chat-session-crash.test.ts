@@ -45,7 +45,7 @@ for (const [name, changes] of [
       throw new Error('a bug');
     };
     routes.routeOf = failing;
-    routes.choiceOf = failing;
+    routes.balancerOf = failing;
     const { session, downstream } = call(changes);
     await downstream.ended;
     t.equal(downstream.error?.code, 'internal_error');

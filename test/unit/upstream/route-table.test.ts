@@ -38,11 +38,11 @@ void t.test('calls in flight, breakers and pauses outlive a change of weight, pr
   const table = tableOf(
     routeOf(target('busy'), target('broken', { breakerFailuresMax: 1 }), target('paused')),
   );
-  const choice = table.choiceOf(0);
+  const balancer = table.balancerOf(0);
   const [busy, broken, paused] = [
-    choice.take(NONE, ACCOUNT)!,
-    choice.take([0], ACCOUNT)!,
-    choice.take([0, 1], ACCOUNT)!,
+    balancer.take(NONE, ACCOUNT)!,
+    balancer.take([0], ACCOUNT)!,
+    balancer.take([0, 1], ACCOUNT)!,
   ];
   broken.releaseFailed(invalidResponseFailure('x'));
   paused.releaseFailed(statusFailure(429, '30', asWallMs(0)));
@@ -54,13 +54,13 @@ void t.test('calls in flight, breakers and pauses outlive a change of weight, pr
       target('new', { priority: 3 }),
     ),
   ]);
-  t.equal(table.choiceOf(0), choice, 'a call that runs tries further upstreams of the new list');
-  t.equal(choice.inFlight(busy.index), 1);
-  const next = choice.take(NONE, ACCOUNT)!;
+  t.equal(table.balancerOf(0), balancer, 'a call that runs tries further upstreams of the new list');
+  t.equal(balancer.inFlight(busy.index), 1);
+  const next = balancer.take(NONE, ACCOUNT)!;
   t.same([next.target.name, next.target.priority], ['busy', 2], 'the others rest, as before');
-  t.equal(choice.take([next.index], ACCOUNT)?.target.name, 'new');
+  t.equal(balancer.take([next.index], ACCOUNT)?.target.name, 'new');
   busy.release();
-  t.equal(choice.inFlight(busy.index), 1, 'the place of before was given back');
+  t.equal(balancer.inFlight(busy.index), 1, 'the place of before was given back');
   t.end();
 });
 
@@ -74,13 +74,13 @@ void t.test('another key, address, path, certificate or header: nothing is known
     { headers: { 'x-org': '1' } },
   ] as Partial<UpstreamTarget>[]) {
     const table = tableOf(routeOf(broken));
-    const choice = table.choiceOf(0);
-    const taken = choice.take(NONE, ACCOUNT)!;
+    const balancer = table.balancerOf(0);
+    const taken = balancer.take(NONE, ACCOUNT)!;
     taken.releaseFailed(invalidResponseFailure('x'));
-    t.equal(choice.take(NONE, ACCOUNT), undefined, 'it rests');
+    t.equal(balancer.take(NONE, ACCOUNT), undefined, 'it rests');
     table.replace([routeOf({ ...broken, ...changes })]);
     const tried = [taken.index];
-    t.match(choice.take(tried, ACCOUNT)?.target, changes, 'the call that failed there may try the new one');
+    t.match(balancer.take(tried, ACCOUNT)?.target, changes, 'the call that failed there may try the new one');
     t.doesNotThrow(() => taken.release());
   }
   t.end();
@@ -88,11 +88,11 @@ void t.test('another key, address, path, certificate or header: nothing is known
 
 void t.test('one upstream named twice stays two', (t) => {
   const table = tableOf(routeOf(target('a'), target('a')));
-  const taken = [0, 1, 2].map(() => table.choiceOf(0).take(NONE, ACCOUNT)!.index);
+  const taken = [0, 1, 2].map(() => table.balancerOf(0).take(NONE, ACCOUNT)!.index);
   table.replace([routeOf(target('a'), target('a'), target('a'))]);
-  const choice = table.choiceOf(0);
+  const balancer = table.balancerOf(0);
   t.same(
-    [0, 1, 2].map((index) => choice.inFlight(index)),
+    [0, 1, 2].map((index) => balancer.inFlight(index)),
     [2, 1, 0],
     String(taken),
   );
@@ -103,8 +103,8 @@ void t.test('a removed model still has its upstreams, which are not kept ready',
   const old = target('old');
   const table = tableOf(routeOf(old), routeOf(target('b')));
   table.replace([{ ...routeOf(old), retired: true }, routeOf(target('b')), routeOf(target('c'))]);
-  t.equal(table.choiceOf(0).take(NONE, ACCOUNT)?.target.name, 'old');
-  t.equal(table.choiceOf(2).take(NONE, ACCOUNT)?.target.name, 'c');
+  t.equal(table.balancerOf(0).take(NONE, ACCOUNT)?.target.name, 'old');
+  t.equal(table.balancerOf(2).take(NONE, ACCOUNT)?.target.name, 'c');
   t.same(
     table.targets.map(({ name }) => name),
     ['b', 'c'],

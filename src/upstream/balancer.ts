@@ -2,12 +2,12 @@
  * The load balancer of a model. Among the model's targets that the call has not tried, that do not cool down
  * and have room (are below their limits), it takes the one with the best priority. Of equals it takes the one
  * with the least calls in flight for its weight (weighted least connections). route-table.ts has a
- * TargetChoice for each model, retry-plan.ts takes by it. Upstream worker. Calls in flight are those of the
+ * Balancer for each model, retry-plan.ts takes by it. Upstream worker. Calls in flight are those of the
  * worker; all workers share the limits.
  *
  * Must hold: each TakenTarget is released, and its first release is its outcome. If no other upstream is
  * left, an upstream that cools down is tried again within seconds, however long it was down
- * (test/unit/upstream/target-choice.test.ts).
+ * (test/unit/upstream/balancer.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -63,23 +63,23 @@ export interface NoRoom {
   readonly isLate: boolean;
 }
 
-/** What the TargetChoices of a worker share. */
-export interface ChoiceDeps {
+/** What the Balancers of a worker share. */
+export interface BalancerDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics: UpstreamMetrics;
   readonly quotas: UpstreamQuotas;
 }
 
-export class TargetChoice {
+export class Balancer {
   #states: readonly TargetState[] = [];
   #stateCount = 0;
-  readonly #deps: ChoiceDeps;
+  readonly #deps: BalancerDeps;
   readonly #clock: Clock;
   #limitsTokens = false;
 
   /** `targets` sorted by priority, best first. */
-  constructor(targets: readonly UpstreamTarget[], deps: ChoiceDeps) {
+  constructor(targets: readonly UpstreamTarget[], deps: BalancerDeps) {
     this.#deps = deps;
     this.#clock = deps.clock;
     this.replace(targets);
@@ -289,7 +289,7 @@ export class TakenTarget {
   constructor(
     state: TargetState,
     account: AccountIndex,
-    { clock, metrics }: ChoiceDeps,
+    { clock, metrics }: BalancerDeps,
     takenQuotas: TakenQuotas | undefined,
   ) {
     this.target = state.target;

@@ -7,7 +7,7 @@ import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, invalidResponseFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { RetryPlan } from '#src/upstream/retry-plan.js';
-import { TargetChoice } from '#src/upstream/target-choice.js';
+import { Balancer } from '#src/upstream/balancer.js';
 import type { TargetQuotas } from '#src/upstream/target.js';
 import { UpstreamQuotas } from '#src/upstream/upstream-quotas.js';
 import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
@@ -33,13 +33,13 @@ function planOf(targets: number, spareLimits?: Partial<TargetQuotas['limits']>, 
           : { scope: asUpstreamScopeIndex(0), limits: { ...limits, ...spareLimits }, queueMs: 0 },
     }),
   );
-  const choice = new TargetChoice(list, {
+  const balancer = new Balancer(list, {
     clock,
     log: new FakeLog(),
     metrics: new UpstreamMetrics(createMetrics(1, 1), 0),
     quotas: new UpstreamQuotas(counters, clock, shared ? { ask } : undefined),
   });
-  return { clock, choice, plan: new RetryPlan(choice, asAccountIndex(0), clock, () => tokens) };
+  return { clock, balancer, plan: new RetryPlan(balancer, asAccountIndex(0), clock, () => tokens) };
 }
 
 const rejected = connectionFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
@@ -115,9 +115,9 @@ void t.test('who has waited long is not kept waiting', (t) => {
 });
 
 void t.test('others that rest take no further attempt from the one that works', (t) => {
-  const { choice, plan } = planOf(3);
+  const { balancer, plan } = planOf(3);
   for (const spare of [1, 2]) {
-    const asked = choice.take([0, 3 - spare], asAccountIndex(0))!;
+    const asked = balancer.take([0, 3 - spare], asAccountIndex(0))!;
     t.equal(asked.index, spare);
     asked.releaseFailed(statusFailure(429, '60', asWallMs(0)));
   }
@@ -138,8 +138,8 @@ void t.test('others that rest take no further attempt from the one that works', 
 void t.test('a spare that is full takes no further attempt from the one that works', (t) => {
   for (const limits of [{ callsInFlight: 1 }, { requestsPerMinute: 1 }, { tokensPerMinute: 60 }]) {
     const what = JSON.stringify(limits);
-    const { choice, plan } = planOf(2, limits, 50);
-    const filling = choice.take([0], asAccountIndex(0), false, 50)!;
+    const { balancer, plan } = planOf(2, limits, 50);
+    const filling = balancer.take([0], asAccountIndex(0), false, 50)!;
     for (const least of [50, 100]) {
       const taken = plan.take()!;
       t.equal(taken.index, 0, what);
@@ -165,8 +165,8 @@ void t.test(
       [garbage, true],
       [rejected, false],
     ] as const) {
-      const { choice, plan } = planOf(2, { callsInFlight: 1 });
-      if (isFull) choice.take([0], asAccountIndex(0));
+      const { balancer, plan } = planOf(2, { callsInFlight: 1 });
+      if (isFull) balancer.take([0], asAccountIndex(0));
       const taken = plan.take()!;
       taken.releaseFailed(failure);
       t.equal(plan.pauseMs(taken, failure, true), 0);

@@ -6,7 +6,7 @@ import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, invalidResponseFailure, statusFailure } from '#src/upstream/error-mapping.js';
-import { TargetChoice } from '#src/upstream/target-choice.js';
+import { Balancer } from '#src/upstream/balancer.js';
 import type { TargetQuotas, UpstreamTarget } from '#src/upstream/target.js';
 import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
 
@@ -19,14 +19,14 @@ class HeldClock implements Clock {
   wallMs = () => asWallMs(this.ms);
 }
 
-function choiceOf(targets: readonly UpstreamTarget[]) {
+function balancerOf(targets: readonly UpstreamTarget[]) {
   const clock = new HeldClock();
   const log = new FakeLog();
   const buffers = createMetrics(1, 1);
   const metrics = new UpstreamMetrics(buffers, 0);
   const reader = new MetricsReader(buffers, clock);
   const quotas = upstreamQuotas(clock);
-  return { clock, log, reader, quotas, choice: new TargetChoice(targets, { clock, log, metrics, quotas }) };
+  return { clock, log, reader, quotas, balancer: new Balancer(targets, { clock, log, metrics, quotas }) };
 }
 
 /** For targets without limits. */
@@ -37,58 +37,58 @@ const bad = invalidResponseFailure('x');
 const paused = (seconds: string) => statusFailure(429, seconds, asWallMs(0));
 
 void t.test('the better priority takes all, the others are for failover', (t) => {
-  const { choice } = choiceOf([target('a', 1, 1), target('b', 2, 9)]);
-  for (let count = 0; count < 5; count++) t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a');
-  t.equal(choice.take([0], ACCOUNT)?.target.name, 'b');
-  t.equal(choice.isAnyLeft([0], ACCOUNT), true);
-  t.equal(choice.take([0, 1], ACCOUNT), undefined);
-  t.equal(choice.isAnyLeft([0, 1], ACCOUNT), false);
+  const { balancer } = balancerOf([target('a', 1, 1), target('b', 2, 9)]);
+  for (let count = 0; count < 5; count++) t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'a');
+  t.equal(balancer.take([0], ACCOUNT)?.target.name, 'b');
+  t.equal(balancer.isAnyLeft([0], ACCOUNT), true);
+  t.equal(balancer.take([0, 1], ACCOUNT), undefined);
+  t.equal(balancer.isAnyLeft([0, 1], ACCOUNT), false);
   t.end();
 });
 
 void t.test('inside of a priority calls in flight follow the weights', (t) => {
-  const { choice } = choiceOf([target('a', 1, 1), target('b', 1, 3), target('c', 2, 100)]);
-  for (let count = 0; count < 40; count++) choice.take(NONE, ACCOUNT);
+  const { balancer } = balancerOf([target('a', 1, 1), target('b', 1, 3), target('c', 2, 100)]);
+  for (let count = 0; count < 40; count++) balancer.take(NONE, ACCOUNT);
   t.strictSame(
-    [0, 1, 2].map((index) => choice.inFlight(index)),
+    [0, 1, 2].map((index) => balancer.inFlight(index)),
     [10, 30, 0],
   );
   t.end();
 });
 
 void t.test('a place is given back once, however often and with whatever outcome', (t) => {
-  const { choice, log } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 }), target('b', 1, 1)]);
-  const first = choice.take(NONE, ACCOUNT)!;
+  const { balancer, log } = balancerOf([target('a', 1, 1, { breakerFailuresMax: 1 }), target('b', 1, 1)]);
+  const first = balancer.take(NONE, ACCOUNT)!;
   t.equal(first.target.name, 'a');
-  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b');
+  t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'b');
   first.release();
   first.release();
   first.releaseFailed(bad);
   first.releaseGood();
-  t.equal(choice.inFlight(0), 0);
-  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a');
+  t.equal(balancer.inFlight(0), 0);
+  t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'a');
   t.equal(log.lines.length, 0);
   t.end();
 });
 
 void t.test('a target that keeps failing rests, and the next priority takes its calls', (t) => {
-  const { choice, clock, log } = choiceOf([
+  const { balancer, clock, log } = balancerOf([
     target('a', 1, 1, { breakerFailuresMax: 2 }),
     target('b', 2, 1, { breakerFailuresMax: 2 }),
   ]);
   for (const name of ['a', 'a', 'b', 'b']) {
-    const taken = choice.take(NONE, ACCOUNT)!;
+    const taken = balancer.take(NONE, ACCOUNT)!;
     t.equal(taken.target.name, name);
     taken.releaseFailed(bad);
   }
-  t.equal(choice.take(NONE, ACCOUNT), undefined);
-  t.strictSame(choice.cooldown(ACCOUNT), { waitMs: 2_000, reason: 'it failed repeatedly' });
+  t.equal(balancer.take(NONE, ACCOUNT), undefined);
+  t.strictSame(balancer.cooldown(ACCOUNT), { waitMs: 2_000, reason: 'it failed repeatedly' });
   clock.ms += 2_000;
-  const probe = choice.take(NONE, ACCOUNT)!;
+  const probe = balancer.take(NONE, ACCOUNT)!;
   t.equal(probe.target.name, 'a', 'one probe');
-  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b', 'and only one');
+  t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'b', 'and only one');
   probe.recordResponseBegin();
-  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a', 'used again before its answer is whole');
+  t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'a', 'used again before its answer is whole');
   t.strictSame(
     log.lines.map(({ level, message, fields }) => [level, message, fields.subject]),
     [
@@ -107,20 +107,20 @@ void t.test("an upstream's Retry-After is kept to, a minute at most", (t) => {
     ['61', 60_000],
     ['3600', 60_000],
   ] as const) {
-    const { choice, clock } = choiceOf([target('a', 1, 1), target('b', 2, 1)]);
-    choice.take(NONE, ACCOUNT)!.releaseFailed(paused(seconds));
-    t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b');
+    const { balancer, clock } = balancerOf([target('a', 1, 1), target('b', 2, 1)]);
+    balancer.take(NONE, ACCOUNT)!.releaseFailed(paused(seconds));
+    t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'b');
     clock.ms += restMs - 1;
-    t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b');
+    t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'b');
     clock.ms += 1;
-    t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a', seconds);
+    t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'a', seconds);
   }
-  const { choice } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
-  const slow = choice.take(NONE, ACCOUNT)!;
-  choice.take(NONE, ACCOUNT)!.releaseFailed(paused('9'));
+  const { balancer } = balancerOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
+  const slow = balancer.take(NONE, ACCOUNT)!;
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(paused('9'));
   slow.releaseFailed(paused('2'));
   t.strictSame(
-    choice.cooldown(ACCOUNT),
+    balancer.cooldown(ACCOUNT),
     { waitMs: 5_000, reason: 'it asked for a pause' },
     'no longer where it is alone',
   );
@@ -136,65 +136,67 @@ void t.test(
       ['release', false],
       ['again', false],
     ] as const) {
-      const { choice, clock } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 0, parkMsMax: 3_000 })]);
-      choice.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
+      const { balancer, clock } = balancerOf([
+        target('a', 1, 1, { breakerFailuresMax: 0, parkMsMax: 3_000 }),
+      ]);
+      balancer.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
       clock.ms += 2_999;
-      t.equal(choice.take(NONE, ACCOUNT), undefined);
-      t.equal(choice.cooldown(ACCOUNT).waitMs, 1);
+      t.equal(balancer.take(NONE, ACCOUNT), undefined);
+      t.equal(balancer.cooldown(ACCOUNT).waitMs, 1);
       clock.ms += 1;
-      const probe = choice.take(NONE, ACCOUNT)!;
-      t.equal(choice.take(NONE, ACCOUNT), undefined, 'one call');
+      const probe = balancer.take(NONE, ACCOUNT)!;
+      t.equal(balancer.take(NONE, ACCOUNT), undefined, 'one call');
       if (end === 'again') probe.releaseFailed(paused('60'));
       else probe[end]();
-      t.equal(choice.isAnyLeft(NONE, ACCOUNT), isOpen || end === 'release', `after ${end}`);
-      if (isOpen) t.ok(choice.take(NONE, ACCOUNT) && choice.take(NONE, ACCOUNT), 'as many as like');
+      t.equal(balancer.isAnyLeft(NONE, ACCOUNT), isOpen || end === 'release', `after ${end}`);
+      if (isOpen) t.ok(balancer.take(NONE, ACCOUNT) && balancer.take(NONE, ACCOUNT), 'as many as like');
     }
-    const { choice } = choiceOf([target('a', 1, 1, { parkMsMax: 0 })]);
-    for (let count = 0; count < 10; count++) choice.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
-    t.ok(choice.take(NONE, ACCOUNT), '0: never');
+    const { balancer } = balancerOf([target('a', 1, 1, { parkMsMax: 0 })]);
+    for (let count = 0; count < 10; count++) balancer.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
+    t.ok(balancer.take(NONE, ACCOUNT), '0: never');
     t.end();
   },
 );
 
 void t.test('the only upstream is asked again within 5 s, however long it was down', (t) => {
-  const { choice, clock } = choiceOf([
+  const { balancer, clock } = balancerOf([
     target('a', 1, 1, { breakerFailuresMax: 1 }),
     target('b', 2, 1, { breakerFailuresMax: 1 }),
   ]);
-  choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
-  choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(bad);
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(bad);
   for (let count = 0; count < 20; count++) {
-    clock.ms += choice.cooldown(ACCOUNT).waitMs;
-    choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
-    t.ok(choice.cooldown(ACCOUNT).waitMs <= 5_000, `after ${count} probes`);
+    clock.ms += balancer.cooldown(ACCOUNT).waitMs;
+    balancer.take(NONE, ACCOUNT)!.releaseFailed(bad);
+    t.ok(balancer.cooldown(ACCOUNT).waitMs <= 5_000, `after ${count} probes`);
   }
   clock.ms += 5_000;
-  choice.take(NONE, ACCOUNT)!.releaseGood();
+  balancer.take(NONE, ACCOUNT)!.releaseGood();
   // One of them is back: the other rests as long as it is worth.
-  const found = choice.take(NONE, ACCOUNT)!.target.name;
+  const found = balancer.take(NONE, ACCOUNT)!.target.name;
   clock.ms += 5_000;
-  t.equal(choice.take(NONE, ACCOUNT)!.target.name, found);
+  t.equal(balancer.take(NONE, ACCOUNT)!.target.name, found);
   t.end();
 });
 
 void t.test('an operator closes breakers, of one slot or of all', (t) => {
-  const { choice, log } = choiceOf([
+  const { balancer, log } = balancerOf([
     target('a', 1, 1, { breakerFailuresMax: 1, slot: 1 }),
     target('b', 2, 1, { breakerFailuresMax: 1, slot: 2 }),
     target('c', 3, 1, { slot: 3 }),
   ]);
-  const old = choice.take(NONE, ACCOUNT)!;
-  choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
-  choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
-  choice.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
-  t.equal(choice.take(NONE, ACCOUNT), undefined);
-  choice.reset(2);
-  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b');
-  choice.reset(undefined);
-  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a');
-  t.equal(choice.take([0, 1], ACCOUNT)?.target.name, 'c');
+  const old = balancer.take(NONE, ACCOUNT)!;
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(bad);
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(bad);
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
+  t.equal(balancer.take(NONE, ACCOUNT), undefined);
+  balancer.reset(2);
+  t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'b');
+  balancer.reset(undefined);
+  t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'a');
+  t.equal(balancer.take([0, 1], ACCOUNT)?.target.name, 'c');
   old.releaseFailed(bad);
-  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a', 'what calls of before say is not heard');
+  t.equal(balancer.take(NONE, ACCOUNT)?.target.name, 'a', 'what calls of before say is not heard');
   t.equal(log.lines.filter(({ message }) => message.includes('answers again')).length, 2);
   t.end();
 });
@@ -216,7 +218,7 @@ void t.test(
               target('ab'[index]!, 1 + index, 1, { parkMsMax, breakerFailuresMax, slot: index }),
             );
             const clock = new HeldClock();
-            const choice = new TargetChoice(targets, {
+            const balancer = new Balancer(targets, {
               clock,
               log: new FakeLog(),
               metrics,
@@ -228,15 +230,15 @@ void t.test(
               story.push(event);
               if (event.endsWith(' s')) clock.ms += Number.parseInt(event) * 1_000;
               else {
-                const taken = choice.take(NONE, ACCOUNT);
+                const taken = balancer.take(NONE, ACCOUNT);
                 if (event === 'good') taken?.releaseGood();
                 else if (event === 'bad') taken?.releaseFailed(bad);
                 else if (event === 'pause') taken?.releaseFailed(paused('60'));
                 else if (event === 'leave') taken?.release();
                 // And a stream goes on to the end of the world.
               }
-              const { waitMs } = choice.cooldown(ACCOUNT);
-              const isLeft = choice.isAnyLeft(NONE, ACCOUNT);
+              const { waitMs } = balancer.cooldown(ACCOUNT);
+              const isLeft = balancer.isAnyLeft(NONE, ACCOUNT);
               const fault =
                 waitMs > 5_000
                   ? `nobody for ${waitMs} ms`
@@ -257,28 +259,28 @@ void t.test(
 );
 
 void t.test('waiting for a connection of our own number is no failure of the upstream', (t) => {
-  const { choice } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
+  const { balancer } = balancerOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
   const fault = { code: 'TIMEOUT_QUEUE', message: '', repeatable: true };
-  choice.take(NONE, ACCOUNT)!.releaseFailed(connectionFailure(fault));
-  t.ok(choice.take(NONE, ACCOUNT));
-  choice.take(NONE, ACCOUNT)!.releaseFailed(connectionFailure({ ...fault, code: 'TIMEOUT_CONNECT' }));
-  t.equal(choice.take(NONE, ACCOUNT), undefined);
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(connectionFailure(fault));
+  t.ok(balancer.take(NONE, ACCOUNT));
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(connectionFailure({ ...fault, code: 'TIMEOUT_CONNECT' }));
+  t.equal(balancer.take(NONE, ACCOUNT), undefined);
   t.end();
 });
 
 void t.test('a model without an upstream is a bug', (t) => {
-  t.throws(() => choiceOf([]), /has an upstream/);
+  t.throws(() => balancerOf([]), /has an upstream/);
   t.end();
 });
 
 void t.test('attempts, calls in flight and the breaker are told to the metrics', (t) => {
-  const { choice, clock, reader } = choiceOf([
+  const { balancer, clock, reader } = balancerOf([
     target('a', 1, 1, { slot: 5, breakerFailuresMax: 1 }),
     target('b', 2, 1, { slot: 6 }),
   ]);
   const breaker = () => [...reader.upstream(5).breakers].find(([, workers]) => workers > 0)?.[0];
-  const failing = choice.take(NONE, ACCOUNT)!;
-  choice.take([0], ACCOUNT, true);
+  const failing = balancer.take(NONE, ACCOUNT)!;
+  balancer.take([0], ACCOUNT, true);
   t.match(reader.upstream(5), { attempts: 1, retries: 0, callsInFlight: 1 });
   t.match(reader.upstream(6), { attempts: 1, retries: 1, callsInFlight: 1 });
   t.equal(breaker(), 'closed');
@@ -289,7 +291,7 @@ void t.test('attempts, calls in flight and the breaker are told to the metrics',
   t.equal(breaker(), 'open');
   clock.ms += 1;
   t.equal(breaker(), 'half_open', 'the next call probes');
-  const probe = choice.take(NONE, ACCOUNT)!;
+  const probe = balancer.take(NONE, ACCOUNT)!;
   t.equal(breaker(), 'half_open');
   probe.releaseGood();
   t.equal(breaker(), 'closed');
@@ -299,23 +301,23 @@ void t.test('attempts, calls in flight and the breaker are told to the metrics',
 void t.test('slots go by name: a reload that passes a name on passes no breaker on with it', (t) => {
   const first = target('host', 1, 1, { breakerFailuresMax: 1, key: 'one', slot: 0 });
   const second = target('host#2', 1, 1, { breakerFailuresMax: 1, key: 'two', slot: 1 });
-  const { choice, reader } = choiceOf([first, second]);
+  const { balancer, reader } = balancerOf([first, second]);
   const state = (slot: number): string =>
     [...reader.upstream(slot).breakers].find(([, workers]) => workers > 0)?.[0] ?? 'none';
-  choice.take([1], ACCOUNT)!.releaseFailed(bad);
+  balancer.take([1], ACCOUNT)!.releaseFailed(bad);
   t.same([state(0), state(1)], ['open', 'closed']);
-  const running = choice.take([], ACCOUNT)!;
+  const running = balancer.take([], ACCOUNT)!;
   t.equal(running.target.key, 'two');
-  choice.replace([{ ...second, name: 'host', slot: 0 }]);
+  balancer.replace([{ ...second, name: 'host', slot: 0 }]);
   t.equal(state(0), 'closed', 'it has the name of the one that was removed, and its own breaker');
   // Back, with the other order of the two: the second one's call fails, which has the first one's slot.
-  choice.replace([
+  balancer.replace([
     { ...second, name: 'host', slot: 0 },
     { ...first, name: 'host#2', slot: 1 },
   ]);
   running.releaseFailed(bad);
   t.same([state(0), state(1)], ['open', 'closed']);
-  choice.replace([{ ...first, slot: 0 }]);
+  balancer.replace([{ ...first, slot: 0 }]);
   t.equal(state(0), 'closed');
   t.end();
 });
@@ -323,9 +325,9 @@ void t.test('slots go by name: a reload that passes a name on passes no breaker 
 void t.test('a call that still runs at a removed upstream says nothing of the next one in its slot', (t) => {
   const first = target('host', 1, 1, { breakerFailuresMax: 1, key: 'one', slot: 0 });
   const second = target('host#2', 1, 1, { breakerFailuresMax: 1, key: 'two', slot: 1 });
-  const { choice, reader } = choiceOf([first, second]);
-  const running = choice.take([1], ACCOUNT)!;
-  choice.replace([{ ...second, name: 'host', slot: 0 }]);
+  const { balancer, reader } = balancerOf([first, second]);
+  const running = balancer.take([1], ACCOUNT)!;
+  balancer.replace([{ ...second, name: 'host', slot: 0 }]);
   running.releaseFailed(bad);
   t.equal(reader.upstream(0).breakers.get('open'), 0);
   t.equal(reader.upstream(0).breakers.get('closed'), 1);
@@ -353,17 +355,17 @@ void t.test('the limits that a call waits for are those of the upstreams that co
     for (const resting of subsets)
       for (const waitedMs of [0, 5_000])
         for (const tokens of [10, 51]) {
-          const choice = new TargetChoice(targets, { clock, log: new FakeLog(), metrics, quotas });
+          const balancer = new Balancer(targets, { clock, log: new FakeLog(), metrics, quotas });
           for (const at of resting) {
             const others = [0, 1, 2, 3].filter((other) => other !== at);
-            choice.take(others, ACCOUNT)!.releaseFailed(paused('60'));
+            balancer.take(others, ACCOUNT)!.releaseFailed(paused('60'));
           }
           clock.ms += waitedMs;
-          const scopes: number[] = choice.limitsOf(tried, ACCOUNT, tokens).map(({ scope }) => scope);
+          const scopes: number[] = balancer.limitsOf(tried, ACCOUNT, tokens).map(({ scope }) => scope);
           const wanted: number[] = [];
           let isFree = false;
           for (let passed = tried; ;) {
-            const taken = choice.take(passed, ACCOUNT, false, tokens);
+            const taken = balancer.take(passed, ACCOUNT, false, tokens);
             if (taken === undefined) break;
             passed = [...passed, taken.index];
             taken.settle(0);
