@@ -1,6 +1,6 @@
 /**
  * The model that serves a call now: the model that the caller named, then its fallbacks, each if the model
- * before has failed. CallModels has the request as that model's upstreams get it, and the plan of the
+ * before has failed. CallModels has the request as that model's upstreams get it, and the RetryPlan of the
  * attempts on these upstreams. chat-session.ts makes a CallModels for each session, and asks for no further
  * model once the client has a byte. Upstream worker.
  *
@@ -29,8 +29,8 @@ export class CallModels {
   #earlierAttempts = 0;
   /** The request as the model's upstreams get it. */
   request: UpstreamRequest;
-  /** The attempts on the model's upstreams (no plan of accounts). */
-  plan: RetryPlan;
+  /** The attempts on the model's upstreams. */
+  retries: RetryPlan;
   /** 0 while the caller's model serves, else the position of the fallback, from 1. */
   fallbackNumber = 0;
 
@@ -39,17 +39,17 @@ export class CallModels {
     this.#routes = routes;
     this.#clock = clock;
     this.request = original;
-    this.plan = this.#newPlan();
+    this.retries = this.#newRetries();
   }
 
   /** Milliseconds since the worker got the call. */
   spentMs(): number {
-    return this.#earlierMs + this.plan.spentMs();
+    return this.#earlierMs + this.retries.spentMs();
   }
 
   /** Attempts so far, on all models. */
   get attempts(): number {
-    return this.#earlierAttempts + this.plan.attempts;
+    return this.#earlierAttempts + this.retries.attempts;
   }
 
   /**
@@ -73,17 +73,17 @@ export class CallModels {
   failOver(error: ErrorRecord, fallbackReason: FallbackReason | undefined): ErrorRecord | undefined {
     this.#error ??= error;
     if (!this.hasNext(fallbackReason)) return this.#error;
-    this.#earlierMs += this.plan.spentMs();
-    this.#earlierAttempts += this.plan.attempts;
+    this.#earlierMs += this.retries.spentMs();
+    this.#earlierAttempts += this.retries.attempts;
     const modelIndex = this.#original.fallbacks!.models[this.fallbackNumber]!;
     this.request = requestTo(modelIndex, this.#routes.routeOf(modelIndex), this.#original);
     this.fallbackNumber += 1;
-    this.plan = this.#newPlan();
+    this.retries = this.#newRetries();
     return undefined;
   }
 
-  /** RetryPlan asks for tokens only if an upstream limits them. A call that asks for a count takes none. */
-  #newPlan(): RetryPlan {
+  /** RetryPlan asks for tokens only if an upstream limits them. A call that only counts tokens uses none. */
+  #newRetries(): RetryPlan {
     const { request } = this;
     // There is no dialect of chat.
     const isCount = dialectAt(request.door)?.isCount === true;

@@ -187,14 +187,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#unsupportedError ??= failure.unsupported;
     if (failure.unsupported === undefined) this.#lastReason = failure.reason;
     const mustStop = this.#hasRelayed || this.#isCancelled;
-    const pauseMs = mustStop ? undefined : this.#models.plan.pauseMs(attempt.taken, failure, attempt.sent);
+    const pauseMs = mustStop ? undefined : this.#models.retries.pauseMs(attempt.taken, failure, attempt.sent);
     const goesOn = pauseMs !== undefined || (!mustStop && this.#models.hasNext('unavailable'));
     if (failure.unsupported === undefined)
       this.#shared.errors.writeFailure(attempt.taken.target, failure, goesOn);
     if (pauseMs !== undefined) this.#tryNextAfter(pauseMs);
     else if (this.#lastReason !== undefined)
       this.#failModel(unavailableError(this.#lastReason, this.#retryAfterSeconds), 'unavailable');
-    else if (this.#models.plan.hasTriedAll) this.#failModel(this.#unsupportedError!, undefined);
+    else if (this.#models.retries.hasTriedAll) this.#failModel(this.#unsupportedError!, undefined);
     else this.#failCoolingDown();
   }
 
@@ -234,9 +234,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** Reports a failed attempt to the listener; `code` is undefined if it ended well after its client left. */
   #report({ taken, status }: Attempt, code: AttemptCode | undefined, error: string): void {
-    const { fallbackNumber: fallback, plan } = this.#models;
+    const { fallbackNumber: fallback, retries } = this.#models;
     const { slot: upstream } = taken.target;
-    const startMs = plan.attemptStartMs;
+    const startMs = retries.attemptStartMs;
     const durationMs = this.#shared.clock.monotonicMs() - startMs;
     this.#downstream.tried({ upstream, fallback, startMs, durationMs, status, code, error });
   }
@@ -252,11 +252,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** If called from the queue, `#quotaWait` is set, and the result false means that the call waits on. */
   #tryNext(from: 'call' | 'queue' = 'call'): boolean {
-    const { request, plan, fallbackNumber: fallback } = this.#models;
-    const taken = plan.take(from === 'queue');
+    const { request, retries, fallbackNumber: fallback } = this.#models;
+    const taken = retries.take(from === 'queue');
     if (taken === undefined) return this.#onNoneTaken(from);
     if (from === 'queue') this.#quotaWait!.end();
-    this.#downstream.recordUpstream(taken.target.slot, fallback, plan.attemptStartMs);
+    this.#downstream.recordUpstream(taken.target.slot, fallback, retries.attemptStartMs);
     try {
       const client = clientOf(this.#shared, taken.target);
       const span = newAttemptSpan(this.#shared, this.#models, taken.target);
@@ -272,15 +272,15 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** No upstream can be taken: the call waits, or the model has failed. Returns the result of `#tryNext`. */
   #onNoneTaken(from: 'call' | 'queue'): boolean {
-    const noRoom = this.#models.plan.noRoom();
+    const noRoom = this.#models.retries.noRoom();
     if (noRoom !== undefined) {
       if (from === 'call') this.#queue(noRoom);
       return false;
     }
     if (from === 'queue') this.#quotaWait!.end();
-    const { tokensBeyond } = this.#models.plan;
+    const { tokensBeyond } = this.#models.retries;
     if (tokensBeyond === undefined) this.#failCoolingDown();
-    else this.#failModel(beyondQuotaError(this.#models.plan.tokens, tokensBeyond), 'unavailable');
+    else this.#failModel(beyondQuotaError(this.#models.retries.tokens, tokensBeyond), 'unavailable');
     return true;
   }
 
@@ -294,18 +294,18 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#quotaWait ??= new QuotaWait(quotas.queue, clock, metrics, {
       account,
       bytes: bodyBytesOf(this.#models.request),
-      waitsFor: () => this.#models.plan.limits().map(({ scope }) => scope),
+      waitsFor: () => this.#models.retries.limits().map(({ scope }) => scope),
       tryNow: () => this.#tryNext('queue'),
       giveUp: () => this.#failNoRoom(),
       crash: (error) => this.crash(error),
       recordQueued: (ms) => this.#downstream.recordQueued(ms),
-      mayBeGranted: () => this.#models.plan.limits().some((limits) => quotas.mayBeGranted(limits)),
+      mayBeGranted: () => this.#models.retries.limits().some((limits) => quotas.mayBeGranted(limits)),
     });
     this.#quotaWait.begin(noRoom);
   }
 
   #failNoRoom(): void {
-    const noRoom = this.#models.plan.noRoom();
+    const noRoom = this.#models.retries.noRoom();
     const seconds = Math.max(1, Math.ceil((noRoom?.freeInMs ?? 0) / 1_000));
     const error =
       this.#lastReason === undefined
@@ -317,7 +317,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** All upstreams cool down. The model fails at once, so that calls do not pile up. */
   #failCoolingDown(): void {
     const { routes, errors } = this.#shared;
-    const { waitMs, reason } = this.#models.plan.cooldown();
+    const { waitMs, reason } = this.#models.retries.cooldown();
     const { id } = routes.routeOf(this.#models.request.modelIndex);
     errors.writeCoolingDown(id, reason, this.#models.hasNext('unavailable'));
     const seconds = shorterWait(this.#retryAfterSeconds, Math.max(1, Math.ceil(waitMs / 1_000)));

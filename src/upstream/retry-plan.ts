@@ -2,7 +2,7 @@
  * The attempts of one call on the upstreams of its model: each upstream once. If there is no other upstream,
  * or all others cool down or are at their limits, the same upstream is tried again after a pause, provided
  * that the repeat does no work twice (retry with backoff and jitter). Only then does the call wait for an
- * upstream that is at its limits. call-models.ts makes a plan for each model of a call. Upstream worker.
+ * upstream that is at its limits. call-models.ts makes a RetryPlan for each model of a call. Upstream worker.
  *
  * Must hold: chat-session.ts asks for no further attempt after a byte for the client
  * (test/unit/upstream/chat-session-failover.test.ts). Only a `repeatable` failure is followed by an attempt
