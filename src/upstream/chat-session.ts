@@ -10,7 +10,12 @@
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
-import type { DownstreamHandle, UpstreamRequest, UpstreamSession } from '../channel/messages.js';
+import type {
+  DownstreamHandle,
+  StartSession,
+  UpstreamRequest,
+  UpstreamSession,
+} from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/call-ring-layout.js';
@@ -34,10 +39,9 @@ const EMPTY = new Uint8Array(0);
 const NOT_HELD_UP = false;
 
 /** Returns the function that the channel calls for each Call frame; it never throws. Called once a worker. */
-export function createStartSession(deps: SessionDeps): ReturnType<typeof guarded> {
+export function createStartSession(deps: SessionDeps): StartSession {
   const shared = sharedOf(deps);
-  const start = (request: UpstreamRequest, downstream: DownstreamHandle): UpstreamSession =>
-    new ChatSession(shared, request, downstream).start();
+  const start: StartSession = (request, downstream) => new ChatSession(shared, request, downstream).start();
   return guarded(shared.errors, (request, downstream) =>
     dialectAt(request.door)?.isCount === true
       ? startCountSession(shared, request, downstream, start)
@@ -55,7 +59,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** Bytes of a response that is no stream, which its reader adds. Cleared after each attempt. */
   readonly budget: ResponseBudget;
   #state: State = 'calling';
-  /** Undefined in a pause or a wait. HTTP clients call the attempt only after this is set. */
+  /** Undefined in a pause or a wait. Set before the HTTP client calls the attempt for the first time. */
   #attempt: Attempt | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
   /** Set at the first wait for upstreams that are at their limits, and kept for later waits. */
@@ -63,9 +67,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** `relay` was called, so no attempt may follow. */
   #hasRelayed = false;
   #upstreamWaitMs = 0;
-  /** The client has gone. */
+  /** The client has left. */
   #isCancelled = false;
-  /** Set if the client has left and the upstream may finish: what still comes goes to nobody. */
+  /** Set if the client has left and the upstream may finish: what still comes is counted and discarded. */
   #leftCall: LeftCall | undefined;
   /** A bound, or a client that does not read, has cut the stream. The stream ends by `downstream.cut`. */
   #isCut = false;
@@ -109,15 +113,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   #cancel(upstream: 'may finish' | 'is aborted'): void {
-    if (this.#state === 'ended') return;
     this.#isCancelled = true;
-    // The response has come and its usage is known: it is charged, whether the client reads it or not.
-    if (this.#state === 'delivering') {
-      this.#end();
-      return;
-    }
-    // The call is charged, and ends when its tokens are counted.
-    if (this.#state === 'counting') return;
+    // The response has come: it is charged, whether the client reads it or not. If its tokens are still
+    // counted, `#onUsage` ends the call.
+    if (this.#state === 'delivering') this.#end();
+    if (this.#state !== 'calling') return;
     const attempt = this.#attempt;
     const isCharged = attempt?.sent === true && !attempt.isRejected;
     if (isCharged && this.#letFinish(attempt, upstream === 'is aborted')) return;
@@ -155,11 +155,6 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#findUsage(lastBytes);
   }
 
-  /**
-   * A `callerError` ends the call if it is the gateway's own (`isOurs`), else the model's attempts. After any
-   * other failure another attempt follows, if it may. If not, the model has failed: with the last reason
-   * that an upstream gave, else with `#unsupportedError`, else because all upstreams cool down.
-   */
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
     const attempt = this.#attempt!;
@@ -173,28 +168,33 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     attempt.taken.settle(tokensUsedBy(failure, attempt.sent));
     this.#report(attempt, failure.kind, failure.cause);
     this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind, this.#shared.clock.wallMs());
-    if (failure.callerError !== undefined) {
-      if (!failure.isOurs) {
-        this.#failModel(failure.callerError, failure.isContextTooLong ? 'context_length' : undefined);
-        return;
-      }
+    const { callerError } = failure;
+    if (callerError === undefined) this.#onAttemptFailed(attempt, failure);
+    else if (failure.isOurs) {
       const text = 'a call ended at a bound of the gateway: room, descriptors, or length of a response';
       this.#shared.errors.write('error', 'gateway', text, failure.cause);
-      this.#fail(failure.callerError);
-      return;
-    }
+      this.#fail(callerError);
+    } else this.#failModel(callerError, failure.isContextTooLong ? 'context_length' : undefined);
+  }
+
+  /**
+   * Another attempt follows, if it may. If not, the model has failed: with the last reason that an upstream
+   * gave, else with `#unsupportedError`, else because all upstreams cool down.
+   */
+  #onAttemptFailed(attempt: Attempt, failure: AttemptFailure): void {
+    const { retries } = this.#models;
     this.#retryAfterSeconds = shorterWait(this.#retryAfterSeconds, failure.retryAfterSeconds);
     this.#unsupportedError ??= failure.unsupported;
     if (failure.unsupported === undefined) this.#lastReason = failure.reason;
     const mustStop = this.#hasRelayed || this.#isCancelled;
-    const pauseMs = mustStop ? undefined : this.#models.retries.pauseMs(attempt.taken, failure, attempt.sent);
+    const pauseMs = mustStop ? undefined : retries.pauseMs(attempt.taken, failure, attempt.sent);
     const goesOn = pauseMs !== undefined || (!mustStop && this.#models.hasNext('unavailable'));
     if (failure.unsupported === undefined)
       this.#shared.errors.writeFailure(attempt.taken.target, failure, goesOn);
     if (pauseMs !== undefined) this.#tryNextAfter(pauseMs);
     else if (this.#lastReason !== undefined)
       this.#failModel(unavailableError(this.#lastReason, this.#retryAfterSeconds), 'unavailable');
-    else if (this.#models.retries.hasTriedAll) this.#failModel(this.#unsupportedError!, undefined);
+    else if (retries.hasTriedAll) this.#failModel(this.#unsupportedError!, undefined);
     else this.#failCoolingDown();
   }
 
@@ -250,7 +250,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#retryTimer = setTimeout(retry, pauseMs);
   }
 
-  /** If called from the queue, `#quotaWait` is set, and the result false means that the call waits on. */
+  /** Starts the next attempt; else the call waits or fails. False tells the queue that the call waits on. */
   #tryNext(from: 'call' | 'queue' = 'call'): boolean {
     const { request, retries, fallbackNumber: fallback } = this.#models;
     const taken = retries.take(from === 'queue');
@@ -262,7 +262,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       const span = newAttemptSpan(this.#shared, this.#models, taken.target);
       this.#attempt = new Attempt(client, taken, request, span, this.#shared, this);
     } catch (error) {
-      // A TakenTarget needs both: an outcome, for its breaker, and the number of used tokens, which is 0.
+      // A TakenTarget needs both, even if no attempt began (balancer.ts).
       taken.release();
       taken.settle(0);
       throw error;
