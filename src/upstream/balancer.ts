@@ -1,9 +1,10 @@
 /**
- * The load balancer of a model. Among the model's targets that the call has not tried, that do not cool down
- * and have room (are below their limits), it takes the one with the best priority. Of equals it takes the one
- * with the least calls in flight for its weight (weighted least connections). route-table.ts has a
- * Balancer for each model, retry-plan.ts takes by it. Upstream worker. Calls in flight are those of the
- * worker; all workers share the limits.
+ * The load balancer of a model: it chooses the target for each attempt of a call. Candidates are the targets
+ * that the call has not tried, that do not cool down (breaker open, or parked for a Retry-After), and that
+ * have room (are below their limits). The balancer takes the one with the best priority; of equals, the one
+ * with the fewest calls in flight for its weight (weighted least connections). It counts the calls of its own
+ * worker; all workers share the limits. route-table.ts has a Balancer for each model, retry-plan.ts calls it.
+ * Upstream worker.
  *
  * Must hold: each TakenTarget is released, and its first release is its outcome. If no other upstream is
  * left, an upstream that cools down is tried again within seconds, however long it was down
@@ -21,15 +22,15 @@ import { isSameUpstream, type TargetQuotas, type UpstreamTarget } from './target
 import type { TakenQuotas, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
- * The longest time for which an upstream is parked: its Retry-After is obeyed, and others serve the calls.
- * The Retry-After may be a day, or meant for one caller only. So if no other upstream is left, one call
- * tries again after `parkMsMax` of the upstream, and all calls follow once that call gets a response.
+ * The longest time for which an upstream is parked, because a Retry-After may be a day, or meant for one
+ * caller only. If no other upstream is left, one call tries again after `parkMsMax` of the upstream, and all
+ * calls follow once that call gets a response.
  */
 const PARK_MS_MAX = 60_000;
 
 /** The state of one target. */
 interface TargetState {
-  /** Never given to another target: a call remembers by the index which targets it has tried. */
+  /** Never reused for another target: a call remembers by the index which targets it has tried. */
   readonly index: number;
   target: UpstreamTarget;
   readonly breaker: Breaker;
@@ -215,7 +216,7 @@ export class Balancer {
   limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
     const nowMs = this.#clock.monotonicMs();
     const isAnyReady = this.#states.some((state) => cooldownMsOf(state, nowMs, account) <= 0);
-    const waitMsOf = isAnyReady ? cooldownMsOf : loneCooldownMsOf;
+    const waitMsOf = isAnyReady ? cooldownMsOf : lastResortCooldownMsOf;
     const limits: TargetQuotas[] = [];
     for (const state of this.#states) {
       if (tried.includes(state.index) || waitMsOf(state, nowMs, account) > 0) continue;
@@ -235,7 +236,7 @@ export class Balancer {
   cooldown(account: AccountIndex): Cooldown {
     const nowMs = this.#clock.monotonicMs();
     const cooldowns = this.#states.map((state) => ({
-      waitMs: loneCooldownMsOf(state, nowMs, account),
+      waitMs: lastResortCooldownMsOf(state, nowMs, account),
       reason: state.parkedUntilMs > nowMs ? 'it asked for a pause' : 'it failed repeatedly',
     }));
     return cooldowns.reduce((shortest, cooldown) =>
@@ -252,7 +253,7 @@ export class Balancer {
     }
   }
 
-  /** The best target that is not in `skipped` and does not cool down. Its limits are not looked at. */
+  /** The best target that is not in `skipped` and does not cool down, even if it is at its limits. */
   #best(skipped: readonly number[], nowMs: MonotonicMs, account: AccountIndex): TargetState | undefined {
     let best: TargetState | undefined;
     let isAnyReady = false;
@@ -265,9 +266,9 @@ export class Balancer {
       else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
     }
     if (isAnyReady) return best;
-    // All targets cool down: then the shorter cooldowns count.
+    // All targets cool down: then the shorter cooldowns of the last resort count.
     return this.#states.find(
-      (state) => !skipped.includes(state.index) && loneCooldownMsOf(state, nowMs, account) === 0,
+      (state) => !skipped.includes(state.index) && lastResortCooldownMsOf(state, nowMs, account) === 0,
     );
   }
 }
@@ -374,24 +375,18 @@ function loadWithOneMore(state: TargetState): number {
   return (state.inFlight + 1) / state.target.weight;
 }
 
-function cooldownMsOf(
-  { parkedUntilMs, breaker }: TargetState,
-  nowMs: MonotonicMs,
-  account: AccountIndex,
-): number {
-  return Math.max(parkedUntilMs - nowMs, breaker.waitMs(nowMs, account));
+/** Milliseconds until the target may be called for that account; 0 or less: now. */
+function cooldownMsOf(state: TargetState, nowMs: MonotonicMs, account: AccountIndex): number {
+  return Math.max(state.parkedUntilMs - nowMs, state.breaker.waitMs(nowMs, account));
 }
 
-/** As `cooldownMsOf`, if no other upstream is left. */
-function loneCooldownMsOf(
-  { parkedUntilMs, parkProbeAtMs, breaker }: TargetState,
-  nowMs: MonotonicMs,
-  account: AccountIndex,
-): number {
-  return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneWaitMs(nowMs, account), 0);
+/** As `cooldownMsOf`, if no other upstream is left: shorter, so that some call tries again. */
+function lastResortCooldownMsOf(state: TargetState, nowMs: MonotonicMs, account: AccountIndex): number {
+  const parkedMs = Math.min(state.parkedUntilMs, state.parkProbeAtMs) - nowMs;
+  return Math.max(parkedMs, state.breaker.lastResortWaitMs(nowMs, account), 0);
 }
 
-/** A cooldown takes seconds, so changes are rare, and each gets its line. */
+/** Not rate-limited, because a cooldown takes seconds, so that changes are rare. */
 function logChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, cooldownMs: number): void {
   if (change === 'closed') log.info('an upstream answers again and is used again', { subject: name });
   else if (change === 'opened')

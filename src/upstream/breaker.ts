@@ -9,7 +9,7 @@
  *
  * A breaker opens after `failuresMax` failures in a row, or after `failuresMax` failures within two periods
  * (PERIOD_MS) if half or more of the calls of these periods failed. `waitMs` assumes that other upstreams
- * serve calls meanwhile. If there is no other upstream, balancer.ts asks for `loneWaitMs`.
+ * serve calls meanwhile. If there is no other upstream, balancer.ts asks for `lastResortWaitMs`.
  *
  * If all of these failures were calls of one account, the breaker opens for that account only, because the
  * account's requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of
@@ -28,8 +28,8 @@ const COOLDOWN_MS_MIN = 2_000;
 /** The longest cooldown: an upstream that was down for hours gets calls within a minute after it is back. */
 const COOLDOWN_MS_MAX = 60_000;
 
-/** The longest cooldown while no other upstream is left, because each call fails meanwhile. */
-const LONE_COOLDOWN_MS_MAX = 5_000;
+/** The longest cooldown if no other upstream is left (the last resort): all calls fail meanwhile. */
+const LAST_RESORT_COOLDOWN_MS_MAX = 5_000;
 
 /** A change of the breaker, for `onChange`, with the cooldown that follows: 0 if the breaker has closed. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
@@ -73,8 +73,8 @@ export class Breaker {
   #cooldownMs = 0;
   /** While open: from when on a call may probe. */
   #probeAtMs = 0;
-  /** From when `loneWaitMs` counts: when the breaker opened, or when its last probe began. */
-  #loneWaitFromMs = 0;
+  /** From when `lastResortWaitMs` counts: when the breaker opened, or when its last probe began. */
+  #lastResortFromMs = 0;
   /** Counts state changes and probes. Above 0 while open, so that its sign can tell more: BreakerPass. */
   #stateNumber: BreakerPass = 0;
 
@@ -99,10 +99,13 @@ export class Breaker {
     return this.#isOpenFor(account) ? Math.max(0, this.#probeAtMs - nowMs) : 0;
   }
 
-  /** As `waitMs`, if no other upstream is left: at most LONE_COOLDOWN_MS_MAX. */
-  loneWaitMs(nowMs: MonotonicMs, account: AccountIndex): number {
+  /** As `waitMs`, if no other upstream is left: at most LAST_RESORT_COOLDOWN_MS_MAX. */
+  lastResortWaitMs(nowMs: MonotonicMs, account: AccountIndex): number {
     if (!this.#isOpenFor(account)) return 0;
-    return Math.max(0, Math.min(this.#probeAtMs, this.#loneWaitFromMs + LONE_COOLDOWN_MS_MAX) - nowMs);
+    return Math.max(
+      0,
+      Math.min(this.#probeAtMs, this.#lastResortFromMs + LAST_RESORT_COOLDOWN_MS_MAX) - nowMs,
+    );
   }
 
   /** Closes the breaker at an operator's order. Outcomes of running calls are then ignored. */
@@ -111,16 +114,16 @@ export class Breaker {
   }
 
   /**
-   * A call begins for which `waitMs` or `loneWaitMs` is 0. If the breaker is open for the call's account,
-   * the call is the probe. If the probe gets no response, another call probes after a cooldown. The caller
-   * hands the result to `recordResponseBegin` if a response begins, then to `recordSuccess`, `recordFailure`
-   * or `recordNoOutcome`.
+   * A call begins for which `waitMs` or `lastResortWaitMs` is 0. If the breaker is open for the call's
+   * account, the call is the probe. If the probe gets no response, another call probes after a cooldown. The
+   * caller hands the result to `recordResponseBegin` if a response begins, then to `recordSuccess`,
+   * `recordFailure` or `recordNoOutcome`.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
     if (this.isOpen && !this.#isOpenFor(account)) return -this.#stateNumber;
     if (this.isOpen) {
       this.#stateNumber++;
-      this.#loneWaitFromMs = nowMs;
+      this.#lastResortFromMs = nowMs;
       this.#probeAtMs = nowMs + this.#cooldownMs;
     }
     return this.#stateNumber;
@@ -171,7 +174,7 @@ export class Breaker {
 
   #open(nowMs: MonotonicMs, cooldownMs: number, change: BreakerChange): void {
     this.#cooldownMs = cooldownMs;
-    this.#loneWaitFromMs = nowMs;
+    this.#lastResortFromMs = nowMs;
     this.#probeAtMs = nowMs + cooldownMs;
     this.#stateNumber++;
     this.#onChange(change, cooldownMs);

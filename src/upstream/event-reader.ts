@@ -1,11 +1,11 @@
 /**
- * What the readers of streams have in common: they cut a stream into events, and relay runs of events as they
+ * The base class of the readers of streams: it cuts a stream into events, and relays runs of events as they
  * are. The subclass judges each event: stream-reader.ts those of chat completions, passed-stream-reader.ts
  * those of another door's protocol. Upstream worker.
  *
  * Must hold: only events in UTF-8 that the subclass has judged, or that EventForms has proved to be like a
- * judged one, are relayed. While the client has no byte, good events that come together with a bad event are
- * held back, unless the text is whole, so that another upstream may still respond
+ * judged one, are relayed. While the client has no byte, good events that come in one chunk with a bad event
+ * are not relayed, unless the text is whole, so that another upstream may still respond
  * (test/unit/upstream/hostile-answers.test.ts, test/e2e/doors-streams.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
@@ -16,9 +16,9 @@ import type { ReaderOwner, ResponseBodyReader, ResponseOutcome, ResponseSink } f
 import type { UsageMeter } from './usage-meter.js';
 
 /**
- * What happens to an event. `text`: it is relayed, and brings text and nothing else of interest. `uncounted`:
- * it is relayed, although it brings no text that is to be counted. `invalid`: why the response is rejected
- * because of the event.
+ * What happens to an event. `relay`: it is relayed. `text`: likewise, and it brings text and nothing else that
+ * the reader looks at. `uncounted`: likewise, but the meter does not get it. `drop`: it is not relayed.
+ * `invalid`: why the response is rejected because of the event.
  */
 export type Verdict = 'relay' | 'text' | 'uncounted' | 'drop' | { readonly invalid: string };
 
@@ -46,8 +46,8 @@ export abstract class EventReader implements ResponseBodyReader {
   /** The client has all of the text with the events so far. */
   protected abstract get hasWholeText(): boolean;
 
-  /** The event that ends the stream has come. What follows is judged, but an event that is no UTF-8 drops. */
-  protected abstract get hasDone(): boolean;
+  /** The event that ends the stream has come. Later events are judged too, but dropped if no UTF-8. */
+  protected abstract get hasEndEvent(): boolean;
 
   /** Whether an event with only text leaves the state of the stream as it is. */
   protected abstract get mayCompareForms(): boolean;
@@ -64,13 +64,13 @@ export abstract class EventReader implements ResponseBodyReader {
   /** The body has ended as HTTP requires. Returns whether the stream has ended well too. */
   protected abstract endsWell(): boolean;
 
-  /** Why the event of which only a part has come is given up; undefined if it is not. */
-  protected heldFailure(): AttemptFailure | undefined {
+  /** The failure if the part of an unfinished event that has come is too large to be kept. */
+  protected partialEventFailure(): AttemptFailure | undefined {
     return undefined;
   }
 
   /** Events came that bring text and no report. */
-  protected textCame(): void {
+  protected onText(): void {
     this.meter.recordText();
   }
 
@@ -81,7 +81,8 @@ export abstract class EventReader implements ResponseBodyReader {
   onData(chunk: Uint8Array): void {
     if (this.#hasOutcome) return;
     const events = this.splitter.push(chunk);
-    const failure = events === undefined ? tooLongFailure('an event is too long') : this.heldFailure();
+    const failure =
+      events === undefined ? tooLongFailure('an event is too long') : this.partialEventFailure();
     if (failure !== undefined) this.#reject(failure);
     else if (events!.length > 0) this.#onEvents(events!);
   }
@@ -132,7 +133,7 @@ export abstract class EventReader implements ResponseBodyReader {
 
   /** Comments keep a connection alive; the listener sends its own. */
   #verdictOn(data: string | undefined, isValid: boolean): Verdict {
-    if (!isValid) return this.hasDone ? 'drop' : { invalid: 'an event is no UTF-8' };
+    if (!isValid) return this.hasEndEvent ? 'drop' : { invalid: 'an event is no UTF-8' };
     return data === undefined || data === '' ? 'drop' : this.judge(data);
   }
 
@@ -140,7 +141,7 @@ export abstract class EventReader implements ResponseBodyReader {
   #keptFormsEnd(latin1: string | undefined, from: number): number {
     if (latin1 === undefined || !this.mayCompareForms) return from;
     const end = this.#forms.skipFrom(latin1, from);
-    if (end > from) this.textCame();
+    if (end > from) this.onText();
     return end;
   }
 

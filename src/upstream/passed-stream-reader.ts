@@ -27,7 +27,7 @@ export class PassedStreamReader extends EventReader {
    */
   #eventBytes = 0;
   /** The event that ends the stream has come. */
-  #hasEndCome = false;
+  #hasEndEvent = false;
   /** All of the text has come, as the judge says, but not the end. */
   #isTextOver = false;
 
@@ -43,27 +43,27 @@ export class PassedStreamReader extends EventReader {
   }
 
   protected get hasWholeText(): boolean {
-    return this.#hasEndCome || this.#isTextOver;
+    return this.#hasEndEvent || this.#isTextOver;
   }
 
-  protected get hasDone(): boolean {
-    return this.#hasEndCome;
+  protected get hasEndEvent(): boolean {
+    return this.#hasEndEvent;
   }
 
   protected get mayCompareForms(): boolean {
-    return !this.#hasEndCome;
+    return !this.#hasEndEvent;
   }
 
   protected get lastBytes(): Uint8Array {
     const { lastEvent } = this.#judge;
-    return this.#hasEndCome || lastEvent === undefined ? NO_BYTES : Buffer.from(lastEvent);
+    return this.#hasEndEvent || lastEvent === undefined ? NO_BYTES : Buffer.from(lastEvent);
   }
 
   /**
    * Counts the event of which only a part has come against the budget. Short events are not counted, because
    * the bound of calls in flight bounds them too.
    */
-  protected override heldFailure(): AttemptFailure | undefined {
+  protected override partialEventFailure(): AttemptFailure | undefined {
     const { heldBytes } = this.splitter;
     const growthBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
     if (growthBytes <= 0) return undefined;
@@ -72,30 +72,30 @@ export class PassedStreamReader extends EventReader {
   }
 
   protected judge(data: string): Verdict {
-    if (this.#hasEndCome) return 'drop';
+    if (this.#hasEndEvent) return 'drop';
     const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
     const event = known ?? parsedJson(data);
     if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
     const { fault, usage, model, isText, isUncounted, isEnd, isTextOver } = known ?? this.#judge.judge(event);
     if (fault !== undefined) return { invalid: fault };
     const isReport = usage !== undefined && this.meter.report(usage, model);
-    if (isText && !isReport) this.textCame();
-    this.#hasEndCome = isEnd;
+    if (isText && !isReport) this.onText();
+    this.#hasEndEvent = isEnd;
     this.#isTextOver ||= isTextOver;
     if (isUncounted) return 'uncounted';
     return isText && usage === undefined && model === undefined && !isEnd ? 'text' : 'relay';
   }
 
-  protected override textCame(): void {
+  protected override onText(): void {
     this.#isTextOver = false;
-    super.textCame();
+    super.onText();
   }
 
   protected onJudged(): void {
-    if (this.#hasEndCome) this.complete();
+    if (this.#hasEndEvent) this.complete();
   }
 
   protected endsWell(): boolean {
-    return this.#hasEndCome;
+    return this.#hasEndEvent;
   }
 }

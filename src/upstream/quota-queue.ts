@@ -4,12 +4,12 @@
  * session's call and removes it; upstream-quotas.ts owns the queue. Upstream worker.
  *
  * The queue serves calls (lets them take an upstream) when this worker gives something back, which
- * upstream-quotas.ts reports by `roomCame`. It learns nothing of what other threads, processes and hosts give
- * back, nor of what time does. So while calls wait, the queue sweeps every SWEEP_PERIOD_MS.
+ * upstream-quotas.ts reports by `onRoom`. It does not learn what other threads, processes and hosts give
+ * back, nor what leaves the window of a minute. So while calls wait, the queue sweeps every SWEEP_PERIOD_MS.
  *
  * Must hold (test/unit/upstream/quota-queue.test.ts):
  * - A later call does not overtake: new calls do not take of a scope that a call waits for
- *   (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try.
+ *   (upstream-quotas.ts asks `isAwaited`). Only a call that may wait no longer overtakes, by its last try.
  * - Each call leaves by `tryNow`, `giveUp` or `remove`. The weights bound the bytes of all bodies and the
  *   number of calls (core/limits.ts).
  * - Besides last tries, a sweep tries only calls that it serves, and at most one more for each scope, however
@@ -43,7 +43,7 @@ export interface WaitingCall {
    * µs, so a sweep leaves out a call if earlier calls have failed for all of its scopes.
    */
   tryNow(): boolean;
-  /** The call's time is over, or the queue is full and other accounts have less in it. */
+  /** The call may wait no longer, or the queue is full and other accounts have less in it. */
   giveUp(): void;
 }
 
@@ -54,11 +54,11 @@ export class QuotaQueue {
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
   });
-  /** The scopes that calls wait for. Those of a call that left may stay, and keep calls out, till a sweep. */
+  /** The scopes that calls wait for. The next sweep removes those of calls that have left. */
   #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
-  /** `roomCame` serves calls at the end of this event-loop turn. */
-  #isSweepDue = false;
+  /** Calls are served at the end of this event-loop turn, because `onRoom` was called. */
+  #isServeDue = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -89,22 +89,22 @@ export class QuotaQueue {
   }
 
   /**
-   * Something was given back. At the end of the event-loop turn, the queue serves calls until for each scope
-   * that is awaited a call has failed.
+   * Something was given back. At the end of the event-loop turn, the queue serves calls until a try has
+   * failed for each scope that is awaited.
    */
-  roomCame(): void {
-    if (this.#isSweepDue || this.#calls.size === 0) return;
-    this.#isSweepDue = true;
+  onRoom(): void {
+    if (this.#isServeDue || this.#calls.size === 0) return;
+    this.#isServeDue = true;
     setImmediate(() => {
-      this.#isSweepDue = false;
+      this.#isServeDue = false;
       this.#serve('until_full');
     });
   }
 
   /**
-   * Tries the calls whose time is over once more, and gives up those that fail. Then serves the other calls
-   * in turn, as far as the limits allow. A sweep visits all calls, because other upstreams may serve a call
-   * than at the last sweep: after a reload, or a cooldown. The timer calls it; public for tests.
+   * Tries the calls that may wait no longer once more, and gives up those that fail. Then serves the other
+   * calls in turn, as far as the limits allow. A sweep visits all calls, because after a reload or a cooldown
+   * other upstreams may serve a call than at the last sweep. The timer calls it; public for tests.
    */
   sweep(): void {
     this.#giveUpLate();
@@ -138,7 +138,7 @@ export class QuotaQueue {
     else this.#awaited = fullScopes;
   }
 
-  /** Must run before `#serve`, which makes `#awaited` anew: the scopes of these calls would stay in it. */
+  /** Must run before `#serve`, which makes `#awaited` anew from the calls that are left. */
   #giveUpLate(): void {
     const nowMs = this.#clock.monotonicMs();
     const late = [...this.#calls.inTurn()].filter(([, call]) => call.isLate(nowMs));
@@ -148,7 +148,7 @@ export class QuotaQueue {
     }
   }
 
-  /** `unref`: calls that wait do not keep a thread alive that is to end. */
+  /** `unref`: calls that wait do not keep the thread alive when it is to end. */
   #scheduleSweep(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;

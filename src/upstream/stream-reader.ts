@@ -82,7 +82,7 @@ export class StreamReader extends EventReader {
     return this.#choiceReport?.usage;
   }
 
-  protected get hasDone(): boolean {
+  protected get hasEndEvent(): boolean {
     return this.#hasDone;
   }
 

@@ -139,7 +139,7 @@ export class UpstreamQuotas {
       }
       // The queue learns of any reply: what came may be too little for the call that asked, but enough for
       // another.
-      this.queue.roomCame();
+      this.queue.onRoom();
     });
   }
 }
@@ -172,7 +172,7 @@ export class TakenQuotas {
     if (!this.#hasCall) return;
     this.#hasCall = false;
     this.#counters.giveBackCall(this.#quotas.scope);
-    this.#queue.roomCame();
+    this.#queue.onRoom();
   }
 
   /** The attempt used `tokens`; undefined: perhaps all that it has taken. Later calls do nothing. */
@@ -180,6 +180,6 @@ export class TakenQuotas {
     if (!this.#hasTokens) return;
     this.#hasTokens = false;
     this.#counters.settle(this.#quotas.scope, this.#tokens, tokens);
-    this.#queue.roomCame();
+    this.#queue.onRoom();
   }
 }

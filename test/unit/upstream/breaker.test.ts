@@ -168,7 +168,7 @@ void t.test("one account's failures close the upstream to that account alone", (
   };
   for (let count = 0; count < 3; count++) call(FIRST, false);
   t.strictSame(
-    [FIRST, SECOND].map((account) => [breaker.waitMs(now, account), breaker.loneWaitMs(now, account)]),
+    [FIRST, SECOND].map((account) => [breaker.waitMs(now, account), breaker.lastResortWaitMs(now, account)]),
     [
       [2_000, 2_000],
       [0, 0],

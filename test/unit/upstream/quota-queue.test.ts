@@ -138,7 +138,7 @@ void t.test('nobody waits longer than a look for room that others gave', async (
   t.same(served, ['waits']);
   call('is told');
   room.set(0, 1);
-  queue.roomCame();
+  queue.onRoom();
   t.same(served, ['waits'], 'at the end of the turn');
   await new Promise((resolve) => setImmediate(resolve));
   t.same(served, ['waits', 'is told']);
@@ -159,12 +159,12 @@ void t.test('a look tries what it serves and one call a scope, however many wait
   for (let n = 0; n < 900; n++) call(`a${n}`, { account: n % 3 });
   t.match(await counted(() => queue.sweep()), { asked: 900, tried: 1 });
   room.set(0, 2);
-  t.same(await counted(() => queue.roomCame()), { asked: 3, tried: 3 }, 'of the rest none is visited');
+  t.same(await counted(() => queue.onRoom()), { asked: 3, tried: 3 }, 'of the rest none is visited');
   t.same(served, ['a0', 'a1']);
   t.ok(queue.isAwaited(scope(0)));
   for (let n = 0; n < 100; n++) call(`b${n}`, { account: 0, scopes: [1] });
   room.set(1, 100);
-  const { asked, tried } = await counted(() => queue.roomCame());
+  const { asked, tried } = await counted(() => queue.onRoom());
   t.equal(served.length, 102, 'calls behind those that are blocked');
   t.ok(tried <= 102, `${tried} tried`);
   t.ok(asked <= 1_000, `${asked} asked`);
@@ -178,7 +178,7 @@ void t.test('a scope that comes to serve a waiting call is found at the next loo
   call('behind', { account: 2, scopes });
   scopes.push(1);
   room.set(1, 1);
-  queue.roomCame();
+  queue.onRoom();
   await turn();
   queue.sweep();
   t.same(served, ['behind']);
