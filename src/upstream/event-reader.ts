@@ -3,21 +3,21 @@
  * are. The subclass judges each event: stream-reader.ts those of chat completions, passed-stream-reader.ts
  * those of another door's protocol. Upstream worker.
  *
- * Must hold: only events in UTF-8 that the subclass has judged, or that EventForms has proved to be like a
- * judged one, are relayed. While the client has no byte, good events that come in one chunk with a bad event
- * are not relayed, unless the text is whole, so that another upstream may still respond
+ * Must hold: an event is relayed only if it is UTF-8, and the subclass has judged it or EventTemplates has
+ * proved that it is like a judged one. While the client has no byte, the good events right before a bad one
+ * in the same chunk are not relayed, unless the text is whole, so that another upstream may still respond
  * (test/unit/upstream/hostile-answers.test.ts, test/e2e/doors-streams.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
 import { type AttemptFailure, invalidResponseFailure, tooLongFailure } from './error-mapping.js';
-import { EventForms } from './event-form.js';
+import { EventTemplates } from './event-template.js';
 import type { ReaderOwner, ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
 import type { UsageMeter } from './usage-meter.js';
 
 /**
- * What happens to an event. `relay`: it is relayed. `text`: likewise, and it brings text and nothing else that
- * the reader looks at. `uncounted`: likewise, but the meter does not get it. `drop`: it is not relayed.
+ * What happens to an event. `relay`: it is relayed. `text`: likewise, and it brings nothing but text that the
+ * reader looks at. `uncounted`: likewise, but the meter does not get it. `drop`: it is not relayed.
  * `invalid`: why the response is rejected because of the event.
  */
 export type Verdict = 'relay' | 'text' | 'uncounted' | 'drop' | { readonly invalid: string };
@@ -27,8 +27,8 @@ export abstract class EventReader implements ResponseBodyReader {
   protected readonly splitter: SseSplitter;
   protected readonly sink: ResponseSink;
   readonly #outcome: ResponseOutcome;
-  /** Forms of events that bring text and nothing else. */
-  readonly #forms = new EventForms();
+  /** Of events that bring text and nothing else. */
+  readonly #templates = new EventTemplates();
   #hasRelayed = false;
   /** `complete` or `reject` was called: what still comes is ignored. */
   #hasOutcome = false;
@@ -50,7 +50,7 @@ export abstract class EventReader implements ResponseBodyReader {
   protected abstract get hasEndEvent(): boolean;
 
   /** Whether an event with only text leaves the state of the stream as it is. */
-  protected abstract get mayCompareForms(): boolean;
+  protected abstract get mayMatchTemplates(): boolean;
 
   /** The last bytes of a stream that ends well. */
   protected abstract get lastBytes(): Uint8Array;
@@ -103,12 +103,12 @@ export abstract class EventReader implements ResponseBodyReader {
     this.#outcome.complete(this.lastBytes);
   }
 
-  /** Judges each event that has no kept form. Adjacent events are relayed together. */
+  /** Judges each event that matches no template. Adjacent events are relayed together. */
   #onEvents(events: Buffer): void {
     const latin1 = isUtf8(events) ? events.toString('latin1') : undefined;
     /** Where the events begin that will be relayed together. */
     let runStart = 0;
-    for (let start = this.#keptFormsEnd(latin1, 0); start < events.length;) {
+    for (let start = this.#matchedEnd(latin1, 0); start < events.length;) {
       const event = latin1EventFrom(events, latin1, start);
       if (event === undefined) break;
       const { end, data } = event;
@@ -122,10 +122,10 @@ export abstract class EventReader implements ResponseBodyReader {
         this.#relay(events.subarray(runStart, start));
         if (verdict === 'uncounted') this.#relayUncounted(events.subarray(start, end));
         runStart = end;
-      } else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
+      } else if (verdict === 'text') this.#templates.learn(events.toString('latin1', start, end));
       // `#relay` may have ended the attempt.
       if (this.#hasOutcome) return;
-      start = this.#keptFormsEnd(latin1, end);
+      start = this.#matchedEnd(latin1, end);
     }
     this.#relay(events.subarray(runStart));
     if (!this.#hasOutcome) this.onJudged();
@@ -137,10 +137,10 @@ export abstract class EventReader implements ResponseBodyReader {
     return data === undefined || data === '' ? 'drop' : this.judge(data);
   }
 
-  /** Skips events that have a kept form, which bring text alone. Returns where the next event begins. */
-  #keptFormsEnd(latin1: string | undefined, from: number): number {
-    if (latin1 === undefined || !this.mayCompareForms) return from;
-    const end = this.#forms.skipFrom(latin1, from);
+  /** Skips events that match a template, which bring text alone. Returns where the next event begins. */
+  #matchedEnd(latin1: string | undefined, from: number): number {
+    if (latin1 === undefined || !this.mayMatchTemplates) return from;
+    const end = this.#templates.skipFrom(latin1, from);
     if (end > from) this.onText();
     return end;
   }

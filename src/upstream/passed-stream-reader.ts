@@ -50,7 +50,7 @@ export class PassedStreamReader extends EventReader {
     return this.#hasEndEvent;
   }
 
-  protected get mayCompareForms(): boolean {
+  protected get mayMatchTemplates(): boolean {
     return !this.#hasEndEvent;
   }
 

@@ -4,7 +4,7 @@
  * usage is known. attempt.ts and door-call.ts make a reader for each stream. Upstream worker.
  *
  * Must hold: the data of an event that is relayed is a JSON object, which was parsed, or proved by
- * EventForms. The members of the object are checked only as far as needed to recognise a chat-completion
+ * EventTemplates. The members of the object are checked only as far as needed to recognise a chat-completion
  * stream, its usage, its error and its end.
  *
  * Must hold: whether an event is relayed depends on the event and on those before it, however the bytes were
@@ -104,7 +104,7 @@ export class StreamReader extends EventReader {
   }
 
   /** Once a choice has ended, an event with only text might reopen the choice, so then events are parsed. */
-  protected get mayCompareForms(): boolean {
+  protected get mayMatchTemplates(): boolean {
     return this.#hasChoices && this.#openChoices === this.#choiceEnds.size && !this.#hasDone;
   }
 

@@ -7,10 +7,11 @@
  * 2026-11. Each event is a response with the new parts; a function call is whole in one part. Usage is in
  * each event, and the last one counts. No event marks the end: the stream ends with the body.
  *
- * Must hold: memory is bounded. A stream keeps the event that is not whole yet, the learnt form and one event
- * of that form, the last usage, and counters for each candidate (test/unit/providers/gemini/stream.test.ts,
- * test/unit/providers/long-events.test.ts). An event that TextForm, below, reads without a parse means what
- * the parsed event would mean (test/unit/providers/gemini/stream.text-form.test.ts).
+ * Must hold: memory is bounded. A stream keeps the event that is not whole yet, the template and one event
+ * that matches it, the last usage, and counters for each candidate
+ * (test/unit/providers/gemini/stream.test.ts, test/unit/providers/long-events.test.ts). An event that
+ * TextTemplate, below, reads without a parse means what the parsed event would mean
+ * (test/unit/providers/gemini/stream.text-template.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
@@ -52,15 +53,15 @@ export class GeminiStream implements ProviderStream {
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   /** By index of the candidate, below CHOICES_MAX. */
   readonly #candidates = new Map<number, CandidateState>();
-  /** The form of the last event with text alone; further events of that form are not parsed. */
-  readonly #textForm = new TextForm();
+  /** Made of the last parsed event with text alone; events that match it are not parsed. */
+  readonly #textTemplate = new TextTemplate();
   /** Undefined before the first event. */
   #writer: ChunkWriter | undefined;
   /** Whether the first chunk has the usage so far. */
   readonly #reportsUsageEarly: boolean;
-  /** The candidate's index and the delta's member for events of the learnt form. */
-  #formIndex = 0;
-  #formMember: TextMember = 'content';
+  /** The candidate's index and the delta's member for events that match the template. */
+  #templateIndex = 0;
+  #templateMember: TextMember = 'content';
   /** The last usage that was parsed. */
   #reportedUsage: ProviderUsage | undefined;
   /** Whether a part has come in an event without usage since: `#reportedUsage` lacks its tokens. */
@@ -68,10 +69,10 @@ export class GeminiStream implements ProviderStream {
   /** The chunk with `#reportedUsage` was returned. */
   #isUsageWritten = false;
   /**
-   * The last event, if it had the learnt form; else undefined. The usage in that event is newer than
+   * The last event, if it matched the template; else undefined. The usage in that event is newer than
    * `#reportedUsage`, and parsed only if needed.
    */
-  #lastFormEvent: string | undefined;
+  #lastMatchedEvent: string | undefined;
 
   constructor(call: UnsignedCall) {
     this.#call = call;
@@ -84,7 +85,7 @@ export class GeminiStream implements ProviderStream {
   }
 
   get usageSoFar(): ProviderUsage | undefined {
-    if (this.#lastFormEvent !== undefined) this.#readUsage(parsedJson(this.#lastFormEvent));
+    if (this.#lastMatchedEvent !== undefined) this.#readUsage(parsedJson(this.#lastMatchedEvent));
     return this.#reportedUsage;
   }
 
@@ -102,7 +103,7 @@ export class GeminiStream implements ProviderStream {
       if (finish === undefined) throw ProviderError.invalid('the stream ended before its end');
       if (!isClosed) chunks += writer.finish(finish, index);
     }
-    if (this.#lastFormEvent !== undefined) this.#readUsage(parsedJson(this.#lastFormEvent));
+    if (this.#lastMatchedEvent !== undefined) this.#readUsage(parsedJson(this.#lastMatchedEvent));
     return chunks + this.#usageChunk(writer) + writer.done();
   }
 
@@ -126,22 +127,22 @@ export class GeminiStream implements ProviderStream {
     if (!isUtf8(events)) throw ProviderError.invalid('an event is no UTF-8');
     let chunks = '';
     forEachData(events, (data) => {
-      if (data !== '') chunks += this.#chunkOfForm(data) ?? this.#chunksOfEvent(data);
+      if (data !== '') chunks += this.#chunkByTemplate(data) ?? this.#chunksOfEvent(data);
     });
     return chunks;
   }
 
-  /** The chunk for an event of the learnt form; undefined if the event has another form. */
-  #chunkOfForm(data: string): string | undefined {
-    const text = this.#textForm.textIn(data);
-    if (text === undefined || this.#candidates.get(this.#formIndex)?.isClosed !== false) return undefined;
-    this.#lastFormEvent = data;
+  /** The chunk for an event that matches the template; undefined for any other. */
+  #chunkByTemplate(data: string): string | undefined {
+    const text = this.#textTemplate.textIn(data);
+    if (text === undefined || this.#candidates.get(this.#templateIndex)?.isClosed !== false) return undefined;
+    this.#lastMatchedEvent = data;
     if (text !== '') this.#isUsageOld = true;
-    // `!`: a form is learnt of an event that made the writer.
-    return text === '' ? '' : this.#writer!.piece(this.#formMember, text, this.#formIndex);
+    // `!`: the template is learned of a parsed event, which made the writer.
+    return text === '' ? '' : this.#writer!.piece(this.#templateMember, text, this.#templateIndex);
   }
 
-  /** Learns the form of a parsed event, if events of that form can differ in text and counts alone. */
+  /** Learns the template of a parsed event, if events that match can differ in text and counts alone. */
   #learn(data: string, candidates: readonly unknown[], event: Record<string, unknown>): void {
     const [candidate] = candidates;
     if (candidates.length !== 1 || !isRecord(candidate) || event.promptFeedback !== undefined) return;
@@ -149,11 +150,11 @@ export class GeminiStream implements ProviderStream {
     const [part] = parts;
     if (parts.length !== 1 || !isRecord(part) || typeof part.text !== 'string') return;
     const { finishReason, logprobsResult, index = 0 } = candidate;
-    // Each of these members may differ in the next event, so a form with one of them is not learnt.
+    // Each of these members may differ in the next event, so an event with one of them is no template.
     if ((finishReason ?? logprobsResult ?? part.thoughtSignature) !== undefined) return;
-    if (!this.#textForm.learn(data)) return;
-    this.#formIndex = index as number;
-    this.#formMember = part.thought === true ? 'reasoning_content' : 'content';
+    if (!this.#textTemplate.learn(data)) return;
+    this.#templateIndex = index as number;
+    this.#templateMember = part.thought === true ? 'reasoning_content' : 'content';
   }
 
   /** Takes the usage of a parsed event, if the event has any. */
@@ -177,9 +178,9 @@ export class GeminiStream implements ProviderStream {
       modelOf(event, this.#call),
       Math.floor(this.#call.nowMs / 1_000),
     ));
-    if (this.#lastFormEvent !== undefined && event.usageMetadata === undefined)
-      this.#readUsage(parsedJson(this.#lastFormEvent));
-    this.#lastFormEvent = undefined;
+    if (this.#lastMatchedEvent !== undefined && event.usageMetadata === undefined)
+      this.#readUsage(parsedJson(this.#lastMatchedEvent));
+    this.#lastMatchedEvent = undefined;
     this.#readUsage(event);
     const { candidates } = event;
     // A refusal after candidates have come finishes no candidate: `end` rejects the stream if one is
@@ -269,45 +270,45 @@ const TEXT_START = /"text"\s*:\s*"/g;
 const COUNT = /([Tt]okenCount"\s*:\s*)\d+/;
 const ZERO = 0x30;
 const NINE = 0x39;
-/** Longer events are parsed: they are few, and a learnt form is kept as long as the stream. */
+/** Longer events are parsed: they are few, and a template is kept as long as the stream. */
 const EVENT_CHARS_MAX = 4 * 1024;
-/** After so many learnt forms that no event had again, no more forms are learnt in this stream. */
-const UNUSED_FORMS_MAX = 16;
+/** After so many learned templates that no event matched, no more are learned in this stream. */
+const UNMATCHED_TEMPLATES_MAX = 16;
 
 /**
- * A fast path: it learns the form of a parsed event that has only text, and takes the text out of further
- * events of that form without parsing. Such events differ only in the text and in the counts of tokens so
+ * A fast path: it learns the template of a parsed event that has only text, and takes the text out of further
+ * events that match it without parsing. Such events differ only in the text and in the counts of tokens so
  * far:
  *
  *     {"candidates": [{"content": {"parts": [{"text": "│ text │"}], … "candidatesTokenCount": │ 12 │, … }
  *     └──────────────────── literal ──────────────────┘        └────────── literal ──────────┘    └───┘
  *
- * An event has the form only if its literals are equal, with the inside of a JSON string and digits between
- * them. Then the event is JSON with the same members, and its text can be copied into a chunk. (A count such
+ * An event matches only if its literals are equal, with the inside of a JSON string and digits between them.
+ * Then the event is JSON with the same members, and its text can be copied into a chunk. (A count such
  * as `007` passes although it is no JSON. If its event is the last with usage, the event is parsed; that
  * fails, and the usage before it counts.) For an event of 311 characters this takes 0.3 to 0.5 µs, parsing
  * 1.6 to 1.9 µs.
  */
-export class TextForm {
-  /** The literal before the text; undefined before a form is learnt. */
+export class TextTemplate {
+  /** The literal before the text; undefined before a template is learned. */
   #literalBefore: string | undefined;
   /** The literals after the text, between the digits of the counts. */
   #literalsAfter: readonly string[] = [];
-  /** How many forms were learnt since an event last had the learnt form. */
-  #unusedForms = 0;
+  /** How many templates were learned since an event last matched. */
+  #unmatchedTemplates = 0;
 
   /**
-   * Learns the form of `event`, which replaces the last one. The caller has parsed the event, and found one
-   * candidate with one text part and nothing else that matters. Returns false if the last form stays.
+   * Learns the template of `event`, which replaces the last one. The caller has parsed the event, and found
+   * one candidate with one text part and nothing else that matters. Returns false if the last one stays.
    */
   learn(event: string): boolean {
-    if (this.#unusedForms === UNUSED_FORMS_MAX || event.length > EVENT_CHARS_MAX) return false;
+    if (this.#unmatchedTemplates === UNMATCHED_TEMPLATES_MAX || event.length > EVENT_CHARS_MAX) return false;
     TEXT_START.lastIndex = 0;
     if (!TEXT_START.test(event)) return false;
     const start = TEXT_START.lastIndex;
     const end = jsonStringEnd(event, start);
     if (end < 0 || TEXT_START.test(event)) return false;
-    this.#unusedForms++;
+    this.#unmatchedTemplates++;
     this.#literalBefore = event.slice(0, start);
     // `split` puts the captured group into every second element; the group belongs to the literal before it.
     const pieces = event.slice(end).split(COUNT);
@@ -318,7 +319,7 @@ export class TextForm {
     return true;
   }
 
-  /** The text of an event of the learnt form, as the inside of a JSON string; undefined for another form. */
+  /** The text of an event that matches, as the inside of a JSON string; undefined for any other event. */
   textIn(event: string): string | undefined {
     const literalBefore = this.#literalBefore;
     if (literalBefore === undefined || !hasLiteral(event, 0, literalBefore)) return undefined;
@@ -337,7 +338,7 @@ export class TextForm {
       position += literal.length;
     }
     if (position !== event.length) return undefined;
-    this.#unusedForms = 0;
+    this.#unmatchedTemplates = 0;
     return event.slice(literalBefore.length, end);
   }
 }

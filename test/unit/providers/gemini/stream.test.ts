@@ -182,7 +182,7 @@ void t.test('text after the end of a candidate ends it again', (t) => {
   t.end();
 });
 
-void t.test('events of one form mean the same as events that are parsed', (t) => {
+void t.test('events that match the template mean the same as events that are parsed', (t) => {
   const events = [
     ...Array.from({ length: 20 }, (_, at) =>
       event([thought(`t${at} "é"\n`)], usage(7, 0, { thoughtsTokenCount: at })),
@@ -212,7 +212,7 @@ void t.test('events of one form mean the same as events that are parsed', (t) =>
   t.match(
     streamed(sse(cut)).at(-1),
     { usage: completionUsage(7, 28, {}, { reasoning_tokens: 19 }) },
-    'the last usage is of a known form',
+    'the last usage is of an event that matches',
   );
   const long = [event([thought('a')]), event([text('x'.repeat(5_000))]), event([thought('b')])];
   t.match(joined(streamed(sse([...long, event([], {}, STOP)]))), {
@@ -322,7 +322,7 @@ void t.test('what was told of the usage before the end', (t) => {
   stream.push(sse([event([text('Hi')], so(355, 1))]));
   t.match(stream.usageSoFar, { ...told, promptTokens: 355, completionTokens: 8 }, 'with the thoughts');
   stream.push(sse([event([text(' there')], so(360, 2))]));
-  t.match(stream.usageSoFar, told, 'of an event of the learnt form');
+  t.match(stream.usageSoFar, told, 'of an event that matches');
   t.match(stream.usageSoFar, told);
   stream.push(sse([event([text('.')], so(360, 3), STOP)]));
   t.match(stream.usageSoFar, { ...told, completionTokens: 10 }, 'all has come');
@@ -337,7 +337,7 @@ void t.test('a usage that is older than the text is not that of the call', (t) =
   const later: [name: string, events: Json[], reports: boolean][] = [
     ['a text', [event([text(' there')], {}, STOP)], false],
     [
-      'texts of a learnt form',
+      'texts of events that match',
       [event([text(' a')]), event([text(' b')]), event([text('')], {}, STOP)],
       false,
     ],

@@ -1,12 +1,12 @@
 /** Events that differ in their text and their counts alone are known without parsing, and no others. */
 import t from 'tap';
-import { TextForm } from '#src/providers/gemini/stream.js';
+import { TextTemplate } from '#src/providers/gemini/stream.js';
 
 const event = (text: string, tokens = '1', more = ''): string =>
   `{"candidates": [{"content": {"parts": [{"text": "${text}"}],"role": "model"},"index": 0}],"usageMetadata": {"promptTokenCount": 5,"candidatesTokenCount": ${tokens},"candidatesTokensDetails": [{"modality": "TEXT","tokenCount": ${tokens}}]}${more},"modelVersion": "m"}`;
 
-const form = new TextForm();
-form.learn(event('a'));
+const template = new TextTemplate();
+template.learn(event('a'));
 
 const EVENTS: [name: string, event: string, text: string | undefined][] = [
   ['the same', event('a'), 'a'],
@@ -34,17 +34,17 @@ const EVENTS: [name: string, event: string, text: string | undefined][] = [
 
 for (const [name, given, text] of EVENTS)
   void t.test(name, (t) => {
-    t.equal(form.textIn(given), text);
+    t.equal(template.textIn(given), text);
     t.end();
   });
 
-void t.test('every cut, and every other character, is another form or JSON with that text', (t) => {
+void t.test('every cut, and every other character, does not match or is JSON with that text', (t) => {
   const whole = event('ab');
   for (let at = 0; at < whole.length; at++) {
-    t.equal(form.textIn(whole.slice(0, at)), undefined);
+    t.equal(template.textIn(whole.slice(0, at)), undefined);
     for (const character of ['"', '\\', '}', '0', ' ']) {
       const changed = whole.slice(0, at) + character + whole.slice(at + 1);
-      const text = form.textIn(changed);
+      const text = template.textIn(changed);
       if (text === undefined) continue;
       const parsed = JSON.parse(changed) as { candidates: { content: { parts: { text: string }[] } }[] };
       t.equal(JSON.parse(`"${text}"`), parsed.candidates[0]!.content.parts[0]!.text, changed);
@@ -60,7 +60,7 @@ void t.test('what has no single text is not learned', (t) => {
     event('a', '1', `,"x": "${'x'.repeat(4_096)}"`),
     '{"text": "x',
   ]) {
-    const other = new TextForm();
+    const other = new TextTemplate();
     other.learn(given);
     t.equal(other.textIn(given), undefined);
   }
@@ -68,7 +68,7 @@ void t.test('what has no single text is not learned', (t) => {
 });
 
 void t.test('a stream whose events are all different is not learned forever', (t) => {
-  const other = new TextForm();
+  const other = new TextTemplate();
   for (let index = 0; index < 16; index++) other.learn(event('a', '1', `,"x": ${index}`));
   other.learn(event('a'));
   t.equal(other.textIn(event('a')), undefined);
