@@ -1,12 +1,12 @@
 /**
  * The audit: checks that the accounting on disk balances at one moment, while a gateway runs or without one.
- * cli/audit-command.ts calls `audit` on the main thread of a command. The audit only reads and repairs
- * nothing, because no rule says which of two numbers is true. A difference is reported
- * about a row, and about its account if that is known (AuditedRow).
+ * cli/audit-command.ts calls `audit` on the main thread of a command. The audit only reads, and repairs
+ * nothing, because no rule says which of two numbers is true. It reports each difference with the row, and
+ * with the row's account if that is known (AuditedRow).
  *
- * The law for each account: credited = the sum of its credits and debits; 0 ≤ spent ≤ credited (not asked of
- * the copy that a host has of a shared registry); spent and uncovered = the sums of its usage. And references
- * hold both ways: slots, names, keys, accounts, stored responses.
+ * For each account: credited = the sum of its credits and debits; 0 ≤ spent ≤ credited (spent ≤ credited is
+ * not checked if hosts share the registry); spent and uncovered = the sums of its usage. If a row refers to
+ * another (slots, names, keys, accounts, stored responses), that row must exist and agree.
  *
  * Must hold: a check here or in audit-groups.ts reads each of AUDITED_TABLES; otherwise the audit misses
  * damage in that table (test/unit/store/audit.audited-tables.test.ts).
@@ -25,7 +25,6 @@ import {
   readAccount,
   readCredit,
   readCreditRequest,
-  readResponse,
   readSpending,
   readUsage,
   rowName,
@@ -35,7 +34,7 @@ import { readOperator } from './operator-rows.js';
 import { CHANGES_BEFORE, CHANGES_HEAD } from './tables.js';
 import { REGISTRY_PARTIAL, REGISTRY_POSITION } from './registry-copy.js';
 import { StoreError } from './store-file.js';
-import { responseBytesOf } from './response-table.js';
+import { readResponse, responseBytesOf } from './response-table.js';
 
 export interface AuditReport {
   readonly path: string;
@@ -87,7 +86,7 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
   }
 }
 
-/** While rows are taken over, rows that they refer to may be missing, so a difference would mean nothing. */
+/** While the rows of other hosts are copied, some rows refer to missing ones, so differences mean nothing. */
 function takenOverError(path: string): StoreError {
   return new StoreError(
     'unreadable',
@@ -122,7 +121,7 @@ function auditAccounts(run: AuditRun): AccountSums {
   return sums;
 }
 
-/** Checks the law of the header for one account. Adds the account's amounts to `sums`. */
+/** Checks the amounts of one account, as the header says. Adds them to `sums`. */
 function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): void {
   const { snapshot } = run;
   const { id: account, index, credited } = record;
@@ -139,7 +138,7 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
   const spendingRow = run.rowAt('spending', index, account);
   if (spent < 0n) run.addDifference(spendingRow, 'spent', spent, 'not negative');
-  // If hosts share the registry, a credit may be spent here before the change with that credit has come.
+  // If hosts share the registry, a credit may be spent here before this host has copied it.
   const isCopy = snapshot.get('meta', REGISTRY_POSITION) !== undefined;
   if (spent > credited && !isCopy)
     run.addDifference(spendingRow, 'spent', spent, `not more than was credited`);
@@ -183,7 +182,7 @@ function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint;
     const keyId = key[2];
     let isAllowed = isAllowedByKey.get(keyId);
     if (isAllowed === undefined) {
-      // Usage outlives its key, so a key without a record is taken for a deleted key.
+      // Usage stays when its key is deleted, so a key without a record is taken for a deleted key.
       const owner = run.readIfSound(readKey, 'keys', keyId)?.accountIndex;
       isAllowed = keyId.startsWith('key_') && (owner === undefined || owner === index);
       isAllowedByKey.set(keyId, isAllowed);
@@ -196,7 +195,7 @@ function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint;
   return { cost, uncovered };
 }
 
-/** Finds rows of slots that no account has. */
+/** Reports rows of slots that no account has. */
 function auditOwners(run: AuditRun): void {
   const { snapshot } = run;
   for (const name of ['credits', 'credit_requests', 'spending', 'usage'] as const) {
@@ -337,7 +336,7 @@ function auditKey(run: AuditRun, id: string, record: KeyRecord): void {
   }
 }
 
-/** Checks that slots, accounts, names and uses lead to keys. */
+/** Checks that the rows of slots, accounts, names and uses refer to keys that exist. */
 function auditKeyReferences(run: AuditRun): void {
   const { snapshot } = run;
   run.checkBackReferences(

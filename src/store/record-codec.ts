@@ -1,25 +1,23 @@
 /**
  * Schemas and codecs of the records on disk: maps packed by msgpackr, each with the number of its format
- * first. The files of src/store pack and read records by them; the records of keys, groups, operators and
- * quota use have theirs in their own files. Main thread.
+ * first. The files of src/store pack and read records by them. The records of keys, groups, operators, quota
+ * use and stored responses have theirs in the files of their tables. Main thread.
  *
  * Money is decimal text of whole pico-units, because a packed integer comes back as a number or a bigint
  * depending on its size. A row that does not fit its schema was not written by this program or is damaged:
  * its reader throws and never guesses.
  *
- * Must hold: names and meanings of fields are on disk for ever, and so is the order of what
- * `digestOfResponse` hashes. A new field is `Type.Optional`, so that the same reader reads records of earlier
- * formats, and FORMAT is raised, so that an older Tollgate rejects the store instead of calling it damaged
+ * Must hold: names and meanings of fields are on disk for ever. A new field is `Type.Optional`, so that the
+ * same reader reads records of earlier formats, and FORMAT is raised, so that an older Tollgate rejects the
+ * store instead of calling it damaged
  * (test/unit/store/record-codec.usage.test.ts, test/unit/store/key-rows.key-codec.test.ts).
  */
-import { createHash } from 'node:crypto';
 import type { Key, RangeOptions } from 'lmdb';
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import type { QuotaLimits } from '../core/quotas.js';
-import type { ResponseKey, ResponseRecord } from '../registry/stored-response.js';
 import type {
   AccountRecord,
   CreditRecord,
@@ -147,20 +145,6 @@ const StoredUsage = closedObject({
   uncoveredPicoUnits: Money,
 });
 
-const StoredResponse = closedObject({
-  format: Format,
-  bodyDigest: Digest,
-  endedMs: Moment,
-  stream: Type.Boolean(),
-  fallback: Type.Optional(Type.String()),
-  /** Digest of the record, its key and its bytes (`digestOfResponse`). Formats before 5 had none. */
-  digest: Type.Optional(Digest),
-  // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
-  bytes: Type.Unknown(),
-});
-
-const isResponse = schemaCheck('StoredResponse', StoredResponse);
-
 /** Checks and unpacks a row. Throws StoreError `damaged`; `location` names the record in the message. */
 export type RowReader<Row> = (stored: unknown, location: string) => Row;
 
@@ -190,6 +174,24 @@ export function findRow<TableKey extends Key, Row>(
   return stored === undefined ? undefined : read(stored, locationOf(table, key));
 }
 
+/**
+ * Returns what `read` returns; if the row is damaged, calls `onDamaged` and returns undefined. For rows that
+ * only count use and for stored responses, which a flush reads in the transaction of charges: one damaged row
+ * of this kind must not stop the charges for ever.
+ */
+export function unlessDamaged<Row>(
+  read: () => Row | undefined,
+  onDamaged: (message: string) => void = () => undefined,
+): Row | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
+    onDamaged(error.message);
+    return undefined;
+  }
+}
+
 /** Keys and records of a range, or of the whole table. Throws as `read`, at a row that it cannot read. */
 export function* rowsIn<TableKey extends Key, Row>(
   table: Table<TableKey>,
@@ -217,24 +219,6 @@ export function packAccount(record: AccountRecord): Static<typeof StoredAccount>
   const { credited, groupId, ...plainFields } = record;
   const group = groupId === undefined ? {} : { groupId };
   return { format: FORMAT, ...plainFields, ...group, creditedPicoUnits: credited.toString() };
-}
-
-/**
- * Returns what `read` returns; if the row is damaged, calls `onDamaged` and returns undefined. For rows that
- * only count use and for stored responses, which a flush reads in the transaction of charges: one damaged row
- * of this kind must not stop the charges for ever.
- */
-export function unlessDamaged<Row>(
-  read: () => Row | undefined,
-  onDamaged: (message: string) => void = () => undefined,
-): Row | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
-    onDamaged(error.message);
-    return undefined;
-  }
 }
 
 export const readAccount = rowReader('StoredAccount', StoredAccount, (stored): AccountRecord => ({
@@ -334,54 +318,6 @@ export const readUsage = rowReader('StoredUsage', StoredUsage, (stored): UsageTo
   cost: asPicoUnits(BigInt(stored.costPicoUnits)),
   uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
 }));
-
-/** Hashes the bytes: 1 µs a kilobyte, 1 ms a megabyte of the main thread. */
-export function packResponse(record: ResponseRecord): Static<typeof StoredResponse> {
-  const { bodyDigest, endedMs, stream, fallback, bytes } = record;
-  const digest = digestOfResponse(record);
-  const stored = { format: FORMAT, bodyDigest, endedMs, stream, digest, bytes: bytes ?? null };
-  return fallback === undefined ? stored : { ...stored, fallback };
-}
-
-/**
- * LMDB has no checksums, so a record is compared with its digest: a flipped bit, or another key's record,
- * must reach no caller. A record of a format before `digestSince` may have no digest; a record of that format
- * or later without a digest is damaged. The bytes are a copy in a buffer of their own.
- */
-export function readResponse(
-  stored: unknown,
-  { account, key }: ResponseKey,
-  location: string,
-  digestSince = RESPONSE_DIGEST_SINCE,
-): ResponseRecord {
-  if (!isResponse(stored)) throw damaged(location);
-  const { bodyDigest, endedMs, stream, fallback, digest, bytes } = stored;
-  if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(location);
-  const record: ResponseRecord = {
-    account,
-    key,
-    bodyDigest,
-    endedMs: asWallMs(endedMs),
-    stream,
-    fallback,
-    // lmdb returns a view of a buffer that its next read overwrites.
-    bytes: bytes === null ? undefined : new Uint8Array(bytes),
-  };
-  if (digest === undefined ? stored.format >= digestSince : digest !== digestOfResponse(record))
-    throw damaged(location);
-  return record;
-}
-
-/** Stored responses of earlier formats stay valid, and are gone after `idempotency.keep_hours`. */
-const RESPONSE_DIGEST_SINCE = 5;
-
-/** Digests are on disk, so the order and encoding of what is hashed must not change. */
-function digestOfResponse(record: ResponseRecord): string {
-  const { account, key, bodyDigest, endedMs, stream, fallback = null, bytes } = record;
-  const fields = [account, key, bodyDigest, endedMs, stream, fallback, bytes === undefined];
-  const digest = createHash('sha256').update(JSON.stringify(fields));
-  return (bytes === undefined ? digest : digest.update(bytes)).digest('hex');
-}
 
 /** Names a row in a message. */
 export function rowName(table: string, key: Key): string {

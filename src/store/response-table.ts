@@ -1,17 +1,52 @@
 /**
- * The responses on disk (`answers` in names of tables), of which the oldest are evicted first: one
- * ResponseTable for replays by Idempotency-Key (stored-responses.ts, flush.ts), and one for the response
- * cache (gateway/cache-service.ts), which also bounds each model. The bytes of a response are what it counts
- * for: its body and ROW_BYTES. Main thread of a gateway process.
+ * The responses on disk (`answers` in names of tables), and the codec of their rows. If they exceed their
+ * bound of bytes, the oldest are evicted. One ResponseTable has the responses for replays by Idempotency-Key
+ * (stored-responses.ts, flush.ts), one the response cache (gateway/cache-service.ts), which also bounds the
+ * bytes of each model. A response counts for the bytes of its body and ROW_BYTES. Main thread of a gateway
+ * process; in a command the audit reads the rows.
  *
  * Must hold: a damaged row is not served. Neither a damaged row nor a damaged sum of bytes stops the
- * transaction, which may be that of charges (test/unit/store/response-table.test.ts, test/fuzz).
+ * transaction, which may be that of charges (test/unit/store/response-table.test.ts, test/fuzz). What
+ * `digestOfResponse` hashes, and in which order, never changes, because the digests are on disk.
  */
+import { createHash } from 'node:crypto';
+import type { Static } from 'typebox';
+import * as Type from 'typebox';
 import { parsedJson } from '../core/json.js';
-import { asAccountIndex } from '../core/units.js';
+import { schemaCheck } from '../core/schema-check.js';
+import { asAccountIndex, asWallMs } from '../core/units.js';
 import { modelOfCacheKey, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
-import { findRow, packResponse, readResponse, unlessDamaged } from './record-codec.js';
+import {
+  closedObject,
+  damaged,
+  Digest,
+  findRow,
+  Format,
+  FORMAT,
+  Moment,
+  unlessDamaged,
+} from './record-codec.js';
 import type { Tables } from './tables.js';
+
+const StoredResponse = closedObject({
+  format: Format,
+  bodyDigest: Digest,
+  endedMs: Moment,
+  stream: Type.Boolean(),
+  fallback: Type.Optional(Type.String()),
+  /** Made by `digestOfResponse`. Absent in formats before DIGEST_SINCE. */
+  digest: Type.Optional(Digest),
+  // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
+  bytes: Type.Unknown(),
+});
+
+const isResponse = schemaCheck('StoredResponse', StoredResponse);
+
+/**
+ * The first format whose rows for replays must have a digest. Responses of earlier formats stay valid, and
+ * are gone after `idempotency.keep_hours`.
+ */
+const DIGEST_SINCE = 5;
 
 /** About how many bytes a row takes besides its body; counted, so that short responses are bounded too. */
 const ROW_BYTES = 512;
@@ -52,7 +87,7 @@ export function responseBytesOf({ bytes }: ResponseRecord): number {
 interface ResponseTables extends Pick<Tables, 'meta' | 'answers' | 'answerAges'> {
   /** Name of the row of `meta` with the bytes that all responses count for. */
   readonly bytesName: string;
-  /** The first format whose rows must have a digest (readResponse). */
+  /** The first format whose rows must have a digest. Default: DIGEST_SINCE. */
   readonly digestSince?: number;
   /** Ages by model; undefined if the bytes of single models have no bounds. */
   readonly modelAges?: Tables['cachedModelAges'];
@@ -64,12 +99,12 @@ const MODEL_BYTES_NAME = 'cached_model_bytes';
 /** The bytes that the responses of a model count for, by model id. A model without responses has no entry. */
 type ModelBytes = Map<string, number>;
 
-/** The tables of the responses for replays by their Idempotency-Key. */
+/** Returns the table of the responses for replays by Idempotency-Key. */
 export function keyedResponseTable({ meta, answers, answerAges }: Tables): ResponseTable {
   return new ResponseTable({ meta, answers, answerAges, bytesName: 'answer_bytes' });
 }
 
-/** The tables of the response cache. */
+/** Returns the table of the response cache. */
 export function cachedResponseTable(tables: Tables): ResponseTable {
   const { meta, cached: answers, cachedAges: answerAges, cachedModelAges: modelAges } = tables;
   const bytesName = 'cached_bytes';
@@ -115,8 +150,8 @@ export class ResponseTable {
   }
 
   /**
-   * Bytes that all responses count for. A damaged sum, which must not stop the flush of charges, is counted
-   * again: 1 µs a row.
+   * Bytes that all responses count for. If the sum is damaged, which must not stop the flush of charges, the
+   * rows are counted again: 1 µs each.
    */
   get bytes(): number {
     const { meta, bytesName } = this.#tables;
@@ -141,8 +176,9 @@ export class ResponseTable {
   }
 
   /**
-   * Undefined exactly if there is no table `modelAges`, which each `modelAges!` below relies on. A store of a
-   * former version lacks the row, so the models of its responses are unknown: all responses are removed.
+   * Returns undefined if there is no table `modelAges`, and only then: each `modelAges!` below relies on it.
+   * In a store of an earlier version the row is missing. Then the models of the responses are unknown, and
+   * all responses are removed.
    */
   #readModelBytes(): ModelBytes | undefined {
     const { meta, modelAges } = this.#tables;
@@ -160,7 +196,7 @@ export class ResponseTable {
    */
   keys(after: ResponseKey | undefined, limit: number): ResponseKey[] {
     const { answers } = this.#tables;
-    // The least text after `after.key`.
+    // `\0` makes it the least text after `after.key`.
     const start = after === undefined ? {} : { start: [after.account, `${after.key}\0`] as [number, string] };
     return Array.from(answers.getKeys({ ...start, limit }), ([account, key]) => ({
       account: asAccountIndex(account),
@@ -188,7 +224,7 @@ export class ResponseTable {
   /** Puts the record in place of an older one of its key. Returns by how many bytes all responses grow. */
   #put(record: ResponseRecord, modelBytes: ModelBytes | undefined): number {
     const { account, key, endedMs } = record;
-    // A commit that failed may be on disk all the same: then the disk has the bytes that memory has lost.
+    // The row may be on disk with its bytes, though its commit threw and memory has dropped the bytes.
     if (record.bytes === undefined && this.#hasRow(record)) return 0;
     const removed = this.#remove(record, modelBytes);
     const bytes = responseBytesOf(record);
@@ -284,3 +320,48 @@ function isModelEntry(value: unknown): value is [string, number] {
 /** The bytes that a row of ages counts for. A damaged row counts ROW_BYTES, and stops no flush. */
 const countedBytesOf = (value: unknown): number =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= ROW_BYTES ? value : ROW_BYTES;
+
+/** Returns the row of a response. Hashes its bytes: 1 µs a kilobyte, 1 ms a megabyte of the main thread. */
+export function packResponse(record: ResponseRecord): Static<typeof StoredResponse> {
+  const { bodyDigest, endedMs, stream, fallback, bytes } = record;
+  const digest = digestOfResponse(record);
+  const stored = { format: FORMAT, bodyDigest, endedMs, stream, digest, bytes: bytes ?? null };
+  return fallback === undefined ? stored : { ...stored, fallback };
+}
+
+/**
+ * Returns the response in a row, with a copy of its bytes. Compares the row with its digest, because LMDB has
+ * no checksums: a flipped bit, or another key's record, must reach no caller. Throws StoreError `damaged`,
+ * also for a row of the format `digestSince` or later that has no digest.
+ */
+export function readResponse(
+  stored: unknown,
+  { account, key }: ResponseKey,
+  location: string,
+  digestSince = DIGEST_SINCE,
+): ResponseRecord {
+  if (!isResponse(stored)) throw damaged(location);
+  const { bodyDigest, endedMs, stream, fallback, digest, bytes } = stored;
+  if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(location);
+  const record: ResponseRecord = {
+    account,
+    key,
+    bodyDigest,
+    endedMs: asWallMs(endedMs),
+    stream,
+    fallback,
+    // lmdb returns a view of a buffer that its next read overwrites.
+    bytes: bytes === null ? undefined : new Uint8Array(bytes),
+  };
+  if (digest === undefined ? stored.format >= digestSince : digest !== digestOfResponse(record))
+    throw damaged(location);
+  return record;
+}
+
+/** Returns the SHA-256, in hex, of the record, its key and its bytes. */
+function digestOfResponse(record: ResponseRecord): string {
+  const { account, key, bodyDigest, endedMs, stream, fallback = null, bytes } = record;
+  const fields = [account, key, bodyDigest, endedMs, stream, fallback, bytes === undefined];
+  const digest = createHash('sha256').update(JSON.stringify(fields));
+  return (bytes === undefined ? digest : digest.update(bytes)).digest('hex');
+}

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import t from 'tap';
 import { asAccountIndex, asWallMs } from '#src/core/units.js';
 import type { ResponseRecord } from '#src/registry/stored-response.js';
-import type { ResponseChanges } from '#src/store/response-table.js';
+import { packResponse, readResponse, type ResponseChanges } from '#src/store/response-table.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { asBinary, open } from 'lmdb';
@@ -177,4 +177,33 @@ void t.test('a damaged sum or row stops no flush, and the sum is true again', as
     t.equal(store.answers.oldestMs(), undefined);
     await store.close();
   }
+});
+
+void t.test('a stored response names the model that answered, if it was another', (t) => {
+  const record = {
+    ...{ account: asAccountIndex(1), key: 'k', bodyDigest: 'a'.repeat(64), endedMs: asWallMs(5) },
+    ...{ stream: false, bytes: new Uint8Array([1]) },
+  };
+  t.notOk('fallback' in packResponse(record));
+  t.equal(readResponse(packResponse(record), record, 'it').fallback, undefined);
+  const other = packResponse({ ...record, fallback: 'small' });
+  t.equal(readResponse(other, record, 'it').fallback, 'small');
+  t.end();
+});
+
+void t.test('a stored response without its digest is one of a former format, or damaged', (t) => {
+  const record = {
+    ...{ account: asAccountIndex(1), key: 'k', bodyDigest: 'a'.repeat(64), endedMs: asWallMs(5) },
+    ...{ stream: false, fallback: undefined, bytes: new Uint8Array([1]) },
+  };
+  const { digest, ...former } = packResponse(record);
+  t.match(digest, /^[0-9a-f]{64}$/);
+  t.same(readResponse({ ...former, format: 4 }, record, 'it'), record, 'formats before 5 had none');
+  const damaged = { code: 'damaged' };
+  t.throws(() => readResponse(former, record, 'it'), damaged);
+  t.throws(() => readResponse({ ...former, format: 4 }, record, 'it', 0), damaged, 'the cache wants one');
+  t.throws(() => readResponse(packResponse(record), { ...record, key: 'other' }, 'it'), damaged);
+  for (const change of [{ stream: true }, { endedMs: 6 }, { fallback: 'm' }, { bytes: null }])
+    t.throws(() => readResponse({ ...packResponse(record), ...change }, record, 'it'), damaged);
+  t.end();
 });
