@@ -3,8 +3,8 @@
  * registry-copy.ts change groups here, inside their transactions; store.ts moves accounts to other groups.
  * Main thread.
  *
- * Must hold: `put`, `remove` and `takeOut` change all tables of a group; otherwise the audit finds a
- * difference (test/unit/store/audit-groups.test.ts).
+ * Must hold: `put`, `remove` and `removeWithoutFreeing` change all tables of a group; otherwise the audit
+ * finds a difference (test/unit/store/audit-groups.test.ts).
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
@@ -102,11 +102,11 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   }
 
   takeIndex(deletedBeforeMs: WallMs, slotsMax: number): GroupIndex {
-    const { groupSlotsFree, quotaUses } = this.#tables;
-    // A flush after the deletion may have written what calls of the deleted group had used.
+    const { groupSlotsFree: table, quotaUses } = this.#tables;
     const clearUse = (index: number): void =>
       void quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
-    const [slot] = this.takeSlots(1, deletedBeforeMs, slotsMax, groupSlotsFree, GROUP_SLOTS_USED, clearUse);
+    const freeSlots = { table, slotsUsedName: GROUP_SLOTS_USED, clearUse };
+    const [slot] = this.takeSlots(freeSlots, 1, deletedBeforeMs, slotsMax);
     // `takeSlots` returns as many slots as it was asked for.
     return asGroupIndex(slot!);
   }
@@ -123,7 +123,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
 
   /** Removes the group. Its slot rests from `nowMs` on. */
   remove(record: GroupRecord, nowMs: WallMs): void {
-    this.takeOut(record);
+    this.removeWithoutFreeing(record);
     this.#tables.groupSlotsFree.putSync([nowMs, record.index], true);
   }
 
@@ -131,7 +131,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
    * Removes the group but does not free its slot, which the host that deleted the group has freed. If another
    * group has the name or the slot already, its rows stay.
    */
-  takeOut({ id, index, name, parentId }: GroupRecord): void {
+  removeWithoutFreeing({ id, index, name, parentId }: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers, quotaUses } = this.#tables;
     groups.removeSync(id);
     if (groupNames.get(name) === id) groupNames.removeSync(name);

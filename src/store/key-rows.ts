@@ -5,7 +5,7 @@
  *
  * Must hold: a new field is optional and is left out if it is not set. Stores of formats 1 to 3, which had no
  * expiry, limits or rotation, or fewer limits, are read by this same schema
- * (test/unit/store/key-rows.key-codec.test.ts). `put` and `takeOut` change all tables of a key.
+ * (test/unit/store/key-rows.key-codec.test.ts). `put` and `removeWithoutFreeing` change all tables of a key.
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
@@ -194,13 +194,13 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   }
 
   takeIndexes(count: number, deletedBeforeMs: WallMs, slotsMax: number): KeyIndex[] {
-    const { keySlotsFree, keyUses, quotaUses } = this.#tables;
+    const { keySlotsFree: table, keyUses, quotaUses } = this.#tables;
     const clearUse = (slot: number): void => {
       keyUses.removeSync(slot);
       quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: slot }));
     };
-    const slots = this.takeSlots(count, deletedBeforeMs, slotsMax, keySlotsFree, KEY_SLOTS_USED, clearUse);
-    return slots.map(asKeyIndex);
+    const freeSlots = { table, slotsUsedName: KEY_SLOTS_USED, clearUse };
+    return this.takeSlots(freeSlots, count, deletedBeforeMs, slotsMax).map(asKeyIndex);
   }
 
   /** The registry never changes name, account or slot of a key, so no index row of a former record stays. */
@@ -214,7 +214,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
 
   /** Removes the key. Its slot rests from `nowMs` on. */
   remove(record: KeyRecord, nowMs: WallMs): void {
-    this.takeOut(record);
+    this.removeWithoutFreeing(record);
     this.#tables.keySlotsFree.putSync([nowMs, record.index], true);
   }
 
@@ -222,7 +222,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
    * Removes the key but does not free its slot, which the host that deleted the key has freed. If another key
    * has the slot already, the rows of the slot stay.
    */
-  takeOut({ id, index, accountIndex, name }: KeyRecord): void {
+  removeWithoutFreeing({ id, index, accountIndex, name }: KeyRecord): void {
     const { keys, keySlots, keysOfAccount, keyNames, keyUses, quotaUses } = this.#tables;
     keys.removeSync(id);
     keyNames.removeSync([name, id]);

@@ -38,9 +38,10 @@ import {
   type Tables,
 } from './tables.js';
 
+/** Names of rows of `meta`, as the header lists them. audit.ts reads two of them. */
 export const REGISTRY_POSITION = 'registry_position';
-const HOST_ID = 'host_id';
 export const REGISTRY_PARTIAL = 'registry_partial';
+const HOST_ID = 'host_id';
 
 const Position = Type.Object({
   epoch: Type.String(),
@@ -140,8 +141,8 @@ export class RegistryCopy {
   }
 
   /**
-   * Undefined if this store has never shared its registry with other hosts, or was changed without them
-   * since. Throws StoreError `damaged`.
+   * Undefined if this store has never shared its registry with other hosts, or was changed without them since
+   * then (`detach`). Throws StoreError `damaged`.
    */
   position(): RegistryPosition | undefined {
     // lmdb reads in one transaction for each event-loop turn, which may be older than this call.
@@ -159,8 +160,8 @@ export class RegistryCopy {
   }
 
   /**
-   * Call inside a transaction that the other hosts have not agreed on. From now on the registry of this host
-   * is its own, and is never mixed with a shared one.
+   * Call inside a transaction that the other hosts have not agreed on. From then on the registry of this host
+   * is its own, and no shared one is merged into it.
    */
   detach(): void {
     this.#tables.meta.removeSync(REGISTRY_POSITION);
@@ -169,7 +170,8 @@ export class RegistryCopy {
 
   /**
    * Whether a download of all rows has begun and not ended: then the rows are a mix of two states, whatever
-   * `position` returns. If it returns undefined and this is false, the registry is this host's alone.
+   * `position` returns. If `position` returns undefined and `isPartial` false, the registry is this host's
+   * alone.
    */
   isPartial(): boolean {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
@@ -268,18 +270,19 @@ export class RegistryCopy {
   }
 }
 
+/** GroupRows or KeyRows. */
 interface Removable<Row> {
   find(id: string): Row | undefined;
-  takeOut(record: Row): void;
+  removeWithoutFreeing(record: Row): void;
 }
 
 /**
- * Removes a record that another host has deleted, if this host has it. That does not free the record's slot:
- * a row of the table of free slots does so.
+ * Removes a record that another host has deleted, if this host has it. The slot becomes free by another row
+ * that comes from that host, of the table of free slots.
  */
 function removeDeleted<Row>(rows: Removable<Row>, id: string): void {
   const record = rows.find(id);
-  if (record !== undefined) rows.takeOut(record);
+  if (record !== undefined) rows.removeWithoutFreeing(record);
 }
 
 /** The name of a row: table and key. Undefined for tables that are not DELETABLE. */

@@ -2,8 +2,8 @@
  * SlotRows finds records that have an id and a slot in the ledger, and takes slots for new records. GroupRows
  * and KeyRows extend it (group-rows.ts, key-rows.ts); store.ts uses it for accounts. Main thread.
  *
- * Must hold: a slot is given again only if its record was deleted before `deletedBeforeMs`. Until then late
- * calls and other processes may write under the slot (test/unit/store/store.test.ts).
+ * Must hold: a slot is given again only if its record was deleted before `deletedBeforeMs`: until then calls
+ * that end late, and other processes, may write under the slot (test/unit/store/store.test.ts).
  */
 import type { WallMs } from '../core/units.js';
 import type { Page } from '../registry/record-store.js';
@@ -15,6 +15,15 @@ interface SlotTables {
   readonly records: Table<string>;
   /** Slot → id. */
   readonly slots: Table<number>;
+}
+
+/** Where the slots of new records come from. Accounts have none: they are never deleted. */
+interface FreeSlots {
+  readonly table: Table<[deletedMs: number, slot: number]>;
+  /** Name of the row of `meta` that counts the slots ever used. */
+  readonly slotsUsedName: string;
+  /** Removes the use of a deleted record that a process has flushed after the deletion. */
+  readonly clearUse: (slot: number) => void;
 }
 
 /** A SlotRecord has an id, and a slot of type Index. Methods throw StoreError at a damaged row. */
@@ -73,27 +82,23 @@ export class SlotRows<SlotRecord, Index extends number> {
   }
 
   /**
-   * Takes `count` slots, in the transaction that puts their records. First come slots of `freeSlots` (time of
-   * the deletion, slot) that were freed before `deletedBeforeMs`, longest unused first; then slots never
-   * used. Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot never
-   * used may be beyond `slotsMax`: callers check. `clearUse` removes the use that another process may have
-   * flushed for the deleted record after its deletion. The row `slotsUsedName` of `meta` counts the slots
-   * ever used.
+   * Takes exactly `count` slots, in the transaction that puts their records. First come free slots whose
+   * record was deleted before `deletedBeforeMs`, longest unused first; then slots never used. Free slots from
+   * `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot never used may be `slotsMax`
+   * or above: callers check.
    */
   protected takeSlots(
+    { table, slotsUsedName, clearUse }: FreeSlots,
     count: number,
     deletedBeforeMs: WallMs,
     slotsMax: number,
-    freeSlots: Table<[number, number]>,
-    slotsUsedName: string,
-    clearUse: (slot: number) => void,
   ): number[] {
     const slots: number[] = [];
-    const restedKeys = freeSlots.getKeys({ end: [deletedBeforeMs, 0] }).filter(([, slot]) => slot < slotsMax);
+    const restedKeys = table.getKeys({ end: [deletedBeforeMs, 0] }).filter(([, slot]) => slot < slotsMax);
     // Copied, because a range must not change while it is iterated.
     for (const freeKey of Array.from(restedKeys.slice(0, count))) {
       const [, slot] = freeKey;
-      freeSlots.removeSync(freeKey);
+      table.removeSync(freeKey);
       clearUse(slot);
       slots.push(slot);
     }
