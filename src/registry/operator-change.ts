@@ -145,7 +145,7 @@ export interface ChangeStore {
    */
   runAs<Result>(cause: Cause & { readonly atMs: WallMs }, work: () => Result): Recorded<Result>;
   /** Records a change that writes no row of the registry. Call it in a commit of `work` in `runAs`. */
-  record(note: ChangeDetails): void;
+  record(details: ChangeDetails): void;
   /**
    * Returns at most `limit` rows before the number `before`, or the newest. Reads some thousand rows at most,
    * in 10 ms, so a page may be empty although `next` is set. Skips rows that cannot be read (see `verify`).

@@ -146,8 +146,8 @@ export class Registry {
   }
 
   /** Records a change outside of the registry. Call it as the only change within `runAs`. */
-  record(note: ChangeDetails): void {
-    this.#store.commit(() => this.#store.operatorChanges.record(note));
+  record(details: ChangeDetails): void {
+    this.#store.commit(() => this.#store.operatorChanges.record(details));
   }
 
   /**

@@ -1,8 +1,7 @@
 /**
- * The checks of `tollgate audit` on groups, their members, and the rows of quota use. audit.ts calls them,
- * on the main thread of a command. The rows of quota use are of accounts, models, keys and groups. The checks
- * write nothing, and add differences to the AuditRun: `expect` and `addDifference` take what was found, then
- * what should be there.
+ * The checks of `tollgate audit` on groups, on their members, and on the use of quotas by accounts, models,
+ * keys and groups. audit.ts calls them, on the main thread of a command. The checks write nothing, and add
+ * differences to the AuditRun: `expect` and `addDifference` take what was found, then what should be there.
  *
  * Must hold in a sound store, and is checked here: each group's parent exists; no group is deeper than
  * GROUP_DEPTH_MAX or inside itself; a group's slot and name lead back to it; each account's group exists;
@@ -16,7 +15,7 @@ import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
 
-/** Checks all groups, members and rows of quota use. Returns the number of groups; damaged ones count too. */
+/** Checks all groups, members and rows of quota use. Returns the number of groups, damaged ones included. */
 export function auditGroups(run: AuditRun): number {
   const { snapshot } = run;
   const groups = new Map<string, GroupRecord>();
@@ -93,7 +92,7 @@ export function auditGroupOf(run: AuditRun, { id, index, groupId }: AccountRecor
 /** Checks that each row of quota use can be read and has an owner. */
 function auditUses(run: AuditRun): void {
   const { snapshot } = run;
-  // As in `QuotaUseRows.ownerOf`: a new kind of scope must be added to both. No test tells if one lacks it.
+  // As in `QuotaUseRows.ownerOf`: a new kind of scope must be added to both, which no test checks.
   const owners = { account: 'account_slots', model: 'account_slots', key: 'key_slots', group: 'group_slots' };
   for (const { key, value } of snapshot.rows('quota_uses')) {
     run.readOrReport(readQuotaUse, 'quota_uses', key, value);

@@ -151,7 +151,7 @@ export class StoreSnapshot {
   }
 }
 
-/** How many differences are listed. So many have one cause, so further differences are only counted. */
+/** How many differences are listed. If there are so many, they have one cause: others are only counted. */
 const DIFFERENCES_MAX = 1_000;
 
 export interface Difference {
@@ -272,10 +272,10 @@ export class AuditRun {
 
   /**
    * Checks that each row of `account_slots`, `group_slots`, `key_slots`, `account_names` and `group_names`
-   * leads to a record that has that slot or name, and that each slot of `group_slots_free` and
-   * `key_slots_free` has no owner. The row counts as right, so its key is `shouldBe`. `recordOf` returns the
-   * record with an id, `accountOf` the id of its account. Several keys may have one name, and slots of
-   * accounts are never free.
+   * names a record that has that slot or name, and that each slot of `group_slots_free` and `key_slots_free`
+   * has no owner. If row and record differ, the row's key is reported as `shouldBe`. `recordOf` returns the
+   * record with an id, `accountOf` the id of its account. There is no `key_names` to check, because several
+   * keys may have one name, and no free slots of accounts.
    */
   checkBackReferences<Row extends SlotRecord>(
     kind: 'account' | 'group' | 'key',
@@ -309,8 +309,8 @@ export class AuditRun {
   }
 
   /**
-   * Checks that slot and name lead back to the record, and that the slot is below `max` and the number of
-   * slots ever used. For accounts nobody counts that number, and keys may share a name.
+   * Checks that the rows of its slot and its name have the record's id, and that the slot is below `max` and
+   * the number of slots ever used. For accounts there is no such number. Keys may share a name.
    */
   expectIndexes(
     kind: 'account' | 'group' | 'key',
@@ -332,7 +332,7 @@ export class AuditRun {
     this.expect(row, `the owner of the name ${name}`, idIn(snapshot.get(`${kind}_names`, name)), id);
   }
 
-  /** Id of the account that has the slot. Most checks ask in the order of slots, so the last id is kept. */
+  /** Id of the account that has the slot. The last id is kept, because most rows are in order of slots. */
   accountIdOf(slot: number): string | undefined {
     if (slot !== this.#lastSlot) {
       const id = this.snapshot.get('account_slots', slot);

@@ -26,7 +26,7 @@ type Fields = Readonly<Record<string, FieldValue>>;
 interface RecordType {
   /** The name in `target.type` of a change. */
   readonly type: string;
-  /** Casts `stored` and checks nothing, because the store itself has packed the row. */
+  /** The fields that operators see. Checks nothing, because the store itself has packed the row. */
   readonly fields: (stored: Stored, nameOfGroup: (id: string) => string) => Fields;
 }
 
@@ -218,8 +218,9 @@ function bulkDetailsOf(records: readonly ChangedRecord[]): ChangeDetails {
   };
 }
 
-/** The note with its texts and lists cut, so that a row of `operator_changes` takes some 100 KB at most. */
-export function boundedDetails({ target, changes }: ChangeDetails): ChangeDetails {
+/** Cuts texts and lists of `details`, so that a row of `operator_changes` takes some 100 KB at most. */
+export function boundedDetails(details: ChangeDetails): ChangeDetails {
+  const { target, changes } = details;
   const bounded = changes.slice(0, FIELDS_MAX).map(({ field, before, after }) => ({
     field: clipped(field, TEXT_CHARS_MAX),
     before: boundedValue(before),

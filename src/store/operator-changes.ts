@@ -119,7 +119,7 @@ export class OperatorChanges implements ChangeStore {
   }
 
   runAs<Result>(cause: CurrentChange['cause'], work: () => Result): Recorded<Result> {
-    invariant(this.#current === undefined, 'a change is made within no other change');
+    invariant(this.#current === undefined, '`runAs` is not called within `runAs`');
     const current: CurrentChange = { cause, row: undefined };
     this.#current = current;
     try {
@@ -129,9 +129,9 @@ export class OperatorChanges implements ChangeStore {
     }
   }
 
-  record(changeDetails: ChangeDetails): void {
-    invariant(this.#current !== undefined, 'somebody changes something');
-    this.#appendRow(this.#current, changeDetails);
+  record(details: ChangeDetails): void {
+    invariant(this.#current !== undefined, '`record` is called within `runAs`');
+    this.#appendRow(this.#current, details);
   }
 
   /**
@@ -140,18 +140,18 @@ export class OperatorChanges implements ChangeStore {
    */
   append(rows: readonly WrittenRow[]): void {
     if (this.#current === undefined) return;
-    const note = describeChange(rows, this.#nameOfGroup);
-    if (note !== undefined) this.#appendRow(this.#current, note);
+    const details = describeChange(rows, this.#nameOfGroup);
+    if (details !== undefined) this.#appendRow(this.#current, details);
   }
 
   /** Appends a row to the chain, and removes rows beyond `#rowsMax`. Call in a transaction. */
-  #appendRow(current: CurrentChange, note: ChangeDetails): void {
+  #appendRow(current: CurrentChange, details: ChangeDetails): void {
     const { operatorChanges, meta } = this.#tables;
     const { actor, action, atMs } = current.cause;
     const head = this.head();
     const number = head.number + 1;
     const { who, role, from } = actor;
-    const { target, changes } = boundedDetails(note);
+    const { target, changes } = boundedDetails(details);
     const row = { number, at_ms: atMs, who, role, from, action, target, changes: [...changes] };
     const text = JSON.stringify(row);
     const hash = chainedHash(head.hash, text);
@@ -166,8 +166,8 @@ export class OperatorChanges implements ChangeStore {
   #removeUpTo(last: number): void {
     const { operatorChanges, meta } = this.#tables;
     const hash = decodedChange(operatorChanges.get(last))?.hash;
-    // The row `last` was removed or altered by hand, so its hash is unknown, and `verify` could not begin
-    // after it. The next change tries to remove the rows up to the one after `last`.
+    // The row `last` was removed or altered by hand, so the hash with which `verify` would begin is unknown.
+    // No row is removed now. The next change tries it with the row after `last`.
     if (hash === undefined) return;
     for (const key of Array.from(operatorChanges.getKeys({ end: last + 1 }))) operatorChanges.removeSync(key);
     meta.putSync(CHANGES_BEFORE, { number: last, hash });
@@ -199,7 +199,7 @@ export class OperatorChanges implements ChangeStore {
     const { operatorChanges } = this.#tables;
     const items: OperatorChange[] = [];
     let rowsRead = 0;
-    // A row whose JSON lacks a text of the filter cannot match. To search is faster than to parse each row.
+    // A row whose JSON lacks a text of the filter cannot match. A search takes less time than a parse.
     const { who, action, target } = filter;
     const searchTexts = [who, action].flatMap((text) => (text === undefined ? [] : [insideOfString(text)]));
     const targets = target === undefined ? undefined : Array.from(spellingsOf(target));

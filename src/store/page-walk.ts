@@ -187,7 +187,7 @@ class PageWalk {
     this.#check(
       kind === (depth > 1 ? KIND_BRANCH : KIND_LEAF),
       page,
-      'it is of another kind than its place wants',
+      'it is of another kind than its depth requires',
     );
     // DEPTH_MAX bounds the recursion.
     if (depth > 1) {
