@@ -17,7 +17,7 @@ import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
-import { BOOTSTRAP, type Identify, type Operator } from '../core/roles.js';
+import { BOOTSTRAP, type Identify, type Operator, type Role } from '../core/roles.js';
 import {
   type AdminResponse,
   cookieOf,
@@ -135,6 +135,21 @@ const CROSS_SITE = responseOfError({
     'A session is for the console alone: the request came from another site, or without its header. To be of this site, a proxy in front must pass on the Host.',
 });
 
+/** The responses of `/admin/session`. console/session.ts reads them. */
+export interface SessionView {
+  readonly signed_in: boolean;
+  readonly seconds_left: number;
+  /** The operator's name, and the role, for the console to show only what the role may do. */
+  readonly who: string | null;
+  readonly role: Role | null;
+  /** Absent if nobody is signed in. */
+  readonly quota_timezone?: string;
+  /** Where to sign in at a provider; only in the response to a GET, and if the settings name one. */
+  readonly oidc?: OidcView;
+  /** Where to sign out of the provider; only in the response to a DELETE. */
+  readonly sign_out?: OidcView;
+}
+
 interface AuthenticationOptions {
   /** The admin token. */
   readonly token: string;
@@ -237,7 +252,7 @@ export class AdminAuthentication {
   sessionOf(head: RequestHead, oidc?: OidcView): AdminResponse {
     const secret = this.#sessionSecretOf(head);
     const view = this.#viewOf(secret === undefined ? undefined : this.#sessions.find(secret));
-    return okResponse(oidc === undefined ? view : { ...view, oidc });
+    return viewResponse(oidc === undefined ? view : { ...view, oidc });
   }
 
   /** `POST /admin/session` with `{"token"}`: opens a session. */
@@ -252,7 +267,7 @@ export class AdminAuthentication {
     const operator = identify?.();
     if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
     const setCookie = this.openSession(head, { identify });
-    return { ...okResponse(this.#viewOf({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
+    return { ...viewResponse(this.#viewOf({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
   }
 
   /**
@@ -269,10 +284,10 @@ export class AdminAuthentication {
     const secret = this.#sessionSecretOf(head);
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
     const signedOut = this.#viewOf(undefined);
-    const body =
+    const view =
       url === undefined ? signedOut : { ...signedOut, sign_out: { issuer: new URL(url).host, url } };
     const isSecure = isHttps(head) || cookieOf(head, this.#cookieName('secure')) !== '';
-    return { ...okResponse(body), setCookie: this.#cookie('', 0, isSecure) };
+    return { ...viewResponse(view), setCookie: this.#cookie('', 0, isSecure) };
   }
 
   #rejectWrongToken(response: HttpResponse): AdminResponse {
@@ -286,8 +301,8 @@ export class AdminAuthentication {
     return isHttps(head) ? undefined : cookieOf(head, this.#cookieName('plain')) || undefined;
   }
 
-  /** `session`: undefined if signed out. The console needs the role, to show only what the role may do. */
-  #viewOf(session: OpenSession | undefined): object {
+  /** `session`: undefined if signed out. */
+  #viewOf(session: OpenSession | undefined): SessionView {
     if (session === undefined) return { signed_in: false, seconds_left: 0, who: null, role: null };
     const { secondsLeft, operator } = session;
     return {
@@ -307,6 +322,9 @@ export class AdminAuthentication {
     return `${this.#cookieName(isSecure ? 'secure' : 'plain')}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
   }
 }
+
+/** As `okResponse`, whose view may be any object: the compiler checks that this one is a SessionView. */
+const viewResponse = (view: SessionView): AdminResponse => okResponse(view);
 
 /** Whether a proxy says that the browser uses HTTPS. Its list begins with the proxy next to the browser. */
 const isHttps = ({ forwardedProto }: RequestHead): boolean => /^https\b/i.test(forwardedProto);

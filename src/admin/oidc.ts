@@ -47,10 +47,11 @@ interface OidcOptions {
   readonly log: Log;
 }
 
+/** A provider, as the console shows it. */
 export interface OidcView {
   /** The provider's host. */
   readonly issuer: string;
-  /** The address at which a browser begins the sign-in. */
+  /** The address at which a browser begins the sign-in there, or the sign-out. */
   readonly url: string;
 }
 

@@ -15,7 +15,8 @@ import type {
   ListView,
   UsageView,
 } from '../admin/views.js';
-import { queryOf, useView } from './api.js';
+import { queryOf } from './api.js';
+import { useView } from './api-hooks.js';
 import { addressOf, callsAddress } from './browser.js';
 import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { ErrorText, RangeChoice } from './controls.js';

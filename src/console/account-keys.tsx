@@ -8,7 +8,9 @@
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
-import { fetchRows, may, post, queryOf, useView } from './api.js';
+import { fetchRows, post, queryOf } from './api.js';
+import { useView } from './api-hooks.js';
+import { may } from './session.js';
 import { callsAddress } from './browser.js';
 import { Badge, Button, Choice, ErrorText, Icon, Name, TextField, type Tone, useInput } from './controls.js';
 import {

@@ -11,7 +11,8 @@
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';
-import { get, queryOf, textOf, useRefresh, useRows } from './api.js';
+import { get, queryOf, textOf } from './api.js';
+import { useRefresh, useRows } from './api-hooks.js';
 import { number } from './format.js';
 
 /** How many rows a page has. The gateway needs 1 ms for a page. */

@@ -12,7 +12,9 @@ import { AccountCourse, AccountHours } from './account-course.js';
 import { AccountKeys } from './account-keys.js';
 import { AccountList, ROWS_MAX } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
-import { fetchRows, may, type FirstRows, useAction, useView } from './api.js';
+import { fetchRows, type FirstRows } from './api.js';
+import { useAction, useView } from './api-hooks.js';
+import { may } from './session.js';
 import { addressOf, callsAddress, openPage } from './browser.js';
 import {
   Badge,

@@ -8,7 +8,8 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import { fetchRows, get, queryOf, textOf, useRefresh, useView } from './api.js';
+import { fetchRows, get, queryOf, textOf } from './api.js';
+import { useRefresh, useView, TYPING_MS } from './api-hooks.js';
 import {
   addressOf,
   CALL_FILTERS,
@@ -27,7 +28,6 @@ import {
   TextField,
   TimeField,
   type Tone,
-  TYPING_MS,
   useInput,
 } from './controls.js';
 import { counted, exactMoment, money, number, recentMoment, roughMoney, words } from './format.js';

@@ -7,11 +7,12 @@
  */
 import { useState } from 'preact/hooks';
 import type { ChainView, OperatorChange } from '../admin/change-routes.js';
-import { fetchRows, get, useAction } from './api.js';
+import { fetchRows, get } from './api.js';
+import { useAction, usePagedRows } from './api-hooks.js';
 import { addressOf, type Filters, putFilters } from './browser.js';
 import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField } from './controls.js';
 import { counted, exactMoment, isoOf, words } from './format.js';
-import { type Column, Table, usePagedRows } from './table.js';
+import { type Column, Table } from './table.js';
 
 const PAGE_ROWS = 100;
 const FILTER_NAMES = ['who', 'action', 'target', 'from', 'to'] as const;

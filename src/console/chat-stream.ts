@@ -2,9 +2,9 @@
  * A chat call of the playground, and its response as it comes (server-sent events). playground-page.tsx calls
  * `chat`; admin/playground.ts relays the call. Browser.
  *
- * Must hold: a call ends when its page is left, because the call is charged. A wrong API key ends no console
- * session: `send` of api.ts asks for the session first (test/e2e/console-pages.test.ts,
- * test/e2e/console.test.ts).
+ * Must hold: a call ends when its page is left, because the call is charged. A wrong API key, which gets a
+ * 401, ends no console session: session.ts first asks whether the session is over
+ * (test/e2e/console-pages.test.ts, test/e2e/console.test.ts).
  */
 import { ApiError, send, textOf } from './api.js';
 

@@ -92,9 +92,6 @@ export function Field({ label, hint, children }: FieldProps) {
   );
 }
 
-/** How long a page with filters waits for the next keystroke before it sends a request. */
-export const TYPING_MS = 250;
-
 interface TextFieldProps extends Input {
   readonly label: string;
   readonly hint?: string;

@@ -9,7 +9,9 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView, PlanView } from '../admin/views.js';
-import { keepPage, post, remove, useAction } from './api.js';
+import { post, remove } from './api.js';
+import { useAction } from './api-hooks.js';
+import { keepPage } from './session.js';
 import { Button, Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
 import { money } from './format.js';
 import { limitsText } from './quotas.js';

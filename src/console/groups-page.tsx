@@ -4,11 +4,13 @@
  *
  * Must hold: a change that was made in a dialog is seen in the tree and in the panel at once
  * (test/e2e/console-groups.test.ts). An operator who may not change groups sees no button that does. No test
- * shows this; the gateway rejects the change anyway (`may` in api.ts).
+ * shows this; the gateway rejects the change anyway (`may` in session.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
-import { fetchRows, may, queryOf, useRows, useView } from './api.js';
+import { fetchRows, queryOf } from './api.js';
+import { useRows, useView } from './api-hooks.js';
+import { may } from './session.js';
 import { addressOf, callsAddress, openPage } from './browser.js';
 import {
   Button,

@@ -18,7 +18,7 @@ import {
   type RingName,
 } from '../telemetry/history.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
-import { checkSession } from './api.js';
+import { checkSession } from './session.js';
 
 /** How far back charts go: the name of a ring of the history. */
 export type Range = RingName;

@@ -14,17 +14,11 @@ import './style/accounts.css';
 import './style/pages.css';
 import { render, type ComponentChildren } from 'preact';
 import { useCallback, useEffect, useState, useRef } from 'preact/hooks';
+import type { OidcView } from '../admin/oidc.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { AccountsPage } from './accounts-page.js';
-import {
-  fetchIsSignedIn,
-  type OidcView,
-  signOut,
-  whenSignedOut,
-  may,
-  operatorNow,
-  useAction,
-} from './api.js';
+import { useAction } from './api-hooks.js';
+import { fetchIsSignedIn, signOut, whenSignedOut, may, operatorNow } from './session.js';
 import {
   addressOf,
   applyTheme,

@@ -9,7 +9,8 @@ import { useState } from 'preact/hooks';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import type { ListView } from '../admin/views.js';
 import { ROLE_MEANINGS, ROLES } from '../core/roles.js';
-import { post, useView } from './api.js';
+import { post } from './api.js';
+import { useView } from './api-hooks.js';
 import { addressOf } from './browser.js';
 import { Badge, Button, Choice, ErrorText, Icon, TextField, type Tone, useInput } from './controls.js';
 import {

@@ -10,7 +10,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import { get, requestJson, textOf, useView } from './api.js';
+import { get, requestJson, textOf } from './api.js';
+import { useView } from './api-hooks.js';
 import { chat, type ChatRequest, type Message, type CallProgress } from './chat-stream.js';
 import { CodeSamples } from './code-samples.js';
 import { Button, Choice, ErrorText, Field, idsOf, type Input, TextField, useInput } from './controls.js';

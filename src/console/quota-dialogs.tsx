@@ -9,7 +9,8 @@
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, KeyView, ListView, QuotasView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
-import { post, queryOf, useView } from './api.js';
+import { post, queryOf } from './api.js';
+import { useView } from './api-hooks.js';
 import { Choice, ErrorText, TextField, useInput } from './controls.js';
 import { type ChangeProps, type Closable, LongName, Question } from './dialogs.js';
 import { isMoneyQuota, quotaTitle } from './quotas.js';

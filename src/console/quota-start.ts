@@ -6,7 +6,7 @@
  * (test/unit/console/quota-start.test.ts).
  */
 import { Calendar, isTimezone, QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
-import { operatorNow } from './api.js';
+import { operatorNow } from './session.js';
 
 /** The calendar of the setting `quota_timezone`; undefined if this browser does not know the zone. */
 let calendar: Calendar | undefined;

@@ -7,7 +7,9 @@
  */
 import { useState } from 'preact/hooks';
 import type { ReloadView, SettingChangeView, SettingView, ListView } from '../admin/views.js';
-import { may, post, useAction, useView } from './api.js';
+import { post } from './api.js';
+import { useAction, useView } from './api-hooks.js';
+import { may } from './session.js';
 import { Badge, BeforeAfter, Button, Choice, ErrorText, TextField, useInput } from './controls.js';
 import { Table } from './table.js';
 

@@ -6,7 +6,9 @@
  * test/e2e/console-oidc.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
-import { type OidcView, oidcView, signIn, useAction } from './api.js';
+import type { OidcView } from '../admin/oidc.js';
+import { useAction } from './api-hooks.js';
+import { fetchProvider, signIn } from './session.js';
 import { leaveTo } from './browser.js';
 import { Button, ErrorText, Logo, TextField, useInput } from './controls.js';
 
@@ -18,10 +20,10 @@ interface SignInProps {
 
 export function SignIn({ providerSignOut, onSignedIn }: SignInProps) {
   const token = useInput();
-  const [oidc, setOidc] = useState<OidcView>();
+  const [provider, setProvider] = useState<OidcView>();
   useEffect(() => {
     // If the request fails, the form offers only the token. Sending the token then shows the error.
-    oidcView().then(setOidc, () => undefined);
+    fetchProvider().then(setProvider, () => undefined);
   }, []);
   const { error, isBusy, run } = useAction(async () => {
     await signIn(token.value.trim());
@@ -46,14 +48,14 @@ export function SignIn({ providerSignOut, onSignedIn }: SignInProps) {
             <a href={providerSignOut.url}>Sign out of {providerSignOut.issuer} too</a>
           </p>
         )}
-        {oidc !== undefined && (
-          <Button class="primary wide" onClick={() => leaveTo(oidc.url)}>
-            Sign in with {oidc.issuer}
+        {provider !== undefined && (
+          <Button class="primary wide" onClick={() => leaveTo(provider.url)}>
+            Sign in with {provider.issuer}
           </Button>
         )}
         <p class="muted">
-          {oidc === undefined ? 'Sign' : 'Or sign'} in with your operator’s token, or with the admin token: it
-          stands in <code>admin-token</code> in the gateway’s data folder, or is what{' '}
+          {provider === undefined ? 'Sign' : 'Or sign'} in with your operator’s token, or with the admin
+          token: it stands in <code>admin-token</code> in the gateway’s data folder, or is what{' '}
           <code>TOLLGATE_ADMIN_TOKEN</code> was set to.
         </p>
         {/* An operator's token goes into the same field: the gateway tells the two apart. */}
@@ -66,8 +68,8 @@ export function SignIn({ providerSignOut, onSignedIn }: SignInProps) {
           {...token}
         />
         <ErrorText text={error} />
-        <button type="submit" class={oidc === undefined ? 'primary wide' : 'wide'} disabled={isBusy}>
-          {oidc === undefined ? 'Sign in' : 'Sign in with the token'}
+        <button type="submit" class={provider === undefined ? 'primary wide' : 'wide'} disabled={isBusy}>
+          {provider === undefined ? 'Sign in' : 'Sign in with the token'}
         </button>
       </form>
     </main>

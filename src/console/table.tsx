@@ -1,19 +1,16 @@
 /**
- * Tables that scroll sideways in a box of their own, with the keyboard too, and that can be saved as CSV; and
- * tiles, each a number with its name; and the rows of lists that come page by page. Most pages use them.
- * Browser.
+ * Tables, which scroll sideways in a box of their own, with the keyboard too, and can be saved as CSV; and
+ * tiles, each a number with its name. Most pages use them. Browser.
  *
  * Must hold: the CSV has all rows of the filter, not only those in sight, up to ROWS_OF_CSV_MAX, and exact
- * values without units (test/e2e/console-tables.test.ts). Rows of two filters are never shown together
- * (test/e2e/console-pages.test.ts).
+ * values without units (test/e2e/console-tables.test.ts).
  */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ListView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
-import { type FirstRows, get, queryOf, ROWS_OF_CSV_MAX, useAction } from './api.js';
+import { type FirstRows, ROWS_OF_CSV_MAX } from './api.js';
+import { useAction } from './api-hooks.js';
 import { saveText } from './browser.js';
-import { Button, ErrorText, Money, Name, TYPING_MS } from './controls.js';
+import { Button, ErrorText, Money, Name } from './controls.js';
 import { ago, isoOf, moment, number } from './format.js';
 
 interface ColumnHead {
@@ -248,73 +245,4 @@ export function Tiles({ label, tiles, isSmall = false }: TilesProps) {
       ))}
     </dl>
   );
-}
-
-/** How many pages are requested before the operator has to ask again: an empty page may not be the last. */
-const REQUESTS_MAX = 50;
-
-/** The rows of one filter, from the first page to the last that has come. */
-export interface ShownRows<Row, Filter> extends ListView<Row> {
-  readonly filter: Filter;
-}
-
-interface PagedRows<Row, Filter> {
-  /** Undefined until a page has come. For a while after a change of the filter, those of the former. */
-  readonly shown: ShownRows<Row, Filter> | undefined;
-  /** Whether the shown rows are those of the filter. */
-  readonly isShown: boolean;
-  /** Why the last request failed; undefined if it did not. */
-  readonly error: string | undefined;
-  /** Undefined while it cannot be called: rows of a former filter are shown, or a request runs. */
-  readonly showMore: (() => void) | undefined;
-}
-
-/**
- * The rows of a list that the operator filters and reads page by page. `path`: below `/admin/v1`. Responses
- * to earlier filters are dropped, so rows of two filters are never shown together.
- */
-export function usePagedRows<Row, Filter extends Parameters<typeof queryOf>[0]>(
-  path: string,
-  filter: Filter,
-  pageRows?: number,
-): PagedRows<Row, Filter> {
-  const query = queryOf(filter);
-  const [shown, setShown] = useState<ShownRows<Row, Filter>>();
-  /** The query of the present filter; undefined once the page is left. */
-  const latestQuery = useRef<string | undefined>(query);
-  latestQuery.current = query;
-  const hasRequested = useRef(false);
-  // A run does not wait for an earlier run, whose responses are dropped if the filter has changed.
-  const { error, isBusy, run } = useAction(async (shownRows: readonly Row[], cursor?: string) => {
-    let next = cursor;
-    for (let requests = 0; requests < REQUESTS_MAX; requests++) {
-      const request = get<ListView<Row>>(path + queryOf({ ...filter, limit: pageRows, cursor: next }));
-      const page = await orDropped(request, () => latestQuery.current === query);
-      if (page === undefined) return;
-      setShown({ filter, data: [...shownRows, ...page.data], next: page.next });
-      if (page.data.length > 0 || page.next === null) return;
-      next = page.next;
-    }
-  });
-  useEffect(() => {
-    // The first request is sent at once, and each later one when nothing has been typed for a while.
-    const timer = setTimeout(() => run([]), hasRequested.current ? TYPING_MS : 0);
-    hasRequested.current = true;
-    return () => clearTimeout(timer);
-  }, [query]);
-  useEffect(() => () => void (latestQuery.current = undefined), []);
-  const isShown = shown !== undefined && queryOf(shown.filter) === query;
-  const showMore = isShown && !isBusy ? () => run(shown.data, shown.next ?? undefined) : undefined;
-  return { shown, isShown, error, showMore };
-}
-
-/** Resolves with undefined if `isCurrent` returns false when the response or an error has come. */
-async function orDropped<View>(response: Promise<View>, isCurrent: () => boolean): Promise<View | undefined> {
-  try {
-    const view = await response;
-    return isCurrent() ? view : undefined;
-  } catch (error) {
-    if (isCurrent()) throw error;
-    return undefined;
-  }
 }

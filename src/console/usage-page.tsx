@@ -7,12 +7,13 @@
  */
 import { useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
-import { queryOf, useView } from './api.js';
+import { queryOf } from './api.js';
+import { useView, type ShownRows, usePagedRows } from './api-hooks.js';
 import { addressOf, type CallFilters, callsAddress } from './browser.js';
 import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { Button, Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
 import { DAY_SECONDS, moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';
-import { type Column, type ShownRows, Table, usePagedRows } from './table.js';
+import { type Column, Table } from './table.js';
 
 const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
 type Grouping = (typeof GROUPINGS)[number];
@@ -36,7 +37,7 @@ export function UsagePage() {
     key: '',
   }));
   const models = useView<ListView<ModelView>>('/models');
-  const { shown, isShown, error, showMore } = usePagedRows<UsageView, Query>('/usage', trimmed(query));
+  const { shown, isCurrent, error, showMore } = usePagedRows<UsageView, Query>('/usage', trimmed(query));
   const inputOf = (name: Exclude<keyof Query, 'by'>) => ({
     value: query[name],
     onValue: (text: string): void => setQuery({ ...query, [name]: text }),
@@ -67,8 +68,8 @@ export function UsagePage() {
         <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
       </div>
       {/* If rows of the query are shown, the error is that of `Show more`, and they stay. */}
-      <ErrorText text={(isShown ? undefined : error) ?? models.error} />
-      {shown !== undefined && (isShown || error === undefined) && (
+      <ErrorText text={(isCurrent ? undefined : error) ?? models.error} />
+      {shown !== undefined && (isCurrent || error === undefined) && (
         <ShownUsage {...shown} error={error} onMore={showMore} />
       )}
     </>

@@ -15,7 +15,7 @@ async function bundle(): Promise<Bundle> {
   t.teardown(() => rmSync(folder, { recursive: true }));
   const outfile = join(folder, 'quota-start.mjs');
   const contents =
-    'export { countedSince } from "./src/console/quota-start.ts"; export { signIn } from "./src/console/api.ts";';
+    'export { countedSince } from "./src/console/quota-start.ts"; export { signIn } from "./src/console/session.ts";';
   await build({
     stdin: { contents, resolveDir: process.cwd() },
     outfile,

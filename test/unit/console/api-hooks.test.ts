@@ -1,7 +1,4 @@
-/**
- * What the console shows of responses that come out of order, and who it takes for signed in. Its file is
- * bundled for Node, with Preact.
- */
+/** What the console shows of responses that come out of order. Its file is bundled for Node, with Preact. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,19 +16,13 @@ interface Bundle {
   readonly useView: (path: string) => Shown;
   readonly render: (child: unknown, parent: unknown) => void;
   readonly h: (component: () => null, props: null) => unknown;
-  readonly signIn: (token: string) => Promise<void>;
-  readonly signOut: () => Promise<unknown>;
-  readonly checkSession: () => Promise<boolean>;
-  readonly keepPage: () => () => void;
-  readonly may: (right: 'keys') => boolean;
-  readonly operatorNow: () => unknown;
 }
 
 async function bundle(): Promise<Bundle> {
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-console-'));
   t.teardown(() => rmSync(folder, { recursive: true }));
-  const outfile = join(folder, 'api.mjs');
-  const contents = "export { h, render } from 'preact'; export * from './src/console/api.ts';";
+  const outfile = join(folder, 'api-hooks.mjs');
+  const contents = "export { h, render } from 'preact'; export * from './src/console/api-hooks.ts';";
   const stdin = { contents, resolveDir: process.cwd() };
   await build({ stdin, outfile, bundle: true, format: 'esm', platform: 'node', logLevel: 'warning' });
   return (await import(outfile)) as Bundle;
@@ -69,30 +60,4 @@ void t.test('a response that comes late does not replace a newer view', async (t
   await answers[3]!('fourth');
   t.equal(shown.view, 'fourth');
   t.end();
-});
-
-void t.test('nobody is taken for signed in after the end of the session', async (t) => {
-  const { signIn, signOut, checkSession, keepPage, may, operatorNow } = await bundle();
-  const signedOut = { signed_in: false, who: null, role: null };
-  let response: object = {};
-  t.intercept(globalThis, 'fetch', { value: () => Promise.resolve(Response.json(response)) });
-  const enter = (): Promise<void> => {
-    response = { signed_in: true, who: 'ann', role: 'admin' };
-    return signIn('token');
-  };
-  t.notOk(may('keys'));
-  await enter();
-  t.ok(may('keys'));
-  response = signedOut;
-  await signOut();
-  t.notOk(may('keys'), 'signed out');
-  t.equal(operatorNow(), undefined);
-
-  await enter();
-  response = signedOut;
-  const letPageGo = keepPage();
-  t.notOk(await checkSession());
-  t.ok(may('keys'), 'the page is kept as it is, for a dialog');
-  letPageGo();
-  t.notOk(may('keys'), 'the session has ended');
 });
