@@ -17,7 +17,7 @@ import type {
 } from '../admin/views.js';
 import { queryOf } from './api.js';
 import { useView } from './api-hooks.js';
-import { addressOf, callsAddress } from './browser.js';
+import { addressOf, callsAddress } from './address.js';
 import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { ErrorText, RangeChoice } from './controls.js';
 import { roughMoney, shortNumber } from './format.js';

@@ -11,7 +11,7 @@ import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/vi
 import { fetchRows, post, queryOf } from './api.js';
 import { useView } from './api-hooks.js';
 import { may } from './session.js';
-import { callsAddress } from './browser.js';
+import { callsAddress } from './address.js';
 import { Badge, Button, Choice, ErrorText, Icon, Name, TextField, type Tone, useInput } from './controls.js';
 import {
   type ChangeProps,

@@ -9,7 +9,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView } from '../admin/views.js';
 import type { AccountOrder, AccountRows, SortedBy } from './account-rows.js';
-import { addressOf } from './browser.js';
+import { addressOf } from './address.js';
 import { Money, Name, StatusBadge } from './controls.js';
 import { shortNumber } from './format.js';
 

@@ -15,7 +15,7 @@ import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-
 import { fetchRows, type FirstRows } from './api.js';
 import { useAction, useView } from './api-hooks.js';
 import { may } from './session.js';
-import { addressOf, callsAddress, openPage } from './browser.js';
+import { addressOf, callsAddress, openPage } from './address.js';
 import {
   Badge,
   Button,

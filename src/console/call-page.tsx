@@ -12,7 +12,7 @@ import type { CallView, ContentsView } from '../admin/call-routes.js';
 import { ERROR_MEANINGS, type ErrorMeaning } from '../core/error-meanings.js';
 import { useView } from './api-hooks.js';
 import { may } from './session.js';
-import { addressOf, callsAddress } from './browser.js';
+import { addressOf, callsAddress } from './address.js';
 import { toneOfCall } from './calls-page.js';
 import { Badge, Button, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
 import { exactMoment, milliseconds, money, number, words } from './format.js';

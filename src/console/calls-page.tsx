@@ -18,7 +18,7 @@ import {
   type Filters,
   openPage,
   putFilters,
-} from './browser.js';
+} from './address.js';
 import {
   Badge,
   Button,

@@ -9,7 +9,7 @@ import { useState } from 'preact/hooks';
 import type { ChainView, OperatorChange } from '../admin/change-routes.js';
 import { fetchRows, get } from './api.js';
 import { useAction, usePagedRows } from './api-hooks.js';
-import { addressOf, type Filters, putFilters } from './browser.js';
+import { addressOf, type Filters, putFilters } from './address.js';
 import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField } from './controls.js';
 import { counted, exactMoment, isoOf, words } from './format.js';
 import { type Column, Table } from './table.js';

@@ -7,8 +7,8 @@
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { colorOf, onThemeChange } from './browser.js';
 import { axisMoment, DAY_SECONDS } from './format.js';
+import { colorOf, onThemeChange } from './theme.js';
 
 export interface Series {
   readonly name: string;

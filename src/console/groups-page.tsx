@@ -11,7 +11,7 @@ import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.
 import { fetchRows, queryOf } from './api.js';
 import { useRows, useView } from './api-hooks.js';
 import { may } from './session.js';
-import { addressOf, callsAddress, openPage } from './browser.js';
+import { addressOf, callsAddress, openPage } from './address.js';
 import {
   Button,
   CopyButton,

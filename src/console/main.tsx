@@ -19,16 +19,7 @@ import type { StatusDocument } from '../telemetry/status-document.js';
 import { AccountsPage } from './accounts-page.js';
 import { useAction } from './api-hooks.js';
 import { fetchIsSignedIn, signOut, whenSignedOut, may, operatorNow } from './session.js';
-import {
-  addressOf,
-  applyTheme,
-  restoreAddress,
-  storedTheme,
-  usePageAddress,
-  chooseTheme,
-  themeOf,
-  THEMES,
-} from './browser.js';
+import { addressOf, restoreAddress, usePageAddress } from './address.js';
 import { CallPage } from './call-page.js';
 import { CallsPage } from './calls-page.js';
 import { ChangesPage } from './changes-page.js';
@@ -43,6 +34,7 @@ import { SettingsPage } from './settings-page.js';
 import { SignIn } from './sign-in.js';
 import { UpstreamsPage } from './upstreams-page.js';
 import { UsagePage } from './usage-page.js';
+import { applyTheme, storedTheme, chooseTheme, themeOf, THEMES } from './theme.js';
 
 /**
  * In the order of their links. The name of a page is in its address and its link, and names its icon. A new

@@ -11,7 +11,7 @@ import type { ListView } from '../admin/views.js';
 import { ROLE_MEANINGS, ROLES } from '../core/roles.js';
 import { post } from './api.js';
 import { useView } from './api-hooks.js';
-import { addressOf } from './browser.js';
+import { addressOf } from './address.js';
 import { Badge, Button, Choice, ErrorText, Icon, TextField, type Tone, useInput } from './controls.js';
 import {
   type ChangeProps,

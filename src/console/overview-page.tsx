@@ -11,7 +11,7 @@ import type { ComponentChildren } from 'preact';
 import { useState, useMemo } from 'preact/hooks';
 import { percentileOf, type StatusDocument } from '../telemetry/status-document.js';
 import { BusyAccounts } from './account-course.js';
-import { callsAddress } from './browser.js';
+import { callsAddress } from './address.js';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
 import { bytes, milliseconds, number, roughMoney, shortNumber, words } from './format.js';

@@ -8,7 +8,7 @@
  */
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
-import { type CallFilters, callsAddress } from './browser.js';
+import { type CallFilters, callsAddress } from './address.js';
 import { Money } from './controls.js';
 import { duration, moment, money, number, shortNumber } from './format.js';
 import { countedSince } from './quota-start.js';

@@ -9,7 +9,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { OidcView } from '../admin/oidc.js';
 import { useAction } from './api-hooks.js';
 import { fetchProvider, signIn } from './session.js';
-import { leaveTo } from './browser.js';
+import { leaveTo } from './address.js';
 import { Button, ErrorText, Logo, TextField, useInput } from './controls.js';
 
 interface SignInProps {

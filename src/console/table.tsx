@@ -9,7 +9,6 @@ import type { ComponentChildren } from 'preact';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { type FirstRows, ROWS_OF_CSV_MAX } from './api.js';
 import { useAction } from './api-hooks.js';
-import { saveText } from './browser.js';
 import { Button, ErrorText, Money, Name } from './controls.js';
 import { ago, isoOf, moment, number } from './format.js';
 
@@ -108,6 +107,18 @@ function valueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined 
     const seconds = column.seconds(row);
     return seconds === null ? null : isoOf(seconds);
   };
+}
+
+/** Long enough for a browser to begin to save a file. After that the memory of its text is freed. */
+const SAVE_MS = 10_000;
+
+/** Gives the browser a file to save. The byte order mark lets spreadsheets read the file as UTF-8. */
+function saveText(name: string, type: string, text: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob(['\ufeff', text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), SAVE_MS);
 }
 
 interface CsvProps<Row> {

@@ -12,7 +12,7 @@ import type { UpstreamStatus } from '../telemetry/status-document.js';
 import { post } from './api.js';
 import { useAction, useView } from './api-hooks.js';
 import { may } from './session.js';
-import { callAddress, callsAddress } from './browser.js';
+import { callAddress, callsAddress } from './address.js';
 import { Badge, Button, ErrorText, type Tone } from './controls.js';
 import { ago, isoOf, moment, number, shortNumber, words } from './format.js';
 import type { Snapshot } from './live.js';

@@ -9,7 +9,7 @@ import { useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { queryOf } from './api.js';
 import { useView, type ShownRows, usePagedRows } from './api-hooks.js';
-import { addressOf, type CallFilters, callsAddress } from './browser.js';
+import { addressOf, type CallFilters, callsAddress } from './address.js';
 import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { Button, Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
 import { DAY_SECONDS, moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';

@@ -1,6 +1,7 @@
 /**
- * The console's state in the browser: the open page, in the address (hash routing), so that going back and
- * links work; and the colours that the operator chose. Pages and charts use it. Browser.
+ * Addresses of the console's pages, such as `#/calls?model=m`: the open page, its open item and its filters
+ * are the part of the address after `#` (hash routing), so that going back and links work. Pages use it.
+ * Browser.
  *
  * Must hold: no address, from whomever it comes, leads out of the console, except `leaveTo` to the provider
  * that the gateway names (test/e2e/console-oidc.test.ts).
@@ -80,57 +81,6 @@ export function restoreAddress(): void {
   sessionStorage.removeItem(RETURN_HASH_KEY);
   if (hash !== null && location.hash === '') history.replaceState(null, '', hash === '' ? '#/' : hash);
 }
-
-/** Long enough for a browser to begin to save a file. After that the memory of its text is freed. */
-const SAVE_MS = 10_000;
-
-/** Gives the browser a file to save. The byte order mark lets spreadsheets read the file as UTF-8. */
-export function saveText(name: string, type: string, text: string): void {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob(['\ufeff', text], { type }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), SAVE_MS);
-}
-
-export const THEMES = ['system', 'light', 'dark'] as const;
-type Theme = (typeof THEMES)[number];
-
-const THEME_KEY = 'tollgate-theme';
-const SYSTEM_IS_DARK = matchMedia('(prefers-color-scheme: dark)');
-const watchers = new Set<() => void>();
-
-/** Returns `system` for any text that is no theme. */
-export const themeOf = (name: string | null): Theme => THEMES.find((theme) => theme === name) ?? 'system';
-
-export function storedTheme(): Theme {
-  return themeOf(localStorage.getItem(THEME_KEY));
-}
-
-export function chooseTheme(theme: Theme): void {
-  localStorage.setItem(THEME_KEY, theme);
-  applyTheme(theme);
-}
-
-/** Sets the attribute by which style/theme.css chooses the colours, then has charts painted again. */
-export function applyTheme(theme: Theme): void {
-  const isDark = theme === 'dark' || (theme === 'system' && SYSTEM_IS_DARK.matches);
-  document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
-  for (const watcher of watchers) watcher();
-}
-
-/** Calls `watcher` when the colours have changed. Returns a function that stops the calls. */
-export function onThemeChange(watcher: () => void): () => void {
-  watchers.add(watcher);
-  return () => watchers.delete(watcher);
-}
-
-/** Returns the value of a custom property of the style sheet, such as `--accent`. */
-export function colorOf(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-SYSTEM_IS_DARK.addEventListener('change', () => applyTheme(storedTheme()));
 
 /**
  * The filters of the page of calls are parameters of `GET /admin/v1/calls` (CallsQuery of
