@@ -8,6 +8,7 @@
  * (test/e2e/console.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
+import { ERROR_CODES, ERROR_KINDS } from '../core/errors.js';
 import {
   type CallGrowth,
   callGrowthOf,
@@ -29,9 +30,9 @@ export const rangeSeconds = (range: Range): number =>
 export type Growth = Readonly<CallGrowth>;
 export type Span = Readonly<HistorySpan>;
 
-/** Snapshots for the rates, 2 seconds apart: a rate over 10 seconds does not flicker. */
+/** Snapshots come every 2 seconds, so these span 10 seconds: a rate over that time does not flicker. */
 const SNAPSHOTS_KEPT = 6;
-/** The stream counts as broken after this time without an event. Two events should have come in it. */
+/** The stream counts as broken after this time without an event. It should have brought two events. */
 const SILENCE_MS = 6_000;
 /** The pause before a broken stream is requested again. */
 const RECONNECT_MS = 5_000;
@@ -140,19 +141,16 @@ function spansIn(range: Range, spans: readonly Span[]): Span[] {
   return spans.filter(({ start }) => start > oldest);
 }
 
-/**
- * The codes of core/errors.ts with a status of 500 or more: the gateway or an upstream has failed. A new one
- * must be added here, which no test notices. Other outcomes but `ok` and `client_gone` are rejections.
- */
-const FAILURES: readonly string[] = ['provider_unavailable', 'internal_error', 'overloaded'];
-/** The filter `code` that finds failed calls in the call log, also those that broke after a status 200. */
+/** Outcomes by which the gateway or an upstream has failed. Other codes are rejections. */
+const FAILURES: readonly string[] = ERROR_CODES.filter((code) => ERROR_KINDS[code].status >= 500);
+/** The filter `code` that finds failed calls in the call log, also those that failed after a status 200. */
 export const FAILURE_CODES = FAILURES.join(',');
 
 export function sumOfCounts(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-/** Counts calls by the kind of their outcome. `left`: the caller left before the end. */
+/** Sums the counts of outcomes by kind of outcome. `left`: the caller left before the end. */
 export function callsByKind(outcomes: Readonly<Record<string, number>> = {}) {
   const shares = { answered: 0, rejected: 0, failed: 0, left: 0 };
   for (const [outcome, count] of Object.entries(outcomes)) {
@@ -169,14 +167,15 @@ export function growthOf(span: Span, model: string): Growth {
   return model === '' ? span : (span.models?.[model] ?? {});
 }
 
+/** The calls that ended between the oldest and the newest snapshot. */
 interface LastSeconds extends Growth {
-  /** The time in which the calls came: about 10 seconds. */
+  /** The time between the two: about 10 seconds. */
   readonly seconds: number;
   /** Rejections of all models, by reason. */
   readonly refusals?: Readonly<Record<string, number>> | undefined;
 }
 
-/** The calls since the oldest snapshot, of all models if `model` is ''; undefined without two snapshots. */
+/** Counts all models if `model` is ''. Returns undefined without two snapshots. */
 export function lastSecondsOf(snapshots: readonly Snapshot[], model: string): LastSeconds | undefined {
   const oldest = snapshots[0];
   const newest = snapshots.at(-1);
