@@ -8,7 +8,7 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
-import { AccountCourse, AccountHours } from './account-course.js';
+import { AccountHourCharts, AccountRangeCharts } from './account-charts.js';
 import { AccountKeys } from './account-keys.js';
 import { AccountList, ROWS_MAX } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
@@ -40,7 +40,7 @@ import { type Column, CsvButton, Table, type Tile, Tiles } from './table.js';
 interface AccountsProps {
   /** From the page's address: id or name of the account that is open; empty if none is. */
   readonly item: string;
-  /** How many accounts there are; undefined until the first live snapshot has come. */
+  /** How many accounts there are; undefined until the first snapshot of the status (live.ts) has come. */
   readonly count: number | undefined;
 }
 
@@ -121,7 +121,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
   );
 }
 
-/** The columns of the CSV. The list itself has fewer. */
+/** The columns of the CSV. The list itself has fewer (account-list.tsx). */
 const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
   { head: 'Name', text: ({ name }) => name },
   { head: 'Id', text: ({ id }) => id },
@@ -141,7 +141,7 @@ const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
 /** How often the open account is fetched again, for its counters. */
 const REFRESH_MS = 2_000;
 
-/** Returns the error of an account whose plan is not in the settings (`plan_missing`). */
+/** The error to show for an account whose plan is not in the settings (`plan_missing`). */
 const planMissingText = ({ plan }: AccountView): string =>
   `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
 
@@ -190,10 +190,8 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           </section>
           <AccountKeys account={account} />
           <AccountCredits account={account} />
-          {/* Charts of calls, tokens and spend over the chosen range, 5 minutes to 24 hours. */}
-          <AccountCourse account={account.id} />
-          {/* Bars of calls and spend for each of the last 24 hours, from the usage on disk. */}
-          <AccountHours account={account.id} />
+          <AccountRangeCharts account={account.id} />
+          <AccountHourCharts account={account.id} />
           {dialog === 'credit' && <CreditDialog item={account} {...dialogProps} />}
           {dialog === 'plan' && <PlanDialog item={account} plans={plans} {...dialogProps} />}
           {dialog === 'group' && <AccountGroupDialog item={account} {...dialogProps} />}
@@ -284,7 +282,7 @@ function Counters({ account, plan }: CountersProps) {
     ...(leased === undefined
       ? []
       : [
-          // What processes were granted (in a view: leased) and have not used: money and call slots.
+          // What processes were granted of the balance and of the calls in flight, and have not used.
           [
             'Leased',
             <CutMoney amount={leased.balance} />,
@@ -308,8 +306,8 @@ function Counters({ account, plan }: CountersProps) {
 const CREDITS_SHOWN = 10;
 
 /**
- * The list of credits and debits, newest first. The gateway lists them oldest first, so all are fetched, at
- * most ROWS_OF_CSV_MAX. They are fetched again after each credit or debit, which changes `credited`.
+ * The last credits and debits, newest first. The gateway lists them oldest first, so all are fetched, at most
+ * ROWS_OF_CSV_MAX. They are fetched again after each credit or debit, because each changes `credited`.
  */
 function AccountCredits({ account }: { readonly account: AccountView }) {
   const [credits, setCredits] = useState<FirstRows<CreditView>>();

@@ -1,6 +1,6 @@
 /**
  * Charts of one or more lines (Series) over time, painted by uPlot, and functions that make lines from rows.
- * overview-page.tsx, account-course.tsx and usage-page.tsx use them. Browser.
+ * overview-page.tsx, account-charts.tsx and usage-page.tsx use them. Browser.
  *
  * Must hold: a chart is painted again when the colours change, and freed with its component
  * (test/e2e/console.test.ts).

@@ -10,7 +10,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState, useMemo } from 'preact/hooks';
 import { percentileOf, type StatusDocument } from '../telemetry/status-document.js';
-import { BusyAccounts } from './account-course.js';
+import { BusyAccounts } from './account-charts.js';
 import { callsAddress } from './address.js';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';

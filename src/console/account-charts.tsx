@@ -1,7 +1,6 @@
 /**
- * The recent calls of accounts, from the last five minutes to the last day: charts of one account (its
- * course), which accounts-page.tsx shows, and a table of the busiest accounts, which overview-page.tsx shows.
- * Browser.
+ * The calls of accounts in the last minutes and hours: charts of one account, which accounts-page.tsx shows,
+ * and a table of the busiest accounts, which overview-page.tsx shows. Browser.
  *
  * Must hold: values of one range are never shown as those of another. No test notices this;
  * test/e2e/account-history.test.ts tests the values that the gateway sends.
@@ -24,25 +23,25 @@ import { roughMoney, shortNumber } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
 
-/** A new span comes every two seconds in the range `5m`, and every ten or more seconds in the others. */
+/** A span of the range `5m` lasts two seconds, one of the other ranges ten seconds or more. */
 const refreshMs = (range: Range): number => (range === '5m' ? 2_000 : 10_000);
 
-/** `path`: `/history/accounts`, or that of one account. */
+/** `path`: `/history/accounts`, or the path of one account's history; below `/admin/v1`. */
 function useAccountHistory<Row>(path: string, range: Range) {
   const { view, error } = useView<HistoryView<Row>>(`${path}?range=${range}`, refreshMs(range));
-  // Until the view of this range comes, `view` is of the former range and must not be shown.
+  // After a change of the range `view` is that of the former range until the new one comes.
   return { history: view?.range === range ? view : undefined, error };
 }
 
 const SECONDS_PER_HOUR = 3_600;
 /**
  * A span is complete 4 s after its end (REPORTING_SECONDS of telemetry/account-history.ts), and in the range
- * `5m` is fetched up to 2 s later. Spans that ended later are not drawn.
+ * `5m` it is fetched up to 2 s later. So the charts end this long before now.
  */
 const SPAN_DELAY_SECONDS = 6;
 
-/** Charts of what an account has called, in the range that the operator chooses. */
-export function AccountCourse({ account }: { readonly account: string }) {
+/** Charts of an account's calls, tokens and spend in the range that the operator chooses. */
+export function AccountRangeCharts({ account }: { readonly account: string }) {
   const [range, setRange] = useState<Range>('5m');
   const path = `/accounts/${encodeURIComponent(account)}/history`;
   const { history, error } = useAccountHistory<AccountSpanView>(path, range);
@@ -56,19 +55,19 @@ export function AccountCourse({ account }: { readonly account: string }) {
         <RangeChoice value={range} onValue={setRange} />
       </div>
       <ErrorText text={error} />
-      {history !== undefined && <CourseCharts history={history} seconds={rangeSeconds(range)} />}
+      {history !== undefined && <SpanCharts history={history} seconds={rangeSeconds(range)} />}
     </section>
   );
 }
 
-interface CourseProps {
+interface SpanChartsProps {
   /** The spans in which any account called. While this account was not among the busiest, its stats are 0. */
   readonly history: HistoryView<AccountSpanView>;
   /** Length of the range. */
   readonly seconds: number;
 }
 
-function CourseCharts({ history: { data, seconds: spanSeconds }, seconds }: CourseProps) {
+function SpanCharts({ history: { data, seconds: spanSeconds }, seconds }: SpanChartsProps) {
   const lastTime = Math.floor((Date.now() / 1_000 - SPAN_DELAY_SECONDS) / spanSeconds) * spanSeconds;
   const times = timesUntil(lastTime, spanSeconds, seconds / spanSeconds);
   // The value of a span is drawn at its end.
@@ -94,16 +93,16 @@ function CourseCharts({ history: { data, seconds: spanSeconds }, seconds }: Cour
 }
 
 const HOURS = 24;
-/** Seldom, because the charts have one bar for each hour. */
+/** Slower than the other charts, because only the bar of the present hour changes. */
 const HOURS_REFRESH_MS = 30_000;
 
-/** The last day of an account, hour by hour, from its usage on disk. */
-export function AccountHours({ account }: { readonly account: string }) {
+/** Charts with a bar for each of the last 24 hours, from the account's usage on disk. */
+export function AccountHourCharts({ account }: { readonly account: string }) {
   const thisHour = Math.floor(Date.now() / 1_000 / SECONDS_PER_HOUR) * SECONDS_PER_HOUR;
   const times = timesUntil(thisHour, SECONDS_PER_HOUR, HOURS);
   const path = `/usage${queryOf({ account, by: 'hour', from: times[0] })}`;
   const { view, error } = useView<ListView<UsageView>>(path, HOURS_REFRESH_MS);
-  // Rows by hour always have `hour`.
+  // Every row has `hour`, because the query groups by hour.
   const seriesOf = seriesMaker(times, new Map(view?.data.map((row) => [row.hour ?? 0, row])));
   return (
     <section>
@@ -126,7 +125,7 @@ export function AccountHours({ account }: { readonly account: string }) {
   );
 }
 
-/** How many of the fifty accounts that the gateway lists are shown. The CSV has all fifty. */
+/** Of the fifty accounts that the gateway lists, so many are shown. The CSV has all fifty. */
 const BUSY_ROWS_MAX = 10;
 
 export function BusyAccounts({ range }: { readonly range: Range }) {
