@@ -6,18 +6,16 @@
  * A browser sends a session's cookie by itself, so another site could make the browser do so (CSRF). There
  * are three defences, each sufficient alone: the cookie is SameSite=Strict; a request that names its origin
  * must name this one; and a request that changes something must have a header that a page of another origin
- * cannot set without a CORS preflight. AllowedHosts rejects pages that have their own name resolve to this
- * port (DNS rebinding).
+ * cannot set without a CORS preflight. AllowedHosts (allowed-hosts.ts) defends against DNS rebinding.
  *
  * Must hold: without a token or a session a client can read and change nothing of what server.ts keeps behind
- * `identify`. Tests: test/unit/admin/authentication.session.test.ts, test/unit/admin/server.test.ts,
- * test/unit/admin/authentication.allowed-hosts.test.ts.
+ * `identify`. Tests: test/unit/admin/authentication.session.test.ts, test/unit/admin/server.test.ts.
  */
-import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { BOOTSTRAP, type Identify, type Operator, type Role } from '../core/roles.js';
+import type { AllowedHosts } from './allowed-hosts.js';
 import {
   type AdminResponse,
   cookieOf,
@@ -30,83 +28,10 @@ import { parseBody } from './json-body.js';
 import type { OidcView } from './oidc.js';
 import { type NewSession, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
-import { TokenCheck, WrongTokens } from './token.js';
+import { FailureLimiter } from './failure-limiter.js';
+import { TokenCheck } from './token.js';
 
-/** An authority without user information: a name, or an address (IPv6 in brackets), and perhaps a port. */
-const AUTHORITY = /^(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?$/i;
-const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
-/** The entry of `admin.hosts` that allows every Host. */
-const ANY_HOST = '*';
-/** The start of an entry that allows all names below a domain: `*.example.org`. */
-const SUBDOMAINS = '*.';
-
-/**
- * The values of Host with which a request needs no token.
- *
- * A page of another site can have its own name resolve to the address of this port (DNS rebinding). A browser
- * then takes both for one origin and lets the page read responses that need no token. The attack needs a
- * name, and the browser sends that name as Host.
- */
-export class AllowedHosts {
-  readonly #names: ReadonlySet<string>;
-  /** Allowed are names that end so; each ending has a leading dot. */
-  readonly #endings: readonly string[];
-  readonly #allowsAny: boolean;
-  readonly #extraHost: () => string | undefined;
-  /**
-   * Whether any IP address is allowed. True unless the port listens only on loopback, because nobody can list
-   * all addresses of a host, and rebinding needs a name.
-   */
-  readonly #allowsAddresses: boolean;
-
-  /**
-   * `listenHost`: the host that the port listens on. `entries`: the setting `admin.hosts`. `extraHost`:
-   * returns a host that another setting names now.
-   */
-  constructor(
-    listenHost: string,
-    entries: readonly string[],
-    extraHost: () => string | undefined = () => undefined,
-  ) {
-    this.#extraHost = extraHost;
-    const names = entries
-      .filter((entry) => !entry.startsWith(ANY_HOST))
-      .map((entry) => hostIn(entry) ?? entry);
-    this.#names = new Set([...LOOPBACK, canonical(listenHost), ...names]);
-    this.#endings = entries
-      .filter((entry) => entry.startsWith(SUBDOMAINS))
-      .map((entry) => canonical(entry.slice(ANY_HOST.length)));
-    this.#allowsAny = entries.includes(ANY_HOST);
-    this.#allowsAddresses = !LOOPBACK.includes(canonical(listenHost)) && !listenHost.startsWith('127.');
-  }
-
-  /** `header`: the header Host; empty if the request has none. */
-  allows(header: string): boolean {
-    if (this.#allowsAny) return true;
-    const host = hostIn(header);
-    if (host === undefined) return false;
-    if (this.#names.has(host) || hostIn(this.#extraHost() ?? '') === host) return true;
-    if (isIP(host) !== 0) return this.#allowsAddresses;
-    return this.#endings.some((ending) => host.length > ending.length && host.endsWith(ending));
-  }
-}
-
-/** Returns the host that a header names, in canonical form; undefined if the header is not valid. */
-function hostIn(header: string): string | undefined {
-  const [, address, name] = AUTHORITY.exec(header) ?? [];
-  if (address !== undefined) return isIPv6(address) ? canonical(address) : undefined;
-  return name === undefined ? undefined : canonical(name);
-}
-
-/** Returns the host in small letters, without a dot at the end, and each IPv6 address in one spelling. */
-function canonical(host: string): string {
-  if (isIPv6(host) && URL.canParse(`http://[${host}]`)) {
-    return new URL(`http://[${host}]`).hostname.slice(1, -1);
-  }
-  return host.toLowerCase().replace(/\.$/, '');
-}
-
-/** The span in which token.ts counts the wrong tokens of a sender (WRONG_PER_SECOND_MAX). */
+/** FailureLimiter counts the wrong tokens of a sender over this time. */
 const WAIT_SECONDS = 1;
 /** The longest name that DNS has. */
 const HOST_CHARS_SHOWN_MAX = 255;
@@ -164,7 +89,7 @@ interface AuthenticationOptions {
 
 export class AdminAuthentication {
   readonly #token: TokenCheck;
-  readonly #wrongTokens: WrongTokens;
+  readonly #wrongTokens: FailureLimiter;
   readonly #sessions: Sessions;
   /** The name has the port, because browsers send a cookie to all ports of a host. */
   readonly #cookieName: (kind: 'secure' | 'plain') => string;
@@ -177,7 +102,7 @@ export class AdminAuthentication {
     this.#quotaTimezone = quotaTimezone;
     this.#operators = operators;
     this.#token = new TokenCheck(token);
-    this.#wrongTokens = new WrongTokens(clock);
+    this.#wrongTokens = new FailureLimiter(clock);
     this.#sessions = new Sessions(clock);
     this.#cookieName = (kind) => `${kind === 'secure' ? HOST_COOKIE : ''}tollgate-session-${port()}`;
   }

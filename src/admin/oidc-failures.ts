@@ -109,8 +109,8 @@ const FAILURES = {
 export type SignInFailure = keyof typeof FAILURES;
 
 /**
- * `Retry-After` of `too_many`. Failures of an address are counted over one second (WrongTokens), and most
- * requests under way end within some seconds.
+ * `Retry-After` of `too_many`. Failures of an address are counted over one second (FailureLimiter), and
+ * most requests under way end within some seconds.
  */
 const WAIT_SECONDS = 5;
 /** A provider's own message may be long. */

@@ -15,12 +15,12 @@ import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import type { Clock } from '../core/clock.js';
 import type { Identify } from '../core/roles.js';
 import type { Log } from '../telemetry/log.js';
+import { FailureLimiter } from './failure-limiter.js';
 import { type AdminResponse, cookieOf, HOST_COOKIE, type RequestHead } from './http.js';
 import { type OidcSettings, type Person, personOf, roleOf } from './oidc-claims.js';
 import { PAGE_HEADERS, pageOf, PENDING_SECONDS, SignInError } from './oidc-failures.js';
 import type { OidcProvider, Proofs } from './oidc-provider.js';
 import type { NewSession } from './sessions.js';
-import { WrongTokens } from './token.js';
 
 /** 256 bits each, which nobody can guess. */
 const KEY_BYTES = 32;
@@ -62,7 +62,7 @@ export class OidcSignIn {
   /** When each used state may be dropped (monotonic), by state, in the order of use. */
   readonly #usedEndMs = new Map<string, number>();
   /** Counts failed sign-ins by the browser's address. */
-  readonly #failures: WrongTokens;
+  readonly #failures: FailureLimiter;
   /** How many requests are being served, at most REQUESTS_MAX. */
   #requests = 0;
   /** The provider's client of the last sign-in, and the settings with which it was created. */
@@ -70,7 +70,7 @@ export class OidcSignIn {
 
   constructor(options: OidcOptions) {
     this.#options = options;
-    this.#failures = new WrongTokens(options.clock);
+    this.#failures = new FailureLimiter(options.clock);
   }
 
   /** For the console's sign-in page; undefined if the settings have no admin.oidc. */

@@ -17,7 +17,8 @@ import type { Clock } from '../core/clock.js';
 import type { Operator } from '../core/roles.js';
 import { formatOf, type MetricsFormat, type MetricsPage } from '../telemetry/exposition.js';
 import { AdminApi, type AdminApiOptions, roleRejectionOf } from './api.js';
-import { AdminAuthentication, AllowedHosts } from './authentication.js';
+import { AllowedHosts } from './allowed-hosts.js';
+import { AdminAuthentication } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
 import {
   closeAfter,

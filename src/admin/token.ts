@@ -1,17 +1,15 @@
 /**
- * The admin token: its file, its comparison, and the rate limit of wrong ones. gateway/admin-service.ts
- * obtains the token and authentication.ts checks it, both on the gateway's main thread. Commands read the
- * file (cli/admin-client.ts). oidc.ts limits failed sign-ins by a WrongTokens of its own.
+ * The admin token: its file, and its comparison with a token that was sent. gateway/admin-service.ts obtains
+ * the token and authentication.ts checks it, both on the gateway's main thread. Commands read the file
+ * (cli/admin-client.ts).
  *
  * Must hold: only its owner can read a new file (test/unit/admin/token.test.ts). The file is created once,
  * also if two processes start together (no test). The mode of a file that is there already is the operator's
- * affair, and is not checked. The comparison takes the same time wherever a wrong token differs (no test). A
- * right token is never limited: authentication.ts calls `WrongTokens.record` only for a wrong one.
+ * affair, and is not checked. The comparison takes the same time wherever a wrong token differs (no test).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Clock } from '../core/clock.js';
 import { OPERATOR_TOKEN } from '../registry/record-id.js';
 import { makeDataFolder } from '../store/store-file.js';
 
@@ -109,69 +107,6 @@ export class TokenCheck {
     // Digests, because the comparison needs equal lengths, and must not reveal the token's length.
     return timingSafeEqual(digestOf(sent), this.#digest);
   }
-}
-
-/** How many wrong tokens of one sender in any second get status 401. Further wrong tokens get 429. */
-const WRONG_PER_SECOND_MAX = 5;
-const SECOND_MS = 1_000;
-/** How many senders are recorded, about 200 bytes each. The sender that came first is dropped first. */
-const SENDERS_MAX = 4_096;
-
-const IPV4_BYTES = 4;
-/** The smallest network that a user of IPv6 gets: 2^64 addresses with the same first bytes. */
-const IPV6_NETWORK_BYTES = 8;
-const IPV4_IN_IPV6 = '00000000000000000000ffff';
-
-/**
- * Rate limit of wrong tokens by sender: records when the last ones came (a sliding log). A sender is
- * an IPv4 address or an IPv6 network (`senderOf`). The caller accepts a right token from any sender, also
- * from one that must wait, because an operator must be able to work beside a broken script on the same host.
- * The limit keeps a flood of wrong tokens out of the logs, and asks the sender to stop. What protects against
- * guessing is the length of the token.
- */
-export class WrongTokens {
-  readonly #clock: Clock;
-  /** When the last wrong tokens came, oldest first, by sender: at most WRONG_PER_SECOND_MAX times each. */
-  readonly #timesMs = new Map<string, number[]>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /**
-   * Counts a wrong token and returns true; or false, without counting it, if its sender must wait. Call it
-   * only once the token is known to be wrong.
-   */
-  record(address: ArrayBuffer): boolean {
-    const sender = senderOf(address);
-    const nowMs = this.#clock.monotonicMs();
-    const recordedMs = this.#timesMs.get(sender);
-    const timesMs = recordedMs ?? [];
-    while (timesMs.length > 0 && nowMs - timesMs[0]! >= SECOND_MS) timesMs.shift();
-    if (timesMs.length >= WRONG_PER_SECOND_MAX) return false;
-    timesMs.push(nowMs);
-    if (recordedMs === undefined) this.#addSender(sender, timesMs);
-    return true;
-  }
-
-  #addSender(sender: string, timesMs: number[]): void {
-    if (this.#timesMs.size >= SENDERS_MAX) {
-      const [firstSender] = this.#timesMs.keys();
-      if (firstSender !== undefined) this.#timesMs.delete(firstSender);
-    }
-    this.#timesMs.set(sender, timesMs);
-  }
-}
-
-/**
- * `address`: 4 bytes of IPv4, or 16 of IPv6, which may hold an address of IPv4. Returns the IPv4 address,
- * or the first bytes of an IPv6 address, as hex digits.
- */
-function senderOf(address: ArrayBuffer): string {
-  const hex = Buffer.from(address).toString('hex');
-  if (address.byteLength === IPV4_BYTES) return hex;
-  if (hex.startsWith(IPV4_IN_IPV6)) return hex.slice(IPV4_IN_IPV6.length);
-  return hex.slice(0, IPV6_NETWORK_BYTES * 2);
 }
 
 /** Throws TokenError if the file has no token, and the system's error if the file cannot be read. */

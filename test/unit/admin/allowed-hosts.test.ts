@@ -3,7 +3,7 @@
  * nothing.
  */
 import t from 'tap';
-import { AllowedHosts } from '#src/admin/authentication.js';
+import { AllowedHosts } from '#src/admin/allowed-hosts.js';
 import { RawConnection } from '../../support/raw-connection.js';
 import { startAdminHouse, TOKEN } from './support.js';
 
