@@ -4,9 +4,10 @@
  * api.ts calls them. Main thread.
  *
  * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made the
- * change (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts). Statements are read by
- * `service.read`, which knows the counts of all processes; credits need none, so `registry` is enough. Views:
- * test/unit/admin/account-routes.account-view.test.ts, test/unit/admin/account-routes.history.test.ts.
+ * change (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts). Routes read statements by
+ * `service.read`, which knows the counts of all processes. They read credits from `registry`, because credits
+ * have no counts. Views: test/unit/admin/account-routes.account-view.test.ts,
+ * test/unit/admin/account-routes.history.test.ts.
  */
 import * as Type from 'typebox';
 import { jsonText } from '../core/json.js';
@@ -22,12 +23,12 @@ import { accountSeries, type AccountStats, busiestAccounts } from '../telemetry/
 import {
   Amount,
   amountOf,
-  nameOf,
+  nameSchema,
   PAGE_PARAMETERS,
   pageView,
-  planId,
+  PlanId,
   RangeQuery,
-  reference,
+  referenceSchema,
   textWithRule,
   secondsOf,
   viewOfQuotas,
@@ -98,8 +99,8 @@ function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
 }
 
 /**
- * Returns the account's id if its record is damaged, or gone: the copy of another host's accounts may have
- * replaced it. The list of the others is worth more than its name.
+ * Returns the account's name; its id if its record is damaged, or is gone because replication has put a new
+ * copy of the registry in place. So one such account does not fail the whole list.
  */
 function nameOrId(accounts: Accounts, id: string): string {
   try {
@@ -109,7 +110,7 @@ function nameOrId(accounts: Accounts, id: string): string {
   }
 }
 
-/** Shows a count below 0 as 0: what a call was charged may be given back in a later span. */
+/** Shows a count below 0 as 0: a span may give back more of earlier charges than it charges. */
 function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
   return {
     calls: stats.calls,
@@ -121,10 +122,10 @@ function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
 }
 
 const NewAccount = closedObject({
-  name: nameOf('unique'),
-  plan: planId,
+  name: nameSchema('unique'),
+  plan: PlanId,
   credit: Type.Optional(Amount),
-  group: Type.Optional(reference('id or name of the group that it is in')),
+  group: Type.Optional(referenceSchema('id or name of the group that it is in')),
 });
 
 const AccountsQuery = closedObject({
@@ -136,8 +137,8 @@ const AccountsQuery = closedObject({
       description: 'part of the name, or the beginning of the id',
     }),
   ),
-  plan: Type.Optional(planId),
-  group: Type.Optional(reference('in this group or one below it: id or name')),
+  plan: Type.Optional(PlanId),
+  group: Type.Optional(referenceSchema('in this group or one below it: id or name')),
   active: Type.Optional(Type.Boolean()),
 });
 
@@ -218,7 +219,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/set-plan',
     roles: ADMIN_ONLY,
     summary: 'Move an account to another plan; what it has used in this minute and day stays used.',
-    body: closedObject({ plan: planId }),
+    body: closedObject({ plan: PlanId }),
     responseSchema: AccountView,
     respond: ({ id, body: { plan } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setPlan(id, plan))),
@@ -228,7 +229,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/set-group',
     roles: ADMIN_ONLY,
     summary: 'Move an account to another group, or to none; what it has used stays used in the former one.',
-    body: closedObject({ group: orNull(reference('id or name; null: in no group')) }),
+    body: closedObject({ group: orNull(referenceSchema('id or name; null: in no group')) }),
     responseSchema: AccountView,
     respond: ({ id, body: { group } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setGroup(id, group ?? undefined))),

@@ -61,14 +61,15 @@ export function withRules(schema: unknown): unknown {
   return { ...Object.fromEntries(keywords), ...(rule ?? {}) };
 }
 
-// These three are schemas, although the other functions named `…Of` here read values or show them.
-export const nameOf = (description: string) => textWithRule(description, NAME_RULE);
-export const planId = textWithRule('id of a plan', { pattern: IDENTIFIER_PATTERN });
-export const reference = (description = 'id or name') => textWithRule(description, REFERENCE_RULE);
+export const nameSchema = (description: string) => textWithRule(description, NAME_RULE);
+export const PlanId = textWithRule('id of a plan', { pattern: IDENTIFIER_PATTERN });
+/** The schema of a field that names an account, a key or a group. */
+export const referenceSchema = (description = 'id or name') => textWithRule(description, REFERENCE_RULE);
 
 /**
  * An amount is text, because a JSON number is a binary fraction, which cannot be 0.1 exactly. `amountOf`
- * applies the rule. Its 3000000, that of Spend and that of the message are BALANCE_PICO_UNITS_MAX.
+ * applies the rule. The 3000000 here, in Spend and in the messages is BALANCE_PICO_UNITS_MAX (core/money.ts)
+ * in units of the currency.
  */
 export const Amount = textWithRule(
   'decimal text with at most 12 decimals, at most 3000000',

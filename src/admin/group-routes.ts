@@ -11,10 +11,10 @@ import * as Type from 'typebox';
 import { ADMIN_ONLY } from '../core/roles.js';
 import type { GroupStatement } from '../registry/groups.js';
 import {
-  nameOf,
+  nameSchema,
   PAGE_PARAMETERS,
   pageView,
-  reference,
+  referenceSchema,
   secondsOf,
   LIMIT_CHANGE_FIELDS,
   LIMIT_FIELDS,
@@ -38,19 +38,21 @@ function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement)
 }
 
 const NewGroup = closedObject({
-  name: nameOf('unique among groups'),
-  parent: Type.Optional(reference('id or name of the group that it is in; this cannot be changed later')),
+  name: nameSchema('unique among groups'),
+  parent: Type.Optional(
+    referenceSchema('id or name of the group that it is in; this cannot be changed later'),
+  ),
   ...LIMIT_FIELDS,
 });
 /** Lists the groups directly in `parent`; without it, all groups. */
 const GroupsQuery = closedObject({
   ...PAGE_PARAMETERS,
-  parent: Type.Optional(reference('only the groups in this one: id or name')),
+  parent: Type.Optional(referenceSchema('only the groups in this one: id or name')),
 });
 /** Lists `root` and all groups below it; without it, the whole tree. */
 const TreeQuery = closedObject({
   ...PAGE_PARAMETERS,
-  root: Type.Optional(reference('this group and those below it: id or name')),
+  root: Type.Optional(referenceSchema('this group and those below it: id or name')),
 });
 
 export const GROUP_ROUTES: readonly Route[] = [

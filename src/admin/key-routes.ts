@@ -14,10 +14,10 @@ import { isLimited } from '../registry/key-record.js';
 import type { CreatedKey, Keys, NewKey, RotatedKey } from '../registry/keys.js';
 import {
   EXPIRY,
-  nameOf,
+  nameSchema,
   PAGE_PARAMETERS,
   pageView,
-  reference,
+  referenceSchema,
   secondsOf,
   LIMIT_CHANGE_FIELDS,
   LIMIT_FIELDS,
@@ -69,14 +69,14 @@ const GRACE_SECONDS_DEFAULT = 3_600;
 
 /** Body of `POST /keys` without the account; `/bulk` has such an object for each key. */
 export const KeyTerms = closedObject({
-  name: nameOf('what the key is for; unique in the account'),
+  name: nameSchema('what the key is for; unique in the account'),
   ...EXPIRY,
   ...LIMIT_FIELDS,
   private: Type.Optional(
     Type.Boolean({ description: 'true: no contents of its calls are kept; false by default' }),
   ),
 });
-const NewKeyBody = closedObject({ account: reference(), ...KeyTerms.properties });
+const NewKeyBody = closedObject({ account: referenceSchema(), ...KeyTerms.properties });
 const RotationBody = closedObject({
   grace: Type.Optional(
     Type.Integer({
@@ -86,7 +86,7 @@ const RotationBody = closedObject({
     }),
   ),
 });
-const KeysQuery = closedObject({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) });
+const KeysQuery = closedObject({ ...PAGE_PARAMETERS, account: Type.Optional(referenceSchema()) });
 
 export const KEY_ROUTES: readonly Route[] = [
   defineRoute({

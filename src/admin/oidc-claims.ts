@@ -16,16 +16,17 @@ export interface Person {
   readonly name: string;
   /** The provider's id of the person, which stays after a change of name: for the log, cut to one line. */
   readonly sub: string;
-  /** Those of the role claim, such as groups, without those that the setting `roles` cannot name. */
+  /** Values of the role claim, such as groups, without those that the setting `roles` cannot name. */
   readonly values: readonly string[];
-  /** Whether the provider has left the role claim out, because a token has no room for so many groups. */
-  readonly overflown: boolean;
+  /** Whether the provider has left out the role claim, because of too many groups (Entra ID: _overage_). */
+  readonly hasOverage: boolean;
 }
 
 const NAME_CHARS_MAX = 200;
 /** The setting `roles` can name no longer value, so a longer one gives no role. */
 const VALUE_CHARS_MAX = 256;
-const VALUES_MAX = 1_000; // A console session keeps so many, with 256,000 characters at most.
+/** A console session keeps the values, so these bounds keep it to 256,000 characters. */
+const VALUES_MAX = 1_000;
 /** Names are logged, so they have no control characters and none that change the direction of text. */
 const ONE_LINE = /^[^\p{C}\p{Zl}\p{Zp}]+$/u;
 
@@ -42,7 +43,7 @@ export function personOf(claims: Claims, settings: OidcSettings): Person {
     name: nameIn(claims, settings) ?? oneLine(sub),
     sub: oneLine(sub),
     values: values.slice(0, VALUES_MAX),
-    overflown:
+    hasOverage:
       roleClaim === undefined && absent.some((name) => `${settings.role_claim}.`.startsWith(`${name}.`)),
   };
 }

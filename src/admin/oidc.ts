@@ -251,8 +251,8 @@ function isSame(sent: string, expected: string): boolean {
 }
 
 /** Returns the detail of the failure `no_role`, which shows an operator what to set. */
-function noRoleText({ name, values, overflown }: Person, { role_claim: claim }: OidcSettings): string {
-  if (overflown) return `${name} is in too many groups: the provider sends them elsewhere than in the token`;
+function noRoleText({ name, values, hasOverage }: Person, { role_claim: claim }: OidcSettings): string {
+  if (hasOverage) return `${name} is in too many groups: the provider sends them elsewhere than in the token`;
   if (values.length === 0) return `${name} has no ${claim}`;
   return `${name} has ${claim} ${values.slice(0, VALUES_SHOWN_MAX).join(', ')}`;
 }

@@ -69,12 +69,12 @@ void t.test('values are texts, and not more than a session keeps', (t) => {
 
 void t.test('groups that the provider has left out are told of', (t) => {
   const claims = { sub: 's', _claim_names: { groups: 'src1' } };
-  t.equal(personOf(claims, SETTINGS).overflown, true);
-  t.equal(personOf(claims, { ...SETTINGS, role_claim: 'roles' }).overflown, false);
-  t.equal(personOf({ ...claims, groups: [] }, SETTINGS).overflown, false);
-  t.equal(personOf({ sub: 's', _claim_names: 'x' }, SETTINGS).overflown, false);
+  t.equal(personOf(claims, SETTINGS).hasOverage, true);
+  t.equal(personOf(claims, { ...SETTINGS, role_claim: 'roles' }).hasOverage, false);
+  t.equal(personOf({ ...claims, groups: [] }, SETTINGS).hasOverage, false);
+  t.equal(personOf({ sub: 's', _claim_names: 'x' }, SETTINGS).hasOverage, false);
   const overflows = (name: string, role_claim: string): boolean =>
-    personOf({ sub: 's', _claim_names: { [name]: 'src1' } }, { ...SETTINGS, role_claim }).overflown;
+    personOf({ sub: 's', _claim_names: { [name]: 'src1' } }, { ...SETTINGS, role_claim }).hasOverage;
   t.equal(overflows('https://acme.example/groups', 'https://acme.example/groups'), true, 'dots in a name');
   t.equal(overflows('realm_access', 'realm_access.roles'), true, 'a claim that contains it');
   t.equal(overflows('realm', 'realm_access.roles'), false);
