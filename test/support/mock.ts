@@ -4,7 +4,7 @@
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { startChild, type Child } from '../../bench/support/child.js';
-import type { MockStats } from '#src/mock/mock-upstream.js';
+import type { MockStats } from '#src/mock/mock-delivery.js';
 import { request } from './http.js';
 import type { MockOrder, MockStarted } from './mock-host.js';
 

@@ -12,7 +12,8 @@ import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '#src/core/provider-names.js';
 import { errorResponse, responseTo, type MockResponse } from '#src/mock/mock-completion.js';
-import { createMockStats, Delivery, MOCK_PROTOCOLS } from '#src/mock/mock-upstream.js';
+import { createMockStats, Delivery } from '#src/mock/mock-delivery.js';
+import { MOCK_PROTOCOLS } from '#src/mock/mock-upstream.js';
 import { MOCK_DEFAULTS, optionsWithQuery } from '#src/mock/mock-options.js';
 import type { MockCall } from '#src/mock/mock-protocol.js';
 
