@@ -13,8 +13,7 @@
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
  *
- * Must hold: the key by which EncodedResponses keeps a response has every member of MockRequest on which the
- * response depends, or a test gets the response to another request. Nothing checks this rule.
+ * Must hold: µWS keeps a request valid in its first callback only, so all of it is read there.
  */
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '../core/provider-names.js';
@@ -80,6 +79,11 @@ function headersOf(request: HttpRequest): Record<string, string> {
   return headers;
 }
 
+/** Members of a request that decide on no kept response: those of tools, and directives. */
+type MemberWithoutEffect = 'toolNames' | 'endsWithToolResult' | 'directives';
+/** What decides on a kept response. A new member of MockRequest does not compile until it is in this key. */
+type ResponseKey = Readonly<Record<keyof Omit<MockRequest, MemberWithoutEffect>, unknown>>;
+
 /**
  * Responses to requests without directives. Each is encoded once and kept, so that the mock costs a bench
  * little. Responses that call tools are not kept, because the names of tools come from the request.
@@ -96,13 +100,19 @@ class EncodedResponses {
 
   responseFor(request: MockRequest): MockResponse {
     if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
-    // The response of OPENAI_DOOR_PATHS depends on the whole body, of a chat completion on few members.
-    // `isCount`: only tokens are counted. `isNative`: Claude's own protocol, at Bedrock.
-    const { door } = request;
-    const key =
-      door === undefined
-        ? `${request.isCount ?? false} ${request.isNative ?? false} ${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`
-        : `${door.kind} ${JSON.stringify(door.body)}`;
+    const { door, isCount, isNative, stream, includeUsage, promptTokens, model } = request;
+    // At OPENAI_DOOR_PATHS the response depends on the whole body.
+    const doorKey = door === undefined ? '' : `${door.kind} ${JSON.stringify(door.body)}`;
+    const keyMembers: ResponseKey = {
+      isCount,
+      isNative,
+      stream,
+      includeUsage,
+      promptTokens,
+      model,
+      door: doorKey,
+    };
+    const key = Object.values(keyMembers).join(' ');
     const earlier = this.#responses.get(key);
     if (earlier !== undefined) return earlier;
     if (this.#responses.size === ENCODED_MAX) this.#responses.clear();
