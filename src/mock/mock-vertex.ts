@@ -10,7 +10,7 @@
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { ANTHROPIC_MOCK, readHostedClaude } from './mock-anthropic.js';
-import { GEMINI_MOCK, isStreamCall, NO_SUCH_PATH, readBody, errorOf } from './mock-gemini.js';
+import { GEMINI_MOCK, isStreamCall, NO_SUCH_PATH, readGeminiBody, googleErrorOf } from './mock-gemini.js';
 import {
   type MockCompletion,
   type MockCall,
@@ -29,18 +29,18 @@ function read(call: MockCall): MockRequest | MockError {
   const model = publishedModel ?? endpointModel;
   if (model === undefined) return NO_SUCH_PATH;
   if (!/^Bearer ./.test(headers.authorization ?? ''))
-    return errorOf(
+    return googleErrorOf(
       401,
       'Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or other valid authentication credential.',
     );
   if (model === 'missing')
-    return errorOf(
+    return googleErrorOf(
       404,
       `Publisher Model \`${location}/publishers/${publisher}/models/missing\` was not found or your project does not have access to it.`,
     );
   if (publisher === 'anthropic') return readClaude(call, model, method);
   const stream = isStreamCall(method, query);
-  return stream === undefined ? NO_SUCH_PATH : readBody(body, model, stream);
+  return stream === undefined ? NO_SUCH_PATH : readGeminiBody(body, model, stream);
 }
 
 /** Vertex counts Claude's tokens at the path of a model `count-tokens`. The body then names the model. */
