@@ -1,7 +1,7 @@
 /**
  * The doors whose calls are never translated: embeddings, legacy completions, moderations and reranks. A call
- * goes to an upstream that has the same path. doors.ts has the doors in its table; dialects.ts is the half
- * for upstream workers. Listener thread and counter threads.
+ * goes to an upstream that has the same path. doors.ts has the doors in its table; simple-dialects.ts is
+ * the half for upstream workers. Listener thread and counter threads.
  *
  * Must hold, or a call holds too little money (test/unit/doors/simple/simple-doors.test.ts,
  * test/unit/protocol/request-bytes.media-parts.test.ts):

@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { DOORS } from '#src/doors/doors.js';
-import { inputTexts, SIMPLE_DIALECTS } from '#src/doors/dialects.js';
+import { inputTexts, SIMPLE_DIALECTS } from '#src/doors/simple/simple-dialects.js';
 import {
   COMPLETIONS,
   EMBEDDINGS,
