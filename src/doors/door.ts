@@ -17,7 +17,10 @@ import type { DoorName, DoorPath } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 
-/** What response headers are made of. A limit is undefined before its phase, or if the caller has none. */
+/**
+ * What response headers are made of. A limit is undefined if the response comes before the phase that checks
+ * the limit, or if the caller has no such limit.
+ */
 export interface ResponseFacts {
   readonly requestId: string;
   /** `resetSeconds`: Unix seconds. */
@@ -32,6 +35,7 @@ export interface ResponseFacts {
 
 /** How a door writes the errors of the gateway. */
 export interface ErrorShape {
+  /** The HTTP status of a response. */
   status(error: ErrorRecord): number;
   /** The body of a response, as JSON text. */
   body(error: ErrorRecord, requestId: string): string;
@@ -94,8 +98,9 @@ export interface EventMeaning {
   /** Whether the event brings text, thoughts or tool arguments. */
   readonly isText: boolean;
   /**
-   * Whether the event brings no text that is to be counted: none, or one that an earlier event has brought.
-   * If there is much of such bytes, it is left out, or the count of a long stream would be wrong.
+   * Whether the event has no text to count: none at all, or only text that an earlier event has brought. The
+   * client gets such an event, but the meter of usage does not. A judge need not set it for short events
+   * without text: few bytes do not change the count.
    */
   readonly isUncounted: boolean;
   /** Whether the stream is complete with this event. */
@@ -118,12 +123,15 @@ export const NO_MEANING: EventMeaning = {
 
 /**
  * Reads the events of one stream in the door's own protocol. upstream/passed-stream-reader.ts calls a judge
- * for events with data, in order: `known`, and `judge` if `known` returns undefined or the event is long. The
- * stream reader skips an event that differs only in its text from an event that brought text alone. So a
- * judge must keep no state of such events, but for what the first of them shows.
+ * for events with data, in order: `known`, and `judge` if `known` returns undefined or the event is long. An
+ * event that brings text alone is judged once: the reader skips later events that differ only in their text
+ * (upstream/event-form.ts). So a judge must not count on seeing each event, and keeps no state of texts.
  */
 export interface EventJudge {
-  /** The event that ends a stream which fails after `isTextOver`; absent if no event has `isTextOver`. */
+  /**
+   * The event with which the gateway ends a stream that fails after an event with `isTextOver`, when the
+   * client has the whole text. Absent if no event of the protocol has `isTextOver`.
+   */
   readonly lastEvent?: string;
   /**
    * The usage of the prompt alone, for a stream that is left or breaks off before `judge` has returned the
@@ -154,13 +162,13 @@ export interface DoorStream {
   end(): string;
 }
 
-/** What an upstream reads in a chat completion beyond OpenAI's protocol. All false if left out. */
-export interface ChatReader {
+/** How an upstream's chat completions differ from OpenAI's. A member that is left out is false. */
+export interface UpstreamTraits {
   /**
-   * Whether it reads `thinking_blocks`, `thinking` and `cache_control`, and images and files in a message of
-   * a tool. For an upstream without extras the three members are left out, and images and files go to a user
-   * message. Such an upstream may not know the role `developer` either, so the role becomes `system`, and the
-   * leading system messages become one.
+   * Whether it has the extras of the glossary: it reads `thinking_blocks`, `thinking` and `cache_control`,
+   * and images and files in a message of a tool. For an upstream without extras the three members are left
+   * out, and images and files go to a user message. Such an upstream may not know the role `developer`
+   * either, so the role becomes `system`, and the leading system messages become one.
    */
   readonly extras?: boolean | undefined;
   /**
@@ -176,7 +184,7 @@ export interface Translator {
    * stream asks for its usage. Throws a FieldError that names a member which a chat completion cannot
    * express.
    */
-  toChat(body: Members, upstream?: ChatReader): Record<string, unknown>;
+  toChat(body: Members, upstream?: UpstreamTraits): Record<string, unknown>;
   /**
    * The members of `body` that `toChat` takes as exactJson reads them, so that integers in them keep their
    * digits. For an upstream with a provider integers keep their digits in large bodies only: for a small body

@@ -13,7 +13,7 @@
  *                                without it, OpenAI and others may reject it
  *
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
- * 2026. `extras` and `thoughtsBack` are those of `Translator.toChat` (door.ts) in the whole file.
+ * 2026.
  *
  * Must hold: a member that is neither translated nor in KNOWN is rejected, never dropped silently
  * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `withOrigin`
@@ -26,7 +26,7 @@ import { isRecord, type Members } from '../../core/json.js';
 import { stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
-import type { ChatReader } from '../door.js';
+import type { UpstreamTraits } from '../door.js';
 import { thoughtsBackOf, withOneSystem } from '../message-parts.js';
 import { summarisingEditIn } from './messages-rules.js';
 
@@ -64,32 +64,31 @@ export const NAMES: Readonly<Record<string, string>> = {
 };
 
 /** As `Translator.toChat` (door.ts). The door has validated `body`. What is rejected throws a FieldError. */
-export function toChat(body: Members, reads: ChatReader = {}): Record<string, unknown> {
-  const { extras = false, thoughtsBack = false } = reads;
+export function toChat(body: Members, upstream: UpstreamTraits = {}): Record<string, unknown> {
   for (const name in body)
     if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
       throw new FieldError(name, 'has no counterpart in a chat completion');
   checkContextEdits(body.context_management);
   const chat: Record<string, unknown> = { model: body.model, messages: [], max_tokens: body.max_tokens };
-  const messages = messagesOf(body.messages as readonly Members[], extras, thoughtsBack);
+  const messages = messagesOf(body.messages as readonly Members[], upstream);
   if (body.system !== undefined && body.system !== null) {
-    const content = textPartsOf(body.system, 'system', extras);
+    const content = textPartsOf(body.system, 'system', upstream);
     if (content.length > 0) messages.unshift(withOrigin('system', { role: 'system', content }));
   }
-  chat.messages = extras ? messages : withOneSystem(messages);
+  chat.messages = upstream.extras ? messages : withOneSystem(messages);
   for (const name of ['temperature', 'top_p', 'top_k'])
     if (typeof body[name] === 'number') chat[name] = body[name];
   if (Array.isArray(body.stop_sequences) && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;
   if (body.stream === true) {
     chat.stream = true;
     // `continuous_usage_stats`: vLLM reports usage in each chunk, so `message_start` can have the prompt's.
-    chat.stream_options = { include_usage: true, ...(extras && { continuous_usage_stats: true }) };
+    chat.stream_options = { include_usage: true, ...(upstream.extras && { continuous_usage_stats: true }) };
   }
-  addTools(chat, body, extras);
-  addThinking(chat, body, extras);
+  addTools(chat, body, upstream);
+  addThinking(chat, body, upstream);
   const user = isRecord(body.metadata) ? body.metadata.user_id : undefined;
   if (typeof user === 'string') chat.user = userOf(user);
-  if (extras && isRecord(body.cache_control)) chat.cache_control = body.cache_control;
+  if (upstream.extras && isRecord(body.cache_control)) chat.cache_control = body.cache_control;
   return chat;
 }
 
@@ -109,7 +108,7 @@ function checkContextEdits(management: unknown): void {
 }
 
 /** Adds `tools`, `tool_choice`, `parallel_tool_calls`. Throws a FieldError for a tool that Anthropic runs. */
-function addTools(chat: Record<string, unknown>, body: Members, extras: boolean): void {
+function addTools(chat: Record<string, unknown>, body: Members, upstream: UpstreamTraits): void {
   const tools = (body.tools ?? []) as readonly Members[];
   if (tools.length === 0) return;
   chat.tools = tools.map((tool, index) => {
@@ -126,7 +125,7 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
         parameters,
         ...(strict === true && { strict }),
       },
-      ...cacheControlOf(tool, extras),
+      ...cacheControlOf(tool, upstream),
     });
   });
   const choice = body.tool_choice ?? undefined;
@@ -141,17 +140,17 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
  * A budget becomes an effort, which any upstream may know. No effort says that a model must not think, or may
  * think as much as it likes: upstreams that read `thinking` get that member as it is, others get nothing.
  */
-function addThinking(chat: Record<string, unknown>, body: Members, extras: boolean): void {
+function addThinking(chat: Record<string, unknown>, body: Members, upstream: UpstreamTraits): void {
   const { thinking, output_config: config } = body;
   const { effort, format } = isRecord(config) ? config : ({} as Members);
   const isOff = isRecord(thinking) && thinking.type === 'disabled';
-  if (extras && isOff) chat.thinking = thinking;
+  if (upstream.extras && isOff) chat.thinking = thinking;
   else if (typeof effort === 'string') chat.reasoning_effort = effort;
   else if (isRecord(thinking) && typeof thinking.budget_tokens === 'number' && thinking.type === 'enabled') {
     const { budget_tokens: budget } = thinking;
     chat.reasoning_effort =
       budget >= HIGH_BUDGET_MIN ? 'high' : budget >= MEDIUM_BUDGET_MIN ? 'medium' : 'low';
-  } else if (extras && isRecord(thinking)) chat.thinking = thinking;
+  } else if (upstream.extras && isRecord(thinking)) chat.thinking = thinking;
   if (format === undefined || format === null) return;
   if (!isRecord(format) || format.type !== 'json_schema' || !isRecord(format.schema))
     throw new FieldError('output_config.format', 'must be a json_schema with a schema');
@@ -165,43 +164,44 @@ type Part = Record<string, unknown>;
 type Message = Record<string, unknown>;
 
 /** Throws a FieldError. */
-function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack: boolean): Message[] {
+function messagesOf(messages: readonly Members[], upstream: UpstreamTraits): Message[] {
   const chatMessages: Message[] = [];
   messages.forEach(({ role, content }, index) => {
     const path = `messages[${index}]`;
-    if (role === 'assistant')
-      chatMessages.push(withOrigin(path, assistantOf(content, path, extras, thoughtsBack)));
+    if (role === 'assistant') chatMessages.push(withOrigin(path, assistantOf(content, path, upstream)));
     else if (role === 'system') {
-      const texts = textPartsOf(content, `${path}.content`, extras);
+      const texts = textPartsOf(content, `${path}.content`, upstream);
       if (texts.length > 0) chatMessages.push(withOrigin(path, { role, content: texts }));
-    } else chatMessages.push(...userTurnOf(content, path, extras));
+    } else chatMessages.push(...userTurnOf(content, path, upstream));
   });
   return chatMessages;
 }
 
 /** The value of `content` for text blocks alone. Throws a FieldError for any other block. */
-function textPartsOf(content: unknown, path: string, extras: boolean): string | Part[] {
+function textPartsOf(content: unknown, path: string, upstream: UpstreamTraits): string | Part[] {
   if (typeof content === 'string') return content;
-  const parts = blocksIn(content, path).map((block, index) => textPartOf(block, `${path}[${index}]`, extras));
+  const parts = blocksIn(content, path).map((block, index) =>
+    textPartOf(block, `${path}[${index}]`, upstream),
+  );
   return contentOf(parts);
 }
 
 /** A member `cache_control` if the block has one and the upstream reads it, else no member. */
-function cacheControlOf(block: Members, extras: boolean): Members {
+function cacheControlOf(block: Members, upstream: UpstreamTraits): Members {
   const { cache_control: control } = block;
-  return extras && isRecord(control) ? { cache_control: control } : {};
+  return upstream.extras && isRecord(control) ? { cache_control: control } : {};
 }
 
 /** The messages of a user turn: one for each tool result, then one for all other blocks. */
-function userTurnOf(content: unknown, path: string, extras: boolean): Message[] {
+function userTurnOf(content: unknown, path: string, upstream: UpstreamTraits): Message[] {
   if (typeof content === 'string') return [withOrigin(path, { role: 'user', content })];
   const messages: Message[] = [];
   const parts: Part[] = [];
   blocksIn(content, `${path}.content`).forEach((block, index) => {
     const blockPath = `${path}.content[${index}]`;
     if (block.type === 'tool_result')
-      messages.push(withOrigin(blockPath, resultOf(block, blockPath, parts, extras)));
-    else parts.push(partOf(block, blockPath, extras));
+      messages.push(withOrigin(blockPath, resultOf(block, blockPath, parts, upstream)));
+    else parts.push(partOf(block, blockPath, upstream));
   });
   if (parts.length > 0) messages.push(withOrigin(path, { role: 'user', content: contentOf(parts) }));
   else if (messages.length === 0) throw new FieldError(`${path}.content`, 'must not be empty');
@@ -209,13 +209,13 @@ function userTurnOf(content: unknown, path: string, extras: boolean): Message[] 
 }
 
 /** The message of a tool result. Images and files in the result are added to `parts`, for a user message. */
-function resultOf(block: Members, path: string, parts: Part[], extras: boolean): Message {
+function resultOf(block: Members, path: string, parts: Part[], upstream: UpstreamTraits): Message {
   const { content, is_error: isError } = block;
   const id = stringIn(block, 'tool_use_id', path);
   const isText = typeof content === 'string';
   const texts: string[] = isText ? [content] : [];
   blocksIn(isText ? undefined : content, `${path}.content`).forEach((innerBlock, index) => {
-    const part = partOf(innerBlock, `${path}.content[${index}]`, extras);
+    const part = partOf(innerBlock, `${path}.content[${index}]`, upstream);
     if (part.type === 'text') texts.push(part.text as string);
     else parts.push(part);
   });
@@ -224,14 +224,18 @@ function resultOf(block: Members, path: string, parts: Part[], extras: boolean):
     role: 'tool',
     tool_call_id: id,
     content: isError === true ? `Error: ${text}` : text,
-    ...cacheControlOf(block, extras),
+    ...cacheControlOf(block, upstream),
   };
 }
 
 /** The message of an assistant turn. `thoughtsBack` gives it `reasoning_content`, even without thoughts. */
-function assistantOf(content: unknown, path: string, extras: boolean, thoughtsBack: boolean): Message {
+function assistantOf(content: unknown, path: string, upstream: UpstreamTraits): Message {
   if (typeof content === 'string')
-    return { role: 'assistant', content, ...(thoughtsBack && { reasoning_content: thoughtsBackOf('') }) };
+    return {
+      role: 'assistant',
+      content,
+      ...(upstream.thoughtsBack && { reasoning_content: thoughtsBackOf('') }),
+    };
   let thoughts = '';
   const parts: Part[] = [];
   const calls: Part[] = [];
@@ -251,15 +255,15 @@ function assistantOf(content: unknown, path: string, extras: boolean, thoughtsBa
         name: stringIn(block, 'name', blockPath),
         arguments: exactJsonText(input ?? {}),
       };
-      const call = { id, type: 'function', function: calledFunction, ...cacheControlOf(block, extras) };
+      const call = { id, type: 'function', function: calledFunction, ...cacheControlOf(block, upstream) };
       calls.push(withOrigin(blockPath, call));
-    } else parts.push(textPartOf(block, blockPath, extras));
+    } else parts.push(textPartOf(block, blockPath, upstream));
   });
   return {
     role: 'assistant',
     content: parts.length > 0 ? contentOf(parts) : calls.length > 0 ? null : '',
-    ...(extras && thinkingBlocks.length > 0 && { thinking_blocks: thinkingBlocks }),
-    ...(thoughtsBack && { reasoning_content: thoughtsBackOf(thoughts) }),
+    ...(upstream.extras && thinkingBlocks.length > 0 && { thinking_blocks: thinkingBlocks }),
+    ...(upstream.thoughtsBack && { reasoning_content: thoughtsBackOf(thoughts) }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };
 }
@@ -286,21 +290,21 @@ function contentOf(parts: Part[]): string | Part[] {
 }
 
 /** The part for a block of a place where only text is allowed. */
-function textPartOf(block: Members, path: string, extras: boolean): Part {
+function textPartOf(block: Members, path: string, upstream: UpstreamTraits): Part {
   const { type } = block;
   if (type !== 'text') throw new FieldError(`${path}.type`, 'has no counterpart in a chat completion');
-  const part = { type, text: stringIn(block, 'text', path), ...cacheControlOf(block, extras) };
+  const part = { type, text: stringIn(block, 'text', path), ...cacheControlOf(block, upstream) };
   return withOrigin(path, part);
 }
 
 /** The part for a block that is no thought, tool call or result. */
-function partOf(block: Members, path: string, extras: boolean): Part {
+function partOf(block: Members, path: string, upstream: UpstreamTraits): Part {
   return block.type === 'text'
-    ? textPartOf(block, path, extras)
-    : withOrigin(path, mediaPartOf(block, path, extras));
+    ? textPartOf(block, path, upstream)
+    : withOrigin(path, mediaPartOf(block, path, upstream));
 }
 
-function mediaPartOf(block: Members, path: string, extras: boolean): Part {
+function mediaPartOf(block: Members, path: string, upstream: UpstreamTraits): Part {
   const { type, source, title, context, citations } = block;
   if (type !== 'image' && type !== 'document')
     throw new FieldError(`${path}.type`, 'has no counterpart in a chat completion');
@@ -309,17 +313,17 @@ function mediaPartOf(block: Members, path: string, extras: boolean): Part {
   if (!isRecord(source)) throw new FieldError(`${path}.source`, 'must be an object');
   const { type: sourceType, url, media_type: mediaType, data } = source;
   if (sourceType === 'text' && typeof data === 'string')
-    return { type: 'text', text: textOfDocument(data, title, context), ...cacheControlOf(block, extras) };
+    return { type: 'text', text: textOfDocument(data, title, context), ...cacheControlOf(block, upstream) };
   const isInline = sourceType === 'base64' && typeof data === 'string' && typeof mediaType === 'string';
   if (!isInline && !(sourceType === 'url' && typeof url === 'string' && type === 'image'))
     throw new FieldError(`${path}.source`, `has no counterpart in a chat completion`);
   const address = isInline ? `data:${mediaType};base64,${data}` : url;
   if (type === 'image')
-    return { type: 'image_url', image_url: { url: address }, ...cacheControlOf(block, extras) };
+    return { type: 'image_url', image_url: { url: address }, ...cacheControlOf(block, upstream) };
   if (typeof context === 'string' && context !== '')
     throw new FieldError(`${path}.context`, 'has no counterpart in a chat completion beside a file');
   const filename = typeof title === 'string' ? title : 'document.pdf';
-  return { type: 'file', file: { filename, file_data: address }, ...cacheControlOf(block, extras) };
+  return { type: 'file', file: { filename, file_data: address }, ...cacheControlOf(block, upstream) };
 }
 
 /** The text of a document, after the block's `title` and `context` if they are texts. */

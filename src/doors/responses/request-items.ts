@@ -1,7 +1,6 @@
 /**
  * Translates the `input` of a request to POST /v1/responses into messages of a chat completion. to-chat.ts
- * calls `messagesOf`. No I/O; upstream worker, or counter thread if the body is large. `extras`: as in
- * `Translator.toChat` (door.ts).
+ * calls `messagesOf`. No I/O; upstream worker, or counter thread if the body is large.
  *
  *     message                    a message of its role; a lone text as a string. `developer` becomes
  *                                `system` without extras
@@ -25,6 +24,7 @@ import { isGiven, isRecord, type Members } from '../../core/json.js';
 import { stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
+import type { UpstreamTraits } from '../door.js';
 import { textOf, thoughtsBackOf } from '../message-parts.js';
 import { carriedIn } from './encrypted-content.js';
 import { flatName } from './tool-names.js';
@@ -42,11 +42,11 @@ const ROLES: readonly unknown[] = ['user', 'assistant', 'system', 'developer'];
 /** Types of parts that become text. */
 const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
 
-/** `extras`, `thoughtsBack`: as in `Translator.toChat` (door.ts). Throws a FieldError. */
-export function messagesOf(input: unknown, extras: boolean, thoughtsBack: boolean): unknown[] {
+/** Throws a FieldError. */
+export function messagesOf(input: unknown, upstream: UpstreamTraits): unknown[] {
   if (typeof input === 'string') return [withOrigin('input', { role: 'user', content: input })];
   if (!Array.isArray(input)) throw new FieldError('input', 'must be a string or an array of items');
-  const writer = new InputWriter(extras, thoughtsBack);
+  const writer = new InputWriter(upstream);
   (input as unknown[]).forEach((item, index) => {
     if (!isRecord(item)) throw new FieldError(`input[${index}]`, 'must be an object');
     writer.add(item, `input[${index}]`);
@@ -57,8 +57,7 @@ export function messagesOf(input: unknown, extras: boolean, thoughtsBack: boolea
 /** Writes the messages for an input. Call `add` for each item in order, then `end` once. */
 class InputWriter {
   readonly #messages: unknown[] = [];
-  readonly #extras: boolean;
-  readonly #thoughtsBack: boolean;
+  readonly #upstream: UpstreamTraits;
   /** Images and files of the outputs in a row, for a user message after the last output. */
   #movedParts: Members[] = [];
   /** Path of the output from which the first of `#movedParts` comes. */
@@ -70,9 +69,8 @@ class InputWriter {
   /** Texts of reasoning for the next message or call of the assistant, unless another item comes first. */
   #thoughts = '';
 
-  constructor(extras: boolean, thoughtsBack: boolean) {
-    this.#extras = extras;
-    this.#thoughtsBack = thoughtsBack;
+  constructor(upstream: UpstreamTraits) {
+    this.#upstream = upstream;
   }
 
   /** Call once, after the last `add`. Returns the messages. */
@@ -136,7 +134,7 @@ class InputWriter {
   #outputOf(output: unknown, path: string): unknown {
     if (!Array.isArray(output)) return contentOf(output, `${path}.output`);
     if (output.length === 0) return '';
-    if (this.#extras) return contentOf(output, `${path}.output`);
+    if (this.#upstream.extras) return contentOf(output, `${path}.output`);
     const parts = translatedParts(output as unknown[], `${path}.output`);
     const moved = parts.filter(({ type }) => type !== 'text');
     if (moved.length > 0 && this.#movedParts.length === 0) this.#movedPath = path;
@@ -173,7 +171,10 @@ class InputWriter {
     }
     if (role !== 'assistant') {
       // DeepSeek, Mistral and others reject `developer`. OpenAI's own models take `system` for it.
-      this.#pushMessage({ role: role === 'developer' && !this.#extras ? 'system' : role, content }, path);
+      this.#pushMessage(
+        { role: role === 'developer' && !this.#upstream.extras ? 'system' : role, content },
+        path,
+      );
       return;
     }
     const current = this.#assistant;
@@ -199,7 +200,7 @@ class InputWriter {
 
   /** Moves `#thoughts` into the message, whose `reasoning_content` must not be empty. */
   #addThoughts(message: AssistantMessage): void {
-    if (!this.#thoughtsBack) return;
+    if (!this.#upstream.thoughtsBack) return;
     // `thoughtsBackOf` returns a space for no thoughts; the first thoughts replace that space.
     const { reasoning_content: earlierThoughts = '' } = message;
     message.reasoning_content = thoughtsBackOf(
@@ -212,8 +213,8 @@ class InputWriter {
     const { blocks, extra } = carriedIn(item.encrypted_content) ?? {};
     // Also without extras: Google's interface in OpenAI's protocol wants `extra_content` back.
     this.#extraContent = extra;
-    if (this.#thoughtsBack) this.#thoughts += reasoningTextOf(item);
-    if (blocks === undefined || !this.#extras) return;
+    if (this.#upstream.thoughtsBack) this.#thoughts += reasoningTextOf(item);
+    if (blocks === undefined || !this.#upstream.extras) return;
     // Signed thinking comes before the text and the calls of its message.
     const current = this.#assistant;
     const message =

@@ -13,7 +13,7 @@ import { isRecord, type Members } from '../../core/json.js';
 import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
-import type { ChatReader } from '../door.js';
+import type { UpstreamTraits } from '../door.js';
 import { withOneSystem } from '../message-parts.js';
 import { messagesOf } from './request-items.js';
 import { offeredTools } from './tool-names.js';
@@ -64,8 +64,7 @@ export const NAMES: Readonly<Record<string, string>> = {
 };
 
 /** As `Translator.toChat` (door.ts). Throws a FieldError for what a chat completion cannot express. */
-export function toChat(body: Members, reads: ChatReader = {}): Record<string, unknown> {
-  const { extras = false, thoughtsBack = false } = reads;
+export function toChat(body: Members, upstream: UpstreamTraits = {}): Record<string, unknown> {
   const fields = new Fields(body, 'an upstream that does not speak Responses');
   if (body.store === true)
     throw new FieldError('store', 'must be false: only an upstream that speaks Responses stores them');
@@ -75,12 +74,12 @@ export function toChat(body: Members, reads: ChatReader = {}): Record<string, un
     if (value !== undefined) chat[name] = value;
   }
   const instructions = fields.string('instructions');
-  const messages = messagesOf(fields.take('input'), extras, thoughtsBack);
+  const messages = messagesOf(fields.take('input'), upstream);
   const allMessages =
     instructions === undefined
       ? messages
       : [withOrigin('instructions', { role: 'system', content: instructions }), ...messages];
-  chat.messages = extras ? allMessages : withOneSystem(allMessages);
+  chat.messages = upstream.extras ? allMessages : withOneSystem(allMessages);
   const outputTokensMax = fields.integer('max_output_tokens');
   if (outputTokensMax !== undefined) chat.max_completion_tokens = outputTokensMax;
   if (fields.boolean('stream') === true) {
