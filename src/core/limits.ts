@@ -51,7 +51,9 @@ export const UPSTREAM_SCOPES_MAX = 1_024;
 
 /**
  * Bytes of the calls that wait in one worker because their upstreams are at their limits. Each call counts
- * with its body and UPSTREAM_QUEUE_CALL_BYTES, so at most 1,024 wait.
+ * with its body and UPSTREAM_QUEUE_CALL_BYTES, so at most 1,024 wait. The bound is a worker's, because a
+ * sweep of the queue holds up that worker's streams. The memory of all queues of a process is bounded by
+ * `limits.bodies_in_work_bytes` and `limits.calls_in_flight`, which a call takes of before it waits.
  */
 export const UPSTREAM_QUEUE_BYTES_MAX = 64 * 1024 * 1024;
 export const UPSTREAM_QUEUE_CALL_BYTES = 64 * 1024;
@@ -173,9 +175,10 @@ export const COUNTER_QUEUE_BYTES_MAX = 128 * 1024 * 1024;
 export const COUNTER_ACCOUNT_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
- * Calls of a worker whose clients have left and whose upstreams finish all the same (`when_client_leaves:
- * finish`), of all accounts and of one. They are bounded because it costs a client nothing to leave, and each
- * such call keeps a connection, a call slot, its body, and some 100 KiB of text that may have to be counted.
+ * Calls whose clients have left and whose upstreams finish all the same (`when_client_leaves: finish`): for
+ * each worker thread (with `workers: 0` for each listener) all that a process has, and those of one account
+ * in one worker. They are bounded because it costs a client nothing to leave, and each such call keeps a
+ * connection, a call slot, its body, and some 100 KiB of text that may have to be counted.
  */
 export const LEFT_CALLS_MAX = 512;
 export const LEFT_CALLS_OF_ACCOUNT_MAX = LEFT_CALLS_MAX / 4;

@@ -11,7 +11,7 @@
 import { type Settings, settingsDeclaration } from '../config/schema.js';
 import { secretsIn, type SettingInForce } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
-import { WHOLE_RESPONSES_BYTES_MAX } from '../core/limits.js';
+import { LEFT_CALLS_MAX, WHOLE_RESPONSES_BYTES_MAX } from '../core/limits.js';
 import { createUpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import { noteOfReload } from '../admin/routes.js';
 import { SIGNAL, WATCH } from '../registry/operator-change.js';
@@ -43,7 +43,7 @@ import {
 import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from './reload.js';
-import { createResponseBudget } from '../upstream/response-budget.js';
+import { createBudget } from '../upstream/worker-budget.js';
 import { secretsOf } from '../upstream/target.js';
 
 /** How long a reload waits for missing credentials. Calls without their credential get 502. */
@@ -80,6 +80,8 @@ export class Gateway {
     const state = (this.#state = { ready: false, port: 0, inForce, traces: undefined });
     const requestIds = new RequestIds();
     const workersMax = settings.workers + workersInListeners(settings);
+    // The own workers of listeners add nothing to these bounds if there are threads for workers.
+    const budgetShares = settings.workers || settings.listen.listeners;
     const upstreamBuffers = createUpstreamBuffers(workersMax, group !== undefined);
     const upstreams: UpstreamUse = {
       buffers: upstreamBuffers,
@@ -134,10 +136,8 @@ export class Gateway {
       calls,
       metrics,
       upstreams,
-      responses: createResponseBudget(
-        workersMax,
-        WHOLE_RESPONSES_BYTES_MAX * (settings.workers || settings.listen.listeners),
-      ),
+      responses: createBudget(workersMax, WHOLE_RESPONSES_BYTES_MAX * budgetShares),
+      leftCalls: createBudget(workersMax, LEFT_CALLS_MAX * budgetShares),
       counter,
       credentials,
       serveLeases: accounting.sharing.serveLeases,

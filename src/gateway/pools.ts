@@ -21,7 +21,7 @@ import type { UpstreamBuffers, UpstreamCounters } from '../ledger/upstream-count
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { Log } from '../telemetry/log.js';
-import { releaseResponses, type ResponseBudgetRecord } from '../upstream/response-budget.js';
+import { releaseBudget, type BudgetRecord } from '../upstream/worker-budget.js';
 import type { ModelRoute } from '../upstream/target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
 import type { CounterPool } from './counter-pool.js';
@@ -50,7 +50,8 @@ interface UpstreamWorkersOptions {
   readonly metrics: Pick<GatewayMetrics, 'buffers' | 'firstWorkerThread'>;
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamUse;
-  readonly responses: ResponseBudgetRecord;
+  readonly responses: BudgetRecord;
+  readonly leftCalls: BudgetRecord;
   readonly counter: CounterPool;
   /** Renews credentials. Gets the workers' reports of credentials that a provider rejects. */
   readonly credentials: Pick<CredentialKeeper, 'current' | 'rejected'>;
@@ -225,7 +226,8 @@ export class UpstreamWorkers {
     control.close();
     this.#controls.delete(index);
     this.#options.upstreams.counters.releaseWorker(index);
-    releaseResponses(this.#options.responses, index);
+    releaseBudget(this.#options.responses, index);
+    releaseBudget(this.#options.leftCalls, index);
   }
 
   /** Runs the worker's task. Resolves with the reason when it has ended. */
@@ -254,7 +256,7 @@ export class UpstreamWorkers {
       leaseChannel?.port1.close();
     };
     this.#controls.set(index, { port: controlChannel.port1, replies, close });
-    const { workers, calls, metrics, upstreams, responses, credentials, state } = this.#options;
+    const { workers, calls, metrics, upstreams, responses, leftCalls, credentials, state } = this.#options;
     controlChannel.port1.on('message', (message: FromUpstreamWorker) => {
       if (message.kind === 'routes_taken') replies.reply(message.id, true);
       else credentials.rejected(message.position, message.revision);
@@ -268,6 +270,7 @@ export class UpstreamWorkers {
       metrics: metrics.buffers,
       upstreams: upstreams.buffers,
       responses,
+      leftCalls,
       thread: index < workers ? metrics.firstWorkerThread + index : undefined,
       controlPort: controlChannel.port2,
       counterPort: counterChannel.port2,

@@ -13,7 +13,7 @@ import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
-import { type ResponseBudget } from './response-budget.js';
+import { type ResponseBudget } from './worker-budget.js';
 import {
   type LastBytes,
   type ResponseBodyReader,

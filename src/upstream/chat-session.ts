@@ -19,7 +19,7 @@ import type {
 import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/call-ring-layout.js';
-import { ResponseBudget } from './response-budget.js';
+import { ResponseBudget } from './worker-budget.js';
 import { type LastBytes } from './response-reader.js';
 import { clientOf, guarded, sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
 import { newAttemptSpan } from './attempt-span.js';

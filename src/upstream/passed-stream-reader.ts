@@ -11,7 +11,7 @@ import type { EventJudge } from '../doors/door.js';
 import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import { type AttemptFailure, budgetFailure } from './error-mapping.js';
 import { EventReader, type Verdict } from './event-reader.js';
-import type { ResponseBudget } from './response-budget.js';
+import type { ResponseBudget } from './worker-budget.js';
 import type { ReaderOwner } from './response-reader.js';
 
 const NO_BYTES = new Uint8Array(0);

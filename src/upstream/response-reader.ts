@@ -19,7 +19,7 @@ import {
   tooLongFailure,
 } from './error-mapping.js';
 import { isError, isFailedChoice } from './error-body.js';
-import type { ResponseBudget } from './response-budget.js';
+import type { ResponseBudget } from './worker-budget.js';
 import { membersOfResponse } from './response-json.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';

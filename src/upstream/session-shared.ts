@@ -2,8 +2,8 @@
  * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps,
  * chat-session.ts calls `sharedOf`. Upstream worker.
  *
- * Must hold: `sharedOf` is called once a worker. With two calls, the worker would let twice the calls without
- * a client finish (no test shows this).
+ * Must hold: `sharedOf` is called once a worker. With two calls, the worker would let twice the calls of an
+ * account finish without a client (no test shows this).
  */
 import type { StartSession, UpstreamSession } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
@@ -14,7 +14,7 @@ import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { ErrorLog } from './error-log.js';
 import { CRASHED } from './error-mapping.js';
 import { LeftCalls } from './left-calls.js';
-import type { WorkerResponseBudget } from './response-budget.js';
+import type { WorkerBudget } from './worker-budget.js';
 import type { RouteTable } from './route-table.js';
 import { type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { TranslateLarge } from './large-call.js';
@@ -34,7 +34,9 @@ export interface SessionDeps {
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics: UpstreamMetrics;
-  readonly wholeResponses: WorkerResponseBudget;
+  readonly wholeResponses: WorkerBudget;
+  /** Of left calls. */
+  readonly leftCallsBudget: WorkerBudget;
   /** Undefined if spans are not exported. */
   readonly spanOutbox: SpanOutbox | undefined;
 }
@@ -50,7 +52,7 @@ export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
   return {
     ...deps,
     errors: new ErrorLog(log, deps.clock),
-    leftCalls: new LeftCalls(deps.metrics),
+    leftCalls: new LeftCalls(deps.metrics, deps.leftCallsBudget),
   };
 }
 

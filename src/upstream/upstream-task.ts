@@ -29,7 +29,7 @@ import { Http1Client } from '../http1/client.js';
 import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { UpstreamCounters } from '../ledger/upstream-counters.js';
-import { WorkerResponseBudget } from './response-budget.js';
+import { WorkerBudget } from './worker-budget.js';
 import { RouteTable } from './route-table.js';
 import type { SessionDeps } from './session-shared.js';
 import { addressOf } from './target.js';
@@ -91,7 +91,8 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     log,
     clock,
     metrics,
-    wholeResponses: new WorkerResponseBudget(task.responses, task.index, WHOLE_RESPONSE_BYTES_UNCOUNTED),
+    wholeResponses: new WorkerBudget(task.responses, task.index, WHOLE_RESPONSE_BYTES_UNCOUNTED),
+    leftCallsBudget: new WorkerBudget(task.leftCalls, task.index),
     spanOutbox,
   });
   const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);

@@ -18,7 +18,7 @@ import type { Usage } from '../core/token-counts.js';
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { LargeBody, LargeTranslated } from './large-translation.js';
 import type { CountRequest, CountRest } from './token-count.js';
-import type { ResponseBudgetRecord } from './response-budget.js';
+import type { BudgetRecord } from './worker-budget.js';
 import type { ModelRoute } from './target.js';
 
 /** The long-lived task of one upstream worker. */
@@ -32,7 +32,8 @@ export interface UpstreamTask {
   readonly calls: CallTableBuffer;
   readonly metrics: MetricsBuffers;
   readonly upstreams: UpstreamBuffers;
-  readonly responses: ResponseBudgetRecord;
+  readonly responses: BudgetRecord;
+  readonly leftCalls: BudgetRecord;
   /** The worker's stripe in the metrics of threads; undefined if a listener runs the task. */
   readonly thread: number | undefined;
   readonly controlPort: MessagePort;

@@ -60,7 +60,7 @@ async function start(t: Test, settings: object = {}) {
   const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/v1`;
   const gateway = await startGateway(t, {
     config: testSettings(url, {
-      // The bounds are a worker's.
+      // The bound of an account is a worker's.
       workers: 1,
       workers_from_load_percent: 0,
       upstream: { when_client_leaves: 'finish' },

@@ -80,7 +80,7 @@ const ATOMICS_FILES = [
   'core/spsc-ring.ts',
   'registry/key-table.ts',
   'request/body-budget.ts',
-  'upstream/response-budget.ts',
+  'upstream/worker-budget.ts',
 ];
 
 const LINE_BANS: readonly { readonly pattern: RegExp; readonly instead: string }[] = [

@@ -7,7 +7,7 @@ import { answerCases } from '../../support/provider-answers.js';
 import { GEMINI } from '../../support/provider-dialects.js';
 import { callOf, FORMS } from '../../support/provider-forms.js';
 import { membersOfResponse } from '#src/upstream/response-json.js';
-import { ResponseBudget, WorkerResponseBudget, createResponseBudget } from '#src/upstream/response-budget.js';
+import { ResponseBudget, WorkerBudget, createBudget } from '#src/upstream/worker-budget.js';
 import { ResponseReader } from '#src/upstream/response-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { tokensOfReport } from '#src/upstream/usage-shapes.js';
@@ -90,7 +90,7 @@ function readBy(give: (reader: ResponseReader) => void): unknown[] {
   const reader = new ResponseReader(
     outcome,
     meter,
-    new ResponseBudget(new WorkerResponseBudget(createResponseBudget(1, 1e6), 0, 0)),
+    new ResponseBudget(new WorkerBudget(createBudget(1, 1e6), 0, 0)),
   );
   give(reader);
   reader.onEnd();

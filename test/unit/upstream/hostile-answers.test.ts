@@ -5,7 +5,7 @@
 import t from 'tap';
 import { membersOfResponse } from '#src/upstream/response-json.js';
 import { ResponseReader, type ResponseOutcome, type ResponseSink } from '#src/upstream/response-reader.js';
-import { WorkerResponseBudget, createResponseBudget, ResponseBudget } from '#src/upstream/response-budget.js';
+import { WorkerBudget, createBudget, ResponseBudget } from '#src/upstream/worker-budget.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';
@@ -53,7 +53,7 @@ function readWhole(answer: Uint8Array): Sink {
   const reader = new ResponseReader(
     sink,
     new UsageMeter(),
-    new ResponseBudget(new WorkerResponseBudget(createResponseBudget(1, Infinity), 0, 0)),
+    new ResponseBudget(new WorkerBudget(createBudget(1, Infinity), 0, 0)),
   );
   reader.onData(answer);
   reader.onEnd();

@@ -7,7 +7,7 @@ import type { Dialect } from '#src/doors/door.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { PassedStreamReader } from '#src/upstream/passed-stream-reader.js';
-import { ResponseBudget, WorkerResponseBudget, createResponseBudget } from '#src/upstream/response-budget.js';
+import { ResponseBudget, WorkerBudget, createBudget } from '#src/upstream/worker-budget.js';
 import { type LastBytes } from '#src/upstream/response-reader.js';
 import { countTokens } from '#src/upstream/token-count.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
@@ -42,7 +42,7 @@ function read(events: readonly string[], pieceBytes = Infinity, dialect: Dialect
         },
       },
       meter,
-      budget: new ResponseBudget(new WorkerResponseBudget(createResponseBudget(1, Infinity), 0, 0)),
+      budget: new ResponseBudget(new WorkerBudget(createBudget(1, Infinity), 0, 0)),
     },
     dialect.openJudge!(),
   );

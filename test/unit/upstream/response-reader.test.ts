@@ -4,17 +4,17 @@ import { DOOR_INDEX } from '#src/core/door-names.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
 import { dialectAt } from '#src/doors/dialects.js';
 import type { Dialect } from '#src/doors/door.js';
-import { WorkerResponseBudget, createResponseBudget, ResponseBudget } from '#src/upstream/response-budget.js';
+import { WorkerBudget, createBudget, ResponseBudget } from '#src/upstream/worker-budget.js';
 import { ResponseReader } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, USAGE } from '../../fixtures/upstream-server.js';
 
-const AMPLE = new WorkerResponseBudget(createResponseBudget(1, Infinity), 0, 0);
+const AMPLE = new WorkerBudget(createBudget(1, Infinity), 0, 0);
 
 function read(
   chunks: readonly Uint8Array[],
-  { budget = AMPLE, dialect }: { budget?: WorkerResponseBudget; dialect?: Dialect } = {},
+  { budget = AMPLE, dialect }: { budget?: WorkerBudget; dialect?: Dialect } = {},
 ) {
   const meter = new UsageMeter();
   const room = new ResponseBudget(budget);
@@ -139,15 +139,15 @@ void t.test('the bound', (t) => {
 
 void t.test('answers that are held together', (t) => {
   const answer = Buffer.from(answerOf(USAGE));
-  const budget = new WorkerResponseBudget(createResponseBudget(1, 2 * answer.length), 0, 10);
+  const budget = new WorkerBudget(createBudget(1, 2 * answer.length), 0, 10);
   const held = [read([answer], { budget }), read([answer], { budget })];
-  t.equal(budget.heldBytes, 2 * answer.length);
+  t.equal(budget.held, 2 * answer.length);
   const { failure, endings } = read([answer.subarray(0, 10), answer.subarray(10)], { budget });
   t.match(failure, { isOurs: true, callerError: { code: 'overloaded', retryAfterSeconds: 5 } });
   t.equal(endings, 1);
   held[0]!.room.clear();
   held[0]!.room.clear();
-  t.equal(budget.heldBytes, answer.length, 'given back once');
+  t.equal(budget.held, answer.length, 'given back once');
   t.equal(read([answer], { budget }).rest, answer.toString());
   t.end();
 });

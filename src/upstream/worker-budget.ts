@@ -1,0 +1,98 @@
+/**
+ * Bounds that all upstream workers of a process share: on the bytes of non-streamed responses, and on the
+ * number of left calls. gateway.ts makes a BudgetRecord for each, upstream-task.ts a WorkerBudget for its
+ * worker. chat-session.ts makes a ResponseBudget for each call; left-calls.ts counts in its WorkerBudget.
+ * Upstream workers; `releaseBudget` is the main thread's.
+ *
+ * Must hold: what a worker holds is in the word of all and in its own, so that the first can be corrected
+ * when the worker has died (test/unit/upstream/worker-budget.test.ts).
+ */
+import { invariant } from '../core/errors.js';
+
+/**
+ * What the workers of a process hold: word 0 together, word 1 + n the worker of index n. A plain record, for
+ * a thread's `workerData`. `max`: the bound of word 0.
+ */
+export interface BudgetRecord {
+  readonly buffer: SharedArrayBuffer;
+  readonly max: number;
+}
+
+/** Called once a process for each bound, on the main thread. */
+export function createBudget(workersMax: number, max: number): BudgetRecord {
+  return { buffer: new SharedArrayBuffer((1 + workersMax) * BigInt64Array.BYTES_PER_ELEMENT), max };
+}
+
+/** Gives back what a dead worker held. Main thread, before the worker's successor starts. */
+export function releaseBudget({ buffer }: BudgetRecord, worker: number): void {
+  const words = new BigInt64Array(buffer);
+  Atomics.sub(words, 0, Atomics.exchange(words, 1 + worker, 0n));
+}
+
+/** The access of one worker to a bound. */
+export class WorkerBudget {
+  readonly #words: BigInt64Array;
+  readonly #worker: number;
+  readonly #max: number;
+  readonly #uncountedMax: number;
+
+  /** An item that holds up to `uncountedMax` is not counted. */
+  constructor({ buffer, max }: BudgetRecord, worker: number, uncountedMax = 0) {
+    this.#words = new BigInt64Array(buffer);
+    this.#worker = worker;
+    this.#max = max;
+    this.#uncountedMax = uncountedMax;
+  }
+
+  /** What this worker holds. */
+  get held(): number {
+    return Number(Atomics.load(this.#words, 1 + this.#worker));
+  }
+
+  /** Changes what one item holds. Returns false, and changes nothing, beyond the bound of all workers. */
+  change(from: number, to: number): boolean {
+    const growth = this.#counted(to) - this.#counted(from);
+    if (growth === 0) return true;
+    const grown = BigInt(growth);
+    const held = Number(Atomics.add(this.#words, 0, grown)) + growth;
+    if (growth > 0 && held > this.#max) {
+      Atomics.sub(this.#words, 0, grown);
+      return false;
+    }
+    const before = Atomics.add(this.#words, 1 + this.#worker, grown);
+    invariant(before + grown >= 0n, 'what is given back was held');
+    return true;
+  }
+
+  #counted(amount: number): number {
+    return amount > this.#uncountedMax ? amount : 0;
+  }
+}
+
+/**
+ * The buffered bytes of one call's non-streamed response. Such a response is buffered in full: nothing is
+ * sent until the response is validated, and it stays buffered until the client has read it, which may take
+ * hours. Beyond the bound a response is given up, and its call gets a 503 and is not billed. If the response
+ * waited instead, all responses would queue behind the slowest reader.
+ */
+export class ResponseBudget {
+  readonly #allResponses: WorkerBudget;
+  #bytes = 0;
+
+  constructor(allResponses: WorkerBudget) {
+    this.#allResponses = allResponses;
+  }
+
+  /** Counts `bytes` more, or fewer if negative. Returns false, and counts nothing, beyond the bound. */
+  grow(bytes: number): boolean {
+    if (!this.#allResponses.change(this.#bytes, this.#bytes + bytes)) return false;
+    this.#bytes += bytes;
+    return true;
+  }
+
+  /** Gives all bytes back. Idempotent. */
+  clear(): void {
+    this.#allResponses.change(this.#bytes, 0);
+    this.#bytes = 0;
+  }
+}
