@@ -1,13 +1,13 @@
 /**
  * The most that this node can have used and hold of each stock, by scope. valkey-partition.ts records each
- * ask and reply here, and reports the entries to a server of sharing that has lost its data.
+ * ask and reply in a HeldLeases, and reports its entries to a server of sharing that has lost its data.
  * Between two asks the node can only come to hold less, because only a reply grants. Main thread.
  *
  * An entry takes some 200 bytes and lasts while something is held, or was used in a period that is not over.
  * There is at most one entry for each scope, so the numbers of accounts, keys and groups bound the entries.
  *
  * Must hold: an entry is never less than what the node can have used and hold; otherwise the server grants
- * the difference again after its loss, and a limit is exceeded (test/unit/sharing/held-leases.test.ts).
+ * the difference again after a loss of data, and a limit is exceeded (test/unit/sharing/held-leases.test.ts).
  */
 import { maxOf } from '../core/units.js';
 import {
@@ -37,7 +37,7 @@ export type HeldScope = Stocks<HeldStock>;
 
 export class HeldLeases {
   readonly #held = new Map<string, HeldScope>();
-  /** The newest period of each stock. What was held of older periods is dropped. */
+  /** The newest period of each stock. Of older periods nothing is kept. */
   readonly #periods = new Map<StockName, number>();
 
   /** What is held of the scope; {} if nothing is. */
@@ -66,7 +66,7 @@ export class HeldLeases {
   /**
    * Moves the newest period of a stock to the period of a reply, and drops what is of earlier periods. It
    * moves back only if `wasMistake`: by the reply the ask's period was a mistake of the host's clock. Other
-   * scopes then keep what they hold of the later period until the replies to their own asks.
+   * scopes then keep what they hold of the later period until the replies to their own asks come.
    */
   #movePeriod(name: StockName, period: number, wasMistake: boolean): void {
     const newest = this.#periods.get(name) ?? 0;
@@ -88,8 +88,8 @@ export class HeldLeases {
 }
 
 /**
- * What the node can have used and hold after `ask`, if it could have had `before` until then. `grant` is
- * undefined if there is no reply, `before` if the scope had no entry.
+ * The new entry of a stock after `ask` was sent. `grant`: the coordinator's reply, undefined while there is
+ * none. `before`: the entry until then, undefined if there was none.
  */
 function heldAfter(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock | undefined): HeldStock {
   const { limit, period, used, unused } = ask;

@@ -2,8 +2,9 @@
  * Manages the leases of this process: asks the coordinator for what requests wait for and for what runs low,
  * and gives back what lies idle. gateway/shared-accounting.ts makes it. Main thread.
  *
- * One exchange is under way at a time; a scope that is _due_ leaves with the next. The coordinator is _lost_
- * from a failed exchange to the next reply. No timer runs while nothing is held and nothing is lost.
+ * One exchange is under way at a time. The next one carries the asks of all scopes that are _due_. The
+ * coordinator is _lost_ from a failed exchange to the next reply. No timer runs while no scope has a lease or
+ * a wait, unless the coordinator is lost.
  *
  * Must hold: one exchange at a time, every wait ends, an idle gateway sends nothing, and no call is admitted
  * from a lease that others may be granted (test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts).
@@ -30,11 +31,14 @@ import type { CallsUse, ManagerState } from './sharing-stats.js';
 const RETRY_MS = 60;
 /** How often leases are checked for what lies idle. IdleFloor (lease-terms.ts) relies on it. */
 const SWEEP_MS = 250;
-/** A process that holds something makes an exchange after so long without one, as a sign of life. */
+/** A process that has leases makes an exchange after so long without one, as a sign of life. */
 const HEARTBEAT_MS = 5_000;
 /** How long a start waits at most while the coordinator waits for other nodes: two of their heartbeats. */
 const START_MS_MAX = 10_000;
-/** After so long without a reply calls take no tokens of the minute: `drop_silent` in valkey-scripts.ts. */
+/**
+ * After so long without a reply calls take no tokens of the minute, because the server may grant them to
+ * others (`drop_silent` in valkey-scripts.ts). EXPIRY_MARGIN_MS of open-hosts.ts is built on it.
+ */
 export const CUT_OFF_MS = 30_000;
 /** After a longer exchange the calendar is corrected only if it is wrong by more than the exchange took. */
 const CALENDAR_EXCHANGE_MS_MAX = 500;
@@ -48,8 +52,9 @@ export interface LeaseManagerOptions {
   readonly calendar: Calendar;
   readonly coordinator: Coordinator;
   /**
-   * If the coordinator has not replied for so long, no call begins that takes a slot, which others may be
-   * granted before the call ends. Each account limits its calls in flight, so no call begins. Default: never.
+   * If the coordinator has not replied for so long, no call gets a call slot, because others may be granted
+   * the slot before the call ends. Each account limits its calls in flight, so no call begins at all.
+   * Default: never.
    */
   readonly silentMsMax?: number | undefined;
   readonly clock: Clock;
@@ -81,7 +86,7 @@ export class LeaseManager {
   #isAlone = false;
   /** When the last exchange was sent to which the coordinator itself replied; Infinity before the first. */
   #heardMs = Infinity;
-  /** Whether every scope is to be reported again, because the coordinator may have forgotten this node. */
+  /** Whether asks report all that is leased, because the coordinator may have forgotten this node. */
   #reportsAll = false;
   #isClosed = false;
   #aheadMs = 0; // by how much the coordinator's calendar is ahead of the host's
@@ -103,9 +108,9 @@ export class LeaseManager {
 
   /**
    * Joins the coordinator, and tries again until it works, whether leases are needed or not. Resolves when
-   * the coordinator lends; or when it has lost data, has not replied at all while a loss is brief, or has
-   * said that it waits for other nodes and START_MS_MAX are over since the first try. For the caller then
-   * serves, and a process that this one replaces ends.
+   * the coordinator grants leases; when it has lost data; when it has not replied for as long as a brief loss
+   * lasts; or when it waits for other nodes, at the latest START_MS_MAX after the first try. It must resolve,
+   * because the caller serves only then, and only then a process ends that this one replaces.
    */
   async start(): Promise<void> {
     await this.#exchange();
@@ -355,7 +360,7 @@ export class LeaseManager {
       // Others may soon be granted these tokens and slots: see CUT_OFF_MS and `silentMsMax`.
       if (isCutOff) scope.stock('tokens_per_minute')?.giveBack();
       if (othersMayGetSlots) scope.stock('calls_in_flight')?.setWithheld(true);
-      if (scope.sweep(nowMs, this.#isAlone)) this.#due.add(scope);
+      if (scope.sweep(nowMs, { isAlone: this.#isAlone })) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }
   }

@@ -1,10 +1,10 @@
 /**
  * Holds what minute-lease.ts and stock-leases.ts share: the constants that say how much a process leases
- * ahead and for how long it keeps idle amounts, IdleFloor, UseRate, Denial, and the timers of the sharing
- * code. Main thread.
+ * ahead and for how long it keeps idle amounts, IdleFloor, UseRate and Denial. Also the timers of all the
+ * sharing code. Main thread.
  *
- * The constants trade round trips for idle money and permits; no limit depends on them. Permits are counted
- * as numbers, stocks as bigints, because money needs them.
+ * The constants trade round trips against money and permits that lie idle; no limit depends on them. Permits
+ * are counted as numbers, stocks as bigints, because money needs them.
  *
  * Must hold: if the coordinator has little left, an idle amount is given back while a request of another
  * process still waits for it (WAIT_MS_MAX of lease-waits.ts). Tests: test/unit/sharing/stock-leases.test.ts
@@ -13,8 +13,8 @@
 import { minOf } from '../core/units.js';
 
 /**
- * How long an amount may lie idle if the coordinator has little left; then it is given back. IdleFloor may
- * notice half of this time later, so an amount of a stock goes back after 750 ms at most.
+ * How long an amount may lie idle if the coordinator has little left; then the process gives it back.
+ * IdleFloor may notice that half of this time later, so an amount of a stock goes back after 750 ms at most.
  */
 export const IDLE_MS_SCARCE = 500;
 /**
@@ -34,8 +34,8 @@ export const COVERED_MS_SCARCE = 2_000;
  */
 export const COVERED_MS_PLENTIFUL = 20_000;
 /**
- * Permits are refilled when 1 / LOW_PART of them is left, at the latest. Fewer than LOW_LEAST are refilled
- * when the last one is taken: a mark among so few would make nearly each use ask.
+ * The process asks for more permits when 1 / LOW_PART of them is left, at the latest. If it has fewer than
+ * LOW_LEAST it asks when the last one is taken: a mark among so few would make nearly each use ask.
  */
 const LOW_PART = 4;
 const LOW_LEAST = 4;
@@ -102,7 +102,7 @@ export class IdleFloor {
   }
 }
 
-/** The time constant of the moving average: it follows a change within seconds, and ignores one burst. */
+/** The time constant of the moving average: it follows a change within seconds, and hardly a single burst. */
 const AVERAGED_MS = 2_000;
 /** Readings closer together than this set no rate: one use within a millisecond is no rate of 1,000. */
 const READING_MS_MIN = 50;

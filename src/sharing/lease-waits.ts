@@ -1,12 +1,15 @@
 /**
- * The requests of this process that wait for leases: decides when each wait ends, and how. lease-manager.ts
- * adds the waits, and calls `onReplies`, `onLoss` and `onTimer`. Main thread. All times are monotonic.
+ * The requests of this process that wait for leases: decides when each wait ends, and how (LeaseEnd in
+ * channel/lease-channel.ts). lease-manager.ts adds the waits, and calls `onReplies`, `onLoss` and `onTimer`.
+ * Main thread. All times are monotonic. To _refuse_ a request is to end its wait with the quotas that were
+ * denied; its own thread then rejects it.
  *
  * Must hold: each wait ends, at its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A
  * request is refused only if the coordinator has replied about all that it lacks, and only by quotas that the
- * coordinator has denied: never by one of which something is left, here or elsewhere. A wait that ends with
- * 'try' takes nothing: another request may be faster, and the waiting one then waits again. Further tests:
- * test/unit/sharing/lease-manager.test.ts, test/unit/request/refusals.test.ts, test/e2e/late-leases.test.ts.
+ * coordinator has denied: never by one of which something is left, in this process or elsewhere. A wait that
+ * ends with 'try' takes nothing: another request may be faster, and the waiting one then waits again. Further
+ * tests: test/unit/sharing/lease-manager.test.ts, test/unit/request/refusals.test.ts,
+ * test/e2e/late-leases.test.ts.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -87,8 +90,8 @@ export class LeaseWaits {
   }
 
   /**
-   * Ends the wait, or puts its deadline off by LATE_MS_MAX, once, if the coordinator has not replied. It is
-   * put off also if the last exchange has failed, because the next exchange begins before that.
+   * Ends the wait, or puts its deadline off by LATE_MS_MAX, once, if the coordinator has not replied. That
+   * includes a failed exchange: the next one begins before the later deadline.
    */
   #decideOverdue(wait: Wait, nowMs: number): void {
     const { contact } = this.#options;
@@ -109,8 +112,8 @@ export class LeaseWaits {
 
   /**
    * Ends the wait, or asks for what its request lacks, or lets the request wait for what others may give
-   * back. `waitCounts` counts the waits of the last kind by their first scope. `onReplies` passes one map for
-   * all waits, so that OTHERS_WAITS_MAX bounds them. Other callers decide a single wait by an empty map.
+   * back. `waitCounts` counts the waits of the last kind by their first scope: OTHERS_WAITS_MAX bounds them.
+   * `onReplies` passes one map for all its waits. The other callers pass an empty one, which bounds nothing.
    */
   #decide(wait: Wait, waitCounts: Map<LeasedScope, number>): void {
     const { clock, contact, periodOf, ask } = this.#options;

@@ -29,15 +29,15 @@ import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
 
-/** How long requests are rejected without an ask after a denial. So a busy client costs at most 4 asks/s. */
+/** For so long after a rejection similar requests are rejected without an ask: at most 4 asks a second. */
 const REJECTING_MS = 250;
-/** A scope rests if none of its permits was used for so long: then one ask gives back all that it leases. */
+/** If no permit of a scope was used for so long, one ask gives back all that is leased of the scope. */
 const RESTING_MS = 2_000;
 
 /**
- * Why a waiting request lacks a quota. If it lacks several, the one that comes last in this list decides. So
- * nobody is rejected before the coordinator was asked for everything ('unasked'), and a request that lacks a
- * 'used_up' quota does not wait for one that others hold.
+ * Why a waiting request lacks a quota. If it lacks several, the reason that comes last in this list decides.
+ * So no request is rejected before the coordinator was asked for all that it lacks ('unasked'), and a request
+ * that lacks a 'used_up' quota does not wait for one that others hold.
  */
 const LACKS = [
   /** The coordinator has too little left, but other nodes hold some, which they may give back. */
@@ -76,7 +76,7 @@ export interface Wait {
   readonly need: LeaseNeed;
   readonly sinceMs: number;
   readonly scopes: readonly LeasedScope[];
-  /** When the wait ends. It is put off once, for a request about which the coordinator has not replied. */
+  /** When the wait ends. LeaseWaits puts it off once, if the coordinator has not replied by then. */
   deadlineMs: number;
   /** Whether the deadline was put off: at the second one the wait ends, with or without the reply. */
   isOverdue: boolean;
@@ -88,15 +88,15 @@ export interface Wait {
 export interface Asking {
   readonly nowMs: number;
   readonly periodOf: PeriodOf;
-  /** Whether asks also repeat what the coordinator has on record, because it may have lost the record. */
+  /** Whether asks repeat what the coordinator has on record, because it may have lost that. */
   readonly reportsAll: boolean;
   /** The exchange's number, which grows from exchange to exchange: see AskOrder (coordinator.ts). */
   readonly number: number;
 }
 
 /**
- * How much of the leases is not yet allotted to a wait in this round (LeaseWaits). Without a budget every
- * wait would be allotted the same amount, because shared memory changes only when the requests try again.
+ * How much of what is leased is not yet allotted to a wait in this round (LeaseWaits). It is needed because
+ * shared memory changes only when the requests try again: by it alone all waits would be allotted the same.
  */
 interface Budget {
   round: number;
@@ -188,7 +188,7 @@ export class LeasedScope {
   }
 
   /**
-   * Returns what the request lacks of this scope, beside what was allotted to others in this round. `round`:
+   * Returns what the request lacks of this scope, if what was allotted in this round is not there. `round`:
    * each new number makes a new budget of what is leased then.
    */
   lacksOf({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): QuotaLack[] {
@@ -206,8 +206,8 @@ export class LeasedScope {
       const lease = this.#stocks.get(name);
       if (unallotted >= amount) continue;
       // A denial of a larger amount, or under another limit, says nothing about this amount. For example, 5
-      // are leased, of which others were allotted 3, and this request needs 4: so 7 in all are needed. It is
-      // denied if the coordinator has denied 7 or less.
+      // are available, of which others were allotted 3, and this request needs 4: so 7 in all are needed.
+      // That is denied if the coordinator has denied 7 or less.
       const isDenied =
         lease?.deniedLimit === limit &&
         amount + lease.availableIn(periodOf(name)) - unallotted >= lease.deniedAmount;
@@ -218,8 +218,8 @@ export class LeasedScope {
 
   /**
    * Allots to the request what it needs of this scope. Must be called only if the request lacks nothing of
-   * any scope (`lacksOf`, in this round). What a request that goes on to wait had been allotted would be
-   * lacking to others, and to itself when the reply about its next scope comes in the same round.
+   * any scope (`lacksOf`, in this round). If it went on to wait, others would lack what it was allotted, and
+   * so would the request itself, when `lacksOf` is called for it again in the same round.
    */
   allot({ need }: Wait): void {
     const budget = this.#budget;
@@ -252,8 +252,8 @@ export class LeasedScope {
   }
 
   /**
-   * A request was rejected by this quota: similar ones are rejected for REJECTING_MS, and what is unused of a
-   * stock, which was too little, is given back.
+   * Called when a request is rejected by this quota: similar requests are rejected for REJECTING_MS. Of a
+   * stock all that is available is given back, as it was too little.
    */
   reject(quota: QuotaLack['quota'], nowMs: number): void {
     const lease = quota === 'requests_per_minute' ? this.minute : this.#stocks.get(quota);
@@ -265,7 +265,7 @@ export class LeasedScope {
    * it every 250 ms. `isAlone`: the process is cut off from the coordinator, so that what it gives back
    * reaches no node. Then it gives back only permits, which expire anyway.
    */
-  sweep(nowMs: number, isAlone: boolean): boolean {
+  sweep(nowMs: number, { isAlone }: { readonly isAlone: boolean }): boolean {
     let isDue = this.minute.sweep(nowMs);
     if (isAlone) return isDue;
     const slots = this.#stocks.get('calls_in_flight');
@@ -341,10 +341,10 @@ function amountOf(name: StockName, need: LeaseNeed): bigint {
   }
 }
 
-/** What a lease was denied. */
+/** A lease that was denied more. */
 type Denied = Pick<StockLease, 'denial' | 'deniedUntilMs'>;
 
-/** What a request lacks that has waited since `sinceMs`. Denials of asks that left before do not count. */
+/** Why a request that has waited since `sinceMs` lacks the quota. Denials of earlier asks do not count. */
 function deniedLack({ denial, deniedUntilMs }: Denied, sinceMs: number, nowMs: number): Lack {
   if (nowMs < deniedUntilMs) return 'used_up';
   if (denial === undefined || denial.sentMs < sinceMs) return 'unasked';
