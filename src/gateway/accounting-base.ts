@@ -133,7 +133,7 @@ export interface Sharing {
 export function openStore(settings: Settings, group: GroupPosition | undefined): Store {
   return Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
     // With `sharing` the server counts, and a process alone counts in memory: the file would be out of date.
-    clearLeaseFiles(settings.data, group !== undefined && settings.sharing === undefined),
+    clearLeaseFiles(settings.data, { isShared: group !== undefined && settings.sharing === undefined }),
   );
 }
 

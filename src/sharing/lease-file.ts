@@ -22,7 +22,7 @@ import { assertStoreFile, OPTIONS, unreadable } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
 import { ScopeGrants, type ScopeState } from './scope-grants.js';
 
-/** Address space, which takes no memory. A million scopes that four nodes lease from use about 1 GB of it. */
+/** The most that the file can grow to: address space, no memory. A million scopes of four nodes take 1 GB. */
 const MAP_BYTES = 8 * 1024 ** 3;
 
 /** The names of lease files, and of the files by which LMDB and Environment lock them. */
@@ -66,12 +66,12 @@ export function openLeaseFile(dataPath: string): LeaseFile {
 }
 
 /**
- * Removes lease files of earlier boots and damaged ones; all lease files if limits are not shared from now on
- * (`isShared` false). Otherwise the file of this boot stays, because what was used of minute and day stays
- * used, but for scopes that this version cannot read. Call it while no process works on the folder or can
- * start to, as by `onAlone` of `StoreHold.take`.
+ * Removes lease files that are damaged or of earlier boots. The file of this boot stays, because what was
+ * used of minute and day stays used; only scopes that this version cannot read are removed from it. If limits
+ * are not shared from now on (`isShared` false), removes all lease files. Call it while no process works on
+ * the folder or can start to, as by `onAlone` of `StoreHold.take`.
  */
-export function clearLeaseFiles(dataPath: string, isShared: boolean): void {
+export function clearLeaseFiles(dataPath: string, { isShared }: { readonly isShared: boolean }): void {
   const pathOfBoot = leasePath(dataPath);
   for (const name of readdirSync(dataPath)) {
     if (!LEASE_FILE_NAME.test(name)) continue;

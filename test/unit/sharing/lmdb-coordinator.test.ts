@@ -148,20 +148,20 @@ void t.test('leases outlive all processes, and not the sharing of limits', async
   const [name] = readdirSync(path).filter((file) => file.startsWith('leases.'));
   const old = join(path, 'leases.00000000-0000-0000-0000-000000000000.lmdb');
   writeFileSync(old, 'of an earlier boot');
-  clearLeaseFiles(path, true);
+  clearLeaseFiles(path, { isShared: true });
   t.notOk(readdirSync(path).includes('leases.00000000-0000-0000-0000-000000000000.lmdb'));
   const second = openWorld(path, clock);
   t.same(await lent(await second.join('a'), 'acct_x', 3), [0, 0], 'of the life before');
   t.same(await lent(await second.join('a'), 'acct_x', 2), [2, 2]);
   await second.close();
 
-  clearLeaseFiles(path, false);
+  clearLeaseFiles(path, { isShared: false });
   t.same(
     readdirSync(path).filter((file) => file.startsWith('leases.')),
     [],
   );
   writeFileSync(join(path, name!), 'damaged');
-  clearLeaseFiles(path, true);
+  clearLeaseFiles(path, { isShared: true });
   t.notOk(readdirSync(path).includes(name!), 'one that is damaged is made anew');
 });
 
@@ -182,7 +182,7 @@ void t.test('of scopes of another version, the first gateway begins with what th
   t.same(await lent(await first.join('a', 1), 'acct_former', 1), [0, 0]);
   await first.close();
 
-  clearLeaseFiles(path, true);
+  clearLeaseFiles(path, { isShared: true });
   const second = openWorld(path, clock);
   const node = await second.join('a');
   t.same(await lent(node, 'acct_former', 10), [10, 0]);
