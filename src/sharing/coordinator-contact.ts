@@ -21,7 +21,7 @@ const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 500;
 /** The longest pause in a quarantine, which takes a minute or more: frequent tries would not help. */
 const RETRY_MS_QUARANTINE = 2_000;
-/** In a shorter loss another server may be taking over, so requests without a lease wait for its end. */
+/** While a loss is shorter, another server may be taking over: requests without a lease wait for its end. */
 const BRIEF_MS = 2_000;
 
 /** For status and metrics. */
@@ -72,13 +72,13 @@ export class CoordinatorContact {
     return this.#lost !== undefined;
   }
 
-  /** Whether a loss has lasted for BRIEF_MS, or is a quarantine: requests do not wait for the end of such. */
+  /** Whether a loss has lasted for BRIEF_MS, or is a quarantine: then requests do not wait for its end. */
   isLostForLong(nowMs: number): boolean {
     if (this.#lost === undefined) return false;
     return this.#lost.reason === 'quarantine' || nowMs - this.#lost.sinceMs >= BRIEF_MS;
   }
 
-  /** How long the pause after a failure still lasts. */
+  /** How long the pause after a failure still lasts, in ms; 0 if none runs. */
   pauseMs(nowMs: number): number {
     return Math.max(0, this.#pauseEndMs - nowMs);
   }
@@ -94,7 +94,10 @@ export class CoordinatorContact {
     this.#pauseEndMs = 0;
   }
 
-  /** Records a reply, which ends the loss. A pause goes on: not every exchange asks `mayTry` before. */
+  /**
+   * Records a reply, which ends the loss. A pause goes on, because not every exchange asks `mayTry` before.
+   * The time from `sentMs` to `nowMs` counts in `exchanges`.
+   */
   recordReply(sentMs: number, nowMs: number): void {
     this.#lost = undefined;
     this.#failuresInRow = 0;
@@ -102,14 +105,14 @@ export class CoordinatorContact {
     this.#repliedMs = nowMs;
   }
 
-  /** Records a failure: begins a loss, or updates the present one, whose `sinceMs` stays. Begins a pause. */
+  /** Records a failure: begins a loss, or gives the present loss a new reason. Begins a pause. */
   recordFailure(error: unknown, nowMs: number): void {
     const reason = error instanceof CoordinatorLost ? error.reason : 'failing';
     const waitMs = error instanceof CoordinatorLost ? error.waitMs : undefined;
     const untilMs = waitMs === undefined ? undefined : nowMs + waitMs;
     this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs, untilMs };
     this.#failures += 1;
-    // The check for lost data ends once the last node has asked. So pauses begin again with the shortest.
+    // The check for lost data is over as soon as the last node has asked, so pauses begin with the shortest.
     if (reason === 'checking') this.#failuresInRow = 0;
     const longestMs = reason === 'quarantine' ? RETRY_MS_QUARANTINE : RETRY_MS_MAX;
     const pauseMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** this.#failuresInRow);

@@ -1,15 +1,15 @@
 /**
  * What a coordinator does with errors. If a row of a scope is damaged, it grants nothing of the scope,
  * replies that what remains is not known, and logs the damage once. Any other error becomes a
- * CoordinatorLost, so that the process goes on, and is logged if it is a bug, which must not look like a
- * lost connection. lmdb-coordinator.ts, valkey-coordinator.ts and valkey-partition.ts use it. Main thread of
- * a gateway process.
+ * CoordinatorLost, so that the process goes on. If it is a bug it is logged too, because a bug must not look
+ * like a lost connection. lmdb-coordinator.ts, valkey-coordinator.ts and valkey-partition.ts use this file.
+ * Main thread of a gateway process.
  *
  * Must hold: a coordinator does not replace a damaged row of leases, because it is not known who holds what;
  * and other scopes go on (test/unit/sharing/lmdb-coordinator.test.ts,
- * test/unit/sharing/valkey-damage.test.ts). A damaged row of use in the store is another matter: the flush
- * replaces it (store/quota-uses.ts, store/key-uses.ts). A bug ends no process, and its stack is in the log
- * (the same tests). Kinds of bugs that alternate neither fill the log nor hide each other.
+ * test/unit/sharing/valkey-damage.test.ts). (The flush does replace a damaged row of use in the store:
+ * store/quota-uses.ts, store/key-uses.ts.) A bug ends no process, and its stack is in the log (the same
+ * tests). Kinds of bugs that alternate neither fill the log nor hide each other.
  */
 import { errorText } from '../core/errors.js';
 import { StoreError } from '../store/store-file.js';
@@ -24,7 +24,7 @@ export class DamagedScopes {
   /** Scopes that were logged. Never more than the ledger has. */
   readonly #loggedScopes = new Set<string>();
 
-  /** `message` says what is damaged, and what to do unless the fields of `logOnce` say so. */
+  /** `message` says what is damaged. It also says what to do, unless the fields of `logOnce` do. */
   constructor(log: Pick<Log, 'error'>, message: string) {
     this.#log = log;
     this.#message = message;
@@ -50,7 +50,7 @@ export class DamagedScopes {
   }
 }
 
-/** The reply if it is not known what remains: nothing is granted. `nowMs`: by which ticks are counted. */
+/** The reply if it is not known what remains: it grants nothing. `nowMs`: the time by which ticks count. */
 export function unknownReply({ minute, stocks = {} }: LeaseAsk, nowMs: number): LeaseReply {
   const unknown = { heldByOthers: true, freeInMs: 0 };
   const tick = Math.floor(nowMs / TICK_MS);
@@ -77,8 +77,8 @@ export class UnexpectedErrors {
   }
 
   /**
-   * Returns `error` as a CoordinatorLost. Logs it if it is a bug: no CoordinatorLost and no StoreError,
-   * which is a damaged record or the disk: the message of the loss, which the status shows, says what to do.
+   * Returns `error` as a CoordinatorLost. Logs it if it is a bug: neither a CoordinatorLost nor a StoreError.
+   * A StoreError tells of a damaged record or of the disk; the status shows its message, with what to do.
    */
   asLoss(error: unknown): CoordinatorLost {
     if (error instanceof CoordinatorLost) return error;

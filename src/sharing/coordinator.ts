@@ -6,8 +6,8 @@
  * of a gateway process.
  *
  * A node is one life of a gateway process. It counts by itself what it uses of its grants, and gives back
- * what it does not use. What is granted counts as used until the node says otherwise, so all nodes together
- * never exceed a limit.
+ * what it does not use. What is granted counts as used until the node reports otherwise, so all nodes
+ * together never exceed a limit.
  *
  * There are two kinds of resources:
  * - Permits of the minute expire. A grant that is valid to the end of tick E counts as used at the end of E,
@@ -35,8 +35,8 @@ export const EXCHANGE_ASKS_MAX = 1_000;
 
 /**
  * A process has a second node, for what an operator takes out of accounts. If that node fails, calls keep
- * their leases. Its slot is the slot of the process plus this number. Slots of fallback quotas begin at
- * 2,000,000 (open-hosts.ts). The three ranges must not overlap (no test).
+ * their leases. Its slot is the slot of the process plus this number. Slots of the nodes of fallback quotas
+ * begin at FALLBACK_SLOTS_FROM (open-hosts.ts). The three ranges must not overlap; no test sees that.
  */
 export const DEBIT_SLOTS_FROM = 1_000_000;
 
@@ -88,18 +88,18 @@ export function periodAt(name: StockName, calendar: Calendar, wallMs: WallMs): n
   return (name.endsWith('_day') ? calendar.dayAt(wallMs) : calendar.monthAt(wallMs)).number;
 }
 
-/** The unit of leased spending, in pico-units. It is a nano-unit, so that sums are exact as numbers. */
+/** The unit in which spending is leased: so many pico-units, a nano-unit. Sums are then exact as numbers. */
 export const SPEND_UNIT = 1_000n;
 
 /** A value for each of some stocks. A stock that is left out is not part of the ask or the reply. */
 export type Stocks<Value> = Readonly<Partial<Record<StockName, Value>>>;
 
-/** The entries of `stocks` that are there. */
+/** The stocks that are not left out, with their values. */
 export function entriesOf<Value>(stocks: Stocks<Value>): [StockName, Value][] {
   return Object.entries(stocks) as [StockName, Value][];
 }
 
-/** What was used of a stock in a day or month, in the unit of StockAsk. */
+/** What was used of a stock in the period, in the unit of StockAsk. */
 export interface PeriodUse {
   readonly period: number;
   readonly used: number;
@@ -166,9 +166,9 @@ export interface MinuteAsk extends Wanted<number> {
   /** Permits that were not used and will not be. */
   readonly returned: readonly GrantedPermits[];
   /**
-   * Permits of grants that are still valid. Calls took these permits before the ask left, and so use them
-   * within TAKE_MS_MAX (ledger/leased-window.ts). They weigh for a minute from the ask on, and not from the
-   * expiry of the grant.
+   * Permits of grants that are still valid, which calls took before the ask was sent. So calls use them
+   * within TAKE_MS_MAX (ledger/leased-window.ts) of that moment. They weigh for a minute from the ask on, and
+   * not from the expiry of the grant.
    */
   readonly used?: readonly GrantedPermits[];
   /** Without an order, a grant in a lost reply weighs as if it had been used. */
@@ -194,14 +194,15 @@ export interface StockAsk extends Wanted<bigint> {
    */
   readonly period: number;
   /**
-   * What this life has used in the period, less what was taken back. Of a `window`: what the life has used
-   * since it began, so that an ask that comes twice does no harm. Of `flight` and `balance`: 0.
+   * What this life has used in the period, less what was given back or reversed since. Of a `window`: what
+   * the life has used since it began, so that an ask that comes twice does no harm. Of `flight` and
+   * `balance`: 0.
    */
   readonly used: bigint;
   /**
-   * What this node was granted and has not used, with what calls hold. Of the balance: what was granted and
-   * is not spent in the host's store. It is read before the store's total (HostSpent): then a charge that is
-   * flushed in between is counted twice for a moment, and never left out
+   * What this node was granted and has not used; what calls hold is in it. Of the balance: what was granted
+   * and is not spent in the host's store. It is read before the store's total (HostSpent): then a charge that
+   * is flushed in between is counted twice for a moment, and never left out
    * (test/unit/sharing/spent-order.test.ts).
    */
   readonly unused: bigint;
@@ -239,8 +240,8 @@ export interface MinuteGrant extends Grant<number> {
 export interface StockGrant extends Grant<bigint> {
   /**
    * The period of the grant: that of the ask, or a later one that another node has named. An earlier period
-   * means that the ask's period was a mistake of a clock. Nothing of the ask was recorded then, and the
-   * record still has all that this node took before. The node goes on in that period (stock-leases.ts).
+   * means that the ask's period was a mistake of a clock. Then nothing of the ask was recorded, and the
+   * record still has all that this node took before. The node goes on in the earlier one (stock-leases.ts).
    */
   readonly period: number;
   /** Of a `window`: in how many ms `least` is free if no node gives any back; 0: now, or not known. */
@@ -272,7 +273,7 @@ export interface StockView {
   readonly period: number;
   /** What nodes have reported as used. Of a `window`: what weighs now. */
   readonly used: bigint;
-  /** As StockAsk.unused, of all nodes, and with what ended lives held, because they no longer report. */
+  /** The sum of StockAsk.unused of all nodes, and what ended lives held, because they no longer report. */
   readonly unused: bigint;
 }
 
@@ -284,7 +285,7 @@ export interface MinuteView {
   readonly unexpired: number;
 }
 
-/** What the coordinator has on record of one process of this host: its use up to its last ask. */
+/** What one process of this host had used by its last ask, as the coordinator has it on record. */
 export interface ProcessView {
   readonly slot: number;
   /** `number`: of the process's last ask for the minute; 0 if there was none. */
@@ -301,7 +302,7 @@ export interface ScopeView {
   readonly stocks: Stocks<StockView>;
   /** Of the processes in `slots` of `view`, those that have asked for anything. */
   readonly processes: readonly ProcessView[];
-  /** Spent by all hosts: by this one as its store says, by the others as far as they have reported. */
+  /** Spent by all hosts: by this host as its store says, by the others as far as they have reported. */
   readonly spent: PicoUnits;
 }
 
@@ -328,7 +329,7 @@ export class CoordinatorLost extends Error {
   readonly code = 'authority_lost';
   readonly reason: LossReason;
 
-  /** How long nothing will be granted; undefined if that is not known. */
+  /** For how many ms nothing will be granted; undefined if that is not known. */
   readonly waitMs: number | undefined;
 
   constructor(reason: LossReason, message: string, options?: ErrorOptions & { readonly waitMs?: number }) {

@@ -4,8 +4,8 @@
  * gives the lease back. In between the money counts as taken twice, so no call can spend it.
  * gateway/shared-accounting.ts makes the service, shared-registry.ts calls `during`. Main thread.
  *
- * The service is a node of its own at the coordinator, so the calls keep their leases if the service fails.
- * It joins at the start and leaves in the end, as the calls' node does.
+ * The service is a node of its own at the coordinator, so that calls keep their leases if the service fails.
+ * It joins when the gateway starts and leaves when it stops, as the calls' node does.
  *
  * Must hold: the money of a debit is leased here until the change is written, so that calls cannot spend it,
  * too (test/unit/sharing/shared-registry.test.ts). `close` frees no money of a change that still runs.
@@ -69,9 +69,9 @@ export class DebitService {
   }
 
   /**
-   * Joins, and tries again until it works. So this life takes the place of the life before, for which a
-   * server that may have lost data waits. Call it after the calls' node has tried to join: at a server
-   * without nodes only the first node is granted something at once.
+   * Joins, and tries again until it works or `close` is called. By that this life replaces the life before,
+   * for which a server that may have lost data waits. Call it after the calls' node has tried to join: at a
+   * server without nodes only the first node is granted something at once.
    */
   async start(): Promise<void> {
     const { signal } = this.#closing;
@@ -132,7 +132,7 @@ export class DebitService {
     try {
       return await change();
     } finally {
-      // If this ask fails, the money is free again after the account's next debit, or when this node ends.
+      // Gives the money back. If this ask fails, the account's next debit does, or the end of this node.
       await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n))).catch(() => undefined);
     }
   }
@@ -161,7 +161,7 @@ export class DebitService {
     }
   }
 
-  /** If the coordinator has forgotten this node, joins again and repeats the asks: nothing is held then. */
+  /** If the coordinator has forgotten this node, joins again and repeats the asks: it holds nothing then. */
   async #exchange(asks: readonly LeaseAsk[]): Promise<readonly LeaseReply[]> {
     await this.#join();
     const exchange = async (): Promise<readonly LeaseReply[]> =>

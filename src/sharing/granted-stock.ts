@@ -1,8 +1,8 @@
 /**
  * Holds what a coordinator has on record of one stock of one scope: who was granted how much, and what was
- * used. All resources but permits are stocks, the tokens of a minute too (kind `window`; the other kinds are
- * `balance`, `flight`, `period`). scope-grants.ts has a GrantedStock for each stock that was asked for;
- * lmdb-coordinator.ts writes its `state` to the lease file. Main thread.
+ * used. All resources but permits are stocks; StockKind in coordinator.ts says how the kinds differ.
+ * scope-grants.ts has a GrantedStock for each stock that was asked for; lmdb-coordinator.ts writes its
+ * `state` to the lease file. Main thread.
  *
  * Must hold: the arithmetic is that of `grant_stock` in valkey-stocks.ts, so that hosts and processes get
  * the same grants (test/unit/sharing/valkey-coordinator.test.ts compares both with random asks). New items of
@@ -27,7 +27,7 @@ interface NodeRecord {
   readonly unused: bigint;
 }
 
-/** A tuple, which is short on disk, as each ask writes it. The file returns an amount as number or bigint. */
+/** A tuple, because each ask writes it, and it is short on disk. LMDB returns amounts as number or bigint. */
 export type StockState = readonly [
   name: StockName,
   period: number,
@@ -49,7 +49,7 @@ export class GrantedStock {
   #period: number;
   /** Used in the period by lives that have ended, or before there were leases. */
   #usedByEnded: bigint;
-  /** Of lives that have ended: what was outstanding in the period. It is not free: they may have used it. */
+  /** What ended lives had outstanding in the period. It counts as used, because they may have used it. */
   #unreportedByEnded: bigint;
   readonly #nodes = new Map<string, NodeRecord>();
   /** Of a window: what was used, by the tick in which the coordinator heard of the use. Else empty. */
@@ -96,9 +96,9 @@ export class GrantedStock {
    * which the coordinator counts ticks. `currentPeriod`: by the coordinator's calendar; 0 without a period.
    */
   reply(node: string, limit: bigint, ask: StockAsk, nowMs: number, currentPeriod: number): StockGrant {
-    // Too far ahead: a clock was wrong. What was counted in the period on record counts in the current one.
+    // The period on record is too far ahead: a clock was wrong. Its counts count in the current period.
     if (this.#period > currentPeriod + PERIODS_AHEAD_MAX) this.#period = currentPeriod;
-    // The clock of the node is wrong. Its report is not recorded, so the record keeps what the node had.
+    // The node's clock is wrong now. Its report is not recorded, so the record keeps what the node had.
     if (ask.period > currentPeriod + PERIODS_AHEAD_MAX) {
       const period = Math.max(this.#period, currentPeriod);
       return { granted: 0n, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
@@ -120,7 +120,7 @@ export class GrantedStock {
     const remaining = limit - this.#taken(nowMs);
     const granted = grantedStockOf(remaining, ask);
     this.#nodes.set(node, { used, unused: unused + granted });
-    // A node that has used some keeps its record: its calls in flight may use more than they hold.
+    // A node that has used some keeps its record: its calls in flight may still use more than they hold.
     if (unused + granted === 0n && used === 0n) this.#nodes.delete(node);
     return {
       granted,
@@ -156,7 +156,7 @@ export class GrantedStock {
     return { period: this.#period, used: this.#taken(nowMs) - unused, unused };
   }
 
-  /** Of a window: `used` weighs from now on. Below 0 tokens were given back; what they weigh stays. */
+  /** Of a window: `used` weighs from now on. If it is negative, nothing changes: what weighs goes on to. */
   #weigh(used: bigint, nowMs: number): void {
     if (STOCK_KINDS[this.name] !== 'window' || used <= 0n) return;
     const tick = Math.floor(nowMs / TICK_MS);

@@ -4,8 +4,8 @@
  * transaction of that file. Free money is what the store has as credited, less what it has as spent, less
  * what all nodes hold. Main thread of a gateway process.
  *
- * There is no server. An exchange is done when it returns, so none is lost, delayed or seen twice, and there
- * are no sequence numbers. Transactions of all processes follow one another; a transaction with a single ask
+ * There is no server. An exchange is done when it returns. So no exchange is lost, delayed or seen twice, and
+ * exchanges need no numbers. One transaction runs at a time, of whichever process; one with a single ask
  * takes tens of microseconds.
  *
  * Must hold: what a life held is free only when its process has ended, and what it used stays used. If the
@@ -44,10 +44,10 @@ import { DamagedScopes, UnexpectedErrors, unknownReply } from './coordinator-err
 import type { LeaseFile } from './lease-file.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
-/** A life has one of so many numbers, from 1 on, chosen at random, so that no two have the same. */
-const LIVES_COUNT = 2 ** 47;
+/** The number of a life is chosen at random from 1 to this one, so that no two lives have the same. */
+const LIFE_NUMBER_MAX = 2 ** 47;
 
-/** How often a coordinator checks which processes run, at 20 µs each. Leases of dead ones are free then. */
+/** How often a coordinator checks which processes run, at 20 µs each. Then it frees leases of dead ones. */
 const PROCESSES_PERIOD_MS = 200;
 
 const NodeRow = Type.Object({
@@ -61,8 +61,8 @@ const isNodeRow = schemaCheck('NodeRow', NodeRow);
 type NodeRow = Readonly<Static<typeof NodeRow>>;
 
 /**
- * The lives of nodes in the lease file. Each life has a number that no other life gets: it would have what
- * the other one holds. Grants are recorded by that number, so a grant itself says whether its life has ended.
+ * The lives of nodes in the lease file. Each life has a number of its own, by which its grants are recorded:
+ * so a grant tells whether its life has ended. Two lives with one number would hold each other's grants.
  */
 class LeaseNodes {
   readonly #rows: LeaseFile['nodes'];
@@ -77,7 +77,7 @@ class LeaseNodes {
   /** Records the life, unless it is recorded. Call it in a transaction, as `leave`. */
   join(node: NodeIdentity, process: string): void {
     if (this.lifeOf(node) !== undefined) return;
-    const life = 1 + randomInt(LIVES_COUNT);
+    const life = 1 + randomInt(LIFE_NUMBER_MAX);
     const row: NodeRow = { life, incarnation: node.incarnation, process };
     this.#rows.putSync(placeOf(node), row);
   }

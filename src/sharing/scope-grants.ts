@@ -32,7 +32,7 @@ import {
 import { assertWhole, GrantedStock, type StockState } from './granted-stock.js';
 import { expiryTickOf, grantedOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
-/** The name, among nodes, of the lives that have ended, and of what was used before the first life. */
+/** Stands among nodes for all lives that have ended, and for what was used before the first life. */
 const NO_NODE = '';
 
 /** A bucket: the permits that expire in `tick`, by node. They weigh in `tick` and WEIGHING_TICKS more. */
@@ -50,7 +50,7 @@ export class MinuteBuckets {
   /** By node, the number of its last ask (AskOrder). */
   readonly numbers = new Map<string, number>();
 
-  /** Sets a bucket: of a `state`, or of what was used before anything was granted. */
+  /** Sets a bucket, from a `state` or from what was used before anything was granted. */
   put(tick: number, granted: BucketState[1]): void {
     this.#buckets.set(tick, new Map(granted));
   }
@@ -180,9 +180,9 @@ export interface UsedBefore {
 }
 
 export class ScopeGrants {
-  /** What the account was credited. Set it before a `reply` about money, or nothing is granted. */
+  /** What the account was credited. The caller sets it before a `reply` about money, to grant any. */
   credited = asPicoUnits(0n);
-  /** What all hosts have spent of it. Set it before a `reply` about money, or too much is granted. */
+  /** What all hosts have spent of that. The caller sets it before such a `reply`, or too much is granted. */
   spent = asPicoUnits(0n);
   readonly #minute = new MinuteBuckets();
   readonly #stocks = new Map<StockName, GrantedStock>();
@@ -207,7 +207,7 @@ export class ScopeGrants {
     return grants;
   }
 
-  /** For a scope of which nothing was granted yet. */
+  /** The record of a scope of which nothing was granted yet. */
   static fromUse({ minuteUsed, ageMs, stocks }: UsedBefore, nowMs: number): ScopeGrants {
     const grants = new ScopeGrants();
     // `ageMs` is below 0 if the clock was set back since. Then the use counts as new: it weighs too long, not
@@ -228,7 +228,7 @@ export class ScopeGrants {
     };
   }
 
-  /** Forgets the nodes whose life has ended. */
+  /** Forgets all nodes but those for which `isAlive` returns true. */
   keepOnly(isAlive: (node: string) => boolean, nowMs: number): void {
     const nodes = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());
     for (const node of this.#minute.numbers.keys()) nodes.add(node);

@@ -1,8 +1,8 @@
 /**
- * Idempotency locks that the processes of one host share: a row for each call with an `Idempotency-Key` in
- * progress. The rows are a table of the lease file (lease-file.ts), so a lock is acquired or released in one
- * transaction. A process has the lock until it releases it: when the response is on disk, where all processes
- * find it, or when the call has none to keep. gateway/idempotency-service.ts calls it. Main thread.
+ * Idempotency locks that the processes of one host share: a row for each call in progress that has an
+ * `Idempotency-Key`. The rows are a table of the lease file (lease-file.ts): one transaction acquires or
+ * releases a lock. A process releases a lock when the response is on disk, where all processes find it, or
+ * when the call leaves no response to store. gateway/idempotency-service.ts calls it. Main thread.
  *
  * Must hold: of two processes one has the lock, until its response is on disk or the process has ended, which
  * voids its rows; else a call with one key is made and charged twice.
@@ -23,7 +23,7 @@ const LockRow = Type.Object({
 });
 const isLockRow = schemaCheck('LockRow', LockRow);
 
-/** Rows that are checked in one transaction at the start: for some 10 ms no process can write the file. */
+/** How many rows one transaction checks at the start. For some 10 ms no other process can write the file. */
 const SWEPT_ROWS_MAX = 1_000;
 
 interface LockFile {
@@ -34,7 +34,7 @@ interface LockFile {
 export class SharedLocks {
   readonly #file: LockFile;
   readonly #identity: string;
-  /** Locks to be released. While that fails, `acquire` fails too, so the calls in flight bound them. */
+  /** Locks to be released. While that fails `acquire` fails too: so there are at most the calls in flight. */
   readonly #toRelease = new Map<string, ResponseKey>();
 
   /** Removes rows of processes that have ended. Throws what LMDB throws. */
@@ -48,8 +48,8 @@ export class SharedLocks {
 
   /**
    * Takes the lock and returns undefined. If another process has the lock, returns the digest of its
-   * request's body. The idempotency service knows the locks of this process, and asks for no key that has
-   * one. Takes 20 to 50 µs. Throws what LMDB throws.
+   * request's body. Call it for no key whose lock this process has: the idempotency service knows those.
+   * Takes 20 to 50 µs. Throws what LMDB throws.
    */
   acquire({ account, key, bodyDigest }: LockRequest): string | undefined {
     const { environment, locks } = this.#file;
@@ -57,7 +57,7 @@ export class SharedLocks {
       const row = locks.get([account, key]);
       if (isLockRow(row) && row.process !== this.#identity && isRunning(row.process)) return row.bodyDigest;
       locks.putSync([account, key], { process: this.#identity, bodyDigest });
-      // Else a release that failed before, and is tried again, would remove this row.
+      // Otherwise a release that has failed, and is tried again, would remove this row.
       this.#toRelease.delete(nameOfResponse({ account, key }));
       return undefined;
     });
@@ -78,7 +78,7 @@ export class SharedLocks {
       });
       this.#toRelease.clear();
     } catch {
-      // The next release tries again. Until then other processes find that the call still runs.
+      // The next release tries again. Until then other processes take the call for one that still runs.
     }
   }
 

@@ -12,10 +12,10 @@
  * Main thread.
  *
  * Must hold: what was remembered or promised is on disk before the caller goes on, and no older promise
- * replaces a newer one; else two servers could both grant after a takeover. A `set` replaces its own file
- * whole, so it undoes nothing that another process has set of another partition. Of one partition the last
- * `set` counts. If it was an older list of nodes, the process that set it learns so at its next exchange. A
- * damaged file is an error, never an empty memory. The unit test does not see the loss of power.
+ * replaces a newer one; otherwise two servers could both grant after a takeover. A `set` replaces its own
+ * file whole, so it undoes nothing that another process has set of another partition. Of one partition the
+ * last `set` counts. If that was an older list of nodes, its process learns so at its next exchange. A
+ * damaged file is an error, and is never taken for an empty memory. The unit test cannot see a loss of power.
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ import { parsedJson } from '../core/json.js';
 import { schemaCheck } from '../core/schema-check.js';
 
 export interface Remembered {
-  /** Empty if this host has never been in contact. */
+  /** Empty if this host has never reached the server. */
   readonly epoch: string;
   /** The places of all nodes on the server's list, also of other hosts. */
   readonly places: readonly string[];
@@ -42,7 +42,7 @@ const fileOf = (partition: number): string => `sharing-partition-${partition}.js
 /** `place` is of this host. `placeOf` of coordinator.ts makes it end in `:` and the slot of the node. */
 const termsFileOf = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
-/** A host without the file takes an empty server for a new one. Any other host that remembers corrects it. */
+/** Why so careful: a host without the file takes a server that has lost its data for a new one. */
 const DAMAGED_ADVICE =
   '. Remove this file alone, if the sharing server has lost nothing since this host last shared; ' +
   'else only after another host of the namespace has started';

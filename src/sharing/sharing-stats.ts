@@ -83,9 +83,10 @@ export function groupByScope(uses: readonly CallsUse[]): Map<string, CallsUse[]>
 const NEVER_ASKED: StockView = { period: 0, used: 0n, unused: 0n }; // no node has asked for the stock
 
 /**
- * Divides what the coordinator counts of a stock into what is used, held and leased. `processes`: what those
- * of this host count. A process may have reported more after it was read. So its count replaces its record at
- * the coordinator only if the count is higher: of 23 counted and 20 reported, 3 more are used, 3 less leased.
+ * Divides what the coordinator counts of a stock into what is used, held and leased. `processes`: what the
+ * processes of this host count. A process may have reported more after it was read. So its count replaces its
+ * record at the coordinator only if the count is higher: if it counted 23 and has reported 20, then 3 more
+ * are used, and 3 less leased.
  */
 function stockCountOf(name: StockName, view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
   const { period, used: reported, unused } = view.stocks[name] ?? NEVER_ASKED;
@@ -98,7 +99,7 @@ function stockCountOf(name: StockName, view: ScopeView, processes: readonly Call
     const heldByCalls = maxOf(count.granted - count.used - count.available, 0n);
     held += heldByCalls;
     leasedHere += maxOf(count.granted - count.used - heldByCalls, 0n);
-    // Without a record the process's life has ended for the coordinator, which has counted its use already.
+    // Without a record the coordinator takes the life for ended, and counts its use in `reported` already.
     const recorded = recordedBySlot.get(slot);
     if (recorded !== undefined) used += maxOf(count.used - recorded, 0n);
   }
@@ -107,8 +108,8 @@ function stockCountOf(name: StockName, view: ScopeView, processes: readonly Call
 }
 
 /**
- * Divides the permits that weigh into used and leased. The coordinator counts only the expired permits as
- * used. A process of this host knows better, so its count replaces the coordinator's for its permits.
+ * Divides the permits that weigh into used and leased. The coordinator can only count those as used that have
+ * expired. A process of this host knows better, so for its permits its own count replaces the coordinator's.
  *
  * If a process has 12 permits, 8 of them unexpired, the coordinator counts 12 - 8 = 4 as used. If the process
  * counts 3 as unused, 12 - 3 = 9 show as used. But if it has asked again since it was read, it may have got

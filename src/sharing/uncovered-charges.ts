@@ -1,7 +1,7 @@
 /**
- * Collects uncovered charges: what calls cost beyond their holds, and the lease of this process did not
- * cover. A settlement cannot wait for the coordinator, so it leaves this part uncovered. UncoveredCharges
- * asks the coordinator for the part, out of the balance that all processes share, and charges the grants.
+ * Collects uncovered charges: what calls cost beyond their holds and beyond what this process has leased. A
+ * settlement cannot wait for the coordinator, so it leaves that part uncovered. UncoveredCharges asks the
+ * coordinator for it, out of the balance that all processes share, and charges what is granted.
  * gateway/shared-accounting.ts makes one; store/flush.ts calls `record`, and stock-leases.ts calls
  * `collect`. Main thread.
  *
@@ -24,8 +24,8 @@ import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
  */
 const ENTRIES_MAX = 10_000;
 /**
- * How long an entry waits if responses wait until their charge is on disk: such a charge may be taken back,
- * but not so late.
+ * How long an entry waits before it is due if responses wait until their charge is on disk: until then such a
+ * charge may be reversed.
  */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
 /** An entry that is due for so long is dropped. By then others have given back what lay idle. */
@@ -38,7 +38,7 @@ interface Entry {
   readonly record: JournalRecord;
   /** How much of `record.uncovered` is still to be collected. */
   uncollected: bigint;
-  /** Whether the charge can no longer be taken back, so that it is collected now. */
+  /** Whether the charge can no longer be reversed, so that it is collected now. */
   isDue: boolean;
   /** Cancels the timer that makes the entry due, and after that the timer that drops it. */
   cancelTimer: () => void;
@@ -115,7 +115,7 @@ export class UncoveredCharges {
       record: { ...record },
       uncollected: uncovered,
       isDue: false,
-      // Also after 0 ms it is a later turn, as it must be: a flush calls `record` while it drains.
+      // Even 0 ms is a later event-loop turn. It must be: a flush calls `record` while it drains the journal.
       cancelTimer: timers.after(holdsResponses() ? COLLECT_HELD_AFTER_MS : 0, () => {
         entry.isDue = true;
         entries.due += entry.uncollected;
