@@ -3,8 +3,8 @@
  * has lost data, and how to say that one will not come back. open-hosts.ts makes it, the admin interface
  * calls it. Main thread of a gateway process.
  *
- * To forget a host frees what it was granted. What the host charged and did not report then counts nowhere,
- * unless the host does come back.
+ * To forget a host frees what it was granted. What the host charged and did not report then counts nowhere
+ * until the host comes back after all.
  *
  * Must hold: a host that is alive, or may still come back after a loss of data, is not forgotten; otherwise
  * others would be granted what it still uses.

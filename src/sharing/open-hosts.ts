@@ -35,15 +35,18 @@ import { type Credited, tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
 import type { HostAccounting } from './valkey-partition.js';
 
-/** A slower server counts as lost: requests wait for it. Less than EXCHANGE_AGE_MS_MAX (valkey-lua.ts). */
+/**
+ * A server that takes longer counts as lost, because requests wait for it. Must be less than
+ * EXCHANGE_AGE_MS_MAX (valkey-lua.ts): by that age the node must have given the exchange up.
+ */
 const EXCHANGE_DEADLINE_MS = 1_000;
 /**
- * A silent node stops by itself after `node_expiry_seconds`. For the server its life ends so much later,
- * because the node begins calls until CUT_OFF_MS after a reply, checks the time only now and then, and clocks
- * drift.
+ * A node that hears nothing stops by itself after `node_expiry_seconds`. The server ends the node's life so
+ * much later, because the node begins calls until CUT_OFF_MS after a reply, checks the time only now and
+ * then, and clocks drift.
  */
 const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
-/** Added to a process's slot for its fallback node. Beyond the slots of all other nodes. */
+/** Added to a process's slot: the slot of its fallback node. Beyond those of all other nodes. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
 interface HostCoordinatorOptions extends Pick<HostsOptions, 'modelsInForce' | 'slot' | 'store' | 'clock'> {
@@ -51,12 +54,12 @@ interface HostCoordinatorOptions extends Pick<HostsOptions, 'modelsInForce' | 's
   /** The host's id, made once for the data directory. */
   readonly host: string;
   readonly log: Pick<Log, 'warn' | 'error'>;
-  /** All clients that this process has of the server. Default: only those of the nodes. */
+  /** The other clients of this process for the same server. Default: only those of the nodes. */
   readonly peers?: ValkeyPeers;
 }
 
 export interface HostCoordinators extends Coordinators {
-  /** Its own type, because the stats read more of it than of a Coordinator. */
+  /** An EqualShare, because the stats read what a Coordinator does not have. */
   readonly calls: EqualShare;
 }
 
@@ -71,8 +74,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
   const endedAfterMs = endedAfterMsOf(nodeExpiryMs, modelsInForce);
   const nodes: EqualShare[] = [];
-  // If one node loses the server, or leaves it for another, all nodes of the process send a heartbeat at
-  // once.
+  // If one node loses the server, or goes over to another server, all nodes of the process send a heartbeat.
   const onLost = (): void => {
     for (const node of nodes) node.hurryHeartbeat();
   };
@@ -142,7 +144,7 @@ function endedAfterMsOf(nodeExpiryMs: number, modelsInForce: () => Settings['mod
   };
 }
 
-/** For commands of the registry, for which operators wait. Commands that send much have other deadlines. */
+/** For commands of the registry, for which operators wait. Commands with many rows have longer deadlines. */
 const REGISTRY_DEADLINE_MS = 2_000;
 
 export interface HostsOptions {
@@ -157,7 +159,7 @@ export interface HostsOptions {
   readonly log: Log;
 }
 
-/** By this type gateway/main.ts hands `openHosts` on, which others must not import. */
+/** The type by which gateway/main.ts hands `openHosts` on: other files must not import this one. */
 export type OpenHosts = typeof openHosts;
 export type Hosts = Readonly<ReturnType<OpenHosts>>;
 
@@ -195,7 +197,7 @@ export function openHosts(options: HostsOptions) {
 /**
  * Claims a name for this host and `forMs`. Resolves with false if another host has the name. Resolves with
  * true also if the server cannot be asked: two notices are better than none. A host may claim its own name
- * again, as after a crash. Its first claim still says until when.
+ * again, as after a crash; that does not prolong the claim. Exported for its test.
  */
 export async function claimOf(
   client: Pick<ValkeyClient, 'command'>,
@@ -220,9 +222,10 @@ const PAGE_IDS = 500;
 const VERSIONS_PER_EPOCH = 2 ** 40;
 
 /**
- * What the store of a host reports to the coordinator of hosts: what the host has charged its accounts, and
+ * What the coordinator of hosts is told from the host's store: what the host has charged its accounts, and
  * what its copy of the registry says was credited. Reports may come in any order: processes of a host report
- * side by side, and copies of hosts differ in age. So each amount has a version that grows with every change.
+ * at the same time, and copies of hosts differ in age. So each amount has a version that grows with every
+ * change.
  */
 function hostAccounting(
   store: Pick<
@@ -233,7 +236,8 @@ function hostAccounting(
   return {
     spentOf: (scope): HostSpent | undefined => {
       store.refresh();
-      // The version first: the next report corrects an amount newer than its version. An older one stays.
+      // The version first. An amount newer than its version is corrected by the next report. An amount older
+      // than its version would stay.
       const version = store.shared.booksVersion();
       const account = store.findAccount(scope);
       const spending = account && store.findSpending(account.index);

@@ -1,8 +1,8 @@
 /**
- * Records whether this host can follow and change the registry that hosts share. RegistryContact has this
- * state and writes to the gateway's event log when it changes. Three functions make the rejections of
- * changes. `appendOnce` appends a change to the server's log of changes once, even if the connection breaks.
- * registry-log.ts uses all; registry-reseed.ts throws the two errors too. Main thread of a gateway process.
+ * Records whether this host can follow and change the registry that hosts share: RegistryContact has this
+ * state, and writes to the gateway's event log when it changes. Also makes the errors and rejections of
+ * changes that fail. `appendOnce` appends a change to the server's log of changes once, even if the connection
+ * breaks. registry-log.ts uses all; registry-reseed.ts throws the two errors too. Main thread.
  *
  * Must hold: a change that may have been made is never reported as not made
  * (test/unit/sharing/registry-contact.registry-append.test.ts). Further test: registry-contact.test.ts.
@@ -14,7 +14,7 @@ import type { Log } from '../telemetry/log.js';
 import type { RegistryServer } from './registry-server.js';
 import { ValkeyError } from './valkey-client.js';
 
-/** An expected error: this host's copy is no older state of the shared registry. An operator decides. */
+/** An expected error: this host's copy is neither the shared registry nor an earlier state of it. */
 export class RegistryDiverged extends Error {
   readonly code = 'registry_diverged';
 
@@ -28,8 +28,8 @@ export class RegistryDiverged extends Error {
 }
 
 /**
- * Another process has changed the store, or another host the shared registry, since the work began. Whoever
- * catches it reads both again.
+ * Thrown if another process has changed the store, or another host the shared registry, since the work began.
+ * Whoever catches it reads both again.
  */
 export class Superseded extends Error {}
 

@@ -10,9 +10,9 @@
  *     follow   wait at the server for changes after the copy's → written to the store
  *              → `onApplied`: change-follower.ts brings them to the shared memory that calls go by
  *
- * Calls go by the store, and only the server knows whether this host was first. So a change is a draft until
- * the server has appended it. The server appends it only if the copy's position, at which the draft was
- * made, is the end of the log.
+ * Calls go by the store, and only the server knows whether another host was quicker. So a change is a draft
+ * until the server has appended it. The server appends it only if the copy's position, at which the draft
+ * was made, is the end of the log.
  *
  * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its data
  * gets the newest copy of all hosts (registry-reseed.ts).
@@ -44,8 +44,8 @@ import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
 
 /**
- * How often a change is tried. A try fails if another change came first. So many failures are no accident:
- * another host floods the registry, or there is a bug.
+ * How often a change is tried. A try fails if another change came first. So many failures in a row mean that
+ * another host floods the registry, or a bug.
  */
 const APPENDS_MAX = 200;
 /** After so many tries each further one comes after a random pause, or a quicker host would win each time. */
@@ -206,7 +206,7 @@ export class RegistryLog {
     }
     if (way === 'equal') return true;
     const { changes, damage } = registry;
-    // False also if the server no longer has the next change, or it is damaged: then all rows are needed.
+    // If the server no longer has the next change, or it is damaged, this host needs all rows.
     const hasNext = way === 'behind' && changes[0]?.version === (position?.version ?? 0) + 1;
     if (!hasNext && damage !== undefined && damage !== this.#loggedDamage) {
       this.#loggedDamage = damage;
@@ -249,7 +249,7 @@ export class RegistryLog {
     if (!this.#hasVersion(epoch, change.version)) throw unknownFate();
   }
 
-  /** Whether the copy has the change `version` of `epoch`, which may be an earlier epoch of the copy. */
+  /** Whether the copy has the change `version` of `epoch`: the copy's epoch or an earlier one. */
   #hasVersion(epoch: string, version: number): boolean {
     const position = this.#options.store.copy.position();
     const ended = position?.history.find(([endedEpoch]) => endedEpoch === epoch);

@@ -3,10 +3,10 @@
  * other way round. registry-log.ts calls it whenever the two differ. Main thread of a gateway process.
  *
  * A copy's position is its epoch and its version. A new epoch of the registry begins whenever a host puts its
- * whole copy on a server that has lost data; the version counts the changes since the very first, and goes on
- * over epochs (with a leap at each new one once `history` is full: VERSIONS_SKIPPED). `lastId` is the id of
- * the last change, by which two histories of one length differ. `history` lists the epochs before, each with
- * the version that its copy had when the next epoch began.
+ * whole copy on a server that has lost data. The version counts the changes since the very first, and goes on
+ * over epochs. (Once `history` is full, it leaps at each new epoch: VERSIONS_SKIPPED.) `lastId` is the id of
+ * the last change: it tells apart two histories with equally many changes. `history` lists the epochs before,
+ * each with the version that its copy had when the next epoch began.
  *
  *     the server has          what the host does (`wayTo`)
  *     the same                nothing                                              equal
@@ -16,10 +16,10 @@
  *     something unrelated     stops with RegistryDiverged: an operator decides
  *
  * A server has less if it was started empty, or if it is a replica that had missed the last changes. Then
- * each host is a _candidate_, and reports how new its copy is. After
- * some seconds the host of the newest copy asks for the permission to seed, which one host has at a time, and
- * puts its copy there. Changes that only an absent host had are lost to the others; that host stops with
- * RegistryDiverged when it comes back, and mixes nothing.
+ * each host is a _candidate_, and reports how new its copy is. After some seconds the host of the newest copy
+ * asks for the permission to seed, which one host has at a time, and puts its copy on the server. Changes
+ * that only an absent host had are lost to the others. When that host comes back it stops with
+ * RegistryDiverged, and mixes nothing.
  *
  * Must hold: a copy has the position of the server's registry only if it has all rows of the registry; while
  * it applies the rows, no row is there before its group; rows of an epoch that never counted do not stay at
@@ -42,8 +42,9 @@ const BATCH_ROWS = 1_000;
  */
 const HISTORY_MAX = 16;
 /**
- * What a new epoch adds to the version once the history is full: more than a server can have lost changes.
- * Amounts are reported with the version, and what the lost changes have made of them must count as older.
+ * What a new epoch adds to the version once the history is full: more than the changes that a server can have
+ * lost. Hosts report credited amounts with the version (`versionOf` in open-hosts.ts), and an amount that
+ * includes a lost change must count as older than one of the new epoch.
  */
 const VERSIONS_SKIPPED = 2 ** 20;
 
@@ -101,7 +102,7 @@ export async function download(
   });
 }
 
-/** The rows of groups by their depth, the top first. */
+/** The rows of groups, parents before their children. */
 function parentsFirst(groups: readonly RegistryRow[]): RegistryRow[] {
   const rows = new Map(groups.map((row) => [String(row.key), row]));
   const parentOf = ({ value }: RegistryRow): RegistryRow | undefined =>

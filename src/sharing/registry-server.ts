@@ -1,8 +1,8 @@
 /**
- * The registry on the server that hosts share, as typed calls and their scripts. Each script does a
- * whole step at once, so that a registry has one history. open-hosts.ts makes a RegistryServer;
- * registry-log.ts and registry-reseed.ts call it. Main thread. Every call may reject with ValkeyError. The
- * keys are in valkey-codec.ts (`registryKeys`).
+ * The registry on the server that hosts share, as typed calls and their scripts. The server runs a script as
+ * a whole, so a registry has one history. open-hosts.ts makes a RegistryServer; registry-log.ts and
+ * registry-reseed.ts call it. Main thread. Every call may reject with ValkeyError. `registryKeys` in
+ * valkey-codec.ts says what is in the keys.
  *
  * A row at the server is two texts: its name, for example `["accounts","acct_…"]`, and its value as JSON.
  *
@@ -81,12 +81,12 @@ function unexpected(reply: unknown): ValkeyError {
 }
 
 /**
- * How many changes the server keeps for hosts that follow. A host that missed more downloads all rows. That
- * takes seconds, so few changes need be kept.
+ * How many changes the server keeps, about, for hosts that follow. A host that missed more downloads all
+ * rows, which takes seconds.
  */
 const LOG_ENTRIES_MAX = 10_000;
 
-/** Changes of one reply: some MB at most, if they are bulk creations. */
+/** The most changes in one reply: some MB, if they are bulk creations. */
 const ENTRIES_PER_PULL = 50;
 
 /**
@@ -116,7 +116,7 @@ const PULL = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last', 'history')
 if not state[1] then return {} end
 local changes = {}
--- A version that is damaged is the asker's to find.
+-- A damaged version counts as 0 here: the host that gets the reply checks it.
 if state[1] == ARGV[1] and (tonumber(state[2]) or 0) > tonumber(ARGV[2]) then
   local first = string.format('%d', tonumber(ARGV[2]) + 1)
   changes = redis.call('XRANGE', KEYS[2], first .. '-0', '+', 'COUNT', '${ENTRIES_PER_PULL}')
@@ -125,8 +125,8 @@ return {state[1], state[2], state[3], state[4], changes}
 `);
 
 /**
- * Puts rows of an epoch that does not count yet, and renews the permission to seed. Rows and permission
- * expire together if the host ends or loses the server, so that its rows do not stay. KEYS: seeder, rows.
+ * Puts rows of a new epoch on the server, which count only after FINISH_SEED, and renews the permission to
+ * seed. Rows and permission expire together if the host ends or loses the server. KEYS: seeder, rows.
  * ARGV: who seeds, milliseconds that a batch may take, and of each row its name and its value. Replies
  * 'done', or 'late' if the host has no permission any more.
  */
@@ -139,10 +139,11 @@ return 'done'
 `);
 
 /**
- * Ends a seeding: from now on its rows count, and stay, and those of the epoch before are removed. KEYS:
- * state, seeder, candidates, rows; rows and log of the epoch before. ARGV: who seeds; epoch and version that
- * the server had (empty for none); epoch, version, last id and history that it has from now on; how many rows
- * were put, of which a replica that was promoted meanwhile may lack some. Replies 'done', or why not.
+ * Ends a seeding: from now on its rows count, and expire no more; those of the epoch before are removed.
+ * KEYS: state, seeder, candidates, rows; rows and log of the epoch before. ARGV: who seeds; epoch and version
+ * that the server had (empty for none); epoch, version, last id and history that it has from now on; how many
+ * rows were put, of which a replica that was promoted meanwhile may lack some. Replies 'done', or why not:
+ * 'late' (no permission any more), 'other' (the server has another registry), 'lost' (rows are missing).
  */
 const FINISH_SEED = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version')
@@ -271,7 +272,10 @@ export class RegistryServer {
     );
   }
 
-  /** `behind`: another change came first. `other`: the server has another registry, or none. */
+  /**
+   * Appends the change `id` after `from`. Resolves with `behind` if another change came
+   * first, and with `other` if the server has another registry, or none: then nothing was appended.
+   */
   async append(
     from: RegistryPosition,
     id: string,
@@ -309,7 +313,7 @@ export class RegistryServer {
     };
   }
 
-  /** Puts rows of an epoch that does not count yet. Returns false if the host may not seed, or no longer. */
+  /** Puts rows of an epoch that does not count yet. Resolves with false if the host may not seed any more. */
   async putRows(host: string, epoch: string, rows: readonly RegistryRow[]): Promise<boolean> {
     const { seeder, rowsOf } = this.#keys;
     const fields = rows.map(argumentsOf).flatMap(([row, value]) => [row, String(value)]);

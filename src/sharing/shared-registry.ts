@@ -1,15 +1,16 @@
 /**
  * The registry of a process that shares it with other processes, as the admin interface uses it.
  * gateway/shared-accounting.ts makes it. Main thread of a gateway process. Statements show what all processes
- * use. Debits first lease the money from all processes. A change is in force in this process when it is
- * acknowledged, and in all others soon.
+ * use. Before a debit is made, its money is leased from the coordinator. A change is in force in this process
+ * when it is acknowledged, and in all others soon.
  *
  * The _work_ of a change is one transaction, which cannot wait for other processes. So it first runs without
- * preparation. If it shows the use of an account, or takes money out of one, the run stops before it writes
- * (Unprepared). SharedRegistry then prepares the next run: it asks for the uses that this run _missed_, and
- * has its debits leased. Work that lacks nothing, such as disabling a key, runs once.
+ * preparation. If it shows the use of an account, or takes money out of one, the run ends before it writes
+ * (Unprepared). Then SharedRegistry prepares the next run: it asks for the uses that the run _missed_, and
+ * has the money of its debits leased. Work that needs neither, such as disabling a key, runs once.
  *
- * Must hold: a run that lacks something writes nothing, and a debit takes only what no other process holds.
+ * Must hold: a run that was not prepared for all that it needs writes nothing, and a debit takes only what no
+ * other process holds.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { ProxyError } from '../core/errors.js';
@@ -27,7 +28,7 @@ import { groupByScope, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, debitsOf, type Debit, type DebitService } from './debits.js';
 
-/** How often a change runs at most: twice for a debit, and once more whenever others changed the same. */
+/** How often a change runs at most. A debit needs two runs, and one more whenever others changed the same. */
 const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
@@ -42,11 +43,11 @@ interface SharedRegistryOptions {
   readonly debits: DebitService;
   readonly commit: CommitChange;
   /**
-   * Waits a while for every process of this host to apply the row of that number in the store's change feed.
-   * Resolves with how many have not. Must not reject, for the change is durable.
+   * Waits until every process of this host has applied the change of that number in the store's change feed,
+   * but not for long. Resolves with how many have not. Must not reject, because the change is durable.
    */
   readonly confirm: (change: number) => Promise<number>;
-  /** Resolves when the store has what the processes had settled before the call. */
+  /** Resolves when the store has all that the processes of this host had settled before the call. */
   readonly flushAll: () => Promise<unknown>;
   /** Called with the operator's row of each change once it is durable. Must not throw. */
   readonly onChange: (change: OperatorChange) => void;
@@ -136,8 +137,8 @@ export class SharedRegistry implements RegistryService {
     let writes = false;
     let missed: ReadonlySet<string> = new Set();
     let change: OperatorChange | undefined;
-    // The record of the operator's change is made at each run: another host's may have come before it in the
-    // chain.
+    // Each run makes the record of the operator's change anew: another host's change may have come before it
+    // in the chain.
     const run = (): Result => {
       const runEnd = registry.runAs(cause, () => uses.show(knownUses, () => work(registry)));
       ({ change } = runEnd);
@@ -148,7 +149,7 @@ export class SharedRegistry implements RegistryService {
       const debitsOfRun = debitsOf(rows);
       const areSame = isDeepStrictEqual(debitsOfRun, debits);
       if (areSame && notLeased !== undefined) throw rejectionOf(notLeased);
-      // Keys of all new rows, for their accounts: no process uses an account that the change itself creates.
+      // No process uses an account that the change itself creates. (Ids of other new rows do no harm.)
       const created = new Set(rows.flatMap(({ former, key }) => (former === undefined ? [key] : [])));
       const unasked = [...missed].filter((id) => !asked.has(id) && !created.has(id));
       if (unasked.length > 0 || !areSame) throw new Unprepared(unasked, debitsOfRun);
@@ -164,8 +165,8 @@ export class SharedRegistry implements RegistryService {
     try {
       for (let first = 0; first < accountIds.length; first += EXCHANGE_ASKS_MAX) {
         const page = accountIds.slice(first, first + EXCHANGE_ASKS_MAX);
-        // Processes are asked before the coordinator: a charge that is written in between is counted twice
-        // for a moment, never left out.
+        // Processes are asked before the coordinator: a charge that a flush writes in between is counted
+        // twice for a moment, never left out.
         const calls = await this.#options.callsUses(page);
         const processSlots = [...new Set(calls.map(({ slot }) => slot))];
         const views = await this.#options.coordinator.view(page, processSlots);
@@ -179,7 +180,7 @@ export class SharedRegistry implements RegistryService {
   }
 }
 
-/** What was found out and leased before a change is run. */
+/** What is found out, and what is leased, before work runs again. */
 interface Preparation {
   readonly knownUses: KnownUses;
   /** The accounts whose use was asked for. `knownUses` lacks it all the same if the coordinator was lost. */
@@ -190,7 +191,7 @@ interface Preparation {
   readonly notLeased?: DebitNotCovered;
 }
 
-/** Undoes a run that needs another preparation: the uses of `missed`, and `debits` leased. */
+/** Undoes a run that was not prepared for what it needs: the uses of `missed`, and `debits` leased. */
 class Unprepared extends Error {
   readonly missed: readonly string[];
   readonly debits: readonly Debit[];
