@@ -21,8 +21,7 @@ const CLEAN_PAGE = Buffer.alloc(PAGE_WORDS * BYTES_PER_WORD);
 
 export class DirtySet<Index extends number = AccountIndex> {
   readonly #words: Int32Array;
-  /** The same memory as #words, because a Buffer compares a page in one call. */
-  readonly #bytes: Buffer;
+  readonly #bytes: Buffer; // the same memory as #words, because a Buffer compares a page in one call
   /** The word where the next drain starts: if each began at 0, it might never get to the last scopes. */
   #cursor = 0;
 

@@ -171,8 +171,7 @@ export class PendingCommits {
   readonly #clock: Clock;
   readonly #askCommit: () => void;
   #pending: PendingEnd[] = [];
-  /** Whether a question to the main thread is scheduled, or waits for its reply. */
-  #isAsked = false;
+  #isAsked = false; // whether a question to the main thread is scheduled, or waits for its reply
 
   /** `askCommit` asks the main thread for a commit. The listener passes the reply to `onCommit`. */
   constructor(journal: JournalWriter, clock: Clock, askCommit: () => void) {

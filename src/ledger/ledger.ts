@@ -72,8 +72,7 @@ export class Ledger extends Calls {
   readonly #accountsMax: number;
   /** Requests a minute, of accounts. */
   readonly minute: MinuteCounter<AccountIndex>;
-  /** Scratch for `tokenMinuteOf`. */
-  readonly #tightest = createTightest();
+  readonly #tightest = createTightest(); // scratch for `tokenMinuteOf`
 
   /**
    * If `buffers` has a `calendar` (the coordinator's clock), limits are shared: calls take from what this

@@ -72,8 +72,7 @@ export class UpstreamCounters {
   readonly #isShared: boolean;
   readonly #clock: Clock;
   readonly #held: Float64Array;
-  /** Where the worker's stripe begins in `#held`. */
-  readonly #stripe: number;
+  readonly #stripe: number; // where the worker's stripe begins in `#held`
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
   /** `worker`: whose stripe to write; the main thread writes none. `onLow`: called when a lease runs low. */

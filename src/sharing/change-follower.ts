@@ -57,17 +57,14 @@ interface ChangeFollowerOptions {
 
 export class ChangeFollower {
   readonly #options: ChangeFollowerOptions;
-  /** The number of the newest change that was read. */
-  #appliedTo: number;
-  /** How many polls in a row have failed. */
-  #failedPolls = 0;
+  #appliedTo: number; // the number of the newest change that was read
+  #failedPolls = 0; // how many polls in a row have failed
   #isResyncing = false;
   /** Whether a group was applied late. Its accounts stay disabled until the next resync. */
   #wasGroupLate = false;
   /** How many resyncs have begun. They may overlap; only the last ends `#isResyncing`. */
   #resyncCount = 0;
-  /** How many polls there were outside of resyncs: the clock of `FailedRecord.duePoll`. */
-  #pollCount = 0;
+  #pollCount = 0; // how many polls there were outside of resyncs: the clock of `FailedRecord.duePoll`
   /** The records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, FailedRecord>();
   #timer: NodeJS.Timeout | undefined;

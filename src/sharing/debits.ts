@@ -59,8 +59,7 @@ export class DebitService {
   readonly #closing = new AbortController();
   /** The end of the last change, which the next change waits for. Never rejects. */
   #lastChange: Promise<unknown> = Promise.resolve();
-  /** How many changes with debits have begun or wait, and are not over. */
-  #runningCount = 0;
+  #runningCount = 0; // how many changes with debits have begun or wait, and are not over
 
   /** `recall` makes this process give back the account's idle money. */
   constructor(coordinator: Coordinator, recall: (accountId: string) => void) {

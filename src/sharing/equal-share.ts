@@ -96,8 +96,7 @@ export class EqualShare implements Coordinator {
   #lastRequest: Promise<unknown> = Promise.resolve();
   /** Stops the timer of the next heartbeat; undefined before the node has joined. */
   #stopHeartbeat: (() => void) | undefined;
-  /** Whether `leave` or `close` was called: no heartbeat is sent any more. */
-  #hasLeft = false;
+  #hasLeft = false; // whether `leave` or `close` was called: no heartbeat is sent any more
   onBack?: () => void;
 
   constructor(options: EqualShareOptions) {

@@ -45,15 +45,11 @@ interface FallbackOptions {
 
 export class FallbackCoordinator {
   readonly #options: FallbackOptions;
-  /** By the name of the scope; at most SCOPES_MAX. */
-  readonly #quotas = new Map<string, FallbackQuota>();
-  /** Stops the timer of the next report; undefined if none runs. */
-  #stopTimer: (() => void) | undefined;
-  /** The report that is under way. */
-  #reporting: Promise<void> | undefined;
+  readonly #quotas = new Map<string, FallbackQuota>(); // by the name of the scope; at most SCOPES_MAX
+  #stopTimer: (() => void) | undefined; // stops the timer of the next report; undefined if none runs
+  #reporting: Promise<void> | undefined; // the report that is under way
   #hasJoined = false;
-  /** When the last exchange left to which the coordinator replied. */
-  #reportedMs = -Infinity;
+  #reportedMs = -Infinity; // when the last exchange left to which the coordinator replied
   #isClosed = false;
 
   constructor(options: FallbackOptions) {

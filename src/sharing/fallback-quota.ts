@@ -70,8 +70,7 @@ class StockQuota {
   readonly #shares: bigint;
   /** The last ask of calls, but with `least` and `most` of their last ask that wanted more. */
   #lastReport: StockAsk;
-  /** The period of what is held. */
-  #period = 0;
+  #period = 0; // the period of what is held
   #held = 0n;
   /** What the coordinator could still grant to any node, by its last reply. */
   remaining = 0n;
@@ -164,8 +163,7 @@ export class FallbackQuota {
   readonly #shares: number;
   /** When the coordinator last replied to calls. */
   servedMs: number;
-  /** The last ask of calls for permits. */
-  #minute: MinuteAsk | undefined;
+  #minute: MinuteAsk | undefined; // the last ask of calls for permits
   #permits: Permits | undefined;
   /** Permits that the next ask returns, because newer ones have replaced them or permits are scarce. */
   #toReturn: Permits[] = [];
@@ -175,8 +173,7 @@ export class FallbackQuota {
   /** Until then no permits are set aside: the coordinator has denied some to calls. */
   #minuteDeniedUntilMs = 0;
   readonly #stocks = new Map<StockName, StockQuota>();
-  /** Whether the coordinator has replied to an ask of this quota. */
-  #hasReply = false;
+  #hasReply = false; // whether the coordinator has replied to an ask of this quota
 
   /** `shares`: among how many nodes the limits are divided. */
   constructor(scope: string, shares: number, nowMs: number) {

@@ -45,10 +45,8 @@ export function assertWhole(...numbers: readonly unknown[]): void {
 
 export class GrantedStock {
   readonly name: StockName;
-  /** StockAsk.period; 0 for a stock without a period. */
-  #period: number;
-  /** Used in the period by lives that have ended, or before there were leases. */
-  #usedByEnded: bigint;
+  #period: number; // StockAsk.period; 0 for a stock without a period
+  #usedByEnded: bigint; // used in the period by lives that have ended, or before there were leases
   /** What ended lives had outstanding in the period. It counts as used, because they may have used it. */
   #unreportedByEnded: bigint;
   readonly #nodes = new Map<string, NodeRecord>();

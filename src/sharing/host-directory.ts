@@ -135,7 +135,11 @@ export class HostDirectory {
     const reply = await server.run(FORGET_SCRIPT, [incarnation, server.timeInsteadMs]);
     const [status, ms, scopes] = reply as Forgotten;
     if (status === 'alive') throw aliveError(host, heardAgo(ms));
-    if (status === 'early') throw earlyError(host, Math.ceil(ms / MS_PER_SECOND));
+    if (status === 'early') {
+      const seconds = Math.ceil(ms / MS_PER_SECOND);
+      const message = `The sharing server has lost data, and host ${host} may come back and say what it holds. Try again in ${seconds} s.`;
+      throw new ProxyError('overloaded', 'gateway', message, seconds);
+    }
     // Nothing is reported as spent: what the host has charged and not reported is not known here.
     const isFree = await server.free(incarnation, scopes, () => false);
     if (!isFree || (await server.run(LEAVE_SCRIPT, [incarnation, false])) === false)
@@ -184,11 +188,6 @@ function aliveError(host: string, reason: string): ProxyError {
 /** The clocks of two partitions may differ, so `ms` may be below 0. */
 function heardAgo(ms: number): string {
   return `the server heard it ${Math.floor(Math.max(0, ms) / MS_PER_SECOND)} s ago`;
-}
-
-function earlyError(host: string, seconds: number): ProxyError {
-  const message = `The sharing server has lost data, and host ${host} may come back and say what it holds. Try again in ${seconds} s.`;
-  return new ProxyError('overloaded', 'gateway', message, seconds);
 }
 
 function asRejection(sentence: string): (error: unknown) => never {

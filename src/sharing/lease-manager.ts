@@ -76,11 +76,9 @@ export class LeaseManager {
   readonly #waits: LeaseWaits;
   #exchangeNumber = 0; // of the last exchange that has begun
   #exchanging: Promise<void> | undefined; // the exchange under way
-  /** Whether the next exchange begins at the end of this event-loop turn. */
-  #isScheduled = false;
+  #isScheduled = false; // whether the next exchange begins at the end of this event-loop turn
   #stopTimer: (() => void) | undefined;
-  /** When leases were last checked for what lies idle. */
-  #sweptMs = 0;
+  #sweptMs = 0; // when leases were last checked for what lies idle
   #hasJoined = false;
   /** ExchangeReply.isAlone of the last reply: this node itself made the reply, because it is cut off. */
   #isAlone = false;

@@ -69,8 +69,7 @@ export interface Denial {
  * watched in two halves, so an amount counts as idle half of `idleMs` late at most, not all of it.
  */
 export class IdleFloor {
-  /** The least amount in the former half; 0 if the former half was not watched. */
-  #leastBefore = 0n;
+  #leastBefore = 0n; // the least amount in the former half; 0 if the former half was not watched
   /** The least amount in the present half, which began at `#sinceMs`; undefined before its first sweep. */
   #least: bigint | undefined;
   #sinceMs: number;

@@ -66,8 +66,7 @@ type NodeRow = Readonly<Static<typeof NodeRow>>;
  */
 class LeaseNodes {
   readonly #rows: LeaseFile['nodes'];
-  /** The lives that ran at the last `refresh`. */
-  readonly #living = new Set<string>();
+  readonly #living = new Set<string>(); // the lives that ran at the last `refresh`
   #processesReadMs = -Infinity;
 
   constructor(rows: LeaseFile['nodes']) {
@@ -134,8 +133,7 @@ interface LmdbCoordinatorOptions {
 export class LmdbCoordinator implements Coordinator {
   readonly #options: LmdbCoordinatorOptions;
   readonly #nodes: LeaseNodes;
-  /** Identity of this process, see store/process-identity.ts. */
-  readonly #process: string;
+  readonly #process: string; // identity of this process, see store/process-identity.ts
   readonly #damage: DamagedScopes;
   readonly #unexpected: UnexpectedErrors;
   #isClosed = false;

@@ -48,10 +48,8 @@ export class MinuteLease<Index extends number> {
   readonly #index: Index;
   /** The grants whose permits the process has, less the permits that were returned or named as used. */
   #grants: { tick: number; count: number }[] = [];
-  /** Permits that the next ask returns. */
-  #returned: GrantedPermits[] = [];
-  /** When permits were last added to `#returned`. */
-  #returnedMs = 0;
+  #returned: GrantedPermits[] = []; // permits that the next ask returns
+  #returnedMs = 0; // when permits were last added to `#returned`
   /** The last ask, until its reply is applied. */
   #unconfirmed: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
   /**
@@ -59,29 +57,22 @@ export class MinuteLease<Index extends number> {
    * ask; undefined if no ask was made.
    */
   heardNumber: number | undefined;
-  /** When the permits in shared memory expire. */
-  #expiresMs = 0;
-  /** Permits granted since this lease was made, less those that were returned. */
-  #netGranted = 0;
-  /** When a permit was last seen to be used. */
-  #usedMs: number;
+  #expiresMs = 0; // when the permits in shared memory expire
+  #netGranted = 0; // permits granted since this lease was made, less those that were returned
+  #usedMs: number; // when a permit was last seen to be used
   readonly #rate: UseRate;
   /** Whether by the last reply more than half of the limit remains. Then grants are valid for long. */
   #isPlentiful = false;
-  /** Whether the next ask wants permits that are valid for longer than the present ones. */
-  #renews = false;
+  #renews = false; // whether the next ask wants permits that are valid for longer than the present ones
   /** The coordinator's last reply, if it granted none of the wanted permits; undefined after a grant. */
   denial: Denial | undefined;
   /** Until then (monotonic) new waits are rejected without an ask; 0 at first. */
   deniedUntilMs = 0;
   /** The limit at the last ask that wanted permits: `denial` and `deniedUntilMs` hold for this limit. */
   deniedLimit = 0;
-  /** When the coordinator will have permits again (monotonic), by its last reply. */
-  #freeMs = 0;
-  /** How many permits the coordinator has left, by its last reply. */
-  #remaining = 0;
-  /** The limit at the last ask. */
-  #limit = Infinity;
+  #freeMs = 0; // when the coordinator will have permits again (monotonic), by its last reply
+  #remaining = 0; // how many permits the coordinator has left, by its last reply
+  #limit = Infinity; // the limit at the last ask
 
   constructor(leases: CountedLeases<Index>, index: Index, nowMs: number) {
     this.#leases = leases;

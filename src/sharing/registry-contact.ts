@@ -48,8 +48,7 @@ export type RegistryContactState =
 export class RegistryContact {
   readonly #log: Log;
   #state: RegistryContactState = { kind: 'lost', reason: 'it has not been asked yet' };
-  /** When a failure was last logged (monotonic); -Infinity before the first. */
-  #loggedAtMs = -Infinity;
+  #loggedAtMs = -Infinity; // when a failure was last logged (monotonic); -Infinity before the first
 
   constructor(log: Log) {
     this.#log = log;

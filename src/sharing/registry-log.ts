@@ -69,8 +69,7 @@ export class RegistryLog {
   #catchingUp: Promise<void> | undefined;
   /** The end of the last change, which the next change waits for. Never rejects. */
   #lastChange: Promise<unknown> = Promise.resolve();
-  /** The run of `#follow`, from the end of `join` on. */
-  #following: Promise<void> | undefined;
+  #following: Promise<void> | undefined; // the run of `#follow`, from the end of `join` on
   readonly #closing = new AbortController();
   /** The damage that was logged last. It is found again at each try, until all rows are downloaded. */
   #loggedDamage: string | undefined;

@@ -48,8 +48,7 @@ export class StockLease {
   readonly #rate: UseRate;
   /** All that was granted (at first, what the words showed), less what was given back: for `#usedOf`. */
   #netGranted: bigint;
-  /** When use was last seen, or an amount granted. */
-  #usedMs: number;
+  #usedMs: number; // when use was last seen, or an amount granted
   /**
    * The reply to the last ask that wanted something, if nothing was granted; else undefined. LeasedScope goes
    * by it to reject waiting requests, or to have them wait for others. It concerns requests that came before
@@ -67,16 +66,13 @@ export class StockLease {
   #isPlentiful = false;
   /** What the coordinator has on record of this node; `taken` is as `#takenOf` returns it. */
   #reported: { readonly period: number; readonly taken: bigint; readonly used: bigint };
-  /** Whether something was given back since the last ask. */
-  #gaveBack = false;
-  /** When the last reply came; at first, when the lease was made. */
-  #repliedMs: number;
+  #gaveBack = false; // whether something was given back since the last ask
+  #repliedMs: number; // when the last reply came; at first, when the lease was made
   /** How much of the account's uncovered charges is still to be collected; 0 in leases of other stocks. */
   #uncovered = 0n;
   /** Whether calls take nothing of this lease: see `setWithheld`. Only call slots can be withheld. */
   isWithheld = false;
-  /** The limit at the last `followLimit`; 0 before the first. */
-  #limitBefore = 0n;
+  #limitBefore = 0n; // the limit at the last `followLimit`; 0 before the first
   /** The largest need among the calls that waited at the last ask for which calls waited. It sizes asks. */
   #largestNeed: bigint;
 

@@ -68,8 +68,7 @@ export class UncoveredCharges {
   readonly #options: UncoveredChargesOptions;
   /** An account without entries is not in the map. */
   readonly #accounts = new Map<AccountIndex, AccountEntries>();
-  /** How many entries all accounts have. */
-  #size = 0;
+  #size = 0; // how many entries all accounts have
 
   constructor(options: UncoveredChargesOptions) {
     this.#options = options;

@@ -1,13 +1,14 @@
 /**
  * The client for the Valkey or Redis that hosts share. valkey-connection.ts opens its connections; this file
- * adds deadlines, kinds of errors, and reconnecting that is spread over time. open-hosts.ts makes clients for
+ * adds deadlines, kinds of errors, and pauses before it connects again. open-hosts.ts makes clients for
  * valkey-server.ts, registry-server.ts and the claims of notices. Main thread. Import this file only if there
  * is `sharing`: `@redis/client` costs 21 MB of memory and 0.1 s.
  *
- * A _call_ is here a script or a command. It fails at once without a connection. Each command ends within its
- * deadline, not counting time in which this thread stood still; a script that the server does not know is two
- * commands. A call that failed may still be carried out, so the caller makes that harmless, by a growing
- * sequence number or a version to compare. Nothing that the server may have run is sent again here.
+ * In this file a _call_ is a script or a command. Without a connection it fails at once. A command ends
+ * within its deadline, not counting time in which this thread stood still; a script that the server does not
+ * know is two commands. The server may still carry out a call that failed, so the caller makes that harmless,
+ * by a growing sequence number or a version to compare. This client sends again nothing that the server may
+ * have run.
  *
  * Must hold: a call that the server may have carried out to its end is never reported as `refused` or
  * `offline` (also test/unit/sharing/registry-contact.registry-append.test.ts).
@@ -31,21 +32,21 @@ export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 /** Connecting takes one to three round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
 /**
- * A deadline is waited for in so many steps, each with a timer. If this thread stands still, nothing is sent
- * or read, and one timer fires late. So that time counts as one step at most, and not as the server's.
+ * A deadline is so many timers in a row. While this thread stands still nothing is sent or read, and only one
+ * timer fires late. So that time, which is not the server's, counts as one step at most.
  */
 const DEADLINE_STEPS = 4;
-/** How many calls may be under way at once: the coordinator has one for each partition, others a few. */
+/** How many calls may be under way at once: a coordinator has one for each partition, others have a few. */
 const COMMANDS_MAX = 1_024;
 /**
- * The pauses between tries to connect double from the first to the longest; up to a half is taken off at
- * random. A thousand clients that lost a server at the same moment try 2,700 times a second at the longest.
+ * The pauses between tries to connect double from the first to the longest. Up to half of a pause is taken
+ * off at random: a thousand clients that lost a server together try 2,700 times a second in the end.
  */
 const RECONNECT_FIRST_MS = 100;
 const RECONNECT_LONGEST_MS = 500;
 /** Replies after which the master has to be found again. NOREPLICAS: it is cut off from its replicas. */
 const WRONG_SERVER = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|UNBLOCKED|NOREPLICAS)\b/;
-/** Matches a `sharing.url` that names one server, no Cluster and no Sentinels. */
+/** Matches a `sharing.url` that names one server: no Cluster, no Sentinels. */
 const SINGLE_SERVER = /^rediss?:/;
 const WANT_CLUSTER =
   'the server is one of a Cluster, sharing.url wants redis-cluster://host:port,host:port, or rediss-cluster with TLS';
@@ -96,7 +97,7 @@ export interface CallOptions {
   readonly binary?: boolean | undefined;
 }
 
-/** The clients of a process for one server: the first to have it again shortens the pauses of the others. */
+/** The clients of a process for one server. The first that has the server again ends the others' pauses. */
 export class ValkeyPeers {
   readonly clients = new Set<ValkeyClient>();
   readonly knownMaster = new KnownMaster();
@@ -110,10 +111,8 @@ export class ValkeyClient {
   #reopening: NodeJS.Timeout | undefined;
   /** How many connections in a row were dropped without a good reply. The pause depends on it. */
   #drops = 0;
-  /** When the last connection began to open (monotonic). */
-  #openedMs = 0;
-  /** Whether the connection has had a reply that was no error. */
-  #hasGoodReply = false;
+  #openedMs = 0; // when the last connection began to open (monotonic)
+  #hasGoodReply = false; // whether the connection has had a reply that was no error
   #lastError: string | undefined;
   #isClosed = false;
 
@@ -250,7 +249,7 @@ export class ValkeyClient {
     }, pauseMs);
   }
 
-  /** The connection had a reply that is no error. Its first one ends the pauses of the peers. */
+  /** Called for each reply that is no error. The first one of a connection ends the pauses of the peers. */
   #recordGoodReply(): void {
     this.#drops = 0;
     if (this.#hasGoodReply) return;
@@ -258,7 +257,7 @@ export class ValkeyClient {
     for (const peer of this.#peers.clients) peer.#hurry();
   }
 
-  /** Shortens the pause, if one runs. RECONNECT_FIRST_MS lie between two tries all the same. */
+  /** Ends the pause, if one runs; but RECONNECT_FIRST_MS lie between two tries. */
   #hurry(): void {
     if (this.#reopening === undefined) return;
     const sinceMs = performance.now() - this.#openedMs;
@@ -281,8 +280,8 @@ export class ValkeyClient {
     }
     const isReply = isErrorReply(error);
     if (isReply && WRONG_SERVER.test(message)) this.#drop(connection);
-    // An earlier error, which mostly is of the connection, says more, and stays until the next good reply.
-    // `run` expects NOSCRIPT.
+    // An earlier error says more, because mostly it is the connection's: it stays until the next good reply.
+    // NOSCRIPT is no failure: `run` expects it.
     if (!message.startsWith('NOSCRIPT')) this.#lastError ??= message;
     if (isReply) return new ValkeyError('refused', message);
     // The library's "The client is offline" or "Disconnects client" would hide why.

@@ -3,7 +3,7 @@
  * three have the interface ValkeyConnection, which valkey-client.ts uses. Main thread.
  *
  * Must hold: no call waits in a queue for a connection. A call that cannot be sent rejects at once, so that
- * its caller can go on in another way. Test: test/unit/sharing/valkey-client.test.ts (without a server;
+ * its caller can go on without the server. Test: test/unit/sharing/valkey-client.test.ts (without a server;
  * Sentinels; a Cluster).
  */
 import {
@@ -61,21 +61,21 @@ export interface ValkeyConnection {
   destroy(): void;
 }
 
-// Options of calls. No timeout in the library: it would only cover the write, and cost an AbortSignal a call.
+// Options of calls. The library's timeout is off: it would cover the write alone, and cost an AbortSignal.
 const BINARY = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer }, timeout: 0 } as const;
 const TEXT = { timeout: 0 } as const;
 /** In a Cluster: how often a call is sent again that met a server which is not the master any more. */
 const REDIRECTIONS_MAX = 3;
 /** The pause before Sentinels are asked again who is the master. Each time costs a connection. */
 const SENTINEL_POLL_MS = 2_000;
-/** How long the other clients of a process use a master that one client has found, without asking. */
+/** For so long the clients of a process use a master that one of them has found, without asking. */
 const FOUND_MS = 1_000;
 /** After so long without a reply of a Sentinel the next Sentinel is asked, too. */
 const SENTINEL_PATIENCE_MS = 250;
 /** TCP keep-alive. It finds a lost route in seconds; without it that could take hours. */
 const KEEP_ALIVE_MS = 5_000;
 
-/** Whether the server has replied with an error. A command has done nothing then; a script may have begun. */
+/** Whether the server replied with an error. Then a command has done nothing; a script may have begun. */
 export function isErrorReply(error: unknown): boolean {
   return error instanceof ErrorReply;
 }
@@ -234,19 +234,16 @@ interface NamedMaster extends ServerAddress {
 
 /** The master that the Sentinels have named to the clients of a process. One client asks for all. */
 export class KnownMaster {
-  /** The question to the Sentinels that is under way. */
-  #asking: Promise<NamedMaster> | undefined;
-  /** The master that a client found last. */
-  #last: NamedMaster | undefined;
-  /** When it was found; -Infinity after `forget`. */
-  #foundMs = -Infinity;
+  #asking: Promise<NamedMaster> | undefined; // the question to the Sentinels that is under way
+  #last: NamedMaster | undefined; // the master that a client found last
+  #foundMs = -Infinity; // when it was found; -Infinity after `forget`
 
   /** A master that a client has found within FOUND_MS, and that no client has lost since; or undefined. */
   get found(): NamedMaster | undefined {
     return performance.now() - this.#foundMs < FOUND_MS ? this.#last : undefined;
   }
 
-  /** `askAll` gets the epoch of the last master. It is not called while the Sentinels are asked already. */
+  /** Asks the Sentinels by `askAll`, which gets the epoch of the last master; one question at a time. */
   ask(askAll: (epochLast: number) => Promise<NamedMaster>): Promise<NamedMaster> {
     this.#asking ??= askAll(this.#last?.epoch ?? 0).finally(() => {
       this.#asking = undefined;
@@ -268,10 +265,10 @@ export class KnownMaster {
 }
 
 /**
- * Resolves with the master that the first Sentinel to reply names, of those whose epoch is `epochLast` or
- * later; if there is none, with the latest that was named. Rejects with an AggregateError if no Sentinel
- * replies. Sentinels are asked in turn from a random one on, each when the one before has replied or
- * SENTINEL_PATIENCE_MS are over.
+ * Resolves with the master that a Sentinel names: the first reply with epoch `epochLast` or later counts. If
+ * there is none, resolves with the master of the latest epoch. Rejects with an AggregateError if no Sentinel
+ * replies. Asks the Sentinels in turn, from a random one on: each when the one before has replied, or has not
+ * for SENTINEL_PATIENCE_MS.
  */
 async function masterNamedBy(
   { servers, master }: SharingAddress,
@@ -332,8 +329,8 @@ async function masterNamedBy(
 
 function clusterConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options);
-  // The library's `destroy` leaves connections that are still opening, or by which the map of the Cluster was
-  // asked for. The signal destroys all sockets, also those that the library opens afterwards.
+  // The library's `destroy` leaves open the connections that it is still opening, and those by which it asks
+  // for the map of the Cluster. The signal destroys all sockets, also those that the library opens later.
   const destroyed = new AbortController();
   const { signal } = destroyed;
   // Each socket listens to it until it is closed; a Cluster may have more servers than Node's bound of ten.

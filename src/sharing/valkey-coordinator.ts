@@ -3,10 +3,10 @@
  * each exchange and partition (valkey-partition.ts). open-hosts.ts makes it, equal-share.ts wraps it. Main
  * thread of a gateway process.
  *
- * If the server is another one than before, or went back in time, the marks of all nodes tell whether it has
- * lost anything (valkey-marks.ts). If it has, or is empty, nothing is granted for as long as a permit can
+ * If the server is another one than before, or has an earlier state, the marks of all nodes tell whether it
+ * has lost anything (valkey-marks.ts). If it has, or is empty, it grants nothing for as long as a permit can
  * weigh, and until every known node has reported what it holds and every host what it has spent. What a
- * silent host holds stays held, because only that host knows how much it spent.
+ * silent host holds stays held, because only that host knows how much it has spent.
  *
  * Must hold: a server that may have lost data grants nothing until no limit can be exceeded by that. The
  * server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Also
@@ -52,8 +52,7 @@ export class ValkeyCoordinator implements Coordinator {
   readonly #unexpected: UnexpectedErrors;
   /** The time of each partition's server at its last reply, by the partition's number; 0 before the first. */
   #serverTimesMs: readonly number[];
-  /** The number of the last exchange, the same for all partitions. */
-  #sequence = 0;
+  #sequence = 0; // the number of the last exchange, the same for all partitions
   #isClosed = false;
 
   constructor(options: ValkeyCoordinatorOptions) {

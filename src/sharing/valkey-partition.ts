@@ -117,19 +117,16 @@ type Exchanged = readonly [
 export class ValkeyPartition {
   readonly #options: PartitionOptions;
   readonly #server: ValkeyServer;
-  /** What the host has on disk of the server: its epoch and its list of nodes. */
-  #remembered: Remembered;
+  #remembered: Remembered; // what the host has on disk of the server: its epoch and its list of nodes
   /** The version of the list of nodes in `#remembered`; undefined if it is of an earlier life. */
   #membershipVersion: number | undefined;
   /** How many pages the node reported when it last entered: REPORTED_SCRIPT compares the number. */
   #pages = 0;
-  /** The last term that this place has promised, as it is on disk. */
-  #promised: PromisedTerm;
+  #promised: PromisedTerm; // the last term that this place has promised, as it is on disk
   /** The node's mark: the last exchange whose reply came, and its server. Sequence 0: none in this life. */
   #heard = { sequence: 0, server: '', atMs: 0 };
   readonly #serverClock = new ServerClock();
-  /** What the node holds of the scopes of this partition. */
-  readonly #held = new HeldLeases();
+  readonly #held = new HeldLeases(); // what the node holds of the scopes of this partition
 
   constructor(options: PartitionOptions) {
     const { memory, partition, place } = options;
@@ -190,8 +187,8 @@ export class ValkeyPartition {
     const [status, nowMs, epoch, waitMs, details = [], places] = await this.#inTerm<Exchanged>((promised) =>
       this.#server.run(EXCHANGE_SCRIPT, this.#exchangeHead(sequence, leastServerMs, promised), scopes, rows),
     );
-    const roundTrip = { sentMs, receivedMs: clock.monotonicMs() };
-    const wasSetForward = this.#serverClock.wasSetForward(nowMs, leastServerMs, roundTrip);
+    const reading = { serverMs: nowMs, sentMs, receivedMs: clock.monotonicMs() };
+    const wasSetForward = this.#serverClock.wasSetForward(reading);
     if (LOSSES.has(status)) this.#serverClock.forget();
     if (status === 'aged' && !wasSetForward)
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
@@ -200,8 +197,8 @@ export class ValkeyPartition {
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, details as readonly string[]);
     // A server carries out only an exchange that promises its own term, so it is the server of the promise.
-    this.#heard = { sequence, server: this.#promised.server, atMs: roundTrip.receivedMs };
-    this.#serverClock.record(nowMs, roundTrip);
+    this.#heard = { sequence, server: this.#promised.server, atMs: reading.receivedMs };
+    this.#serverClock.record(reading);
     if (places !== this.#membershipVersion) {
       await this.#finish(epoch, this.#pages);
       this.#options.onMembershipChanged?.();

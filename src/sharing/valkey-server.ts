@@ -95,19 +95,19 @@ const CLOCK_STEP_MS_MIN = 100;
  */
 const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
-/** A request to the server, in time of this host's monotonic clock. */
-interface RoundTrip {
+/** The server's clock showed `serverMs` at some moment of a round trip. The other two times are monotonic. */
+interface ClockReading {
+  readonly serverMs: number;
   readonly sentMs: number;
   readonly receivedMs: number;
 }
 
 /** Estimates what the server's clock shows, from its time in the last exchange that was carried out. */
 export class ServerClock {
-  /** The server's clock showed `serverMs` at some moment of the round trip. Undefined if nothing is known. */
-  #reading: (RoundTrip & { readonly serverMs: number }) | undefined;
+  #reading: ClockReading | undefined;
 
-  record(serverMs: number, { sentMs, receivedMs }: RoundTrip): void {
-    this.#reading = { serverMs, sentMs, receivedMs };
+  record(reading: ClockReading): void {
+    this.#reading = reading;
   }
 
   /** Called after a loss of data: then the server's clock may go on from another time. */
@@ -122,15 +122,12 @@ export class ServerClock {
     return sinceMs < CLOCK_ESTIMATE_MS_MAX ? Math.floor(serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
   }
 
-  /**
-   * Whether the clock was set forward: in this round trip it showed `serverMs`, which is more than `leastMs`
-   * (`leastAt(sentMs)`) by more than the time that may have passed. False if there was no reading.
-   */
-  wasSetForward(serverMs: number, leastMs: number, { sentMs, receivedMs }: RoundTrip): boolean {
+  /** Whether the clock was set forward since the reading on record, by this one. False without the former. */
+  wasSetForward({ serverMs, sentMs, receivedMs }: ClockReading): boolean {
     if (this.#reading === undefined) return false;
-    // The server read its clock at some moment of each of the two round trips.
+    // So much may have passed since the least time: the clock was read at some moment of each round trip.
     const passedMs = receivedMs - sentMs + this.#reading.receivedMs - this.#reading.sentMs;
-    return serverMs - leastMs > passedMs + CLOCK_STEP_MS_MIN;
+    return serverMs - this.leastAt(sentMs) > passedMs + CLOCK_STEP_MS_MIN;
   }
 }
 
