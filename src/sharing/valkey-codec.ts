@@ -1,6 +1,6 @@
 /**
- * Asks and replies in the form of the Lua scripts, which is packed arrays, and the names of all keys at the
- * server that hosts share. valkey-partition.ts encodes and decodes by it; valkey-server.ts and
+ * Asks and replies as the packed arrays of the Lua scripts, and the names of all keys at the server that
+ * hosts share. valkey-partition.ts encodes and decodes with this file; valkey-server.ts and
  * registry-server.ts take keys from it. Pure; main thread.
  *
  * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read and write them, and
@@ -56,7 +56,7 @@ const STOCK_NAME_OF_CODE = new Map(
 );
 
 /**
- * The values of the stocks of a record, by name. A code that is not known is of a newer version, which other
+ * The values of the stocks of a record, by name. An unknown code comes from a newer version, which other
  * hosts run: its stock is left out, because this version has no limit for it.
  */
 function byStockName<Row extends readonly [code: string, ...number[]], Value>(
@@ -160,8 +160,8 @@ type RawMoney = readonly [
 export type RawReply = readonly [RawMinute | false, readonly RawStock[] | false, RawMoney | false];
 
 /**
- * What `decode` returns, which is no text; or a text that says why `decode` has thrown: if a row of the
- * server is damaged, the reply may have something else in place of a number.
+ * Returns what `decode` returns, which is no text. If `decode` throws, returns a text that says why: if a row
+ * of the server is damaged, the reply may have something else in place of a number.
  */
 export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
   try {
@@ -217,8 +217,9 @@ export type RawView = readonly [
 ];
 
 /**
- * `spentHere`: what the host has spent by its store; undefined if nothing. The part of it that was not yet
- * reported to the server still counts there as outstanding.
+ * The reply of VIEW_SCRIPT for one scope. `spentHere`: what the host has spent by its store; undefined if
+ * nothing. At the server the part of it that was not yet reported still counts as outstanding. Throws if an
+ * amount is no whole number: see `decodable`.
  */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
   const [weighing, unexpired, processes, counted, ...amounts] = view;
@@ -272,8 +273,8 @@ export function tagOf(namespace: string, partition: number): string {
  *     {ns:0}:registry         hash    epoch, version and history of the registry
  *     {ns:0}:registry:log:E   stream  of epoch E: version-0 → rows that the transaction wrote
  *     {ns:0}:registry:rows:E  hash    of epoch E: row → value, as of the version
- *     {ns:0}:registry:claims  hash    host → how new its copy is (registry-reseed.ts), until one is there
- *     {ns:0}:registry:seeder  text    the host that puts its copy there
+ *     {ns:0}:registry:claims  hash    host → how new its copy is (registry-reseed.ts), while there is none
+ *     {ns:0}:registry:seeder  text    the host that has the permission to seed
  */
 export function registryKeys(namespace: string) {
   const prefix = `${tagOf(namespace, 0)}:registry`;

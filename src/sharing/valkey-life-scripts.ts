@@ -1,8 +1,8 @@
 /**
  * The Lua scripts for the life of a node at one partition of the server: it enters, says that it has reported
- * all, leaves, or says that the server's clock was set. valkey-partition.ts runs all four; host-directory.ts
- * runs LEAVE_SCRIPT for a host that an operator forgets. The scripts run at the server, each atomically; this
- * file makes their text on the main thread.
+ * all, leaves, or says that the server's clock was set forward. valkey-partition.ts runs all four;
+ * host-directory.ts runs LEAVE_SCRIPT for a host that an operator forgets. The server runs each script
+ * atomically; this file makes their text on the main thread.
  *
  * valkey-lua.ts says what KEYS and ARGV are and what the keys hold, and has the numbers of a node's fields
  * (INCARNATION to PAGES) and `node_of`, `own_node`, `is_gone`, `now_ms`. Of valkey-marks.ts are `state_of`,
@@ -30,13 +30,13 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *              status: ok; evicts, with the policy in place of the epoch; former, with the place of a node of
  *              a former version in place of the epoch; term, with [term, server] in place of the scopes
  *
- * What a life may have lost, and what follows:
+ * What the server may have lost of what this life, or the life before it, has heard; and what follows:
  *
- *     nothing   The life has heard nothing yet, or the server has the life's mark, or the server knows that
- *               the life was replaced or forgotten (it may still run, and enters again).
- *     lacking   The life has heard a reply, and the server lacks the life's mark: the server lost what it
- *               granted then. If the server knows of no loss, this is one: `lose`. If it awaits reports
- *               already, the quarantine is extended, as permits of the reply may weigh for longer.
+ *     nothing   This life has heard nothing yet, or the server has its mark, or the server knows that this
+ *               life was replaced or forgotten (it may still run, and enters again).
+ *     lacking   This life has heard a reply, and the server lacks its mark: the server lost what it granted
+ *               then. If the server knows of no loss, this is one: `lose`. If it awaits reports already, the
+ *               quarantine is extended, because permits of that reply may weigh for longer.
  *     mute      The server checks whether it has lost something and awaits the mark of this place, but
  *               another life of the place has come. What the former life heard is not known: `lose`.
  *
@@ -75,7 +75,7 @@ if call('HGET', KEYS[1], 'format') ~= '${FORMAT}' then
   call('HSET', KEYS[1], 'format', '${FORMAT}')
 end
 if not has_promised(s, now, promised) then return pack({'term', now, s.epoch, false, {s.term, s.run}}) end
--- A host that an operator forgot, and that comes back, is known again. What it held was freed then.
+-- A host that an operator forgot, and that comes back, is known again. What it held was freed when forgotten.
 local was_gone = call('HDEL', KEYS[1], 'gone:' .. host) == 1
 if remembered ~= '' and remembered ~= s.epoch and call('HGET', KEYS[1], 'fresh') == '1' then
   -- A host without memory came first after a loss and took the server for a new one (fresh = 1), so there
@@ -94,7 +94,7 @@ end
 local node = node_of(KEYS[2], place)
 local is_same = node and node[INCARNATION] == incarnation
 local is_replaced = node and node[FORMER] == incarnation
--- Which case of the table above it is. Of a life without a record, whatever it has heard is lacking.
+-- Which case of the table it is. If the server has no record of this life, it lacks all that the life heard.
 local is_lacking = heard_number > 0 and not was_gone
 if is_same then is_lacking = not has_heard(node, heard) elseif is_replaced then is_lacking = false end
 local is_mute = s.checking > 0 and not is_same and call('SISMEMBER', KEYS[3], place) == 1
@@ -132,7 +132,7 @@ else
   node = {incarnation, 0, now, '', back, unfreed, equal_shares, 0, '', 0, join_version, joined, former, 0}
 end
 node[PAGES] = 0
--- The node reports all that it holds from now on, so the server will have all that the node has heard.
+-- From here on the node reports all that it holds, so its mark is right again once it has reported.
 if is_lacking or not is_same then
   node[MARK], node[MARK_SERVER], node[MARK_VERSION] = heard_number, heard_server, 0
 end

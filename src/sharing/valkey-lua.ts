@@ -1,5 +1,5 @@
 /**
- * What all Lua scripts of the coordinator begin with, LUA_PRELUDE, and what is in the keys at the server. The
+ * LUA_PRELUDE, with which all Lua scripts of the coordinator begin, and a list of the keys at the server. The
  * parts of valkey-marks.ts and valkey-stocks.ts may follow, then a script's own text, in
  * valkey-scripts.ts, valkey-life-scripts.ts and host-directory.ts. Scripts run at the server, each
  * atomically, in Lua 5.1 (Redis 7, Valkey). These files only make their text, on the main thread.
@@ -12,9 +12,9 @@
  * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
  * high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
  *
- * A permit _weighs_ (counts against the limit) from its grant until a minute after the last moment at which
- * it may be used (grant-policy.ts). A token of the minute weighs for a minute from when the server hears that
- * it was used.
+ * A permit _weighs_ (counts toward the limit) from its grant until a minute after the last moment at which it
+ * may be used (grant-policy.ts). A token of the minute weighs for a minute after the server has heard that it
+ * was used.
  *
  * Keys of a partition, all with one hash tag, T = {namespace:partition}. A place P is the host and the slot
  * of a node, as in host:slot. A record in a hash is one packed array. Times are in ms.
@@ -55,17 +55,17 @@
  *
  * Must hold: the replies are those of `ScopeGrants` (scope-grants.ts) to the same asks. During an update,
  * hosts with scripts of the former version and of this version write the same keys: each has to read the
- * other's records, or FORMAT changes. One script is one Lua function, which may have 200 locals: with more
- * the script never runs. Tests: test/unit/sharing/valkey-coordinator.test.ts (random asks), which is skipped
- * without a redis-server.
+ * other's records, or FORMAT has to change. A script is one Lua function, which may have 200 locals: with
+ * more the server rejects it. Tests: test/unit/sharing/valkey-coordinator.test.ts (random asks), which is
+ * skipped without a redis-server.
  */
 import { ZONE_OFFSET_MS } from '../ledger/day.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import { GRANT_PART, LONG_TICKS, QUIET_PART, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /**
- * The format of the records of scopes. A host that enters a server with another format has to wait while a
- * node of another place is heard, which is of a former version. Then the server gets this format
+ * The format of the records of scopes. A host that finds another format at the server must not enter while
+ * the server hears nodes of other places, which are of a former version. Then it sets this format
  * (ENTER_SCRIPT).
  */
 export const FORMAT = 3;
@@ -74,22 +74,21 @@ export const FORMAT = 3;
 export const MONEY_BASE = 1_000_000_000n;
 
 /**
- * How long nothing is granted after data may have been lost: by then all permits from before have expired,
- * and have no weight. The first tick of the sum is the one in which they were granted, the last tick the last
- * one in which they weigh.
+ * How long nothing is granted after data may have been lost: by then no permit from before weighs any more.
+ * Of the sum, the first 1 is the tick in which a permit was granted, the last 1 the last in which it weighs.
  */
 export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
 
 /**
- * How often a script checks which server runs it. The code relies on this: no server restarts or takes over
- * in less time. Nothing checks that.
+ * How often a script checks which server runs it. This relies on servers, none of which restarts or takes
+ * over in less time. Nothing checks that.
  */
 export const SERVER_CHECK_MS = 20;
 
 /**
  * An exchange that arrives so long after it was sent is not carried out: its node has given the exchange up
- * by then (EXCHANGE_DEADLINE_MS in open-hosts.ts), and may count its silence from before. If the node finds
- * that the exchange was not so late, the server's clock was set forward.
+ * by then (EXCHANGE_DEADLINE_MS in open-hosts.ts), and may count its silence from an earlier moment. If the
+ * node finds that the exchange was not so late, the server's clock was set forward.
  */
 const EXCHANGE_AGE_MS_MAX = 1_500;
 
@@ -128,13 +127,13 @@ local place, host, head = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3])
 local INCARNATION, SEQUENCE, HEARD_AT, EPOCH, BACK, UNFREED, EQUAL_SHARES = 1, 2, 3, 4, 5, 6, 7
 local MARK, MARK_SERVER, MARK_VERSION, JOIN_VERSION, JOINED, FORMER, PAGES = 8, 9, 10, 11, 12, 13, 14
 local EXPIRY, ENDED_AFTER = 15, 16
--- Throws unless the sum is a whole number, and so no part of it is missing, a text, or endless.
+-- Throws unless the sum is a finite whole number: then no part of it is missing or a text.
 local function assert_whole(sum, what) assert(sum - sum == 0 and sum == floor(sum), what) end
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
 -- Calls work, which reads and writes the rows of one scope. Returns true and its result, or false and why a
--- row cannot be read: then only that scope gets no reply. Errors of Lua are texts, such as that of a damaged
--- row. Errors of the server are tables, and end the script (no master, no memory), except if a key has the
--- wrong type, which is damage too.
+-- row cannot be read: then only that scope gets no reply. Errors of Lua, such as that of a damaged row, are
+-- texts. Errors of the server are tables, and end the script (no master, no memory). Only a key of the wrong
+-- type is damage too.
 local function attempt(work, ...)
   local ok, result = pcall(work, ...)
   if ok then return true, result end
@@ -177,7 +176,8 @@ local function node_in(text)
   end
   return node
 end
--- As node_in, also with the fields that a former version left out: without them no script can go on with it.
+-- The record of the node at who, with all fields up to PAGES; nil if there is none, or it lacks some, as the
+-- records of a former version do.
 local function node_of(nodes, who)
   local text = call('HGET', nodes, who)
   local node = text and node_in(text)
@@ -189,7 +189,7 @@ end
 -- The longer of the time that the node has in the field and the time by the asking node's settings (own):
 -- the settings of hosts may differ.
 local function longer_of(node, field, own) return max(own, node and tonumber(node[field]) or 0) end
--- The node of the place, if its life is still the one that asks: head[1].
+-- The record of the node that asks; nil if the place has another life than head[1] by now.
 local function own_node()
   local node = node_of(KEYS[2], place)
   return node and node[INCARNATION] == head[1] and node or nil

@@ -1,21 +1,21 @@
 /**
- * Checks that a server that was restarted, or that took over, has lost nothing: Lua that stands after
- * LUA_PRELUDE in the scripts of entering (valkey-life-scripts.ts), exchanging (valkey-scripts.ts) and
- * forgetting (host-directory.ts). The scripts run at the server; this file only makes their text, on the main
- * thread. docs/sharing.md ("The server blinks") says what a mark, a term and a check are, and has the proof.
+ * Checks that a server that was restarted, or that took over, has lost nothing. MARKS_LUA stands after
+ * LUA_PRELUDE in ENTER_SCRIPT (valkey-life-scripts.ts), EXCHANGE_SCRIPT (valkey-scripts.ts) and FORGET_SCRIPT
+ * (host-directory.ts), which run at the server; this file only makes its text, on the main thread.
+ * docs/sharing.md ("The server blinks") says what a mark, a term and a check are, and has the proof.
  *
  * Every exchange carries the mark that its node has heard last (`heard`), and the term that its place has
  * promised, which the place's host keeps on disk. A place that joins is granted nothing until a _witness_, a
  * place that was there before, has heard a reply after the join.
  *
- * An epoch that is not older than a quarantine has not grown: then a restart is not checked, but counts as a
- * loss, and joins need no witness.
+ * An epoch has _grown_ when it is older than a quarantine. Before that a restart is not checked: it counts as
+ * a loss, and joins need no witness.
  *
- * The time goes on where the former server's stopped; otherwise permits would weigh too briefly. Every
- * exchange carries the least that the former clock showed, and the smallest difference becomes the skew of
- * this server's clock. valkey-lua.ts lists the fields of T:meta and T:nodes for all this.
+ * The time of the scripts goes on where the former server's stopped; otherwise permits would weigh too
+ * briefly. Every exchange carries the least that the former server's clock can show by now. The smallest
+ * difference to this server's clock is added to `skew`. valkey-lua.ts lists the fields of T:meta and T:nodes.
  *
- * Must hold: a server that lacks anything a node has heard grants nothing for a window. Tests:
+ * Must hold: a server that lacks anything a node has heard grants nothing for a quarantine. Tests:
  * test/unit/sharing/valkey-marks.test.ts (without any one rule two nodes hold a permit),
  * valkey-blink.test.ts.
  */
@@ -52,8 +52,8 @@ local function begin_term(s, now, heard_term)
   for _, listed in ipairs(places) do call('SADD', KEYS[3], listed) end
 end
 
--- Returns the state of the partition; nil if T:meta is empty, or damaged: then it is deleted here.
--- Once in CHECK ms looks which server runs it, and writes the time: a server that cannot write fails here.
+-- Returns the state of the partition; nil if T:meta is empty, or damaged: then deletes it.
+-- Once in CHECK ms looks which server runs it, and writes the time: so a server that cannot write fails here.
 local function state_of(now)
   local m = call('HMGET', KEYS[1], 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',
     'grown', 'born', 'witnessed', 'ahead', 'skew')
@@ -89,8 +89,8 @@ local function state_of(now)
   return s
 end
 
--- Whether the place promised this server's term. If it promised a term that is not below this one to another
--- server, so may others have: this server begins a later term.
+-- Whether the place has promised this server's term. If it has promised this or a later term to another
+-- server, other places may have too, so this server begins a term above that.
 local function has_promised(s, now, promised)
   if promised[1] == s.term and promised[2] == s.run then return true end
   if promised[1] >= s.term then begin_term(s, now, promised[1]) end
@@ -103,8 +103,8 @@ local function has_heard(node, heard)
 end
 
 -- Called during a check when the place has shown its mark in this term. sent_at is the least that the former
--- server's clock showed then, or 0 if the node does not know. Returns whether the check is over, and all is
--- well; if the check has found a loss, s.checking is 0.
+-- server's clock can have shown then, or 0 if the node does not know. Returns whether the check is over and
+-- has found no loss. If it has found one, s.checking is 0.
 local function is_checked(s, now, place, sent_at)
   if sent_at > 0 then
     s.ahead = min(s.ahead or now - sent_at, now - sent_at)
@@ -118,12 +118,12 @@ local function is_checked(s, now, place, sent_at)
     return true
   end
   if call('SCARD', KEYS[3]) == 0 then lose(s, now, now + QUARANTINE) end
-  -- A place that is silent for so long has to report what it holds. No permit from before weighs any more.
+  -- A place that was silent for so long has to report what it holds. No permit from before weighs any more.
   if s.checking > 0 and now >= s.checking + QUARANTINE then lose(s, now, now) end
   return false
 end
 
--- A node that has heard its mark has heard of the list of nodes as of then, and so witnesses its joins.
+-- A node that has heard its mark knows the list of nodes as of then, and so witnesses all joins up to then.
 local function witness(s, node, heard)
   if node[JOIN_VERSION] > 0 or node[MARK] ~= heard[1] or node[MARK_VERSION] <= s.witnessed then return end
   s.witnessed = node[MARK_VERSION]

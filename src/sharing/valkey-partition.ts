@@ -1,5 +1,5 @@
 /**
- * The node's side of one partition at the server. It enters the partition (joins it), exchanges, views and
+ * The node's side of one partition at the server: it enters the partition (joins it), exchanges, views and
  * leaves. If the server may have lost data, it reports what the node holds and what the host has spent.
  * valkey-coordinator.ts has one for each partition. Main thread. Calls reject with CoordinatorLost, or with
  * errors that the caller turns into one (coordinator-errors.ts).
@@ -40,7 +40,7 @@ import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './
 import { EXCHANGE_SCRIPT, VIEW_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
 import { lossOf, ServerClock, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
-/** How often a call is sent if the server wants a term promised: two sends do, and one more a takeover. */
+/** How often a call is sent if the server wants a term promised: twice, and once more for each takeover. */
 const SENDS_MAX = 4;
 
 /** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */
@@ -60,9 +60,9 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly accounting: HostAccounting;
   /** Whether the scope belongs to this partition. */
   readonly isMine: (scope: string) => boolean;
-  /** Logs scopes with a damaged row at the server. */
+  /** Logs scopes of which a row at the server is damaged. */
   readonly damage: Pick<DamagedScopes, 'logOnce'>;
-  /** Logs scopes with a damaged record in the host's store. */
+  /** Reads the host's store, and logs scopes of which a record there is damaged. */
   readonly storeDamage: Pick<DamagedScopes, 'read'>;
   readonly memory: Pick<SharingMemory, 'of' | 'set' | 'promisedBy' | 'promiseTerm'>;
   readonly clock: Pick<Clock, 'monotonicMs'>;
@@ -73,8 +73,8 @@ export interface PartitionOptions extends ValkeyServerOptions {
   /** After so long a silence the server may end the node's life. */
   readonly nodeExpiryMs: number;
   /**
-   * After how long a silence this node has no call any more. It begins calls until its expiry is over
-   * (LeaseManagerOptions.silentMsMax). The last one takes as long as a call can.
+   * After how long a silence this node has no call any more: it begins calls until it expires
+   * (LeaseManagerOptions.silentMsMax), and the last one takes as long as a call can. In ms.
    */
   readonly endedAfterMs: () => number;
   /** Called when nodes have joined or left. A new one is granted nothing until this one is heard again. */
@@ -91,12 +91,13 @@ export interface PartitionReply {
 
 /** What the host has spent of a scope; false if it has spent nothing, true if its record is damaged. */
 type SpentRow = ReturnType<typeof versioned> | true;
+/** The items of PromisedTerm, as scripts take them. */
 type Term = readonly [term: number, server: string];
 /** The reply of ENTER_SCRIPT, whose comment lists the statuses. */
 type Entered = readonly [
   status: string,
   nowMs: number,
-  /** With `former` the place of a process of another version that still runs; with `evicts` the policy. */
+  /** With `former` the place of a node of another version that still runs; with `evicts` the policy. */
   epoch: string,
   hostReported: boolean,
   /** The first scopes to free, or the term to be promised. */
@@ -147,7 +148,8 @@ export class ValkeyPartition {
     const newEpoch = randomBytes(16).toString('hex');
     const { epoch: rememberedEpoch, places } = this.#remembered;
     const { sequence, server, atMs } = this.#heard;
-    // 0 without a share. An exchange always says how many there are: by it the server holds shares back.
+    // How many shares there are, or 0 if this node has none. (An exchange says how many there are, always: by
+    // that the server knows what to hold back.)
     const args = [incarnation, timeInsteadMs, rememberedEpoch, newEpoch, hasShare ? equalShares : 0, places];
     const [status, nowMs, epoch, hostReported, toFree] = await this.#inTerm<Entered>((promised) => {
       const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
@@ -164,7 +166,7 @@ export class ValkeyPartition {
         `the server evicts keys (maxmemory-policy ${epoch}), want noeviction: ` +
           'what is evicted would be given twice',
       );
-    // What former lives of the place held. Empty for a life that the server knows: it keeps what it holds.
+    // Scopes of which earlier lives of the place hold something; none once these are freed.
     if (toFree.length > 0) await this.#freeFormer(toFree as readonly string[]);
     let pages = 0;
     if (epoch !== rememberedEpoch) pages += await this.#reportHeld();

@@ -2,8 +2,8 @@
  * The Lua scripts that read and write leases at the server. valkey-partition.ts runs the exchange, the report
  * and the view, valkey-server.ts the script that frees leases. The exchange does to the keys of a partition
  * what `ScopeGrants` (scope-grants.ts) does to its objects: change both together. valkey-lua.ts says what
- * KEYS and ARGV are. "Time" in ARGV is used instead of the server's unless it is 0; only tests set it. The
- * scripts run at the server; this file makes their text, on the main thread.
+ * KEYS and ARGV are. A `time` in ARGV is 0 for the server's own; only tests set another. The scripts run at
+ * the server; this file makes their text, on the main thread.
  *
  * Must hold: the scripts reply as `ScopeGrants` does (test/unit/sharing/valkey-coordinator.test.ts compares
  * them over random rounds). A row that cannot be read costs its own scope alone, in each of the scripts
@@ -26,8 +26,8 @@ local function grant_minute(list, record, ask, now, held_back, incarnation)
     ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7], ask[8]
   local permits, last_grant = within(record[PERMITS], list), record[LAST_GRANT]
   local tick = floor(now / TICK)
-  -- The node has not heard of its last grant, so it has not used it: the grant is taken back. What this ask
-  -- returns and names as used was recorded with the last ask, which named the same.
+  -- The node has not heard of its last grant, so it has not used it: only that grant is taken back. What this
+  -- ask returns and names as used was recorded with the last ask, which named the same.
   if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
     returned, used = {last_grant[3], last_grant[4]}, {}
   end
@@ -41,7 +41,7 @@ local function grant_minute(list, record, ask, now, held_back, incarnation)
   end
   for i = 1, #returned, 2 do take_back(returned[i], returned[i + 1]) end
   for i = 1, #used, 2 do
-    -- As if it were valid for no longer than a permit of a busy account that is granted now.
+    -- A used permit weighs as if it were granted now with the shortest validity, unless it expires sooner.
     if used[i] > tick + SHORT then take_back(used[i], used[i + 1], tick + SHORT) end
   end
   limit = limit - held_back(limit)
@@ -63,10 +63,10 @@ local function grant_minute(list, record, ask, now, held_back, incarnation)
 end
 `;
 
-/** Frees what nodes held that were silent for so long that they have no call any more. */
+/** Frees what nodes held that were silent for so long that they have no call any more (`endedAfterMs`). */
 const SILENT_NODES = `
 -- Removes awaited places that have no call any more, because they have been silent since the loss, silent_ms
--- ago, and whose host has reported in this epoch what it has spent: nothing more is spent of what they held.
+-- ago, and whose host has reported since what it has spent: nothing more can be spent of what they held.
 local function drop_silent_awaited(meta, awaited, epoch, silent_ms, ended_after)
   for _, who in ipairs(call('SMEMBERS', awaited)) do
     local of_host, node = host_of(who), node_of(KEYS[2], who)
@@ -76,8 +76,7 @@ local function drop_silent_awaited(meta, awaited, epoch, silent_ms, ended_after)
     end
   end
 end
--- Ends the call slots and the tokens of the minute of other nodes that were silent for so long that they have
--- no call any more: see PartitionOptions.endedAfterMs.
+-- Ends the call slots and the tokens of the minute of other nodes that were silent for so long.
 local function drop_silent(key, all, place, now, ended_after)
   for who, record in pairs(others_of(key, place)) do
     local known = node_of(KEYS[2], who)
@@ -90,9 +89,10 @@ local function drop_silent(key, all, place, now, ended_after)
     end
   end
 end
--- Frees the money of other nodes of this host that were silent for as long: a process was killed, and none
--- has its slot since. All that they charged is in the host's store, whose total the ask has just reported.
--- Returns whether there were such nodes. The money of other hosts' nodes stays, as its use is not known here.
+-- Frees the money of other nodes of this host that were silent for so long: a process was killed, and no
+-- other has taken its slot. All that they charged is in the host's store, whose total the ask has just
+-- reported. Returns whether there were such nodes. What nodes of other hosts have charged is not known here,
+-- so their money stays.
 local function drop_silent_money(key, place, host, now, ended_after)
   local total, rows, silent = read_money(key, place, host), call('HGETALL', key), {}
   for i = 1, #rows, 2 do
@@ -169,8 +169,8 @@ if not is_witnessed(s, node, now) then return refuse('new', node[JOINED] + QUARA
 node[MARK], node[MARK_SERVER], node[MARK_VERSION] = sequence, s.run, s.places
 call('HSET', KEYS[2], place, pack(node))
 
--- How many permits of the limit are held back: the equal shares of silent nodes, until these have been back
--- for a window. silent: how many such nodes there are, counted for the first ask; -1 before.
+-- How many permits of the limit are held back: the equal shares of silent nodes, until QUARANTINE after they
+-- are back or expire. silent: how many such nodes there are, counted for the first ask; -1 before.
 local silent = -1
 local function held_back(limit)
   if equal_shares == 0 then return 0 end
@@ -218,7 +218,7 @@ local function carry_out(ask, key, money_key)
         local current = period_of(stock[1], now, calendar)
         give_up_mistaken(key, place, all, own, stock[1], current)
         local stock_reply = grant_stock(all, own, stock, now, current)
-        -- Too little of slots or tokens was left: what silent nodes held of these may be free by now.
+        -- Too few slots or tokens are left. What silent nodes hold of these may be free by now.
         if stock_reply[1] == 0 and stock[7] > 0 and (stock[1] == 'f' or stock[1] == 'w') then
           drop_silent(key, all, place, now, ended_after)
           stock_reply = grant_stock(all, own, stock, now, current)

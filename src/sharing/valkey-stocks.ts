@@ -105,8 +105,8 @@ local function put(list, tick, count)
     list[#list + 1] = count
   end
 end
--- In how many ms as much of the list as is missing has no weight any more, oldest first; 0 if nothing is
--- missing, or more than the list has.
+-- In how many ms so much of the list, oldest first, has no weight any more that nothing is missing. 0 if
+-- nothing is missing now, or more than the list has.
 local function free_in(list, missing, now)
   if missing <= 0 then return 0 end
   for i = 1, #list, 2 do
@@ -128,10 +128,9 @@ local function read_scope(key, place)
   for _, n in pairs(record[STOCKS]) do assert_whole(n[PERIOD] + n[USED] + n[UNUSED], place) end
   return unpack_or(rows[1], {}), all, record, not rows[2]
 end
--- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
--- each period that something was counted in is over. list, all, record: as read_scope returns them. A node
--- whose clock was ahead may have begun a period before the server does, so the number of the period says when
--- it ends, within a day.
+-- Writes what read_scope has returned. The hash expires when nothing of it counts any more: permits and
+-- tokens of the minute weigh no longer, and each period with counts is over. A node whose clock was ahead may
+-- have begun a period before the server does, so the number of a period says when it ends, within a day.
 local function write_scope(key, place, list, all, record, now)
   local ttl = (LONG + WEIGHING + 2) * TICK
   for code, s in pairs(all) do
@@ -175,8 +174,8 @@ local function period_of(code, now, calendar)
   local month = floor((5 * of_year + 2) / 153) + 2
   return (year + floor((day + 719468) / 146097) * 400 - 1970) * 12 + month
 end
--- If the period of the stock was a mistake of a clock, what was counted in it counts in the current period:
--- in all, in own, and in the records of all other nodes, which are written.
+-- If the period of the stock was a mistake of a clock, moves its counts to the current period: in all, in own,
+-- and in the records of all other nodes, which it writes.
 local function give_up_mistaken(key, place, all, own, code, current)
   local s = all[code]
   if not s or s[PERIOD] <= current + PERIODS_AHEAD then return end
@@ -230,8 +229,8 @@ local function grant_stock(all, own, ask, now, current)
   if code == 'w' and granted == 0 then free = free_in(s[BY_TICK], max(1, least) - left, now) end
   return {granted, max(0, left - granted), held_by_others, s[PERIOD], free}
 end
--- Called when the life of own[code] has ended. What it had unused is free (f), or counts as used because
--- nobody knows whether it was: from now on (w), or until the period is over (d? and m?).
+-- Called when the life of own[code] has ended. What it had unused is free (f), or counts as used, because it
+-- may have been: for a minute from now (w), or until the period is over (d? and m?).
 local function end_stock(all, own, code, now)
   local s, n = all[code], own[code]
   own[code] = nil
