@@ -11,7 +11,7 @@
  *          └──> release                   given back
  *
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
- * to the day and month that it took of. Exception, for calls a day alone: if midnight comes while it takes,
+ * to the day and month that it took of. One exception, for calls a day: if midnight comes while a call takes,
  * scopes that counted it in the later day keep one call too many; no limit is exceeded. Tests:
  * test/unit/ledger/quotas.test.ts, test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
  */
@@ -64,7 +64,7 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 }
 
 const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopeCount` 0
-const PERIODS_MAX = 1_000; // tries of `#takeAll`, each with a later day or month; only a bug needs as many
+const TRIES_MAX = 1_000; // of `#takeAll`, each with a later day or month; only a bug needs as many
 /** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
 /** `Taken.dayNumber` of a free call (`CallNeeds.isFree`), which takes no call of a day. */
@@ -90,7 +90,7 @@ export class Calls {
   /** What the call held and used of each quota. For quotas of calls, `#held` is 1 and `#used` 0. */
   readonly #held = createAmounts(1);
   readonly #used = createAmounts(0);
-  /** When the admission began. `#takeAll` alone sets `#wallMs`, once for all quotas: a read takes 40 ns. */
+  /** When the admission began. `#wallMs` is for `#takeAll`, which sets it once for all quotas (40 ns). */
   #nowMs: MonotonicMs = asMonotonicMs(0);
   #wallMs: WallMs = asWallMs(0);
 
@@ -117,9 +117,9 @@ export class Calls {
   /**
    * Takes all that the call needs, or nothing, in this order: calls in flight, tokens of the minute, calls of
    * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
-   * quota in the order of the chain. If one take fails, the earlier takes are given back. Until then a call
-   * of another thread may be rejected that would pass a moment later, but no limit is ever exceeded. Returns
-   * undefined if the call is admitted. `nowMs` may be a little old. The slot's own listener calls it.
+   * quota in the order of the chain. If one take fails, the earlier takes are given back. Until that is done
+   * a call of another thread may be rejected that would otherwise pass, but no limit is ever exceeded.
+   * Returns undefined if the call is admitted. `nowMs` may be a little old. The slot's own listener calls it.
    */
   admit(
     slot: CallSlot,
@@ -275,10 +275,10 @@ export class Calls {
   }
 
   /**
-   * Takes all but the hold and the account's calls in flight, from every scope of the same day and month. A
-   * free call takes calls in flight of the other scopes alone. A reservation has one `day`: if midnight (in
-   * `quota_timezone`) comes, or a scope is a day ahead because the clock was set back, takes all again of the
-   * later day. Calls a day have their own, `dayNumber`: see `#takeDayOf`.
+   * Takes all but the hold and the account's calls in flight. Of a free call that is calls in flight of the
+   * other scopes. All scopes take of one day and one month, because a reservation has one `day`: if midnight
+   * (in `quota_timezone`) comes, or a scope is a day ahead because the clock was set back, takes all again of
+   * the later day. Calls a day have a day of their own, `dayNumber`: see `#takeDayOf`.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
@@ -289,7 +289,7 @@ export class Calls {
     let quotaBits = 0;
     for (let scope = 0; scope < taken.scopeCount; scope++) quotaBits |= this.#chain.links[scope]!.mask;
     if (needs.isFree === true) quotaBits &= FLIGHT_BIT;
-    for (let tries = 0; tries < PERIODS_MAX; tries++) {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
       const { day, month } = taken;
       const rejection = this.#takeEach(quotaBits, scopes, needs);
       if (rejection !== undefined || (taken.day === day && taken.month === month)) return rejection;

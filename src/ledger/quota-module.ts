@@ -13,10 +13,10 @@
  *    24  i32  status      how far `settle` has come
  *    28  i32  tickStart   of a window the address of the start of that tick, else 0
  *
- * `take` takes of all entries or of none, and returns 1 or 0. It never begins a period or a tick, and leaves
- * these, and all rejections, to stocks.ts and token-window.ts; `settle` does the same with what a call used
- * beyond its hold. The words, and why each step is right, are in these two files. Where they add and check
- * afterwards, `$change` exchanges.
+ * `take` takes of all entries and returns 1, or takes of none and returns 0: it rejects no call, and begins
+ * no period and no tick. stocks.ts and token-window.ts do that, and `settle` leaves them what a call used
+ * beyond its hold. The layout of the words, and why each step is right, are in these two files. Where they
+ * add and check afterwards, `$change` compares and exchanges.
  *
  * Must hold: what those files do to a word for such an entry, this module does. Test:
  * test/unit/ledger/quota-batch.test.ts (two ledgers side by side).
@@ -39,12 +39,12 @@ const TOKENS_MASK = onesOf(TICK_SHIFT);
 const TICK_MASK = onesOf(TICK_BITS);
 /** After so many lost exchanges the module leaves the quota to stocks.ts. */
 const TRIES_MAX = 1_000;
-/** For a change that no limit bounds. */
+/** The `max` of a change that no limit bounds. */
 const NO_MAX = onesOf(63);
-/** How far behind `taken` its `settled` is. */
+/** By how many bytes `settled` lies behind its `taken`. */
 const SETTLED_BYTES = 8 * STOCK_SETTLED;
 
-/** How far before `taken` of the window `last` is. */
+/** By how many bytes `last` of the window lies before its `taken`. */
 const LAST_BYTES = 8 * (STOCKS + TOKENS_PER_MINUTE * STOCK_WORDS) - 4 * LAST_STARTED_TICK;
 invariant(LAST_BYTES > 0, 'in a quota record `last` is before the stocks');
 
@@ -132,8 +132,8 @@ export const QUOTA_MODULE = `
       (br $undo)))
   (i32.const 0))
 
-;; Settles each entry by itself: what was used is added to settled first, and only then the rest of the hold
-;; leaves taken, so a thread that ends in between leaves its own call held. Returns the statuses, joined by or.
+;; Settles each entry by itself: adds what was used to settled, and only then takes the rest of the hold off
+;; taken, so that a thread that ends in between leaves its own call held. Returns the statuses, joined by or.
 (func $settle (export "settle") (param $entry i32) (param $end i32) (result i32)
   (local $at i32) (local $head i32) (local $held i64) (local $used i64) (local $status i32) (local $all i32)
   (loop $next

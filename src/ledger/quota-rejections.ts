@@ -47,7 +47,7 @@ export interface QuotaRejection {
   readonly canNeverFit: boolean;
 }
 
-/** A quota of which the coordinator had too little for the call. `index`: of a model's rule, its slot. */
+/** A quota that refuses a call: the coordinator had too little of it. `index`: of a model's rule, its slot. */
 export interface RefusedQuota {
   readonly kind: QuotaRejection['kind'] | 'upstream';
   readonly index: number;
@@ -104,10 +104,10 @@ export class QuotaRejections {
   }
 
   /**
-   * The rejection of a call that `admit` has just rejected. If the coordinator has refused the call, that is
-   * `rejection` if its quota is one of `refused`, else that of the first of these, in the order of admission:
-   * of any other quota there was some, and other calls took it before this one could. Undefined if all limits
-   * of `refused` were removed since.
+   * The rejection that the caller of a just rejected call is told. Without `refused` it is `rejection`. Else
+   * it names a quota of `refused`: that of `rejection` if it is one of them, or the first in the order of
+   * admission. Of any other quota there was enough, and other calls took it before this one could. Undefined
+   * if all limits of `refused` were removed since.
    */
   refusalOf(
     rejection: QuotaRejection,
@@ -135,7 +135,7 @@ export class QuotaRejections {
     if (limit === undefined || !isRefused('requests_per_minute', 'model', slot)) return undefined;
     const check = this.#chain.limitedAt(MODEL_SCOPE).minute.check(slot, limit);
     const named = this.ofModelMinute(model!, check);
-    // Permits have come back since. `check` then tells when all of them will have expired.
+    // If permits are free by now, `check` tells when all used ones will have expired: too late for a reset.
     return check.admitted ? { ...named, resetsMs: asWallMs(this.#options.clock.wallMs() + 1) } : named;
   }
 

@@ -57,12 +57,12 @@ export function nanoUnitsOf(amount: PicoUnits): number {
 /** What a call takes or used of each quota, in the order of EXTENDED_QUOTAS. Money is in nano-units. */
 export type Amounts = Float64Array;
 
-/** Amounts with `calls` of each quota of calls. `setAmounts` sets all others. */
+/** Amounts with `calls` for each quota that counts calls. `setAmounts` sets the other amounts. */
 export function createAmounts(calls: number): Amounts {
   return new Float64Array(QUOTA_COUNT).fill(calls);
 }
 
-/** Sets the amounts of all quotas but those of calls. */
+/** Sets the amounts of all quotas but those that count calls. */
 export function setAmounts(amounts: Amounts, tokens: number, nanoUnits: number): void {
   amounts[TOKENS_PER_MINUTE] = amounts[TOKENS_PER_DAY] = amounts[TOKENS_PER_MONTH] = tokens;
   amounts[SPEND_PER_DAY] = amounts[SPEND_PER_MONTH] = nanoUnits;
@@ -122,7 +122,7 @@ export function createTightest(): TightestScope {
   return { limit: 0, left: 0, record: undefined };
 }
 
-/** Replaces the tightest scope by one of whose `limit` `left` is left, if the tightest has more left. */
+/** Sets the tightest scope to one that has `left` of its `limit` left, unless the present one has less. */
 export function tighten(
   tightest: TightestScope,
   limit: number,
@@ -274,6 +274,7 @@ export class ScopeQuotas extends QuotaRecords {
     return { limit, remaining: Math.max(0, left), resetMs };
   }
 
+  /** The quotas in `mask` with their use. `record` is undefined for an account that has not called yet. */
   useOf(record: number | undefined, mask: number, limitOf: (quota: number) => number): QuotaUse[] {
     const uses: QuotaUse[] = [];
     for (const [quota, name] of EXTENDED_QUOTAS.entries()) {

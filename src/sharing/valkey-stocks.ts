@@ -174,8 +174,8 @@ local function period_of(code, now, calendar)
   local month = floor((5 * of_year + 2) / 153) + 2
   return (year + floor((day + 719468) / 146097) * 400 - 1970) * 12 + month
 end
--- If the period of the stock was a mistake of a clock, moves its counts to the current period: in all, in own,
--- and in the records of all other nodes, which it writes.
+-- If the period of the stock was a mistake of a clock, moves its counts to the current period: in all, in
+-- own, and in the records of all other nodes, which it writes.
 local function give_up_mistaken(key, place, all, own, code, current)
   local s = all[code]
   if not s or s[PERIOD] <= current + PERIODS_AHEAD then return end
