@@ -1,7 +1,7 @@
 /**
  * The pool of counter threads (Piscina). They parse and translate large bodies and count tokens, which would
  * stall a listener or a worker. gateway.ts owns the pool, on the main thread of a gateway process. For each
- * listener and worker, listeners.ts and pools.ts hand it the port by which that thread asks.
+ * listener and worker, listeners.ts and upstream-workers.ts hand it the port by which that thread asks.
  *
  *     question → queue (FairQueue) → one time slice on a thread → reply, or back to the queue for the next
  *     slice

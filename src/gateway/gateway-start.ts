@@ -22,7 +22,7 @@ import type { GatewayOptions, GatewayState } from './gateway-options.js';
 import type { Listeners } from './listeners.js';
 import type { GatewayReady } from './messages.js';
 import type { Notifications } from './notifications.js';
-import type { UpstreamWorkers } from './pools.js';
+import type { UpstreamWorkers } from './upstream-workers.js';
 import type { LiveSettings } from './reload.js';
 import { startTraces } from './traces.js';
 

@@ -41,7 +41,7 @@ import {
   type SnapshotKind,
 } from './messages.js';
 import { Notifications } from './notifications.js';
-import { type UpstreamUse, UpstreamWorkers } from './pools.js';
+import { type UpstreamUse, UpstreamWorkers } from './upstream-workers.js';
 import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from './reload.js';
 import { createBudget } from '../upstream/worker-budget.js';
 import { secretsOf } from '../upstream/target.js';

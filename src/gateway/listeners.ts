@@ -1,7 +1,7 @@
 /**
  * The listener threads of a gateway: starts them, connects each with every worker, hands them new settings,
  * drains them, and replaces a listener that dies. gateway.ts owns a Listeners, on the main thread of a
- * gateway process; pools.ts calls `attachWorker` and `detachWorker`.
+ * gateway process; upstream-workers.ts calls `attachWorker` and `detachWorker`.
  *
  * Must hold: a dead listener's journal (`releaseListener` of accounting.ts) and call ring are drained before
  * its successor uses the same memory; otherwise its last charges are lost and its holds stay
@@ -28,7 +28,7 @@ import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import type { ListenerWithWorkerInit } from './listener-with-worker.thread.js';
-import type { UpstreamWorkers, WorkerClients } from './pools.js';
+import type { UpstreamWorkers, WorkerClients } from './upstream-workers.js';
 
 /** If more listeners die within DEATHS_WINDOW_MS, the process ends, and the supervisor paces its restarts. */
 const DEATHS_MAX = 5;
@@ -120,7 +120,7 @@ export class Listeners implements WorkerClients {
     return this.#listeners.size;
   }
 
-  // pools.ts calls these two when a worker has started, and when it has ended.
+  // upstream-workers.ts calls these two when a worker has started, and when it has ended.
   attachWorker(workerIndex: number): void {
     for (const [index, { thread }] of this.#listeners) this.#connectWorker(thread, index, workerIndex);
   }

@@ -56,7 +56,7 @@ import {
   type ProcessStatus,
 } from './messages.js';
 import type { Notifications } from './notifications.js';
-import type { UpstreamWorkers } from './pools.js';
+import type { UpstreamWorkers } from './upstream-workers.js';
 import type { LiveSettings } from './reload.js';
 import type { SupervisorLink } from './supervisor-link.js';
 

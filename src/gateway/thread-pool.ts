@@ -1,7 +1,7 @@
 /**
  * Creates pools of threads (Piscina, with every option given) and sets the heap limits of threads.
- * counter-pool.ts and pools.ts make pools; listeners.ts and traces.ts use the heap limits for single threads.
- * Main thread of a gateway process.
+ * counter-pool.ts and upstream-workers.ts make pools; listeners.ts and traces.ts use the heap limits for
+ * single threads. Main thread of a gateway process.
  *
  * The heap limits make threads behave alike on every release of Node. Node 24 gives each thread 192 MiB for
  * new objects and keeps what a burst has taken. And if the whole heap may exceed 2 GiB, V8 lets it grow to

@@ -1,6 +1,7 @@
 /**
- * Types of the messages between the main thread (gateway/pools.ts) and upstream workers (upstream-task.ts),
- * and between the main thread (gateway/counter-pool.ts) and counter threads (counter-task.ts).
+ * Types of the messages between the main thread (gateway/upstream-workers.ts) and upstream workers
+ * (upstream-task.ts), and between the main thread (gateway/counter-pool.ts) and counter threads
+ * (counter-task.ts).
  *
  * Must hold: all that is sent can be cloned between threads, so functions and class instances are left out.
  * The compiler checks that both ends know all messages; each test that starts a gateway sends them.

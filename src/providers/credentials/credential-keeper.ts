@@ -212,7 +212,7 @@ export class CredentialKeeper {
       if (!positions.includes(entry.position)) entry.dropMs = Math.min(entry.dropMs, dropMs);
   }
 
-  /** gateway/pools.ts calls this if a provider rejects a revision. Renews early if it is the present one. */
+  /** gateway/upstream-workers.ts calls this if a provider rejects a revision: the present one is renewed. */
   rejected(position: number, revision: number): void {
     const entry = this.#entries.get(position);
     if (entry?.revision !== revision || entry.isRejected) return;

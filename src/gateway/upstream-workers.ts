@@ -62,7 +62,7 @@ interface UpstreamWorkersOptions {
   readonly log: Log;
 }
 
-/** The listeners: pools.ts calls listeners.ts by these methods. */
+/** The listeners: upstream-workers.ts calls listeners.ts by these methods. */
 export interface WorkerClients {
   /** A worker was started. Every listener must be given a channel to it. */
   attachWorker(workerIndex: number): void;
