@@ -1,8 +1,8 @@
 /**
  * One end of the channel between a listener and a worker: a MessagePort, and a ring for each direction.
  * listener-channel.ts has a FramePort for each worker, worker-channel.ts one for its listener, on their
- * threads. gateway/upstream-workers.ts makes channels, and gateway/listener-with-worker.thread.ts those
- * within a thread.
+ * threads. gateway/upstream-workers.ts makes the channels between threads, and
+ * gateway/listener-with-worker.thread.ts those within a thread.
  *
  * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So
  * frames are records of the ring. One message announces those of an event-loop turn by their bytes: `1540`.

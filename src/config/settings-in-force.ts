@@ -169,8 +169,8 @@ export function settingsInForce(
 }
 
 /**
- * Returns the values that are declared as secrets. gateway/gateway.ts masks them in stored contents of calls.
- * Headers are not among them.
+ * Returns the values that are declared as secrets. gateway/gateway-start.ts masks them in stored contents of
+ * calls. Headers are not among them.
  */
 export function secretsIn(declaration: Declaration, value: unknown): string[] {
   if (value === undefined) return [];

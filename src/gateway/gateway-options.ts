@@ -35,9 +35,9 @@ export interface GatewayOptions {
   readonly onHopeless: (reason: string) => void;
 }
 
-/** State that gateway.ts alone writes. The parts keep no copy of its values, because these change. */
+/** State that gateway.ts and gateway-start.ts write. The parts keep no copies, because the values change. */
 export interface GatewayState {
-  /** Whether the gateway serves and is not draining. */
+  /** Whether the gateway serves and does not drain. */
   ready: boolean;
   /** The port of the listeners; 0 before the start. */
   port: number;

@@ -89,7 +89,7 @@ export class LeaseScopes {
     return groups;
   };
 
-  /** `scopeId`: undefined for a deleted scope. `minute`: the leases of the requests of a minute. */
+  /** `scopeId`: undefined for a deleted scope. `minute`: the leases of requests per minute. */
   #makeAddress(
     scope: Scope,
     scopeId: string | undefined,
@@ -102,15 +102,15 @@ export class LeaseScopes {
     return { kind, index, scopeId, minute, wordsOf, limits };
   }
 
-  /** The address of an account's rule for a model. */
+  /** Returns the address of an account's rule for a model; undefined if account or model are gone. */
   #modelAddress(index: ModelScopeIndex): ScopeAddress | undefined {
     const { ledger, leases, live, idOf } = this.#options;
     const pair = ledger.modelScopes.pairOf(index);
-    const model = pair && live.catalog.models[pair.modelIndex];
-    const accountId = pair && idOf.account(pair.account);
+    if (pair === undefined) return undefined;
+    const { account, modelIndex } = pair;
+    const model = live.catalog.models[modelIndex];
+    const accountId = idOf.account(account);
     if (model === undefined || accountId === undefined) return undefined;
-    // `accountId` is undefined without a pair.
-    const { account, modelIndex } = pair!;
     const scopeId = modelScope(accountId, model.id);
     return this.#makeAddress({ kind: 'model', index }, scopeId, leases.models, () => {
       const plan = live.catalog.plans[ledger.planIndexOf(account)];
@@ -118,10 +118,10 @@ export class LeaseScopes {
     });
   }
 
-  /** The address of an upstream's scope; undefined if no upstream has it any more. */
+  /** Returns the address of an upstream's scope; undefined if no upstream has the scope any more. */
   #upstreamAddress(index: UpstreamScopeIndex): ScopeAddress | undefined {
     const { upstreams, live } = this.#options;
-    const scope = live.scopes.scopeAt(index);
+    const scope = live.upstreamScopes.scopeAt(index);
     if (scope === undefined) return undefined;
     return {
       kind: 'upstream',
@@ -132,7 +132,7 @@ export class LeaseScopes {
         name === 'tokens_per_minute' || name === 'calls_in_flight'
           ? upstreams.stockOf(index, name)
           : undefined,
-      limits: () => live.scopes.scopeAt(index)?.limits ?? {},
+      limits: () => live.upstreamScopes.scopeAt(index)?.limits ?? {},
     };
   }
 

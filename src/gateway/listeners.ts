@@ -10,8 +10,7 @@
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
-import { PendingReplies } from '../core/ask-port.js';
-import { CUT_CALLS_WAIT_MS_MAX, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
+import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
 import { createRequestPrefix } from '../request/request-head.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from '../request/messages.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
@@ -28,6 +27,7 @@ import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import type { ListenerWithWorkerInit } from './listener-with-worker.thread.js';
+import { SettingsReplies, stuckOf } from './reload.js';
 import type { UpstreamWorkers, WorkerClients } from './upstream-workers.js';
 
 /** If more listeners die within DEATHS_WINDOW_MS, the process ends, and the supervisor paces its restarts. */
@@ -38,7 +38,7 @@ const SUCCESSOR_MS_MAX = 60_000;
 /** How long `close` waits for listeners to cut their connections and settle their calls. */
 const CLOSE_WAIT_MS_MAX = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
-/** What stays the same of a listener's `workerData` when the listener is replaced. */
+/** The members of a listener's `workerData` that its successors get too. */
 type FixedInit = Omit<
   ListenerInit,
   'parserPort' | 'lockPort' | 'cachePort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
@@ -63,7 +63,7 @@ interface ListenersOptions {
   /** Has the traces, if spans are exported; each new listener sends its spans there. */
   readonly state: Pick<GatewayState, 'traces'>;
   readonly log: Log;
-  /** Called when listeners cannot be kept running. */
+  /** Called if listeners die again and again, or cannot be replaced: the process must end. */
   readonly onHopeless: (reason: string) => void;
 }
 
@@ -83,8 +83,8 @@ export class RequestIds {
 
 interface Listener {
   readonly thread: Worker;
-  /** Replies to `settings` that are awaited: whether the listener has applied them. */
-  readonly replies: PendingReplies<boolean>;
+  /** The replies to `settings`. */
+  readonly replies: SettingsReplies;
   isDrained: boolean;
 }
 
@@ -97,6 +97,7 @@ export class Listeners implements WorkerClients {
   #port = 0;
   #deathTimesMs: number[] = [];
   #isDraining = false;
+  /** Ends the wait of `#sendDrain`, which sets the function. */
   #onDrained: () => void = () => undefined;
 
   constructor(options: ListenersOptions) {
@@ -112,7 +113,9 @@ export class Listeners implements WorkerClients {
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
-    const starts = Array.from({ length: listeners }, (_, index) => this.#start(this.#fixedOf(index), false));
+    const starts = Array.from({ length: listeners }, (_, index) =>
+      this.#start(this.#fixedOf(index), 'first'),
+    );
     await Promise.all(starts);
   }
 
@@ -133,15 +136,11 @@ export class Listeners implements WorkerClients {
    * Hands new settings to all listeners, also to listeners that start later. Resolves with the indices of the
    * listeners that did not apply them in time.
    */
-  async replaceSettings(settings: ListenerSettings): Promise<number[]> {
+  replaceSettings(settings: ListenerSettings): Promise<number[]> {
     this.#settings = settings;
-    const listeners = [...this.#listeners];
-    const areApplied = await Promise.all(
-      listeners.map(([, { thread, replies }]) =>
-        replies.ask((id) => thread.postMessage({ kind: 'settings', settings, id } satisfies ToListener)),
-      ),
+    return stuckOf(this.#listeners, ({ thread }, id) =>
+      thread.postMessage({ kind: 'settings', settings, id } satisfies ToListener),
     );
-    return listeners.flatMap(([index], position) => (areApplied[position] ? [] : [index]));
   }
 
   /** Removes the cached responses of that model, or all, from the listeners' memory. */
@@ -153,7 +152,7 @@ export class Listeners implements WorkerClients {
    * Stops accepting; to be called once. Resolves with true when every call has ended, or false after
    * `timeoutMs`. With `keepsIdle` it also waits for idle connections to close.
    */
-  drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
+  drain(timeoutMs: number, { keepsIdle }: { readonly keepsIdle: boolean }): Promise<boolean> {
     this.#isDraining = true;
     return this.#sendDrain({ kind: 'drain', keepsIdle }, timeoutMs);
   }
@@ -171,8 +170,8 @@ export class Listeners implements WorkerClients {
   #sendDrain(message: ToListener, timeoutMs: number): Promise<boolean> {
     const allDrained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll(message);
-    // All listeners may be drained already, or have ended.
-    this.#recordDrained();
+    // Needed if all listeners are drained already or have ended: then no message comes any more.
+    this.#checkDrained();
     return Promise.race([allDrained, delay(timeoutMs, false, { ref: false })]);
   }
 
@@ -211,44 +210,44 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Resolves when the listener listens, and rejects if the port cannot be opened. If the listener dies
-   * before, the first start rejects. The start of a successor resolves, because another replaces it in turn.
-   * The main thread's ends of its message ports close when its thread ends.
+   * Starts a listener: the `first` of its index, or a `successor`. Resolves when it listens, and rejects if
+   * the port cannot be opened. If the thread ends before it listens, the start of the first rejects; that of
+   * a successor resolves, because `#onExit` starts the next successor. The main thread's ends of the
+   * listener's message ports close when the thread ends.
    */
-  async #start(fixedInit: FixedInit, isSuccessor: boolean): Promise<void> {
+  async #start(fixedInit: FixedInit, which: 'first' | 'successor'): Promise<void> {
     const { workers } = this.#options;
     const { init, ports } = this.#connectServices(fixedInit);
-    const worker = workers.workerFor(fixedInit.index);
+    const ownWorker = workers.ownWorkerOf(fixedInit.index);
     const entry =
-      worker === undefined
+      ownWorker === undefined
         ? new URL('../request/listener.thread.js', import.meta.url)
         : new URL('../gateway/listener-with-worker.thread.js', import.meta.url);
     const thread = new Worker(entry, {
       workerData: {
         ...init,
-        ownWorker: worker && {
-          task: worker.task,
+        ownWorker: ownWorker && {
+          task: ownWorker.task,
           loadMax: this.#options.settings.workers_from_load_percent / 100,
         },
       } satisfies ListenerWithWorkerInit,
-      transferList: [...ports, ...(worker?.transferList ?? [])],
+      transferList: [...ports, ...(ownWorker?.transferList ?? [])],
       name: `listener-${fixedInit.index}`,
       resourceLimits: threadMemory(),
     });
     thread.on('error', (error) =>
       this.#options.log.error('listener failed', { listener: fixedInit.index, error: error.stack }),
     );
-    // Whether a successor takes the listener's place if it dies. A first start that fails ends the gateway.
-    let isReplacedOnExit = isSuccessor;
+    // Whether the listener gets a successor if it dies. A first start that fails ends the gateway instead.
+    let isReplacedOnExit = which === 'successor';
     thread.on('exit', () => this.#onExit(fixedInit, isReplacedOnExit));
-    const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
-    const listener: Listener = { thread, replies, isDrained: false };
+    const listener: Listener = { thread, replies: new SettingsReplies(), isDrained: false };
     this.#listeners.set(fixedInit.index, listener);
     for (const workerIndex of workers.indices) this.#connectWorker(thread, fixedInit.index, workerIndex);
 
     await new Promise<void>((resolve, reject) => {
       thread.once('exit', () => {
-        if (isSuccessor) resolve();
+        if (which === 'successor') resolve();
         else reject(new Error(`Listener ${fixedInit.index} ended while it started`));
       });
       thread.on('message', (message: FromListener) => {
@@ -301,10 +300,10 @@ export class Listeners implements WorkerClients {
     switch (message.kind) {
       case 'drained':
         listener.isDrained = true;
-        this.#recordDrained();
+        this.#checkDrained();
         return;
       case 'settings_taken':
-        listener.replies.reply(message.id, true);
+        listener.replies.onApplied(message.id);
         return;
       case 'contents':
         this.#options.logs.appendContents(message.bytes, index);
@@ -325,16 +324,16 @@ export class Listeners implements WorkerClients {
 
   /** Frees what the listener had. Starts a successor unless the gateway drains or too many listeners die. */
   #onExit(fixedInit: FixedInit, isReplacedOnExit: boolean): void {
-    // Counts as applied, because the listener's successor starts with the new settings.
-    this.#listeners.get(fixedInit.index)?.replies.replyToAll(true);
+    const { logs, workers, accounting } = this.#options;
+    this.#listeners.get(fixedInit.index)?.replies.onThreadEnd();
     this.#listeners.delete(fixedInit.index);
-    // All four come before the successor uses the same ring and the same call slots.
-    this.#options.logs.drain();
-    this.#options.logs.onListenerEnd(fixedInit.index);
-    this.#options.workers.onListenerEnd(fixedInit.index);
-    this.#options.accounting.releaseListener(fixedInit.index);
+    // All four come before the successor uses the same rings, memory budget and call slots.
+    logs.drain();
+    logs.onListenerEnd(fixedInit.index);
+    workers.onListenerEnd(fixedInit.index);
+    accounting.releaseListener(fixedInit.index);
     if (this.#isDraining) {
-      this.#recordDrained();
+      this.#checkDrained();
       return;
     }
     if (!isReplacedOnExit) return;
@@ -353,7 +352,7 @@ export class Listeners implements WorkerClients {
       () => giveUp(`listener ${fixedInit.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
       SUCCESSOR_MS_MAX,
     ).unref();
-    this.#start(fixedInit, true)
+    this.#start(fixedInit, 'successor')
       .catch((error: unknown) => giveUp(String(error)))
       .finally(() => clearTimeout(lateTimer));
   }
@@ -366,8 +365,8 @@ export class Listeners implements WorkerClients {
     for (const { thread } of this.#listeners.values()) thread.postMessage(message);
   }
 
-  /** Ends the wait of `#sendDrain` once no listener is left that is not drained. */
-  #recordDrained(): void {
+  /** Ends the wait of `#sendDrain` if all listeners that run are drained. */
+  #checkDrained(): void {
     if (this.#isDraining && [...this.#listeners.values()].every(({ isDrained }) => isDrained))
       this.#onDrained();
   }

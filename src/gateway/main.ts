@@ -28,6 +28,7 @@ import {
   type ToGateway,
 } from './messages.js';
 import { withOwnLogs } from './gateway-logs.js';
+import { GATEWAY_STOPS } from './reload.js';
 import { SupervisorLink } from './supervisor-link.js';
 
 const logSwitch = createLogSwitch();
@@ -139,10 +140,10 @@ async function start(message: StartGateway): Promise<void> {
 /** Replies in any case, by `reloaded`. Never rejects. */
 async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
   await started;
-  let problems: readonly string[] = ['the gateway is stopping'];
+  let problems: readonly string[] = [GATEWAY_STOPS];
   try {
-    // A gateway that drains is reloaded too, because it still takes the last call of each connection.
-    if (gateway !== undefined) problems = await gateway.reload(ownSettings(settings), check);
+    // A draining gateway is reloaded too, because it still takes the last call of each connection.
+    if (gateway !== undefined) problems = await gateway.reload(ownSettings(settings), { check });
   } catch (error) {
     // Logged and not thrown, because all gateways of a group would end at the same moment. The supervisor
     // makes them take the former settings.
@@ -176,8 +177,8 @@ async function drain({ replaced }: { readonly replaced: boolean }): Promise<void
   }
   isEnding = true;
   try {
-    const isFlushed = (await gateway?.drain(replaced)) ?? true;
-    // Who waits for the end, such as a process manager, must not take lost charges for a good one.
+    const isFlushed = (await gateway?.drain({ replaced })) ?? true;
+    // With 1, a process manager that waits for the end learns that charges were lost.
     process.exit(isFlushed ? 0 : 1);
   } catch (error) {
     log.error('gateway failed while it drained', { error: String(error) });

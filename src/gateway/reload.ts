@@ -1,6 +1,7 @@
 /**
- * The settings that a gateway runs with, and how a reload replaces them while it serves. gateway.ts calls it,
- * on the main thread of a gateway process.
+ * The settings that a gateway runs with, and how a reload replaces them while it serves. gateway-start.ts
+ * makes a LiveSettings, and gateway.ts calls it at each reload. listeners.ts and upstream-workers.ts use
+ * SettingsReplies. Main thread of a gateway process.
  *
  *     check → no account may be put on removed plans → workers get the new routes → listeners get the new
  *           catalogue → accounts may be put on new plans
@@ -12,7 +13,8 @@
  * worker stops the reload before accounts are put on plans whose models it does not know (further test:
  * test/e2e/reload-load.test.ts).
  */
-import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
+import { PendingReplies } from '../core/ask-port.js';
+import { CATALOG_ENTRIES_MAX, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { ListenerSettings } from '../request/messages.js';
@@ -41,7 +43,7 @@ export interface ReloadContext {
   readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly store: RecordStore;
-  /** This and the next never reject; they resolve with the indices of threads that gave no reply in time. */
+  /** Both never reject. They resolve with the indices of the threads that did not reply in time. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
   /** Whether the gateway closes. Then threads do not take settings, and the store may be closed. */
@@ -49,15 +51,15 @@ export interface ReloadContext {
   readonly log: Log;
 }
 
-/** The problem of any settings once the gateway closes. */
+/** What a reload reports as its problem once the gateway closes. */
 export const GATEWAY_STOPS = 'the gateway is stopping';
 
 /** The settings in force, and what follows from them: catalogue, routes, scopes, credentials. */
 export class LiveSettings {
   /** Gives each upstream its slot in the metrics. */
-  readonly #names: UpstreamNames;
+  readonly #upstreamNames: UpstreamNames;
   /** The scopes of upstreams with limits. */
-  readonly scopes = new UpstreamScopes();
+  readonly upstreamScopes = new UpstreamScopes();
   /** The credentials that are renewed. */
   readonly credentials = new CredentialPositions();
   #settings: Settings;
@@ -66,11 +68,16 @@ export class LiveSettings {
   /** Resolves when the newest reload is done. */
   #replacing: Promise<unknown> = Promise.resolve();
 
-  constructor(settings: Settings, names: UpstreamNames) {
+  constructor(settings: Settings, upstreamNames: UpstreamNames) {
     this.#settings = settings;
-    this.#names = names;
+    this.#upstreamNames = upstreamNames;
     this.#catalog = catalogOf(settings);
-    this.#routes = routesOf(settings, names, this.scopes, this.credentials);
+    this.#routes = this.#routesOf(settings);
+  }
+
+  /** Gives new upstreams their slots, scopes and credentials, which they keep even if the reload fails. */
+  #routesOf(settings: Settings): ModelRoute[] {
+    return routesOf(settings, this.#upstreamNames, this.upstreamScopes, this.credentials);
   }
 
   get settings(): Settings {
@@ -103,16 +110,16 @@ export class LiveSettings {
               `${list}: ${merged[list].length} since the start, removed ones counted, and ${CATALOG_ENTRIES_MAX} are possible: restart`,
             ],
       ),
-      ...this.scopes.problemsOf(next),
+      ...this.upstreamScopes.problemsOf(next),
       ...timeoutProblemsOf(next),
     ];
   }
 
   /**
    * Applies `next`. Resolves with the problems of the settings, or with one that names stuck workers. With
-   * any, the former settings stay in force; if workers were stuck, the others have the new routes all the
-   * same. Waits for earlier reloads: the supervisor takes back a reload that fails, or that gives no reply in
-   * time, by a reload of the former settings, which has to run last.
+   * any problem the former settings stay in force; but if workers were stuck, the other workers keep the new
+   * routes. Waits for earlier reloads. So if a reload fails or gives no reply in time, and the supervisor
+   * undoes it by a reload of the former settings, this second reload runs last.
    */
   replace(next: Settings, context: ReloadContext): Promise<string[]> {
     const problems = this.#replacing.then(() => this.#replace(next, context));
@@ -123,14 +130,13 @@ export class LiveSettings {
 
   async #replace(next: Settings, context: ReloadContext): Promise<string[]> {
     const { registry, log, isClosing } = context;
-    // Looked at after each wait: an end of the gateway is no failure of the reload, and no error is logged.
+    // Checked after each wait: if the gateway ends meanwhile, the reload logs no error.
     if (isClosing()) return [GATEWAY_STOPS];
     const problems = this.problemsOf(next, context);
     if (problems.length > 0) return problems;
     const formerCatalog = this.#catalog;
     const catalog = mergeCatalogs(formerCatalog, catalogOf(next));
-    // Gives new upstreams their slots, scopes and credentials. They keep these if the reload fails.
-    const routes = mergeById(this.#routes, routesOf(next, this.#names, this.scopes, this.credentials));
+    const routes = mergeById(this.#routes, this.#routesOf(next));
     // From here on no account may be put on a removed plan.
     registry.catalog = retireMissingPlans(formerCatalog, catalog);
     const stuckWorkers = await context.replaceRoutes(routes);
@@ -164,6 +170,41 @@ export class LiveSettings {
     const accounts = await reopenPlanless(store, { ledger, groupNames }, () => registry.catalog);
     if (accounts > 0) log.info('accounts are enabled again: their plan is in the settings', { accounts });
   }
+}
+
+/** The replies of one thread to new settings, which it sends when it has applied them. */
+export class SettingsReplies {
+  readonly #replies = new PendingReplies<'applied' | 'late'>({
+    waitMsMax: SETTINGS_WAIT_MS_MAX,
+    onTimeout: () => 'late',
+  });
+
+  /** Calls `send` with the id of the reply. Resolves with whether the thread applies the settings in time. */
+  async areApplied(send: (id: number) => void): Promise<boolean> {
+    return (await this.#replies.ask(send)) === 'applied';
+  }
+
+  onApplied(id: number): void {
+    this.#replies.reply(id, 'applied');
+  }
+
+  /** Counts as applied, because the successor of the thread starts with the new settings. */
+  onThreadEnd(): void {
+    this.#replies.replyToAll('applied');
+  }
+}
+
+/** Sends settings to all threads. Resolves with the indices of those that do not apply them in time. */
+export async function stuckOf<Thread extends { readonly replies: SettingsReplies }>(
+  threads: ReadonlyMap<number, Thread>,
+  send: (thread: Thread, id: number) => void,
+): Promise<number[]> {
+  const stuck: number[] = [];
+  const sendTo = async ([index, thread]: [number, Thread]): Promise<void> => {
+    if (!(await thread.replies.areApplied((id) => send(thread, id)))) stuck.push(index);
+  };
+  await Promise.all([...threads].map(sendTo));
+  return stuck;
 }
 
 /**

@@ -2,8 +2,8 @@
  * The export to an OpenTelemetry collector: of spans, and of ended calls as log records. This file reads from
  * the environment which of them are exported, starts the exporting thread (telemetry/span-export.thread.ts,
  * which reads the endpoint), and connects listeners and workers with it by outlets. Without an endpoint there
- * is no exporting thread, and no OpenTelemetry package is loaded. gateway.ts owns a Traces, on the main
- * thread.
+ * is no exporting thread, and no OpenTelemetry package is loaded. gateway-start.ts starts a Traces and
+ * gateway.ts closes it, on the main thread of a gateway process.
  *
  * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most
  * CLOSE_WAIT_MS_MAX (further test: test/e2e/traces.test.ts).
@@ -37,7 +37,7 @@ interface TracesOptions {
   readonly accountIdOf: (account: AccountIndex) => string | null;
   readonly metrics: MetricsBuffers;
   /** Index of the exporting thread's stripe in the metrics. */
-  readonly thread: number;
+  readonly stripe: number;
   readonly log: Log;
 }
 
@@ -96,8 +96,8 @@ export class Traces {
   readonly #exit: Promise<unknown>;
   #isClosing = false;
 
-  /** Starts the thread. gateway.ts has set the V8 flags before, because a thread takes them as it starts. */
-  constructor({ env, exported, accountIdOf, metrics, thread: stripe, log }: TracesOptions) {
+  /** Starts the thread. gateway-start.ts has set the V8 flags before: a thread takes them at its start. */
+  constructor({ env, exported, accountIdOf, metrics, stripe, log }: TracesOptions) {
     const { sampling, problem } = samplingOf(env);
     if (exported.spans && problem !== undefined) log.warn(problem);
     for (const [signal, isSignalExported] of [

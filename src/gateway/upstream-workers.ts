@@ -1,9 +1,9 @@
 /**
- * The upstream workers of a gateway: a Piscina pool in which each thread has one task that runs as long as it
- * does. A worker that dies is replaced; its calls are lost and not charged. Besides, each listener runs such
- * a task in its own thread, for its quiet time (`workers_from_load_percent`), or with `workers: 0` for all
- * its calls. This own worker lives and dies with its listener. gateway.ts owns the workers, on the main
- * thread.
+ * The upstream workers of a gateway: a Piscina pool in which each thread runs one task, a worker, until the
+ * thread ends. A worker that dies is replaced; its calls are lost and not charged. In addition each listener
+ * may run such a task in its own thread: while it has little to do (`workers_from_load_percent`), or with
+ * `workers: 0` for all its calls. This own worker starts and ends with its listener. gateway.ts owns an
+ * UpstreamWorkers, on the main thread of a gateway process.
  *
  * Must hold: every listener gets a channel to a dead worker's successor, and the calls that the dead worker
  * had in flight no longer count against limits. There is no unit test: see test/e2e/thread-failure.test.ts
@@ -12,8 +12,6 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
-import { PendingReplies } from '../core/ask-port.js';
-import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
 import { createFrameChannel, type FrameChannel } from '../channel/frame-port.js';
 import { createPool } from './thread-pool.js';
@@ -27,6 +25,7 @@ import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upst
 import type { CounterPool } from './counter-pool.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
+import { SettingsReplies, stuckOf } from './reload.js';
 
 /** The pause before a dead worker is replaced: workers that die at their start would take a whole core. */
 const WORKER_PAUSE_MS = 100;
@@ -50,6 +49,7 @@ interface UpstreamWorkersOptions {
   readonly metrics: Pick<GatewayMetrics, 'buffers' | 'firstWorkerThread'>;
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamUse;
+  /** The memory budget of non-streamed responses. */
   readonly responses: BudgetRecord;
   readonly leftCalls: BudgetRecord;
   readonly counter: CounterPool;
@@ -79,8 +79,8 @@ interface WorkerStart {
 /** What the main thread has of a worker. */
 interface WorkerControl {
   readonly port: MessagePort;
-  /** Replies to `routes` that are awaited: whether the worker has applied them. */
-  readonly replies: PendingReplies<boolean>;
+  /** The replies to `routes`. */
+  readonly replies: SettingsReplies;
   /** Closes the main thread's ends of the worker's ports. */
   close(): void;
 }
@@ -95,7 +95,7 @@ export class UpstreamWorkers {
   readonly #controls = new Map<number, WorkerControl>();
   /** The routes that the next worker to be started gets. */
   #routes: readonly ModelRoute[];
-  /** One promise for each worker and its successors; resolves after `close`. */
+  /** One promise for each worker with a thread, and its successors; resolves after `close`. */
   readonly #workerLoops: Promise<void>[] = [];
   #isClosing = false;
 
@@ -104,7 +104,7 @@ export class UpstreamWorkers {
     this.#routes = options.routes;
   }
 
-  /** Starts the threads. gateway.ts has set the V8 flags before, because a thread takes them as it starts. */
+  /** Starts the threads. gateway-start.ts has set the V8 flags before: a thread takes them at its start. */
   start(clients: WorkerClients): void {
     const { workers, log } = this.#options;
     if (workers === 0) return;
@@ -120,13 +120,13 @@ export class UpstreamWorkers {
       this.#workerLoops.push(this.#keepAlive(index, this.#pool, clients));
   }
 
-  /** The number of workers that run: threads, or with `workers: 0` listeners. */
+  /** The number of workers that run: those with threads, or with `workers: 0` the listeners' own. */
   get count(): number {
     return this.#options.workers === 0 ? this.#controls.size : this.indices.length;
   }
 
-  /** Makes the own worker of a listener, which runs in the listener's thread. Undefined if it has none. */
-  workerFor(listenerIndex: number): WorkerStart | undefined {
+  /** Makes a listener's own worker, which runs in the listener's thread. Undefined if listeners have none. */
+  ownWorkerOf(listenerIndex: number): WorkerStart | undefined {
     const { workers, inListeners } = this.#options;
     return inListeners ? this.#openWorker(workers + listenerIndex) : undefined;
   }
@@ -156,42 +156,39 @@ export class UpstreamWorkers {
    * Hands new routes to all workers, also to workers that start later. Resolves with the indices of the
    * workers that did not apply them in time.
    */
-  async replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
+  replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
     this.#routes = routes;
-    const controls = [...this.#controls];
-    const areApplied = await Promise.all(
-      controls.map(([, { port, replies }]) =>
-        replies.ask((id) => port.postMessage({ kind: 'routes', routes, id } satisfies ToUpstreamWorker)),
-      ),
+    return stuckOf(this.#controls, ({ port }, id) =>
+      port.postMessage({ kind: 'routes', routes, id } satisfies ToUpstreamWorker),
     );
-    return controls.flatMap(([index], position) => (areApplied[position] ? [] : [index]));
   }
 
   /**
-   * Closes the breakers of that model's upstreams, or of all, and ends the pauses of their Retry-After. A
-   * worker that starts later begins without open breakers and pauses.
+   * Closes the breakers of that model's upstreams, or of all upstreams, and ends the pauses that their
+   * Retry-After has caused. A worker that starts later begins without open breakers and pauses.
    */
   resetUpstreams(model: string | undefined): void {
-    for (const { port } of this.#controls.values())
-      port.postMessage({ kind: 'reset', model } satisfies ToUpstreamWorker);
+    this.#sendAll({ kind: 'reset', model });
   }
 
-  /** Hands renewed credentials to all workers. */
+  /** Hands renewed credentials to all workers. A worker that starts later gets them in its task. */
   sendCredentials(records: readonly CredentialRecord[]): void {
-    for (const { port } of this.#controls.values())
-      port.postMessage({ kind: 'credentials', records } satisfies ToUpstreamWorker);
+    this.#sendAll({ kind: 'credentials', records });
   }
 
   /** Ends the tasks, then the threads. To be called when the listeners have ended. */
   async close(): Promise<void> {
     this.#isClosing = true;
-    for (const { port } of this.#controls.values())
-      port.postMessage({ kind: 'close' } satisfies ToUpstreamWorker);
+    this.#sendAll({ kind: 'close' });
     await Promise.race([
       Promise.all(this.#workerLoops),
       delay(WORKERS_CLOSE_WAIT_MS_MAX, undefined, { ref: false }),
     ]);
     await this.#pool?.destroy();
+  }
+
+  #sendAll(message: ToUpstreamWorker): void {
+    for (const { port } of this.#controls.values()) port.postMessage(message);
   }
 
   /** Runs a worker and its successors until `close`. */
@@ -221,8 +218,7 @@ export class UpstreamWorkers {
   #release(index: number): void {
     const control = this.#controls.get(index);
     if (control === undefined) return;
-    // Counts as applied, because the worker's successor starts with the new routes.
-    control.replies.replyToAll(true);
+    control.replies.onThreadEnd();
     control.close();
     this.#controls.delete(index);
     this.#options.upstreams.counters.releaseWorker(index);
@@ -249,7 +245,7 @@ export class UpstreamWorkers {
     const { serveLeases } = this.#options;
     const leaseChannel = serveLeases && new MessageChannel();
     if (leaseChannel !== undefined) serveLeases?.(leaseChannel.port1);
-    const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
+    const replies = new SettingsReplies();
     const close = (): void => {
       controlChannel.port1.close();
       counterChannel.port1.close();
@@ -258,7 +254,7 @@ export class UpstreamWorkers {
     this.#controls.set(index, { port: controlChannel.port1, replies, close });
     const { workers, calls, metrics, upstreams, responses, leftCalls, credentials, state } = this.#options;
     controlChannel.port1.on('message', (message: FromUpstreamWorker) => {
-      if (message.kind === 'routes_taken') replies.reply(message.id, true);
+      if (message.kind === 'routes_taken') replies.onApplied(message.id);
       else credentials.rejected(message.position, message.revision);
     });
     const spanOutlet = state.traces?.newOutlet();

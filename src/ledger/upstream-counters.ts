@@ -1,9 +1,10 @@
 /**
  * Counts what calls use of the limits of their upstreams, over all workers of the process: requests and
  * tokens of the minute, calls in flight. Upstreams of one address and key have one scope
- * (config/upstream-scopes.ts). Each scope has the same records as a group, in buffers that gateway/gateway.ts
- * makes. Upstream workers (upstream/upstream-quotas.ts) take and give back. The main thread reads
- * (gateway/gateway-metrics.ts), and settles what a dead worker held (gateway/upstream-workers.ts).
+ * (config/upstream-scopes.ts). Each scope has the same records as a group, in buffers that
+ * gateway/gateway-start.ts makes. Upstream workers (upstream/upstream-quotas.ts) take and give back. The main
+ * thread reads (gateway/gateway-metrics.ts), and settles what a dead worker held
+ * (gateway/upstream-workers.ts).
  *
  * If limits are shared with other processes, workers take from what the coordinator granted to this process;
  * the main thread puts grants in by UpstreamLeases. What this process uses is then counted a second time, in

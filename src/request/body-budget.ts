@@ -1,7 +1,7 @@
 /**
  * The memory budget of request bodies in a process: for all calls together, and for each account. On listener
- * threads intake.ts takes of it and chat-exchange.ts gives back. On the main thread gateway/gateway.ts makes
- * the buffer, and gateway/stats.ts reads what all bodies take.
+ * threads intake.ts takes of it and chat-exchange.ts gives back. On the main thread gateway/gateway-start.ts
+ * makes the buffer, and gateway/stats.ts reads what all bodies take.
  *
  * One SharedArrayBuffer of 32-bit words has a stripe for each listener:
  *

@@ -114,7 +114,7 @@ export function contentsAt(data: Buffer, at: number): CallContents {
   };
 }
 
-/** gateway/gateway.ts creates a budget for each listener, which gets it in its `workerData`. */
+/** gateway/gateway-start.ts creates a budget for each listener, which gets it in its `workerData`. */
 export type ContentsBudgetBuffer = SharedArrayBuffer;
 
 export function createContentsBudget(): ContentsBudgetBuffer {

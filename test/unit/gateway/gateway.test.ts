@@ -14,6 +14,7 @@ import { worldOf } from '../config/support.js';
 import { ListLog } from '../store/support.js';
 
 const HOST = '127.0.0.1';
+const APPLY = { check: false };
 
 const isOpen = (port: number): Promise<boolean> =>
   new Promise((resolve) => {
@@ -66,7 +67,7 @@ void t.test('an end during the start leaves no port open, and starts no export',
   for (const end of ['close', 'drain'] as const) {
     const { gateway, log, port } = await gatewayOf(t);
     const started = gateway.start();
-    const ended = end === 'close' ? gateway.close() : gateway.drain(false);
+    const ended = end === 'close' ? gateway.close() : gateway.drain({ replaced: false });
     await t.rejects(started, /was ended while it started/, end);
     await ended;
     t.notOk(await isOpen(port), `${end}: nobody listens`);
@@ -106,11 +107,11 @@ void t.test(
 void t.test('a reload under way when the gateway closes is told so, and logs no error', async (t) => {
   const { gateway, log, settings } = await gatewayOf(t);
   await gateway.start();
-  const reloads = [gateway.reload(settings, false), gateway.reload(settings, false)];
+  const reloads = [gateway.reload(settings, APPLY), gateway.reload(settings, APPLY)];
   // The first reload has begun by then, and no thread has replied to it.
   await new Promise<void>((resolve) => process.nextTick(resolve));
   await gateway.close();
   t.same(await Promise.all(reloads), [[GATEWAY_STOPS], [GATEWAY_STOPS]]);
-  t.same(await gateway.reload(settings, false), [GATEWAY_STOPS]);
+  t.same(await gateway.reload(settings, APPLY), [GATEWAY_STOPS]);
   t.notMatch(JSON.stringify(log.lines), /error/);
 });
