@@ -39,7 +39,7 @@ import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
 import { ChangedScopes } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
 
-/** What `openAccounting` (accounting.ts) gets, of which openBase reads a part. */
+/** The options of `openAccounting` (accounting.ts). */
 export interface AccountingOptions {
   /** The settings of the start. */
   readonly settings: Settings;
@@ -48,7 +48,7 @@ export interface AccountingOptions {
   readonly live: LiveSettings;
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamBuffers;
-  /** The place in the process group. Absent if no other process uses this data directory. */
+  /** The process group and this gateway's slot. Absent if no other process uses this data directory. */
   readonly group?: GroupPosition | undefined;
   /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
@@ -76,7 +76,7 @@ export interface AccountingBase {
   readonly buffers: AccountingBuffers;
   /** How many call slots each listener has: an equal part of `calls_in_flight`. */
   readonly slotsPerListener: number;
-  /** The host's own time, by which the busiest accounts are counted. */
+  /** The clock of the host, by which the busiest accounts are counted. */
   readonly hostClock: Clock;
   /** The coordinator's clock if limits are shared, otherwise the clock of the host. */
   readonly clock: Clock;
@@ -140,9 +140,13 @@ export function openStore(settings: Settings, group: GroupPosition | undefined):
 /** Creates the buffers, empty: `recover` (store/recovery.ts) fills them. */
 export function openBase(options: AccountingOptions): AccountingBase {
   const { settings, store, live, group, requestPrefixOf, log } = options;
-  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
-  const { calls_in_flight: callsInFlightMax } = settings.limits;
-  const { quota_timezone: timezone } = settings;
+  const { limits, quota_timezone: timezone } = settings;
+  const {
+    accounts: accountsMax,
+    keys: keysMax,
+    groups: groupsMax,
+    calls_in_flight: callsInFlightMax,
+  } = limits;
   const { listeners } = settings.listen;
   // Also true with `sharing`, for which the supervisor always makes a group.
   const shared = group !== undefined;
@@ -198,7 +202,7 @@ export function idempotencyServiceOf(
 ): IdempotencyService {
   return new IdempotencyService({
     settings,
-    // With `commit` the first client has no whole response either before its charge is on disk.
+    // With `commit` even the first client has no whole response before its charge is on disk.
     replaysUnwritten: () => live.settings.durability === 'interval',
     store,
     shared: sharedLocks,

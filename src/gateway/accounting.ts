@@ -31,7 +31,7 @@ import { CacheService } from './cache-service.js';
 import type { IdempotencyService } from './idempotency-service.js';
 import { openShared } from './shared-accounting.js';
 
-/** The Sharing of a gateway that shares with nobody: each member does nothing or is empty. */
+/** For a gateway that shares with nobody: each member does nothing or is empty. */
 const NOT_SHARED: Sharing = {
   start: () => Promise.resolve(),
   serveLeases: undefined,
@@ -43,6 +43,7 @@ const NOT_SHARED: Sharing = {
   close: () => Promise.resolve(),
 };
 
+/** Recovers the accounting of a gateway that has the limits for itself. Throws `StoreError`. */
 function openAlone(options: AccountingOptions): AccountingParts {
   const base = openBase(options);
   const { store, ledger, keyTable, groupNames, directory, clock, log } = base;
@@ -60,7 +61,7 @@ function openAlone(options: AccountingOptions): AccountingParts {
   const flushRequests = new FlushRequests(() => flush.run());
   const ownBuffers = new OwnBuffers(store, tables, directory);
   const registry = new Registry({ store, catalog, clock, ...capacity, live: ownBuffers });
-  const service = ownRegistryService(registry, changeLogger(base.log));
+  const service = ownRegistryService(registry, changeLogger(log));
   return { base, registry, service, locks, flush, flushRequests, sharing: NOT_SHARED };
 }
 

@@ -51,7 +51,7 @@ interface FoundPort {
 /**
  * Checks that nobody listens on `port`. Listeners share their port with SO_REUSEPORT, and a second gateway
  * that was started by mistake would share it too. A bind without that option fails if anybody listens. If
- * `port` is 0, the kernel chooses a port here, because µWS would open such a port without the option.
+ * `port` is 0, the kernel chooses a port here, because µWS would open a port 0 without the option.
  *
  * Two gateways that start at the same time do not listen yet, so neither finds the other by its bind. So each
  * also binds a name for the address: an abstract Unix socket, which only Linux has. Overlapping addresses
@@ -74,7 +74,7 @@ export async function findPort(host: string, port: number, section: keyof typeof
     const nameError = await bind(nameHolder, { path: `\0tollgate-${foundPort}-${host}` });
     portProbe.close();
     await once(portProbe, 'close');
-    // Any other error means that this system has no such names: then the check of the port must do.
+    // Any other error means that this system has no such names. Then only the port is checked.
     if (nameError !== 'EADDRINUSE') return { port: foundPort, release: () => nameHolder.close() };
     if (port !== 0 || tries === PORT_TRIES_MAX) throw cannotListen(host, port, nameError, section);
   }
@@ -114,8 +114,8 @@ const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
 /**
- * How many servers are kept. By the time that a gateway has had the interface so often, a connection of the
- * first time has been idle for long.
+ * How many servers are kept open. When a gateway gets the interface for the fifth time, connections of the
+ * first time have been idle for long.
  */
 const SERVERS_MAX = 4;
 
@@ -146,12 +146,12 @@ export class AdminService {
   /** Whether `follow` was the last order: another gateway has the interface. */
   #isFollowing = false;
   /**
-   * Counts the orders: calls of `lead`, `follow` and `close`. Work that waits, to open the port or to write
-   * the address, remembers the count. If the count has grown, the work is dropped, or it would undo the later
-   * order.
+   * Counts the orders: calls of `lead`, `follow` and `close`. Code that waits to open the port or to write
+   * the address remembers the count as its `order`. If a later order has come, the code stops, because it
+   * would undo that order.
    */
   #orders = 0;
-  /** Whether `close` was called: then `open` opens nothing. */
+  /** Whether `close` was called: then nothing is opened any more. */
   #isClosed = false;
 
   constructor(options: AdminServiceOptions) {
@@ -168,10 +168,9 @@ export class AdminService {
     const { settings, accounting, stats, log } = this.#options;
     const { host, port } = settings.admin;
     const order = this.#orders;
-    const isCurrent = (): boolean => !this.#isClosed && order === this.#orders;
     const foundPort = checksPort ? await findPort(host, port, 'admin') : undefined;
     try {
-      if (!isCurrent()) return foundPort?.port ?? port;
+      if (!this.#isCurrent(order)) return foundPort?.port ?? port;
       const clock = new SystemClock();
       this.#recorder ??= new HistoryRecorder({
         status: () => stats.status(),
@@ -184,10 +183,10 @@ export class AdminService {
         ...this.#routes(this.#recorder, clock),
         port: foundPort?.port ?? port,
       });
-      if (isCurrent()) {
+      if (this.#isCurrent(order)) {
         this.#servers.push(server);
         if (this.#servers.length > SERVERS_MAX) this.#servers.shift()!.close();
-        this.#writeAddress(server.port, order, 'first try');
+        this.#writeAddress(server.port, order, 'first');
       } else {
         server.close();
       }
@@ -197,21 +196,25 @@ export class AdminService {
     }
   }
 
+  #isCurrent(order: number): boolean {
+    return !this.#isClosed && order === this.#orders;
+  }
+
   /**
    * Writes the address for commands; tries each second until the next order. Never throws, because `lead`
    * would then open the port a second time. Only the first try logs its failure.
    */
-  #writeAddress(adminPort: number, order: number, time: 'first try' | 'later try'): void {
+  #writeAddress(adminPort: number, order: number, attempt: 'first' | 'later'): void {
     if (order !== this.#orders) return;
     const { settings, log } = this.#options;
     try {
       writeGatewayFile(settings.data, { pid: process.pid, adminHost: settings.admin.host, adminPort });
     } catch (error) {
-      if (time === 'first try')
+      if (attempt === 'first')
         log.error('commands do not find this gateway: its address cannot be written', {
           error: String(error),
         });
-      setTimeout(() => this.#writeAddress(adminPort, order, 'later try'), TRY_PAUSE_MS_MAX).unref();
+      setTimeout(() => this.#writeAddress(adminPort, order, 'later'), TRY_PAUSE_MS_MAX).unref();
     }
   }
 
@@ -278,12 +281,12 @@ export class AdminService {
     let hasFailed = false;
     this.#isFollowing = false;
     const order = ++this.#orders;
-    const isCurrent = (): boolean => !this.#isClosed && order === this.#orders;
-    for (let pauseMs = TRY_PAUSE_MS_MIN; isCurrent(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
+    let pauseMs = TRY_PAUSE_MS_MIN;
+    for (; this.#isCurrent(order); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
       try {
         // The port is not checked, because the other gateway listens there too.
         await this.open({ checksPort: false });
-        if (!isCurrent()) return false;
+        if (!this.#isCurrent(order)) return false;
         this.#options.log.info('gateway has the admin interface');
         return true;
       } catch (error) {

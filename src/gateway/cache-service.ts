@@ -3,7 +3,7 @@
  * call that several callers wait for (single flight). accounting.ts creates it. Listeners ask it over their
  * ports (channel/cache-messages.ts), and cache responses in their own memory too.
  *
- *     no response → in work (of a listener) → waits for the disk → stored → none (expired, or the oldest)
+ *     no response → in progress (at a listener) → waits for the disk → stored → none (expired, or the oldest)
  *                       └→ no response (failed, not to be kept, or the listener died)
  *
  * A cached response can be made again. So it is written in a transaction of its own after the flush, and
@@ -47,7 +47,7 @@ interface CacheServiceOptions {
 }
 
 /** A call that a listener makes, and the questions of other listeners that wait for its response. */
-interface CallInWork {
+interface CallInProgress {
   readonly key: ResponseKey;
   readonly listener: number;
   /** The id of that listener's question, which got `lead`. */
@@ -61,10 +61,10 @@ type ListenerMessage = Question<ResponseKey> | Withdrawal | CacheMessage;
 
 export class CacheService {
   readonly #options: CacheServiceOptions;
-  /** By the listener's index. */
+  /** This thread's ends of the listeners' ports, by the listener's index. */
   readonly #ports = new Map<number, MessagePort>();
-  /** By the name of the response. */
-  readonly #inWork = new Map<string, CallInWork>();
+  /** Calls in progress, by the names of their responses (`nameOfResponse`). */
+  readonly #inProgress = new Map<string, CallInProgress>();
   /** Responses that are not on disk yet, by their names. */
   readonly #unwritten = new Map<string, ResponseRecord>();
   #unwrittenBytes = 0;
@@ -113,7 +113,7 @@ export class CacheService {
   detach(listenerIndex: number): void {
     this.#ports.get(listenerIndex)?.close();
     this.#ports.delete(listenerIndex);
-    for (const { key, listener } of [...this.#inWork.values()])
+    for (const { key, listener } of [...this.#inProgress.values()])
       if (listener === listenerIndex) this.#endCall(key);
   }
 
@@ -160,8 +160,8 @@ export class CacheService {
     const isCleared = (key: ResponseKey): boolean =>
       modelId === undefined || modelOfCacheKey(key) === modelId;
     for (const [name, record] of this.#unwritten) if (isCleared(record)) this.#dropUnwritten(name);
-    // Calls in work began before the clearing, so their responses must not be kept.
-    for (const { key } of [...this.#inWork.values()]) if (isCleared(key)) this.#endCall(key);
+    // Calls in progress began before the clearing, so their responses must not be kept.
+    for (const { key } of [...this.#inProgress.values()]) if (isCleared(key)) this.#endCall(key);
     if (modelId === undefined) this.#tryStore('write', () => store.commit(() => store.cached.clear()));
     else await this.#removeModel(isCleared);
   }
@@ -189,26 +189,26 @@ export class CacheService {
 
   /**
    * Replies with a response, or lets the question wait for another listener's call. Otherwise the listener
-   * leads. It leads also if a call of its own is in work, which it has forgotten at a `clear`.
+   * that asks leads. It leads also if its own call is in progress: it has forgotten that call at a `clear`.
    */
   #reply(listenerIndex: number, port: MessagePort, { id, ask: key }: Question<ResponseKey>): void {
     const response = this.#find(key);
     const name = nameOfResponse(key);
-    const inWork = this.#inWork.get(name);
+    const call = this.#inProgress.get(name);
     if (response !== undefined) send(port, id, { state: 'found', response });
-    else if (inWork !== undefined && inWork.listener !== listenerIndex) inWork.waiting.push({ port, id });
+    else if (call !== undefined && call.listener !== listenerIndex) call.waiting.push({ port, id });
     else {
-      this.#inWork.set(name, { key, listener: listenerIndex, id, waiting: inWork?.waiting ?? [] });
+      this.#inProgress.set(name, { key, listener: listenerIndex, id, waiting: call?.waiting ?? [] });
       send(port, id, { state: 'lead' });
     }
   }
 
   /**
-   * A listener withdraws a question that has waited too long. If the reply `lead` was sent before, nobody
-   * leads, and the call is no longer in work.
+   * A listener withdraws a question that has waited too long. If `lead` was sent to it before, the listener
+   * does not lead after all, so the call ends.
    */
   #withdraw(listenerIndex: number, port: MessagePort, id: number): void {
-    for (const { key, listener, id: leaderId, waiting } of this.#inWork.values()) {
+    for (const { key, listener, id: leaderId, waiting } of this.#inProgress.values()) {
       if (listener === listenerIndex && leaderId === id) {
         this.#endCall(key);
         return;
@@ -263,22 +263,22 @@ export class CacheService {
       this.#unwritten.set(name, { ...key, bodyDigest, endedMs: asWallMs(endedMs), stream, bytes });
       this.#unwrittenBytes += bytes.length + CACHED_ROW_BYTES;
     }
-    const inWork = this.#inWork.get(name);
-    if (inWork?.listener !== listenerIndex) return;
-    this.#inWork.delete(name);
-    for (const { port, id } of inWork.waiting) send(port, id, { state: 'found', response });
+    const call = this.#inProgress.get(name);
+    if (call?.listener !== listenerIndex) return;
+    this.#inProgress.delete(name);
+    for (const { port, id } of call.waiting) send(port, id, { state: 'found', response });
   }
 
   /**
-   * Ends a call in work, so that the listeners that wait for it make calls of their own. With `ofListener`,
-   * only if that listener makes the call.
+   * Ends a call in progress without a response, so that the listeners that wait for it make calls of their
+   * own. With `ofListener`, only if that listener makes the call.
    */
   #endCall(key: ResponseKey, ofListener?: number): void {
     const name = nameOfResponse(key);
-    const inWork = this.#inWork.get(name);
-    if (inWork === undefined || (ofListener !== undefined && inWork.listener !== ofListener)) return;
-    this.#inWork.delete(name);
-    for (const { port, id } of inWork.waiting) send(port, id, { state: 'alone' });
+    const call = this.#inProgress.get(name);
+    if (call === undefined || (ofListener !== undefined && call.listener !== ofListener)) return;
+    this.#inProgress.delete(name);
+    for (const { port, id } of call.waiting) send(port, id, { state: 'alone' });
   }
 
   /** Writes `kept` and removes `forgotten` in one transaction; neither if the store fails. */
@@ -319,7 +319,7 @@ export class CacheService {
     }
   }
 
-  /** 0 if the system cannot say: then nothing is written. */
+  /** Returns 0 if the system cannot say: then nothing is written. */
   #freeBytes(): number {
     try {
       return this.#options.store.freeBytes();

@@ -198,7 +198,7 @@ export function callRecordOf(names: CallRecordNames, listener: number, endedCall
 /** Masks callers' keys and operators' tokens, which have a known format, and no other secrets. */
 const KEY_MASK = new SecretMask(() => []);
 
-/** The message, masked because it may repeat a key that came in place of a model's name; null if empty. */
+/** Returns null for an empty message. Masks keys: a caller may have sent its key as a model's name. */
 function maskedOrNull(message: string): string | null {
   return message === '' ? null : KEY_MASK.hidden(message);
 }
@@ -216,7 +216,7 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
 }
 
 /**
- * Returns what was left of each quota; first come the quotas of every call. `id` is the account's. `others`
+ * Returns what was left of each quota, first of those that every call has. `id` is the account's. `others`
  * has NUMBERS_PER_QUOTA numbers for each quota: its code, its scope's slot, what is left (core/quotas.ts).
  */
 function quotasOf(

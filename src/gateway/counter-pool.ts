@@ -6,8 +6,8 @@
  *     question → queue (FairQueue) → one time slice on a thread → reply, or back to the queue for the next
  *     slice
  *
- * A _job_ is the work on one question. A task of Piscina is one time slice of a job, COUNTER_SLICE_MS of work
- * (time slicing). Between slices the job waits here. So accounts get the threads in turn, and any thread can
+ * A _job_ is the work on one question. A task of Piscina is one time slice of a job, COUNTER_SLICE_MS of
+ * work. Between slices the job waits in the queue. So accounts get the threads in turn, and any thread can
  * continue any job.
  *
  * Must hold: each question gets one reply, unless its port closes. A withdrawn job leaves the queue, or ends
@@ -53,7 +53,7 @@ interface Job {
 interface CounterPoolOptions {
   readonly metrics: MetricsBuffers;
   readonly log: Log;
-  /** Tests set the module of the threads, and the time after which a time slice counts as stuck. */
+  /** Only tests set these two: the module of the threads, and when a time slice counts as stuck. */
   readonly entry?: URL;
   readonly stuckMs?: number;
 }
@@ -67,6 +67,7 @@ export class CounterPool {
     weightMax: COUNTER_QUEUE_BYTES_MAX,
     ownerWeightMax: COUNTER_ACCOUNT_BYTES_MAX,
   });
+  /** How many time slices run. */
   #running = 0;
   /** Rejections since the last log line. */
   #rejections = 0;
@@ -125,7 +126,7 @@ export class CounterPool {
       jobs.set(id, job);
       for (const rejected of this.#waiting.offer(account, job, job.weight))
         this.#reject(rejected, 'the queue is full');
-      this.#startTurns();
+      this.#startSlices();
     });
     port.on('close', () => {
       for (const job of [...jobs.values()]) this.#withdraw(job);
@@ -137,20 +138,20 @@ export class CounterPool {
     await this.#pool.destroy();
   }
 
-  #startTurns(): void {
+  #startSlices(): void {
     while (this.#running < COUNTER_THREADS_MAX) {
       const job = this.#waiting.take();
       if (job === undefined) return;
       this.#running += 1;
-      void this.#runTurn(job).finally(() => {
+      void this.#runSlice(job).finally(() => {
         this.#running -= 1;
-        this.#startTurns();
+        this.#startSlices();
       });
     }
   }
 
   /** Runs one time slice, then replies or puts the job back into the queue. Never rejects. */
-  async #runTurn(job: Job): Promise<void> {
+  async #runSlice(job: Job): Promise<void> {
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), this.#stuckMs);
     try {
@@ -196,8 +197,8 @@ export class CounterPool {
 
 /**
  * Returns how many bytes a waiting job takes besides those in the memory budget of bodies. A body to parse is
- * in that budget. A body to translate is in it too, although it is a copy: its translation replaces it, so a
- * call never has more than two copies, as with a short body.
+ * in that budget. A body to translate needs no more of it, although it is a copy: its translation replaces
+ * the copy, so a call never has more than two copies, as with a short body.
  */
 function queuedBytesOf(task: CounterTask): number {
   if (task.kind !== 'count') return 0;

@@ -58,7 +58,7 @@ interface GatewayLogsOptions {
   /** What all threads log; this file writes the settings into it. */
   readonly logSwitch: LogSwitchBuffer;
   readonly rings: readonly CallRingBuffer[];
-  /** The memory budget for contents of each listener's calls; as `rings` by the listener's index. */
+  /** The memory budget for contents of each listener's calls. As `rings`, by the listener's index. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly names: CallRecordNames;
   /** Returns the texts that must be masked in contents: the present secrets. */
@@ -151,7 +151,7 @@ export class GatewayLogs {
             });
     }
     this.#accessLogSettings = accessLog;
-    // Drains also if the logs are off: a call that has read the switch before may still append a record.
+    // Drains also if the logs are off: a listener that read the switch before may still append a record.
     this.#drainLater({ isBusy: false });
   }
 
@@ -161,7 +161,7 @@ export class GatewayLogs {
     this.#logSwitch.storesCalls = true;
   }
 
-  /** Drains after the period, again and again. `isBusy`: the last drain found calls. */
+  /** Starts the timer of the next drain, which starts it again. `isBusy`: the last drain found calls. */
   #drainLater({ isBusy }: { readonly isBusy: boolean }): void {
     clearTimeout(this.#drainTimer);
     const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
@@ -216,7 +216,7 @@ export class GatewayLogs {
           lines.push(accessLine(call, listener));
           if (lines.length >= LINES_AT_ONCE) writeLines();
         },
-        // Exported records need names now, so plain calls come as whole records then.
+        // Records that are exported need names, so plain calls must come as whole records too.
         this.#outbox !== undefined ? undefined : plainVisitorOf(listener),
       );
       const droppedStored = reader.takeDropped();

@@ -74,7 +74,8 @@ export class GatewayMetrics {
   /** The names of threads, in the order of the stripes. */
   readonly threads: readonly string[];
   readonly #settings: Settings;
-  readonly #health: ThreadHealth; // measures the main thread
+  /** Measures the main thread. */
+  readonly #health: ThreadHealth;
   /** Returns what is used of an upstream's limits. */
   readonly upstreamUse: MetricsSource['upstreamUse'];
   #source: MetricsSource | undefined;
@@ -96,12 +97,12 @@ export class GatewayMetrics {
     return 1 + index;
   }
 
-  /** That of the first upstream worker. The other workers follow in order. */
+  /** The stripe of the first upstream worker. The others follow in the order of their indices. */
   get firstWorkerThread(): number {
     return 1 + this.#settings.listen.listeners;
   }
 
-  /** That of the thread that exports spans. */
+  /** The stripe of the thread that exports spans. */
   get tracesThread(): number {
     return this.firstWorkerThread + this.#settings.workers;
   }
@@ -189,17 +190,17 @@ const ACCOUNTS_A_PAGE = 500;
 const FRESH_MS_MAX = 10_000;
 
 /**
- * A value that scrapes show, and for which all processes must flush and the coordinator be asked.
+ * A value that scrapes show. To read it, all processes must flush and the coordinator must be asked.
  *
  * Must hold: scrapes, which need no token, cause a read at most every FRESH_MS_MAX, also if reads fail
  * (test/unit/gateway/gateway-metrics.group-quotas.test.ts).
  */
 abstract class CachedValue<Value> {
-  /** The value while this is off: without the admin interface. */
+  /** The value while this process has no admin interface. */
   readonly #offValue: Value;
   readonly #monotonicMs: () => number;
   #isOn = false;
-  /** When the last read ended. */
+  /** When the last read ended; monotonic. */
   #readMs = -Infinity;
   /** The read that runs, for all who await it. */
   #running: Promise<void> | undefined;

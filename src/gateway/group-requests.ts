@@ -1,5 +1,6 @@
 /**
- * Flushes and confirmations that somebody waits for, between the flushes of the timer. Main thread.
+ * Flushes between those of the timer, and confirmations, for which a response or an operator waits. Main
+ * thread of a gateway process.
  *
  *     GroupCommit     of listeners.ts, whose listeners end responses only once the charges are on disk
  *     FlushRequests   of accounting.ts or shared-accounting.ts, for operators who read the store
@@ -51,7 +52,7 @@ export class GroupCommit {
   }
 }
 
-/** Joins operators' requests: at most one flush begins in FLUSH_PERIOD_MS. Long flushes may overlap. */
+/** Lets requests of operators share flushes: one begins in FLUSH_PERIOD_MS at most. Long ones may overlap. */
 export class FlushRequests {
   readonly #flush: () => boolean | Promise<boolean>;
   #lastFlushMs = -Infinity;

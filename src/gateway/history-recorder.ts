@@ -51,7 +51,7 @@ export class HistoryRecorder implements LiveSource {
       this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
     }
     this.#stopTimer = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
-    // Spans count from the first read on. A later one would miss the first calls of a gateway.
+    // Spans count from the first read on, so a later first read would miss the first calls of a gateway.
     void this.#record();
   }
 

@@ -126,7 +126,7 @@ export class IdempotencyService implements FlushedResponses {
     });
   }
 
-  /** Connects a new listener. */
+  /** Connects a new listener, by this thread's end of its port. */
   attach(listenerIndex: number, port: MessagePort): void {
     const listener = { port, replayingBytes: 0 };
     this.#listeners.set(listenerIndex, listener);
@@ -157,10 +157,16 @@ export class IdempotencyService implements FlushedResponses {
     this.#releaseShared(endedKeys);
   }
 
-  // store/flush.ts calls `due` before it writes, and then `recordWritten` or `recordFailed`.
+  // FlushedResponses (store/flush.ts): a flush calls `due`, writes, and calls `recordWritten` or
+  // `recordFailed`.
   due(): ResponseChanges | undefined {
     this.#readPorts();
     return this.#responses.due();
+  }
+
+  recordWritten(changes: ResponseChanges): void {
+    this.#responses.recordWritten(changes);
+    this.#releaseShared([...changes.kept, ...changes.forgotten]);
   }
 
   recordFailed(): void {
@@ -168,8 +174,8 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /**
-   * Accounting calls it after each flush. It tries again to release the shared locks whose release failed,
-   * and once a minute begins to remove expired responses.
+   * Called by Accounting after each flush. Tries again to release the shared locks whose release failed, and
+   * once a minute begins to remove expired responses.
    */
   onSweep(): void {
     this.#releaseShared([]);
@@ -192,11 +198,6 @@ export class IdempotencyService implements FlushedResponses {
   /** To be called before the store is closed: nothing more is removed. */
   close(): void {
     this.#isClosed = true;
-  }
-
-  recordWritten(changes: ResponseChanges): void {
-    this.#responses.recordWritten(changes);
-    this.#releaseShared([...changes.kept, ...changes.forgotten]);
   }
 
   /** Reads all ports to their ends, then decides on the lock requests among the messages, in their order. */

@@ -58,11 +58,11 @@ function textOf(file: string): string {
 }
 
 /**
- * The share of memory that bodies get by default. Three more such shares are for the threads with the
+ * The share of memory that bodies get by default. Three more such shares remain for the threads with the
  * accounting, for responses, and for garbage.
  */
 const BODIES_SHARE = 1 / 4;
-/** 400 of the longest bodies in their first half second. An operator who expects more sets the limit. */
+/** Room for 200 bodies of 10 MiB, each counted twice. An operator who expects more sets the limit. */
 const DEFAULT_BODIES_BYTES_MAX = 4 * 1024 * 1024 * 1024;
 
 /** Returns how many bytes the bodies of calls in work may take in one process. */

@@ -1,7 +1,8 @@
 /**
- * The messages between the supervisor and a gateway process, and the snapshots in them, which messages call
- * `reading`. They go over the IPC channel of `fork` ('advanced' serialization), between main.ts with
- * supervisor-link.ts and supervisor/gateway-process.ts. A _group_ is a process group here.
+ * The messages between the supervisor and a gateway process, and the snapshots in them. (The names of
+ * messages call a snapshot a `reading`.) They go over the IPC channel of `fork` ('advanced' serialization),
+ * between main.ts with supervisor-link.ts and supervisor/gateway-process.ts. A _group_ is a process group
+ * here.
  *
  * Must hold: a gateway carries out `reset_upstreams` and `clear_cache` as they come, because its reply to a
  * later `read` confirms them (test/e2e/upstream-reset.test.ts). The two processes may be of different
@@ -24,7 +25,7 @@
  *                            record_reload    a signal or a changed file has reloaded the settings
  *                            drain    stop accepting, let calls in flight finish, flush, exit 0
  *     gateway → supervisor   ready    sent once: the gateway serves
- *                            alive    the main thread goes on; every ALIVE_PERIOD_MS after `ready`
+ *                            alive    the main thread does not hang; every ALIVE_PERIOD_MS after `ready`
  *                            leads    the admin interface is open; only after `lead`
  *                            reading  reply to `read`; or, unasked before the end, the last snapshot
  *                            ask_readings  an operator asks for the snapshots of all gateways

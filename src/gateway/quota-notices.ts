@@ -9,9 +9,8 @@
  *
  * Each threshold is reported once a day or month. The store writes the mark and the webhook in one
  * transaction, so only one process of a host reports a notice, and none reports it again after a restart. Of
- * several hosts, the first to claim a notice at the server of sharing reports the notice. While the server
- * cannot be reached, each host reports the notice, but with the same webhook id, by which receivers find
- * repeats.
+ * several hosts, the first to claim a notice at the server of sharing reports it. While the server cannot be
+ * reached, each host reports the notice, but with the same webhook id, by which receivers find repeats.
  *
  * Must hold: a threshold is reported once, and a host whose claim fails does not report it.
  */
@@ -43,8 +42,9 @@ const CLAIM_OVERLAP_MS = 3_600_000;
 /** How long other hosts may take to report their use, because an idle lease is reported after 16 s. */
 const REPORT_WAIT_MS = 20_000;
 
-/** Accounts and keys that flushes have written and no check has read. Adds none unless `isWatched`. */
+/** Accounts and keys that flushes have written and no check has read. */
 export class ChangedScopes {
+  /** Whether the settings want notices; otherwise nothing is added. */
   readonly #isWatched: () => boolean;
   readonly #accounts = new Set<AccountIndex>();
   readonly #keys = new Set<KeyIndex>();
@@ -218,7 +218,7 @@ export class QuotaNotices {
         changed.addLater(scopesToCheck, clock.monotonicMs() + REPORT_WAIT_MS);
       await this.#report(scopes);
     } catch (error) {
-      // The next call of each scope adds the scope again. Until then its notice waits.
+      // The flush after the next call of a scope adds the scope again. Until then its notice waits.
       log.error('quotas were not looked at, operators may be told late', { error: String(error) });
     } finally {
       this.#isChecking = false;

@@ -1,9 +1,9 @@
 /**
  * Converts the settings into the plain records that threads work with: the catalogue, the routes, the
- * settings of listeners. gateway.ts and reload.ts call it, on the main thread of a gateway process. In a
- * command, upstream-probe.ts uses `routesOf`, and cli/store-client.ts `catalogOf`. Indices of models and
+ * settings of listeners. gateway-start.ts and reload.ts call it, on the main thread of a gateway process. In
+ * a command, upstream-probe.ts uses `routesOf`, and cli/store-client.ts `catalogOf`. Indices of models and
  * plans are positions in these settings. At a reload, mergeCatalogs and mergeById (registry/catalog.ts)
- * replace these indices by those of the catalogue in force.
+ * replace them by the indices of the catalogue in force.
  *
  * Must hold: providers' keys are in the routes alone, because the catalogue and the listeners' settings go to
  * threads that untrusted bodies reach (test/e2e/secrets.test.ts). What was checked when the settings were
@@ -122,7 +122,7 @@ function quotasOf(limits: Omit<PlanSettings['models_limits'][number], 'model'>):
   };
 }
 
-/** Returns pico-units, in which all limits of spending are outside of the ledger. */
+/** Returns pico-units. The ledger alone counts limits of spending in nano-units. */
 function spendingOf(text: string | undefined): PicoUnits | undefined {
   if (text === undefined) return undefined;
   const amount = picoUnitsOf(text);

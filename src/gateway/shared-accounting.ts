@@ -5,9 +5,9 @@
  * coordinator. accounting.ts calls `openShared`, on the main thread of a gateway process.
  *
  * Must hold: `start` has the registry of the other hosts before calls are served, and `close` gives leases
- * back while the coordinator can still be reached. A `start` that waits while `close` comes starts nothing
- * any more (test/unit/gateway/gateway.test.ts). For all else see test/e2e/processes-limits.test.ts, and for
- * other hosts test/e2e/sharing-registry.test.ts and test/e2e/sharing-hosts.test.ts.
+ * back while the coordinator can still be reached. If `close` is called while `start` waits, `start` starts
+ * nothing any more (test/unit/gateway/gateway.test.ts). For all else see test/e2e/processes-limits.test.ts,
+ * and for other hosts test/e2e/sharing-registry.test.ts and test/e2e/sharing-hosts.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
@@ -124,7 +124,7 @@ interface SharedAccountingOptions extends AccountingBase {
   readonly uses: SharedUses;
 }
 
-/** What a gateway that shares has in addition to AccountingBase. */
+/** What a gateway that shares limits has in addition to AccountingBase. */
 class SharedAccounting implements Sharing {
   readonly service: RegistryService;
   readonly uncoveredCharges: UncoveredCharges;
@@ -136,7 +136,7 @@ class SharedAccounting implements Sharing {
   readonly #store: Store;
   readonly #leaseFile: LeaseFile;
   readonly #slot: number;
-  /** Whether `close` was called, maybe while `start` waits. */
+  /** Whether `close` was called, perhaps while `start` waited. */
   #isClosed = false;
 
   /** Some callbacks name parts that are made further below. They are called only after the constructor. */
@@ -174,7 +174,8 @@ class SharedAccounting implements Sharing {
       store,
       live: { ledger, keyTable, groupNames: options.groupNames },
       directory,
-      // The registry's, because during a reload the catalogue of `live` has plans before the listeners do.
+      // Not the catalogue of `live`, because during a reload that has new plans before the listeners have
+      // them.
       catalog: () => registry.catalog,
       ...capacity,
       log,
@@ -198,7 +199,8 @@ class SharedAccounting implements Sharing {
   async start(): Promise<void> {
     // The registry comes first: leases are of accounts and keys that this process must know.
     await this.#hosts?.registry.join();
-    // `close` has passed what is started below. The manager and the debits look for themselves.
+    // Nothing would stop a follower that starts after `close`. The manager and the debits check this
+    // themselves.
     if (this.#isClosed) return;
     this.#follower.poll();
     this.#follower.start();
@@ -206,7 +208,7 @@ class SharedAccounting implements Sharing {
     void this.#debits.start();
   }
 
-  // Sharing (accounting-base.ts) describes these members.
+  // `Sharing` (accounting-base.ts) describes the public members below.
   followChanges(): number {
     this.#follower.poll();
     return this.#follower.appliedTo;
@@ -251,9 +253,10 @@ class SharedAccounting implements Sharing {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    // The manager gives leases back before its coordinator is closed: other hosts' server, or the lease file.
     this.#follower.stop();
     await this.#debits.close();
+    // Gives leases back, so it comes before its coordinator is closed: the server of sharing or the lease
+    // file.
     await this.#manager.close();
     await this.#hosts?.closeRegistry();
     await this.#leaseFile.environment.close();

@@ -61,7 +61,8 @@ import type { LiveSettings } from './reload.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
 interface ProcessGroupStatsOptions {
-  readonly slot: number; // of this gateway process
+  /** The slot of this gateway process. */
+  readonly slot: number;
   /** Reads this gateway alone. The snapshot has that kind. */
   readonly read: (kind: SnapshotKind) => Promise<Snapshot>;
   /** Asks all gateways, by the supervisor. Undefined if it does not reply in time. */
@@ -243,7 +244,8 @@ export class Stats {
 
 /** What `statusOf` needs besides the metrics. */
 interface StatusInputs {
-  readonly slot: number; // of this process; 0 without a process group
+  /** The slot of this process; 0 without a process group. */
+  readonly slot: number;
   readonly ready: boolean;
   readonly uptimeSeconds: number;
   /** How many listeners, and workers, run now. */
@@ -260,9 +262,9 @@ interface StatusInputs {
 }
 
 /**
- * Returns the status of this process. Its counts are those since the process began. Calls without a model of
- * the catalogue are in its sums, but not in its `models`: NO_MODEL has the calls that were rejected before
- * their model was known, OTHER_MODEL the calls that named an unknown model.
+ * Returns the status of this process, with counts since its start. Calls without a model of the catalogue are
+ * in the sums, but not in `models`: NO_MODEL has the calls that were rejected before their model was known,
+ * OTHER_MODEL the calls that named an unknown model.
  */
 function statusOf(inputs: StatusInputs, metrics: GatewayMetrics): ProcessStatus {
   const { settings, flush } = inputs;
@@ -322,7 +324,7 @@ function statusOf(inputs: StatusInputs, metrics: GatewayMetrics): ProcessStatus 
   };
 }
 
-/** Counts the calls of all doors by outcome. `!`: `calls` has each of OUTCOMES. */
+/** Counts the calls of all doors by outcome. `calls` has a count for each of OUTCOMES, in their order. */
 function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   const countOf = (index: number): number => models.reduce((sum, { calls }) => sum + calls[index]!, 0);
   return Object.fromEntries(OUTCOMES.map((outcome, index) => [outcome, countOf(index)])) as Record<
@@ -350,7 +352,7 @@ function modelStatusesOf(id: string, model: ModelSnapshot): ModelStatus[] {
   ];
 }
 
-/** In pico-units. */
+/** Returns pico-units. */
 function costOf(models: readonly ModelSnapshot[]): bigint {
   return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0n);
 }

@@ -5,8 +5,8 @@
  * process; admin-service.ts, stats.ts and gateway.ts call it. The messages (messages.ts) call a snapshot a
  * `reading`.
  *
- * Must hold: nothing here waits without a bound for a supervisor that stands still or has gone, or the last
- * flush would wait too. Further tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
+ * Must hold: each wait for the supervisor has a bound, because it may hang or have ended, and the last flush
+ * would wait too. Further tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
@@ -57,7 +57,7 @@ export class SupervisorLink {
   });
 
   /**
-   * `send` sends the message to the supervisor, or drops it if the supervisor has gone. It resolves when the
+   * `send` sends the message to the supervisor, or drops it if the supervisor has ended. It resolves when the
    * message has left this process, and never rejects.
    */
   constructor(send: (message: ToSupervisor) => Promise<void>) {
@@ -96,8 +96,8 @@ export class SupervisorLink {
 
   /**
    * Sends what an operator changes to all gateways, including this one. Resolves when each has carried it
-   * out, or after SNAPSHOTS_WAIT_MS_MAX. Messages arrive in order, so a gateway that then sends a snapshot
-   * has carried it out; the kind `changes` is a small one. Never rejects.
+   * out, or after SNAPSHOTS_WAIT_MS_MAX. Messages arrive in order, so a gateway that replies to a later
+   * `read` has carried it out; the snapshot that is read, `changes`, is the smallest. Never rejects.
    */
   async broadcast(message: Broadcast): Promise<void> {
     void this.#send(message);

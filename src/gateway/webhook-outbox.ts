@@ -49,7 +49,7 @@ interface WebhookOutboxOptions {
 
 export class WebhookOutbox {
   readonly #options: WebhookOutboxOptions;
-  /** Tells ages by a clock that an error of the wall clock for some minutes does not mislead. */
+  /** For ages: a wall clock that is wrong for some minutes does not change it. */
   readonly #calendar: RetentionCalendar;
   /** Aborted by `close`, to cut the running attempt. `open` replaces an aborted one. */
   #stop = new AbortController();
