@@ -250,7 +250,6 @@ export class JournalReader extends Ring {
     return this.includes(ring.DRAINED, position);
   }
 
-  /** Whether the record at `position` has been appended. */
   hasAppended(position: number): boolean {
     return this.includes(ring.APPENDED, position);
   }

@@ -66,7 +66,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /** Takes a granted permit, or nothing. The next take overwrites the result. `limit`: see `mayAskForMore`. */
+  /** Takes a granted permit, or nothing. `limit` only decides `mayAskForMore`. */
   take(scope: Index, limit = 0): MinuteTake {
     return this.#decide(scope, limit, 'take');
   }

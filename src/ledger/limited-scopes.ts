@@ -35,9 +35,7 @@ export interface ScopeCounts {
 export class LimitedScopes<Index extends number = KeyIndex> {
   readonly #slots: number;
   readonly #words32: Int32Array;
-  /** Counts requests a minute. */
   readonly minute: MinuteCounter<Index>;
-  /** Counts calls a day. */
   readonly day: DayCounter;
   readonly #quotas: ScopeQuotas;
   /** Scopes whose use or counts the next flush stores. */

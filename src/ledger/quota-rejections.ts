@@ -47,7 +47,7 @@ export interface QuotaRejection {
   readonly canNeverFit: boolean;
 }
 
-/** A quota that refuses a call: the coordinator had too little of it. `index`: of a model's rule, its slot. */
+/** A quota that refuses a call: the coordinator had too little left. `index`: of a model's rule, its slot. */
 export interface RefusedQuota {
   readonly kind: QuotaRejection['kind'] | 'upstream';
   readonly index: number;
@@ -64,7 +64,6 @@ const QUOTA_COUNT = EXTENDED_QUOTAS.length;
 /** The first positions of a scope chain, as in reservations.ts (KEY_SCOPE and so on); groups follow. */
 const KINDS = ['key', 'account', 'model'] as const;
 
-/** The kind of the scope at that position of the chain. */
 export const kindOf = (scope: number): QuotaRejection['kind'] => KINDS[scope] ?? 'group';
 
 export interface QuotaRejectionsOptions {

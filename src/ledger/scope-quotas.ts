@@ -88,7 +88,6 @@ export interface QuotaUse {
   readonly resetsMs: WallMs | undefined;
 }
 
-/** The tokens of the minute of one scope. */
 export interface TokenMinute {
   readonly limit: number;
   readonly remaining: number;
@@ -167,7 +166,6 @@ export class ScopeQuotas extends QuotaRecords {
     return this.#stocks.takeRanLow();
   }
 
-  /** Sets `into` to the day and the month of `nowMs`. */
   readPeriods(into: Periods, nowMs = this.#clock.wallMs()): void {
     into.day = this.#calendar.dayAt(nowMs).number;
     into.month = this.#calendar.monthAt(nowMs).number;

@@ -209,7 +209,6 @@ export class Stocks {
     this.#store(stock, { low: 0, high: 0 });
   }
 
-  /** What is left of `limit` in `period`, as of now. */
   leftOf(stock: number, period: number, limit: number): StockLeft {
     return { left: Math.max(0, limit - this.read(stock, period).taken), waitMs: 0, isKnown: true };
   }

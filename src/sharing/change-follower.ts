@@ -34,7 +34,6 @@ const TRIES_UNTIL_LONGEST = 11;
 /** After so many tries (about 10 minutes) the log repeats that the record cannot be applied. */
 const LOG_PERIOD_TRIES = 60;
 
-/** A record whose change could not be applied. */
 interface FailedRecord {
   /** How often the record was tried, and failed, since its last change. */
   readonly tries: number;
@@ -123,7 +122,6 @@ export class ChangeFollower {
     else void this.#resync('this process fell far behind the others');
   }
 
-  /** Tries the failed records that are due. */
   #tryAgain(): void {
     this.#pollCount += 1;
     if (this.#failed.size === 0) return;
@@ -193,7 +191,6 @@ export class ChangeFollower {
   }
 }
 
-/** The slots of one page, from `first` to below `end`. */
 function slotsOfPage(first: number, end: number): number[] {
   const length = Math.min(PAGE_RECORDS, Math.max(0, end - first));
   return Array.from({ length }, (_, index) => first + index);

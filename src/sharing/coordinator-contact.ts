@@ -83,7 +83,6 @@ export class CoordinatorContact {
     return Math.max(0, this.#pauseEndMs - nowMs);
   }
 
-  /** Whether no pause runs. */
   mayTry(nowMs: number): boolean {
     return this.pauseMs(nowMs) === 0;
   }

@@ -17,7 +17,6 @@ import type { Log, LogFields } from '../telemetry/log.js';
 import { CoordinatorLost, type LeaseAsk, type LeaseReply, mapStocks } from './coordinator.js';
 import { TICK_MS } from './grant-policy.js';
 
-/** Logs damaged scopes, each once. */
 export class DamagedScopes {
   readonly #log: Pick<Log, 'error'>;
   readonly #message: string;

@@ -198,7 +198,6 @@ export class EqualShare implements Coordinator {
     return shares > 0 && this.silentMs >= SHARE_BEGINS_MS && !isExpired;
   }
 
-  /** Whether this node may grant to its own calls. */
   get #canGrant(): boolean {
     return this.#hasShare || this.#fallback?.holdsAny === true;
   }

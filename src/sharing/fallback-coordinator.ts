@@ -75,7 +75,6 @@ export class FallbackCoordinator {
     if (this.#stopTimer === undefined) this.#reportAfter(REPORT_MS);
   }
 
-  /** Whether `grant` may grant something. */
   get holdsAny(): boolean {
     const nowMs = this.#nowMs;
     return !this.#isExpired && [...this.#quotas.values()].some((quota) => quota.holdsAnyAt(nowMs));

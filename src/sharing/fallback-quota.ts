@@ -203,7 +203,6 @@ export class FallbackQuota {
     return isDenied;
   }
 
-  /** Whether calls could be granted anything. */
   holdsAnyAt(nowMs: number): boolean {
     return this.#hasPermits(nowMs) || this.#holdsStock;
   }

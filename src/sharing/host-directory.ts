@@ -65,7 +65,6 @@ type HostState = 'heard' | 'silent' | 'awaited';
 
 interface HostStatement {
   readonly id: string;
-  /** Whether the host is this one. */
   readonly isSelf: boolean;
   readonly state: HostState;
   /** When the server last heard the host, by the server's calendar; undefined: not since a loss of data. */

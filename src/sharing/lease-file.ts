@@ -37,7 +37,6 @@ export interface LeaseFile {
   readonly locks: Database<unknown, [number, string]>;
 }
 
-/** The path of this boot's lease file. */
 function leasePath(dataPath: string): string {
   const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
   return join(dataPath, `leases.${boot}.lmdb`);
@@ -77,8 +76,9 @@ export function clearLeaseFiles(dataPath: string, { isShared }: { readonly isSha
     if (!LEASE_FILE_NAME.test(name)) continue;
     const path = join(dataPath, name);
     // A lock file stays if its file does.
-    if (isShared && path.startsWith(pathOfBoot) && isSound(path.replace(/-lock$/, ''))) continue;
-    rmSync(path, { force: true });
+    const file = path.replace(/-lock$/, '');
+    const isKept = isShared && path.startsWith(pathOfBoot) && succeeds(() => assertStoreFile(file));
+    if (!isKept) rmSync(path, { force: true });
   }
   if (existsSync(pathOfBoot)) removeUnreadableScopes(dataPath);
 }
@@ -91,29 +91,22 @@ export function clearLeaseFiles(dataPath: string, { isShared }: { readonly isSha
 function removeUnreadableScopes(dataPath: string): void {
   const { environment, scopes } = openLeaseFile(dataPath);
   try {
-    const unreadable = Array.from(scopes.getRange().filter(({ value }) => !isReadable(value)));
-    if (unreadable.length === 0) return;
+    const unreadableScopes = Array.from(
+      scopes.getRange().filter(({ value }) => !succeeds(() => ScopeGrants.fromState(value as ScopeState))),
+    );
+    if (unreadableScopes.length === 0) return;
     environment.write(() => {
-      for (const { key } of unreadable) scopes.removeSync(key);
+      for (const { key } of unreadableScopes) scopes.removeSync(key);
     });
   } finally {
     void environment.close();
   }
 }
 
-function isReadable(state: unknown): boolean {
+/** False if `check` throws, which tells that what it reads is damaged or of another version. */
+function succeeds(check: () => unknown): boolean {
   try {
-    ScopeGrants.fromState(state as ScopeState);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** False if there is a damaged file, or none of LMDB, at the path. */
-function isSound(path: string): boolean {
-  try {
-    assertStoreFile(path);
+    check();
     return true;
   } catch {
     return false;

@@ -105,7 +105,6 @@ export class LeaseWaits {
     wait.deadlineMs = nowMs + LATE_MS_MAX;
   }
 
-  /** Ends all waits. */
   close(): void {
     for (const wait of this.#waits) this.#end(wait, 'lost');
   }

@@ -157,7 +157,6 @@ export class MinuteLease<Index extends number> {
     this.#grants = [];
   }
 
-  /** Milliseconds since a permit was last used. */
   idleMs(nowMs: number): number {
     return nowMs - this.#usedMs;
   }

@@ -184,7 +184,6 @@ async function putAll(
  * restart mostly in this time.
  */
 const CANDIDATES_WAIT_MS = 3_000;
-/** How often a candidate repeats its report. */
 const REPORT_PERIOD_MS = 500;
 /** A candidate that has not reported for so long has ended. */
 const CANDIDATE_AGE_MS_MAX = 2_000;

@@ -44,7 +44,6 @@ interface Entry {
   cancelTimer: () => void;
 }
 
-/** The entries of one account. */
 interface AccountEntries {
   /** By the id of the call, oldest first. A call is settled once, so it has one entry at most. */
   readonly byCall: Map<string, Entry>;

@@ -58,7 +58,6 @@ export interface HostAccounting {
 export interface PartitionOptions extends ValkeyServerOptions {
   readonly incarnation: string;
   readonly accounting: HostAccounting;
-  /** Whether the scope belongs to this partition. */
   readonly isMine: (scope: string) => boolean;
   /** Logs scopes of which a row at the server is damaged. */
   readonly damage: Pick<DamagedScopes, 'logOnce'>;
