@@ -11,6 +11,7 @@
 import type { Clock } from '../core/clock.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
+import type { Members } from '../core/json.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
 import { type ResponseBudget } from './worker-budget.js';
@@ -45,17 +46,17 @@ import type { TakenTarget } from './balancer.js';
 import { bodyFor, chatBodyFor } from './upstream-body.js';
 import { UsageMeter } from './usage-meter.js';
 
-/** How much is taken of a body that no reader gets: a rejection's, or one dropped to keep the connection. */
+/** A body that no reader gets (a rejection's, or one that is dropped) is cut off after so many bytes. */
 const UNREAD_BYTES_MAX = 64 * 1024;
 
-/** The code of a generation that `total_timeout_ms` cuts. */
+/** The code of HttpFault if the upstream's `total_timeout_ms` has passed (http1/call.ts). */
 const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL';
 
 /** The session, as its attempts and their readers see it. */
 export interface AttemptOwner extends ResponseSink {
   /** The memory budget of the response, if it is not a stream. */
   readonly budget: ResponseBudget;
-  /** The response is whole and valid; `lastBytes` were not relayed yet. */
+  /** The response is whole and valid; the session sends `lastBytes`. */
   complete(lastBytes: LastBytes): void;
   /** The attempt failed. */
   reject(failure: AttemptFailure): void;
@@ -111,7 +112,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     if (isLargeTranslation(request, target)) {
       const door = request.door === CHAT_DOOR ? undefined : doorAttemptOf(request, target, clock, 'large');
       this.#door = door;
-      const onWritten = (callers: Readonly<Record<string, unknown>>): void => door?.onTranslated?.(callers);
+      const onWritten = (callersMembers: Members): void => door?.onTranslated?.(callersMembers);
       this.#call = startLargeCall(deps, client, target, request, this, headers, onWritten);
       return;
     }
@@ -142,6 +143,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     return this.#status;
   }
 
+  /** Whether a byte may have reached the upstream, so that the attempt may cost something there. */
   get sent(): boolean {
     return this.#call.sent;
   }
@@ -237,6 +239,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   complete(lastBytes: LastBytes): void {
+    // The timer of a reader may come after `abort` (stream-reader.ts).
     if (this.#state !== 'reading') return;
     this.#endSpan(undefined);
     this.taken.releaseGood();
@@ -244,7 +247,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.complete(lastBytes);
   }
 
-  /** Gives the response up, and closes its connection. Span and target get the outcome before `abort`. */
+  /** Gives the response up and closes its connection. `abort` comes last: it ends the span as cancelled. */
   reject(failure: AttemptFailure): void {
     if (this.#state === 'drained') return;
     const { isHeldUp } = this.#call;
@@ -272,7 +275,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.#releaseFailed(failure);
       this.#drain();
       this.#owner.reject(failure);
-    } else if (!isPlain(header('content-encoding'))) {
+    } else if (isEncoded(header('content-encoding'))) {
       this.reject(invalidResponseFailure('encoded, which was not asked for'));
     } else if (!isOfType(header('content-type'), this.#request.stream)) {
       this.reject(
@@ -382,8 +385,8 @@ function headersOf({ trace }: UpstreamRequest, span: AttemptSpan | undefined): r
   return trace === undefined ? undefined : traceHeadersOf(trace);
 }
 
-function isPlain(contentEncoding: string | undefined): boolean {
-  return contentEncoding === undefined || contentEncoding.trim().toLowerCase() === 'identity';
+function isEncoded(contentEncoding: string | undefined): boolean {
+  return contentEncoding !== undefined && contentEncoding.trim().toLowerCase() !== 'identity';
 }
 
 /** A non-streamed response without a content type is accepted: its reader checks it as JSON anyway. */

@@ -54,8 +54,8 @@ export class CallModels {
 
   /**
    * Whether another model gets the call if the current model fails now. `fallbackReason` is undefined if the
-   * provider rejected the request. `fallbackOn` is about the named model alone: once a fallback has the call,
-   * the next follows after any failure. A rejection too, for the request was not written for that fallback.
+   * provider rejected the request. `fallbackOn` is about the named model alone. Once a fallback has the call,
+   * the next one follows after any failure, even a rejection: nobody wrote the request for that fallback.
    */
   hasNext(fallbackReason: FallbackReason | undefined): boolean {
     const { fallbacks, modelIndex } = this.#original;
@@ -85,7 +85,7 @@ export class CallModels {
   /** RetryPlan asks for tokens only if an upstream limits them. A call that only counts tokens uses none. */
   #newRetries(): RetryPlan {
     const { request } = this;
-    // There is no dialect of chat.
+    // `dialectAt` returns undefined for chat, whose calls never only count.
     const isCount = dialectAt(request.door)?.isCount === true;
     return new RetryPlan(this.#routes.balancerOf(request.modelIndex), request.account, this.#clock, () =>
       isCount ? 0 : tokensMaxOf(request, this.#routes.routeOf(request.modelIndex)),
@@ -104,7 +104,7 @@ function requestTo(
 ): UpstreamRequest {
   const { maxTokens, maxCompletionTokens }: FallbackModels = original.fallbacks!;
   const { body, largeBody, modelStart, modelEnd } = original;
-  // `bodyEnd` is needed only where a bound is added, which does not happen here.
+  // `bodyEnd` is needed only to add a bound, which does not happen here.
   const renamed = withModelId(
     { body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens, bodyEnd: 0 },
     id,

@@ -187,7 +187,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#unsupportedError ??= failure.unsupported;
     if (failure.unsupported === undefined) this.#lastReason = failure.reason;
     const mustStop = this.#hasRelayed || this.#isCancelled;
-    const pauseMs = mustStop ? undefined : retries.pauseMs(attempt.taken, failure, attempt.sent);
+    const pauseMs = mustStop ? undefined : retries.planPauseMs(attempt.taken, failure, attempt.sent);
     const goesOn = pauseMs !== undefined || (!mustStop && this.#models.hasNext('unavailable'));
     if (failure.unsupported === undefined)
       this.#shared.errors.writeFailure(attempt.taken.target, failure, goesOn);

@@ -244,10 +244,10 @@ class WholeTranslation implements ResponseOutcome {
     }
     // `grow` by less than 0 gives bytes back.
     if (budget.grow(translated.length - response.length))
-      // A report that is believed is billed as this very object (call-usage.ts). Any other usage was
-      // counted, and the response is translated again with it. The first translation has not thrown, so the
-      // second one does not either: it runs from a promise, with more of the stack left. The second text may
-      // be some digits longer, which the budget does not count.
+      // `usageOf` (call-usage.ts) returns this same object if it believes the report. Any other usage was
+      // counted, and the response is translated again with it. That cannot throw, because the first
+      // translation did not: the second one runs from a promise, with more of the stack left. The second
+      // text may be some digits longer, which the budget does not count.
       outcome.complete((usage) => (usage === reported ? translated : translatedWith(usage)));
     else outcome.reject(budgetFailure());
   }
@@ -286,7 +286,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
         doorEvents += this.#stream.push(chunk);
       });
     } catch (error) {
-      // As in StreamReader: while the client has no byte, another upstream may still respond.
+      // As in event-reader.ts: while the client has no byte, another upstream may still respond.
       if (this.#hasBegun) this.#send(doorEvents);
       // `isOurs`: the upstream has served the call. What was relayed is charged; the breaker stays as it is.
       this.reject({ ...failureOf(error), isOurs: true });

@@ -1,6 +1,6 @@
 /**
- * Finds the prompt at the beginning of a completion's texts, which providers repeat there if the request says
- * `echo`, so that it is not counted twice. token-count.ts calls `splitTexts` in counter threads and, for
+ * Separates the prompt from a completion's texts. Providers repeat it at their beginning if the request says
+ * `echo`, and it must not be counted twice. token-count.ts calls `splitTexts` in counter threads and, for
  * estimates, in upstream workers; call-usage.ts calls `mayRepeatPrompt` in upstream workers. Pure.
  *
  * Must hold: a text loses no more than the prompt that it begins with, because not every server heeds `echo`.
@@ -62,7 +62,7 @@ export function splitTexts(texts: KeyedTexts, call: CountedCall): SplitTexts {
     const choice = CHOICE_TEXT.exec(key);
     const prompt = choice === null ? '' : dialectAt(door)!.echoedPrompt!(members, Number(choice[1]));
     const { start, chars } = promptStart(prompt, text, tokenizer);
-    // A stream may break off, or be kept, before all of the prompt has come.
+    // A stream may have broken off, or its transcript may be full, before all of the prompt had come.
     const isPart = completionForm !== 'response' && start.startsWith(text);
     const end = text.startsWith(start) ? start.length : isPart ? text.length : 0;
     if (end > 0) {
@@ -77,8 +77,9 @@ export function splitTexts(texts: KeyedTexts, call: CountedCall): SplitTexts {
 }
 
 /**
- * The prompt, or as much of it as `text` can repeat, and the characters of the whole prompt. Of tokens that
- * another tokenizer made nothing is known: then `start` is empty, or no text begins with it.
+ * The prompt, or as much of it as `text` can repeat, and the characters of the whole prompt. A prompt that is
+ * a list of tokens is decoded: without a tokenizer `start` is empty, and if another tokenizer made the
+ * tokens, no text begins with `start`.
  */
 function promptStart(
   prompt: string | readonly number[],

@@ -188,16 +188,15 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
   if (fault.code === 'RESPONSE_INVALID') return invalidResponseFailure(fault.message);
   if (fault.code === 'RESPONSE_TOO_LONG') return tooLongFailure(fault.message);
-  const reason = REASON_BY_CODE[fault.code] ?? 'the connection to it failed';
-  const hasNoDescriptor = NO_DESCRIPTOR_CODES.has(fault.code);
   if (fault.code === NOT_TRANSLATED)
     return { ...budgetFailure(), callerError: COUNTER_BUSY, cause: fault.message };
+  const hasNoDescriptor = NO_DESCRIPTOR_CODES.has(fault.code);
   return {
     ...UNAVAILABLE,
     callerError: hasNoDescriptor ? OUT_OF_DESCRIPTORS : undefined,
     unsupported:
       fault.code === FIELD_UNSUPPORTED ? { code: 'invalid_parameters', message: fault.message } : undefined,
-    reason,
+    reason: REASON_BY_CODE[fault.code] ?? 'the connection to it failed',
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
     kind: hasNoDescriptor ? 'no_connection_free' : connectionFailureKind(fault.code),

@@ -11,6 +11,7 @@ import { AskRejected, type PendingQuestion } from '../core/ask-port.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
+import type { Members } from '../core/json.js';
 import type { AccountIndex } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { HttpCall, HttpHandler } from '../http1/http-client.js';
@@ -67,10 +68,9 @@ export function startLargeCall(
   request: UpstreamRequest,
   handler: HttpHandler,
   moreHeaders: readonly string[] | undefined,
-  onWritten: (callers: TranslatedRequest['callers']) => void,
+  onWritten: (callersMembers: Members) => void,
 ): HttpCall {
   const { requestId, door, stream, largeBody, account, modelStart, modelEnd } = request;
-  const { providers } = deps;
   const large: LargeBody = {
     ...{ door, stream, requestId, modelStart, modelEnd },
     // A copy, because `translate` transfers the memory, and another attempt may need the body.
@@ -81,12 +81,13 @@ export function startLargeCall(
     thoughtsBack: target.thoughtsBack === true,
     nowMs: deps.clock.wallMs(),
   };
-  return new LargeCall(deps.translate(large, account), handler, ({ body, path, bodyHash, callers, chat }) => {
-    onWritten(callers);
+  const send = ({ body, path, bodyHash, callersMembers, chat }: TranslatedRequest): HttpCall => {
+    onWritten(callersMembers);
     if (path === undefined) return client.start(target, body, requestId, handler, moreHeaders);
     const translated = { path, body, bodyHash };
-    return providers.startWritten(target, translated, { chat, stream }, requestId, handler, moreHeaders);
-  });
+    return deps.providers.startWritten(target, translated, { chat, stream }, requestId, handler, moreHeaders);
+  };
+  return new LargeCall(deps.translate(large, account), handler, send);
 }
 
 /** asked → sent (`#sentCall` is set) or over (`#isOver`); `abort` may come at any point. */

@@ -51,7 +51,7 @@ export type LargeTranslated =
       /** SHA-256 in hexadecimal, if the provider signs it. */
       readonly bodyHash: string | undefined;
       /** The members of the caller's body but the conversation, from which the response is made. */
-      readonly callers: Members;
+      readonly callersMembers: Members;
       /** The members of the chat completion but the conversation. */
       readonly chat: Members;
     }
@@ -68,22 +68,23 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   const translator = dialectAt(door)?.translator;
   const text = asBuffer(body).toString();
   const provider = settings && PROVIDERS[settings.name];
-  // exactJson marks large integers, so that exactJsonText can write all of their digits. A chat completion
-  // for OpenAI's protocol has marks everywhere. `provider.write` knows marks only in the members that
-  // exactBody marks, which are of another door: so a chat completion for a provider has none.
+  // exactJson marks long integers, so that exactJsonText can write all of their digits. A chat completion
+  // that stays one is parsed with marks everywhere. `toChat` and `provider.write` expect marks only where
+  // exactBody and `argumentsOf` (providers/fields.ts) set them, so any other body is parsed without.
   const parse = translator === undefined && provider === undefined ? exactJson : parsedJson;
-  const callers = parse(text);
-  if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
-  let translated = callers;
+  const callersMembers = parse(text);
+  if (!isRecord(callersMembers))
+    return { isWritten: false, isField: false, message: 'a body is a JSON object' };
+  let translated = callersMembers;
   try {
     if (translator !== undefined) {
-      const exact = exactBody(callers, text, translator);
+      const exact = exactBody(callersMembers, text, translator);
       translated = translator.toChat(exact, { extras: readsExtras(settings), thoughtsBack });
     }
-    const chat = { ...translated, model: model ?? callers.model };
+    const chat = { ...translated, model: model ?? callersMembers.model };
     const common = {
       isWritten: true,
-      callers: withoutConversation(callers),
+      callersMembers: withoutConversation(callersMembers),
       chat: withoutConversation(chat),
     } as const;
     if (settings === undefined || provider === undefined) {

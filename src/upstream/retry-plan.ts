@@ -108,22 +108,23 @@ export class RetryPlan {
   }
 
   /**
-   * Milliseconds to pause before the next `take`; undefined if there is no further attempt. To be called once
-   * for each failure, because it counts repeats. `wasSent`: a byte may have reached the upstream.
+   * Plans the attempt after a failed one. Returns for how many milliseconds to pause before `take`; undefined
+   * if there is no further attempt. Call it once for each failure, because it counts repeats and lets `take`
+   * choose the same upstream again. `wasSent`: a byte may have reached the upstream.
    */
-  pauseMs(taken: TakenTarget, failure: AttemptFailure, wasSent: boolean): number | undefined {
+  planPauseMs(taken: TakenTarget, failure: AttemptFailure, wasSent: boolean): number | undefined {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#balancer.isAnyLeft(this.#triedIndices, this.#account, this.tokens)) return 0;
     // All others cool down or are at their limits. The same upstream is tried again, as if it were alone.
-    const pauseMs = this.#repeatAfterMs(taken, failure, wasSent, spentMs);
+    const pauseMs = this.#planRepeatMs(taken, failure, wasSent, spentMs);
     if (pauseMs !== undefined) return pauseMs;
     // After 0 the next `take` returns undefined, and the call waits until an upstream is below its limits.
     return this.noRoom() === undefined ? undefined : 0;
   }
 
-  /** As `pauseMs`, before the same upstream is tried once more; undefined if that is not allowed. */
-  #repeatAfterMs(
+  /** As `planPauseMs`, before the same upstream is tried once more; undefined if that is not allowed. */
+  #planRepeatMs(
     taken: TakenTarget,
     failure: AttemptFailure,
     wasSent: boolean,

@@ -20,7 +20,7 @@ export class RouteTable {
     this.replace(routes);
   }
 
-  /** `modelIndex` is of a model that has a route, or the caller fails on undefined (session-shared.ts). */
+  /** The caller must know that `modelIndex` has a route: the result of any other is undefined. */
   routeOf(modelIndex: number): ModelRoute {
     return this.#routes[modelIndex]!;
   }

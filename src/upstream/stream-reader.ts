@@ -5,11 +5,9 @@
  *
  * Must hold: the data of an event that is relayed is a JSON object, which was parsed, or proved by
  * EventTemplates. The members of the object are checked only as far as needed to recognise a chat-completion
- * stream, its usage, its error and its end.
- *
- * Must hold: whether an event is relayed depends on the event and on those before it, however the bytes were
- * cut, but for what event-reader.ts holds back (test/unit/upstream/hostile-answers.test.ts,
- * test/unit/upstream/stream-ends.test.ts).
+ * stream, its usage, its error and its end. Whether an event is relayed depends on the event and on those
+ * before it, however the bytes were cut, except for the events right before a bad one (event-reader.ts;
+ * test/unit/upstream/hostile-answers.test.ts, test/unit/upstream/stream-ends.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { CHOICES_MAX } from '../protocol/request-rules.js';

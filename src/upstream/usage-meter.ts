@@ -81,8 +81,8 @@ export class UsageMeter {
 
   /**
    * Keeps what the upstream had reported when the caller's client left or the stream broke off. Call before
-   * the other members are read. `usageSoFar` is not read if a report came after all of the
-   * text. A prompt of 0 is no report: some upstreams send 0 until they know the tokens.
+   * the other members are read. `usageSoFar` is not read if a report came after all of the text. A prompt of
+   * 0 is no report: some upstreams send 0 until they know the tokens.
    */
   reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
     if (this.#reported !== undefined && !this.#isReportOld) return;

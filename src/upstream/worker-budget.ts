@@ -4,8 +4,8 @@
  * worker. chat-session.ts makes a ResponseBudget for each call; left-calls.ts counts in its WorkerBudget.
  * Upstream workers; `releaseBudget` is the main thread's.
  *
- * Must hold: what a worker holds is in the word of all and in its own, so that the first can be corrected
- * when the worker has died (test/unit/upstream/worker-budget.test.ts).
+ * Must hold: each change goes into word 0 and into the worker's own word, so that `releaseBudget` can take
+ * what a dead worker held out of word 0 (test/unit/upstream/worker-budget.test.ts).
  */
 import { invariant } from '../core/errors.js';
 

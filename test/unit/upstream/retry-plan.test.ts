@@ -50,7 +50,7 @@ void t.test('each upstream once, without a pause, and no second round', (t) => {
   for (const pauseMs of [0, 0, undefined]) {
     const taken = plan.take()!;
     taken.releaseFailed(rejected);
-    t.equal(plan.pauseMs(taken, rejected, false), pauseMs);
+    t.equal(plan.planPauseMs(taken, rejected, false), pauseMs);
   }
   t.equal(plan.take(), undefined);
   t.end();
@@ -65,17 +65,17 @@ void t.test('an only upstream: twice more after growing pauses, where nothing ha
     ] as const) {
       const taken = plan.take()!;
       taken.releaseFailed(rejected);
-      const pauseMs = plan.pauseMs(taken, rejected, false)!;
+      const pauseMs = plan.planPauseMs(taken, rejected, false)!;
       if (pauseMs < least || pauseMs > most) t.fail(`${pauseMs} ms`);
     }
     const taken = plan.take()!;
     taken.releaseFailed(rejected);
-    if (plan.pauseMs(taken, rejected, false) !== undefined) t.fail('a fourth try');
+    if (plan.planPauseMs(taken, rejected, false) !== undefined) t.fail('a fourth try');
   }
   const { plan } = planOf(1);
   const taken = plan.take()!;
   taken.releaseFailed(garbage);
-  t.equal(plan.pauseMs(taken, garbage, true), undefined, 'work was done');
+  t.equal(plan.planPauseMs(taken, garbage, true), undefined, 'work was done');
   t.end();
 });
 
@@ -83,10 +83,10 @@ void t.test('a dead kept connection: at once, but only the first time', (t) => {
   const { plan } = planOf(1);
   const first = plan.take()!;
   first.releaseFailed(rejected);
-  t.equal(plan.pauseMs(first, rejected, true), 0);
+  t.equal(plan.planPauseMs(first, rejected, true), 0);
   const second = plan.take()!;
   second.releaseFailed(rejected);
-  t.ok(plan.pauseMs(second, rejected, true)! >= 100);
+  t.ok(plan.planPauseMs(second, rejected, true)! >= 100);
   t.end();
 });
 
@@ -99,7 +99,7 @@ void t.test('who has waited long is not kept waiting', (t) => {
     const taken = plan.take()!;
     clock.ms += spentMs;
     taken.releaseFailed(rejected);
-    t.equal(plan.pauseMs(taken, rejected, false) !== undefined, again, `${spentMs} ms`);
+    t.equal(plan.planPauseMs(taken, rejected, false) !== undefined, again, `${spentMs} ms`);
   }
   for (const [leftMs, pauseMs] of [
     [1, 0],
@@ -109,7 +109,7 @@ void t.test('who has waited long is not kept waiting', (t) => {
     const taken = plan.take()!;
     clock.ms += taken.target.totalTimeoutMs - leftMs;
     taken.releaseFailed(garbage);
-    t.equal(plan.pauseMs(taken, garbage, true), pauseMs, `${leftMs} ms are left of the call's time`);
+    t.equal(plan.planPauseMs(taken, garbage, true), pauseMs, `${leftMs} ms are left of the call's time`);
   }
   t.end();
 });
@@ -124,12 +124,12 @@ void t.test('others that rest take no further attempt from the one that works', 
   const first = plan.take()!;
   t.equal(first.index, 0);
   first.releaseFailed(rejected);
-  t.equal(plan.pauseMs(first, rejected, true), 0, 'a dead kept connection');
+  t.equal(plan.planPauseMs(first, rejected, true), 0, 'a dead kept connection');
   for (const least of [100, undefined]) {
     const next = plan.take()!;
     t.equal(next.index, 0);
     next.releaseFailed(rejected);
-    const pauseMs = plan.pauseMs(next, rejected, false);
+    const pauseMs = plan.planPauseMs(next, rejected, false);
     t.ok(least === undefined ? pauseMs === undefined : pauseMs! >= least, `${pauseMs} ms`);
   }
   t.end();
@@ -144,12 +144,12 @@ void t.test('a spare that is full takes no further attempt from the one that wor
       const taken = plan.take()!;
       t.equal(taken.index, 0, what);
       taken.releaseFailed(rejected);
-      const pauseMs = plan.pauseMs(taken, rejected, false)!;
+      const pauseMs = plan.planPauseMs(taken, rejected, false)!;
       t.ok(pauseMs >= least, `${what}: ${pauseMs} ms`);
     }
     const last = plan.take()!;
     last.releaseFailed(rejected);
-    t.equal(plan.pauseMs(last, rejected, false), 0, 'then the call waits for the spare');
+    t.equal(plan.planPauseMs(last, rejected, false), 0, 'then the call waits for the spare');
     t.equal(plan.take(), undefined);
     t.ok(plan.noRoom());
     filling.release();
@@ -169,7 +169,7 @@ void t.test(
       if (isFull) balancer.take([0], asAccountIndex(0));
       const taken = plan.take()!;
       taken.releaseFailed(failure);
-      t.equal(plan.pauseMs(taken, failure, true), 0);
+      t.equal(plan.planPauseMs(taken, failure, true), 0);
       t.equal(plan.take()?.index, isFull ? undefined : 1);
     }
     t.end();
@@ -185,7 +185,7 @@ void t.test('a spare that never takes a call so large is none', (t) => {
       const { plan } = planOf(2, { tokensPerMinute: 49 }, 50, shared);
       const taken = plan.take()!;
       taken.releaseFailed(failure);
-      t.equal(plan.pauseMs(taken, failure, true), pauseMs, `shared ${shared}`);
+      t.equal(plan.planPauseMs(taken, failure, true), pauseMs, `shared ${shared}`);
       t.equal(plan.take()?.index, pauseMs, 'the first again, if a kept connection was closed');
     }
   }
