@@ -19,7 +19,7 @@ import { mayRepeatPrompt } from './echoed-prompt.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import type { ModelRoute } from './target.js';
-import { countOrEstimate, type CountTokens } from './token-count.js';
+import { countOrEstimate, type CountTokens, NO_PROMPT } from './token-count.js';
 import { disbeliefOf, withinHold } from './usage-bounds.js';
 import type { UsageMeter } from './usage-meter.js';
 
@@ -33,42 +33,37 @@ interface UsageDeps {
 /** The usage of a call that only asks for a count of tokens: such a call is free. */
 export const NO_USAGE = usageWithoutParts(0, 0, 'reported');
 
-/** A body without a prompt, whose count is 0. */
-const NO_PROMPT = '{}';
-
-/** The usage; a promise if tokens must be counted first. The promise rejects only for a bug. */
+/**
+ * The usage; a promise if tokens must be counted first. The promise rejects only for a bug. A believed report
+ * that needs no count is returned as the meter's own object, by which door-call.ts recognises it.
+ */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
-  if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
+  const dialect = dialectAt(request.door);
+  if (dialect?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
   // First, because `reportSoFar` may give the meter the report that `disbeliefIn` and this function read.
   meter.reportSoFar(attempt);
   const route = deps.routes.routeOf(request.modelIndex);
-  const { tokenizer } = route;
   const disbelief = disbeliefIn(attempt, request, route, deps);
   const reported = disbelief === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld && !lacksAnswer(reported, meter)) return reported;
-  // Such a report has the tokens of the prompt, so only the response is counted. A response that repeats the
-  // prompt is counted besides it all the same: echoed-prompt.ts tells them apart.
   const body = request.largeBody ?? request.body;
-  // The report may be of one choice, and so of one of several prompts: then the prompts are counted too.
-  const mayLackPrompts = dialectAt(request.door)?.echoedPrompt !== undefined && request.choices > 1;
-  const countRequest =
-    reported === undefined || mayRepeatPrompt(request.door, body) || mayLackPrompts
-      ? meter.countRequest(
-          tokenizer,
-          body,
-          request.door,
-          mediaTokensOf(request, route),
-          attempt.taken.target.thoughtsBack,
-        )
-      : meter.countRequest(tokenizer, NO_PROMPT);
+  // The report may be of one choice, and so of one of several prompts.
+  const mayLackPrompts = dialect?.echoedPrompt !== undefined && request.choices > 1;
+  // A believed report has the tokens of the prompt, so mostly the response alone is counted. If the response
+  // may repeat the prompt, echoed-prompt.ts needs the body to tell them apart.
+  const needsPrompt = reported === undefined || mayLackPrompts || mayRepeatPrompt(request.door, body);
+  const { thoughtsBack } = attempt.taken.target;
+  const countRequest = needsPrompt
+    ? meter.countRequest(route.tokenizer, body, request.door, mediaTokensOf(request, route), thoughtsBack)
+    : meter.countRequest(route.tokenizer, NO_PROMPT);
   return countOrEstimate(deps.count, countRequest, request.account, deps.errors).then((counted) => {
-    const usage = disbelief === undefined ? counted : withinHold(counted, disbelief, request, route);
-    if (reported === undefined) return usage;
+    if (disbelief !== undefined) return withinHold(counted, disbelief, request, route);
+    if (reported === undefined) return counted;
     const promptTokens = mayLackPrompts
-      ? Math.max(reported.promptTokens, usage.promptTokens)
+      ? Math.max(reported.promptTokens, counted.promptTokens)
       : reported.promptTokens;
-    return { ...withLargerCompletion(reported, usage), promptTokens };
+    return { ...withLargerCompletion(reported, counted), promptTokens };
   });
 }
 

@@ -78,8 +78,8 @@ export function isOfAnswer(key: string): boolean {
 }
 
 /**
- * A text of more pieces is not compared with the next piece: an event of 1 MB may have 14,000 pieces of one
- * text, and to join them for each took 1.9 s.
+ * A text of more pieces than this is not compared with the next piece: an event of 1 MB may have 14,000
+ * pieces of one text, and joining them for each took 1.9 s.
  */
 const REPEATED_PIECES_MAX = 8;
 
@@ -102,24 +102,24 @@ export function addStreamTexts(
     bytes = end;
     if (data === undefined) return;
     const event = parsedJson(data);
-    const add = (path: string, text: string, mayRepeat = false): void => {
-      const pieceList = pieces.get(path);
+    const add = (key: string, text: string, mayRepeat = false): void => {
+      const pieceList = pieces.get(key);
       if (mayRepeat && (pieceList?.length ?? 0) <= REPEATED_PIECES_MAX) {
-        if (text === (texts.get(path) ?? '') + (pieceList?.join('') ?? '')) return;
+        if (text === (texts.get(key) ?? '') + (pieceList?.join('') ?? '')) return;
       }
       chars += text.length;
-      if (pieceList === undefined) pieces.set(path, [text]);
+      if (pieceList === undefined) pieces.set(key, [text]);
       else pieceList.push(text);
     };
     for (const [index, choice] of choicesOf(event)) {
-      visitChoice(choice, choice.delta ?? choice.message, (key, text, mayRepeat) =>
-        add(`${index}/${key}`, text, mayRepeat),
+      visitChoice(choice, choice.delta ?? choice.message, (field, text, mayRepeat) =>
+        add(`${index}/${field}`, text, mayRepeat),
       );
     }
     if (isRecord(event)) visitResponsesEvent(event, add, items);
   });
   // The pieces are joined first, because V8 would keep 50 bytes for each piece that is appended alone.
-  for (const [path, pieceList] of pieces) texts.set(path, (texts.get(path) ?? '') + pieceList.join(''));
+  for (const [key, pieceList] of pieces) texts.set(key, (texts.get(key) ?? '') + pieceList.join(''));
   return { chars, bytes };
 }
 

@@ -96,16 +96,12 @@ class CountSession implements UpstreamSession {
     const startMs = clock.monotonicMs();
     const route = routes.routeOf(modelIndex);
     const mediaTokens = mediaTokensOf(this.#request, route);
+    // The meter is empty, so the CountRequest has a prompt alone.
+    const meter = new UsageMeter();
     // Which upstream will get the prompt is not known, so the longest prompt that any of them gets counts.
     const thoughtsBack = route.targets.some((target) => target.thoughtsBack === true);
     const prompt = largeBody ?? body;
-    const countRequest = new UsageMeter().countRequest(
-      route.tokenizer,
-      prompt,
-      door,
-      mediaTokens,
-      thoughtsBack,
-    );
+    const countRequest = meter.countRequest(route.tokenizer, prompt, door, mediaTokens, thoughtsBack);
     const { promptTokens } = await countOrEstimate(count, countRequest, account, errors);
     const response = Buffer.from(`{"input_tokens":${promptTokens}}`);
     this.#downstream.end(response, NO_USAGE, clock.monotonicMs() - startMs);

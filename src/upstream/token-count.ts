@@ -98,8 +98,8 @@ const PRIMING_TOKENS = 3;
 
 /** Up to this length an upstream worker parses a body for an estimate, which takes some ms. */
 const ESTIMATE_PARSE_BYTES_MAX = 256 * 1024;
-/** A body whose prompt counts nothing. */
-const NO_PROMPT = '{}';
+/** A body without a prompt, whose count is 0. */
+export const NO_PROMPT = '{}';
 const DATA_URL = Buffer.from('"data:');
 /** What stands before the data URL of an image or a file: the name of its member. */
 const MEDIA_MEMBER = /[\s,{]"(?:url|image_url|file_data)"\s*:\s*$/;
@@ -360,10 +360,10 @@ function countedBodyOf(
   const text = dialect === undefined || typeof body === 'string' ? body : Buffer.from(body).toString();
   if (dialect === undefined || typeof text !== 'string') return body;
   const members = parsedJson(text);
-  if (!isRecord(members)) return '{}';
+  if (!isRecord(members)) return NO_PROMPT;
   if (dialect.promptTexts !== undefined) {
     const texts = dialect.promptTexts(members);
-    return texts.length === 0 ? '{}' : JSON.stringify(texts);
+    return texts.length === 0 ? NO_PROMPT : JSON.stringify(texts);
   }
   try {
     return JSON.stringify(dialect.translator?.toChat(members, { thoughtsBack }) ?? members);
