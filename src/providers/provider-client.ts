@@ -104,8 +104,8 @@ export class ProviderClient {
       let request: PassedRequest;
       if (passed === undefined) request = requestOf(provider, call);
       else {
-        invariant(provider.passed !== undefined, 'a passed call goes to a provider that speaks a door');
-        request = provider.passed(call, body, passed);
+        invariant(provider.writePassed !== undefined, 'a passed call goes to a provider that speaks a door');
+        request = provider.writePassed(call, body, passed);
         translated.setPassedRequest(request);
       }
       this.#send(target, request, requestId, translated, moreHeaders);

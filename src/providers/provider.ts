@@ -5,11 +5,11 @@
  * alone also runs in counter threads, for large bodies.
  *
  *     translated call: UnsignedCall --write--> WrittenRequest --headers--> ProviderRequest
- *     passed call:     ProviderCall and PassedCall --passed--> PassedRequest
+ *     passed call:     ProviderCall and PassedCall --writePassed--> PassedRequest
  *
- * Must hold: a translator does no I/O: connections, time limits and credentials are not its own. Nothing that
- * it caches of one call changes another (no test). The bytes that it keeps of a stream are bounded
- * (test/unit/providers/long-events.test.ts).
+ * Must hold: a translator does no I/O: provider-client.ts has the connections, time limits and credentials.
+ * Nothing that a translator caches of one call changes another (no test). The bytes that it keeps of a stream
+ * are bounded (test/unit/providers/long-events.test.ts).
  */
 import type { DoorName } from '../core/door-names.js';
 import type { Members } from '../core/json.js';
@@ -221,7 +221,7 @@ export interface Provider {
    * caller's, with the provider's name of the model; `call.body` and `call.model` are empty. A successful
    * response passes as it is, unless the request has `stream` or `readResponse`; `readError` reads errors.
    */
-  readonly passed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
+  readonly writePassed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
   /** Translates the request. Throws a FieldError. Pure and without a credential: any thread may call it. */
   write(call: UnsignedCall): WrittenRequest;
   /** The headers of a request that `write` wrote: authorisation, versions. */
@@ -239,7 +239,7 @@ export interface Provider {
   readError(status: number, header: HeaderLookup, body: string): ProviderFailure;
 }
 
-/** Translates and authorises a call, where no counter thread has written it. Throws a FieldError. */
+/** The request of a call, with headers, if no counter thread has written it. Throws a FieldError. */
 export function requestOf(provider: Provider, call: ProviderCall): ProviderRequest {
   const request = provider.write(call);
   const { path, body } = request;

@@ -33,7 +33,7 @@ export const ANTHROPIC: Provider = {
   readResponse: readMessage,
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,
-  passed(call, body, { door, betas: callersHeader }) {
+  writePassed(call, body, { door, betas: callersHeader }) {
     const { basePath, betas } = call.settings;
     const headers = headersOf(call, mergedBetas(betas, callersHeader));
     return { path: `${basePath}${DOOR_PATHS[door]}`, headers, body };

@@ -44,7 +44,7 @@ export const BEDROCK: Provider = {
   readResponse,
   openStream: (call) => new ConverseStream(call),
   readError,
-  passed(call, callersBody, passedCall) {
+  writePassed(call, callersBody, passedCall) {
     const { model, operation, body } = claudeRequest(call, callersBody, passedCall);
     const path = pathsOf(model, call.settings.basePath).prefix + operation;
     return {

@@ -100,7 +100,7 @@ function readErrorOfEither(status: number, header: HeaderLookup, body: string): 
  * path names COUNTING_MODEL, and the model goes back into the body. There it comes before
  * `anthropic_version`, which cloudBodyOf always writes first.
  */
-function passClaude(
+function writePassedClaude(
   call: ProviderCall,
   body: string | Uint8Array,
   { door, stream, betas }: PassedCall,
@@ -125,5 +125,5 @@ export const VERTEX: Provider = {
   readResponse: (body, call) => (isClaude(call) ? readAnthropicResponse : readGeminiResponse)(body, call),
   openStream: (call) => (isClaude(call) ? new AnthropicStream(call) : new GeminiStream(call)),
   readError: readErrorOfEither,
-  passed: passClaude,
+  writePassed: writePassedClaude,
 };

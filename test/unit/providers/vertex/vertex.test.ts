@@ -125,7 +125,7 @@ void t.test("a passed message has only those of the caller's betas that Vertex k
   const betas =
     'claude-code-20250219, interleaved-thinking-2025-05-14,prompt-caching-scope-2026-01-05,web-search-2025-03-05';
   const betasAt = (door: 'messages' | 'count_tokens'): unknown => {
-    const { body } = VERTEX.passed!(claudeCall(false), '{"model":"m"}', { door, stream: false, betas });
+    const { body } = VERTEX.writePassed!(claudeCall(false), '{"model":"m"}', { door, stream: false, betas });
     return (JSON.parse(body as string) as { anthropic_beta: unknown }).anthropic_beta;
   };
   const known = ['context-1m-2025-08-07', 'interleaved-thinking-2025-05-14'];
