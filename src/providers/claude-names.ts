@@ -3,8 +3,8 @@
  * vertex/vertex.ts and bedrock/models.ts choose the protocol of a call by it, gateway/settings-records.ts the
  * doors of an upstream. Pure; main thread and upstream worker.
  *
- * Must hold: nobody else reads a name for that. A door whose calls pass as they are would else send Messages
- * to a model that speaks another protocol (test/unit/gateway/settings-records.test.ts).
+ * Must hold: no other file decides this by a name. If two files differed, a door whose calls pass as they are
+ * could send Messages to a model that speaks another protocol (test/unit/gateway/settings-records.test.ts).
  */
 import type { ProviderName } from '../core/provider-names.js';
 

@@ -70,13 +70,13 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
       const url = isRecord(image) ? image.url : image;
       const urlPath = isRecord(image) ? `${path}.image_url.url` : `${path}.image_url`;
       if (typeof url !== 'string') throw new FieldError(urlPath, 'must be a string');
-      return mediaOf(url, undefined, urlPath, rules);
+      return mediaOf('image', url, undefined, urlPath, rules);
     }
     case 'file': {
       const file = isRecord(part.file) ? part.file : {};
       const { file_data: data, filename } = file;
       const title = typeof filename === 'string' ? filename : undefined;
-      if (typeof data === 'string') return mediaOf(data, title, `${path}.file.file_data`, rules);
+      if (typeof data === 'string') return mediaOf('document', data, title, `${path}.file.file_data`, rules);
       if (file.file_id === undefined) throw new FieldError(`${path}.file.file_data`, 'must be a string');
       rules.fields.unsupported(`${path}.file.file_id`);
       return undefined;
@@ -90,17 +90,20 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
   }
 }
 
-/** An image or document block. `title`: of a document. `path`: of the URL; by its end a file is known. */
-function mediaOf(url: string, title: string | undefined, path: string, rules: ContentRules): Block {
+/**
+ * An image or document block. A data URL decides by its own type; `httpsType` is the block's type for an
+ * https URL, which tells none. `title`: of a document. `path`: of the URL, for a FieldError.
+ */
+function mediaOf(
+  httpsType: 'image' | 'document',
+  url: string,
+  title: string | undefined,
+  path: string,
+  rules: ContentRules,
+): Block {
   const titleMember = title === undefined ? {} : { title };
-  const isFile = path.endsWith('file_data');
-  // Behind an https URL the type is not known, so the part decides between image and document.
   if (url.startsWith('https://') && rules.fetchesUrls)
-    return {
-      type: isFile ? 'document' : 'image',
-      source: { type: 'url', url },
-      ...(isFile ? titleMember : {}),
-    };
+    return { type: httpsType, source: { type: 'url', url }, ...titleMember };
   const dataUrl = DATA_URL.exec(url);
   if (dataUrl === null)
     throw new FieldError(

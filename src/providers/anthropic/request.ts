@@ -50,7 +50,8 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const request: Record<string, unknown> = { max_tokens: maxTokens, messages: conversation.messages };
   if (conversation.system.length > 0) request.system = contentOf(conversation.system);
   if (stream) request.stream = true;
-  addTools(request, toolMembers, fields, traits, asksToThink(thinking.thinking));
+  const willThink = asksToThink(thinking.thinking);
+  addTools(request, toolMembers, fields, traits, willThink);
   if (thinking.thinking !== undefined) request.thinking = thinking.thinking;
   const { format } = toolMembers;
   if (thinking.effort !== undefined || format !== undefined)
@@ -60,7 +61,6 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
     };
   const allowsSampling =
     traits.allowsSampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
-  const willThink = asksToThink(thinking.thinking);
   const { hasOneSampler } = traits;
   const rules = { allowsSampling, hasOneSampler, willThink, where: 'with Claude', isClaude: true };
   const sampling = samplingValuesOf(fields, rules);

@@ -1,7 +1,7 @@
 /**
  * Translates errors of Google's APIs, a `google.rpc.Status` in a response or a stream, into a
  * ProviderFailure. gemini.ts and vertex/vertex.ts call `readError`; response.ts and stream.ts call
- * `throwError`. Pure; upstream worker.
+ * `throwIfError`. Pure; upstream worker.
  *
  * Follows https://cloud.google.com/apis/design/errors and ai.google.dev/gemini-api/docs/troubleshooting, read
  * 2026-11:
@@ -44,8 +44,8 @@ export function readError(status: number, header: HeaderLookup, body: string): P
   return seconds > 0 ? { ...failure, retryAfterSeconds: Math.ceil(seconds) } : failure;
 }
 
-/** Throws a ProviderError if the response or event, with a status of success, is an error. */
-export function throwError(response: Members): void {
+/** Throws a ProviderError if a response, or an event, whose status was a success is an error. */
+export function throwIfError(response: Members): void {
   if (response.error === undefined) return;
   const error = errorIn(response);
   throw new ProviderError(failureOf(error, typeof error?.code === 'number' ? error.code : 500));

@@ -23,13 +23,14 @@ import {
   type ProviderUsage,
 } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
-import { throwError } from './errors.js';
+import { throwIfError } from './errors.js';
 
 /** Translates the body of a 200. Throws a ProviderError for an error, or what is no response of Gemini. */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
-  const response = exactJson(body.toString(), 'functionCall'); // only in calls do long integers matter
+  // Long integers matter in the arguments of calls alone.
+  const response = exactJson(body.toString(), 'functionCall');
   if (!isRecord(response)) throw ProviderError.invalid('no JSON object');
-  throwError(response); // if it is an error
+  throwIfError(response);
   const { candidates } = response;
   const choices: Choice[] = Array.isArray(candidates)
     ? (candidates as unknown[]).map((candidate, position) => choiceOf(candidate, position, call))
@@ -114,9 +115,12 @@ export function toolCallOf(
 
 /** An image or sound that the model made. */
 export interface Media {
-  readonly isAudio: boolean; // OpenAI's sounds have no MIME type
-  readonly data: string; // base64
-  readonly url: string; // of the scheme `data:`
+  /** In place of a MIME type, which OpenAI's sounds do not have. */
+  readonly isAudio: boolean;
+  /** Base64. */
+  readonly data: string;
+  /** A data URL with the MIME type and `data`. */
+  readonly url: string;
 }
 
 /** The media of a part; undefined if the part has none, or is a thought. */
@@ -150,7 +154,8 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
       if (part.thought === true) reasoning += text;
       else {
         content += text;
-        if (part.thoughtSignature !== undefined) signature = signatureMember(part); // the last one counts
+        // The last signature counts: a message has one.
+        if (part.thoughtSignature !== undefined) signature = signatureMember(part);
       }
     } else if (isRecord(functionCall)) calls.push(toolCallOf(functionCall, part, call, index, calls.length));
     else {

@@ -21,7 +21,7 @@ import { CHOICES_MAX } from '../../protocol/request-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason, type ProviderUsage, type TextMember } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
-import { throwError } from './errors.js';
+import { throwIfError } from './errors.js';
 import {
   audioIdOf,
   finishOf,
@@ -172,7 +172,7 @@ export class GeminiStream implements ProviderStream {
     if (!isRecord(event)) throw ProviderError.invalid('an event is no JSON object');
     // The client has all of the text, so an error changes nothing.
     if (this.#isWhole && isRecord(event.error)) return '';
-    throwError(event);
+    throwIfError(event);
     const writer = (this.#writer ??= new ChunkWriter(
       idOf(event, this.#call),
       modelOf(event, this.#call),
