@@ -164,7 +164,7 @@ class ProbeCredentials {
     try {
       const source = await openSource(this.#positions.specOf(position));
       const { credential } = await credentialWithin(source, PROBE_MS_MAX);
-      this.table.replace([{ position, revision: 1, credential }]);
+      this.table.replace([{ position, generation: 1, credential }]);
       return undefined;
     } catch (error) {
       return credentialErrorOf(error, 'see that this machine has credentials for the provider');

@@ -255,7 +255,7 @@ export class UpstreamWorkers {
     const { workers, calls, metrics, upstreams, responses, leftCalls, credentials, state } = this.#options;
     controlChannel.port1.on('message', (message: FromUpstreamWorker) => {
       if (message.kind === 'routes_taken') replies.onApplied(message.id);
-      else credentials.rejected(message.position, message.revision);
+      else credentials.rejected(message.position, message.generation);
     });
     const spanOutlet = state.traces?.newOutlet();
     const task: UpstreamTask = {

@@ -3,9 +3,9 @@
  * its worker; ProviderClient reads the table. gateway/upstream-probe.ts makes one in the main thread.
  * Upstream worker.
  *
- * Must hold: no listener, no log and no caller gets a token, not even in a provider's message. Each revision
- * that a provider rejects is reported once. A rejection of a call that began with an earlier revision is not
- * reported (test/unit/upstream/credential-table.test.ts).
+ * Must hold: no listener, no log and no caller gets a token, not even in a provider's message. Each
+ * generation (credential-spec.ts) that a provider rejects is reported once. A rejection of a call that began
+ * with an earlier generation is not reported (test/unit/upstream/credential-table.test.ts).
  */
 import { type CredentialRecord, secretsOfCredential } from '../providers/credentials/credential-spec.js';
 import type { Credential, Credentials } from '../providers/provider.js';
@@ -17,16 +17,16 @@ const HIDDEN = 'the message of the provider is not shown: it repeats a credentia
 export class CredentialTable implements Credentials {
   /** By the credential's position in the settings. */
   readonly #records = new Map<number, CredentialRecord>();
-  /** By position: the last revision that was rejected and reported. */
+  /** By position: the last generation that was rejected and reported. */
   readonly #reported = new Map<number, number>();
   /** By credential; made when a provider first reports an error of a call with the credential. */
   readonly #fragments = new WeakMap<Credential, SecretFragments>();
-  readonly #onRejected: (position: number, revision: number) => void;
+  readonly #onRejected: (position: number, generation: number) => void;
 
-  /** `onRejected` is called once for each revision that a provider rejects. */
+  /** `onRejected` is called once for each generation that a provider rejects. */
   constructor(
     records: readonly CredentialRecord[],
-    onRejected: (position: number, revision: number) => void,
+    onRejected: (position: number, generation: number) => void,
   ) {
     this.#onRejected = onRejected;
     this.replace(records);
@@ -41,7 +41,7 @@ export class CredentialTable implements Credentials {
     for (const record of records) {
       const { position, credential } = record;
       if (credential !== undefined && this.credentialAt(position) === undefined) filled.push(position);
-      // The keeper may have dropped the credential: if it is named again, its revisions begin with 0 again.
+      // The keeper may have dropped the credential: if it is named again, its generations begin with 0 again.
       if (credential === undefined) this.#reported.delete(position);
       this.#records.set(position, record);
     }
@@ -55,9 +55,9 @@ export class CredentialTable implements Credentials {
   /** A provider has rejected a call with `credential`, which may have been renewed since the call began. */
   rejected(position: number, credential: Credential): void {
     const record = this.#records.get(position);
-    if (record?.credential !== credential || this.#reported.get(position) === record.revision) return;
-    this.#reported.set(position, record.revision);
-    this.#onRejected(position, record.revision);
+    if (record?.credential !== credential || this.#reported.get(position) === record.generation) return;
+    this.#reported.set(position, record.generation);
+    this.#onRejected(position, record.generation);
   }
 
   /** `text` without fragments of the credential; HIDDEN if they cannot be cut out. */

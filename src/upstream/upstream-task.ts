@@ -77,8 +77,8 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
   );
   const quotas = new UpstreamQuotas(counters, clock, leases);
   const routes = new RouteTable(task.routes, { clock, log, metrics, quotas });
-  const credentials = new CredentialTable(task.credentials, (position, revision) =>
-    send({ kind: 'credential_rejected', position, revision }),
+  const credentials = new CredentialTable(task.credentials, (position, generation) =>
+    send({ kind: 'credential_rejected', position, generation }),
   );
   const spanOutbox = task.spanOutlet && (await openSpanOutbox(task.spanOutlet));
   const startSession = createStartSession({

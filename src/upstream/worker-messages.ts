@@ -63,8 +63,8 @@ export type ToUpstreamWorker =
 export type FromUpstreamWorker =
   /** The worker uses the routes of the message `routes` with that `id`. */
   | { readonly kind: 'routes_taken'; readonly id: number }
-  /** A provider has rejected the credential at that position. Sent once for each revision. */
-  | { readonly kind: 'credential_rejected'; readonly position: number; readonly revision: number };
+  /** A provider has rejected the credential at that position. Sent once for each generation. */
+  | { readonly kind: 'credential_rejected'; readonly position: number; readonly generation: number };
 
 /** `workerData` of a counter thread. */
 export interface CounterInit {

@@ -1,8 +1,8 @@
 /**
  * Renews the credentials that expire (OAuth tokens, AWS session keys), ahead of time and off the calls' path,
- * once for all threads of a process. gateway/gateway.ts owns the keeper, on the main thread. In this folder a
- * _position_ is the number of a credential, which means the same spec for ever (credential-spec.ts), and a
- * _revision_ counts what the credential was in turn. Neither is what the glossary calls so.
+ * once for all threads of a process. gateway/gateway.ts owns the keeper, on the main thread. The _position_
+ * of a credential is its number, which means the same spec for ever (credential-spec.ts). Its _generation_
+ * rises with each new credential and each expiry.
  *
  *     missing ── renewal ──► good ── it expires ──► calls fail until a renewal succeeds
  *                  ▲          │ due (renewal-schedule.ts), rejected by the provider, or a file changed
@@ -10,11 +10,9 @@
  *
  * While renewals fail, the old credential serves until it expires.
  *
- * Must hold: a credential has one renewal at a time. `revision` rises with every change while the settings
- * name the credential, so that a rejection of an older one is ignored. Records with secrets go to upstream
- * workers alone, never to listeners or logs. Workers accept each record as it comes (credential-table.ts):
- * revisions start from 0 again if reloads drop a credential and name it again. The unit test tells the
- * first two.
+ * Must hold: a credential has one renewal at a time, and a rejection of an earlier generation is ignored
+ * (both in the unit test). Records with secrets go to upstream workers alone, never to listeners or logs.
+ * Workers accept each record as it comes: generations begin with 0 again if reloads drop a credential.
  */
 import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -39,7 +37,9 @@ const REJECTED_PAUSE_MS_MIN = 30_000;
 const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
 /** A rejection that comes so long after the last pause has ended starts with the shortest pause again. */
 const REJECTED_CALM_MS = 60 * MINUTE_MS;
+/** What is due begins so late at most. */
 const CHECK_PERIOD_MS = 1_000;
+/** Longer, because the check makes system calls for each file (filesStateOf), on the main thread. */
 const FILES_CHECK_PERIOD_MS = 10_000;
 /** Life of a credential that the settings no longer name: calls from before a reload may still need it. */
 const LINGER_MS = 2 * MINUTE_MS;
@@ -111,7 +111,7 @@ interface Entry {
   readonly name: string;
   /** Undefined before the first renewal. */
   source: CredentialSource | undefined;
-  revision: number;
+  generation: number;
   /** The credential that calls use now; undefined if there is none. */
   issued: IssuedCredential | undefined;
   /** When the credential expires; undefined if that is unknown, or if there is none. */
@@ -212,10 +212,10 @@ export class CredentialKeeper {
       if (!positions.includes(entry.position)) entry.dropMs = Math.min(entry.dropMs, dropMs);
   }
 
-  /** gateway/upstream-workers.ts calls this if a provider rejects a revision: the present one is renewed. */
-  rejected(position: number, revision: number): void {
+  /** gateway/upstream-workers.ts calls this if a provider rejects a generation: the present one is renewed. */
+  rejected(position: number, generation: number): void {
     const entry = this.#entries.get(position);
-    if (entry?.revision !== revision || entry.isRejected) return;
+    if (entry?.generation !== generation || entry.isRejected) return;
     const nowMs = this.#options.clock.monotonicMs();
     if (nowMs > entry.rejectedDueMs + REJECTED_CALM_MS) entry.rejectedPauseMs = REJECTED_PAUSE_MS_MIN;
     entry.isRejected = true;
@@ -265,7 +265,7 @@ export class CredentialKeeper {
       spec,
       name: nameOfSpec(spec),
       source: undefined,
-      revision: 0,
+      generation: 0,
       issued: undefined,
       expires: undefined,
       // The first renewal begins at once.
@@ -332,10 +332,10 @@ export class CredentialKeeper {
     if (entry.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: entry.name });
     entry.failuresInRow = 0;
     entry.error = undefined;
-    // The same credential gets no new revision: metadata servers return one token until it nearly expires.
+    // The same credential is no new generation: metadata servers return one token until it nearly expires.
     if (isDeepStrictEqual(entry.issued?.credential, issued.credential)) return;
     entry.issued = issued;
-    entry.revision += 1;
+    entry.generation += 1;
     entry.isRejected = false;
     send([recordOf(entry)]);
   }
@@ -360,7 +360,7 @@ export class CredentialKeeper {
       return false;
     entry.issued = undefined;
     entry.expires = undefined;
-    entry.revision += 1;
+    entry.generation += 1;
     this.#options.send([recordOf(entry)]);
     this.#options.log.error(
       'a credential has expired and could not be renewed; calls of its upstreams fail',
@@ -380,8 +380,8 @@ export class CredentialKeeper {
   }
 }
 
-function recordOf({ position, revision, issued }: Entry): CredentialRecord {
-  return { position, revision, credential: issued?.credential };
+function recordOf({ position, generation, issued }: Entry): CredentialRecord {
+  return { position, generation, credential: issued?.credential };
 }
 
 /** Inode, size and time of each file of the credential, as one text. Never throws. */

@@ -22,7 +22,7 @@ export type CredentialSpec =
 export interface CredentialRecord {
   readonly position: number;
   /** Rises with each new credential; from 0 again if the settings drop the position and name it again. */
-  readonly revision: number;
+  readonly generation: number;
   /**
    * Undefined if there is no credential now: no renewal has succeeded, the credential has expired, or no
    * upstream uses it any more.

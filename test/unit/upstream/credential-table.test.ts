@@ -16,8 +16,9 @@ const AWS: Credential = {
 
 function world() {
   const rejected: [number, number][] = [];
-  const table = new CredentialTable([{ position: 1, revision: 1, credential: ONE }], (position, revision) =>
-    rejected.push([position, revision]),
+  const table = new CredentialTable(
+    [{ position: 1, generation: 1, credential: ONE }],
+    (position, generation) => rejected.push([position, generation]),
   );
   return { rejected, table };
 }
@@ -26,27 +27,27 @@ void t.test('the current one, and who had none before', (t) => {
   const { table } = world();
   t.equal(table.credentialAt(0), undefined);
   t.equal(table.credentialAt(1), ONE);
-  t.same(table.replace([{ position: 1, revision: 2, credential: TWO }]), [], 'a renewal');
+  t.same(table.replace([{ position: 1, generation: 2, credential: TWO }]), [], 'a renewal');
   t.equal(table.credentialAt(1), TWO);
-  t.same(table.replace([{ position: 1, revision: 3, credential: undefined }]), []);
+  t.same(table.replace([{ position: 1, generation: 3, credential: undefined }]), []);
   t.equal(table.credentialAt(1), undefined, 'it has expired');
-  t.same(table.replace([{ position: 1, revision: 4, credential: ONE }]), [1]);
+  t.same(table.replace([{ position: 1, generation: 4, credential: ONE }]), [1]);
   t.end();
 });
 
-void t.test('each revision is reported once, and not by calls that began before it', (t) => {
+void t.test('each generation is reported once, and not by calls that began before it', (t) => {
   const { rejected, table } = world();
   for (let call = 0; call < 100; call += 1) table.rejected(1, ONE);
   t.same(rejected, [[1, 1]]);
-  table.replace([{ position: 1, revision: 2, credential: TWO }]);
+  table.replace([{ position: 1, generation: 2, credential: TWO }]);
   table.rejected(1, ONE);
   table.rejected(0, ONE);
   t.equal(rejected.length, 1);
   table.rejected(1, TWO);
   t.same(rejected[1], [1, 2]);
   // A reload removes its upstream, a later one adds it again: the keeper counts from 1.
-  table.replace([{ position: 1, revision: 2, credential: undefined }]);
-  table.replace([{ position: 1, revision: 2, credential: ONE }]);
+  table.replace([{ position: 1, generation: 2, credential: undefined }]);
+  table.replace([{ position: 1, generation: 2, credential: ONE }]);
   table.rejected(1, ONE);
   t.same(rejected[2], [1, 2]);
   t.end();
@@ -54,7 +55,7 @@ void t.test('each revision is reported once, and not by calls that began before 
 
 void t.test('a token is cleaned out, also one that has been replaced', (t) => {
   const { table } = world();
-  table.replace([{ position: 1, revision: 2, credential: TWO }]);
+  table.replace([{ position: 1, generation: 2, credential: TWO }]);
   t.equal(table.withoutSecrets(ONE, 'bad token ya29.first-token-0123456789!'), 'bad token ***!');
   t.notMatch(table.withoutSecrets(AWS, 'key AKIDEXAMPLE0001 wJalrXUtnFEMI/K7MDENG'), /AKID|wJal/);
   const encoded = Buffer.from('ya29.second-token-0123456789').toString('base64');

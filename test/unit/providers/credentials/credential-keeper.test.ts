@@ -87,7 +87,7 @@ void t.test('renewed at 80 % of its life, once', async (t) => {
   await world.pass(1);
   t.same(world.tokens, ['secret-token-1', 'secret-token-2']);
   t.same(
-    world.sent.map(({ position, revision }) => [position, revision]),
+    world.sent.map(({ position, generation }) => [position, generation]),
     [
       [0, 1],
       [0, 2],
@@ -184,7 +184,7 @@ void t.test('a rejection renews early, and not again and again', async (t) => {
   world.keeper.rejected(0, 7);
   world.keeper.rejected(3, 1);
   await world.settle();
-  t.equal(world.asked, 1, 'of another revision');
+  t.equal(world.asked, 1, 'of another generation');
   for (let call = 0; call < 100; call += 1) world.keeper.rejected(0, 1);
   await world.settle();
   t.same(world.tokens, ['secret-token-1', 'secret-token-2']);
