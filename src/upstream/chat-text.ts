@@ -1,7 +1,7 @@
 /**
- * Finds the texts of messages and responses, whose tokens are counted. prompt-text.ts finds those of
- * requests, with functions of this file. token-count.ts uses both files in counter threads and, for
- * estimates, in upstream workers. Pure.
+ * Finds the texts of messages and responses, whose tokens are counted; a Transcript keeps those of a stream
+ * until then. prompt-text.ts finds the texts of requests, with functions of this file. token-count.ts uses
+ * both files in counter threads and, for estimates, in upstream workers. Pure.
  *
  * Must hold: no input makes this code throw, because input is untrusted: a value without the expected form is
  * skipped (test/unit/upstream/chat-text.test.ts, test/unit/upstream/chat-text.transcript.test.ts).

@@ -53,8 +53,9 @@ export class QuotaWait implements WaitingCall {
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #owner: WaitOwner;
-  /** Until when the call may wait for its turn, and until when for a reply of the coordinator. */
+  /** Until when the call may wait for its turn (monotonic). */
   #turnEndMs = 0;
+  /** Until when it may wait for a reply of the coordinator, even after `#turnEndMs` (monotonic). */
   #replyEndMs = 0;
   /** Sum of the waits that have ended. */
   #waitedMs = 0;

@@ -71,27 +71,32 @@ export class UsageMeter {
    */
   report(report: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
-    const usageOrError = tokensOfReport(report);
-    if (typeof usageOrError === 'string') this.#reportError = usageOrError;
-    if (usageOrError === undefined || typeof usageOrError === 'string') return false;
-    this.#reported = usageOrError;
+    const usage = this.#possibleUsageOf(report);
+    if (usage === undefined) return false;
+    this.#reported = usage;
     this.#isReportOld = false;
     return true;
   }
 
   /**
-   * Keeps what the upstream had reported when the caller's client left or the stream broke off. Call before
+   * Keeps what the upstream had reported when the client left or the stream broke off. Call before
    * the other members are read. `usageSoFar` is not read if a report came after all of the text. A prompt of
    * 0 is no report: some upstreams send 0 until they know the tokens.
    */
   reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
     if (this.#reported !== undefined && !this.#isReportOld) return;
-    const usageOrError = tokensOfReport(attempt.usageSoFar);
-    if (typeof usageOrError === 'string') this.#reportError = usageOrError;
-    if (usageOrError === undefined || typeof usageOrError === 'string' || usageOrError.promptTokens === 0)
-      return;
-    this.#reported = usageOrError;
+    const usage = this.#possibleUsageOf(attempt.usageSoFar);
+    if (usage === undefined || usage.promptTokens === 0) return;
+    this.#reported = usage;
     this.#isReportOld = true;
+  }
+
+  /** The usage in a report; undefined if there is none, or an impossible one, whose error is kept. */
+  #possibleUsageOf(report: unknown): Usage | undefined {
+    const usageOrError = tokensOfReport(report);
+    if (typeof usageOrError !== 'string') return usageOrError;
+    this.#reportError = usageOrError;
+    return undefined;
   }
 
   /** Call for each event that had text and no report. */

@@ -16,11 +16,11 @@ import { type ModelFacts, V4_5 } from './models.js';
 
 export type Block = Members;
 
-/**
- * Converse's formats, by the subtype of a data URL or by the file extension of an S3 object. `formats` are
- * those whose subtype and extension is the format itself; `otherNames` has the format of each other name.
- */
-function formatsBy(formats: readonly string[], otherNames: Readonly<Record<string, string>>) {
+/** Converse's formats, by the subtype of a data URL or by the file extension of an S3 object. */
+type Formats = ReadonlyMap<string, string>;
+
+/** `formats`: whose subtype and extension are the format itself. `otherNames`: the format by other names. */
+function formatsBy(formats: readonly string[], otherNames: Readonly<Record<string, string>>): Formats {
   return new Map([...formats.map((format) => [format, format] as const), ...Object.entries(otherNames)]);
 }
 
@@ -105,29 +105,29 @@ export class ContentWriter {
         return text.trim() === '' ? [] : [{ text }];
       }
       case 'image_url':
-        return [mediaAt('image', IMAGE_FORMATS, part.image_url, `${path}.image_url`)];
+        return [mediaBlockAt('image', IMAGE_FORMATS, part.image_url, `${path}.image_url`)];
       case 'video_url':
-        return [mediaAt('video', VIDEO_FORMATS, part.video_url, `${path}.video_url`)];
+        return [mediaBlockAt('video', VIDEO_FORMATS, part.video_url, `${path}.video_url`)];
       case 'input_audio':
-        return [audio(part.input_audio, `${path}.input_audio`)];
+        return [audioBlock(part.input_audio, `${path}.input_audio`)];
       case 'file':
-        return [this.#file(part.file, `${path}.file`)];
+        return [this.#fileBlock(part.file, `${path}.file`)];
       default:
         throw new FieldError(`${path}.type`, 'is not supported by Bedrock');
     }
   }
 
   /** The block of a file: an image or a video by the type of its data URL, else a document. */
-  #file(file: unknown, path: string): Block {
+  #fileBlock(file: unknown, path: string): Block {
     if (!isRecord(file)) throw new FieldError(path, 'must be an object');
     const { file_data: data, file_id: id, filename } = file;
     const url = data ?? id;
     const member = url === data ? 'file_data' : 'file_id';
     if (typeof url !== 'string') throw new FieldError(`${path}.file_data`, 'must be a string');
     const kind = /^data:(image|video)\//i.exec(url)?.[1]!.toLowerCase();
-    if (kind === 'image') return media('image', IMAGE_FORMATS, url, `${path}.${member}`);
-    if (kind === 'video') return media('video', VIDEO_FORMATS, url, `${path}.${member}`);
-    const block = media('document', DOCUMENT_FORMATS, url, `${path}.${member}`);
+    if (kind === 'image') return mediaBlock('image', IMAGE_FORMATS, url, `${path}.${member}`);
+    if (kind === 'video') return mediaBlock('video', VIDEO_FORMATS, url, `${path}.${member}`);
+    const block = mediaBlock('document', DOCUMENT_FORMATS, url, `${path}.${member}`);
     const name = this.#documentName(typeof filename === 'string' ? filename : '');
     return { document: { ...(block.document as Block), name } };
   }
@@ -156,18 +156,18 @@ export class ContentWriter {
   }
 }
 
-/** As `media`. `value`: the URL, or an object with a member `url`. */
-function mediaAt(kind: string, formats: ReadonlyMap<string, string>, value: unknown, path: string): Block {
+/** As `mediaBlock`. `value`: the URL, or an object with a member `url`. */
+function mediaBlockAt(kind: string, formats: Formats, value: unknown, path: string): Block {
   const url = isRecord(value) ? value.url : value;
   if (typeof url !== 'string') throw new FieldError(path, 'must hold a URL');
-  return media(kind, formats, url, path);
+  return mediaBlock(kind, formats, url, path);
 }
 
 /**
  * A block of an image, video or document. `kind`: the member of the block, and the word for it in errors.
  * `path`: of the URL, for a FieldError.
  */
-function media(kind: string, formats: ReadonlyMap<string, string>, url: string, path: string): Block {
+function mediaBlock(kind: string, formats: ReadonlyMap<string, string>, url: string, path: string): Block {
   const dataUrl = DATA_URL.exec(url);
   if (dataUrl === null && !S3_URL.test(url)) {
     throw new FieldError(
@@ -183,7 +183,7 @@ function media(kind: string, formats: ReadonlyMap<string, string>, url: string, 
 }
 
 /** A block of sound. The format passes unchecked: Bedrock itself rejects an unknown format. */
-function audio(value: unknown, path: string): Block {
+function audioBlock(value: unknown, path: string): Block {
   if (!isRecord(value) || typeof value.data !== 'string' || typeof value.format !== 'string') {
     throw new FieldError(path, 'must have data and format');
   }

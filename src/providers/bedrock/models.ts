@@ -119,7 +119,7 @@ export interface Reasoning {
   readonly output: Members;
 }
 
-/** For models that know low, medium and high alone: the nearest of these by any other effort. */
+/** For models that know only low, medium and high: the nearest of these to each other effort. */
 const THREE_EFFORTS: ReadonlyMap<string, string> = new Map<string, string>([
   ['minimal', 'low'],
   ['xhigh', 'high'],
