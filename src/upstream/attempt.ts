@@ -109,6 +109,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#span = span;
     const headers = headersOf(request, span);
     const { target } = taken;
+    // A counter thread translates the body first.
     if (isLargeTranslation(request, target)) {
       const door = request.door === CHAT_DOOR ? undefined : doorAttemptOf(request, target, clock, 'large');
       this.#door = door;
@@ -116,6 +117,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.#call = startLargeCall(deps, client, target, request, this, headers, onWritten);
       return;
     }
+    // If the chat completion must be translated, ProviderClient does that.
     if (request.door === CHAT_DOOR) {
       this.#door = undefined;
       const body = isTranslated(target) ? request.body : chatBodyFor(target, request);
@@ -123,19 +125,14 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       return;
     }
     const door = doorAttemptOrFault(request, target, clock);
-    this.#door = 'code' in door ? undefined : door;
-    this.#call =
-      'code' in door
-        ? new FailedCall(this, door)
-        : client.start(
-            target,
-            door.body ?? bodyFor(target, request),
-            request.requestId,
-            this,
-            headers,
-            door.path,
-            door.passed,
-          );
+    if ('code' in door) {
+      this.#door = undefined;
+      this.#call = new FailedCall(this, door);
+      return;
+    }
+    this.#door = door;
+    const body = door.body ?? bodyFor(target, request);
+    this.#call = client.start(target, body, request.requestId, this, headers, door.path, door.passed);
   }
 
   /** HTTP status; 0 if none came. */
