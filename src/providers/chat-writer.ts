@@ -14,8 +14,8 @@ import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call' | 'content_filter';
 
 /**
- * Tokens of a call as the provider bills them. `promptTokens` includes cached tokens and tokens written to
- * the cache; `completionTokens` includes reasoning. If a provider reports these apart, its reader adds.
+ * Tokens of a call as the provider bills them. If a provider reports the cache apart from the prompt, or
+ * reasoning apart from the completion, the reader of its responses adds them.
  */
 export interface ProviderUsage {
   /** The whole prompt: uncached tokens, those read from the cache, and those written to it. */

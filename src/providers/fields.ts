@@ -1,9 +1,8 @@
 /**
- * Gives a provider the members of a chat completion, and rejects each member that nobody took. A member that
- * the provider lacks is rejected with a FieldError, unless it is harmless or the upstream has
- * `drop_unsupported`. Each provider's `write` makes one Fields for each call, and so does
- * doors/responses/to-chat.ts. The functions read what is within a member, such as one tool. Upstream worker,
- * or counter thread if the body is large.
+ * Gives a provider the members of a chat completion, and then rejects each member that the provider has not
+ * taken, by a FieldError, unless the member is harmless or the upstream has `drop_unsupported`. Each
+ * provider's `write` makes one Fields for each call, and so does doors/responses/to-chat.ts. The functions
+ * read what is within a member, such as one tool. Upstream worker, or counter thread if the body is large.
  *
  * Must hold: `finish` is called once, after every member that the provider has was taken. If it is called
  * earlier, it rejects a member that the provider has; if it is not called, unknown members vanish. `finish`

@@ -23,7 +23,7 @@ import type { RouteTable } from './route-table.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
 import { UsageMeter } from './usage-meter.js';
 
-/** Errors after which the gateway counts by itself. All other errors go to the caller. */
+/** If all upstreams fail with one of these errors, the gateway counts by itself. Others go to the caller. */
 const ERRORS_OF_UPSTREAMS: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
 
 interface CountDeps {

@@ -17,7 +17,7 @@ import { translateLarge } from './large-translation.js';
 import { TokenCount } from './token-count.js';
 import type { CounterInit, CounterTask, SliceResult } from './worker-messages.js';
 
-/** Counts weigh a third of listeners and workers: on busy cores counts wait, and streams go on. */
+/** A third of the weight of listeners and workers, whose niceness is 0: on busy cores streams go on. */
 const NICENESS = 5;
 /** On Linux `setPriority` of 0 is for the calling thread alone. */
 const THIS_THREAD = 0;

@@ -25,7 +25,7 @@ export class LeftCalls {
   }
 
   /**
-   * The client of a call that is charged has left. Returns undefined if the caller must abort the upstream:
+   * The client of a call that is charged has left. Returns undefined if the session must abort the upstream:
    * by the upstream's settings, because the call must end `atOnce`, or because too many calls count already.
    */
   begin(target: UpstreamTarget, account: AccountIndex, atOnce: boolean): LeftCall | undefined {

@@ -199,7 +199,7 @@ function decodingsOf(text: string): string[] {
   for (const run of new Set(bareHex.flatMap((hex) => runsOf(hex, HEX_RUN))))
     for (let offset = 0; offset < 2; offset++)
       decoded.push(Buffer.from(run.slice(offset), 'hex').toString('latin1'));
-  // Few enough for the arguments of a function, because callers cut the text.
+  // Callers cut the text, so the codes are few enough to be the arguments of one function.
   const codes = runsOf(text, CODES);
   if (codes.length >= FRAGMENT_CHARS) decoded.push(String.fromCharCode(...codes.map(Number)));
   return decoded;

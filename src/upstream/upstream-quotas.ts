@@ -1,8 +1,8 @@
 /**
  * The limits of upstreams, as a worker's calls take from them: requests and tokens of the minute, calls in
  * flight, by scope (a provider's key). All workers share the counters (ledger/upstream-counters.ts); each
- * worker has a queue and an UpstreamQuotas of its own. balancer.ts takes, and its TakenTarget gives
- * calls and tokens back. Upstream worker.
+ * worker has a queue and an UpstreamQuotas of its own. balancer.ts takes, and its TakenTarget gives calls and
+ * tokens back. Upstream worker.
  *
  * Must hold: each part of TakenQuotas is given back once. A worker asks the coordinator one question a scope
  * at a time: the question says what one call lacks, and calls that still lack something after the reply ask
@@ -28,7 +28,7 @@ const ASK_AGAIN_MS = 250;
  */
 export const ASK_MS = 1_000;
 
-/** The last question about a scope. A scope has none before the first one, and none after a grant. */
+/** The last question about a scope. There is none before the first question, nor after a grant. */
 interface Question {
   /** Whether the reply has not come yet. */
   readonly isOpen: boolean;
@@ -91,8 +91,9 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Whether `take` of a call that has not waited gives nothing now, and asking is no use: calls wait already,
-   * the call is beyond the limit, the limits are not shared, or the last question has just brought nothing.
+   * Whether `take` would give nothing now to a call that has not waited, and it is no use to ask the
+   * coordinator: calls wait already, the call is beyond the limit, the limits are not shared, or the last
+   * question has just brought nothing.
    */
   isFull({ scope, limits }: TargetQuotas, tokens: number): boolean {
     if (this.queue.isAwaited(scope)) return true;
@@ -137,8 +138,7 @@ export class UpstreamQuotas {
         const lateMsNow = refusedBy(reply) === undefined ? repliedMs : Infinity;
         this.#questions.set(scope, { isOpen: false, nextMs: repliedMs + ASK_AGAIN_MS, lateMs: lateMsNow });
       }
-      // The queue learns of any reply: what came may be too little for the call that asked, but enough for
-      // another.
+      // After any reply: what came may be too little for the call that asked, but enough for another.
       this.queue.onRoom();
     });
   }

@@ -140,7 +140,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
   await http.close();
 }
 
-/** How sessions ask counter threads. The casts: the kind of a reply follows from the kind of its task. */
+/** How sessions ask counter threads. The casts are safe: the kind of a task decides on that of its reply. */
 function counterAsks(
   counter: AskPort<CounterAsk, Usage | LargeTranslated>,
 ): Pick<SessionDeps, 'count' | 'translate'> {

@@ -124,7 +124,7 @@ function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: Mod
   );
 }
 
-/** A printable character that is written by its code, as JSON allows in names. A quote ends no name so. */
+/** A printable character that is written by its code, as JSON allows. A quote is not: it would end a name. */
 const ESCAPED = /\\u00(?!22)([2-7][\da-f])/gi;
 
 /** Whether the body names at least `count` parts that can be more tokens than bytes. */
