@@ -17,6 +17,7 @@ import type { WallMs } from '../core/units.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler, HttpTarget } from '../http1/http-client.js';
 import {
   authorizationOf,
+  NO_CREDENTIAL,
   requestOf,
   type Credential,
   type Credentials,
@@ -40,8 +41,8 @@ interface ProviderTarget extends HttpTarget {
 /** `ProviderCall.body` of a passed call, whose members nobody parses. */
 const NO_MEMBERS: Members = Object.freeze({});
 
-const NO_CREDENTIAL: HttpFault = {
-  code: 'NO_CREDENTIAL',
+const NO_CREDENTIAL_FAULT: HttpFault = {
+  code: NO_CREDENTIAL,
   message: 'the credentials for the provider could not be had',
   repeatable: false,
 };
@@ -87,9 +88,8 @@ export class ProviderClient {
     const { provider: settings } = target;
     invariant(settings !== undefined, 'the upstream has a provider of its own');
     const credential = this.#credentialOf(target);
-    // The gateway renews the upstream's credential, and has none now.
     if (credential === undefined && settings.credential !== undefined)
-      return new FailedCall(handler, NO_CREDENTIAL);
+      return new FailedCall(handler, NO_CREDENTIAL_FAULT);
     const provider = this.#providers[settings.name];
     if (provider === undefined)
       return this.#startAzure(target, settings, credential, body, requestId, handler, moreHeaders, path);
@@ -134,7 +134,7 @@ export class ProviderClient {
     invariant(provider !== undefined, 'a counter thread writes requests to providers in the table');
     const credential = this.#credentialOf(target);
     if (credential === undefined && settings.credential !== undefined)
-      return new FailedCall(handler, NO_CREDENTIAL);
+      return new FailedCall(handler, NO_CREDENTIAL_FAULT);
     const model = String(chat.model);
     const nowMs = this.#clock.wallMs();
     const call = { settings, credential, body: chat, model, stream, requestId, nowMs };

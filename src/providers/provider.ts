@@ -16,6 +16,17 @@ import type { Members } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { CompletionText, ProviderUsage } from './chat-writer.js';
 
+// Codes of HttpFault that this folder gives. upstream/error-mapping.ts says what each means.
+/** The provider's protocol cannot express a member of the request. */
+export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
+/** The request could not be written, by a bug. */
+export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
+/** The response breaks the provider's protocol, or a bug kept it from being read. */
+export const RESPONSE_INVALID = 'RESPONSE_INVALID';
+export const RESPONSE_TOO_LONG = 'RESPONSE_TOO_LONG';
+/** The gateway renews the upstream's credential, and has none now. */
+export const NO_CREDENTIAL = 'NO_CREDENTIAL';
+
 /** Settings of an upstream that does not speak OpenAI's protocol. A plain record, sent between threads. */
 export interface ProviderSettings {
   readonly name: ProviderName;

@@ -21,8 +21,12 @@ import {
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
 import { usageMember } from './chat-writer.js';
 import {
+  FIELD_UNSUPPORTED,
   FieldError,
   ProviderError,
+  REQUEST_UNWRITTEN,
+  RESPONSE_INVALID,
+  RESPONSE_TOO_LONG,
   type Credentials,
   type HeaderLookup,
   type PassedRequest,
@@ -121,13 +125,13 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   /**
    * Call in place of `setHttpCall` if the request could not be translated. The handler gets the error in a
-   * microtask, after ProviderClient.start has returned. upstream/error-mapping.ts repeats both codes.
+   * microtask, after ProviderClient.start has returned.
    */
   failUnwritten(error: unknown): void {
     const fault: HttpFault =
       error instanceof FieldError
-        ? { code: 'FIELD_UNSUPPORTED', message: error.message, repeatable: false, field: error.field }
-        : { code: 'REQUEST_UNWRITTEN', message: textOf(error), repeatable: false };
+        ? { code: FIELD_UNSUPPORTED, message: error.message, repeatable: false, field: error.field }
+        : { code: REQUEST_UNWRITTEN, message: textOf(error), repeatable: false };
     queueMicrotask(() => this.onError(fault));
   }
 
@@ -193,7 +197,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
       this.#relayError();
     } else if (this.#bufferedBytes > UPSTREAM_RESPONSE_BYTES_MAX)
       this.#fail({
-        code: 'RESPONSE_TOO_LONG',
+        code: RESPONSE_TOO_LONG,
         message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`,
         repeatable: false,
       });
@@ -314,7 +318,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     const reported = { status, retryAfterSeconds };
     this.#fail(
       status === INVALID_STATUS
-        ? { code: 'RESPONSE_INVALID', message, repeatable: false }
+        ? { code: RESPONSE_INVALID, message, repeatable: false }
         : { code: 'ERROR_IN_RESPONSE', message: `status ${status}`, repeatable: false, reported },
     );
   }

@@ -26,7 +26,6 @@ import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http
 import {
   budgetFailure,
   connectionFailure,
-  FIELD_UNSUPPORTED,
   invalidResponseFailure,
   meaningOf,
   pageFailure,
@@ -36,7 +35,7 @@ import {
 } from './error-mapping.js';
 import { isLargeTranslation, isTranslated, startLargeCall, type LargeDeps } from './large-call.js';
 import { FailedCall } from '../providers/provider-client.js';
-import { FieldError } from '../providers/provider.js';
+import { FIELD_UNSUPPORTED, FieldError } from '../providers/provider.js';
 import { doorAttemptOf, type DoorAttempt } from './door-call.js';
 import type { AttemptSpan } from './attempt-span.js';
 import { secretFragmentsOf } from './secret-fragments.js';

@@ -13,6 +13,13 @@ import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
 import { isHtml, type HttpFault } from '../http1/http-client.js';
 import { isRecord, type Members, parsedJson } from '../core/json.js';
+import {
+  FIELD_UNSUPPORTED,
+  NO_CREDENTIAL,
+  REQUEST_UNWRITTEN,
+  RESPONSE_INVALID,
+  RESPONSE_TOO_LONG,
+} from '../providers/provider.js';
 import { errorIn } from './error-body.js';
 import type { SecretFragments } from './secret-fragments.js';
 
@@ -98,10 +105,6 @@ const REJECTED = 'the provider of this model refused the request; check its para
 
 /** All connections to the upstream that the settings allow stayed in use (http1/call.ts). */
 const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
-/** The provider's protocol cannot express a member of the request. */
-export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
-/** The request could not be written, by a bug. providers/translated-call.ts repeats both codes. */
-export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
 /**
  * Codes of faults that are not the upstream's. TIMEOUT_HELD_UP is not here: only a stream that has begun
  * gets it, and attempt.ts cuts such a stream without the breaker.
@@ -124,7 +127,7 @@ const REASON_BY_CODE: Readonly<Record<string, string>> = {
   TIMEOUT_IDLE: 'it stopped sending',
   TIMEOUT_TOTAL: 'it did not finish in time',
   TIMEOUT_HELD_UP: 'its answer was not read in time',
-  NO_CREDENTIAL: 'its credentials could not be had',
+  [NO_CREDENTIAL]: 'its credentials could not be had',
   [FIELD_UNSUPPORTED]: 'it does not support what was asked for',
   [REQUEST_UNWRITTEN]: 'the request to it could not be written',
 };
@@ -186,8 +189,8 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
 export function connectionFailure(fault: HttpFault): AttemptFailure {
   const { reported } = fault;
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
-  if (fault.code === 'RESPONSE_INVALID') return invalidResponseFailure(fault.message);
-  if (fault.code === 'RESPONSE_TOO_LONG') return tooLongFailure(fault.message);
+  if (fault.code === RESPONSE_INVALID) return invalidResponseFailure(fault.message);
+  if (fault.code === RESPONSE_TOO_LONG) return tooLongFailure(fault.message);
   if (fault.code === NOT_TRANSLATED)
     return { ...budgetFailure(), callerError: COUNTER_BUSY, cause: fault.message };
   const hasNoDescriptor = NO_DESCRIPTOR_CODES.has(fault.code);
@@ -226,7 +229,7 @@ function statusKind(status: number): FailureKind {
 function connectionFailureKind(code: string): FailureKind {
   if (code === CONNECTIONS_BUSY) return 'no_connection_free';
   if (code === FIELD_UNSUPPORTED || code === REQUEST_UNWRITTEN) return 'rejected';
-  if (code === 'NO_CREDENTIAL') return 'credentials';
+  if (code === NO_CREDENTIAL) return 'credentials';
   if (code === 'TIMEOUT_CONNECT') return 'connect';
   if (code.startsWith('TIMEOUT_')) return 'timeout';
   if (code === 'HTTP1_INVALID') return 'invalid_answer';
