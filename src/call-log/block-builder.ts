@@ -51,7 +51,10 @@ const QUOTAS_MAX = 64;
 /** A block with so many names is full. Below NONE (16 bits) are enough positions for one more call. */
 const NAMES_FULL = 60_000;
 
-/** By scope: where a call's fixed part names whose quota it is. A group's slot stands beside the quota. */
+/**
+ * By position in QUOTA_SCOPES: the word of a call's fixed part that names whose quota it is. The fixed part
+ * names no group, so the ring has the group's slot beside the quota.
+ */
 const NO_OWNER = -1;
 const OWNERS = QUOTA_SCOPES.map((scope) => (scope === 'group' ? NO_OWNER : NAMED[scope]));
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
@@ -110,7 +113,7 @@ export class BlockBuilder {
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_FULL;
   }
 
-  /** To be called when slots may have new names. `take` calls it: positions are those of one block. */
+  /** Call it when slots may have new names. `take` calls it too, because positions are a block's own. */
   forgetSlots(): void {
     for (const cache of this.#slotCaches) cache.clear();
     this.#quotaTexts.fill(0);
@@ -228,7 +231,7 @@ export class BlockBuilder {
     return at;
   }
 
-  /** Writes the quota at `quota64` of the ring. Reads what is left here: V8 allocates a float to pass it. */
+  /** Writes the quota at `quota64` of the ring. Takes no float as an argument: V8 would allocate it. */
   #putPlainQuota({ ints, floats }: PlainCall, quota64: number, start: number): number {
     const code = ints[quota64 << 1]!;
     const scopeIndex = scopeIndexOf(code);
@@ -262,7 +265,7 @@ export class BlockBuilder {
     return (this.#quotaTexts[index] = scope | (name << 16));
   }
 
-  /** Returns the block and begins the next one. To be called only if `count` is not 0. */
+  /** Returns the block and begins the next one. `count` must not be 0. */
   take(): Block {
     const names = this.#names.list();
     const namesText = Buffer.from(JSON.stringify(names));

@@ -19,7 +19,7 @@ export class BlockNames {
     return this.#positions.size;
   }
 
-  /** How many bytes the names take in the block; fewer than they do if names are not ASCII. */
+  /** How many bytes the names take in the block. Each character counts as one byte, as if it were ASCII. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -29,7 +29,7 @@ export class BlockNames {
     return [...this.#positions.keys()];
   }
 
-  /** To be called for each new block. */
+  /** Call it for each new block. */
   clear(): void {
     this.#positions.clear();
     this.#bytes = 0;
@@ -61,7 +61,7 @@ export interface SlotNames {
 
 /** How many slots are cached, a power of two. A block has some 500 calls, mostly of fewer accounts. */
 const CACHED_SLOTS = 1_024;
-/** Marks an unused entry of the cache. The position of a slot -1 is looked up each time. */
+/** Marks an unused entry of the cache. A slot may be -1 too: its position is looked up each time. */
 const NO_SLOT = -1;
 
 /**

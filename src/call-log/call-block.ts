@@ -45,7 +45,7 @@
  *   (test/unit/call-log/call-log.test.ts).
  * - A damaged block is left out whole, by its CRC-32. Nothing else protects the decoding, whose loops would
  *   not end past the bytes.
- * - In the object literals of `call` and VariableReader the properties stand in the order of the bytes,
+ * - In the object literals of `recordOf` and VariableReader the properties stand in the order of the bytes,
  *   because each is read as it is evaluated.
  *
  * Words are those of a little-endian machine.
@@ -191,9 +191,9 @@ export class Block {
     return (this.#start + HEAD_BYTES + call * FIXED_BYTES) >> 3;
   }
 
-  /** Decodes the whole call. `!`: a prefix and a route are in every call, and `answered` with a source. */
-  call(index: number): CallRecord {
-    const at64 = this.first64Of(index);
+  /** Decodes the whole record of the call with that index in the block. */
+  recordOf(call: number): CallRecord {
+    const at64 = this.first64Of(call);
     const at16 = at64 << 2;
     const { names, shorts } = this;
     const nameOf = (field: keyof typeof NAMED): string | null => names[shorts[at16 + NAMED[field]]!] ?? null;
@@ -206,6 +206,7 @@ export class Block {
     const durationMs = reader.time();
     const firstTokenMs = reader.timeOrNone();
     const admittedMs = reader.timeOrNone();
+    // `!`: each call has a prefix and a route, and each call with a source has `answered`.
     return {
       endedMs: asWallMs(this.floats[at64]!),
       requestPrefix: nameOf('prefix')!,
@@ -245,8 +246,8 @@ export class Block {
   }
 
   /** Returns the call's flags: STREAM and those declared after it. */
-  flags(index: number): number {
-    return this.shorts[(this.first64Of(index) << 2) + FLAGS]!;
+  flagsOf(call: number): number {
+    return this.shorts[(this.first64Of(call) << 2) + FLAGS]!;
   }
 }
 

@@ -132,12 +132,12 @@ export function callTestOf(filter: CallFilter, block: Block): ((call: number) =>
     if (upstreamPosition === NOT_FILTERED || shorts[at16 + NAMED.upstream] === upstreamPosition) return true;
     // NAMED.upstream is the upstream of the last attempt, and a plain call has no other attempt. The attempts
     // of other calls are decoded last, because decoding is slow.
-    if ((block.flags(call) & (ATTEMPTS | PLAIN)) !== ATTEMPTS) return false;
-    return block.call(call).attempts.some((attempt) => attempt.upstream === upstream);
+    if ((block.flagsOf(call) & (ATTEMPTS | PLAIN)) !== ATTEMPTS) return false;
+    return block.recordOf(call).attempts.some((attempt) => attempt.upstream === upstream);
   };
 }
 
-/** Returns a test of calls by the index of their first word in `shorts`. Looks up each account once. */
+/** Returns a test of calls, by the index in `shorts` at which a call begins. Looks up each account once. */
 function accountTestOf({ has }: AccountSet, { names, shorts }: Block): (at16: number) => boolean {
   /** By the account's position among the names; undefined until the account was looked up. */
   const isInSet: (boolean | undefined)[] = [];

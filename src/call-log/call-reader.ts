@@ -65,7 +65,7 @@ export class CallReader {
     await this.#begunSegments();
   }
 
-  /** Returns the call of that request id; undefined if none is written. Calls are written within a second. */
+  /** Returns the call of that request id; undefined if none is on disk, which takes up to a second. */
   async find(requestId: string): Promise<CallRecord | undefined> {
     // The id is a prefix that ends in `-`, and a request number in base 36.
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
@@ -73,12 +73,12 @@ export class CallReader {
     const request = parseInt(number!, 36);
     // The newest segment first, because most searches are for recent calls.
     for (const segment of (await this.#begunSegments()).reverse()) {
-      // Undefined: only all extents can tell, as while the segment grows.
+      // `extentsWith` returns undefined if all extents must be asked, as while the segment grows.
       const extents =
         (await segment.extentsWith(prefix, request)) ??
         (await this.#extentsOf(segment)).filter((extent) => mayHaveCall(extent, prefix, request));
-      const call = findCallIn(segment, extents, prefix, request);
-      if (call !== undefined) return call;
+      const record = findRecordIn(segment, extents, prefix, request);
+      if (record !== undefined) return record;
     }
     return undefined;
   }
@@ -99,8 +99,8 @@ export class CallReader {
   /**
    * Returns calls that were written after the cursor (`newest` of a page or of the last `newerCalls`), in
    * the order in which each process wrote them; undefined if the cursor is invalid. `newest` of the result is
-   * the next cursor; there may be more calls after it already. For a cursor a segment is in one of three
-   * states: named (continue there), above `lastNumber` (new), or neither (read to its end).
+   * the next cursor; there may be more calls after it already. A segment that the cursor names is read from
+   * there on, a segment with a number above `lastNumber` is new, and any other was read to its end.
    */
   async newerCalls(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const positions = readPositionsOf(cursor);
@@ -177,8 +177,8 @@ export function callReaderOf(dataPath: string, options?: CallReaderOptions): Cal
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
 }
 
-/** Returns the call of that request if it is in one of the extents. */
-function findCallIn(
+/** Returns the record of that request if it is in one of the extents. */
+function findRecordIn(
   segment: Segment,
   extents: readonly ExtentAt[],
   prefix: string,
@@ -191,7 +191,7 @@ function findCallIn(
       for (let call = 0; call < block.count; call++) {
         const firstWord = block.first64Of(call);
         if (block.floats[firstWord + REQUEST] !== request) continue;
-        if (block.shorts[firstWord * 4 + NAMED.prefix] === prefixPosition) return block.call(call);
+        if (block.shorts[firstWord * 4 + NAMED.prefix] === prefixPosition) return block.recordOf(call);
       }
     }
   }
@@ -215,7 +215,7 @@ function appendNewer(
     const passes = callTestOf(filter, block);
     for (let call = at === position.at ? position.call : 0; call < block.count; call++) {
       if (calls.length >= limit) return { at, call };
-      if (passes?.(call) === true) calls.push(block.call(call));
+      if (passes?.(call) === true) calls.push(block.recordOf(call));
     }
     nextPosition = { at: at + block.bytes, call: 0 };
   }

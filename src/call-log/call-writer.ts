@@ -51,7 +51,7 @@ export class CallWriter extends SegmentWriter<Block> implements CallSink {
   }
 
   /**
-   * To be called before plain calls are taken out of their rings, because the slots of accounts, keys, groups
+   * Call it before plain calls are taken out of their rings, because the slots of accounts, keys, groups
    * and upstreams may have new names.
    */
   forgetSlots(): void {

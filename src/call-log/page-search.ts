@@ -120,7 +120,7 @@ export class PageSearch {
     this.#startMs = Math.min(this.#toMs, this.#unreadSegments[0]?.lastMs ?? this.#toMs);
   }
 
-  /** Searches, and returns the page. To be called once. */
+  /** Searches, and returns the page. Call it once. */
   async run(): Promise<CallPage> {
     for (let batchExtents = 1; ; batchExtents = Math.min(batchExtents * 2, this.#batchMax)) {
       await this.#addCandidates(batchExtents);
@@ -179,7 +179,7 @@ export class PageSearch {
       .sort(newestFirst)
       .slice(0, limit + 1)
       .map(({ endedMs, segment, at, call, block }) => {
-        return { endedMs, segment, at, call, record: block.call(call) };
+        return { endedMs, segment, at, call, record: block.recordOf(call) };
       });
     this.#foundCalls = [...this.#foundCalls, ...found].sort(newestFirst).slice(0, limit + 1);
     const unread = ranges.flatMap(({ segment, extents }) => extents.map((extent) => ({ segment, extent })));
@@ -257,10 +257,11 @@ function matchesIn(
 ): (SortKey & BlockAt)[] {
   const passes = callTestOf(filter, block);
   const matches: (SortKey & BlockAt)[] = [];
-  if (passes === undefined) return matches; // The block lacks a name that the filter asks for.
+  if (passes === undefined) return matches;
   for (let call = 0; call < block.count; call++) {
     if (!passes(call)) continue;
-    const match = { endedMs: block.floats[block.first64Of(call)]!, segment, at, call }; // Its first word.
+    // The first word of a call is its `endedMs`.
+    const match = { endedMs: block.floats[block.first64Of(call)]!, segment, at, call };
     if (before === undefined || newestFirst(before, match) < 0) matches.push({ ...match, block });
   }
   return matches;

@@ -69,7 +69,7 @@ export class SecretMask {
     this.#build([]);
   }
 
-  /** To be called before each batch, with monotonic time: takes over secrets that have changed. */
+  /** Takes over secrets that have changed. Call it before each batch, with the monotonic time. */
   renew(nowMs: number): void {
     const current = this.#secrets();
     const previous = this.#currentSecrets;

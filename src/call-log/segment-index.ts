@@ -124,8 +124,8 @@ export class SegmentIndex {
   }
 
   /**
-   * Adds the block that begins at `at` in the file. To be called for blocks in the order in which they stand
-   * in the file; each block has a call. An extent also spans damaged bytes between two of its blocks.
+   * Adds the block that begins at `at` in the file. Call it for the blocks in the order in which they stand
+   * in the file; no block is empty. An extent also spans damaged bytes between two of its blocks.
    */
   add(at: number, block: Block): void {
     const extent = (this.#openExtent ??= this.#begin(at));
@@ -180,10 +180,11 @@ export class SegmentIndex {
     this.#openExtent = undefined;
   }
 
-  /** Returns the index, to be written at `at`, the end of the segment. `!`: `seal` has made all filters. */
+  /** Returns the index, to be written at `at`, the end of the segment. */
   toBytes(at: number): Buffer {
     this.seal();
     const summary = this.#summary.toBytes();
+    // `!`: `seal` has made the last filter.
     const extentsBytes = this.extents.reduce((sum, { filter }) => sum + EXTENT_BYTES + filter!.length * 4, 0);
     const bytes = HEAD_BYTES + extentsBytes + summary.length + TAIL_BYTES;
     const result = Buffer.alloc((bytes + 7) & ~7);
@@ -316,8 +317,8 @@ export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean 
   const scale = scaleOf(filter);
   for (const hash of hashes) {
     const step = stepOf(hash);
-    for (let probe = 0, place = hash; probe < PROBES; probe++, place = (place + step) | 0) {
-      const bit = ((place >>> 0) * scale) | 0;
+    for (let probe = 0, probeHash = hash; probe < PROBES; probe++, probeHash = (probeHash + step) | 0) {
+      const bit = ((probeHash >>> 0) * scale) | 0;
       if ((filter[bit >>> 5]! & (1 << (bit & 31))) === 0) return false;
     }
   }
@@ -333,8 +334,8 @@ function filterOf(hashes: Int32Array): Int32Array {
   const scale = scaleOf(filter);
   for (const hash of hashes) {
     const step = stepOf(hash);
-    for (let probe = 0, place = hash; probe < PROBES; probe++, place = (place + step) | 0) {
-      const bit = ((place >>> 0) * scale) | 0;
+    for (let probe = 0, probeHash = hash; probe < PROBES; probe++, probeHash = (probeHash + step) | 0) {
+      const bit = ((probeHash >>> 0) * scale) | 0;
       filter[bit >>> 5]! |= 1 << (bit & 31);
     }
   }

@@ -75,7 +75,7 @@ export class SegmentSummary {
   /** The numbers of the last call's run: EXTENT_NUMBERS of them for each extent so far. */
   #runNumbers: number[] = [];
 
-  /** To be called before the calls of a block, with its names. Both offsets are in the segment. */
+  /** Call it before the calls of a block are added, with its names. Both offsets are in the segment. */
   begin(names: readonly string[], extentAt: number, blockEnd: number): void {
     this.#names = names;
     this.#extentAt = extentAt;
@@ -110,7 +110,7 @@ export class SegmentSummary {
     return extents;
   }
 
-  /** To be called after a call was added. Returns a multiple of 8 bytes. */
+  /** Returns a multiple of 8 bytes. At least one call must have been added. */
   toBytes(): Buffer {
     const runs = [...this.#runs!].map(([prefix, extents]) => {
       const numbersOf = (field: number): number[] =>

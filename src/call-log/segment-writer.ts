@@ -117,7 +117,7 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
     this.#enforceRetention();
   }
 
-  /** To be called after each append: `flush` then follows within WRITE_PERIOD_MS. */
+  /** Call it after each append: `flush` then follows within WRITE_PERIOD_MS. */
   protected flushLater(): void {
     this.#flushTimer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
   }
@@ -145,7 +145,7 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
     }
   }
 
-  /** Flushes, and ends the segment. Blocks that cannot be written are lost. To be called once, last. */
+  /** Flushes, and ends the segment. Blocks that cannot be written are lost. Call it once, last. */
   close(): void {
     this.flush();
     // If writes fail, `flush` has set the timer again.

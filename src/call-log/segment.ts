@@ -7,6 +7,13 @@
  * the whole index, the extents that the caller asks for, or CHUNK_BYTES of a segment that has no index. Files
  * are opened synchronously, which takes some 5 µs, because the thread pool would take 50.
  *
+ * A segment is in one of three states, which `#builtIndex` tells:
+ *
+ *     complete                 undefined: the index is on disk, as the writer ended the segment
+ *     written in this thread   the index of the writer, which is taken over before each use
+ *     without a sound index    an index that this object makes of the blocks, and continues at each read:
+ *                              another process still appends, or was killed, or the index is damaged
+ *
  * Must hold (test/unit/call-log/call-log.test.ts):
  * - Every whole block is found. Only blocks that a crash has cut or that are damaged are left out.
  * - A file may have any length and any bytes. A summary, an index or a block that is cut or damaged counts as
@@ -49,15 +56,9 @@ export interface BlockAt {
 export class Segment {
   readonly number: number;
   readonly path: string;
-  /**
-   * Undefined until `extents` has read them: at first, after `freeExtents`, and after a writer in this thread
-   * has ended the segment.
-   */
+  /** Undefined at first, after `freeExtents`, and after a writer in this thread has ended the segment. */
   #extents: Extent[] | undefined;
-  /**
-   * The index that this object, or the writer in this thread, has built from the blocks; undefined before,
-   * and once the segment has a sound index on disk.
-   */
+  /** Undefined if the segment is complete, and until the first read. The header says whose index it is. */
   #builtIndex: SegmentIndex | undefined;
   /** The read of the extents that runs; undefined if none does. */
   #runningRead: Promise<void> | undefined;
@@ -66,9 +67,9 @@ export class Segment {
   /** The length of the file when its extents were read last. */
   #size = 0;
   /**
-   * Where the index begins, for `extentsWith`. 0 unless `refreshTimes` has found a summary after the
-   * index: `#readIndex` leaves it 0 for a segment that ended while this object read it. Then `extentsWith`
-   * returns undefined more often, which costs its caller time and no call.
+   * Where the index begins, for `extentsWith`. 0 unless `refreshTimes` has read a summary. In a segment that
+   * ended while this object read it, `#readIndex` leaves it 0: then `extentsWith` returns undefined more
+   * often, and its caller reads all extents.
    */
   #indexAt = 0;
   /** Always a multiple of 8, at which the next block begins: SEGMENT_START has 8 bytes. */
@@ -92,9 +93,8 @@ export class Segment {
   }
 
   /**
-   * Whether the index was built from the blocks, by this object or by the writer in this thread. Callers must
-   * then expect more blocks. Also true for a segment that has ended without an index or with a damaged one,
-   * because it looks as if its writer still appended.
+   * Whether callers must expect more blocks, once `refreshTimes` has resolved: true unless the segment is
+   * complete. True also if its writer was killed, which looks as if the writer still appended.
    */
   get isGrowing(): boolean {
     return this.#builtIndex !== undefined;
@@ -141,7 +141,7 @@ export class Segment {
     if (!this.#takeFromWriter() && (this.#extents === undefined || this.isGrowing)) {
       await (this.#runningRead ??= this.#read().finally(() => (this.#runningRead = undefined)));
     }
-    // The last extent of a growing segment changes, so callers get copies. `!`: `#read` has set the extents.
+    // The last extent of a growing segment changes, so callers get copies. `!`: they were set above.
     return this.isGrowing ? this.#extents!.map((extent) => ({ ...extent })) : this.#extents!;
   }
 
