@@ -1,12 +1,12 @@
 /**
- * The limits that the system sets to this process and those that it starts (`ulimit`). store/environment.ts
- * asks before it maps a file, wasm.ts before it makes a memory, gateway-start.ts for open files, and
- * supervisor/gateway-process.ts to explain an end. Any thread; reads a file at each call. Tests:
- * test/unit/cli/program.test.ts.
+ * Reads the limits that the system sets to this process and to those that it starts (`ulimit`).
+ * store/environment.ts calls it before it maps a file, core/wasm.ts before it makes a memory,
+ * gateway/gateway-start.ts to compare the limit of open files, and supervisor/gateway-process.ts to explain
+ * why a gateway ended. Any thread; each call reads a file. Tests: test/unit/cli/program.test.ts.
  */
 import { readFileSync } from 'node:fs';
 
-/** The soft limit by its name in Linux; Infinity without one, and on other systems. */
+/** Returns the soft limit of that name in Linux; Infinity if there is none, and on other systems. */
 export function processLimit(name: 'Max address space' | 'Max open files'): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'latin1');
@@ -16,7 +16,7 @@ export function processLimit(name: 'Max address space' | 'Max open files'): numb
   }
 }
 
-/** Bytes of addresses that the system still leaves to this process; Infinity without a limit. */
+/** Returns how many bytes of addresses this process may still take; Infinity without a limit. */
 export function addressesLeft(): number {
   const limit = processLimit('Max address space');
   if (limit === Infinity) return Infinity;

@@ -1,16 +1,21 @@
 /**
- * Assembles WebAssembly from its text form, as much of it as src/ledger/quota-module.ts uses: functions of
- * named parameters and locals, folded instructions, one imported shared memory. V8 validates what comes out.
- * src/ledger/quota-batch.ts and layout.ts call it. Any thread. The compiler has the types of WebAssembly only
- * with those of browsers, so they are declared here.
+ * WebAssembly for the ledger: makes its shared memory (src/ledger/layout.ts calls it), and assembles a module
+ * from its text form and runs it over that memory (src/ledger/quota-batch.ts). Any thread. TypeScript has the
+ * types of WebAssembly only among those of browsers, so they are declared here.
  *
- * Must hold: an unknown instruction, type or name throws, and nothing of the text is left out. Further test:
+ * The assembler knows as much of the text form as src/ledger/quota-module.ts uses: functions with named
+ * parameters and locals, folded instructions `(i32.add (local.get $a) (i32.const 1))`, and one imported
+ * shared memory. V8 validates the bytes that come out. The numbers are those of chapter "Binary Format" of
+ * the WebAssembly specification.
+ *
+ * Must hold: an unknown instruction, type or name throws, and nothing of the text is left out. An instruction
+ * that quota-module.ts begins to use is added to the tables below, or to `encode`. Further test:
  * test/unit/ledger/quota-batch.test.ts, which runs the module of the ledger.
  */
 import { addressesLeft } from './process-limit.js';
 import { invariant } from './errors.js';
 
-/** A memory of WebAssembly, or a plain object if there is none to be had (`createSharedMemory`). */
+/** A memory of WebAssembly, or a plain object with a buffer if there are too few addresses for one. */
 export interface SharedMemory {
   readonly buffer: SharedArrayBuffer;
 }
@@ -27,17 +32,19 @@ const { Memory, Module, Instance } = (
   }
 ).WebAssembly;
 
+/** A page of WebAssembly, and the most pages that a memory may have. */
 const PAGE_BYTES = 65_536;
 const PAGES_MAX = 65_536;
-/** What V8 of Node 20 and 22 reserves for a memory of WebAssembly. */
+/** Addresses that V8 of Node 20 and 22 reserves for a memory of WebAssembly. */
 const RESERVED_BYTES = 10 * 1024 ** 3;
-/** What a gateway needs beside: 8 GiB for leases of several processes, and some 6 of Node's for threads. */
+/** Addresses that a gateway needs besides: 8 GiB for leases of several processes, 6 for Node's threads. */
 const OTHER_BYTES = 14 * 1024 ** 3;
 
 /**
- * Memory of fixed size that threads share; the kernel provides a page at the first touch. If the limit of
- * addresses (`ulimit -v`) leaves too few for it and for what a gateway opens later, the result has a plain
- * buffer of the same length, over which no module can be instantiated (`canInstantiate`).
+ * Returns memory of fixed size that threads share: `bytes`, rounded up to whole pages. Pages that were never
+ * touched take no memory. If the limit of addresses (`ulimit -v`) leaves too few for it and for what a
+ * gateway opens later, the result has a plain buffer of the same length, over which no module can run
+ * (`canInstantiate`).
  */
 export function createSharedMemory(bytes: number): SharedMemory {
   const pages = Math.ceil(bytes / PAGE_BYTES);
@@ -50,27 +57,31 @@ export function createSharedMemory(bytes: number): SharedMemory {
   }
 }
 
-/** Whether the memory is one of WebAssembly, in whatever thread. */
+/** Whether a module can run over the memory: it is one of WebAssembly. Any thread may ask. */
 export function canInstantiate(memory: SharedMemory): boolean {
   return memory instanceof Memory;
 }
 
-/** Assembles a module, which each thread should do once. */
+/** Returns the module of `text`; each thread needs one of its own. */
 export function compile(text: string): object {
   return new Module(assemble(text));
 }
 
-/** The exported functions of a module over that memory, of which `canInstantiate` is true. */
+/** Returns the exported functions of a module over `memory`, of which `canInstantiate` is true. */
 export function instantiate(module: object, memory: SharedMemory): Functions {
   return new Instance(module, { js: { memory } }).exports;
 }
 
 const TYPES: Record<string, number> = { i32: 0x7f, i64: 0x7e, f64: 0x7c };
+/** In place of the type of a block without a result. */
 const NO_RESULT = 0x40;
+/** Ends a block, and the body of a function. */
 const END = 0x0b;
+/** Numbers of the sections of a module. */
+const SECTION = { types: 1, imports: 2, functions: 3, exports: 7, code: 10 } as const;
 
 /** Opcodes of instructions that take operands from the stack alone. */
-const PLAIN: Record<string, number> = {
+const STACK_OPCODES: Record<string, number> = {
   return: 0x0f,
   drop: 0x1a,
   'i32.eqz': 0x45,
@@ -94,8 +105,8 @@ const PLAIN: Record<string, number> = {
   'i32.wrap_i64': 0xa7,
   'f64.convert_i64_s': 0xb9,
 };
-/** Opcodes of instructions on memory, and the power of two that their addresses are a multiple of. */
-const ON_MEMORY: Record<string, readonly [opcode: readonly number[], alignment: number]> = {
+/** Opcodes of instructions on memory. `alignment`: their addresses are multiples of 2 to that power. */
+const MEMORY_OPCODES: Record<string, readonly [opcode: readonly number[], alignment: number]> = {
   'i32.load': [[0x28], 2],
   'f64.load': [[0x2b], 3],
   'i32.store': [[0x36], 2],
@@ -107,48 +118,43 @@ const ON_MEMORY: Record<string, readonly [opcode: readonly number[], alignment: 
   'i64.atomic.rmw.cmpxchg': [[0xfe, 0x49], 3],
 };
 
+/** A word of the text, or a list in brackets. */
 type Node = string | Node[];
 
-interface Func {
+interface ModuleFunction {
   readonly name: string;
+  /** The name by which JavaScript calls it; undefined if only the module does. */
   exported: string | undefined;
+  /** Types of the parameters, the results and the locals. */
   readonly params: number[];
   readonly results: number[];
   readonly locals: number[];
-  /** Parameters, then locals. */
+  /** Names of the parameters, then of the locals: instructions have the position in this list. */
   readonly names: string[];
   readonly body: Node[];
 }
 
-/**
- * The bytes of a module that consists of functions; `(func $name (export "name")? (param …)* …)`. Its
- * sections are 1 types, 2 imports, 3 functions (the type of each), 7 exports, 10 code.
- */
+/** Returns the bytes of a module of functions `(func $name (export "name")? (param …)* …)`. */
 function assemble(text: string): Uint8Array {
-  const funcs = parse(text).map(funcOf);
-  const names = funcs.map(({ name }) => name);
-  const exports = funcs.flatMap(({ exported }, index) =>
+  const functions = parse(text).map(functionOf);
+  const names = functions.map(({ name }) => name);
+  // Each function has a type of its own, so both lists have the same indices.
+  const types = functions.map(({ params, results }) => [0x60, ...vector(params), ...vector(results)]);
+  const typeIndices = functions.map((_, index) => unsigned(index));
+  // A memory (2), which is shared and has a maximum (3), of at least one page.
+  const memory = [...nameBytes('js'), ...nameBytes('memory'), 2, 3, ...unsigned(1), ...unsigned(PAGES_MAX)];
+  const exports = functions.flatMap(({ exported }, index) =>
     exported === undefined ? [] : [[...nameBytes(exported), 0, ...unsigned(index)]],
   );
+  const code = functions.map((each) => codeOf(each, names));
   return Uint8Array.from([
+    // `\0asm`, and version 1.
     ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
-    ...section(
-      1,
-      funcs.map((func) => [0x60, ...vector(func.params), ...vector(func.results)]),
-    ),
-    // The memory: shared (1), and with a maximum (2).
-    ...section(2, [
-      [...nameBytes('js'), ...nameBytes('memory'), 2, 3, ...unsigned(1), ...unsigned(PAGES_MAX)],
-    ]),
-    ...section(
-      3,
-      funcs.map((_, index) => unsigned(index)),
-    ),
-    ...section(7, exports),
-    ...section(
-      10,
-      funcs.map((func) => codeOf(func, names)),
-    ),
+    ...section(SECTION.types, types),
+    ...section(SECTION.imports, [memory]),
+    ...section(SECTION.functions, typeIndices),
+    ...section(SECTION.exports, exports),
+    ...section(SECTION.code, code),
   ]);
 }
 
@@ -157,32 +163,29 @@ function section(id: number, items: number[][]): number[] {
   return [id, ...unsigned(bytes.length), ...bytes];
 }
 
-/**
- * The locals and instructions of a function. `funcs`: the names of all functions, in order. Opcodes: chapter
- * "Binary Format" of the WebAssembly specification.
- */
-function codeOf(func: Func, funcs: readonly string[]): number[] {
-  const locals = func.locals.flatMap((type) => [1, type]);
+/** Returns the locals and instructions of a function. `functionNames`: of all functions, in their order. */
+function codeOf({ locals, names, body }: ModuleFunction, functionNames: readonly string[]): number[] {
   /** The labels of the blocks around the current instruction, outermost first. */
   const labels: string[] = [];
   /** `br` names a block by how many blocks further out it is than the innermost. */
   const label = (name: Node): number[] =>
     unsigned(labels.length - 1 - labels.lastIndexOf(known(name, labels)));
-  const local = (name: Node): number[] => unsigned(func.names.indexOf(known(name, func.names)));
+  const local = (name: Node): number[] => unsigned(names.indexOf(known(name, names)));
+  const callee = (name: Node): number[] => unsigned(functionNames.indexOf(known(name, functionNames)));
   const all = (nodes: readonly Node[]): number[] => nodes.flatMap(encode);
-  const block = (opcode: number, type: number, name: Node, body: readonly Node[]): number[] => {
+  const block = (opcode: number, type: number, name: Node, nodes: readonly Node[]): number[] => {
     labels.push(name as string);
-    const bytes = [opcode, type, ...all(body)];
+    const bytes = [opcode, type, ...all(nodes)];
     labels.pop();
     return bytes;
   };
-  /** A folded instruction: its operands come before it. */
+  /** Returns the bytes of a folded instruction: those of its operands, then its own. */
   function encode(node: Node): number[] {
     const [op, ...rest] = node as [string, ...Node[]];
     const [first, ...others] = rest;
     if (op === 'local.get') return [0x20, ...local(first!)];
     if (op === 'local.set') return [...all(others), 0x21, ...local(first!)];
-    if (op === 'call') return [...all(others), 0x10, ...unsigned(funcs.indexOf(known(first, funcs)))];
+    if (op === 'call') return [...all(others), 0x10, ...callee(first!)];
     if (op === 'i32.const') return [0x41, ...signed(BigInt(first as string))];
     if (op === 'i64.const') return [0x42, ...signed(BigInt(first as string))];
     if (op === 'i64.trunc_sat_f64_s') return [...all(rest), 0xfc, 6];
@@ -203,33 +206,38 @@ function codeOf(func: Func, funcs: readonly string[]): number[] {
       // An `else` has no type of its own, so the byte of `block` for it is removed.
       return [...bytes, ...block(0x05, 0, '', otherwise.slice(1)).toSpliced(1, 1), END];
     }
-    const onMemory = ON_MEMORY[op];
+    const onMemory = MEMORY_OPCODES[op];
     if (onMemory !== undefined) {
       const isOffset = typeof first === 'string';
       const offset = isOffset ? Number(first.slice('offset='.length)) : 0;
       return [...all(isOffset ? others : rest), ...onMemory[0], onMemory[1], ...unsigned(offset)];
     }
-    return [...all(rest), known(PLAIN[op], Object.values(PLAIN))];
+    return [...all(rest), known(STACK_OPCODES[op], Object.values(STACK_OPCODES))];
   }
-  const body = [...unsigned(func.locals.length), ...locals, ...all(func.body), END];
-  return [...unsigned(body.length), ...body];
+  // Locals are counted in groups of one type; here each group has one local.
+  const groups = locals.flatMap((type) => [1, type]);
+  const code = [...unsigned(locals.length), ...groups, ...all(body), END];
+  return [...unsigned(code.length), ...code];
 }
 
-function funcOf(node: Node): Func {
-  const [, name, ...rest] = node as [string, string, ...Node[]];
-  const func: Func = { name, exported: undefined, params: [], results: [], locals: [], names: [], body: [] };
-  for (const part of rest as string[][]) {
-    if (part[0] === 'export') func.exported = part[1]!.slice(1, -1);
-    else if (part[0] === 'result') func.results.push(typeOf(part[1]!));
+/** Reads `(func $name part …)`. A part that declares nothing is an instruction of the body. */
+function functionOf(node: Node): ModuleFunction {
+  const [, name, ...parts] = node as [string, string, ...Node[]];
+  const lists = { params: [], results: [], locals: [], names: [], body: [] };
+  const read: ModuleFunction = { name, exported: undefined, ...lists };
+  for (const part of parts as string[][]) {
+    // The export's name without its quotes.
+    if (part[0] === 'export') read.exported = part[1]!.slice(1, -1);
+    else if (part[0] === 'result') read.results.push(typeOf(part[1]!));
     else if (part[0] === 'param' || part[0] === 'local') {
-      func.names.push(part[1]!);
-      func[part[0] === 'param' ? 'params' : 'locals'].push(typeOf(part[2]!));
-    } else func.body.push(part);
+      read.names.push(part[1]!);
+      read[part[0] === 'param' ? 'params' : 'locals'].push(typeOf(part[2]!));
+    } else read.body.push(part);
   }
-  return func;
+  return read;
 }
 
-/** The lists of a text; `;;` begins a comment. */
+/** Returns the lists of a text. `;;` begins a comment. */
 function parse(text: string): Node[] {
   const tokens = text.replaceAll(/;;.*/g, '').match(/[()]|[^\s()]+/g) ?? [];
   const open: Node[][] = [[]];
@@ -263,11 +271,12 @@ function nameBytes(name: string): number[] {
   return vector([...Buffer.from(name)]);
 }
 
-/** LEB128: seven bits a byte, the lowest first. */
+/** LEB128, the numbers of WebAssembly: seven bits a byte, the lowest first; the high bit: more follow. */
 function unsigned(value: number): number[] {
   return value < 0x80 ? [value] : [(value & 0x7f) | 0x80, ...unsigned(value >>> 7)];
 }
 
+/** As `unsigned`, but ends when all further bits are equal to bit 6, the sign. */
 function signed(value: bigint): number[] {
   const byte = Number(value & 0x7fn);
   const rest = value >> 7n;
