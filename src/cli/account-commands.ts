@@ -14,16 +14,16 @@ import {
   addConfirmation,
   confirm,
   type ConfirmationOptions,
-  type DataOptions,
+  type AdminOptions,
   exampleText,
   parseNonEmpty,
-  addDataOptions,
+  addAdminOptions,
 } from './options.js';
 import { Misuse, printFields, printTable, timeText, yesNo } from './output.js';
 import { quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
 
-interface ListOptions extends DataOptions {
+interface ListOptions extends AdminOptions {
   readonly search?: string;
   readonly plan?: string;
   readonly group?: string;
@@ -42,7 +42,7 @@ export function addAccountCommands(program: Command): void {
   addListCommand(accounts);
   addAdminCommand(accounts, 'show', 'Show an account with its live counters.', 'accounts show acme')
     .argument('<account>', 'id or name', parseNonEmpty)
-    .action((account: string, options: DataOptions) => showAccount(options, 'GET', accountPath(account)));
+    .action((account: string, options: AdminOptions) => showAccount(options, 'GET', accountPath(account)));
   addCreditCommands(accounts);
   addMoveCommands(accounts);
   addStatusCommands(accounts);
@@ -63,11 +63,11 @@ function addCreateCommand(accounts: Command): void {
     .action(
       (
         name: string,
-        { plan, credit, group, ...options }: DataOptions & { plan: string; credit?: string; group?: string },
+        { plan, credit, group, ...options }: AdminOptions & { plan: string; credit?: string; group?: string },
       ) =>
         // JSON.stringify leaves out the options that are undefined.
         showView(options, ['POST', '/accounts', { name, plan, credit, group }], printAccount, {
-          makesBooks: true,
+          createsStore: true,
         }),
     );
 }
@@ -103,7 +103,7 @@ function addMoveCommands(accounts: Command): void {
   )
     .argument('<account>', 'id or name', parseNonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', parseNonEmpty)
-    .action((account: string, options: DataOptions & { plan: string }) =>
+    .action((account: string, options: AdminOptions & { plan: string }) =>
       showAccount(options, 'POST', `${accountPath(account)}/set-plan`, { plan: options.plan }),
     );
 
@@ -117,7 +117,7 @@ function addMoveCommands(accounts: Command): void {
     .argument('<account>', 'id or name', parseNonEmpty)
     .option('--group <group>', 'id or name', parseNonEmpty)
     .option('--none', 'in no group')
-    .action((account: string, options: DataOptions & { group?: string; none?: true }) => {
+    .action((account: string, options: AdminOptions & { group?: string; none?: true }) => {
       const { group, none } = options;
       if ((group === undefined) === (none === undefined)) throw new Misuse('Give --group or --none.');
       return showAccount(options, 'POST', `${accountPath(account)}/set-group`, { group: group ?? null });
@@ -135,14 +135,14 @@ function addStatusCommands(accounts: Command): void {
     ),
   )
     .argument('<account>', 'id or name', parseNonEmpty)
-    .action(async (account: string, options: DataOptions & ConfirmationOptions) => {
+    .action(async (account: string, options: AdminOptions & ConfirmationOptions) => {
       await confirm(`Reject all calls of account ${account}?`, options);
       await showAccount(options, 'POST', `${accountPath(account)}/disable`);
     });
 
   addAdminCommand(accounts, 'enable', 'Accept the keys of a disabled account again.', 'accounts enable acme')
     .argument('<account>', 'id or name', parseNonEmpty)
-    .action((account: string, options: DataOptions) =>
+    .action((account: string, options: AdminOptions) =>
       showAccount(options, 'POST', `${accountPath(account)}/enable`),
     );
 }
@@ -182,7 +182,7 @@ function emptyTextOf({ search, plan, group }: ListOptions): string {
 
 /** Calls a route of accounts and prints the account of the response. */
 function showAccount(
-  options: DataOptions,
+  options: AdminOptions,
   method: 'GET' | 'POST',
   path: string,
   body?: object,
@@ -239,7 +239,7 @@ function accountPath(account: string): string {
   return `/accounts/${encodeURIComponent(account)}`;
 }
 
-interface CreditOptions extends DataOptions {
+interface CreditOptions extends AdminOptions {
   readonly note?: string;
   readonly idempotencyKey?: string;
 }
@@ -272,7 +272,7 @@ function addCreditCommands(accounts: Command): void {
 
   addAdminCommand(accounts, 'credits', 'List the credits and debits, oldest first.', 'accounts credits acme')
     .argument('<account>', 'id or name', parseNonEmpty)
-    .action((account: string, options: DataOptions) =>
+    .action((account: string, options: AdminOptions) =>
       showList(options, `${accountPath(account)}/credits`, (data: readonly CreditView[]) =>
         printTable(CREDIT_COLUMNS, data, 'Nothing was credited yet.'),
       ),
@@ -286,7 +286,7 @@ const CREDIT_COLUMNS: readonly Column<CreditView>[] = [
 ];
 
 function addCreditOptions(command: Command): Command {
-  return addDataOptions(command)
+  return addAdminOptions(command)
     .option('--note <text>', 'why, for the journal of the account; at most 500 characters')
     .option(
       '--idempotency-key <text>',

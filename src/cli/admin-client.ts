@@ -7,7 +7,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
-import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
+import { ADMIN_URL_RULE, adminOriginOf, type AdminOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
 import type { AdminTransport, AdminResponse } from './store-client.js';
 
@@ -51,7 +51,7 @@ function clientOf({ exchange, close }: AdminTransport): AdminClient {
 
 export interface ClientOptions {
   /** Whether to make a store if no gateway runs and the data directory has none, by default not. */
-  readonly makesBooks?: boolean;
+  readonly createsStore?: boolean;
   /** How long a gateway may take for a response, by default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
 }
@@ -61,7 +61,7 @@ export interface ClientOptions {
  * StoreError if the settings or the store cannot be read, and with what `work` throws.
  */
 export async function withAdminClient(
-  options: DataOptions,
+  options: AdminOptions,
   work: (client: AdminClient) => Promise<void>,
   clientOptions: ClientOptions = {},
 ): Promise<void> {
@@ -82,7 +82,7 @@ export async function withAdminClient(
  * Does not close the client: over HTTP it holds nothing.
  */
 export async function withGateway(
-  options: DataOptions,
+  options: AdminOptions,
   work: (client: AdminClient) => Promise<void>,
 ): Promise<void> {
   const adminUrl = adminUrlOf(options);
@@ -101,7 +101,7 @@ export async function withGateway(
  * Returns the origin that the option, or else the environment, names; undefined if neither does. With an
  * origin the command does not look for a gateway in the data directory. Throws Misuse.
  */
-function adminUrlOf({ adminUrl }: DataOptions): string | undefined {
+function adminUrlOf({ adminUrl }: AdminOptions): string | undefined {
   const fromEnvironment = process.env.TOLLGATE_ADMIN_URL ?? '';
   if (adminUrl !== undefined || fromEnvironment === '') return adminUrl;
   const origin = adminOriginOf(fromEnvironment);
@@ -110,7 +110,7 @@ function adminUrlOf({ adminUrl }: DataOptions): string | undefined {
 }
 
 /** Reads the settings without the keys of providers, which a command does not need and may not have. */
-async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
+async function settingsOf({ config, data }: AdminOptions): Promise<Settings> {
   const { loadSettings } = await import('../config/load.js');
   return loadSettings({ config, data, secrets: false }).settings;
 }
@@ -128,7 +128,7 @@ const ELSEWHERE_WAIT_MS_MAX = 5_000;
  */
 async function openNearest(
   settings: Settings,
-  { makesBooks = false, timeoutMs }: ClientOptions,
+  { createsStore = false, timeoutMs }: ClientOptions,
 ): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
@@ -141,7 +141,7 @@ async function openNearest(
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
     try {
-      return clientOf(openStoreTransport(settings, makesBooks));
+      return clientOf(openStoreTransport(settings, createsStore));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;

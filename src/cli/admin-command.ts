@@ -15,10 +15,10 @@ import {
 } from './admin-client.js';
 import {
   addConfirmation,
-  addDataOptions,
+  addAdminOptions,
   confirm,
   type ConfirmationOptions,
-  type DataOptions,
+  type AdminOptions,
   exampleText,
   parseNonEmpty,
 } from './options.js';
@@ -31,7 +31,7 @@ export function addAdminCommand(
   description: string,
   ...examples: readonly string[]
 ): Command {
-  return addDataOptions(parent.command(name).description(description)).addHelpText(
+  return addAdminOptions(parent.command(name).description(description)).addHelpText(
     'after',
     exampleText(...examples),
   );
@@ -51,7 +51,7 @@ type CallArguments = Parameters<AdminClient['call']>;
  * the routes work on the store. Rejects as `withAdminClient` does, also if the request is rejected.
  */
 export function showView(
-  options: DataOptions,
+  options: AdminOptions,
   request: CallArguments,
   print: Print,
   clientOptions?: ClientOptions, // Without: no store is made, and a response may take 30 s.
@@ -60,13 +60,17 @@ export function showView(
 }
 
 /** As `showView`, for a command that needs a running gateway. Rejects as `withGateway` does. */
-export function showViewOfGateway(options: DataOptions, request: CallArguments, print: Print): Promise<void> {
+export function showViewOfGateway(
+  options: AdminOptions,
+  request: CallArguments,
+  print: Print,
+): Promise<void> {
   return withGateway(options, (client) => callAndPrint(client, options, request, print));
 }
 
 async function callAndPrint(
   client: AdminClient,
-  { json }: DataOptions,
+  { json }: AdminOptions,
   request: CallArguments,
   print: Print,
 ): Promise<void> {
@@ -76,7 +80,7 @@ async function callAndPrint(
 }
 
 /** As `showView`, for a list: reads all pages, and prints them as one. `path` may have a query. */
-export function showList(options: DataOptions, path: string, print: Print): Promise<void> {
+export function showList(options: AdminOptions, path: string, print: Print): Promise<void> {
   return withAdminClient(options, async (client) => {
     const list = await readList(client, path);
     if (options.json === true) printJson(list);
@@ -96,7 +100,7 @@ export function addDeleteCommand(
 ): void {
   addConfirmation(addAdminCommand(parent, 'delete', description, example))
     .argument(`<${noun}>`, argument, parseNonEmpty)
-    .action(async (reference: string, options: DataOptions & ConfirmationOptions) => {
+    .action(async (reference: string, options: AdminOptions & ConfirmationOptions) => {
       await confirm(`Delete ${noun} ${reference} permanently?`, options);
       await showView(options, ['DELETE', pathOf(reference)], ({ id }: { id: string }) =>
         printLine(`Deleted ${id}.`),

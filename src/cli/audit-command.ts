@@ -10,10 +10,10 @@
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
 import { openHttpClient } from './admin-client.js';
-import { addStoreOptions, type DataOptions, exampleText } from './options.js';
+import { addStoreOptions, type AdminOptions, exampleText } from './options.js';
 import { printFields, printJson, printLine } from './output.js';
 
-interface AuditOptions extends DataOptions {
+interface AuditOptions extends AdminOptions {
   readonly repair?: boolean;
 }
 

@@ -20,7 +20,13 @@ import {
   withGateway,
   withQuery,
 } from './admin-client.js';
-import { addDataOptions, type DataOptions, exampleText, parseNonEmpty, wholeNumberFrom } from './options.js';
+import {
+  addAdminOptions,
+  type AdminOptions,
+  exampleText,
+  parseNonEmpty,
+  wholeNumberFrom,
+} from './options.js';
 import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import type { Column } from './table.js';
 
@@ -32,7 +38,7 @@ const TAIL_FIRST_CALLS = 10;
 const TAIL_PERIOD_MS = 1_000;
 const NO_RESPONSE_TEXT = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.\n`;
 
-interface CallFilterOptions extends DataOptions {
+interface CallFilterOptions extends AdminOptions {
   readonly account?: string;
   readonly group?: string;
   readonly key?: string;
@@ -98,7 +104,7 @@ export function addCallCommands(program: Command): void {
 }
 
 function addFilters(command: Command): Command {
-  return addDataOptions(command)
+  return addAdminOptions(command)
     .option('--account <account>', 'of this account (id or name)', parseNonEmpty)
     .option('--group <group>', 'of accounts that are in this group (id or name) or below it', parseNonEmpty)
     .option('--key <key>', 'of this key (id or name)', parseNonEmpty)
@@ -167,7 +173,7 @@ async function tailCalls(options: CallFilterOptions): Promise<void> {
   });
 }
 
-async function showCall(id: string, options: DataOptions & { contents?: boolean }): Promise<void> {
+async function showCall(id: string, options: AdminOptions & { contents?: boolean }): Promise<void> {
   await withAdminClient(options, async (client) => {
     const path = `/calls/${encodeURIComponent(id)}`;
     const call = (await client.call('GET', path)) as CallView;

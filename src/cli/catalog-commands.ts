@@ -13,7 +13,7 @@ import type { CacheClearView, UpstreamResetView, ModelView, PlanView } from '../
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
-import { addConfigOption, type DataOptions, exampleText, parseNonEmpty } from './options.js';
+import { addConfigOption, type AdminOptions, exampleText, parseNonEmpty } from './options.js';
 import { CommandError, printJson, printLine, printTable } from './output.js';
 import { amountText } from './quota-text.js';
 import type { Column } from './table.js';
@@ -36,7 +36,7 @@ function addList<View>(
     'list',
     `List the ${items}, as the settings in force have them.`,
     `${command} list`,
-  ).action((options: DataOptions) =>
+  ).action((options: AdminOptions) =>
     showView(options, ['GET', `/${command}`], ({ data }: { data: View[] }) =>
       printTable(columns, data, `There are no ${command}.`),
     ),
@@ -120,7 +120,7 @@ export function addUpstreamCommands(program: Command): void {
     'upstreams reset gpt-4o-mini',
   )
     .argument('[model]', MODEL_TEXT, parseNonEmpty)
-    .action((model: string | undefined, options: DataOptions) =>
+    .action((model: string | undefined, options: AdminOptions) =>
       showViewOfGateway(options, ['POST', '/upstreams/reset', { model }], ({ models }: UpstreamResetView) =>
         printLine(`All upstreams are called again: ${models.join(', ')}`),
       ),
@@ -137,7 +137,7 @@ export function addCacheCommands(program: Command): void {
     'cache clear --model gpt-4o-mini',
   )
     .option('--model <model>', MODEL_TEXT, parseNonEmpty)
-    .action(({ model, ...options }: DataOptions & { readonly model?: string }) =>
+    .action(({ model, ...options }: AdminOptions & { readonly model?: string }) =>
       showViewOfGateway(options, ['POST', '/cache/clear', { model }], ({ models }: CacheClearView) =>
         printLine(`No response is cached any more of: ${models.join(', ')}`),
       ),
@@ -149,7 +149,7 @@ const EXIT_NOT_SERVED = 1;
 
 async function testUpstreams(
   model: string | undefined,
-  { config, json }: Pick<DataOptions, 'config' | 'json'>,
+  { config, json }: Pick<AdminOptions, 'config' | 'json'>,
 ): Promise<void> {
   // Loaded only here, so that `--help` and the other commands need not wait for these modules.
   const [{ loadSettings }, { probeUpstreams }] = await Promise.all([

@@ -14,7 +14,7 @@ import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { visible } from '../core/wrong-input.js';
-import { addStoreOptions, type DataOptions, exampleText, parseNonEmpty } from './options.js';
+import { addStoreOptions, type AdminOptions, exampleText, parseNonEmpty } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 
 /** The exit code of `import-litellm` if the printed settings lack models of the file. */
@@ -65,7 +65,7 @@ async function importFile(file: string, options: { readonly json?: boolean }): P
   for (const line of lines) process.stderr.write(`${line}\n`);
 }
 
-interface CheckOptions extends Pick<DataOptions, 'config' | 'data' | 'json'> {
+interface CheckOptions extends Pick<AdminOptions, 'config' | 'data' | 'json'> {
   readonly probe?: boolean;
 }
 

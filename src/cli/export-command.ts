@@ -15,19 +15,19 @@ import { type CsvCell, csvOf } from '../core/csv.js';
 import { parseMomentMs } from '../core/clock.js';
 import { type AdminClient, eachPage, queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { CALL_CSV_FIELDS, csvCellsOf } from './call-commands.js';
-import { addDataOptions, type DataOptions, exampleText } from './options.js';
+import { addAdminOptions, type AdminOptions, exampleText } from './options.js';
 import { Misuse } from './output.js';
 import type { ParquetKind } from './parquet.js';
 
 const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
 
-interface ExportOptions extends DataOptions {
+interface ExportOptions extends AdminOptions {
   readonly day: string;
   readonly format: (typeof FORMATS)[number];
 }
 
 export function addExportCommand(program: Command): void {
-  addDataOptions(
+  addAdminOptions(
     program
       .command('export')
       .description('Write the calls or the usage of one day (UTC) to standard output.')

@@ -12,11 +12,11 @@ import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../tele
 import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
 import {
   addConfirmation,
-  addDataOptions,
+  addAdminOptions,
   addStoreOptions,
   confirm,
   type ConfirmationOptions,
-  type DataOptions,
+  type AdminOptions,
   exampleText,
   parseNonEmpty,
   wholeNumberFrom,
@@ -24,13 +24,13 @@ import {
 import { CommandError, printFields, printLine, printTable, timeText, yesNo } from './output.js';
 import type { Column } from './table.js';
 
-interface ReloadOptions extends DataOptions {
+interface ReloadOptions extends AdminOptions {
   readonly dryRun?: boolean;
   readonly restart?: boolean;
 }
 
 export function addReloadCommand(program: Command): void {
-  addDataOptions(
+  addAdminOptions(
     program
       .command('reload')
       .description(
@@ -77,14 +77,14 @@ function valuesText({ before, after }: NonNullable<ReloadView['changes']>[number
   return before === null && after === null ? '' : `: ${before ?? 'not set'} -> ${after ?? 'not set'}`;
 }
 
-interface LogOptions extends DataOptions {
+interface LogOptions extends AdminOptions {
   readonly level?: LogLevel;
   readonly accessLog?: 'on' | 'off';
   readonly samplePercent?: number;
 }
 
 export function addLogCommand(program: Command): void {
-  addDataOptions(
+  addAdminOptions(
     program
       .command('log')
       .description(
@@ -134,7 +134,7 @@ export function addHealthCommand(program: Command): void {
 }
 
 /** Rejects with CommandError if the gateway takes no calls. */
-async function checkHealth(options: Pick<DataOptions, 'config' | 'data'>): Promise<void> {
+async function checkHealth(options: Pick<AdminOptions, 'config' | 'data'>): Promise<void> {
   const { adminOrigin, readGatewayFile } = await import('../admin/gateway-file.js');
   const dataPath = await dataPathOf(options);
   const address = readGatewayFile(dataPath);
@@ -151,7 +151,7 @@ async function checkHealth(options: Pick<DataOptions, 'config' | 'data'>): Promi
 }
 
 /** Reads the settings, which takes 0.2 s of CPU, only if nothing else names the data directory. */
-async function dataPathOf({ config, data }: Pick<DataOptions, 'config' | 'data'>): Promise<string> {
+async function dataPathOf({ config, data }: Pick<AdminOptions, 'config' | 'data'>): Promise<string> {
   const dataPath = data ?? process.env.TOLLGATE_DATA;
   if (dataPath !== undefined && dataPath !== '') return dataPath;
   const { loadSettings } = await import('../config/load.js');
@@ -178,7 +178,7 @@ export function addHostCommands(program: Command): void {
     'list',
     'List hosts: heard in the last 20 s, silent (gone, or cut off), or awaited after the sharing server has lost data.',
     'hosts list',
-  ).action((options: DataOptions) =>
+  ).action((options: AdminOptions) =>
     showViewOfGateway(options, ['GET', '/hosts'], ({ data }: { data: HostView[] }) =>
       printTable(HOST_COLUMNS, data, 'No host is known.'),
     ),
@@ -193,7 +193,7 @@ export function addHostCommands(program: Command): void {
     ),
   )
     .argument('<host>', "the host's id: see hosts list", parseNonEmpty)
-    .action(async (host: string, options: DataOptions & ConfirmationOptions) => {
+    .action(async (host: string, options: AdminOptions & ConfirmationOptions) => {
       await confirm(
         `Forget host ${host}? The money that was granted to it is free again, and charges that it has not reported are not counted.`,
         options,

@@ -9,7 +9,7 @@ import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
 import { queryOf, withQuery } from './admin-client.js';
-import { type DataOptions, exampleText, parseNonEmpty } from './options.js';
+import { type AdminOptions, exampleText, parseNonEmpty } from './options.js';
 import { printFields, printTable, timeText } from './output.js';
 import {
   addLimitOptions,
@@ -36,7 +36,7 @@ export function addGroupCommands(program: Command): void {
   addListCommands(groups);
   addAdminCommand(groups, 'show', 'Show a group, with what is used of its quotas.', 'groups show research')
     .argument('<group>', 'id or name', parseNonEmpty)
-    .action((group: string, options: DataOptions) => showGroup(options, 'GET', pathOf(group)));
+    .action((group: string, options: AdminOptions) => showGroup(options, 'GET', pathOf(group)));
   addLimitsCommand(groups);
   addDeleteCommand(
     groups,
@@ -62,12 +62,12 @@ function addCreateCommand(groups: Command): void {
       .argument('<name>', 'unique among groups', parseNonEmpty)
       .option('--parent <group>', 'the group that it is in (id or name); it stays there', parseNonEmpty),
     'set',
-  ).action((name: string, options: DataOptions & { parent?: string }) =>
+  ).action((name: string, options: AdminOptions & { parent?: string }) =>
     showView(
       options,
       ['POST', '/groups', { name, parent: options.parent, ...limitsOf(options) }],
       printGroup,
-      { makesBooks: true },
+      { createsStore: true },
     ),
   );
 }
@@ -82,7 +82,7 @@ function addListCommands(groups: Command): void {
     'groups list --parent research --json',
   )
     .option('--parent <group>', 'those in this group (id or name)', parseNonEmpty)
-    .action(({ parent, ...options }: DataOptions & { parent?: string }) =>
+    .action(({ parent, ...options }: AdminOptions & { parent?: string }) =>
       showList(options, withQuery('/groups', queryOf({ parent })), (data: readonly GroupView[]) =>
         printTable(
           LIST_COLUMNS,
@@ -100,7 +100,7 @@ function addListCommands(groups: Command): void {
     'groups tree research',
   )
     .argument('[group]', 'this one and those below it (id or name); all by default', parseNonEmpty)
-    .action((root: string | undefined, options: DataOptions) =>
+    .action((root: string | undefined, options: AdminOptions) =>
       showList(options, withQuery('/group-tree', queryOf({ root })), (data: readonly GroupView[]) =>
         printTable(TREE_COLUMNS, treeRows(data), NO_GROUPS),
       ),
@@ -116,7 +116,7 @@ function addLimitsCommand(groups: Command): void {
       'groups set-limits research --spend-per-month 500.00 --tokens-per-day none',
     ).argument('<group>', 'id or name', parseNonEmpty),
     'change',
-  ).action((group: string, options: DataOptions) =>
+  ).action((group: string, options: AdminOptions) =>
     showGroup(options, 'POST', `${pathOf(group)}/set-limits`, changedLimitsOf(options)),
   );
 }
@@ -189,7 +189,12 @@ export function treeRows(groups: readonly GroupView[]): GroupRow[] {
 }
 
 /** Calls a route of groups and prints the group of the response. */
-function showGroup(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
+function showGroup(
+  options: AdminOptions,
+  method: 'GET' | 'POST',
+  path: string,
+  body?: object,
+): Promise<void> {
   return showView(options, [method, path, body], printGroup);
 }
 

@@ -9,7 +9,7 @@ import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
 import { queryOf, withQuery } from './admin-client.js';
-import { type DataOptions, durationSeconds, lifeSeconds, momentSeconds, parseNonEmpty } from './options.js';
+import { type AdminOptions, durationSeconds, lifeSeconds, momentSeconds, parseNonEmpty } from './options.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import { addLimitOptions, changedLimitsOf, limitsOf, quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
@@ -70,7 +70,7 @@ export function addKeyCommands(program: Command): void {
   addCreateCommand(keys);
   addAdminCommand(keys, 'show', 'Show a key and when it was last used.', 'keys show laptop')
     .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-    .action((key: string, options: DataOptions) => showKey(options, 'GET', pathOf(key)));
+    .action((key: string, options: AdminOptions) => showKey(options, 'GET', pathOf(key)));
   addRotateCommand(keys);
   addLimitsCommand(keys);
   addListCommand(keys);
@@ -102,7 +102,7 @@ function addCreateCommand(keys: Command): void {
       .option('--expires <time>', 'reject it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
       .option('--private', 'keep no contents of its calls, whatever call_log.contents says'),
     'set',
-  ).action((options: DataOptions & CreateOptions) => {
+  ).action((options: AdminOptions & CreateOptions) => {
     const { account, name, expires, expiresIn, private: isPrivate } = options;
     // JSON.stringify leaves out the options that are undefined.
     const body = { account, name, expires, expires_in: expiresIn, private: isPrivate, ...limitsOf(options) };
@@ -123,7 +123,7 @@ function addRotateCommand(keys: Command): void {
       'how long the old key is still accepted, 1h by default; 0: it is rejected at once, as after a leak',
       durationSeconds,
     )
-    .action((key: string, { grace, ...options }: DataOptions & { grace?: number }) =>
+    .action((key: string, { grace, ...options }: AdminOptions & { grace?: number }) =>
       showView(options, ['POST', `${pathOf(key)}/rotate`, { grace }], async (rotated: RotatedKeyView) => {
         await printNewKey(rotated);
         // `expires` is set, because the rotation has given the former key an expiry.
@@ -144,7 +144,7 @@ function addLimitsCommand(keys: Command): void {
       'keys set-limits laptop --tokens-per-day 100000 --calls-per-day none',
     ).argument('<key>', KEY_ARGUMENT, parseNonEmpty),
     'change',
-  ).action((key: string, options: DataOptions) =>
+  ).action((key: string, options: AdminOptions) =>
     showKey(options, 'POST', `${pathOf(key)}/set-limits`, changedLimitsOf(options)),
   );
 }
@@ -152,7 +152,7 @@ function addLimitsCommand(keys: Command): void {
 function addListCommand(keys: Command): void {
   addAdminCommand(keys, 'list', 'List keys, those of all accounts by default.', 'keys list --account acme')
     .option('--account <account>', 'of this account alone (id or name)', parseNonEmpty)
-    .action(({ account, ...options }: DataOptions & { account?: string }) =>
+    .action(({ account, ...options }: AdminOptions & { account?: string }) =>
       showList(options, withQuery('/keys', queryOf({ account })), (views: readonly KeyView[]) =>
         printTable(columnsOf(views), views, 'There are no keys: see "keys create --help".'),
       ),
@@ -168,7 +168,7 @@ function addPrivateCommand(keys: Command): void {
   )
     .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
     .addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no']))
-    .action((key: string, isPrivate: 'yes' | 'no', options: DataOptions) =>
+    .action((key: string, isPrivate: 'yes' | 'no', options: AdminOptions) =>
       showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: isPrivate === 'yes' }),
     );
 }
@@ -181,12 +181,12 @@ function addStatusCommands(keys: Command): void {
   ] as const) {
     addAdminCommand(keys, action, description, `keys ${action} laptop`)
       .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-      .action((key: string, options: DataOptions) => showKey(options, 'POST', `${pathOf(key)}/${action}`));
+      .action((key: string, options: AdminOptions) => showKey(options, 'POST', `${pathOf(key)}/${action}`));
   }
 }
 
 /** Calls a route of keys and prints the key of the response. */
-function showKey(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
+function showKey(options: AdminOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
   return showView(options, [method, path, body], (key: KeyView) => printFields(keyFields(key, key.prefix)));
 }
 

@@ -13,7 +13,7 @@ import type { OperatorChange } from '../registry/operator-change.js';
 import { type ClientOptions, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
 import { addAdminCommand, addDeleteCommand, showView } from './admin-command.js';
 import {
-  type DataOptions,
+  type AdminOptions,
   endSeconds,
   lifeSeconds,
   momentSeconds,
@@ -88,14 +88,14 @@ export function addOperatorCommands(program: Command): void {
   // `--help` lists the commands in this order.
   addCreateCommand(operators);
   addAdminCommand(operators, 'list', 'List operators by name.', 'operators list').action(
-    (options: DataOptions) =>
+    (options: AdminOptions) =>
       showView(options, ['GET', '/operators'], ({ data }: { data: OperatorView[] }) =>
         printTable(OPERATOR_COLUMNS, data, 'There are no operators: see "operators create --help".'),
       ),
   );
   addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
     .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
-    .action((operator: string, options: DataOptions) => showOperator(options, 'GET', pathOf(operator)));
+    .action((operator: string, options: AdminOptions) => showOperator(options, 'GET', pathOf(operator)));
   addRoleCommand(operators);
   addRotateCommand(operators);
   addStatusCommands(operators);
@@ -121,12 +121,12 @@ function addCreateCommand(operators: Command): void {
     .argument('<name>', 'letters, digits and . _ @ + -; unique', parseNonEmpty)
     .addOption(roleOption())
     .option(EXPIRES_FLAGS, EXPIRES_HELP, parseExpiry)
-    .action((name: string, options: DataOptions & { role: string; expires?: Expiry }) =>
+    .action((name: string, options: AdminOptions & { role: string; expires?: Expiry }) =>
       printToken(
         options,
         '/operators',
         { name, role: options.role, ...options.expires },
-        { makesBooks: true },
+        { createsStore: true },
       ),
     );
 }
@@ -140,7 +140,7 @@ function addRoleCommand(operators: Command): void {
   )
     .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
     .addOption(roleOption())
-    .action((operator: string, options: DataOptions & { role: string }) =>
+    .action((operator: string, options: AdminOptions & { role: string }) =>
       showOperator(options, 'POST', `${pathOf(operator)}/set-role`, { role: options.role }),
     );
 }
@@ -154,7 +154,7 @@ function addRotateCommand(operators: Command): void {
   )
     .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
     .option(EXPIRES_FLAGS, `${EXPIRES_HELP}; as the old one by default`, parseExpiry)
-    .action((operator: string, options: DataOptions & { expires?: Expiry }) =>
+    .action((operator: string, options: AdminOptions & { expires?: Expiry }) =>
       printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
     );
 }
@@ -167,7 +167,7 @@ function addStatusCommands(operators: Command): void {
   ] as const) {
     addAdminCommand(operators, action, description, `operators ${action} ann`)
       .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
-      .action((operator: string, options: DataOptions) =>
+      .action((operator: string, options: AdminOptions) =>
         showOperator(options, 'POST', `${pathOf(operator)}/${action}`),
       );
   }
@@ -175,7 +175,7 @@ function addStatusCommands(operators: Command): void {
 
 /** Calls a route of operators and prints the operator of the response. */
 function showOperator(
-  options: DataOptions,
+  options: AdminOptions,
   method: 'GET' | 'POST',
   path: string,
   body?: object,
@@ -185,7 +185,7 @@ function showOperator(
 
 /** Calls a route that makes a token, and prints the operator with the token. */
 function printToken(
-  options: DataOptions,
+  options: AdminOptions,
   path: string,
   body: object,
   clientOptions?: ClientOptions,
@@ -234,7 +234,7 @@ const CHANGES_DEFAULT = 100;
 /** A bound, because all changes are in memory before the first is printed. */
 const CHANGES_MAX = 1_000_000;
 
-interface ChangeListOptions extends DataOptions {
+interface ChangeListOptions extends AdminOptions {
   readonly who?: string;
   readonly action?: string;
   readonly target?: string;
@@ -299,7 +299,7 @@ function listChanges(options: ChangeListOptions): Promise<void> {
  * cut off. So the operator compares the head with the gateway's log on standard error, which has each change
  * with its hash, whatever the level (changeLogger in gateway/accounting-base.ts).
  */
-function verifyChanges(options: DataOptions): Promise<void> {
+function verifyChanges(options: AdminOptions): Promise<void> {
   return withAdminClient(options, async (client) => {
     const chain = (await client.call('GET', '/changes/verify')) as ChainView;
     if (options.json) printJson(chain);

@@ -12,8 +12,8 @@ import { parseMomentMs } from '../core/clock.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import { CommandError, Misuse } from './output.js';
 
-/** The values of the options that `addDataOptions` adds, as Commander gives them. */
-export interface DataOptions {
+/** The values of the options that `addAdminOptions` adds, as Commander gives them. */
+export interface AdminOptions {
   readonly config?: string;
   readonly data?: string;
   readonly adminUrl?: string;
@@ -39,7 +39,7 @@ export function addStoreOptions(command: Command): Command {
 }
 
 /** Adds the options of commands that call the admin interface. */
-export function addDataOptions(command: Command): Command {
+export function addAdminOptions(command: Command): Command {
   return addStoreOptions(command)
     .option(
       '--admin-url <url>',

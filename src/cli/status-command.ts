@@ -10,7 +10,7 @@ import { Option, type Command } from 'commander';
 import type { GroupView, ListView } from '../admin/views.js';
 import { addAdminCommand } from './admin-command.js';
 import { NoResponse, withGateway, type AdminClient } from './admin-client.js';
-import { type DataOptions, wholeNumberFrom } from './options.js';
+import { type AdminOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine, terminalWidth } from './output.js';
 import type { StatusSample, StatusView } from './status-stats.js';
 
@@ -23,7 +23,7 @@ const WATCH_SECONDS_MAX = 3_600;
 /** Moves the cursor to the top left, and clears the screen. */
 const CLEAR_TERMINAL = '\u{1b}[H\u{1b}[2J';
 
-interface StatusOptions extends DataOptions {
+interface StatusOptions extends AdminOptions {
   /** Seconds between two prints; `true` if the option was given without them. */
   readonly watch?: number | true;
 }

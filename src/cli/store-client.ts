@@ -55,14 +55,14 @@ export interface AdminTransport {
 
 /**
  * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read, or is
- * missing and `makesBooks` is false. If a store is made, standard error says so, because the data directory
+ * missing and `createsStore` is false. If a store is made, standard error says so, because the data directory
  * may be a wrong one.
  */
-export function openStoreTransport(settings: Settings, makesBooks: boolean): AdminTransport {
+export function openStoreTransport(settings: Settings, createsStore: boolean): AdminTransport {
   const { data, sharing } = settings;
   const hasStore = existsSync(storePath(data));
   // Of hosts that share, only a gateway makes them: it takes them over from the others.
-  if (!hasStore && (!makesBooks || sharing !== undefined)) throw noBooks(data);
+  if (!hasStore && (!createsStore || sharing !== undefined)) throw noBooks(data);
   const store = Store.hold(data, { kind: 'command' });
   if (!hasStore) {
     process.stderr.write(

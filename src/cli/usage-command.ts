@@ -10,7 +10,7 @@ import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import { addAdminCommand } from './admin-command.js';
 import { type AdminClient, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
-import { type DataOptions, parseNonEmpty } from './options.js';
+import { type AdminOptions, parseNonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
@@ -20,7 +20,7 @@ import type { Column } from './table.js';
  */
 const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const;
 
-interface UsageOptions extends DataOptions {
+interface UsageOptions extends AdminOptions {
   readonly account?: string;
   readonly key?: string;
   readonly model?: string;
