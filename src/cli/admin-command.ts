@@ -54,7 +54,7 @@ export function showView(
   options: AdminOptions,
   request: CallArguments,
   print: Print,
-  clientOptions?: ClientOptions, // Without: no store is made, and a response may take 30 s.
+  clientOptions?: ClientOptions, // By default no store is made, and a response may take 30 s.
 ): Promise<void> {
   return withAdminClient(options, (client) => callAndPrint(client, options, request, print), clientOptions);
 }

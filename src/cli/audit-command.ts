@@ -11,7 +11,7 @@ import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
 import { openHttpClient } from './admin-client.js';
 import { addStoreOptions, type AdminOptions, exampleText } from './options.js';
-import { printFields, printJson, printLine } from './output.js';
+import { EXIT_FAILED, EXIT_USAGE, printFields, printJson, printLine } from './output.js';
 
 interface AuditOptions extends AdminOptions {
   readonly repair?: boolean;
@@ -22,11 +22,6 @@ const LINES_MAX = 50;
 
 /** How long the audit waits for a running gateway to write. Then the audit reads the store as it is. */
 const FLUSH_MS_MAX = 5_000;
-
-/** The same as EXIT_FAILED of program.ts. A command that failed prints no report. */
-const EXIT_DIFFERS = 1;
-/** The same as EXIT_USAGE of program.ts. */
-const EXIT_USAGE = 2;
 
 const ADVICE = 'Stop the gateway, restore the store from a backup and audit that.';
 
@@ -70,7 +65,7 @@ async function runAudit(options: AuditOptions): Promise<void> {
   ]);
   if (options.json === true) printJson(viewOf(report, decimalOf));
   else await printReport(report, decimalOf);
-  if (report.differencesCount > 0) process.exitCode = EXIT_DIFFERS;
+  if (report.differencesCount > 0) process.exitCode = EXIT_FAILED;
 }
 
 /**

@@ -14,7 +14,7 @@ import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
 import { addConfigOption, type AdminOptions, exampleText, parseNonEmpty } from './options.js';
-import { CommandError, printJson, printLine, printTable } from './output.js';
+import { CommandError, EXIT_FAILED, printJson, printLine, printTable } from './output.js';
 import { amountText } from './quota-text.js';
 import type { Column } from './table.js';
 
@@ -144,9 +144,6 @@ export function addCacheCommands(program: Command): void {
     );
 }
 
-/** The same as EXIT_FAILED of program.ts. */
-const EXIT_NOT_SERVED = 1;
-
 async function testUpstreams(
   model: string | undefined,
   { config, json }: Pick<AdminOptions, 'config' | 'json'>,
@@ -161,7 +158,7 @@ async function testUpstreams(
   if (views === undefined) throw new CommandError(`There is no model '${model}' in the configuration.`);
   if (json === true) printJson({ data: views });
   else await printProbes(views);
-  if (!views.every(({ ok }) => ok)) process.exitCode = EXIT_NOT_SERVED;
+  if (!views.every(({ ok }) => ok)) process.exitCode = EXIT_FAILED;
 }
 
 const PROBE_COLUMNS: readonly Column<ProbeView>[] = [

@@ -15,12 +15,10 @@ import type { Settings } from '../config/schema.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { visible } from '../core/wrong-input.js';
 import { addStoreOptions, type AdminOptions, exampleText, parseNonEmpty } from './options.js';
-import { CommandError, printJson, printLine } from './output.js';
+import { CommandError, EXIT_FAILED, printJson, printLine } from './output.js';
 
 /** The exit code of `import-litellm` if the printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
-/** The exit code of `check` if the settings have an error, or if a probe of an upstream fails. */
-const EXIT_WRONG = 1;
 
 function addImportCommand(config: Command): void {
   config
@@ -120,7 +118,7 @@ async function checkConfig(options: CheckOptions): Promise<void> {
     if (problems.length > 0) throw new ConfigError(problems);
     const views = options.probe === true ? await probeAll(loaded) : undefined;
     const ok = views?.every((view) => view.ok) ?? true;
-    if (!ok) process.exitCode = EXIT_WRONG;
+    if (!ok) process.exitCode = EXIT_FAILED;
     if (options.json === true) {
       const source = loaded.source ?? null;
       printJson({ ok, source, problems: [], warnings, ...(views && { upstreams: views }) });
@@ -132,7 +130,7 @@ async function checkConfig(options: CheckOptions): Promise<void> {
   } catch (error) {
     if (!(error instanceof ConfigError) || options.json !== true) throw error;
     printJson({ ok: false, source: null, problems: error.problems, warnings: [] });
-    process.exitCode = EXIT_WRONG;
+    process.exitCode = EXIT_FAILED;
   }
 }
 

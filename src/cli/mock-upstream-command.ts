@@ -7,7 +7,7 @@ import { Option, type Command } from 'commander';
 import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
 import { exampleText } from './options.js';
-import { CommandError } from './output.js';
+import { CommandError, EXIT_USAGE } from './output.js';
 import { unloadableServer } from './runtime-support.js';
 
 const DIRECTIVES_HELP = `
@@ -39,7 +39,7 @@ function optionsOf(
     return { port: portOf(String(flags.port)), defaults: mockOptionsOfFlags(flags) };
   } catch (error) {
     if (!(error instanceof MockOptionError)) throw error;
-    return command.error(`error: ${error.message}`, { exitCode: 2 });
+    return command.error(`error: ${error.message}`, { exitCode: EXIT_USAGE });
   }
 }
 

@@ -22,6 +22,7 @@ import {
 } from './options.js';
 import {
   activeText,
+  EXIT_FAILED,
   printFields,
   printLine,
   printTable,
@@ -228,8 +229,6 @@ function valueText(field: string, value: string | number | boolean | null): stri
   return field === 'expires' && typeof value === 'number' ? timeText(value) : String(value);
 }
 
-/** The same as EXIT_FAILED of program.ts. */
-const EXIT_BROKEN = 1;
 const CHANGES_DEFAULT = 100;
 /** A bound, because all changes are in memory before the first is printed. */
 const CHANGES_MAX = 1_000_000;
@@ -313,6 +312,6 @@ function verifyChanges(options: AdminOptions): Promise<void> {
       for (const { number, problem } of chain.problems) printLine(`row ${number}: ${problem}`);
       printLine(chain.ok ? 'The chain is whole.' : 'The chain is broken.');
     }
-    if (!chain.ok) process.exitCode = EXIT_BROKEN;
+    if (!chain.ok) process.exitCode = EXIT_FAILED;
   });
 }

@@ -10,6 +10,10 @@ import { visible } from '../core/wrong-input.js';
 import type { Column } from './table.js';
 
 /**
+/** Exit codes are public: scripts and schedulers read them. */
+export const EXIT_FAILED = 1;
+export const EXIT_USAGE = 2;
+
  * The command cannot be done. Exit code 1. Because the error has a `code`, of whatever text, program.ts
  * prints its message and no stack.
  */

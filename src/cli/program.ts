@@ -19,7 +19,7 @@ import { addGroupCommands } from './group-commands.js';
 import { addKeyCommands } from './key-commands.js';
 import { addChangeCommands, addOperatorCommands } from './operator-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
-import { Misuse } from './output.js';
+import { EXIT_FAILED, EXIT_USAGE, Misuse } from './output.js';
 import { addServeCommand } from './serve-command.js';
 import { addStatusCommand } from './status-command.js';
 import { addUsageCommand } from './usage-command.js';
@@ -61,9 +61,6 @@ export function createProgram(): Command {
   return program;
 }
 
-const EXIT_FAILED = 1;
-/** audit-command.ts and mock-upstream-command.ts end with it too. */
-const EXIT_USAGE = 2;
 /** What a shell reports for a program that SIGPIPE has ended, such as one that writes to `head`. */
 const EXIT_PIPE = 141;
 /** The command that goes on if nobody reads its output, because its address is its only output. */
