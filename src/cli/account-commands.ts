@@ -220,14 +220,14 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
   ];
 }
 
-/** The quotas that every plan has. `fieldsOf` prints each in its own field (account-commands.test.ts). */
+/** The quotas that every plan has. `fieldsOf` prints each in a field of its own, so not among the others. */
 const COUNTED_QUOTAS = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 function otherQuotasOf({ quotas }: AccountView): AccountView['quotas'] {
   return Object.fromEntries(Object.entries(quotas).filter(([name]) => !COUNTED_QUOTAS.includes(name)));
 }
 
-/** The field that says what processes have leased; empty if no processes share the account. */
+/** Returns the field of what processes have leased; empty if processes do not share the account. */
 function leasedFields({ leased }: AccountView): (readonly [string, string])[] {
   if (leased === undefined) return [];
   const { balance, calls_today: callsToday, requests_this_minute: requests, calls_in_flight: calls } = leased;
@@ -301,7 +301,7 @@ function addCredit(account: string, amount: string, options: CreditOptions): Pro
   return showAccount(options, 'POST', `${accountPath(account)}/credit`, body);
 }
 
-/** Rejects a minus: `debit` puts one before the amount, and sends a credit. The route checks the rest. */
+/** Rejects a minus, because `debit` adds one and sends a credit. The route checks the rest of the amount. */
 function unsignedAmount(text: string): string {
   if (text.startsWith('-')) throw new InvalidArgumentError('Want an amount without its minus.');
   return parseNonEmpty(text);

@@ -3,7 +3,7 @@
  * through store-client.ts. Both take the same requests and give the same responses. Process of a command.
  *
  * Must hold: the address in gateway.json is used only if its process lives (`findGateway`), and the token is
- * sent only to the gateway (test/unit/cli/admin-client.test.ts, but no test redirects).
+ * sent only to the gateway (test/unit/cli/admin-client.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
@@ -27,7 +27,9 @@ export interface AdminClient {
   close(): Promise<void>;
 }
 
-/** The gateway is not reached, or not in time. `calls` then tries again, and `status` shows it. */
+/**
+ * The gateway could not be reached, or sent no response in time. `calls tail` and `status --watch` try again.
+ */
 export class NoResponse extends CommandError {}
 
 function clientOf({ exchange, close }: AdminTransport): AdminClient {
@@ -40,7 +42,7 @@ function clientOf({ exchange, close }: AdminTransport): AdminClient {
   return {
     call: async (method, path, value) => {
       const view = jsonIn(await responseTextOf(method, path, value));
-      // A success without JSON does not come from a gateway. Its status is not known here, and mostly 200.
+      // A success without JSON does not come from a gateway. The status is not known here, but mostly 200.
       if (view === undefined) throw new CommandError(foreignText(200, method));
       return view;
     },
@@ -115,10 +117,10 @@ async function settingsOf({ config, data }: AdminOptions): Promise<Settings> {
   return loadSettings({ config, data, secrets: false }).settings;
 }
 
-/** Longer than a start, which reads the store for seconds, and a stop, which waits 30 s for calls. */
+/** Longer than a start, which reads the store for seconds, and than a stop, which waits 30 s for calls. */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
-/** Only an ending gateway is worth the wait (`elsewhereSinceMs`): another is reached by --admin-url alone. */
+/** Time for a gateway that ends (`elsewhereSinceMs`). One that goes on is reached only by --admin-url. */
 const ELSEWHERE_WAIT_MS_MAX = 5_000;
 
 /**
@@ -134,8 +136,8 @@ async function openNearest(
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreTransport } = await import('./store-client.js');
   const startMs = performance.now();
-  // Since when a gateway or command in another container has held the store; undefined if none has. A gateway
-  // that ends seems to be there for a moment: its process ends before its store hold. A command ends soon.
+  // Since when a process of another container has had the store hold; undefined if none has. A gateway that
+  // ends on this host may seem to be one: its process ends before its store hold. A command ends soon.
   let elsewhereSinceMs: number | undefined;
   for (;;) {
     const address = await findGateway(settings.data);
@@ -205,7 +207,7 @@ export async function readList<Item>(
   return { data, next };
 }
 
-/** Adds the parameters to a path, which may have a query. For commands with filters, as `queryOf` is. */
+/** Adds the parameters to a path, which may have a query already. */
 export function withQuery(path: string, parameters: URLSearchParams): string {
   const query = parameters.toString();
   if (query === '') return path;
@@ -225,8 +227,9 @@ export function queryOf(parameters: Readonly<Record<string, string | undefined>>
 const CALL_TIMEOUT_MS = 30_000;
 
 /**
- * For audit-command.ts too. Rejects with CommandError if there is no token. `dataPath`: the folder of the
- * token's file; undefined if it is not known. `origin`: that of the admin interface, by `adminOriginOf`.
+ * Opens a client of the gateway at `origin`, which `adminOriginOf` or `adminOrigin` has made. `dataPath`: the
+ * folder of the token's file; undefined if it is not known. Rejects with CommandError if there is no token.
+ * Exported for audit-command.ts.
  */
 export async function openHttpClient(
   dataPath: string | undefined,
@@ -258,11 +261,11 @@ export async function openHttpClient(
     const { warning, requestId, ...response } = await request(method, path, body).catch((error: unknown) => {
       throw new NoResponse(noResponseText(origin, error, method));
     });
-    // Only the port of the callers sends such an id. (Proxies before either port may send ids of their own.)
+    // Only the port for callers sends ids with this prefix. Proxies may send ids, but of another form.
     if (response.status === 404 && requestId?.startsWith('req_')) throw new CommandError(callersText(origin));
     if (typeof warning === 'string' && warning !== lastWarning) {
       lastWarning = warning;
-      // Without `199 tollgate "` and the last quote, which admin/http.ts puts around the text.
+      // Removes `199 tollgate "` and the last quote, which admin/http.ts puts around the text.
       process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
     }
     return response;
@@ -270,7 +273,7 @@ export async function openHttpClient(
   return clientOf({ exchange, close: () => Promise.resolve() });
 }
 
-/** The message if there was no response. The reason is in the cause of fetch's error. */
+/** Returns the message for a missing response. The reason is in the cause of fetch's error. */
 function noResponseText(origin: string, error: unknown, method: string): string {
   const reason = error instanceof Error ? (error.cause ?? error) : error;
   return (
@@ -286,12 +289,12 @@ function callersText(origin: string): string {
   );
 }
 
-/** What the messages below and above say of a change. A GET makes none. */
+/** Returns what such messages add for a request that may have changed something; empty for a GET. */
 function doubtText(method: string): string {
   return method === 'GET' ? '' : ' A change may have been made or not: look before trying again.';
 }
 
-/** The message for a response that no gateway gives, such as the page of a proxy or of another server. */
+/** Returns the message for a response that no gateway sends, such as the page of a proxy. */
 function foreignText(status: number, method: string): string {
   return (
     `What answered with status ${status} is no gateway's admin interface: look at its address, and at proxies ` +

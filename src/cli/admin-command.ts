@@ -1,6 +1,7 @@
 /**
- * For commands that send one request to the admin interface, or read one list, and print the response. Most
- * files named …-commands.ts use it; others call `withAdminClient` (admin-client.ts). Process of a command.
+ * For commands that send one request to the admin interface, or read one list, and print the response: most
+ * files named …-commands.ts call these functions. Others call `withAdminClient` (admin-client.ts). Process of
+ * a command.
  *
  * Must hold: with `--json`, standard output is one JSON text (test/unit/cli: account-commands.test.ts,
  * key-commands.test.ts, group-commands.test.ts).
@@ -89,8 +90,8 @@ export function showList(options: AdminOptions, path: string, print: Print): Pro
 }
 
 /**
- * Adds the command `delete`, which asks first, on standard error. `noun` is what is deleted, and `argument`
- * says how to name it. `pathOf` returns the encoded path of the route, which responds with a DeletedView.
+ * Adds the command `delete`, which asks first, on standard error. `noun` names what is deleted; `argument` is
+ * the help of its argument. `pathOf` returns the encoded path of the route, which sends a DeletedView.
  */
 export function addDeleteCommand(
   parent: Command,

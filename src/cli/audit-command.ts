@@ -4,7 +4,7 @@
  * write what is in its memory. A gateway that writes meanwhile causes no false differences: the audit reads
  * one snapshot of the store, and the gateway writes what belongs together in one transaction.
  *
- * Must hold: if there is a difference, the exit code is EXIT_DIFFERS, because schedulers read only the code.
+ * Must hold: if there is a difference, the exit code is EXIT_FAILED, because schedulers read only the code.
  * If the gateway cannot write, the audit still checks (test/unit/cli/audit-command.test.ts).
  */
 import { Option, type Command } from 'commander';

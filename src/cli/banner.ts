@@ -21,7 +21,7 @@ export interface BannerFacts {
   readonly command: string;
 }
 
-/** So many ids of models fit into two lines of a terminal. */
+/** This many ids of models fit into two lines of a terminal. */
 const MODELS_SHOWN_MAX = 8;
 
 /** Returns the banner, which ends with a line break. It has the demo key if this start made the key. */
@@ -45,7 +45,7 @@ export function bannerOf(facts: BannerFacts): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** Empty if there is no demo, as with a configuration file. The demo serves DEMO_MODEL, without TLS. */
+/** Returns the lines about the demo, which serves DEMO_MODEL without TLS; empty if there is no demo. */
 function demoLines({ ready, settings, command }: BannerFacts, address: string): string[] {
   if (ready.demoKey !== undefined) {
     return [
@@ -70,7 +70,7 @@ function demoLines({ ready, settings, command }: BannerFacts, address: string): 
   ];
 }
 
-/** A command that sends a chat call. Its response comes in one piece or as a stream. */
+/** Returns a command that sends a chat call, whose response comes in one piece or as a stream. */
 function curlLine(address: string, key: string, response: 'whole' | 'streamed'): string {
   const isStream = response === 'streamed';
   const body = {
@@ -88,7 +88,7 @@ function curlLine(address: string, key: string, response: 'whole' | 'streamed'):
   ].join(' ');
 }
 
-/** How an operator in `workingDirectory` calls the script again. npx finds what npm has put into `.bin`. */
+/** Returns how an operator in `workingDirectory` calls the script again. npx finds what is in `.bin`. */
 export function commandOf(scriptPath: string, workingDirectory: string): string {
   if (basename(scriptPath) === 'tollgate') {
     return basename(dirname(scriptPath)) === '.bin' ? 'npx tollgate' : 'tollgate';

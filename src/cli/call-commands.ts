@@ -152,7 +152,7 @@ async function tailCalls(options: CallFilterOptions): Promise<void> {
     const fetchPage = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> =>
       (await client.call('GET', withQuery(path, queryOf(query)))) as CallsPageView;
     const page = await fetchPage({ limit: String(TAIL_FIRST_CALLS) });
-    // This page has the last call first. Pages with `after` have the call first that was written first.
+    // This page begins with the newest call. Pages with `after` begin with the oldest.
     print([...page.data].reverse());
     let isUnreachable = false;
     for (let after = page.newest; ;) {
@@ -216,7 +216,7 @@ async function printCall(call: CallView): Promise<void> {
     printLine(`${`+${ms.toFixed(1)} ms`.padStart(14)}  ${visible(text)}`);
 }
 
-/** The events of a call, each with its milliseconds after the call came. The end of the call is last. */
+/** Returns the events of a call, each with its milliseconds from the call's arrival. The end is last. */
 function timelineOf(call: CallView): (readonly [ms: number, event: string])[] {
   const events: [number, string][] = [];
   const cameMs = Date.parse(call.time) - call.duration_ms;
@@ -244,7 +244,7 @@ function timelineOf(call: CallView): (readonly [ms: number, event: string])[] {
   return events;
 }
 
-/** `cancelled` is no failure of the upstream: the client had left. */
+/** Returns how an attempt ended. `cancelled` is no failure of the upstream, because the client had left. */
 function attemptEndText(code: string | null): string {
   if (code === null) return 'ended';
   return code === 'cancelled' ? 'was stopped, as the caller had left' : `failed (${code})`;
@@ -283,13 +283,13 @@ function accountText({ account, account_name: name }: CallView): string {
   return name ?? account ?? '-';
 }
 
-/** `whyNoName` is printed for an id without a name. */
+/** Returns name and id. `whyNoName` takes the place of a missing name. */
 function namedText(id: string | null, name: string | null, whyNoName: string): string {
   if (id === null) return 'not known';
   return name === null ? `${id} (${whyNoName})` : `${name} (${id})`;
 }
 
-/** Such as `2025-01-31 12:00:00.123Z`. */
+/** Returns text such as `2025-01-31 12:00:00.123Z`. */
 function endedText(time: string): string {
   return time.replace('T', ' ');
 }

@@ -54,7 +54,7 @@ const PLAN_COLUMNS: readonly Column<PlanView>[] = [
   { title: 'MODELS', text: ({ models }) => models.join(', '), cut: true },
 ];
 
-/** The quotas of a plan that have no column, then the rules for single models. */
+/** Returns the quotas of a plan that have no column, then the rules for single models. */
 function quotasText(plan: PlanView): string {
   const { models_limits: rules } = plan;
   const texts = [
@@ -64,7 +64,7 @@ function quotasText(plan: PlanView): string {
   return texts.join(', ') || '–';
 }
 
-/** The quotas that have a limit, in words. Null and a missing quota both mean no limit. */
+/** Returns the quotas that have a limit, in words. Null and a missing quota both mean no limit. */
 function limitTexts(limits: Readonly<Partial<Record<QuotaName, number | string | null>>>): string[] {
   return QUOTA_NAMES.flatMap((name) => {
     const limit = limits[name] ?? null;
@@ -87,7 +87,7 @@ const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), cut: true },
 ];
 
-/** Input and output of each long price; `--json` prints its other prices. */
+/** Returns input and output of each long price. `--json` prints all its prices. */
 function longPricesText({ price: { long } }: ModelView): string {
   const texts = long.map(({ above, input, output }) => `${input} / ${output} above ${amountText(above)}`);
   return texts.join(', ') || '–';

@@ -134,7 +134,7 @@ async function checkConfig(options: CheckOptions): Promise<void> {
   }
 }
 
-/** `problems`: why a gateway would not start on its books. `warnings`: whom a start or reload would hurt. */
+/** `problems`: why a gateway would not start with this store. `warnings`: what an operator should look at. */
 interface BooksRemarks {
   readonly problems: readonly string[];
   readonly warnings: readonly string[];
@@ -151,10 +151,10 @@ async function remarksOfBooks({ data, limits, plans }: Settings): Promise<BooksR
   ]);
   const path = storePath(data);
   try {
-    // Throws if this user may not look into the folder, where all files seem to be missing then.
+    // Throws if this user may not read the folder: then all files would seem to be missing.
     readGatewayFile(data);
-    // To open books makes those files that are missing. The owner would be the user of this command, who need
-    // not be that of the gateway.
+    // Opening a store creates its missing files. They would belong to the user of this command, who may be
+    // another than the gateway's.
     if (!['', '-lock', '-gate', '-gate-lock'].every((ending) => existsSync(path + ending))) return NO_REMARKS;
     const snapshot = new StoreSnapshot(data);
     try {
@@ -178,13 +178,13 @@ async function remarksOfBooks({ data, limits, plans }: Settings): Promise<BooksR
       await snapshot.close();
     }
   } catch (error) {
-    // A StoreError, or that of the folder. Anything else is a bug.
+    // A StoreError, or an error of the folder. An error without a code is a bug.
     if (!(error instanceof Error && 'code' in error)) throw error;
     return { problems: [], warnings: [`the books were not looked at: ${error.message}`] };
   }
 }
 
-/** Names of accounts in a warning. */
+/** How many names of accounts a warning lists. */
 const NAMES_MAX = 5;
 
 function planWarning([plan, names]: readonly [string, readonly string[]]): string {

@@ -83,7 +83,7 @@ async function exportUsage(client: AdminClient, query: URLSearchParams, format: 
 }
 
 /**
- * Takes rows page by page. `write` resolves when the reader of the output can take more, so memory has few
+ * Takes rows page by page. `write` resolves when the reader of the output can take more, so memory holds few
  * pages. If a request for a page fails, `end` is not called: no program reads a Parquet file without its end.
  */
 interface Output<Row> {

@@ -152,7 +152,7 @@ const TREE_COLUMNS: readonly Column<GroupRow>[] = [NAME_COLUMN, ...USE_COLUMNS];
 /** In place of the quotas of a group that has none. */
 const NO_QUOTA: QuotaLine = { quota: 'none', used: '', held: '', leased: '', resets: '' };
 
-/** One row for each quota. `textBelow` stands under the name, in the rows after the first. */
+/** Returns one row for each quota. `textBelow` takes the place of the name in the rows after the first. */
 function quotaRowsOf(group: GroupView, name: string, textBelow: string): GroupRow[] {
   const lines = quotaLines(group.quotas);
   return (lines.length > 0 ? lines : [NO_QUOTA]).map((line, index) =>
@@ -164,7 +164,7 @@ function quotaRowsOf(group: GroupView, name: string, textBelow: string): GroupRo
 
 /**
  * Returns rows with the branches of the tree before the names. In `groups` each group is followed by the
- * groups in it, as `/group-tree` lists them. So the first group is a root, and so is each group of its depth.
+ * groups in it, as `/group-tree` lists them. So each group of the first one's depth is a root.
  */
 export function treeRows(groups: readonly GroupView[]): GroupRow[] {
   const rootDepth = groups[0]?.path.length ?? 0;

@@ -30,7 +30,7 @@ function portOf(text: string): number {
   return port;
 }
 
-/** Ends the command with exit code 2 if a flag is wrong. */
+/** Ends the command with EXIT_USAGE if a flag is wrong. */
 function optionsOf(
   command: Command,
   flags: Flags,

@@ -55,7 +55,7 @@ async function printOperator(operator: OperatorView, token?: string): Promise<vo
   ]);
 }
 
-/** Fields of a request's body, one of which is set: `expires` in Unix seconds, `expires_in` in seconds. */
+/** Fields of a request's body. One is set: `expires` in Unix seconds, or `expires_in` in seconds. */
 interface Expiry {
   readonly expires?: number;
   readonly expires_in?: number;
@@ -295,7 +295,7 @@ function listChanges(options: ChangeListOptions): Promise<void> {
 
 /**
  * Prints whether the chain of changes is whole, and its head. The chain cannot show that its newest rows were
- * cut off. So the operator compares the head with the gateway's log on standard error, which has each change
+ * removed. So the operator compares the head with the gateway's log on standard error, which has each change
  * with its hash, whatever the level (changeLogger in gateway/accounting-base.ts).
  */
 function verifyChanges(options: AdminOptions): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * Options that several commands have, parsers of arguments, and the question before a dangerous change.
- * Nearly all files of commands use them.
+ * Options that several commands share, parsers of arguments, and the question before a dangerous change. Most
+ * files of commands use them.
  *
  * Must hold: a parser throws only InvalidArgumentError, which Commander prints with the option's name
  * (test/unit/cli/options.test.ts).
@@ -12,7 +12,7 @@ import { parseMomentMs } from '../core/clock.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import { CommandError, Misuse } from './output.js';
 
-/** The values of the options that `addAdminOptions` adds, as Commander gives them. */
+/** The values of the options that `addAdminOptions` adds, as Commander parses them. */
 export interface AdminOptions {
   readonly config?: string;
   readonly data?: string;
@@ -74,7 +74,7 @@ export function parseNonEmpty(text: string): string {
 /** Returns a parser for whole numbers between two bounds. */
 export function wholeNumberFrom(minimum: number, maximum: number): (text: string) => number {
   return (text) => {
-    // Fifteen digits, here and below, are exact as a number.
+    // Up to fifteen digits, here and below, are exact as a number.
     if (/^\d{1,15}$/.test(text) && Number(text) >= minimum && Number(text) <= maximum) return Number(text);
     throw new InvalidArgumentError(`Want a whole number from ${minimum} to ${maximum}.`);
   };
@@ -114,7 +114,7 @@ export function momentSeconds(text: string): number {
   throw new InvalidArgumentError('A moment such as 2030-01-31, 2030-01-31T12:00Z or Unix seconds is wanted.');
 }
 
-/** As `momentSeconds`, for the end of a span. A day belongs to the span: its last second is returned. */
+/** As `momentSeconds`, for the end of a period. A day is included, so its last second is returned. */
 export function endSeconds(text: string): number {
   const seconds = momentSeconds(text);
   return /^\d{4}-\d{2}-\d{2}$/.test(text) ? seconds + DAY_SECONDS - 1 : seconds;
@@ -126,7 +126,7 @@ export function parseWholeNumber(text: string): number {
   throw new InvalidArgumentError('A whole number is wanted.');
 }
 
-/** The examples at the end of a command's help. */
+/** Returns the examples at the end of a command's help. `lines`: commands without `tollgate`. */
 export function exampleText(...lines: readonly string[]): string {
   return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;
 }

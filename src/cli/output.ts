@@ -1,6 +1,7 @@
 /**
- * Prints the results of commands, and declares the two errors that commands throw. program.ts prints the
- * message of an error and sets the exit code.
+ * Prints the results of commands, and declares the two errors that commands throw, and the exit codes.
+ * program.ts prints the message of an error and sets its exit code. A command that fails after it has printed
+ * a result sets EXIT_FAILED itself.
  *
  * Must hold: table.ts, which takes 0.05 s to load, is imported only when a table is printed
  * (test/unit/bundle.test.ts); to a pipe nothing of a table is cut (test/unit/cli/output.test.ts).
@@ -9,19 +10,19 @@ import type { KeyView } from '../admin/views.js';
 import { visible } from '../core/wrong-input.js';
 import type { Column } from './table.js';
 
-/**
 /** Exit codes are public: scripts and schedulers read them. */
 export const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
 
- * The command cannot be done. Exit code 1. Because the error has a `code`, of whatever text, program.ts
+/**
+ * The command cannot be done: EXIT_FAILED. Because the error has a `code`, of whatever text, program.ts
  * prints its message and no stack.
  */
 export class CommandError extends Error {
   readonly code = 'refused';
 }
 
-/** The command line is wrong. Exit code 2. */
+/** The command line is wrong: EXIT_USAGE. */
 export class Misuse extends Error {
   readonly code = 'misused';
 }
@@ -55,7 +56,7 @@ export async function printTable<Row>(
     process.stderr.write('Wider than this terminal: --json, or the output of a pipe, has all of it.\n');
 }
 
-/** Cells of a line; Infinity if standard output is no terminal, or its width is not known. */
+/** Returns how many cells a line has; Infinity if standard output is no terminal or its width is unknown. */
 export function terminalWidth(): number {
   return (process.stdout.isTTY && process.stdout.columns) || Infinity;
 }
@@ -67,17 +68,17 @@ export async function printFields(fields: readonly (readonly [string, string])[]
   for (const [name, value] of fields) printLine(`${pad(name, width)}  ${visible(value)}`);
 }
 
-/** Whole Unix seconds as `2025-01-31 12:00:00Z`. */
+/** Returns whole Unix seconds as text: `2025-01-31 12:00:00Z`. */
 export function timeText(seconds: number): string {
   return new Date(seconds * 1_000).toISOString().replace('T', ' ').replace('.000', '');
 }
 
-/** The text of whole Unix seconds; `never` for null. */
+/** Returns `timeText`; `never` for null. */
 export function timeOrNever(seconds: number | null): string {
   return seconds === null ? 'never' : timeText(seconds);
 }
 
-/** The word for whether a key or an operator's token is accepted now. */
+/** Returns whether a key or an operator's token is accepted now, in a word. */
 export function activeText({ active, expired }: Pick<KeyView, 'active' | 'expired'>): string {
   return expired ? 'expired' : yesNo(active);
 }

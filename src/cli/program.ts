@@ -63,7 +63,7 @@ export function createProgram(): Command {
 
 /** What a shell reports for a program that SIGPIPE has ended, such as one that writes to `head`. */
 const EXIT_PIPE = 141;
-/** The command that goes on if nobody reads its output, because its address is its only output. */
+/** The command that goes on if its output is not read, because its address is its only output. */
 const SERVER = 'mock-upstream';
 
 /** Runs the command that the process's arguments name, and sets the exit code. main.ts calls it once. */
@@ -90,8 +90,9 @@ export async function runProgram(): Promise<void> {
 }
 
 /**
- * `help keys create` as `keys create --help`: of words after `help` Commander takes only the first. For a
- * word that is no command it would show the help of the words before: without `--help` it says what is wrong.
+ * Returns the arguments for Commander, with `help keys create` as `keys create --help`, because Commander
+ * reads only the first word after `help`. If a word is no command, the arguments end there, without `--help`:
+ * so Commander reports the word, and does not show the help of the words before it.
  */
 function argumentsOf(program: Command, argv: readonly string[]): string[] {
   const [node = '', file = '', ...given] = argv;
@@ -108,7 +109,7 @@ function argumentsOf(program: Command, argv: readonly string[]): string[] {
   return isHelp ? [node, file, ...words, '--help'] : [...argv];
 }
 
-/** The message of an expected error, which has a code and explains itself; the stack of any other, a bug. */
+/** Returns the message of an expected error, which has a code; the stack of any other error, a bug. */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return 'code' in error ? error.message : (error.stack ?? error.message);

@@ -85,7 +85,7 @@ export interface QuotaLine {
   readonly resets: string;
 }
 
-/** The quotas that have a limit, in the order of QUOTA_NAMES. */
+/** Returns the quotas that have a limit, in the order of QUOTA_NAMES. */
 export function quotaLines(quotas: QuotasView): QuotaLine[] {
   return QUOTA_NAMES.flatMap((name) => {
     const use = quotas[name];
@@ -104,7 +104,7 @@ function quotaLineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
   };
 }
 
-/** The quotas as fields of `printFields` (output.ts). */
+/** Returns the quotas as fields for `printFields` (output.ts). */
 export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
   return quotaLines(quotas).map(({ quota, used, held, leased, resets }) => {
     const texts = [
@@ -118,14 +118,14 @@ export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
 }
 
 /**
- * A count with commas between thousands. Money stays as it is. To make an Intl.NumberFormat here would take
- * 20 ms of the start of each command.
+ * Returns a count with commas between thousands, and money as it is. No Intl.NumberFormat, which would add
+ * 20 ms to the start of each command.
  */
 export function amountText(amount: Amount): string {
   return typeof amount === 'number' ? amount.toLocaleString('en') : amount;
 }
 
-/** `limit` is above 0: the settings and the admin interface reject a limit of 0. */
+/** Returns whole percent, rounded down. `limit` is never 0: settings and the admin interface reject that. */
 function percentText(used: Amount, limit: Amount): string {
   // Integers are exact. As floats 0.57 of 1.00 would be 56 %, and all but a pico-unit of a million 100 %.
   const percent = (100n * integerOf(used)) / integerOf(limit);

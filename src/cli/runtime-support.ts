@@ -1,7 +1,7 @@
 /**
  * Checks whether Tollgate can serve on this Node and this system, and says what to do if not. main.ts calls
- * `unsupportedNode` first of all. mock-upstream-command.ts and serve-command.ts call `unloadableServer`. What
- * lmdb needs, store/environment.ts says.
+ * `unsupportedNode` first of all. mock-upstream-command.ts and serve-command.ts call `unloadableServer`.
+ * store/environment.ts names what lmdb needs.
  *
  * To support another Node, change NODE_MIN, NODE_OF_ABI, the messages below, which name releases, systems
  * and the glibc of Node 20 in words, `engines` in package.json, the README and the test.
@@ -46,15 +46,15 @@ export interface RuntimeFacts {
   readonly glibcWanted: string | undefined;
 }
 
-/** Says why no command runs on this Node; undefined if commands run. */
+/** Returns why no command runs on this Node; undefined if commands run. */
 export function unsupportedNode(node: string): string | undefined {
   if (!isOlder(node, NODE_MIN.join('.'))) return undefined;
   return `Tollgate needs Node 20.18 or newer and this is Node ${node}. Install Node 24 (or 22) and run the command again.`;
 }
 
 /**
- * Says why `serve` and `mock-upstream` cannot run here; undefined if µWebSockets.js loads. The facts are
- * taken only if it does not, because they take three times as long as the load. Throws the package's own
+ * Returns why `serve` and `mock-upstream` cannot run here; undefined if µWebSockets.js loads. The facts are
+ * collected only if it does not, because that takes three times as long as the load. Throws the package's own
  * error if the facts do not explain it, such as for a binary that is damaged.
  */
 export function unloadableServer(): string | undefined {
@@ -68,7 +68,7 @@ export function unloadableServer(): string | undefined {
   }
 }
 
-/** Says why µWebSockets.js cannot be loaded with these facts; undefined if they explain nothing. Pure. */
+/** Returns why µWebSockets.js cannot be loaded with these facts; undefined if they explain nothing. Pure. */
 export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
   const { node, abi, platform, arch, glibc, binaries, glibcWanted } = facts;
   if (binaries === undefined) {
@@ -99,8 +99,8 @@ export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
 }
 
 /**
- * Facts of this process. Takes some 20 ms, because it searches the binary for versions. Throws only if the
- * package is there and its files cannot be read.
+ * Returns the facts of this process. Takes some 20 ms, because it searches the binary for versions. Throws if
+ * the package is there and its files cannot be read.
  */
 export function runtimeFacts(): RuntimeFacts {
   const { node, modules: abi } = process.versions;
@@ -118,7 +118,7 @@ export function runtimeFacts(): RuntimeFacts {
   };
 }
 
-/** The folder of µWebSockets.js. Undefined if the package is not installed. */
+/** Returns the folder of µWebSockets.js; undefined if the package is not installed. */
 function packageFolder(): string | undefined {
   try {
     return dirname(createRequire(import.meta.url).resolve('uWebSockets.js'));

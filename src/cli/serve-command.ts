@@ -45,7 +45,7 @@ async function sendSettings(options: LoadOptions): Promise<void> {
 }
 
 async function settingsOf(options: LoadOptions): Promise<SettingsMessage> {
-  // Loads what the gateways load later, because here an error can be explained.
+  // Loads µWebSockets.js before a gateway does, because here an error can be explained.
   const unsupported = unloadableServer();
   if (unsupported !== undefined) return { kind: 'refused', problems: [unsupported] };
   const [{ loadSettings }, { ConfigError }] = await Promise.all([

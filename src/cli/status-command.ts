@@ -42,7 +42,7 @@ export function addStatusCommand(program: Command): void {
       `print again every so many seconds, ${WATCH_SECONDS_DEFAULT} by default, until Ctrl-C`,
       wholeNumberFrom(1, WATCH_SECONDS_MAX),
     )
-    // Has no effect. An earlier version needed it to print once on a terminal, so scripts may give it.
+    // Has no effect. Accepted, because scripts for an earlier version may give it.
     .addOption(new Option('--once').hideHelp())
     .action((options: StatusOptions) =>
       withGateway(options, async (client) => {

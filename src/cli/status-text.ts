@@ -35,19 +35,19 @@ const shortNumber = new Intl.NumberFormat('en', { notation: 'compact', maximumFr
 /** From this count on the text is shortened, because the order of magnitude says more than the digits. */
 const SHORT_FROM = 10_000_000;
 
-/** `1,234,567`, and `12.3M` from ten million on. */
+/** Returns text such as `1,234,567`, or `12.3M` from ten million on. */
 export function countText(count: number | undefined): string {
   if (count === undefined) return UNKNOWN;
   return count < SHORT_FROM ? groupedNumber.format(count) : shortNumber.format(count);
 }
 
-/** One decimal below ten, or below 9.95, which would be rounded up to `10.0`. */
+/** Returns a text with one decimal below 9.95, which would be rounded up to `10.0`; above without. */
 export function rateText(perSecond: number | undefined): string {
   if (perSecond === undefined) return UNKNOWN;
   return perSecond > 0 && perSecond < 9.95 ? perSecond.toFixed(1) : countText(perSecond);
 }
 
-/** Such as `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` if the percentile is above the histogram's last bound. */
+/** Returns text such as `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` above the histogram's last bound. */
 export function durationText(percentile: Percentile | undefined): string {
   if (percentile === undefined) return UNKNOWN;
   const { ms, above } = percentile;
@@ -63,7 +63,7 @@ function secondsText(ms: number): string {
   return `${(ms / 1_000).toFixed(ms < 9_950 ? 1 : 0)} s`;
 }
 
-/** Such as `3d 04:05:06`. */
+/** Returns text such as `3d 04:05:06`. */
 export function uptimeText(seconds: number | undefined): string {
   if (seconds === undefined) return UNKNOWN;
   const twoDigits = (count: number): string => String(Math.floor(count)).padStart(2, '0');
@@ -78,13 +78,13 @@ export function mebibytesText(bytes: number | undefined): string {
   return bytes === undefined ? UNKNOWN : `${(bytes / MIB).toFixed(1)} MiB`;
 }
 
-/** Six decimals, or two from 100 on; `--json` and `tollgate usage` print all twelve. */
+/** Returns a text with six decimals, or two from 100 on. `--json` and `tollgate usage` print all twelve. */
 export function moneyText(amount: number | undefined): string {
   if (amount === undefined) return UNKNOWN;
   return amount.toFixed(amount < 100 ? 6 : 2);
 }
 
-/** The text with a line break at its end. No line is wider than `width` cells, which may be Infinity. */
+/** Returns the text, which ends with a line break. A line has at most `width` cells, perhaps Infinity. */
 export function statusText(status: StatusView, stats: StatusStats, width: number): string {
   const sections = [
     headOf(status),
@@ -127,7 +127,7 @@ function headOf(status: StatusView): string[] {
 
 const OTHER_VERSION = `${UNKNOWN}: the gateway has another version, which does not tell`;
 
-/** A line for shared limits, and one for shared accounts and keys, unless they are known to work. */
+/** Returns a line for shared limits, and one for shared accounts and keys, unless they are known to work. */
 function sharingOf({ sharing }: StatusView): string[] {
   // Versions that could not share lack the field.
   if (sharing === undefined || sharing === null) return [];
@@ -170,7 +170,7 @@ const TIME_COLUMNS: readonly Column<TimeRow>[] = [
   })),
 ];
 
-/** Counters with the times beside them, or below on a narrow terminal. The time `gateway` is the overhead. */
+/** Returns counters, and times beside or below them. The time `gateway` is the overhead. */
 function trafficOf(stats: StatusStats, width: number): string[] {
   const countRow = (name: string, { perSecond, total }: Rate): CountRow => ({
     name,
@@ -239,7 +239,7 @@ function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[
   );
 }
 
-/** How many percent are used of the fullest limit, with calls in flight; and how many calls wait, if any. */
+/** Returns how many percent of the fullest limit are used or held, and how many calls wait, if any. */
 function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
   if (quotas === undefined) return UNKNOWN;
   if (quotas.length === 0) return NOTHING;
@@ -247,14 +247,14 @@ function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string 
   return `${Math.floor(percent)} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
 
-/** 100 for a limit of 0. Callers round down, so that 100 % means that nothing is left. */
+/** Returns 100 for a limit of 0. Callers round down, so that 100 % means that nothing is left. */
 function percentOf(used: number, limit: number): number {
   return limit === 0 ? 100 : (100 * used) / limit;
 }
 
 const GROUPS_SHOWN_MAX = 10;
 
-/** The groups whose fullest quota is used or held most, GROUPS_SHOWN_MAX of them at most. */
+/** Returns the groups whose fullest quota is used or held most, GROUPS_SHOWN_MAX of them at most. */
 function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[] {
   const rows = groups
     .flatMap(({ path, accounts, quotas = {} }) => {
@@ -281,7 +281,7 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
   );
 }
 
-/** Credentials of cloud providers, which expire and which the gateway renews. */
+/** Returns the credentials of cloud providers, which the gateway renews. */
 function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width: number): string[] {
   if (credentials.length === 0) return [];
   const expiry = ({ expires_at: seconds }: Partial<CredentialStatus>): string =>

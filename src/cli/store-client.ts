@@ -20,10 +20,10 @@ import { noBooks, storePath } from '../store/store-file.js';
 import { createLog } from '../telemetry/log.js';
 import { CommandError } from './output.js';
 
-/** The operator of a command: whoever may open the data directory may do everything. */
+/** The operator of a command. Its role is admin: a user who can open the data directory can do anything. */
 const REQUESTER = { operator: { who: 'command', role: 'admin' }, from: userName() } as const;
 
-/** The name of the system's user; the number of a user without a name, as containers may have. */
+/** Returns the name of the system's user; the number of a user without a name, as containers may have. */
 function userName(): string {
   try {
     return userInfo().username;

@@ -10,7 +10,7 @@ import { visible } from '../core/wrong-input.js';
 export interface Column<Row> {
   readonly title: string;
   readonly text: (row: Row) => string;
-  /** Set for numbers, so that last digits stand below each other. */
+  /** Set for numbers, so that their last digits are aligned. */
   readonly align?: 'right';
   /**
    * Whether the column is shortened first if the terminal is too narrow: set for names and notes. Columns
@@ -82,13 +82,13 @@ function totalOf(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
 }
 
-/** The cells that a text takes on a terminal. The text must come from `visible`. */
+/** Returns how many cells a text takes on a terminal. The text must come from `visible`. */
 export function widthOf(text: string): number {
   // `false` is string-width's default: escape sequences have no width. `visible` has left none.
   return PRINTABLE_ASCII.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
 }
 
-/** `width` in cells. `right`: the spaces come before the text. */
+/** Returns the text, filled up with spaces to `width` cells. `right`: the spaces come before the text. */
 export function pad(text: string, width: number, align?: 'right'): string {
   const space = ' '.repeat(Math.max(width - widthOf(text), 0));
   return align === 'right' ? space + text : text + space;
@@ -96,7 +96,7 @@ export function pad(text: string, width: number, align?: 'right'): string {
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
-/** The text, or its beginning and `…`, in at most `width` cells; `width` is at least 1. */
+/** Returns the text, or its beginning and `…`, in at most `width` cells. `width` is at least 1. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   let beginning = '';

@@ -97,8 +97,8 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
 }
 
 /**
- * The names of the account and the key that a line is about. A key without a name was deleted. An account
- * without a name is not in this host's store, which may have been restored from an older copy.
+ * Returns the columns with the names of a line's account and key. A key without a name was deleted. An
+ * account without a name is not in this host's store, which may have been restored from an older copy.
  */
 function nameColumnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   const key: Column<UsageView> = {

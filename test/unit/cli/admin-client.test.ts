@@ -70,6 +70,18 @@ void t.test('a gateway that runs is asked, with the token', async (t) => {
   );
 });
 
+void t.test('a redirect is not followed, so no other address gets the token', async (t) => {
+  let followed = 0;
+  const other = await seemingGateway(t, () => followed++);
+  const { adminPort } = readGatewayFile(join(other, 'data'))!;
+  const folder = await seemingGateway(t, ({ url }, response) => {
+    response.writeHead(307, { location: `http://127.0.0.1:${adminPort}${url}` }).end();
+  });
+  const end = await runCommand(folder, ['accounts', 'list'], { TOLLGATE_ADMIN_TOKEN: TOKEN });
+  checkRefused(t, end, /^The gateway at http:\/\/127\.0\.0\.1:\d+ did not answer: /);
+  t.equal(followed, 0);
+});
+
 void t.test('a warning that comes with each page is told once', async (t) => {
   const folder = await seemingGateway(t, ({ url }, response) => {
     const next = url!.includes('cursor=') ? null : '1_1';
