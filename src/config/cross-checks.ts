@@ -149,10 +149,11 @@ function checkUpstreamServices(
   const isAzure = provider === 'azure';
   const hasOpenAiPaths = (provider === 'openai' && !isEcho) || isAzure;
   const shownName = isEcho ? url : provider;
-  const unserved = isAzure ? withoutChat.filter((service) => NOT_AT_AZURE.includes(service)) : withoutChat;
+  const unserved = withoutChat.filter((service) =>
+    isAzure ? NOT_AT_AZURE.includes(service) : !hasOpenAiPaths,
+  );
   const wantedProvider = isAzure ? 'openai' : 'openai or azure';
-  // An upstream of the provider openai may serve every service, so nothing is unserved there.
-  if ((!hasOpenAiPaths || isAzure) && unserved.length > 0)
+  if (unserved.length > 0)
     report(
       [...path, isEcho ? 'url' : 'provider'],
       `got ${shownName}, which does not serve ${unserved.join(', ')}, want an upstream of the provider ${wantedProvider}, or another serves`,

@@ -19,7 +19,7 @@ import { DEMO_SETTINGS } from './examples.js';
 import { checkProviders, forEachUpstream } from './provider-settings.js';
 import { WANTED_SECRET, webhookKeyOf } from './notify-schema.js';
 import { type Environment, type Override, SettingsReader } from './settings-reader.js';
-import { CA_BYTES_MAX, isCertificates } from './upstream-schema.js';
+import { CA_BYTES_MAX, isCertificates, KEY_PATTERN } from './upstream-schema.js';
 import { ConfigError, formatPath, type SettingPath } from './config-error.js';
 import { settingsDeclaration, type Settings, type SettingsDraft } from './schema.js';
 import { isWritten, settingsInForce, type SettingInForce } from './settings-in-force.js';
@@ -34,8 +34,6 @@ const CONFIG_FILE_NAME = 'tollgate.yaml';
 const KEY_FILE_BYTES_MAX = 16 * 1024;
 /** Enough for a chain of ten certificates with long names; a key has some 3 KB. */
 const TLS_FILE_BYTES_MAX = 256 * 1024;
-/** Visible ASCII characters, because a key becomes a header. upstream-schema.ts repeats it for `key`. */
-const KEY_PATTERN = /^[!-~]{1,4096}$/;
 
 export interface LoadOptions {
   /** Path of the configuration file, which must exist. */
@@ -78,6 +76,9 @@ export function loadSettings(
   const errors: LoadError[] = [];
   /** Paths of settings with an error. */
   const pathsWithError = new Set<string>();
+  // The text of a path begins with the text of each map or list that contains it.
+  const hasErrors = (path: SettingPath): boolean =>
+    [...pathsWithError].some((text) => text.startsWith(formatPath(path)));
   /** `origin`: the option or variable that gave the value; undefined if the file did. */
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
@@ -93,9 +94,8 @@ export function loadSettings(
   const readerOptions = { environment, optionOverrides: overridesOf(options), secrets: readsSecrets, report };
   const reader = new SettingsReader(settingsDeclaration, readerOptions);
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
-  // The text of a path begins with the text of each map or list that contains it.
-  crossCheck(draft, report, (path) => [...pathsWithError].some((text) => text.startsWith(formatPath(path))));
-  // After all checks that may reject a setting, because `checkProviders` would take it for missing.
+  crossCheck(draft, report, hasErrors);
+  // Last of the checks that may reject a setting, because it must not report a rejected one as missing.
   checkProviders(draft, report, (path) => pathsWithError.has(formatPath(path)));
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);
@@ -105,10 +105,11 @@ export function loadSettings(
     if (log?.path !== undefined) log.path = resolve(folder, log.path);
   checkLogFiles(draft, spellingsOf, report);
   readKeyFiles(draft, folder, readsSecrets, report);
-  // A `notify.secret` with an error is undefined in the draft, but it is not missing.
-  if (readsSecrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
-    if (!errors.some(({ text }) => text.includes('notify.secret')))
-      report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
+  // A `secret` or `secret_file` with an error leaves no secret in the draft, but none is missing. Both paths
+  // begin with `notify.secret`.
+  const lacksSecret = draft.notify?.url !== undefined && draft.notify.secret === undefined;
+  if (readsSecrets && lacksSecret && !hasErrors(['notify', 'secret']))
+    report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
   // After the key files were read, because upstreams of one key share their limits.
   if (readsSecrets) checkUpstreamLimits(draft, report);
   readCaFiles(draft, folder, report);
@@ -188,7 +189,7 @@ function overridesOf(options: LoadOptions): Map<string, Override> {
  * Makes the paths of these files and of `credentials_file` absolute. Reads no file unless `readsSecrets`.
  */
 function readKeyFiles(draft: SettingsDraft, folder: string, readsSecrets: boolean, report: Report): void {
-  const isKey = (text: string): boolean => KEY_PATTERN.test(text);
+  const isKey = (text: string): boolean => new RegExp(KEY_PATTERN).test(text);
   const read = (file: string, path: SettingPath, errorText: string, fits: (text: string) => boolean) => {
     if (!readsSecrets) return undefined;
     try {

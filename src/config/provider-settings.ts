@@ -7,7 +7,7 @@
  * (test/unit/config/provider-settings.test.ts). A new provider has an entry in RULES, else it does not
  * compile; default versions are also in a description of upstream-schema.ts, which no test compares.
  */
-import type { ProviderName } from '../core/provider-names.js';
+import { API_VERSIONS, type ProviderName } from '../core/provider-names.js';
 import type { SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
@@ -52,8 +52,6 @@ type ProviderSetting = (typeof PROVIDER_SETTINGS)[number];
 interface Rules {
   /** The provider's address; absent if each customer has another. */
   readonly url?: (region: string) => string;
-  /** The default of `api_version`; empty if the provider has none. */
-  readonly apiVersion: string;
   /** The settings of PROVIDER_SETTINGS that mean something to the provider. */
   readonly uses: readonly ProviderSetting[];
   /** Settings that must be given. */
@@ -80,25 +78,21 @@ export const AUTHORISING_HEADER = /^(?:(?:x-)?api-key|x-goog-api-key|authorizati
 const RULES: Readonly<Record<ProviderName, Rules>> = {
   openai: {
     url: () => 'https://api.openai.com/v1',
-    apiVersion: '',
     uses: ['member_names', 'thoughts_back'],
   },
   azure: {
-    apiVersion: '2024-10-21',
     uses: ['api_version', 'member_names', 'thoughts_back'],
     needs: ['url'],
     adds: /\/openai(?:\/(?:v1|deployments|responses)(?:\/.*)?)?$/,
   },
   anthropic: {
     url: () => 'https://api.anthropic.com',
-    apiVersion: '2023-06-01',
     uses: ['api_version', 'betas', 'drop_unsupported'],
     adds: /\/v1(?:\/messages)?$/,
     writes: [VERSION, BETAS],
   },
   gemini: {
     url: () => 'https://generativelanguage.googleapis.com',
-    apiVersion: 'v1beta',
     uses: ['api_version', 'drop_unsupported'],
     adds: /\/v1(?:beta|alpha)?(?:\/(?:models|openai)(?:\/.*)?)?$/,
   },
@@ -107,7 +101,6 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
       region === 'global'
         ? 'https://aiplatform.googleapis.com'
         : `https://${region}-aiplatform.googleapis.com`,
-    apiVersion: 'v1',
     uses: ['api_version', 'betas', 'region', 'project', 'credentials_file', 'drop_unsupported'],
     needs: ['region', 'project'],
     adds: /\/v1(?:beta1)?(?:\/projects(?:\/.*)?)?$/,
@@ -115,7 +108,6 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
   },
   bedrock: {
     url: (region) => `https://bedrock-runtime.${region}.amazonaws.com`,
-    apiVersion: '',
     uses: ['betas', 'region', 'profile', 'drop_unsupported'],
     needs: ['region'],
     adds: /\/model(?:\/[^/]+(?:\/(?:converse|invoke)[\w-]*)?)?$/,
@@ -145,7 +137,7 @@ export function insteadOfHeader(provider: ProviderName, name: string): string | 
 
 /** Returns `api_version`, or else the provider's default; empty if the provider has none. */
 export function apiVersionOf({ provider, api_version: apiVersion }: UpstreamSettings): string {
-  return apiVersion ?? RULES[provider].apiVersion;
+  return apiVersion ?? API_VERSIONS[provider];
 }
 
 /**

@@ -240,10 +240,9 @@ export function differenceOf(
   isApplied: (path: SettingPath) => boolean = isLive,
 ): SettingsDifference {
   const changes = changesAt([], current, next);
-  const textOf = ({ text }: PathChange): string => text;
   return {
-    applied: changes.filter(({ path }) => isApplied(path)).map(textOf),
-    restartNeeded: changes.filter(({ path }) => !isApplied(path)).map(textOf),
+    applied: changes.filter(({ path }) => isApplied(path)).map(({ text }) => text),
+    restartNeeded: changes.filter(({ path }) => !isApplied(path)).map(({ text }) => text),
   };
 }
 

@@ -13,7 +13,7 @@
  */
 import { X509Certificate } from 'node:crypto';
 import * as Type from 'typebox';
-import { PROVIDER_NAMES } from '../core/provider-names.js';
+import { API_VERSIONS, PROVIDER_NAMES } from '../core/provider-names.js';
 import {
   identifier,
   namedValues,
@@ -25,7 +25,9 @@ import {
   type Annotations,
 } from './annotations.js';
 
-/** How many beta features an upstream may have. Each costs bytes in every call, as headers and names do. */
+/** Matches visible ASCII characters, because a key becomes a header. Keys in files match it too (load.ts). */
+export const KEY_PATTERN = '^[!-~]{1,4096}$';
+/** How many beta features an upstream may have. Every call carries them, and likewise headers and names. */
 export const BETAS_MAX = 16;
 const HEADERS_MAX = 64;
 const MEMBER_NAMES_MAX = 32;
@@ -40,6 +42,8 @@ export const TIMEOUT_MS_MAX = 86_400_000;
 /** `total_timeout_ms` where the file does not set it. */
 export const TOTAL_TIMEOUT_MS_DEFAULT = 600_000;
 
+/** Enough to give an upstream one call of a thousand. */
+export const WEIGHT_MAX = 1_000;
 /** A host has no local ports for more connections to one origin. */
 const CONNECTIONS_MAX = 60_000;
 /** A breaker that waits for more failures would protect nobody. */
@@ -115,7 +119,7 @@ export const upstreamSchema = Type.Object(
     ),
     key: Type.Optional(
       Type.String({
-        pattern: '^[!-~]{1,4096}$',
+        pattern: KEY_PATTERN,
         description: "The provider's key, as a reference to an environment variable.",
         'x-want':
           'a reference to an environment variable such as "${OPENAI_API_KEY}" (visible characters, no spaces), or key_file',
@@ -142,7 +146,7 @@ export const upstreamSchema = Type.Object(
     api_version: Type.Optional(
       word(
         '^[A-Za-z0-9.-]{1,64}$',
-        "Version of the provider's interface: azure 2024-10-21 (v1 or preview for its v1 interface), anthropic 2023-06-01, gemini v1beta, vertex v1 if it is left out.",
+        `Version of the provider's interface: azure ${API_VERSIONS.azure} (v1 or preview for its v1 interface), anthropic ${API_VERSIONS.anthropic}, gemini ${API_VERSIONS.gemini}, vertex ${API_VERSIONS.vertex} if it is left out.`,
         'a version, such as 2024-10-21',
       ),
     ),
@@ -193,7 +197,7 @@ export const upstreamSchema = Type.Object(
     model: Type.Optional(identifier("The model's name at this upstream; the same name if it is left out.")),
     weight: Type.Integer({
       minimum: 1,
-      maximum: 1_000,
+      maximum: WEIGHT_MAX,
       default: 1,
       description: 'Share of the calls among the upstreams of one priority.',
     } satisfies Annotations),

@@ -17,6 +17,7 @@ import { isRecord } from '../../core/json.js';
 import { ALIASES_MAX, FALLBACKS_MAX, OUTPUT_TOKENS_USUAL, UPSTREAMS_MAX } from '../catalog-schema.js';
 import { urlOf } from '../provider-settings.js';
 import type { Settings } from '../schema.js';
+import { WEIGHT_MAX } from '../upstream-schema.js';
 import { KEY_HEADER } from '../upstream-scopes.js';
 import type { Deployment, Upstream } from './deployment.js';
 import { type ModelPrice, priceOf } from './price.js';
@@ -50,9 +51,6 @@ interface Limits {
   readonly tokens_per_minute?: number;
   readonly quota_scope?: 'model';
 }
-
-/** The highest weight in Tollgate's file (upstream-schema.ts). */
-const WEIGHT_MAX = 1_000;
 
 /** LiteLLM shares calls among entries by the first of these parameters that any entry has. */
 const SHARE_PARAMETERS = ['weight', 'rpm', 'tpm'] as const;
