@@ -12,7 +12,7 @@ import type { TSchema } from 'typebox';
 import * as Type from 'typebox';
 import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.js';
 
-/** A body is in memory until it is checked, so a few callers take a few times as much. */
+/** A body is in memory until it is checked, so a few callers can take a few times this much. */
 export const BODY_BYTES_MAX = 256 * 1024 * 1024;
 /** A smaller `body_bytes` would reject a prompt of a few sentences. */
 export const BODY_BYTES_MIN = 1_024;
@@ -30,7 +30,7 @@ export interface Annotations {
   readonly 'x-unit'?: string;
   /** The environment variable that overrides the file. */
   readonly 'x-environment'?: string;
-  /** The end of the sentence "want …" in an error, if type and bounds do not say it. */
+  /** The end of the sentence "want …" in an error, if type and bounds do not describe the value. */
   readonly 'x-want'?: string;
   /** Follows the text of `x-want` in brackets: the reason, or a detail. */
   readonly 'x-hint'?: string;
@@ -73,7 +73,7 @@ export interface Declaration extends Partial<Annotations> {
   readonly '~refine'?: readonly { check(value: unknown): boolean }[];
 }
 
-/** All visible characters of ASCII but `*`, which lies between the two ranges, after `)` and before `+`. */
+/** All visible ASCII characters but `*`, which lies between the ranges `!-)` and `+-~`. */
 export const IDENTIFIER_PATTERN = '^[!-)+-~]{1,128}$';
 
 /** A name that callers, commands and files use. `*` is for patterns. */
@@ -87,11 +87,11 @@ export const identifier = (description: string) =>
 /** The last argument of the functions below. An object, so that the numbers before it stay on one line. */
 interface Meaning {
   readonly description: string;
-  /** Undefined if a declaration around this one says it. */
+  /** Undefined if an outer declaration has it. */
   readonly applies?: Applies;
 }
 
-/** A whole number without a default. Required, while `optionalLimit` declares one that may be absent. */
+/** Declares a whole number that must be given. `optionalLimit` declares one that may be absent. */
 export const limit = (minimum: number, maximum: number, unit: string, { description, applies }: Meaning) =>
   Type.Integer({
     minimum,
@@ -113,7 +113,7 @@ export const quota = (name: CountedQuota, unit: string, meaning: Meaning) =>
 export const optionalQuota = (name: CountedQuota, unit: string, meaning: Meaning) =>
   Type.Optional(quota(name, unit, meaning));
 
-/** A whole number with a default, `preset` (`default` is a word of the language). */
+/** Declares a whole number with a default, `preset` (`default` is a keyword of the language). */
 export const wholeNumber = (
   minimum: number,
   maximum: number,
@@ -130,7 +130,7 @@ export const wholeNumber = (
     ...(applies && { 'x-applies': applies }),
   } satisfies Annotations);
 
-/** True or false, by default false. */
+/** Declares true or false, by default false. */
 export const switchSetting = ({ description, applies }: Meaning) =>
   Type.Boolean({
     default: false,
@@ -139,7 +139,7 @@ export const switchSetting = ({ description, applies }: Meaning) =>
     ...(applies && { 'x-applies': applies }),
   } satisfies Annotations);
 
-/** Keywords of a map of settings. */
+/** Returns the keywords of a map of settings. */
 export const settingsMap = (description: string, applies?: Applies) =>
   ({
     description,
@@ -148,8 +148,8 @@ export const settingsMap = (description: string, applies?: Applies) =>
   }) satisfies Annotations;
 
 /**
- * A map with free names. `Type.Record` is the same, but brings the 120 KB of TypeBox that interpret types to
- * every process that loads the settings' schema (test/unit/bundle.test.ts).
+ * Declares a map with free names. `Type.Record` is the same, but would load the 120 KB of TypeBox that
+ * interpret types, in every process that loads the settings' schema (test/unit/bundle.test.ts).
  */
 export const namedValues = <Value extends TSchema>(value: Value, annotations: Annotations) => {
   const schema = Type.RecordFromPattern(Type.StringKey, value);
@@ -157,13 +157,13 @@ export const namedValues = <Value extends TSchema>(value: Value, annotations: An
   return schema;
 };
 
-/** As `settingsMap`, for a map that may be left out of the file: then its settings have their defaults. */
+/** As `settingsMap`, for a map that may be left out of the file; its settings then have their defaults. */
 export const section = (description: string, applies?: Applies) => ({
   default: {},
   ...settingsMap(description, applies),
 });
 
-/** A path of a file. load.ts makes it absolute. */
+/** Declares the path of a file. load.ts makes the path absolute. */
 export const filePath = (description: string) =>
   Type.String({
     minLength: 1,

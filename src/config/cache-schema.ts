@@ -20,8 +20,8 @@ const BYTES_MAX = 4 * 1024 ** 3;
 const MEMORY_BYTES_MAX = 8 * 1024 ** 3;
 
 /**
- * Who may get a response: only the account that paid for it, or all accounts. The setting's name; not a scope
- * of the glossary, which has quotas.
+ * Who may get a response: only the account that paid for it, or all accounts. Not a scope of the glossary,
+ * which has quotas: only the setting has this name.
  */
 const SCOPES = ['account', 'all'] as const;
 

@@ -230,8 +230,8 @@ export const modelSchema = Type.Object(
 );
 
 /**
- * Quotas that a plan, and a rule for a model, may leave out. `who`: the words of each description that say
- * who uses what.
+ * Declares quotas that a plan, and a rule for a model, may leave out. `who`: the words of each description
+ * that name the user and the use.
  */
 const optionalQuotas = (who: string) => ({
   tokens_per_minute: optionalQuota('tokens_per_minute', 'tokens', {

@@ -21,7 +21,7 @@ export class ConfigError extends Error {
   readonly problems: readonly string[];
 
   constructor(problems: readonly string[]) {
-    // The parser of YAML tells each bracket that is not closed.
+    // The parser of YAML reports the same line for each bracket that is not closed.
     const differing = [...new Set(problems)];
     super(differing.join('\n'));
     this.name = 'ConfigError';
@@ -30,18 +30,18 @@ export class ConfigError extends Error {
 }
 
 /**
- * What a problem says of a setting named by digits alone (`isNumberName`). There is none, but YAML reads
- * `{ input: 1,50 }` as a map with the names `input` and `50`.
+ * The text for a setting whose name has only digits (`isNumberName`). No setting has such a name, but YAML
+ * reads `{ input: 1,50 }` as a map with the names `input` and `50`.
  */
 export const COMMA_IN_NUMBER =
   'no setting has a number as its name; within { } a comma ends a value, so write a decimal with a point and in quotes, such as "1.50"';
 
-/** Whether a name has digits alone, as the `50` that YAML makes of `1,50`. */
+/** Whether a name has only digits, as the `50` that YAML makes of `1,50`. */
 export function isNumberName(name: string): boolean {
   return /^\d+$/.test(name);
 }
 
-/** How many characters of a text are shown. Secrets go first: a clipped address may not look like one. */
+/** How many characters of a text are shown. Secrets are removed before: they are found in whole addresses. */
 const SHOWN_CHARS_MAX = 80;
 
 /**

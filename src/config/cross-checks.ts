@@ -17,14 +17,14 @@ import type { SettingsDraft } from './schema.js';
 
 /**
  * Whether `pattern` matches the model's id. `*` stands for any characters, also none.
- * gateway/settings-records.ts applies the patterns of plans by it too.
+ * gateway/settings-records.ts calls it too, for the patterns of plans.
  */
 export function matchesModel(pattern: string, id: string): boolean {
   const [prefix = '', ...between] = pattern.split('*');
   const suffix = between.pop();
   if (suffix === undefined) return pattern === id;
   if (!id.startsWith(prefix) || !id.endsWith(suffix)) return false;
-  // Each text between two stars is matched where it comes first, which leaves the most for the next texts.
+  // Each text between two stars is matched at its first position, which leaves the most for the next texts.
   let position = prefix.length;
   for (const text of between) {
     const foundAt = id.indexOf(text, position);
@@ -63,7 +63,7 @@ export function crossCheck(draft: SettingsDraft, report: Report, hasErrors: HasE
 
 /** No two models may share a name, because callers use ids and aliases alike. */
 function checkModelNames(models: SettingsDraft['models'], report: Report): void {
-  /** By name: what has the name first, such as `the id of models[0]`. */
+  /** By name: the first owner of the name, such as `the id of models[0]`. */
   const owners = new Map<string, string>();
   const check = (name: string | undefined, path: SettingPath, owner: string): void => {
     if (name === undefined) return;
@@ -121,7 +121,7 @@ function checkServices(models: SettingsDraft['models'], report: Report): void {
   models?.forEach((model, modelIndex) => {
     const services = model?.serves?.filter((service) => service !== undefined) ?? ['chat'];
     model?.upstreams?.forEach((upstream, index) => {
-      // The cast hides entries of lists that have an error, which matter to no check here.
+      // The cast is safe here: only entries of lists may be undefined against the type, and no entry is read.
       const upstreamDraft = (upstream ?? {}) as UpstreamDraft;
       checkUpstreamServices(services, upstreamDraft, ['models', modelIndex, 'upstreams', index], report);
     });
@@ -186,7 +186,7 @@ function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
   });
 }
 
-/** Each id or pattern of a plan must match a model, else it is misspelt. */
+/** Each id or pattern of a plan must match a model; otherwise it is probably misspelt. */
 function checkPlanModels(draft: SettingsDraft, report: Report): void {
   const models = draft.models;
   const ids = idsOf(models);
@@ -268,8 +268,8 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
 
 /**
  * The access log and the usage log must have different files: in a common file their lines would mix, and
- * both would rotate the file. To be called after the paths were made absolute. `spellingsOf` returns the
- * paths of the same file without links.
+ * both would rotate the file. Call it after the paths were made absolute. `spellingsOf` returns further paths
+ * of the same file, without links.
  */
 export function checkLogFiles(
   { usage_log: usage, access_log: access }: SettingsDraft,
@@ -292,7 +292,7 @@ function isLogFileOf(path: string, file: string): boolean {
   return file.startsWith(path) && /^(\.p\d+)?(\.\d+)?$/.test(file.slice(path.length));
 }
 
-/** Each listener gets a part of the calls in flight, rounded down. A part of 0 would reject every call. */
+/** Each listener has an equal part of calls_in_flight, rounded down. A part of 0 would reject every call. */
 function checkCallsInFlight({ limits, listen }: SettingsDraft, report: Report): void {
   const [calls, listeners] = [limits?.calls_in_flight, listen?.listeners];
   if (calls === undefined || listeners === undefined || calls >= listeners) return;
@@ -302,7 +302,7 @@ function checkCallsInFlight({ limits, listen }: SettingsDraft, report: Report): 
   );
 }
 
-/** Rules between `sharing` and other settings. A node may not expire while a call of it may still run. */
+/** Checks `sharing` against other settings. A node must not expire while a call of it may still run. */
 function checkSharing(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   const { sharing } = draft;
   if (sharing === undefined) return;

@@ -2,8 +2,8 @@
  * Settings to begin with: the demo that `tollgate serve` runs without a file (load.ts), and the file that
  * `tollgate config example` prints (cli/config-command.ts).
  *
- * Must hold: both are valid settings (test/unit/config/schema.test.ts, test/e2e/first-start.test.ts). The
- * example repeats defaults of the schema files, and no test compares them.
+ * Must hold: both are valid settings, and the example repeats the defaults of the schema files
+ * (test/unit/config/schema.test.ts, test/e2e/first-start.test.ts).
  */
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 

@@ -37,7 +37,7 @@ const MAX_AGE_SECONDS_MAX = 86_400;
 
 const ORIGIN = '^(?:\\*|[a-z][a-z0-9+.-]{0,30}://[a-z0-9._:\\[\\]-]{1,255})$';
 
-/** Whether browsers send the origin in this form: they leave out the scheme's default port. */
+/** Whether browsers send the origin in this form. They leave out the scheme's default port. */
 function isAsSent(origin: string): boolean {
   if (!/^https?:/.test(origin)) return true;
   try {

@@ -4,11 +4,11 @@
  * ends) and commands call it at a start and at reloads. Files are read synchronously.
  *
  * Must hold:
- * - A file is found to be one of both logs also by way of links
+ * - A file that both logs would use is found also if the paths differ by links
  *   (test/unit/config/cross-checks.log-files.test.ts).
  * - The order of precedence stays, and the settings are frozen (test/unit/config/load.test.ts).
- * - All errors are thrown at once, in the order of their lines. Checks after an error see an undefined value,
- *   and report no error that only follows from it.
+ * - All errors are thrown at once, in the order of their lines. A setting with an error is undefined in the
+ *   draft, and no check reports a further error that only follows from that.
  */
 import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync, readlinkSync, realpathSync } from 'node:fs';
@@ -27,7 +27,7 @@ import type { TlsSettings } from './listen-schema.js';
 import { checkUpstreamLimits } from './upstream-scopes.js';
 import { CONFIG_BYTES_MAX, parseYaml, readBounded, readConfigFile, type YamlSource } from './yaml-source.js';
 
-/** As many links in a row as Linux follows. */
+/** Linux too follows at most this many links in a row. */
 const LINKS_MAX = 40;
 const CONFIG_FILE_NAME = 'tollgate.yaml';
 /** Keys have some hundred characters, signed tokens some thousand. */
@@ -38,7 +38,7 @@ const TLS_FILE_BYTES_MAX = 256 * 1024;
 export interface LoadOptions {
   /** Path of the configuration file, which must exist. */
   readonly config?: string | undefined;
-  /** The content of a file `config` that has not been written yet, so that no file is read. */
+  /** The content of the file `config`, if it has not been written yet. Then no file is read. */
   readonly text?: string | undefined;
   readonly host?: string | undefined;
   readonly port?: number | undefined;
@@ -61,7 +61,7 @@ export interface LoadedSettings {
   readonly source: string | undefined;
   /** Whether there is no file, so that the built-in demo runs. */
   readonly demo: boolean;
-  /** The settings as text, one by one, for operators. */
+  /** Each setting as a text, for operators. */
   readonly inForce: readonly SettingInForce[];
 }
 
@@ -74,7 +74,7 @@ export function loadSettings(
   const file = findFile(options, processContext);
   const yaml = file === undefined ? undefined : readFile(file, options.text);
   const errors: LoadError[] = [];
-  /** Paths of settings with an error. */
+  /** Paths of settings with an error, as texts. */
   const pathsWithError = new Set<string>();
   // The text of a path begins with the text of each map or list that contains it.
   const hasErrors = (path: SettingPath): boolean =>
@@ -145,7 +145,7 @@ interface ConfigFile {
   readonly shownPath: string;
 }
 
-/** Finds the file by the option, else the variable, else the usual name; undefined without a file. */
+/** Finds the file by the option, else the variable, else the default name; undefined without a file. */
 function findFile(
   options: LoadOptions,
   { environment, workingDirectory }: ProcessContext,

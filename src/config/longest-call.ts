@@ -1,6 +1,6 @@
 /**
- * How long a call can last by the settings. If hosts share limits, sharing/open-hosts.ts calls it to know
- * when no call of a silent host can be in flight any more. Main thread of a gateway process.
+ * Computes how long a call can last by the settings. If hosts share limits, sharing/open-hosts.ts calls it to
+ * know when a silent host can have no call in flight any more. Main thread of a gateway process.
  *
  * Must hold: the result is never too short. A change of the rules by which upstreams and fallbacks are tried
  * (upstream/retry-plan.ts, upstream/call-models.ts) needs a change here
@@ -24,9 +24,9 @@ export function longestCallMs(models: readonly Model[]): number {
 
 /**
  * Returns how long a call may last on the upstreams of one model. After a failure no further attempt begins
- * if the model has had the call for the total_timeout_ms of the upstream that failed. So the last attempt
- * begins within the longest of these timeouts, and lasts for the timeout of its own upstream. A wait for the
- * upstreams' limits (queue_ms) is added.
+ * if the call has been with the model for the total_timeout_ms of the upstream that failed. So the last
+ * attempt begins within the longest of these timeouts, and lasts for the timeout of its own upstream. A wait
+ * for the upstreams' limits (queue_ms) is added.
  */
 function longestOnModelMs({ upstreams }: Model): number {
   const timeoutsMs = upstreams.map((upstream) => upstream.total_timeout_ms);

@@ -1,9 +1,9 @@
 /**
  * Declares the section `admin.oidc`: signing in to the console at an OpenID Connect provider.
- * listen-schema.ts has the section as part of `admin`; cross-checks.ts checks that somebody is let in. Main
+ * listen-schema.ts has the section as part of `admin`; cross-checks.ts checks that somebody can sign in. Main
  * threads and commands.
  *
- * Must hold: secrets are only exchanged over HTTPS, or within this machine
+ * Must hold: secrets are exchanged only over HTTPS, or within this machine
  * (test/unit/config/oidc-schema.test.ts).
  */
 import * as Type from 'typebox';
@@ -17,7 +17,7 @@ export const OIDC_CALLBACK_PATH = '/admin/session/oidc/callback';
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
 /** All scopes are in one URL. No provider has so many. */
 const SCOPES_MAX = 30;
-/** Values of the claim that have a role. More would be single people, and roles are for groups of people. */
+/** How many values of the claim have a role. More would be single people; roles are for groups of people. */
 const ROLE_VALUES_MAX = 1_000;
 /** If clocks are further apart, one of them is wrong. */
 const CLOCK_TOLERANCE_SECONDS_MAX = 300;

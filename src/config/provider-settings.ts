@@ -1,11 +1,11 @@
 /**
- * The rules of each provider for an upstream's settings: the default address and version, the settings that
- * it needs, and those that mean nothing to it. load.ts calls `checkProviders`. gateway/settings-records.ts,
+ * The rules of each provider for an upstream's settings: the default address, the settings that it needs, and
+ * those that mean nothing to it. load.ts calls `checkProviders`. gateway/settings-records.ts,
  * upstream-scopes.ts and the import from LiteLLM look up the address. Pure.
  *
  * Must hold: a setting that means nothing to the provider is an error, and not ignored
  * (test/unit/config/provider-settings.test.ts). A new provider has an entry in RULES, else it does not
- * compile; default versions are also in a description of upstream-schema.ts, which no test compares.
+ * compile.
  */
 import { API_VERSIONS, type ProviderName } from '../core/provider-names.js';
 import type { SettingPath } from './config-error.js';
@@ -70,7 +70,7 @@ type HeaderRule = readonly [name: RegExp, instead: string];
 
 const VERSION: HeaderRule = [/^anthropic-version$/i, 'set api_version'];
 const BETAS: HeaderRule = [/^anthropic-beta$/i, 'set betas'];
-/** AWS rejects a header of this name if the signature does not cover it. */
+/** AWS rejects headers of these names if the signature does not cover them. */
 const SIGNED: HeaderRule = [/^x-amz-/i, 'calls are signed here, which writes them'];
 /** Matches headers that authorise a call. With a key too there would be two credentials. */
 export const AUTHORISING_HEADER = /^(?:(?:x-)?api-key|x-goog-api-key|authorization)$/i;

@@ -46,7 +46,7 @@ import { sharingSchema } from './sharing-schema.js';
 const PLANS_MAX = 1_000;
 /** More processes than hosts have cores for. */
 const PROCESSES_MAX = 64;
-/** The listener itself parses bodies up to so many bytes. Above 1 MiB its other calls would wait too long. */
+/** The listener itself parses bodies up to this size. Above 1 MiB its other calls would wait too long. */
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Memory for each stream with a slow reader. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
@@ -276,7 +276,7 @@ export function settingsJsonSchema(): object {
   };
 }
 
-/** The schema as text, for `tollgate config schema` and for the build's `dist/tollgate.schema.json`. */
+/** Returns the schema as text, for `tollgate config schema` and the build's `dist/tollgate.schema.json`. */
 export function settingsSchemaText(): string {
   return `${JSON.stringify(settingsJsonSchema(), null, 2)}\n`;
 }

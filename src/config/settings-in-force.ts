@@ -19,7 +19,7 @@ import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings } from './schema.js';
 
-/** What `declarationOnDisk` returned first. */
+/** What `declarationOnDisk` has read; undefined before its first call. */
 let cachedDeclaration: Declaration | undefined;
 
 /**
@@ -32,8 +32,8 @@ export function declarationOnDisk(): Declaration {
 }
 
 /**
- * When a setting takes effect that only a newer version knows. The newer version was installed while this
- * supervisor runs, and the processes that are started from then on are of the newer version.
+ * When a setting takes effect that only a newer version knows. That version was installed while this
+ * supervisor runs, and all processes that start from then on are of that version.
  */
 const UNKNOWN_APPLIES: Applies = 'replacement';
 
@@ -49,6 +49,7 @@ export function appliesAt(path: SettingPath): Applies {
     if (property['x-applies'] !== undefined) return property['x-applies'];
     declaration = property;
   }
+  // A map whose settings apply at different times. `differenceOf` gives no such path.
   return 'restart';
 }
 
@@ -195,14 +196,14 @@ export function adoptInForce(
   return [...current.filter((entry) => !isAdopted(entry)), ...next.filter(isAdopted)];
 }
 
-/** Whether the raw content of a file has a value at this path. */
+/** Whether the raw content of a file has a value at this path. An empty value (null) counts. */
 export function isWritten(raw: unknown, path: SettingPath): boolean {
   let value = raw;
   for (const name of path) value = (value as Members | undefined | null)?.[name];
   return value !== undefined;
 }
 
-/** Undefined for an entry without an id, such as an upstream. */
+/** Returns the id of a list's entry; undefined if it has none, as an upstream. */
 function idOf(entry: unknown): string | undefined {
   const { id } = entry as Members;
   return typeof id === 'string' ? id : undefined;

@@ -78,7 +78,7 @@ interface ReaderOptions {
    * secret is left out of the settings, without an error.
    */
   readonly secrets: boolean;
-  /** Called with each error. `origin` says where the value came from if not from the file. */
+  /** Called with each error. `origin`: the option or variable that gave the value; undefined for the file. */
   readonly report: (path: SettingPath, text: string, origin?: string) => void;
 }
 
@@ -107,8 +107,8 @@ export class SettingsReader {
   }
 
   /**
-   * The option or variable that gave the setting its value; undefined if the file or the default did. To be
-   * called after `read`.
+   * Returns the option or variable that gave the setting its value; undefined if the file or the default did.
+   * Call it after `read`.
    */
   overrideAt(path: SettingPath): string | undefined {
     return this.#overridden.get(formatPath(path));

@@ -10,8 +10,8 @@ import * as Type from 'typebox';
 import { optionalLimit, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
 /**
- * The server's scripts are made for so many hosts: after a loss a script goes through the list of all nodes,
- * and meanwhile the server answers nobody. Nothing keeps more hosts from joining.
+ * The server's scripts are made for this many hosts: after a loss a script visits the list of all nodes, and
+ * the server serves nobody meanwhile. Only the setting is bounded; more hosts could still join.
  */
 const SHARING_HOSTS_MAX = 1_000;
 /** Each partition costs a script call. More partitions than servers of a Cluster gain nothing. */

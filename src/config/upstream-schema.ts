@@ -3,8 +3,8 @@
  * model. Main threads and commands; no listener or worker imports it, because TypeBox takes memory.
  *
  * The descriptions are the text of docs/configuration.md and of the JSON Schema for editors; `x-want` is the
- * end of an error. If a description repeats what the gateway does, no test compares the two: default versions
- * and names of members are those of provider-settings.ts, cooldowns those of upstream/breaker.ts.
+ * end of an error. If a description repeats what the gateway does, no test compares the two: names of members
+ * are those of provider-settings.ts, cooldowns those of upstream/breaker.ts.
  * cross-checks.ts (files beside values) and provider-settings.ts check which settings of one upstream exclude
  * or need each other.
  *
@@ -46,7 +46,7 @@ export const TOTAL_TIMEOUT_MS_DEFAULT = 600_000;
 export const WEIGHT_MAX = 1_000;
 /** A host has no local ports for more connections to one origin. */
 const CONNECTIONS_MAX = 60_000;
-/** A breaker that waits for more failures would protect nobody. */
+/** A breaker that waits for more failures would not protect callers. */
 const BREAKER_FAILURES_MAX = 10_000;
 /** A Retry-After may hold calls back (park them) for a minute at most. */
 const PARK_MS_MAX = 60_000;

@@ -13,7 +13,7 @@ import { forEachUpstream, urlOf, type UpstreamDraft } from './provider-settings.
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
-/** The limits that the upstreams of a scope declare. A limit of one upstream holds for all of the scope. */
+/** The limits that the upstreams of a scope declare. A limit of one upstream holds for the whole scope. */
 export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
 
 /**
@@ -85,7 +85,7 @@ export function limitsByScope(models: Settings['models']): Map<string, DeclaredL
 
 /**
  * Reports limits that differ within a scope, and upstreams of one url and key of which one counts by key and
- * another by model. To be called after the key files were read, because scopes are compared by the keys.
+ * another by model. Call it after the key files were read, because scopes are compared by their keys.
  */
 export function checkUpstreamLimits(
   { models }: SettingsDraft,

@@ -1,9 +1,9 @@
 /**
- * Parses YAML into plain values, and finds the line of each setting, for error messages. load.ts parses the
- * settings by it, and litellm/import.ts the file that is imported. Supervisor and commands.
+ * Parses YAML into plain values, and finds the line of each setting, for error messages. load.ts calls it for
+ * the settings, litellm/import.ts for the file that is imported. Processes of commands.
  *
  * Must hold (test/unit/config/yaml-source.test.ts):
- * - Files are bounded, and known to be UTF-8, before they are parsed (`readConfigFile`). The expansion of
+ * - A file's size and encoding (UTF-8) are checked before it is parsed (`readConfigFile`). The expansion of
  *   aliases is bounded too.
  * - A warning of the parser is an error: the parser may have read something else than was meant.
  */
@@ -41,7 +41,7 @@ export interface YamlSource {
 
 /**
  * Returns the text of a file of settings, or undefined if it is longer than CONFIG_BYTES_MAX. Throws what
- * node:fs throws, and an Error if a byte is not UTF-8: of another encoding, names would be read as others.
+ * node:fs throws, and an Error if a byte is not UTF-8, because names in another encoding would be misread.
  * For load.ts, and for cli/config-command.ts, which reads the file to import.
  */
 export function readConfigFile(path: string): string | undefined {
@@ -60,8 +60,8 @@ export function readConfigFile(path: string): string | undefined {
 
 /**
  * Returns the text of a file, or undefined if the file is longer than `bytesMax`. Throws what node:fs throws.
- * load.ts reads keys and certificates by it. Bytes that are not UTF-8 become U+FFFD: a file of certificates
- * may have notes in any encoding between them.
+ * For load.ts, which reads keys and certificates. Bytes that are not UTF-8 become U+FFFD, because a file of
+ * certificates may have notes in any encoding between them.
  */
 export function readBounded(path: string, bytesMax: number): string | undefined {
   return readBytes(path, bytesMax)?.toString('utf8');

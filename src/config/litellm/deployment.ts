@@ -7,8 +7,8 @@
  *
  * Must hold (test/unit/config/litellm/import.test.ts):
  * - No secret of the file is written.
- * - What is not carried over gets a remark. So a name is read only where its value is used or remarked on,
- *   and `remarkUnread` comes last, because all names that were not read until then get a remark.
+ * - What is not carried over gets a remark. So a name is read only if its value is used or gets a remark, and
+ *   `remarkUnread` is called last, because it adds a remark on each name that was not read until then.
  */
 import type { Service } from '../../core/door-names.js';
 import { secretsInQuery } from '../../core/secret-url.js';

@@ -4,7 +4,7 @@
  *
  * Must hold (test/unit/config/litellm/headers.test.ts, test/unit/config/litellm/import.test.ts):
  * - No name and no value that `config check` rejects is carried over: the patterns are those of
- *   upstream-schema.ts and provider-settings.ts. (import.ts has the check say whether they are too many.)
+ *   upstream-schema.ts and provider-settings.ts. (import.ts runs the check, which reports too many headers.)
  * - No secret of the file is written. A header that is not carried over gets a remark.
  */
 import type { ProviderName } from '../../core/provider-names.js';
@@ -21,10 +21,10 @@ import { type Parameter, variableNameOf, type Variables } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /**
- * Rewrites the secret `value`, which `map` has under `name`, as a reference to a variable. deployment.ts
- * calls it too, for keys and for secrets in addresses. If the file has the secret itself, the variable is
- * called `variableName`, perhaps with a number at its end, and a remark tells its name. Undefined for a word
- * such as `none`, which stands for "no key".
+ * Returns a reference to a variable in place of the secret `value`, which `map` has under `name`. If the file
+ * has the secret itself, the variable is called `variableName`, perhaps with a number at its end, and gets a
+ * remark. Undefined for a word such as `none`, which stands for "no key". deployment.ts calls `secretOf` too,
+ * for keys and for secrets in addresses.
  */
 export function secretOf(
   map: ImportMap,
@@ -67,7 +67,7 @@ export function headersOf(
 ): ImportedHeaders {
   let betas: readonly string[] | undefined;
   const headers: Record<string, string> = {};
-  // Adds the header that `map` has under `name`, or a remark.
+  // Adds the header that `map` has under `name`, or a remark on it.
   const add = (map: ImportMap, name: string, header: string, value: string): void => {
     const isThere = Object.keys(headers).some((other) => other.toLowerCase() === header.toLowerCase());
     // `variableNameOf` ends all names with _API_KEY, which this header is not.
@@ -101,7 +101,7 @@ export function headersOf(
   return { headers, betas };
 }
 
-/** Returns why the header cannot be carried over; undefined if it can. A secret's value is not written. */
+/** Returns why the header cannot be carried over; undefined if it can. A secret's value is not checked. */
 function problemOf(name: string, value: string, context: HeaderContext): string | undefined {
   if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name))
     return 'a header that cannot be set';

@@ -122,7 +122,7 @@ function impliedVariables(
   credentials: ReadonlyMap<string, ImportMap>,
 ): string[] {
   return entries.flatMap((entry) => {
-    // This second ImportMap is thrown away, so that no name counts as read when the entry is converted.
+    // A second ImportMap of the entry, so that no name counts as read in the one that is converted.
     const params = entry.map('litellm_params');
     const model = params.text('model');
     const credential = credentials.get(params.text('litellm_credential_name') ?? '');

@@ -4,8 +4,8 @@
  * `importModel`, `importAliases` and `withFallbacks`, in the command `tollgate config import-litellm`. Pure.
  *
  * An ImportMap (remarks.ts) remembers which names were read: `take`, `map`, `text` and `number` mark a name
- * as read, and a name that no function has read gets a remark in the end. So a function that reads a name and
- * cannot use its value adds the remark itself.
+ * as read. At the end, each name that was not read gets a remark. So a function that reads a name and cannot
+ * use its value adds the remark itself.
  *
  * Must hold: what `config check` would reject is left out, with a remark
  * (test/unit/config/litellm/import.test.ts).
@@ -237,7 +237,7 @@ export function withFallbacks(
   });
 }
 
-/** Returns the fallbacks that are models of this import, by the model that they stand in for. */
+/** Returns the fallbacks that are models of this import, by the model that has them. */
 function fallbacksOf(
   models: readonly ImportedModel[],
   sections: readonly ImportMap[],

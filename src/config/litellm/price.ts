@@ -40,7 +40,7 @@ const COST_NAMES: Readonly<Record<PriceName, string>> = {
   call: 'input_cost_per_query',
 };
 
-/** Matches the end of the name of a cost for prompts of more than so many thousand tokens. */
+/** Matches the end of a cost's name that names a threshold, in thousands of prompt tokens. */
 const ABOVE = /_above_([1-9]\d{0,4})k_tokens$/;
 
 /** Matches LiteLLM's names of prices and costs. */
@@ -72,7 +72,7 @@ export function pricesOf(params: ImportMap, info: ImportMap): DeploymentPrices {
   return { base, long };
 }
 
-/** Reads the costs of which `names` are made, whose names end with `suffix`. A wrong cost gets a remark. */
+/** Reads the costs for the prices `names`. Their names end with `suffix`. A wrong cost gets a remark. */
 function pricesNamed(
   names: readonly PriceName[],
   suffix: string,
@@ -83,7 +83,7 @@ function pricesNamed(
   for (const name of names) {
     const costName = `${COST_NAMES[name]}${suffix}`;
     const paramsCost = params.costText(costName);
-    // Read also if it is not used, because a name that is not read gets a remark.
+    // Read even if it is not used, because a name that is not read gets a remark.
     const infoCost = info.costText(costName);
     const cost = paramsCost ?? infoCost;
     if (cost === undefined) continue;

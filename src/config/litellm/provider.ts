@@ -1,9 +1,9 @@
 /**
  * The table of LiteLLM's providers: which protocol each speaks here, at which address, and which variable has
  * the key. Names, addresses and variables are taken from LiteLLM's get_llm_provider
- * (github.com/BerriAI/litellm, MIT). import.ts, deployment.ts and headers.ts use it, in the process of
- * `tollgate config import-litellm`. Pure. `params` is an entry's map `litellm_params`. The file also rewrites
- * references to variables, and makes the settings of an address.
+ * (github.com/BerriAI/litellm, MIT). Also rewrites references to variables, and makes the settings of an
+ * upstream's address. import.ts, deployment.ts and headers.ts call it, in the process of `tollgate config
+ * import-litellm`. Pure. `params` is an entry's map `litellm_params`.
  *
  * Must hold: a secret that the file has inline is never printed; a reference to a variable takes its place
  * (test/unit/config/litellm/import.test.ts).
@@ -141,7 +141,7 @@ const NO_KEY = /^(?:none|null|empty|no-?key)$/i;
 export class Variables {
   /** The variable of each inline secret. Equal secrets have one variable. */
   readonly #inline = new Map<string, string>();
-  /** Variables that are in use already, with other values. No inline secret gets one of them. */
+  /** Variables that are in use already, with other values, so that no inline secret may take their names. */
   readonly #used: ReadonlySet<string>;
 
   /** `implied`: the variables that LiteLLM reads if an entry names no key. */

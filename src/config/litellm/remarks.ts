@@ -6,7 +6,7 @@
  * Must hold:
  * - No name of the file is lost without a remark, and no remark has a value that may be secret
  *   (test/unit/config/litellm/import.test.ts). So who reads a name and cannot use its value adds the remark.
- * - If Tollgate gets a feature that LiteLLM has too, the reason for it below changes (no test).
+ * - When Tollgate gains a feature that LiteLLM has, change its reason below (no test).
  */
 import { isRecord } from '../../core/json.js';
 import { formatPath, type SettingPath } from '../config-error.js';
@@ -23,7 +23,7 @@ export interface Remark {
 
 export class Remarks {
   readonly #source: YamlSource;
-  /** By path and text, so that a remark is there once although a map is read more than once. */
+  /** By path and text, so that a remark is added once, also if a map is read more than once. */
   readonly #remarks = new Map<string, Remark>();
 
   constructor(source: YamlSource) {

@@ -33,6 +33,34 @@ void t.test('the example passes with its variable and names it without', (t) => 
   t.end();
 });
 
+void t.test('the example repeats the defaults of the settings that have one', (t) => {
+  const world = worldOf(t, {});
+  const valuesOf = (text: string): Map<string, string> => {
+    const { inForce } = world.load({ config: 'tollgate.yaml', text }, { OPENAI_API_KEY: 'sk-test' });
+    return new Map(inForce.map(({ setting, value }) => [setting, value]));
+  };
+  const defaults = valuesOf(`models: [{ id: gpt-4o-mini, upstreams: [{ url: "https://api.openai.com/v1" }] }]
+plans: [{ id: free, requests_per_minute: 1, calls_per_day: 1 }]`);
+  const others = [...valuesOf(exampleYaml('schema.json'))].filter(
+    ([name, value]) => value !== defaults.get(name),
+  );
+  t.same(
+    others.map(([setting]) => setting.replace(/^(?:models|plans)\.[^.]+\./, '')),
+    [
+      'aliases',
+      'owned_by',
+      'price.input',
+      'price.output',
+      'price.cached_input',
+      'upstreams[0].key',
+      'upstreams[0].model',
+      'requests_per_minute',
+      'calls_per_day',
+    ],
+  );
+  t.end();
+});
+
 void t.test('the schema in the package is the one of the settings', (t) => {
   const file = new URL('../tollgate.schema.json', import.meta.resolve('#src/config/schema.js'));
   t.equal(readFileSync(file, 'utf8'), settingsSchemaText());
