@@ -135,7 +135,7 @@ const SLOW_UNIT = [
   /^unit\/sharing\/(change-follower|equal-share|fallback-coordinator|lease-manager|lease-stock|lmdb-coordinator)$/,
   /^unit\/sharing\/(registry-reseed|shared-registry|spent-order)$/,
   /^unit\/store\/(audit|crash|environment|operator-changes|store-hold)$/,
-  /^unit\/supervisor\/(supervisor|supervisor\.file-watch)$/,
+  /^unit\/supervisor\/(supervisor|file-watch)$/,
   /^unit\/telemetry\/(exposition|history|log|metrics-layout|thread-health)$/,
   /^unit\/upstream\/(chat-session-failover|hostile-answers|large-call|prompt-text|secret-fragments)$/,
 ];

@@ -44,7 +44,7 @@ export interface GatewayExit {
   readonly rejection: string | undefined;
 }
 
-/** What operators of a gateway ask for. ProcessGroup responds, and no promise may reject. */
+/** What a gateway asks of the supervisor, mostly for operators. ProcessGroup responds. No promise rejects. */
 export interface GatewayRequests {
   onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
   /** Asks for the snapshots of all gateways. */
@@ -80,8 +80,8 @@ export interface GatewayProcessOptions {
 }
 
 /**
- * A gateway sends a snapshot within some milliseconds unless its main thread is busy. An operator who waits
- * for all gateways then gets the latest snapshot that the busy one had sent.
+ * A gateway sends a snapshot within some milliseconds unless its main thread is busy. Operators do not wait
+ * longer for a busy one: its latest snapshot counts (group-snapshots.ts).
  */
 const READ_MS_MAX = 1_000;
 
@@ -107,8 +107,8 @@ const MALLOC_MMAP_THRESHOLD_ = String(1024 * 1024);
 const MALLOC_TRIM_THRESHOLD_ = String(2 * 1024 * 1024);
 
 /**
- * The C library, for lmdb, which else loads `node:child_process` and more to find out: 5 ms of CPU. µWS runs
- * on no other. lmdb has the same name for macOS and Windows.
+ * Tells lmdb which C library there is. Otherwise lmdb loads `node:child_process` and more to find out: 5 ms
+ * of CPU. µWS runs on no other library. On macOS and Windows lmdb takes the same value.
  */
 const LIBC = 'glibc';
 
@@ -185,7 +185,7 @@ export class GatewayProcess {
   }
 
   #listenTo(child: ChildProcess): void {
-    // `stderr` is undefined, whatever its type says, if the fork failed for want of descriptors.
+    // `stderr` is undefined, although its type forbids that, if a lack of descriptors made the fork fail.
     const { stderr } = child as { readonly stderr?: Readable | null };
     if (stderr) logStrayOutput(stderr, child.pid ?? 0, this.#options.log);
     this.#killTimer = setTimeout(() => {
@@ -272,7 +272,7 @@ export class GatewayProcess {
         this.#reloads.reply(message.id, message.problems);
         return;
       case 'reading':
-        // Messages call a snapshot a reading. Id 0: the last one, for which nobody has asked.
+        // Messages call a snapshot a reading. Id 0: the last one, which the gateway sends without a question.
         if (message.id === 0) this.#callbacks.onLastSnapshot(message.reading);
         else this.#snapshots.reply(message.id, message.reading);
         return;
@@ -343,8 +343,9 @@ export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
 }
 
 /**
- * What to do if V8 found too few addresses, as for a thread, each of which reserves some 0.6 GiB: it prints a
- * dump and ends the process by one of these signals. The gateway has the limit of this process.
+ * Returns advice for a process that may have ended because it had too few addresses; empty otherwise. If V8
+ * can reserve none, such as the 0.6 GiB of a thread, it prints a dump and ends the process by one of these
+ * signals. The gateway has the limit of this process.
  */
 function addressesText(signal: NodeJS.Signals): string {
   const limit = processLimit('Max address space');

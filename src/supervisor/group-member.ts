@@ -1,12 +1,13 @@
 /**
- * GroupMember is a member of the process group: a slot with its process, or with the pause before the next
- * process starts. Primary decides which member has the admin interface. ProcessGroup (process-group.ts) calls
- * both, in the supervisor process. The types of its options, callbacks and results are here too.
+ * A member of the process group: a slot with its process, or with the pause before the next process starts.
+ * ProcessGroup (process-group.ts) creates the members, in the supervisor process. The types of its options,
+ * callbacks and results are at the end of this file.
  *
- * Must hold: a member has at most one process at a time (no test). The pause before a restart doubles each
- * time, up to the longest one, and is the first one again after a healthy life
- * (test/unit/supervisor/group-member.restart-policy.test.ts). A fork that fails is tried again after a pause
- * (test/unit/supervisor/group-member.start-later.test.ts).
+ * Must hold:
+ * - A member has at most one process at a time: `start` is called only without one (no test).
+ * - The pause before a restart doubles each time, up to the longest one, and is the first one again after a
+ *   healthy life (test/unit/supervisor/group-member.restart-policy.test.ts).
+ * - A fork that fails is tried again after a pause (test/unit/supervisor/group-member.start-later.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
@@ -19,6 +20,7 @@ import {
   type GatewayProcessOptions,
   type GatewayRequests,
 } from './gateway-process.js';
+import type { PrimaryCandidate } from './primary.js';
 
 interface RestartPauses {
   readonly firstMs: number;
@@ -207,7 +209,7 @@ export class GroupMember implements PrimaryCandidate {
     clearTimeout(killTimer);
   }
 
-  /** Stops no pause: the group calls `drain` before, or `retire`. */
+  /** Kills the process. Does not end a pause: the group has called `drain` or `retire` before, which do. */
   kill(): void {
     this.#process?.kill();
   }
@@ -260,88 +262,4 @@ export interface Replacement {
   readonly count: number;
   /** Resolves with undefined when all are replaced, or with the reason why the others stay. */
   readonly done: Promise<string | undefined>;
-}
-
-/** A member of the group, as Primary knows it. */
-export interface PrimaryCandidate {
-  /** Whether it can have the admin interface: its process serves and is not about to end. */
-  readonly isFit: boolean;
-  /** Asks the process to open the interface. The owner calls `Primary.onLeads` when it is open. */
-  lead(): void;
-  /** Tells the process that another candidate has the interface. */
-  follow(): void;
-}
-
-/**
- * Decides which candidate has the admin interface, and passes the interface on. Their processes share the
- * port, and the next opens its socket before the former closes its own. So the interface stays reachable,
- * unless the process that had it was killed. ProcessGroup hands over to one candidate at a time.
- *
- * Must hold: the former closes its interface when the next has opened its own, not before
- * (test/unit/supervisor/group-member.primary.test.ts).
- */
-export class Primary<Candidate extends PrimaryCandidate> {
-  /** Who has the interface or is to open it; undefined if no candidate is fit. */
-  #current: Candidate | undefined;
-  /** Who keeps the interface until `#current` has opened its own; undefined if nobody has to. */
-  #former: Candidate | undefined;
-  /** Resolves the promise of `handOver`. */
-  #endHandOver: () => void = () => undefined;
-
-  get current(): Candidate | undefined {
-    return this.#current;
-  }
-
-  /** Records that the process of `candidate` opens the interface at its start, without `lead`. */
-  begin(candidate: Candidate): void {
-    this.#current = candidate;
-  }
-
-  /** Passes the interface on. Resolves when `candidate` has opened it or has ended, or with `takeBack`. */
-  handOver(candidate: Candidate): Promise<void> {
-    this.#former = this.#current;
-    this.#current = candidate;
-    const handedOver = new Promise<void>((resolve) => (this.#endHandOver = resolve));
-    candidate.lead();
-    return handedOver;
-  }
-
-  /** Call it if `candidate` is too slow: the former keeps the interface; without one `candidate` tries on. */
-  takeBack(candidate: Candidate): void {
-    if (candidate !== this.#current) return;
-    if (this.#former !== undefined) {
-      candidate.follow();
-      this.#current = this.#former;
-      this.#former = undefined;
-    }
-    this.#endHandOver();
-  }
-
-  /** Call it when `candidate` has opened the interface. */
-  onLeads(candidate: Candidate): void {
-    // The message may come late, after `takeBack`: `candidate` has then been told to follow.
-    if (candidate !== this.#current) return;
-    this.#former?.follow();
-    this.#former = undefined;
-    this.#endHandOver();
-  }
-
-  /**
-   * Call it when the process of `candidate` has ended. The interface then stays with the former if that has
-   * it still, or goes to a fit one of `members`, or to the next candidate of `onFit`.
-   */
-  onEnd(candidate: Candidate, members: readonly Candidate[]): void {
-    if (candidate === this.#former) this.#former = undefined;
-    if (candidate !== this.#current) return;
-    this.#current = this.#former;
-    this.#former = undefined;
-    this.#endHandOver();
-    const next = members.find((member) => member !== candidate && member.isFit);
-    if (this.#current === undefined && next !== undefined) void this.handOver(next);
-  }
-
-  /** Call it when `candidate` serves: it gets the interface if nobody has it. */
-  onFit(candidate: Candidate): void {
-    if (this.#current === undefined) void this.handOver(candidate);
-  }
 }

@@ -4,8 +4,8 @@
  * (process-group.ts) owns the one object, in the supervisor process. GroupSnapshot is a message, whose fields
  * keep their names: each running process is one of `members`, and its snapshot is `reading`.
  *
- * A process that drains sends a last snapshot. For a killed one its latest collected snapshot counts, because
- * no operator has seen higher numbers.
+ * A process that drains sends a last snapshot. For a killed one its latest collected snapshot counts: no
+ * operator has seen higher numbers.
  *
  * Must hold: no sum falls, a process that ends while it is asked is counted once, and nothing replaces the
  * last snapshot of a process.
@@ -52,7 +52,7 @@ export class GroupSnapshots {
     running.isFinal = true;
   }
 
-  /** To be called when the process has ended. Its counters are added to those of the others that ended. */
+  /** Call it when the process has ended. Its counters are added to those of the others that ended. */
   remove(process: ReadableProcess): void {
     const running = this.#running.get(process);
     this.#running.delete(process);

@@ -27,9 +27,9 @@ import {
   type GroupEnd,
   type GroupOptions,
   type Replacement,
-  Primary,
 } from './group-member.js';
 import { GroupSnapshots } from './group-snapshots.js';
+import { Primary } from './primary.js';
 
 export class ProcessGroup {
   readonly #options: GroupOptions;
@@ -98,7 +98,7 @@ export class ProcessGroup {
     const checkReasons = await this.#reloadAll(next, { check: true });
     if (checkReasons.length > 0 || dryRun) return checkReasons;
     if (this.#isStopping()) return ['the gateway is stopping'];
-    // All gateways can apply the settings. From here on a gateway that restarts gets them.
+    // All gateways can apply the settings. From here on a gateway that starts again gets the new ones.
     const settingsBefore = this.#settings;
     const logChangeBefore = this.#logChange;
     this.#logChange = {};
@@ -166,7 +166,7 @@ export class ProcessGroup {
       if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
       const hasTakenOver = this.#primary.current !== former || (await this.#handOver(next));
       if (hasTakenOver) next.isTrial = false;
-      // A trial that ends is removed (#onMemberExit). The former goes on, with the admin interface if it led.
+      // #onMemberExit removes a trial that ends. The former serves on, with the admin interface if it led.
       if (!this.#members.includes(next)) return 'the new gateway ended before it had taken over';
       await this.#retire(former);
       this.#forget(former);
@@ -250,7 +250,7 @@ export class ProcessGroup {
     );
   }
 
-  /** Repeats what operators have changed of the log, if anything. A gateway may get the same change twice. */
+  /** Sends again what operators have changed of the log, if anything. To repeat a change does no harm. */
   #sendLogChange(member: GroupMember): void {
     if (Object.keys(this.#logChange).length > 0)
       member.process?.send({ kind: 'log', change: this.#logChange });
@@ -313,7 +313,7 @@ export class ProcessGroup {
     this.#primary.onFit(member);
     this.#sendLogChange(member);
     if (this.#hasServed) {
-      // The first start of a further process is told by its own line, `gateway serves`.
+      // At its first start a further process logs the line `gateway serves` itself.
       if (member.hasServed) this.#options.log.info('gateway serves again', { port: ready.port });
       return;
     }
@@ -380,7 +380,7 @@ export class ProcessGroup {
   }
 }
 
-/** Replaces the settings' ports, which may be 0, by those that the gateway has got. */
+/** Replaces the settings' ports, which may be 0, by those on which the gateway listens. */
 function withPorts(settings: Settings, { port, adminPort }: GatewayReady): Settings {
   return { ...settings, listen: { ...settings.listen, port }, admin: { ...settings.admin, port: adminPort } };
 }

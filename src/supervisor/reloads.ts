@@ -52,7 +52,7 @@ export class Reloads {
    * start, so every reload reports it again.
    */
   #settings: Settings;
-  /** Resolves when the last reload of the queue has ended. Never rejects, so that the next one can follow. */
+  /** Resolves when the last reload of the queue has ended. Never rejects, so that the next one is run. */
   #last: Promise<unknown> = Promise.resolve();
   /**
    * The waiting reload of each kind, which a further request of that kind shares. The kinds are those of

@@ -10,13 +10,12 @@
  * (test/unit/supervisor/reloads.test.ts).
  */
 import { randomUUID } from 'node:crypto';
-import { statSync } from 'node:fs';
 import { ConfigError } from '../config/config-error.js';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import { adoptInForce } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
-import { EXIT_GRACE_MS } from '../core/limits.js';
+import { EXIT_GRACE_MS, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import {
   ALIVE_PERIOD_MS,
   type GatewayReady,
@@ -24,6 +23,7 @@ import {
   type ReloadRequest,
 } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
+import { FileWatch } from './file-watch.js';
 import { type GroupEnd, type GroupOptions, type Replacement, RESTART_PAUSES } from './group-member.js';
 import { ProcessGroup } from './process-group.js';
 import { Reloads } from './reloads.js';
@@ -32,16 +32,13 @@ const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** A start with two million keys takes seconds, so a start that takes two minutes hangs. */
 const READY_MS_MAX = 120_000;
 /**
- * A main thread stands still for some seconds at most, as far as is known: while the map of LMDB grows or the
- * disk is busy. The limit is far above that, because a kill loses the charges that are not flushed yet.
+ * No known cause blocks a main thread for more than some seconds: LMDB grows its map, the disk is busy. The
+ * limit is far above that, because a kill loses the charges that are not flushed yet.
  */
 const SILENT_MS_MAX = 12 * ALIVE_PERIOD_MS;
-/**
- * A reload waits first for a gateway that restarts, then twice for threads: SETTINGS_WAIT_MS_MAX
- * (core/limits.ts), which must stay well below half of this time (no test).
- */
-const RELOAD_MS_MAX = 60_000;
-/** The time from one poll of FileWatch to the next. A change is reported at the second poll that finds it. */
+/** A gateway may still start, and then waits twice for its threads, each time up to SETTINGS_WAIT_MS_MAX. */
+const RELOAD_MS_MAX = 6 * SETTINGS_WAIT_MS_MAX;
+/** The time between two polls of FileWatch. A change is reported at the second poll that finds it. */
 const WATCH_PERIOD_MS = 1_000;
 
 const RELOAD: ReloadRequest = { dryRun: false, restart: false };
@@ -199,7 +196,7 @@ class Supervisor {
       return await this.#read();
     } catch (error) {
       // The cause may be the disk, or a file that is not yet watched. Then no watched file changes when the
-      // cause is gone, so the watch reports the files again.
+      // cause has passed, so the watch reports the files again.
       if (!dryRun) this.#watch.setApplied(false);
       throw error;
     }
@@ -254,134 +251,4 @@ function filesOf(source: string | undefined, settings: Settings): string[] {
   namedPaths.push(notify?.secret_file, admin.oidc?.client_secret_file);
   namedPaths.push(listen.tls?.cert_file, listen.tls?.key_file);
   return [source, ...new Set(namedPaths)].filter((path) => path !== undefined);
-}
-
-/**
- * How many files are watched at most. The configuration, and a key and a certificate for each of some hundred
- * upstreams, are fewer. A poll of so many takes 3 ms. A change of any other file takes effect at a reload.
- */
-const FILES_MAX = 1_000;
-
-/**
- * After so many polls, files are reported again that could not be read or that the gateways did not apply.
- * The number doubles with each failure, from the first value to the second. The first suits a gateway that
- * restarts, which takes seconds. The second suits what an operator must mend: a removed plan still in use.
- */
-const RETRY_POLLS_MIN = 5;
-const RETRY_POLLS_MAX = 300;
-
-interface FileWatchOptions {
-  /** Returns the paths to watch now, the most important first. */
-  readonly files: () => readonly string[];
-  readonly onChange: () => void;
-  readonly periodMs: number;
-}
-
-/**
- * Calls `onChange` if files have changed. Polls them every `periodMs`, because file events miss replaced
- * files (editors), switched links to the folder (config maps of Kubernetes), and changes in mounts without
- * events (NFS, bind mounts of containers). A poll takes some 3 µs a file.
- *
- * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start.
- * The change is reported again while the files cannot be read or the gateways do not apply them. A file that
- * the settings begin to name is no change (test/unit/supervisor/supervisor.file-watch.test.ts).
- */
-export class FileWatch {
-  readonly #options: FileWatchOptions;
-  #timer: NodeJS.Timeout | undefined;
-  /** The state of each file when it was last read or reported. */
-  readonly #reported = new Map<string, string>();
-  /** The state of each file at the last poll. */
-  #polled: ReadonlyMap<string, string> = new Map();
-  /** After how many polls the files are reported again; 0 if the gateways have applied them. */
-  #retryPolls = 0;
-  /** How many polls remain until the files are reported again; 0 if they will not be. */
-  #retryPollsLeft = 0;
-
-  /**
-   * To be called when the files have just been read: what has changed since then is reported when the watch
-   * is switched on.
-   */
-  constructor(options: FileWatchOptions) {
-    this.#options = options;
-    this.recordRead(this.#files());
-  }
-
-  /** Starts or stops polling. Stopping also ends what `setApplied(false)` began. Idempotent. */
-  setOn(isOn: boolean): void {
-    // What changes after the watch was switched off is not reported when it is switched on again.
-    if (!isOn) {
-      this.#reported.clear();
-      this.setApplied(true);
-    }
-    if (isOn === (this.#timer !== undefined)) return;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    if (!isOn) return;
-    this.#polled = this.#states();
-    this.#recordNew(this.#polled);
-    this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);
-    this.#timer.unref();
-  }
-
-  /**
-   * To be called after each reload. `isApplied`: the gateways run with the files as last read. Otherwise the
-   * files are reported again, after a growing number of polls (RETRY_POLLS_MIN).
-   */
-  setApplied(isApplied: boolean): void {
-    const doubled = Math.min(Math.max(2 * this.#retryPolls, RETRY_POLLS_MIN), RETRY_POLLS_MAX);
-    this.#retryPolls = isApplied ? 0 : doubled;
-    this.#retryPollsLeft = this.#retryPolls;
-  }
-
-  /**
-   * To be called when files have just been read that are perhaps watched from now on. Leaves watched files
-   * alone: one may have changed after it was read, which the next poll must report.
-   */
-  recordRead(paths: readonly string[]): void {
-    const watched = new Set(this.#timer === undefined ? [] : this.#files());
-    for (const path of paths) if (!watched.has(path)) this.#reported.set(path, stateOf(path));
-  }
-
-  /** Reports a change when two polls in a row find the same state: the writer has then finished. */
-  #poll(): void {
-    const states = this.#states();
-    const isSettled =
-      states.size === this.#polled.size &&
-      [...states].every(([path, state]) => this.#polled.get(path) === state);
-    this.#polled = states;
-    if (!isSettled) return;
-    const isRetried = this.#retryPollsLeft > 0 && --this.#retryPollsLeft === 0;
-    this.#recordNew(states);
-    const hasChanged = [...states].some(([path, state]) => this.#reported.get(path) !== state);
-    if (!hasChanged && !isRetried) return;
-    for (const [path, state] of states) this.#reported.set(path, state);
-    this.#options.onChange();
-  }
-
-  /** Records each file that is watched from now on as it is now, so that it counts as unchanged. */
-  #recordNew(states: ReadonlyMap<string, string>): void {
-    for (const [path, state] of states) if (!this.#reported.has(path)) this.#reported.set(path, state);
-  }
-
-  #files(): readonly string[] {
-    return this.#options.files().slice(0, FILES_MAX);
-  }
-
-  #states(): Map<string, string> {
-    return new Map(this.#files().map((path) => [path, stateOf(path)]));
-  }
-}
-
-/**
- * Returns a text that changes with the file. Follows links. For a file that cannot be read the text is the
- * error's code, such as ENOENT: while an editor replaces a file, the file may be missing for a moment.
- */
-function stateOf(path: string): string {
-  try {
-    const { dev, ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
-    return [dev, ino, size, mtimeNs, ctimeNs].join(' ');
-  } catch (error) {
-    return String((error as NodeJS.ErrnoException).code);
-  }
 }

@@ -3,7 +3,7 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { FileWatch } from '#src/supervisor/supervisor.js';
+import { FileWatch } from '#src/supervisor/file-watch.js';
 import { eventually } from '../../support/gateway.js';
 
 const PERIOD_MS = 10;

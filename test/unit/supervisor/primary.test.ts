@@ -1,6 +1,6 @@
 /** Who has the admin interface, whatever ends when. */
 import t from 'tap';
-import { Primary, type PrimaryCandidate } from '#src/supervisor/group-member.js';
+import { Primary, type PrimaryCandidate } from '#src/supervisor/primary.js';
 
 class Candidate implements PrimaryCandidate {
   isFit = true;
