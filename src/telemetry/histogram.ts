@@ -30,6 +30,13 @@ export interface HistogramSnapshot {
 /** Returns how many 64-bit words a histogram with these bounds takes. */
 export function histogramWords(bounds: HistogramBounds): number {
   return bounds.length + 2;
+/** Returns the index of the bucket that counts `value`. A loop, because `findIndex` would take a closure. */
+function bucketOf(bounds: HistogramBounds, value: number): number {
+  let bucket = 0;
+  while (bucket < bounds.length && value > bounds[bucket]!) bucket += 1;
+  return bucket;
+}
+
 }
 
 /**
@@ -37,9 +44,7 @@ export function histogramWords(bounds: HistogramBounds): number {
  * because the additions are not atomic. Takes 5 ns and allocates nothing: listeners call it for each call.
  */
 export function observe(words: Float64Array, at: number, bounds: HistogramBounds, value: number): void {
-  let bucket = 0;
-  while (bucket < bounds.length && value > bounds[bucket]!) bucket += 1;
-  words[at + bucket]! += 1;
+  words[at + bucketOf(bounds, value)]! += 1;
   words[at + bounds.length + 1]! += value;
 }
 
@@ -56,8 +61,7 @@ export function addHistogram(snapshot: HistogramSnapshot, words: Float64Array, a
 
 /** Counts `value` in a snapshot. For histograms that only the main thread has, such as that of flushes. */
 export function addValue(snapshot: HistogramSnapshot, value: number): void {
-  const bucket = snapshot.bounds.findIndex((bound) => value <= bound);
-  snapshot.counts[bucket < 0 ? snapshot.bounds.length : bucket]! += 1;
+  snapshot.counts[bucketOf(snapshot.bounds, value)]! += 1;
   snapshot.sum += value;
 }
 
