@@ -44,17 +44,17 @@ export interface AccountSpan extends Span {
 
 export type AccountSpanOfRing = SpanOfRing<AccountSpan>;
 
-/** One process's report: plain data, for the channel between processes. May be added twice. */
+/** A report of one process: plain data, which processes send each other. Adding it again changes nothing. */
 export interface AccountReport {
-  /** Random text that names the life of a process. A process that is started again has another text. */
+  /** Random text, which each start of a process makes anew. */
   readonly source: string;
   /** Spans of one ring are in the order of their starts. */
   readonly spans: readonly AccountSpanOfRing[];
 }
 
 /**
- * How many accounts a span names: more than a person reads in a table. A full span has 5 KB. All rings
- * together have 6 MB in memory and 5 MB on disk. The hourly usage on disk has the other accounts.
+ * How many accounts a span lists: more than a person reads in a table. A full span takes 5 KB. All rings
+ * together take 6 MB in memory and 5 MB on disk. The hourly usage on disk covers the other accounts.
  */
 export const ACCOUNTS_OF_SPAN_MAX = 50;
 
@@ -80,8 +80,8 @@ export function addStats<Account>(
 
 /**
  * Returns the accounts with most calls, at most ACCOUNTS_OF_SPAN_MAX, the busiest first. Accounts with the
- * same number of calls stay in the order in which they were added. Sorts only the busiest, because most of
- * the 20,000 accounts that a span counts are not among the busiest.
+ * same number of calls stay in the order in which they were added. Inserts into a short sorted list, because
+ * sorting all of the up to 20,000 accounts of a span would take longer.
  */
 export function busiestOf<Account>(
   sums: ReadonlyMap<Account, AccountStats>,
@@ -98,9 +98,9 @@ export function busiestOf<Account>(
 }
 
 /**
- * The time from a span's end to its sum. The reports of all processes are read every HISTORY_PERIOD_SECONDS,
- * and a process ends a span only when its report is read. So a span may end up to one period late. The second
- * period is for a read that takes long.
+ * How long after a span's end its sum is made. The reports of all processes are read every
+ * HISTORY_PERIOD_SECONDS, and a process ends a span only when its report is read, so up to one period late.
+ * The second period is for a read that takes long.
  */
 const REPORTING_SECONDS = 2 * HISTORY_PERIOD_SECONDS;
 
@@ -134,7 +134,7 @@ class AccountRing extends SpanRing<AccountSpan> {
 
   /** A process repeats its report of a span until it has a later span. The last report counts. */
   addReport(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
-    // Drops the complete spans of a clock that was far ahead. `complete` drops the reports of such a clock.
+    // A clock that was far ahead may have left spans, dropped here, and reports, which `complete` drops.
     this.dropAhead(nowSeconds);
     // A span is not new if it is complete already, if it is too old for the ring, or if it is in the future.
     if (!this.isNew(start, nowSeconds)) return;
@@ -142,7 +142,7 @@ class AccountRing extends SpanRing<AccountSpan> {
     this.#reported.set(start, reports.set(source, accounts));
   }
 
-  /** Sums up the spans whose REPORTING_SECONDS are over, pushes them, and returns them oldest first. */
+  /** Sums up the spans that ended REPORTING_SECONDS ago or earlier. Pushes and returns them, oldest first. */
   complete(nowSeconds: number): AccountSpan[] {
     for (const start of this.#reported.keys()) if (isAhead(start, nowSeconds)) this.#reported.delete(start);
     const starts = [...this.#reported.keys()]

@@ -18,14 +18,14 @@
  *        "start_ms":0.4,"duration_ms":639.6,"error":null}],
  *      "quotas":[{"scope":"account","id":"acct_…","quota":"requests_per_minute","left":59}]}
  *
- * `time` is when the call ended. The call came `duration_ms` before. `first_token_ms`, `admitted_ms` and
- * `start_ms` are milliseconds after the call came. A member is null if its value is unknown (account and key
+ * `time` is when the call ended; it arrived `duration_ms` before. `first_token_ms`, `admitted_ms` and
+ * `start_ms` count milliseconds from its arrival. A member is null if its value is unknown (account and key
  * of an invalid key, a model on no plan) or if there was none (tokens and cost of a replay or of a call that
  * was not charged, `admitted_ms` of a rejected call). If the caller left before the response began, `status`
  * is null and `code` is `client_gone`. `upstream` is the last one that was tried. `queued_ms` is how long the
  * call waited for its upstreams' limits. `cache` is `hit`, `miss`, or null if the response cache was not
- * asked. `error` is the message that the caller got, without the keys that the message repeated. `quotas` has
- * what was left of each quota after admission.
+ * asked. `error` is the message that the caller received, without keys that were in it. `quotas` has what was
+ * left of each quota after admission.
  *
  * The text is made by templates, because a gateway writes it for each call: the members of the access log
  * take 1.0 µs, and 2.9 µs with JSON.stringify. Main threads and the processes of commands call this file;
@@ -40,7 +40,7 @@ import type { QuotaName, QuotaScope } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 
-/** How many attempts a record has at most. If a call has more, its record has the first ones and the last. */
+/** How many attempts a record has at most. The record of a call with more has the first ones and the last. */
 export const CALL_ATTEMPTS_MAX = 8;
 /** How many characters of the error message are kept. */
 export const CALL_ERROR_CHARS_MAX = 300;
@@ -76,7 +76,7 @@ export interface CallRecord {
   /** Whole milliseconds. */
   readonly queuedMs: number;
   readonly admittedMs: number | undefined;
-  /** The message that the caller got. */
+  /** The message that the caller received. */
   readonly error: string | null;
   readonly attempts: readonly CallAttempt[];
   readonly quotas: readonly QuotaLeft[];
@@ -101,7 +101,7 @@ export interface CallAttempt {
   readonly status: number | null;
   /** The kind of failure, as in the metrics; null if the attempt did not fail. */
   readonly code: string | null;
-  /** Milliseconds after the call came. */
+  /** Milliseconds from the arrival of the call. */
   readonly startMs: number;
   readonly durationMs: number;
   /** The cause, for operators; null if the attempt did not fail or has no text. */

@@ -25,7 +25,7 @@
  *       56    64  durationMs   milliseconds (float)
  *       64    64  admittedMs   milliseconds (float); NOTHING if the call was not admitted
  *       72    64  balance      pico-units left at admission (float)
- *       80    32  account      slot; NOTHING if the account is unknown, likewise in key, model and upstream
+ *       80    32  account      slot; here and in key, model and upstream NOTHING if it is unknown
  *       84    32  key          slot
  *       88    32  model        the model that the caller named: index into the catalogue
  *       92    32  answered     the model whose price was charged; not written if source is NOTHING
@@ -42,7 +42,7 @@
  *      136    32  perDay       calls of the day left at admission
  *      140    32  attempts     how many attempts follow
  *      144    32  quotas       how many quotas follow, besides minute, inFlight, perDay and balance
- *      148    32  error        bytes of the error message that the caller got
+ *      148    32  error        bytes of the error message that the caller received
  *      152        the attempts, 40 bytes each: start, duration (floats); upstream, model, status, code, bytes
  *                 of the attempt's text (32 bits each), 4 unused bytes
  *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
@@ -175,11 +175,11 @@ export const PLAIN_PER_DAY = 27;
 export const PLAIN_MINUTE = 28;
 export const PLAIN_QUOTAS = 29;
 
-/** Words of `dropped`: first the records for the call log that were dropped because the ring was full. */
+/** Words of `dropped`. DROPPED: records for the call log that were dropped because the ring was full. */
 export const DROPPED = 0;
 /** Rejected calls that were not stored because there were too many within a second. */
 export const UNSTORED = 1;
-/** Records for the access log alone that were dropped likewise: the call log and exports do not lack them. */
+/** Records that only the access log wanted, dropped because the ring was full. */
 export const DROPPED_LOG_ONLY = 2;
 const DROPPED_WORDS = 3;
 
@@ -220,7 +220,7 @@ export interface EndedAttempt {
   readonly error: string;
 }
 
-/** Which logs get the call: `log`, the access log; `store`, the call log on disk. */
+/** Which logs want the call: `log` is the access log, `store` the call log on disk. */
 export interface WantedLogs {
   readonly log: boolean;
   readonly store: boolean;
@@ -229,7 +229,7 @@ export interface WantedLogs {
 export interface EndedCall {
   /** The listener's count, which is in the request's id in base 36: `req_…-1c`. */
   readonly request: number;
-  /** The door by which the call came: index in DOOR_NAMES. */
+  /** The door that the call used: index in DOOR_NAMES. */
   readonly door: number;
   readonly endedMs: WallMs;
   readonly outcome: Outcome;
@@ -259,7 +259,7 @@ export interface EndedCall {
   readonly quotas: QuotasLeft | undefined;
   /** At most CALL_ATTEMPTS_MAX (call-record.ts); the ring carries no more. */
   readonly attempts: readonly EndedAttempt[];
-  /** The error message that the caller got; empty if none. */
+  /** The error message that the caller received; empty if none. */
   readonly error: string;
 }
 

@@ -11,7 +11,7 @@
  * Must hold (test/unit/telemetry/call-ring.test.ts; for plain calls test/unit/call-log/plain-calls.test.ts):
  * - Each field is read from the word to which call-ring.ts, or in a plain call request/chat-exchange.ts,
  *   writes it.
- * - Memory is given back only after it was read, and nobody uses a PlainCall after its visit.
+ * - Memory is given back only after it was read. A visitor must not keep a PlainCall after its visit.
  */
 import type { QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
@@ -22,7 +22,7 @@ import { OUTCOMES } from './metrics-layout.js';
 
 const HTTP_OK = 200;
 const MICROS_PER_MS = 1_000;
-/** Memory is given back after so many plain calls, because an atomic store for each costs. A power of two. */
+/** Memory is given back once per this many plain calls, to save atomic stores. A power of two. */
 const GIVE_BACK_CALLS = 64;
 
 /**
@@ -44,7 +44,7 @@ export class CallRingReader {
   readonly #dropped: Int32Array;
   /** Each word of `dropped` as it was when a method `take…` last read it. */
   readonly #droppedBefore: Int32Array;
-  /** How many plain calls `visitPlain` got since the start. */
+  /** How many plain calls were given to `visitPlain` since the start. */
   #visitedPlain = 0;
 
   constructor({ ring, dropped }: layout.CallRingBuffer) {
@@ -88,8 +88,8 @@ export class CallRingReader {
   }
 
   /**
-   * Returns how many records the listener has dropped since the last call, because the ring was full, except
-   * those of `takeDroppedLogOnly`.
+   * Returns how many records for the call log the listener has dropped since the last call, because the ring
+   * was full.
    */
   takeDropped(): number {
     return this.#takeGrowth(layout.DROPPED);

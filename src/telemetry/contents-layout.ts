@@ -6,8 +6,8 @@
  *
  * Must hold:
  * - The table stays, because files of earlier versions are read.
- * - `bytes in all` of contents is 32 plus the bytes of its three texts, or a reader takes the contents for
- *   cut (test/unit/call-log/contents-writer.test.ts).
+ * - `bytes in all` is 32 plus the bytes of the three texts. A reader rejects other contents as cut off
+ *   (test/unit/call-log/contents-writer.test.ts).
  * - What is taken of a budget is given back once (no test).
  *
  *     byte  bits  field
@@ -84,7 +84,10 @@ export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   return at + bytes === end && end <= data.length ? bytes : undefined;
 }
 
-/** To be called only for contents that `contentsBytesAt` has found whole, like the next two functions. */
+/**
+ * Returns the request id of the contents at `at`. Call this and the next two functions only for contents that
+ * `contentsBytesAt` has found whole.
+ */
 export function requestIdAt(data: Buffer, at: number): string {
   const start = at + CONTENTS_HEAD_BYTES;
   return data.toString('utf8', start, start + data.readUInt32LE(at + ID_BYTES_AT));

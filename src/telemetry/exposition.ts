@@ -36,7 +36,7 @@ const CONTENT_TYPES: Readonly<Record<MetricsFormat, string>> = {
 export type FamilySamples = (family: MetricFamily) => readonly Sample[];
 
 /**
- * Reads all samples of this process. Takes some microseconds a sample, with a turn of the event loop between
+ * Reads all samples of this process. Takes some microseconds a sample, and yields to the event loop between
  * two families. The snapshot may be sent to the process that writes the page.
  */
 export async function readMetrics(source: MetricsSource): Promise<MetricsSnapshot> {
@@ -50,7 +50,7 @@ export async function readMetrics(source: MetricsSource): Promise<MetricsSnapsho
 
 export class Exposition {
   readonly #collect: () => Promise<FamilySamples>;
-  /** Pages that are being written, by format. A scrape that comes meanwhile gets the same page. */
+  /** Pages that are being written, by format. Concurrent scrapes of one format share a page. */
   readonly #runningPages = new Map<MetricsFormat, Promise<MetricsPage>>();
 
   /** `collect` reads the samples of all processes, and is called once a page. */
@@ -59,8 +59,8 @@ export class Exposition {
   }
 
   /**
-   * Writes a page. There is a turn of the event loop between two families, so that a page of a thousand
-   * models does not delay a flush. Rejects if `collect` does.
+   * Writes a page. Yields to the event loop between two families, so that a page of a thousand models delays
+   * no flush. Rejects if `collect` does.
    */
   render(format: MetricsFormat): Promise<MetricsPage> {
     const running = this.#runningPages.get(format);

@@ -8,8 +8,8 @@
  *   help to docs/metrics.md.
  * - No label has a value that a caller can choose, so that the number of time series is bounded.
  * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
- * - Money and counts that all processes read from one store have `across: 'one'`: a sum would count them once
- *   for each process.
+ * - Money and counts that all processes read from one store have `across: 'one'`, because a sum would count
+ *   them once for each process.
  */
 import type { ThreadSnapshot } from './metrics-reader.js';
 import {

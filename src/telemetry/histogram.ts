@@ -7,10 +7,8 @@
  *          n         values above the last bound
  *          n+1       sum of all values
  *
- * Must hold:
- * - Writers and readers of one histogram use the same bounds, because buckets are added by their position
- *   (test/unit/telemetry/histogram.test.ts).
- * - `observe` and `addValue` choose the same bucket, so that all histograms count alike (no test).
+ * Must hold: writers and readers of one histogram use the same bounds, because buckets are added by their
+ * position (test/unit/telemetry/histogram.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 
@@ -30,13 +28,13 @@ export interface HistogramSnapshot {
 /** Returns how many 64-bit words a histogram with these bounds takes. */
 export function histogramWords(bounds: HistogramBounds): number {
   return bounds.length + 2;
+}
+
 /** Returns the index of the bucket that counts `value`. A loop, because `findIndex` would take a closure. */
 function bucketOf(bounds: HistogramBounds, value: number): number {
   let bucket = 0;
   while (bucket < bounds.length && value > bounds[bucket]!) bucket += 1;
   return bucket;
-}
-
 }
 
 /**

@@ -14,12 +14,12 @@
  * All rings together take 10 MB at worst.
  *
  * When a span of the ring `1h` is written to disk, the running spans of all rings on disk are written too,
- * as far as they have come. So a gateway that dies loses only its last 10 seconds, and the next gateway
- * continues the running spans.
+ * incomplete. So a gateway that dies loses only its last 10 seconds, and the next gateway continues the
+ * running spans.
  *
  * Must hold:
  * - Growth is never negative, also if sums begin at 0 again after a restart.
- * - The calls of a run of any length are in all rings.
+ * - Each ring has the calls of every run of the gateway, also of a run that is shorter than a span.
  * - HISTORY_RINGS go from the finest to the coarsest. The seconds of each ring are a multiple of those of the
  *   ring before, so that each span lies in one span of the next ring (top-accounts.ts).
  * - No two rings have the same seconds: store/history-rows.ts finds a ring by them.
@@ -58,8 +58,8 @@ export interface SpanOfRing<OneSpan extends Span> {
 }
 
 /**
- * A span that begins later than so many seconds from now is of a clock that was ahead, and is dropped. If the
- * clock was set back by less, the spans stay, and no span is added until their time has passed again.
+ * A span that begins further in the future than this was recorded by a clock that was ahead, and is dropped.
+ * If the clock was set back by less, the spans stay, and no span is added until their time has passed again.
  */
 const AHEAD_SECONDS_MAX = 300;
 
@@ -145,7 +145,7 @@ export interface CallGrowth {
   tokens?: [prompt: number, cached: number, completion: number];
   /** In units of the currency, as a float: exact enough for charts, not for bills. */
   cost?: number;
-  /** How many calls took so long, by the index of the histogram's bucket. So has `first_token`. */
+  /** Calls by duration: counts by the index of the histogram's bucket. `first_token` is alike. */
   duration?: Record<string, number>;
   first_token?: Record<string, number>;
 }
@@ -159,8 +159,8 @@ export interface HistorySpan extends Span, StatusGrowth {
   /** The most calls in flight at any read of the status. */
   in_flight: number;
   /**
-   * In how many seconds the calls came. Absent if the whole span was recorded. Present if a run of the
-   * gateway began or ended within the span, or if the status was not read for a while.
+   * How many seconds of the span were recorded. Absent if all were. Present if a run of the gateway began or
+   * ended within the span, or if the status was not read for a while.
    */
   seconds?: number;
 }
@@ -173,14 +173,14 @@ export class History extends Rings<HistorySpan, StatusRing> {
   }
 
   /**
-   * Adds the status of now; called every HISTORY_PERIOD_SECONDS. Returns the spans that ended since the last
+   * Adds the current status; called every HISTORY_PERIOD_SECONDS. Returns the spans that ended since the last
    * call, each once. Takes 0.1 ms, or 0.2 ms with twenty models.
    */
   add(status: StatusStats, nowSeconds: number): EndedSpan[] {
     return this.each((ring) => ring.add(status, nowSeconds));
   }
 
-  /** Returns the running spans as far as they have come, for the disk. Changes nothing. */
+  /** Returns the running spans, incomplete, for the disk. Changes nothing. */
   running(status: StatusStats, nowSeconds: number): EndedSpan[] {
     return this.each((ring) => ring.running(status, nowSeconds));
   }

@@ -80,7 +80,7 @@ export class LineFile {
     if (this.#waiting.length === 0) return;
     const { name, path, log } = this.#options;
     try {
-      this.#reopen();
+      this.#ensureOpen();
       while (this.#waiting.length > 0) this.#writeBatch();
       if (this.#failure !== undefined) log.warn(`the ${name} is written again`, { path });
       this.#failure = undefined;
@@ -123,7 +123,7 @@ export class LineFile {
   }
 
   /** Opens the file if it is closed, or if a log collector has moved or removed the open one. */
-  #reopen(): void {
+  #ensureOpen(): void {
     if (this.#file !== undefined) {
       const current = statSync(this.#options.path, { throwIfNoEntry: false });
       const open = fstatSync(this.#file);
@@ -140,7 +140,7 @@ export class LineFile {
     try {
       this.#endLastLine(this.#file);
     } catch (error) {
-      // Closed, because `#reopen` takes an open file for one whose last line is ended.
+      // Closed, because `#ensureOpen` expects the last line of an open file to be ended.
       this.#closeFile();
       throw error;
     }

@@ -11,7 +11,7 @@
  * (test/unit/telemetry/log.test.ts). Names of LogView and of fields stay: operators' programs read them.
  *
  * `createLog` opens standard error when the first line is written. The threads of a gateway use `openLog`,
- * which opens it at once: a process without free file descriptors must be able to log that.
+ * which opens it at once, so that a process that runs out of file descriptors can still log that.
  */
 import { createRequire } from 'node:module';
 import { isatty } from 'node:tty';
@@ -113,8 +113,8 @@ export interface Log {
   warn(message: string, fields?: LogFields): void;
   info(message: string, fields?: LogFields): void;
   /**
-   * Writes what an operator did, at every level that is set: an operator who may set the level must not be
-   * able to hide changes so. `level` is the level in the line, by default `info`.
+   * Writes what an operator did, whatever level is set: an operator who may set the level must not be able to
+   * hide changes by it. `level` is the level that the line shows, by default `info`.
    */
   record(message: string, fields?: LogFields, level?: LogLevel): void;
 }
@@ -169,7 +169,7 @@ function openLogger(thread: string): Logger {
     const line = `{"level":"${level}","time":"${time}",${originJson}${fieldsJson && `,${fieldsJson}`},"message":${JSON.stringify(message)}}\n`;
     output.write(Buffer.from(format(line)));
   };
-  // Written at every level, because other lines are missing.
+  // By `logger`, which ignores the set level: the operator must learn that lines are missing.
   output.onResumed = (dropped) =>
     logger('warn', 'lines were dropped: standard error was not read for a while', { dropped });
   return logger;

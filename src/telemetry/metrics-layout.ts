@@ -49,7 +49,7 @@ import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;
 export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
 
-/** Routes other than the doors. Calls that come by a door are counted by their model instead. */
+/** Routes other than those of doors, whose calls are counted by their model instead. */
 export const OTHER_ROUTES = ['/v1/models', '/v1/models/{id}', 'other'] as const;
 export type OtherRoute = (typeof OTHER_ROUTES)[number];
 export type Route = DoorPath | OtherRoute;
@@ -70,7 +70,7 @@ export const FAILURE_KINDS = [
   'rate_limited',
   /** Status 401, 402 or 403: the provider rejects the gateway's key or account. */
   'credentials',
-  /** Any other status that is neither a success nor the request's fault. */
+  /** Any other status that is neither a success nor `rejected`. */
   'status',
   /** The response breaks HTTP or the protocol of chat completions. */
   'invalid_answer',
@@ -207,16 +207,16 @@ const MODEL_DOORS_WORDS = wholeLines((DOOR_NAMES.length - 1) * DOOR_WORDS);
 export const LISTENER_STRIPE_WORDS = OTHER_DOORS + MODEL_SLOTS * MODEL_DOORS_WORDS;
 
 /**
- * Words of an upstream's block in a worker's stripe. IN_FLIGHT, BREAKER and WAITING are of now, FAILED_AT and
- * FAILED_KIND of the last failure. The others only grow.
+ * Words of an upstream's block in a worker's stripe. IN_FLIGHT, BREAKER, COOLDOWN_END and WAITING are current
+ * values. FAILED_AT and FAILED_KIND describe the last failure. The others only grow.
  */
 export const UPSTREAM_ATTEMPTS = 0;
 /** Attempts that followed a failed attempt of the same call, here or on another upstream. */
 export const UPSTREAM_RETRIES = 1;
 export const UPSTREAM_IN_FLIGHT = 2;
 /**
- * Index into BREAKER_STATES. After the end of its cooldown an open breaker is shown as half open, because the
- * next call probes. That call may take long to come, if other workers get all calls.
+ * Index into BREAKER_STATES. The reader shows an open breaker as half open once its cooldown is over, because
+ * the next call probes. If other workers get all calls, it may be long until that call.
  */
 export const UPSTREAM_BREAKER = 3;
 /** Failed attempts, one word for each of FAILURE_KINDS. */

@@ -62,7 +62,7 @@ export interface UpstreamSnapshot {
   readonly failures: ReadonlyMap<FailureKind, number>;
   /**
    * The last failure at any worker; undefined before the first. If a failure is counted during the read, its
-   * kind may come with the time of the failure before.
+   * kind may be read together with the time of the failure before.
    */
   readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
   /** Reports of usage that were not believed, so that the gateway counted the tokens, by reason. */
@@ -107,7 +107,7 @@ export class MetricsReader {
     return sum(this.#listeners, layout.IN_FLIGHT);
   }
 
-  /** Requests of a route other than the doors, by outcome. */
+  /** Returns how many requests of a route other than a door's have ended, by outcome. */
   route(route: OtherRoute): ReadonlyMap<Outcome, number> {
     return sumsByName(
       this.#listeners,
@@ -116,12 +116,12 @@ export class MetricsReader {
     );
   }
 
-  /** Chat calls that were rejected before they were sent to an upstream, by reason. */
+  /** Returns how many chat calls were rejected before they were sent to an upstream, by reason. */
   rejections(): ReadonlyMap<RejectionReason, number> {
     return sumsByName(this.#listeners, layout.REJECTIONS, layout.REJECTION_REASONS);
   }
 
-  /** Cached responses in the memory of the listeners. */
+  /** Returns what the response caches of the listeners hold, and how much they have evicted. */
   cache(): { readonly entries: number; readonly bytes: number; readonly evictions: number } {
     return {
       entries: sum(this.#listeners, layout.CACHE_ENTRIES),
@@ -140,8 +140,8 @@ export class MetricsReader {
   }
 
   /**
-   * `modelSlot`: the number of the model's block (`modelSlotOf`), which may be NO_MODEL or OTHER_MODEL. The
-   * status reads every model every 2 s, so nothing is made here for each outcome of each door: see `doors`.
+   * Returns the sums of a model. `modelSlot`: the number of the model's block (`modelSlotOf`), which may be
+   * NO_MODEL or OTHER_MODEL. Without the counts of `doors`, because the status reads every model every 2 s.
    */
   model(modelSlot: number): ModelSnapshot {
     const block = layout.firstWordOfModel(modelSlot);
@@ -168,7 +168,7 @@ export class MetricsReader {
     };
   }
 
-  /** The calls of a model, by each door by which a call of it has come. `modelSlot` as for `model`. */
+  /** Returns the calls of a model by door; leaves out doors without calls. `modelSlot`: as in `model`. */
   doors(modelSlot: number): DoorOutcomes[] {
     return DOOR_NAMES.flatMap((door, index) => {
       const firstWord = layout.firstWordOfDoor(modelSlot, index);
@@ -186,7 +186,7 @@ export class MetricsReader {
     });
   }
 
-  /** `upstreamSlot`: the number that UpstreamNames (metrics-source.ts) gave the upstream's block. */
+  /** Returns the sums of an upstream. `upstreamSlot`: its slot by UpstreamNames (metrics-source.ts). */
   upstream(upstreamSlot: number): UpstreamSnapshot {
     const block = layout.firstWordOfUpstream(upstreamSlot);
     const breakers = new Map<BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));

@@ -9,8 +9,8 @@
 import type { MetricFamily, Sample } from './metrics-source.js';
 
 /**
- * Plain data, for the channel between processes. A snapshot has the rules for merging (`type`, and `across`:
- * see `mergeFamily`), because the supervisor does not load the families.
+ * Plain data, which processes send each other. A snapshot has the rules for merging (`type` and `across`, see
+ * `mergeFamily`), because the supervisor does not load the families.
  */
 export interface FamilySnapshot extends Pick<MetricFamily, 'name' | 'type' | 'across'> {
   readonly samples: readonly Sample[];

@@ -1,7 +1,7 @@
 /**
- * Declares what a scrape reads (gateway/gateway-metrics.ts provides it), the types of families and samples,
- * and the names of upstreams in labels (UpstreamNames, which gateway/gateway-metrics.ts creates). Main
- * thread.
+ * Declares what a scrape reads (MetricsSource), the types of families and samples, and the names of upstreams
+ * in labels (UpstreamNames). gateway/gateway-metrics.ts provides the source and creates the names; the files
+ * named …-families.ts read the source. Main thread.
  *
  * Must hold (test/unit/telemetry/metrics-source.upstream-names.test.ts):
  * - An upstream keeps its slot over reloads, because workers count in the words of the slot.
@@ -67,6 +67,7 @@ export interface WebhookCounts {
 export const EXCHANGE_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
 export interface SharingSnapshot {
+  /** Who else uses the limits: other processes of this host, or other hosts too. */
   readonly with: 'processes' | 'hosts';
   readonly state: SharingState;
   /** Undefined while the state is `connected`. */
@@ -90,7 +91,7 @@ export interface MetricsSource {
   readonly reader: MetricsReader;
   /** In the order of their indices in the catalogue. */
   readonly models: () => readonly ModelName[];
-  /** Upstreams of all settings since the start, because their counters go on. */
+  /** Upstreams of all settings since the start, because a reload removes no counter. */
   readonly knownUpstreams: () => readonly NamedUpstream[];
   /** Upstreams of the present settings. */
   readonly upstreams: () => readonly NamedUpstream[];
@@ -133,7 +134,7 @@ export interface DroppedCalls {
   readonly rejected: number;
 }
 
-/** One number of the page. Samples with the same `sharedLabels` object share their text, which comes last. */
+/** One number of the page. Samples of a histogram share the object `sharedLabels`, whose text comes last. */
 export interface Sample {
   readonly value: number;
   readonly labels: Readonly<Record<string, string>>;
@@ -159,7 +160,7 @@ export interface MetricFamily {
 }
 
 const MS_PER_SECOND = 1_000;
-/** Metrics count time in seconds, as Prometheus asks for; everything else here counts milliseconds. */
+/** Returns seconds, as Prometheus wants them in metrics; everything else here counts milliseconds. */
 export const secondsOf = (ms: number): number => ms / MS_PER_SECOND;
 const PICO_UNITS_PER_UNIT = 1e12;
 /** Returns money in units of the operator's currency, as a float: for graphs, not for bills. */

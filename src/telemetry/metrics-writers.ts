@@ -6,7 +6,7 @@
  * Must hold:
  * - Only the thread that owns a stripe writes it, because nothing here is atomic.
  * - No two counters share a word (test/unit/telemetry/metrics-layout.test.ts).
- * - Nothing is allocated here, because each call comes here several times.
+ * - Nothing is allocated here, because each call is counted here several times.
  */
 import type { WallMs } from '../core/units.js';
 import { DOOR_NAMES, DOOR_PATHS, type DoorPath } from '../core/door-names.js';
@@ -29,19 +29,19 @@ import type {
 export class ListenerMetrics {
   readonly #words: Float64Array;
 
-  /** Continues the counts of a dead listener with this index. Its calls in flight and its cache are gone. */
+  /** Continues the counts of a dead listener with this index, but without calls in flight and cache. */
   constructor(buffers: MetricsBuffers, listenerIndex: number) {
     this.#words = layout.openStripe(buffers.listeners, listenerIndex, layout.LISTENER_STRIPE_WORDS);
     this.#words[layout.IN_FLIGHT] = 0;
     this.setCache(0, 0);
   }
 
-  /** A call has been given to a worker. */
+  /** Call it when a call was given to a worker. */
   callBegun(): void {
     this.#words[layout.IN_FLIGHT]! += 1;
   }
 
-  /** The call's worker has sent its last frame. To be called once for each `callBegun`. */
+  /** Call it when the call's worker has sent its last frame: once for each `callBegun`. */
   callEnded(): void {
     this.#words[layout.IN_FLIGHT]! -= 1;
   }
@@ -155,7 +155,7 @@ export class UpstreamMetrics {
     }
   }
 
-  /** `isRetry`: an earlier attempt of the same call has failed. */
+  /** Call it when an attempt begins. `isRetry`: an earlier attempt of the same call has failed. */
   attemptBegun(slot: number, isRetry: boolean): void {
     const block = layout.firstWordOfUpstream(slot);
     this.#words[block + layout.UPSTREAM_ATTEMPTS]! += 1;
@@ -163,7 +163,7 @@ export class UpstreamMetrics {
     if (isRetry) this.#words[block + layout.UPSTREAM_RETRIES]! += 1;
   }
 
-  /** To be called once for each `attemptBegun`. */
+  /** Call it once for each `attemptBegun`. */
   attemptEnded(slot: number): void {
     this.#words[layout.firstWordOfUpstream(slot) + layout.UPSTREAM_IN_FLIGHT]! -= 1;
   }
@@ -177,12 +177,12 @@ export class UpstreamMetrics {
     this.#words[block + layout.UPSTREAM_FAILED_AT] = nowMs;
   }
 
-  /** A call begins to wait for the limits of its upstreams; `slot` is one of them. */
+  /** Call it when a call begins to wait for the limits of its upstreams; `slot` is that of one of them. */
   waitBegun(slot: number): void {
     this.#words[layout.firstWordOfUpstream(slot) + layout.UPSTREAM_WAITING]! += 1;
   }
 
-  /** Called once for each `waitBegun`, with its slot. `isRejected`: no upstream had capacity in time. */
+  /** Call it once for each `waitBegun`, with its slot. `isRejected`: no upstream had capacity in time. */
   waitEnded(slot: number, waitedMs: number, isRejected: boolean): void {
     const block = layout.firstWordOfUpstream(slot);
     this.#words[block + layout.UPSTREAM_WAITING]! -= 1;
@@ -206,7 +206,7 @@ export class UpstreamMetrics {
     ]! += 1;
   }
 
-  /** `cooldownEndMs`: of an open breaker, when the next call may probe. */
+  /** Sets the breaker's state. `cooldownEndMs`: when the next call may probe; only for an open breaker. */
   setBreaker(slot: number, state: BreakerState, cooldownEndMs = 0): void {
     const block = layout.firstWordOfUpstream(slot);
     this.#words[block + layout.UPSTREAM_COOLDOWN_END] = cooldownEndMs;

@@ -1,7 +1,7 @@
 /**
  * Converts span records to spans, and ended calls (CallView) to log records, as the OpenTelemetry SDK exports
- * them (an _item_ is either). Attributes have the names of OpenTelemetry's GenAI and HTTP conventions, and
- * `tollgate.*` for what the conventions lack. A value that a span and a log record have has one name in both.
+ * them (an _item_ is a span or a log record). Attributes have the names of OpenTelemetry's GenAI and HTTP
+ * conventions, and `tollgate.*` for what the conventions lack. The same value has the same name in both.
  * span-export.thread.ts calls it, on its own thread.
  *
  * Must hold:
@@ -28,7 +28,7 @@ interface Environment {
 }
 
 interface SpanEnvironment extends Environment {
-  /** What is added to a time of the monotonic clock of all threads to get Unix time. */
+  /** Added to a time of the monotonic clock, which all threads share, to get Unix time. */
   readonly offsetMs: number;
   /** Returns undefined if the id is not known, and the span then has none. */
   readonly accountIdOf: (account: AccountIndex) => string | undefined;
@@ -90,7 +90,10 @@ function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): 
   return { ...context, traceState: stub };
 }
 
-/** Whether the span is marked as an error: not if a call ended with 4xx, but also if a stream broke. */
+/**
+ * Whether the span is marked as an error. A call that ended with 4xx is none, because the caller erred; a
+ * stream that broke after its status 200 is one.
+ */
 function hasFailed(record: SpanRecord): boolean {
   if (record.kind !== SPAN_OF_CALL) return record.error !== null && record.error !== 'cancelled';
   if (record.outcome === 'ok' || record.outcome === 'client_gone') return false;
@@ -151,8 +154,8 @@ function withoutAbsent<Value>(
 }
 
 /**
- * Attributes by origin, cached because to parse an address takes as long as the rest of the conversion. There
- * are as many entries as origins of upstreams since the start.
+ * Attributes by origin, cached because parsing an address takes as long as the rest of the conversion. There
+ * is one entry for each origin of an upstream since the start.
  */
 const servers = new Map<string, Attributes>();
 

@@ -26,8 +26,8 @@ import { unpackSpans } from './span-codec.js';
 import { SPAN_OF_CALL, type SpanBatch, type SpanRecord } from './span-record.js';
 
 /**
- * How many items may wait for the exporter, some 2 KB each. At least SPANS_IN_FLIGHT_MAX (span-outbox.ts), so
- * that all that AccountIds releases at once fits an empty queue. Spans and log records have a queue each.
+ * How many items may wait for the exporter, some 2 KB each. At least SPANS_IN_FLIGHT_MAX (span-outbox.ts),
+ * because AccountIds may release that many at once. Spans and log records have a queue each.
  */
 export const QUEUE_ITEMS_MAX = 16_384;
 /** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
@@ -55,21 +55,21 @@ const BATCHING = {
   exportTimeoutMillis: EXPORT_TIMEOUT_MS,
 };
 
-/** The members that the SDK's exporters of spans and of log records have in common. */
+/** What the SDK's exporters of spans and of log records have in common. */
 interface Exporter<Item> {
   export(items: Item[], done: (result: ExportResult) => void): void;
   shutdown(): Promise<void>;
 }
 
-/** What is used of the SDK's batch processors. `queue` is `onEnd` (spans) or `onEmit` (log records). */
+/** The part of the SDK's batch processors that is used. `queue` is their `onEnd` or `onEmit`. */
 interface Processor<Item> {
   queue(item: Item): void;
   shutdown(): Promise<void>;
 }
 
 /**
- * Bounds the queue of the SDK's batch processor, and counts what becomes of its items. An export stands on
- * both sides of its processor: `offer` gives the processor an item, and the processor gives batches to
+ * Bounds the queue of the SDK's batch processor, and counts its items as exported, failed or dropped. Wraps
+ * the processor on both sides: `offer` gives the processor an item, and the processor gives batches to
  * `export`, which passes them on to the OTLP exporter.
  *
  * Must hold: the processor queues each item that it gets and hands it to `export` once. If it dropped an
@@ -91,8 +91,8 @@ class BatchedExport<Item> implements Exporter<Item> {
   #onNoneOpen: () => void = () => undefined;
   /** When a failure was last logged. */
   #reportedAtMs = -Infinity;
-  /** Whether the log's last word is that exports fail. */
-  #isSaidToFail = false;
+  /** Whether a failure was logged, and since then no line that exports work again. */
+  #hasLoggedFailure = false;
   #isClosed = false;
 
   /** `itemsName`: `spans` or `log records`, for the log. */
@@ -130,7 +130,7 @@ class BatchedExport<Item> implements Exporter<Item> {
    */
   async close(): Promise<void> {
     this.#isClosed = true;
-    // An error is ignored: `export` has counted and logged the batches that failed.
+    // Errors are ignored, because `export` has counted and logged the batches that failed.
     await this.#processor.shutdown().catch(() => undefined);
     // `shutdown` of the processor of spans does not wait for a batch that was sent before, and if one batch
     // fails, not for the others.
@@ -160,11 +160,11 @@ class BatchedExport<Item> implements Exporter<Item> {
     return Promise.resolve();
   }
 
-  /** A failure that was logged is followed by a line that exports work again: one a REPORT_PERIOD_MS. */
+  /** After a logged failure, logs once that exports work again. */
   #succeed(items: number): void {
     this.budget.countExported(items);
-    if (!this.#isSaidToFail) return;
-    this.#isSaidToFail = false;
+    if (!this.#hasLoggedFailure) return;
+    this.#hasLoggedFailure = false;
     const { failed, dropped } = this.budget.counts();
     this.log.warn(`${this.#itemsName} are exported again`, {
       failedSinceStart: failed,
@@ -177,7 +177,7 @@ class BatchedExport<Item> implements Exporter<Item> {
     const nowMs = performance.now();
     if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
     this.#reportedAtMs = nowMs;
-    this.#isSaidToFail = true;
+    this.#hasLoggedFailure = true;
     const { failed, dropped } = this.budget.counts();
     this.log.warn(`${this.#itemsName} could not be exported; calls are not affected`, {
       error: error?.message,

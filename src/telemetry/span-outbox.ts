@@ -14,7 +14,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
 import type { SpanBatch, SpanRecord } from './span-record.js';
 
-/** Position of the 32-bit word of ExportBudget: what is in flight is bounded. */
+/** Position of the 32-bit word of ExportBudget. 32 bits are enough, because items in flight are bounded. */
 const IN_FLIGHT = 0;
 /** Positions of its 64-bit words, which only grow. The 64-bit word 0 contains IN_FLIGHT. */
 const EXPORTED = 1;
@@ -25,7 +25,7 @@ const WORDS = 4;
 /** Half a second of 16,000 calls a second with two spans each, of the call and its attempt; some 5 MB. */
 export const SPANS_IN_FLIGHT_MAX = 16_384;
 
-/** Counts of items since the start. The names are labels of metrics. Dropped: a bound was reached. */
+/** Counts of items since the start, as in ExportBudget. The names are labels of metrics. */
 export interface ExportCounts {
   readonly exported: number;
   readonly failed: number;
@@ -54,7 +54,7 @@ export class ExportBudget {
     this.#counts = new BigInt64Array(shared);
   }
 
-  /** Counts the items as in flight and returns true. If that is too many, counts the items as dropped. */
+  /** Counts the items as in flight and returns true, or counts them as dropped if that would be too many. */
   take(items: number): boolean {
     if (Atomics.add(this.#inFlight, IN_FLIGHT, items) + items <= SPANS_IN_FLIGHT_MAX) return true;
     this.giveBack(items);
@@ -62,12 +62,12 @@ export class ExportBudget {
     return false;
   }
 
-  /** Whether nothing can be taken, because the exporting thread does not read. */
+  /** Whether nothing can be taken now, because the exporting thread has not read what was sent. */
   get isUsedUp(): boolean {
     return Atomics.load(this.#inFlight, IN_FLIGHT) >= SPANS_IN_FLIGHT_MAX;
   }
 
-  /** To be called once for the items of each `take` that returned true. */
+  /** Call it once for the items of each `take` that returned true. */
   giveBack(items: number): void {
     Atomics.sub(this.#inFlight, IN_FLIGHT, items);
   }
@@ -90,15 +90,15 @@ export class ExportBudget {
   }
 }
 
-/** By what a thread sends spans to the exporting thread. Recording threads get it in their `workerData`. */
+/** What a thread needs to send spans to the exporting thread. It gets the outlet in its `workerData`. */
 export interface SpanOutlet {
   readonly port: MessagePort;
   readonly budget: SharedArrayBuffer;
 }
 
 /**
- * How many spans are sent in one message. A message costs 3 µs however many it carries, so a small batch
- * would waste time. Packing so many spans takes 0.2 ms, for which the thread's calls wait.
+ * How many spans are sent in one message. A message costs 3 µs however many it carries, so small batches
+ * would waste time. Packing a full batch takes 0.2 ms, for which the thread's calls wait.
  */
 const BATCH_SPANS = 128;
 /** An incomplete batch is sent after this time. Nobody reads a trace sooner. */

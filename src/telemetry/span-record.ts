@@ -6,15 +6,15 @@
  * Must hold:
  * - A span record has only what MessagePack has: text, numbers, bigints, booleans, null and arrays
  *   (test/unit/telemetry/spans.test.ts).
- * - A new member is exported only if otel-items.ts makes an attribute of it
- *   (test/unit/telemetry/otel-items.test.ts). Packing takes any member.
+ * - A new member is packed like any other, but is exported only if otel-items.ts makes an attribute of it
+ *   (test/unit/telemetry/otel-items.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { MetricsBuffers } from './metrics-layout.js';
 
-// Kinds of spans: small numbers, because each is one byte of a packed record.
+// Kinds of spans. Small numbers, because these take one byte in a packed record.
 export const SPAN_OF_CALL = 0;
 export const SPAN_OF_ATTEMPT = 1;
 

@@ -30,8 +30,8 @@ export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
 /** The number of the descriptor that the log is written to: 2, unless the variable names another. */
 export const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
 /**
- * The system writes up to so many bytes to a pipe whole or not at all (PIPE_BUF), so lines of several threads
- * do not mix.
+ * The system writes up to this many bytes to a pipe whole or not at all (PIPE_BUF), so that such lines of
+ * several threads do not mix.
  */
 export const WHOLE_BYTES_MAX = 4_096;
 /** How many bytes may wait in each thread: some 1,000 lines, four times as much as a pipe holds. */
@@ -70,7 +70,7 @@ export class StandardError {
     }
   }
 
-  /** Tries once to write the bytes that wait. Called by the timer, and at the end of the process. */
+  /** Tries once to write the bytes that wait. The timer calls it, and the end of the process. */
   flush(): void {
     while (this.#pending.length > 0) {
       const [oldest] = this.#pending as [Buffer];
@@ -111,7 +111,7 @@ export class StandardError {
 
 /** What `standardError` returns in this thread; undefined before the first call. */
 let threadOutput: StandardError | undefined;
-/** Referenced from here, because a socket that is garbage-collected closes its descriptor. */
+/** Keeps the socket from garbage collection, which would close its descriptor. */
 let keptSocket: Socket | undefined;
 
 /** Returns this thread's standard error, opened at the first call. */

@@ -25,9 +25,9 @@ export interface Percentile {
 }
 
 /**
- * Returns the value below which `fraction` (above 0, to 1) of all values lie, as if they were spread evenly
- * within a bucket; undefined without values, or without bounds. `counts`: by the bucket's index; absent ones
- * are 0.
+ * Returns the value below which `fraction` (above 0, to 1) of all values lie, as if values were spread evenly
+ * within a bucket; undefined without values, or without bounds. `counts`: by the bucket's index; an absent
+ * count is 0.
  */
 export function percentileOf(
   bounds: readonly number[],
@@ -154,7 +154,7 @@ export interface SharingStatus {
   readonly lost_seconds: number;
   readonly exchange_ms: HistogramView;
   readonly exchange_failures: number;
-  /** How many scopes something is leased of. */
+  /** How many scopes have a lease. */
   readonly leased_subjects: number;
   readonly waiting_requests: number;
   /** State of the shared accounts and keys; null if hosts do not share them. */
@@ -189,7 +189,7 @@ export interface RunStatus {
   readonly sharing: SharingStatus | null;
 }
 
-/** All processes together; `process`, `pid` and the like are of the process that replies. */
+/** All processes together. What only one process can have, such as `pid`, is that of the replying process. */
 export interface StatusDocument extends RunStatus, CallStats {
   readonly models: readonly ModelStats[];
   readonly processes: readonly Pick<

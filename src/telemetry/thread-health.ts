@@ -88,7 +88,7 @@ export class ThreadHealth {
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);
   #measuredCount = 0;
   #periodEndMs: number;
-  /** The sum of the active shares before these measurements. */
+  /** The sum of the active shares that this period's measurements have read. */
   #activeShares = 0;
   #load = 0;
   /** The time to the next measurement: BUSY_INTERVAL_MS or IDLE_INTERVAL_MS. */

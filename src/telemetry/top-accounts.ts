@@ -82,15 +82,15 @@ export class TopAccounts {
   }
 
   /**
-   * Returns the last ended span of each length that had a call. To be called every 2 s: a span ends only when
-   * `read` is called, so it also has the records that came between its end and that call.
+   * Returns the last ended span of each length that had a call. Call it every 2 s: a span ends only when
+   * `read` is called, so the span also has the records from between its end and that call.
    */
   read(): AccountReport {
     this.#spans.forEach((span, index) => {
       const start = this.#startOf(span.ring);
       if (start === span.start) return;
       if (span.sums.size > 0) {
-        // The loop comes to the coarser span later. So if the coarser span ends now too, it has these sums.
+        // The coarser span is the next of the loop. So if it ends now too, it has these sums.
         const coarser = this.#spans[index + 1];
         if (coarser !== undefined) addSums(span.sums, coarser.sums);
         span.ended = this.#snapshotOf(span);
@@ -129,7 +129,7 @@ export class TopAccounts {
     return { start, accounts: Object.fromEntries(accounts) };
   }
 
-  /** The start of the span of now, in Unix seconds: a multiple of the ring's seconds. */
+  /** Returns the start of the current span, in Unix seconds: a multiple of the ring's seconds. */
   #startOf(ring: RingName): number {
     const nowSeconds = Math.floor(this.#clock.wallMs() / MS_PER_SECOND);
     return nowSeconds - (nowSeconds % HISTORY_RINGS[ring].seconds);

@@ -16,7 +16,7 @@ const BLOCK_BYTES = 4_096;
 const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;
 
-/** Each thread has a block of its own. `usedBytes` of the block are in ids already; at the start all. */
+/** Each thread has its own block, whose first `usedBytes` are used up: all of them before the first fill. */
 const randomBlock = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 let usedBytes = BLOCK_BYTES;
 
@@ -65,14 +65,14 @@ const FLAG_RANDOM = 2;
 export const FLAGS_OF_NEW_TRACE = FLAG_RANDOM;
 
 const TRACE_PARENT_CHARS = 55;
-/** Later versions of the standard may add fields; a text that is longer than this is taken for invalid. */
+/** Later versions of the standard may add fields; a text that is longer than this is invalid here. */
 const TRACE_PARENT_CHARS_MAX = 256;
 /** Version, trace id, span id, flags, and the fields of a later version. */
 const TRACE_PARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 const NO_TRACE_ID = '0'.repeat(32);
 const NO_SPAN_ID = '0'.repeat(16);
 
-/** The standard asks to carry at least so many characters. A longer state is dropped whole. */
+/** The standard asks to carry at least this many characters. A longer state is dropped whole. */
 const TRACE_STATE_CHARS_MAX = 512;
 const TRACE_STATE_MEMBERS_MAX = 32;
 /** By the standard's grammar: `key` or `tenant@system`, `=`, and a value that ends in no space. */

@@ -18,14 +18,14 @@ const mapKeyOf = (model: string, upstream: string): string => `${model} ${upstre
 
 export class UpstreamErrors implements CallSink {
   /**
-   * By model and upstream, newest first. Upstreams that the settings no longer name stay, so `append`
-   * bounds the map: to as many upstreams as the metrics tell apart (UPSTREAM_SLOTS_MAX).
+   * By model and upstream, newest first. Upstreams that the settings no longer name stay, so `append` bounds
+   * the map to as many upstreams as the metrics have slots (UPSTREAM_SLOTS_MAX).
    */
   readonly #errors = new Map<string, readonly UpstreamError[]>();
 
   /**
    * Adds the failed attempts of a call. Leaves out an attempt that the client has ended (`cancelled`),
-   * because it says nothing of the upstream. call-ring.ts has bounded the texts of errors already.
+   * because it is no fault of the upstream. call-ring.ts has bounded the texts of errors already.
    */
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {

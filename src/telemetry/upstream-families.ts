@@ -6,8 +6,8 @@
  * - Names and labels stay, because dashboards use them. test/deploy/metrics.test.ts notices only those that
  *   the dashboard and rules of deploy/ use. `npm run docs` copies names, labels and help to docs/metrics.md.
  * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
- * - Counters and calls in flight are of all upstreams since the start (`knownUpstreams`), so that a reload
- *   removes no counter. Breakers and limits are of the upstreams of the present settings (`upstreams`).
+ * - Counters and calls in flight cover all upstreams since the start (`knownUpstreams`), so that a reload
+ *   removes no counter. Breakers and limits cover only the upstreams of the present settings (`upstreams`).
  */
 import type { UpstreamSnapshot } from './metrics-reader.js';
 import {

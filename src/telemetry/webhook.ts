@@ -31,7 +31,7 @@ export interface WebhookReceiver {
 }
 
 export interface Webhook {
-  /** The same in all attempts. Has no full stop, because that separates the parts of the signed text. */
+  /** The same in all attempts. Has no full stop, which separates the parts of the signed text. */
   readonly id: string;
   /** JSON. */
   readonly body: string;
@@ -78,7 +78,7 @@ export function sendWebhook(
   return new Promise((resolve) => {
     const request = send(url, {
       method: 'POST',
-      // A connection of its own: the next webhook may be sent in hours.
+      // No pooled connection, because the next webhook may be sent in hours.
       agent: false,
       signal: stop,
       headers: {
@@ -101,7 +101,7 @@ export function sendWebhook(
     request.on('response', (response) => {
       // `!`: the response of a request has a status.
       resolve(deliveryOf(response.statusCode!, response.headers['retry-after'], nowMs));
-      // The body is read so that the receiver can send its end. The status has decided, so an error in the
+      // The body is read, so that the connection can end. The status has decided already, so an error in the
       // body does not matter. The timer runs until `close`, so it also cuts a body without an end.
       let bytes = 0;
       response.on('error', () => undefined);
