@@ -27,7 +27,7 @@
  */
 import type { CallStats, StatusDocument } from './status-document.js';
 
-export interface RingShape {
+interface RingShape {
   readonly seconds: number;
   readonly spans: number;
   /** Whether gateway/history-recorder.ts has the ring on disk too, so that it outlives the gateway. */

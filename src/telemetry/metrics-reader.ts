@@ -14,23 +14,13 @@ import { SystemClock, type Clock } from '../core/clock.js';
 import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
 import * as layout from './metrics-layout.js';
-import type {
-  BreakerState,
-  DisbeliefReason,
-  FailureKind,
-  EndWithoutClient,
-  MetricsBuffers,
-  OtherRoute,
-  Outcome,
-  RejectionReason,
-} from './metrics-layout.js';
 
 interface DoorOutcomes {
   readonly door: DoorName;
   /** Outcomes of calls, without those in `broken`. */
-  readonly outcomes: ReadonlyMap<Outcome, number>;
+  readonly outcomes: ReadonlyMap<layout.Outcome, number>;
   /** Errors of calls whose response had begun with 200. */
-  readonly broken: ReadonlyMap<Outcome, number>;
+  readonly broken: ReadonlyMap<layout.Outcome, number>;
 }
 
 export interface ModelSnapshot {
@@ -59,16 +49,16 @@ export interface UpstreamSnapshot {
   readonly attempts: number;
   readonly retries: number;
   readonly callsInFlight: number;
-  readonly failures: ReadonlyMap<FailureKind, number>;
+  readonly failures: ReadonlyMap<layout.FailureKind, number>;
   /**
    * The last failure at any worker; undefined before the first. If a failure is counted during the read, its
    * kind may be read together with the time of the failure before.
    */
-  readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
+  readonly lastFailure: { readonly kind: layout.FailureKind; readonly atMs: number } | undefined;
   /** Reports of usage that were not believed, so that the gateway counted the tokens, by reason. */
-  readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
+  readonly disbelieved: ReadonlyMap<layout.DisbeliefReason, number>;
   /** Calls whose clients left after the request was sent, by what became of the upstream's response. */
-  readonly left: ReadonlyMap<EndWithoutClient, number>;
+  readonly left: ReadonlyMap<layout.EndWithoutClient, number>;
   /** Calls that wait for the limits of upstreams now, and waits that have ended. */
   readonly waits: {
     readonly now: number;
@@ -77,7 +67,7 @@ export interface UpstreamSnapshot {
     readonly ms: number;
   };
   /** How many workers have the breaker of this upstream in each state. All states are present. */
-  readonly breakers: ReadonlyMap<BreakerState, number>;
+  readonly breakers: ReadonlyMap<layout.BreakerState, number>;
 }
 
 export interface ThreadSnapshot {
@@ -95,7 +85,7 @@ export class MetricsReader {
   readonly #clock: Clock;
 
   /** `clock` is that of the workers. */
-  constructor(buffers: MetricsBuffers, clock: Clock = new SystemClock()) {
+  constructor(buffers: layout.MetricsBuffers, clock: Clock = new SystemClock()) {
     this.#clock = clock;
     this.#listeners = layout.openStripes(buffers.listeners, layout.LISTENER_STRIPE_WORDS);
     this.#workers = layout.openStripes(buffers.upstreams, layout.UPSTREAM_STRIPE_WORDS);
@@ -108,7 +98,7 @@ export class MetricsReader {
   }
 
   /** Returns how many requests of a route other than a door's have ended, by outcome. */
-  route(route: OtherRoute): ReadonlyMap<Outcome, number> {
+  route(route: layout.OtherRoute): ReadonlyMap<layout.Outcome, number> {
     return sumsByName(
       this.#listeners,
       layout.ROUTES + layout.OTHER_ROUTES.indexOf(route) * layout.OUTCOMES.length,
@@ -117,7 +107,7 @@ export class MetricsReader {
   }
 
   /** Returns how many chat calls were rejected before they were sent to an upstream, by reason. */
-  rejections(): ReadonlyMap<RejectionReason, number> {
+  rejections(): ReadonlyMap<layout.RejectionReason, number> {
     return sumsByName(this.#listeners, layout.REJECTIONS, layout.REJECTION_REASONS);
   }
 
@@ -189,7 +179,7 @@ export class MetricsReader {
   /** Returns the sums of an upstream. `upstreamSlot`: its slot by UpstreamNames (metrics-source.ts). */
   upstream(upstreamSlot: number): UpstreamSnapshot {
     const block = layout.firstWordOfUpstream(upstreamSlot);
-    const breakers = new Map<BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));
+    const breakers = new Map<layout.BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));
     const nowMs = this.#clock.monotonicMs();
     let lastFailure: UpstreamSnapshot['lastFailure'];
     for (const words of this.#workers) {

@@ -189,7 +189,7 @@ export function histogramSamples(
 }
 
 /** An upstream of the settings. */
-export interface UpstreamSetting {
+interface UpstreamSetting {
   readonly model: string;
   /** Host and port, or `echo`; no path, key or query. */
   readonly name: string;

@@ -13,24 +13,13 @@ import { DOOR_NAMES, DOOR_PATHS, type DoorPath } from '../core/door-names.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import { observe } from './histogram.js';
 import * as layout from './metrics-layout.js';
-import type {
-  BreakerState,
-  DisbeliefReason,
-  FailureKind,
-  EndWithoutClient,
-  MetricsBuffers,
-  OtherRoute,
-  Outcome,
-  RejectionReason,
-  Route,
-} from './metrics-layout.js';
 
 /** `modelSlot`: what `modelSlotOf` returns, NO_MODEL or OTHER_MODEL. `!`: all words are in the stripe. */
 export class ListenerMetrics {
   readonly #words: Float64Array;
 
   /** Continues the counts of a dead listener with this index, but without calls in flight and cache. */
-  constructor(buffers: MetricsBuffers, listenerIndex: number) {
+  constructor(buffers: layout.MetricsBuffers, listenerIndex: number) {
     this.#words = layout.openStripe(buffers.listeners, listenerIndex, layout.LISTENER_STRIPE_WORDS);
     this.#words[layout.IN_FLIGHT] = 0;
     this.setCache(0, 0);
@@ -50,8 +39,8 @@ export class ListenerMetrics {
    * Counts the end of a request. If `route` is the path of a door, the request is a call whose model is
    * unknown or does not matter, and it is counted in the slot NO_MODEL.
    */
-  countRequest(route: Route, outcome: Outcome): void {
-    const index = layout.OTHER_ROUTES.indexOf(route as OtherRoute);
+  countRequest(route: layout.Route, outcome: layout.Outcome): void {
+    const index = layout.OTHER_ROUTES.indexOf(route as layout.OtherRoute);
     const isBroken = false;
     if (index < 0) this.countCall(layout.NO_MODEL, outcome, isBroken, DOOR_ROUTES.indexOf(route as DoorPath));
     else this.#words[layout.ROUTES + index * layout.OUTCOMES.length + layout.OUTCOMES.indexOf(outcome)]! += 1;
@@ -61,12 +50,12 @@ export class ListenerMetrics {
    * Counts the end of a call. `isBroken`: the response had begun with 200 before the call failed. `door`: the
    * position in DOOR_NAMES.
    */
-  countCall(modelSlot: number, outcome: Outcome, isBroken: boolean, door: number): void {
+  countCall(modelSlot: number, outcome: layout.Outcome, isBroken: boolean, door: number): void {
     const firstWord = layout.firstWordOfDoor(modelSlot, door) + (isBroken ? layout.OUTCOMES.length : 0);
     this.#words[firstWord + layout.OUTCOMES.indexOf(outcome)]! += 1;
   }
 
-  countRejection(reason: RejectionReason): void {
+  countRejection(reason: layout.RejectionReason): void {
     this.#words[layout.REJECTIONS + layout.REJECTION_REASONS.indexOf(reason)]! += 1;
   }
 
@@ -144,7 +133,7 @@ export class UpstreamMetrics {
   readonly #words: Float64Array;
 
   /** Continues the counts of a dead worker with this index, but with no attempt in flight and no wait. */
-  constructor(buffers: MetricsBuffers, workerIndex: number) {
+  constructor(buffers: layout.MetricsBuffers, workerIndex: number) {
     this.#words = layout.openStripe(buffers.upstreams, workerIndex, layout.UPSTREAM_STRIPE_WORDS);
     const words = this.#words;
     for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
@@ -168,7 +157,7 @@ export class UpstreamMetrics {
     this.#words[layout.firstWordOfUpstream(slot) + layout.UPSTREAM_IN_FLIGHT]! -= 1;
   }
 
-  countFailure(slot: number, kind: FailureKind, nowMs: WallMs): void {
+  countFailure(slot: number, kind: layout.FailureKind, nowMs: WallMs): void {
     const block = layout.firstWordOfUpstream(slot);
     const kindIndex = layout.FAILURE_KINDS.indexOf(kind);
     this.#words[block + layout.UPSTREAM_FAILURES + kindIndex]! += 1;
@@ -192,13 +181,13 @@ export class UpstreamMetrics {
   }
 
   /** Counts a report of usage that was not believed. */
-  countDisbelieved(slot: number, reason: DisbeliefReason): void {
+  countDisbelieved(slot: number, reason: layout.DisbeliefReason): void {
     const firstWord = layout.firstWordOfUpstream(slot) + layout.UPSTREAM_DISBELIEVED;
     this.#words[firstWord + layout.DISBELIEF_REASONS.indexOf(reason)]! += 1;
   }
 
   /** Counts a call whose client left after the request was sent, by how the upstream's response ended. */
-  countLeft(slot: number, end: EndWithoutClient): void {
+  countLeft(slot: number, end: layout.EndWithoutClient): void {
     this.#words[
       layout.firstWordOfUpstream(slot) +
         layout.UPSTREAM_CLIENTS_LEFT +
@@ -207,7 +196,7 @@ export class UpstreamMetrics {
   }
 
   /** Sets the breaker's state. `cooldownEndMs`: when the next call may probe; only for an open breaker. */
-  setBreaker(slot: number, state: BreakerState, cooldownEndMs = 0): void {
+  setBreaker(slot: number, state: layout.BreakerState, cooldownEndMs = 0): void {
     const block = layout.firstWordOfUpstream(slot);
     this.#words[block + layout.UPSTREAM_COOLDOWN_END] = cooldownEndMs;
     this.#words[block + layout.UPSTREAM_BREAKER] = layout.BREAKER_STATES.indexOf(state);
