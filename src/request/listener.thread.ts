@@ -27,7 +27,7 @@ import { KeyTable } from '../registry/key-table.js';
 import { CallRingWriter } from '../telemetry/call-ring.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
 import { ContentsBudget } from '../telemetry/contents-layout.js';
-import { MainWatch } from '../telemetry/main-watch.js';
+import { MainWatchdog } from '../telemetry/main-watchdog.js';
 import { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
@@ -47,7 +47,9 @@ invariant(main !== null, 'a listener runs in a thread of the gateway');
 
 // Until the thread ends, publishes its event-loop delay and memory, and watches the main thread.
 /** Exported, as `channel`, for gateway/listener-with-worker.thread.ts. */
-export const health = new ThreadHealth(init.metrics, init.thread, { watch: new MainWatch(init.metrics) });
+export const health = new ThreadHealth(init.metrics, init.thread, {
+  watchdog: new MainWatchdog(init.metrics),
+});
 const logSwitch = new LogSwitch(init.metrics.log);
 const log = openLog(`listener-${init.index}`, logSwitch);
 const clock = clockOf(init.ledger, new SystemClock());

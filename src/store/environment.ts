@@ -15,8 +15,8 @@
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
  * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
- * one; telemetry/main-watch.ts wakes processes that go on waiting for a dead process. The gate can be removed
- * when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
+ * one; telemetry/main-watchdog.ts wakes processes that go on waiting for a dead process. The gate can be
+ * removed when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
 import { randomUUID } from 'node:crypto';
 import { accessSync, constants, existsSync, linkSync, rmSync } from 'node:fs';
@@ -24,7 +24,7 @@ import { createRequire } from 'node:module';
 import type * as Lmdb from 'lmdb';
 import type { RootDatabase, RootDatabaseOptions } from 'lmdb';
 import { addressesLeft } from '../core/process-limit.js';
-import { installSignalHandler } from '../telemetry/main-watch.js';
+import { installSignalHandler } from '../telemetry/main-watchdog.js';
 import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 
 let loaded: typeof Lmdb | undefined;
@@ -110,7 +110,7 @@ export class Environment {
 
   /** Throws what LMDB throws, and StoreError if the gate's file is no LMDB file, or addresses are too few. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
-    // Before this thread can wait for a lock. Otherwise telemetry/main-watch.ts could not wake the thread.
+    // Before this thread can wait for a lock. Otherwise telemetry/main-watchdog.ts could not wake the thread.
     installSignalHandler();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {

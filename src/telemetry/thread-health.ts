@@ -21,7 +21,7 @@ import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
 import { msToNextTick } from '../core/clock.js';
 import { COUNTER_THREADS_MAX } from '../core/limits.js';
-import type { MainWatch } from './main-watch.js';
+import type { MainWatchdog } from './main-watchdog.js';
 import {
   type MetricsBuffers,
   openStripe,
@@ -80,7 +80,7 @@ function ownEventLoop(): EventLoop {
 export class ThreadHealth {
   readonly #words: Float64Array;
   readonly #loop: EventLoop;
-  readonly #watch: MainWatch | undefined;
+  readonly #watchdog: MainWatchdog | undefined;
   /**
    * The delays of this period: the first `#measuredCount` entries. A timer may fire up to 1 ms early,
    * because its clock is rounded, so the array has one entry more than measurements fit in the period.
@@ -99,18 +99,18 @@ export class ThreadHealth {
   #cancelTimer: () => void = () => undefined;
 
   /**
-   * Begins to measure. `thread` is the index in `threadNames`. Listeners give `watch`: each measurement then
-   * also checks whether the main thread is stuck (main-watch.ts). If a thread replaces a dead one, the stripe
-   * has the dead thread's delays until the first period is over. A counter thread begins without delays.
+   * Begins to measure. `thread` is the index in `threadNames`. Listeners give `watchdog`, so that each
+   * measurement also checks whether the main thread is stuck. If a thread replaces a dead one, the stripe has
+   * the dead thread's delays until the first period is over. A counter thread begins without delays.
    */
   constructor(
     buffers: MetricsBuffers,
     thread: number,
-    { watch, loop = ownEventLoop() }: { watch?: MainWatch; loop?: EventLoop } = {},
+    { watchdog, loop = ownEventLoop() }: { watchdog?: MainWatchdog; loop?: EventLoop } = {},
   ) {
     this.#words = openStripe(buffers.threads, thread, THREAD_STRIPE_WORDS);
     this.#loop = loop;
-    this.#watch = watch;
+    this.#watchdog = watchdog;
     this.#words[THREAD_HEAP_BYTES] = getHeapStatistics().used_heap_size;
     this.#periodEndMs = loop.nowMs() + PERIOD_MS;
     this.#measureLater(loop.nowMs());
@@ -142,7 +142,7 @@ export class ThreadHealth {
     const nowMs = this.#loop.nowMs();
     const delayMs = Math.max(0, nowMs - this.#dueMs);
     this.#words[THREAD_MEASUREMENTS]! += 1;
-    this.#watch?.check(nowMs);
+    this.#watchdog?.check(nowMs);
     this.#delaysMs[this.#measuredCount++] = delayMs;
     // Written at once, so that a long block can be read before the end of the period. Until then the word
     // also covers the period before.

@@ -1,7 +1,7 @@
 /**
  * Frees a main thread that waits for a lock of LMDB although the lock is free. Each listener thread creates
- * one MainWatch, and its ThreadHealth calls `check` once a second or more often. store/environment.ts calls
- * `installSignalHandler` at each opening of LMDB; it acts on the main thread alone.
+ * one MainWatchdog, whose `check` its ThreadHealth calls once a second or more often. store/environment.ts
+ * calls `installSignalHandler` at each opening of LMDB; only on the main thread it does anything.
  *
  * LMDB's lock between processes is a robust mutex, and such a mutex of Linux can lose a wake-up:
  *
@@ -20,8 +20,9 @@
  *
  * A command has no listener thread that could watch it. The operator must end such a wait with Ctrl-C.
  *
- * Must hold: a main thread that waits for a free lock continues within 5 s (test/e2e/main-watch.test.ts). A
- * main thread whose event loop runs gets no signal (test/unit/telemetry/main-watch.test.ts).
+ * Must hold:
+ * - A main thread that waits for a free lock continues within 5 s (test/e2e/main-watchdog.test.ts).
+ * - A main thread whose event loop runs gets no signal (test/unit/telemetry/main-watchdog.test.ts).
  */
 import { isMainThread } from 'node:worker_threads';
 import {
@@ -48,7 +49,7 @@ export function installSignalHandler(): void {
   if (isMainThread && process.listenerCount(SIGNAL) === 0) process.on(SIGNAL, () => undefined);
 }
 
-export class MainWatch {
+export class MainWatchdog {
   readonly #words: Float64Array;
   readonly #interrupt: () => void;
   /** The counter's last value; -1 before it was read. */

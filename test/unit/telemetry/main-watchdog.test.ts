@@ -1,6 +1,6 @@
 /** When the watch of a listener interrupts the main thread. */
 import t from 'tap';
-import { MainWatch } from '#src/telemetry/main-watch.js';
+import { MainWatchdog } from '#src/telemetry/main-watchdog.js';
 import {
   createMetrics,
   openStripe,
@@ -15,17 +15,17 @@ void t.test(
     const main = openStripe(buffers.threads, 0, THREAD_STRIPE_WORDS);
     const interruptedMs: number[] = [];
     let nowMs = 0;
-    const watch = new MainWatch(buffers, () => void interruptedMs.push(nowMs));
+    const watchdog = new MainWatchdog(buffers, () => void interruptedMs.push(nowMs));
     for (; nowMs < 60_000; nowMs += 500) {
       if (nowMs % 1_000 === 0) main[THREAD_MEASUREMENTS]! += 1;
-      watch.check(nowMs);
+      watchdog.check(nowMs);
     }
     t.same(interruptedMs, []);
-    for (; nowMs < 67_500; nowMs += 500) watch.check(nowMs);
+    for (; nowMs < 67_500; nowMs += 500) watchdog.check(nowMs);
     t.same(interruptedMs, [61_500, 64_000, 66_500], 'the last look was at 59,000 ms');
     main[THREAD_MEASUREMENTS]! += 1;
     interruptedMs.length = 0;
-    for (const endMs = nowMs + 2_500; nowMs < endMs; nowMs += 500) watch.check(nowMs);
+    for (const endMs = nowMs + 2_500; nowMs < endMs; nowMs += 500) watchdog.check(nowMs);
     t.same(interruptedMs, [], 'it looks again');
     t.end();
   },

@@ -1,7 +1,7 @@
 /**
  * A main thread that waits for the lock of the store, and that nobody wakes when it is free, goes on. The
  * test holds the lock and takes away the note that somebody waits, as a process does that is killed at the
- * wrong moment (src/telemetry/main-watch.ts).
+ * wrong moment (src/telemetry/main-watchdog.ts).
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import t from 'tap';
@@ -14,7 +14,7 @@ const SOMEBODY_WAITS = 0x8000_0000;
 const WAIT_MAX_MS = 20_000;
 /** Between the note and the system call that waits. */
 const ASLEEP_MS = 100;
-/** main-watch.ts promises 5 s; a busy machine gets more, of which a stuck thread would have no use. */
+/** main-watchdog.ts promises 5 s; a busy machine gets more, of which a stuck thread would have no use. */
 const FREED_MAX_MS = 20_000;
 
 const pause = (ms: number): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
