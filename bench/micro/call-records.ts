@@ -21,7 +21,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { USAGE_SOURCES } from '#src/core/token-counts.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
-import { CallRingWriter } from '#src/telemetry/call-ring.js';
+import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
 import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';

@@ -280,8 +280,8 @@ function offsetMsOf(text: string): number | undefined {
 
 /**
  * What is left of the quotas that an admitted call counts toward, after the call took of them. The ledger
- * fills it (ledger/call-left.ts), telemetry/call-ring.ts carries it, and gateway/call-lines.ts writes it into
- * the record of the call.
+ * fills it (ledger/call-left.ts), the call ring (telemetry/call-ring-layout.ts) carries it, and
+ * gateway/call-lines.ts writes it into the record of the call.
  */
 export interface QuotasLeft {
   /** Requests left of the account's minute; undefined if several scopes limit it: `others` has each. */

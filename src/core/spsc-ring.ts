@@ -1,8 +1,8 @@
 /**
  * A single-producer, single-consumer (SPSC) ring of bytes in shared memory: one thread writes records that
  * another reads, without serialising them. The channels between listeners and workers are made of rings
- * (channel/frame-port.ts, frame-codec.ts), and so is the call ring (telemetry/call-ring.ts). These files
- * define what the records hold, and how the reader learns of them.
+ * (channel/frame-port.ts, frame-codec.ts), and so is the call ring (telemetry/call-ring-layout.ts). These
+ * files define what the records hold, and how the reader learns of them.
  *
  *     byte 0    int32: how many bytes the reader has given back, modulo 2^32
  *     byte 32   int32: how many bytes the writer has published, modulo 2^32

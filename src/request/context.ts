@@ -26,7 +26,7 @@ import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
 import type { PlanEntry } from '../registry/catalog.js';
 import type { GroupNames } from '../registry/group-names.js';
 import type { KeyTable } from '../registry/key-table.js';
-import type { CallRingWriter } from '../telemetry/call-ring.js';
+import type { CallRingWriter } from '../telemetry/call-ring-writer.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import type { BodyBudget } from './body-budget.js';
 import type { ContentsGatherer } from './call-contents.js';

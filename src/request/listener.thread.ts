@@ -24,7 +24,7 @@ import { openLeaseChannel } from '../channel/lease-channel.js';
 import { ListenerChannel } from '../channel/listener-channel.js';
 import { GroupNames } from '../registry/group-names.js';
 import { KeyTable } from '../registry/key-table.js';
-import { CallRingWriter } from '../telemetry/call-ring.js';
+import { CallRingWriter } from '../telemetry/call-ring-writer.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
 import { ContentsBudget } from '../telemetry/contents-layout.js';
 import { MainWatchdog } from '../telemetry/main-watchdog.js';

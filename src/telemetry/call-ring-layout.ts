@@ -2,16 +2,16 @@
  * The call ring, by which ended calls get to the access log and the call log: its layout, and an ended call
  * as its listener knows it (EndedCall), with accounts, keys, models and upstreams by number, not by name.
  * Each listener has a ring. request/chat-exchange.ts makes an EndedCall of each call that goes to one of the
- * logs, and appends it (call-ring.ts); the main thread reads the calls (call-ring-reader.ts), and
+ * logs, and appends it (call-ring-writer.ts); the main thread reads the calls (call-ring-reader.ts), and
  * gateway/call-lines.ts makes the `CallRecord` of each, with names. A plain call (below) has no such object,
  * unless calls are exported as log records. A ring is in memory only, so a new version may change the layout
  * and the fields. A full ring drops and counts records, and never delays a call. Charges go through the
  * journal, which loses none.
  *
  * Must hold: writers and readers follow these tables, and the constants below repeat the tables
- * (test/unit/telemetry/call-ring.test.ts compares what goes in and comes out). A new field goes here and into
- * call-ring.ts and call-ring-reader.ts, and if plain calls have it, into `#appendPlain` of
- * request/chat-exchange.ts and `addPlain` of call-log/block-builder.ts, which write and read them too
+ * (test/unit/telemetry/call-ring-writer.test.ts compares what goes in and comes out). Add a new field here,
+ * in call-ring-writer.ts and in call-ring-reader.ts. If plain calls have it, add it also in `#appendPlain` of
+ * request/chat-exchange.ts and in `addPlain` of call-log/block-builder.ts, which write and read them
  * (test/unit/call-log/plain-calls.test.ts).
  *
  *     byte  bits  field of a record, after its kind and length (core/spsc-ring.ts)

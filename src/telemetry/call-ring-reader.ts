@@ -1,5 +1,5 @@
 /**
- * Reads the call ring, which carries ended calls from a listener (call-ring.ts) to the main thread.
+ * Reads the call ring, which carries ended calls from a listener (call-ring-writer.ts) to the main thread.
  * gateway/gateway-logs.ts has a reader for each listener and drains it there. call-ring-layout.ts has the
  * tables of all fields.
  *
@@ -8,9 +8,9 @@
  * multiples of 8 bytes, so the shifts are exact. The `!` are safe because all these words are in the ring's
  * memory, and because the listener has taken its indexes from the same OUTCOMES and ATTEMPT_CODES.
  *
- * Must hold (test/unit/telemetry/call-ring.test.ts; for plain calls test/unit/call-log/plain-calls.test.ts):
- * - Each field is read from the word to which call-ring.ts, or in a plain call request/chat-exchange.ts,
- *   writes it.
+ * Must hold (test/unit/telemetry/call-ring-writer.test.ts, test/unit/call-log/plain-calls.test.ts):
+ * - Each field is read from the word to which it is written: by call-ring-writer.ts, or for a plain call by
+ *   request/chat-exchange.ts.
  * - Memory is given back only after it was read. A visitor must not keep a PlainCall after its visit.
  */
 import type { QuotasLeft } from '../core/quotas.js';
@@ -116,7 +116,7 @@ export class CallRingReader {
     return growth;
   }
 
-  /** A copy of the plain call at `at`. The record lacks what is the same for all plain calls. */
+  /** Returns a copy of the plain call at `at`. The ring lacks what is the same for all plain calls. */
   #plainAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
     const first64 = (at + FIELDS_AT) >> 3;
@@ -174,8 +174,8 @@ export class CallRingReader {
   }
 
   /**
-   * A copy of the record at `at`, which is not plain. If there is no source, call-ring.ts has written no
-   * usage at all.
+   * Returns a copy of the record at `at`, which is not plain. If there is no source, no usage was written at
+   * all.
    */
   #recordAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
@@ -222,8 +222,8 @@ export class CallRingReader {
   }
 
   /**
-   * If `inFlight` is NOTHING, the record has no quotas at all. Otherwise `inFlight` is 0 or more, because no
-   * call is admitted beyond the limit.
+   * Returns the record's quotas. If `inFlight` is NOTHING, there are none. Otherwise `inFlight` is 0 or more,
+   * because no call is admitted beyond the limit.
    */
   #quotasAt(at: number): QuotasLeft | undefined {
     const { floats, ints } = this.#ring;
@@ -240,7 +240,7 @@ export class CallRingReader {
     };
   }
 
-  /** `count` quotas from byte `at` on, as in `others` of core/quotas.ts; undefined if there are none. */
+  /** Returns `count` quotas from byte `at` on, as QuotasLeft.others has them; undefined if there are none. */
   #othersAt(at: number, count: number): number[] | undefined {
     const { floats, ints } = this.#ring;
     let others: number[] | undefined;
@@ -250,7 +250,7 @@ export class CallRingReader {
     return others;
   }
 
-  /** The attempts of the record at `at`, and its error. The record ends with their texts, in this order. */
+  /** Returns the record's attempts and error. The record ends with the texts of both, in this order. */
   #attemptsAndErrorAt(at: number): Pick<EndedCall, 'attempts' | 'error'> {
     const { ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
@@ -266,7 +266,7 @@ export class CallRingReader {
     return { attempts, error: this.#textAt(textAt, ints[first32 + layout.ERROR_BYTES]!) };
   }
 
-  /** The attempt at `at`, which begins with two floats: start and duration. Its text is at `textAt`. */
+  /** Returns the attempt at `at`, which begins with two floats: start, duration. Its text is at `textAt`. */
   #attemptAt(at: number, textAt: number): EndedAttempt {
     const { floats, ints } = this.#ring;
     const first32 = at >> 2;

@@ -130,7 +130,7 @@ export interface MetricsSource {
 export interface DroppedCalls {
   readonly records: number;
   readonly contents: number;
-  /** Rejected calls beyond those that are stored in a second (call-ring.ts). */
+  /** Rejected calls beyond those that are stored in a second (call-ring-writer.ts). */
   readonly rejected: number;
 }
 

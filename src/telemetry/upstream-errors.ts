@@ -25,7 +25,7 @@ export class UpstreamErrors implements CallSink {
 
   /**
    * Adds the failed attempts of a call. Leaves out an attempt that the client has ended (`cancelled`),
-   * because it is no fault of the upstream. call-ring.ts has bounded the texts of errors already.
+   * because it is no fault of the upstream. call-ring-writer.ts has bounded the texts of errors already.
    */
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {

@@ -5,7 +5,7 @@
  */
 import type { EndedCall } from '#src/telemetry/call-ring-layout.js';
 import * as layout from '#src/telemetry/call-ring-layout.js';
-import type { CallRingWriter } from '#src/telemetry/call-ring.js';
+import type { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 
 const microsOf = (ms: number): number => Math.round(ms * 1_000);
 

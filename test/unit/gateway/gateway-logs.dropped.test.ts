@@ -4,7 +4,7 @@ import { SystemClock } from '#src/core/clock.js';
 import type { CallRecordNames } from '#src/gateway/call-lines.js';
 import { GatewayLogs } from '#src/gateway/gateway-logs.js';
 import { CallOutbox } from '#src/gateway/traces.js';
-import { CallRingWriter } from '#src/telemetry/call-ring.js';
+import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { createCallRing, DROPPED, DROPPED_LOG_ONLY } from '#src/telemetry/call-ring-layout.js';
 import { createContentsBudget } from '#src/telemetry/contents-layout.js';
 import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';

@@ -9,7 +9,7 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/uni
 import { type CallRecordNames, UsageLog } from '#src/gateway/call-lines.js';
 import { GatewayLogs, withOwnLogs } from '#src/gateway/gateway-logs.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
-import { CallRingWriter } from '#src/telemetry/call-ring.js';
+import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { createContentsBudget } from '#src/telemetry/contents-layout.js';
 import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';

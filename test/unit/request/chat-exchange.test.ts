@@ -13,7 +13,7 @@ import { admit } from '#src/request/admit.js';
 import { settle, type Settled } from '#src/request/settle.js';
 import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
-import { CallRingWriter } from '#src/telemetry/call-ring.js';
+import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { LogSwitch } from '#src/telemetry/log.js';
 import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-layout.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';

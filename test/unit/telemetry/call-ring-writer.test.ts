@@ -7,7 +7,7 @@ import { DOOR_NAMES } from '#src/core/door-names.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
-import { CallRingWriter } from '#src/telemetry/call-ring.js';
+import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from '#src/telemetry/call-record.js';
 import { LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
 import { OUTCOMES } from '#src/telemetry/metrics-layout.js';

@@ -4,7 +4,7 @@
  * it asks `chooseLogged` and `chooseStored` once each, and then calls `append`, or `beginPlain` and
  * `publish`. call-ring-reader.ts is the main thread's side.
  *
- * Must hold (test/unit/telemetry/call-ring.test.ts):
+ * Must hold (test/unit/telemetry/call-ring-writer.test.ts):
  * - A full ring drops and counts the record, and delays no call.
  * - A text that is too long is cut, and the records after it stay whole.
  * - No other record begins between `beginPlain` and `publish`.
