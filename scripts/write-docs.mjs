@@ -12,7 +12,7 @@ import { ROOT } from '../dist/admin/route.js';
 import { ADMIN_ROUTES } from '../dist/admin/routes.js';
 import { createProgram } from '../dist/cli/program.js';
 import { settingsDeclaration } from '../dist/config/schema.js';
-import { appliesAt } from '../dist/config/settings-in-force.js';
+import { appliesAt } from '../dist/config/settings-adoption.js';
 import { ERROR_KINDS } from '../dist/core/errors.js';
 import { ERROR_MEANINGS, REJECTION_MEANINGS } from '../dist/core/error-meanings.js';
 import { ROLE_MEANINGS, ROLES } from '../dist/core/roles.js';

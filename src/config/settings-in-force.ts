@@ -1,16 +1,10 @@
 /**
  * The settings in force, and what a reload would change, as operators see it: every setting as text, the
- * paths that differ between two files, their values before and after, and when each change takes effect.
- * load.ts and the supervisor (reloads.ts, process-group.ts) call it. The supervisor sends the texts to the
- * gateway processes. A setting is _live_ if a reload can change it in a running gateway. To _adopt_ a setting
- * is to take its value from the next settings.
+ * paths that differ between two files, and their values before and after. load.ts and the supervisor
+ * (supervisor.ts, reloads.ts) call it. The supervisor sends the texts to the gateway processes.
  *
- * Must hold:
- * - No text contains a secret (test/unit/config/settings-in-force.changes.test.ts).
- * - Each setting has one declaration that says when it applies (test/unit/config/settings-in-force.test.ts).
- * - A setting that only another version knows is neither lost nor an error (`adopt`, `withDefaults`).
+ * Must hold: no text contains a secret (test/unit/config/settings-in-force.changes.test.ts).
  */
-import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { isRecord, type Members } from '../core/json.js';
 import { SECRET, withoutUrlPath, withoutUrlSecrets } from '../core/secret-url.js';
@@ -18,100 +12,7 @@ import { clipped } from '../core/wrong-input.js';
 import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings } from './schema.js';
-
-/** What `declarationOnDisk` has read; undefined before its first call. */
-let cachedDeclaration: Declaration | undefined;
-
-/**
- * Returns the declarations of all settings, from the file that the build writes, so that the supervisor,
- * which needs them at a reload, does not load TypeBox.
- */
-export function declarationOnDisk(): Declaration {
-  const file = new URL('../tollgate.schema.json', import.meta.url);
-  return (cachedDeclaration ??= JSON.parse(readFileSync(file, 'utf8')) as Declaration);
-}
-
-/**
- * When a setting takes effect that only a newer version knows. That version was installed while this
- * supervisor runs, and all processes that start from then on are of that version.
- */
-const UNKNOWN_APPLIES: Applies = 'replacement';
-
-/**
- * Returns when a change at this path takes effect. `path` may name models and plans by position or by id,
- * because no declaration below a list says when it applies. Exported for tests.
- */
-export function appliesAt(path: SettingPath): Applies {
-  let declaration = declarationOnDisk();
-  for (const name of path) {
-    const property: Declaration | undefined = declaration.properties?.[name];
-    if (property === undefined) return UNKNOWN_APPLIES;
-    if (property['x-applies'] !== undefined) return property['x-applies'];
-    declaration = property;
-  }
-  // A map whose settings apply at different times. `differenceOf` gives no such path.
-  return 'restart';
-}
-
-const isLive = (path: SettingPath): boolean => appliesAt(path) === 'reload';
-
-/** Whether a gateway process that replaces another starts with the new value. */
-export const isReplaceable = (path: SettingPath): boolean => appliesAt(path) !== 'restart';
-
-/** Returns `current` with all of `next` that a running gateway can take over. */
-export function adoptLive(current: Settings, next: Settings): Settings {
-  return adopt(declarationOnDisk(), current, next, (applies) => applies === 'reload') as Settings;
-}
-
-/** Returns the settings of a gateway process that replaces one which has `current`. */
-export function adoptReplaced(current: Settings, next: Settings): Settings {
-  return adopt(declarationOnDisk(), current, next, (applies) => applies !== 'restart') as Settings;
-}
-
-/**
- * Returns `current` with the settings of `next` whose `x-applies` passes `isAdopted`. The declaration may be
- * older or newer than `current` and `next`: the supervisor keeps running while another version is installed,
- * and the other version reads the file.
- */
-function adopt(
-  declaration: Declaration,
-  current: unknown,
-  next: unknown,
-  isAdopted: (applies: Applies) => boolean,
-): unknown {
-  const applies = declaration['x-applies'];
-  if (applies !== undefined) return isAdopted(applies) ? next : current;
-  if (current === undefined && next === undefined) return undefined;
-  const currentMap = isRecord(current) ? current : {};
-  const nextMap = isRecord(next) ? next : {};
-  const { properties = {} } = declaration;
-  const undeclared = Object.entries(isAdopted(UNKNOWN_APPLIES) ? nextMap : currentMap).filter(
-    ([name]) => !Object.hasOwn(properties, name),
-  );
-  const declared = Object.entries(properties).flatMap(([name, property]) => {
-    const value = adopt(property, currentMap[name], nextMap[name], isAdopted);
-    return value === undefined ? [] : [[name, value] as const];
-  });
-  return Object.fromEntries([...undeclared, ...declared]);
-}
-
-/**
- * Fills in the defaults of settings that are absent, as SettingsReader does. gateway/main.ts calls it with
- * the settings that the supervisor sends, which may come from an older or a newer version (see `adopt`).
- * `declaration` must come from schema.ts: the file on disk requires no setting with a default.
- */
-export function withDefaults(declaration: Declaration, settings: unknown): unknown {
-  const value = settings ?? declaration.default;
-  const { items, properties, required = [] } = declaration;
-  if (Array.isArray(value) && items !== undefined) return value.map((entry) => withDefaults(items, entry));
-  if (!isRecord(value) || properties === undefined) return value;
-  const declared = Object.entries(properties).flatMap(([name, property]) => {
-    if (value[name] === undefined && !required.includes(name)) return [];
-    const filledIn = withDefaults(property, value[name]);
-    return filledIn === undefined ? [] : [[name, filledIn] as const];
-  });
-  return { ...value, ...Object.fromEntries(declared) };
-}
+import { appliesAt, isLive } from './settings-adoption.js';
 
 export interface SettingInForce {
   /** The path as text, such as `models.gpt-4o-mini.price.input`. */
@@ -221,7 +122,7 @@ export interface SettingsDifference {
   readonly restartNeeded: readonly string[];
 }
 
-/** Maps of which any change is one change of the whole map. */
+/** Maps that are reported as one change, whichever of their settings differ. */
 const WHOLE_MAPS: ReadonlySet<string> = new Set(['price', 'headers', 'tls', 'cors']);
 
 interface PathChange {

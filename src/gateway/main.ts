@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onEachTick } from '../core/clock.js';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
-import { withDefaults } from '../config/settings-in-force.js';
+import { withDefaults } from '../config/settings-adoption.js';
 import { EXIT_GRACE_MS } from '../core/limits.js';
 import { startErrorText } from '../store/store-file.js';
 import { StoreHeld } from '../store/store-hold.js';

@@ -16,7 +16,7 @@
  * ports of the first gateway are kept for every later start, so that port 0 stays the same port for the life
  * of the supervisor (test/e2e/shutdown.test.ts).
  */
-import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
+import { adoptLive, adoptReplaced } from '../config/settings-adoption.js';
 import type { Settings } from '../config/schema.js';
 import type { GatewayReady, RecordReload, StartGateway, ToGateway } from '../gateway/messages.js';
 import type { LogChange } from '../telemetry/log.js';

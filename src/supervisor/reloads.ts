@@ -11,15 +11,8 @@
  */
 import { ConfigError } from '../config/config-error.js';
 import type { Settings } from '../config/schema.js';
-import {
-  adoptLive,
-  adoptReplaced,
-  changesOf,
-  declarationOnDisk,
-  differenceOf,
-  isReplaceable,
-  type SettingsDifference,
-} from '../config/settings-in-force.js';
+import { adoptLive, adoptReplaced, declarationOnDisk, isReplaceable } from '../config/settings-adoption.js';
+import { changesOf, differenceOf, type SettingsDifference } from '../config/settings-in-force.js';
 import type { ReloadOutcome, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import type { Replacement } from './group-member.js';

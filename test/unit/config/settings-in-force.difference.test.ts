@@ -1,8 +1,8 @@
 /** What differs, what of it can take effect now, and that nothing else does. */
 import t from 'tap';
-import type { Declaration } from '#src/config/annotations.js';
-import { type Settings, settingsDeclaration } from '#src/config/schema.js';
-import { adoptLive, appliesAt, differenceOf } from '#src/config/settings-in-force.js';
+import type { Settings } from '#src/config/schema.js';
+import { adoptLive } from '#src/config/settings-adoption.js';
+import { differenceOf } from '#src/config/settings-in-force.js';
 import { worldOf } from './support.js';
 
 const FILE = `
@@ -91,51 +91,3 @@ void t.test('the order of models and plans is no change', (t) => {
   t.same(differenceOf(current, turned), { applied: [], restartNeeded: [] });
   t.end();
 });
-
-void t.test('one declaration on the way to each setting says when it applies', (t) => {
-  const found: Record<string, string[]> = { reload: [], replacement: [], restart: [] };
-  const walk = (declared: Declaration, path: readonly string[], above: boolean): void => {
-    const applies = declared['x-applies'];
-    const name = path.join('.');
-    if (applies !== undefined) {
-      t.notOk(above, `${name}: said above it too`);
-      t.equal(appliesAt(path), applies, name);
-      found[applies]!.push(name);
-    }
-    const inner = Object.entries((declared.items ?? declared).properties ?? {});
-    if (inner.length === 0) t.ok(above || applies !== undefined, `${name}: said nowhere`);
-    for (const [member, property] of inner) walk(property, [...path, member], above || applies !== undefined);
-  };
-  walk(settingsDeclaration, [], false);
-  t.same(found, {
-    reload: [
-      ...['listen.tls', 'listen.cors', 'admin.oidc', 'models', 'plans'],
-      ...['body_bytes', 'bodies_in_work_bytes', 'parse_inline_bytes', 'parse_wait_ms'].map(limitName),
-      ...['calls_in_flight_per_account', 'client_idle_timeout_ms'].map(limitName),
-      ...[
-        'token_quota',
-        'quota_cached_input',
-        'low_balance',
-        'durability',
-        'on_store_error',
-        'flush_interval_ms',
-        'cache',
-      ],
-      ...['log', 'access_log', 'call_log', 'notify', 'watch', 'drain_timeout_ms'],
-    ],
-    replacement: [
-      ...['listen.listeners', 'workers', 'workers_from_load_percent'],
-      ...['calls_in_flight', 'stream_buffer_bytes', 'accounts', 'keys', 'groups'].map(limitName),
-      ...['quota_timezone', 'idempotency', 'usage_log', 'metrics'],
-    ],
-    restart: [
-      ...['listen.host', 'listen.port', 'admin.host', 'admin.port', 'admin.hosts'],
-      ...['sharing', 'processes', 'data'],
-    ],
-  });
-  t.end();
-});
-
-function limitName(name: string): string {
-  return `limits.${name}`;
-}

@@ -2,18 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import type { Declaration } from '#src/config/annotations.js';
 import { loadSettings } from '#src/config/load.js';
-import { type Settings, settingsDeclaration } from '#src/config/schema.js';
-import {
-  adoptInForce,
-  adoptLive,
-  adoptReplaced,
-  differenceOf,
-  isReplaceable,
-  type SettingInForce,
-  withDefaults,
-} from '#src/config/settings-in-force.js';
+import { adoptInForce, type SettingInForce } from '#src/config/settings-in-force.js';
 
 const FILE = `models:
   - id: m-1
@@ -30,9 +20,6 @@ plans:
 limits:
   accounts: 100
 `;
-
-/** The settings of the file that have a default. */
-const WRITTEN = new Set(['price', 'max_output_tokens', 'models', 'limits', 'accounts', 'headers']);
 
 function load(
   folder: string,
@@ -99,65 +86,5 @@ void t.test('a reload takes over what it can change', (t) => {
   const newer = entry('limits.newer', '1', true);
   t.same(adoptInForce(before, [...after, newer], 'reload'), [before[0], after[1]], 'of a newer version');
   t.same(adoptInForce(before, [...after, newer], 'replacement'), [...before, newer]);
-  t.end();
-});
-
-void t.test('settings of a version that was installed while the supervisor runs', (t) => {
-  const { settings } = loadSettings({}, { environment: {}, workingDirectory: t.testdir() });
-  const { limits } = settings;
-  const newer = {
-    ...settings,
-    limits: { ...limits, groups: 7, body_bytes: 2_000, newer: 1 },
-    newer_section: { a: 1 },
-  } as Settings;
-  const live = { ...settings, limits: { ...limits, body_bytes: 2_000 } };
-  t.same(adoptLive(settings, newer), live, 'those that run do not know them');
-  t.same(adoptReplaced(settings, newer), newer, 'those that replace them do');
-  t.same(adoptLive(newer, settings), {
-    ...newer,
-    limits: { ...newer.limits, body_bytes: limits.body_bytes },
-  });
-  const { applied, restartNeeded } = differenceOf(settings, newer, isReplaceable);
-  t.same([...applied].sort(), ['limits.body_bytes', 'limits.groups', 'limits.newer', 'newer_section']);
-  t.same(restartNeeded, []);
-  t.same(differenceOf(settings, newer).applied, ['limits.body_bytes'], 'a plain reload does not change them');
-
-  const older = { ...settings, limits: undefined } as unknown as Settings;
-  t.same(adoptReplaced(older, settings), settings, 'a section that was not there');
-  t.match(adoptLive(older, settings), { limits: { body_bytes: limits.body_bytes } });
-  t.same(adoptReplaced(settings, older).limits, {});
-  t.match(adoptLive(settings, older), { limits: { accounts: limits.accounts } });
-  const odd = { ...settings, limits: 5 } as unknown as Settings;
-  t.same(adoptReplaced(odd, settings), settings, 'a section that was a number');
-  t.end();
-});
-
-void t.test('each setting with a default is completed, as a load fills it in', (t) => {
-  const load = (text: string): Settings => {
-    const folder = t.testdir({ 'tollgate.yaml': text });
-    return loadSettings({ data: '/d' }, { environment: { PROVIDER_KEY: 'k' }, workingDirectory: folder })
-      .settings;
-  };
-  const settings = load(FILE);
-  t.same(withDefaults(settingsDeclaration, settings), settings, 'complete settings stay as they are');
-  let left = 0;
-  const walk = (declared: Declaration, value: unknown, replace: (by: unknown) => unknown): void => {
-    if (Array.isArray(value))
-      value.forEach((one, at) => walk(declared.items ?? {}, one, (by) => replace(value.with(at, by))));
-    else
-      for (const [name, property] of Object.entries(declared.properties ?? {})) {
-        const { [name]: own, ...others } = value as Record<string, unknown>;
-        if (own === undefined) continue;
-        walk(property, own, (by) => replace({ ...others, [name]: by }));
-        if (property.default === undefined || name === 'data') continue;
-        left += 1;
-        const complete = withDefaults(settingsDeclaration, replace(others)) as Settings;
-        const { applied, restartNeeded } = differenceOf(settings, complete);
-        if (!WRITTEN.has(name)) t.same([applied, restartNeeded], [[], []], name);
-      }
-  };
-  walk(settingsDeclaration, settings, (by) => by);
-  t.ok(left > 50, `${left} settings`);
-  t.match(withDefaults(settingsDeclaration, { ...settings, newer: 1 }), { newer: 1 });
   t.end();
 });
