@@ -191,11 +191,7 @@ function showAccount(
 }
 
 function printAccount(account: AccountView): Promise<void> {
-  return printFields(fieldsOf(account));
-}
-
-function fieldsOf(account: AccountView): (readonly [string, string])[] {
-  return [
+  return printFields([
     ['name', account.name],
     ['id', account.id],
     ['plan', account.plan],
@@ -217,7 +213,7 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
     ...quotaFields(otherQuotasOf(account)),
     ...leasedFields(account),
     ['created', timeText(account.created)],
-  ];
+  ]);
 }
 
 /** The quotas that every plan has. `fieldsOf` prints each in a field of its own, so not among the others. */

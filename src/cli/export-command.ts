@@ -150,7 +150,7 @@ const COLUMN_KINDS: Readonly<Record<string, ParquetKind>> = {
   admitted_ms: 'float',
   attempts: 'json',
   quotas: 'json',
-};
+} satisfies Partial<Record<keyof CallView | keyof UsageRowView, ParquetKind>>;
 
 /** The columns of usage. Their names and order are public: a new column comes last. */
 const USAGE_CELLS = [

@@ -199,13 +199,9 @@ function showGroup(
 }
 
 function printGroup(group: GroupView): Promise<void> {
-  return printFields(fieldsOf(group));
-}
-
-function fieldsOf(group: GroupView): (readonly [string, string])[] {
   const quotas = quotaFields(group.quotas);
   const parents = group.path.slice(0, -1);
-  return [
+  return printFields([
     ['name', group.name],
     ['id', group.id],
     ...(parents.length === 0 ? [] : [['in', parents.join(' / ')] as const]),
@@ -213,7 +209,7 @@ function fieldsOf(group: GroupView): (readonly [string, string])[] {
     ['groups', String(group.groups)],
     ...(quotas.length === 0 ? [['quotas', 'none'] as const] : quotas),
     ['created', timeText(group.created)],
-  ];
+  ]);
 }
 
 function pathOf(group: string): string {

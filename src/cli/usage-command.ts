@@ -8,6 +8,7 @@
  */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
+import type { UsageGroup } from '../registry/usage-report.js';
 import { addAdminCommand } from './admin-command.js';
 import { type AdminClient, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
 import { type AdminOptions, parseNonEmpty } from './options.js';
@@ -18,7 +19,7 @@ import type { Column } from './table.js';
  * What lines can be grouped by: the same names as USAGE_GROUPS of registry/usage-report.ts, which would load
  * the registry. A line has the field of the name that was chosen.
  */
-const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const;
+const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const satisfies readonly UsageGroup[];
 
 interface UsageOptions extends AdminOptions {
   readonly account?: string;
