@@ -216,7 +216,7 @@ function printAccount(account: AccountView): Promise<void> {
   ]);
 }
 
-/** The quotas that every plan has. `fieldsOf` prints each in a field of its own, so not among the others. */
+/** The quotas that every plan has. `printAccount` prints each in a field of its own. */
 const COUNTED_QUOTAS = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 function otherQuotasOf({ quotas }: AccountView): AccountView['quotas'] {

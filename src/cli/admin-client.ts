@@ -1,5 +1,5 @@
 /**
- * The commands' client of the admin interface: over HTTP if a gateway runs on the data directory, else
+ * The commands' client of the admin interface: over HTTP if a gateway runs on the data directory, otherwise
  * through store-client.ts. Both take the same requests and give the same responses. Process of a command.
  *
  * Must hold: the address in gateway.json is used only if its process lives (`findGateway`), and the token is
@@ -27,9 +27,7 @@ export interface AdminClient {
   close(): Promise<void>;
 }
 
-/**
- * The gateway could not be reached, or sent no response in time. `calls tail` and `status --watch` try again.
- */
+/** The gateway sent no response, or none in time. `calls tail` and `status --watch` then try again. */
 export class NoResponse extends CommandError {}
 
 function clientOf({ exchange, close }: AdminTransport): AdminClient {

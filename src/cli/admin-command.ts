@@ -48,8 +48,9 @@ type Print = (view: never) => Promise<void> | void;
 type CallArguments = Parameters<AdminClient['call']>;
 
 /**
- * Prints the view that responds to the request: with `--json` as it came, else by `print`. Without a gateway
- * the routes work on the store. Rejects as `withAdminClient` does, also if the request is rejected.
+ * Sends the request and prints the view that comes back: with `--json` unchanged, otherwise by `print`.
+ * Without a gateway the routes work on the store. Rejects as `withAdminClient` does, and if the request is
+ * rejected.
  */
 export function showView(
   options: AdminOptions,

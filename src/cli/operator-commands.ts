@@ -61,7 +61,7 @@ interface Expiry {
   readonly expires_in?: number;
 }
 
-/** Parses a duration with a unit (of `lifeSeconds`), or a moment. A number alone is Unix seconds. */
+/** Parses a duration with a unit (of `lifeSeconds`), or a moment. A number without a unit is Unix seconds. */
 function parseExpiry(text: string): Expiry {
   try {
     return /^\d+[a-z]$/.test(text) ? { expires_in: lifeSeconds(text) } : { expires: momentSeconds(text) };

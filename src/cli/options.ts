@@ -57,7 +57,7 @@ function parseAdminUrl(text: string): string {
 
 export const ADMIN_URL_RULE = 'Want an address such as http://10.0.0.5:8081.';
 
-/** Returns the origin of an http(s) address of host and port alone; undefined for any other text. */
+/** Returns the origin of an http(s) address of only host and port; undefined for any other text. */
 export function adminOriginOf(text: string): string | undefined {
   if (!URL.canParse(text)) return undefined;
   const { protocol, username, password, pathname, search, hash, origin } = new URL(text);

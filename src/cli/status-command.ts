@@ -14,7 +14,7 @@ import { type AdminOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine, terminalWidth } from './output.js';
 import type { StatusSample, StatusView } from './status-stats.js';
 
-/** The groups of which `groupsOf` (status-text.ts) shows those with the fullest quotas. */
+/** The first 1,000 groups. `groupsOf` (status-text.ts) shows those with the fullest quotas. */
 const GROUPS_PATH = '/group-tree?limit=1000';
 /** Rates are computed from two samples, at least this long apart. */
 const SAMPLE_MS = 1_000;

@@ -16,8 +16,8 @@ import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
 /**
- * What lines can be grouped by: the same names as USAGE_GROUPS of registry/usage-report.ts, which would load
- * the registry. A line has the field of the name that was chosen.
+ * What lines can be grouped by. A line has the field of the chosen name. Only the type of USAGE_GROUPS
+ * (registry/usage-report.ts) is imported, because the value would load the registry.
  */
 const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const satisfies readonly UsageGroup[];
 
