@@ -4,7 +4,7 @@
  * tools ignore them. Main threads and commands.
  *
  * Must hold:
- * - A setting whose value is a secret has `x-secret`, or operators, logs and commands show the value
+ * - A setting whose value is a secret has `x-secret`. Otherwise operators, logs and commands would show it
  *   (test/unit/config/settings-in-force.changes.test.ts, test/e2e/secrets.test.ts).
  * - A new keyword of JSON Schema is checked by settings-reader.ts, or only tools check it.
  */
@@ -46,7 +46,7 @@ export interface Annotations {
   readonly 'x-names-secret'?: string;
   /**
    * When a change applies, for this setting and all below it. On the way from the root to a setting exactly
-   * one declaration has `x-applies` (test/unit/config/settings-in-force.test.ts).
+   * one declaration has `x-applies` (test/unit/config/settings-adoption.test.ts).
    */
   readonly 'x-applies'?: Applies;
 }
@@ -163,7 +163,10 @@ export const section = (description: string, applies?: Applies) => ({
   ...settingsMap(description, applies),
 });
 
-/** Declares the path of a file. load.ts makes the path absolute. */
+/**
+ * Declares the path of a file. load.ts makes the path absolute, and reads the file if its content is part of
+ * the settings. Then `filesOf` of supervisor/supervisor.ts lists the file too, or a change of it is not seen.
+ */
 export const filePath = (description: string) =>
   Type.String({
     minLength: 1,

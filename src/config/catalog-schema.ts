@@ -162,7 +162,7 @@ export const modelSchema = Type.Object(
         ),
       },
       {
-        // Input and output have no defaults: a price of input alone would give every response away.
+        // Input and output have no defaults: with only a price of input every response would be free.
         default: { input: '0', output: '0' },
         description: 'What tokens and calls cost; nothing if it is left out.',
         'x-want': 'a map with input and output',

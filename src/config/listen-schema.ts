@@ -1,5 +1,5 @@
 /**
- * Declares the sections `listen` and `admin`: addresses, TLS, and web pages whose scripts may call (CORS).
+ * Declares the sections `listen` and `admin`: addresses, TLS, and the web pages that may call (CORS).
  * schema.ts has both sections as part of all settings. Main threads and commands.
  *
  * Must hold: an origin is written as browsers send it, because listeners compare it with the header `Origin`

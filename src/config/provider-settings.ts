@@ -4,8 +4,8 @@
  * upstream-scopes.ts and the import from LiteLLM look up the address. Pure.
  *
  * Must hold: a setting that means nothing to the provider is an error, and not ignored
- * (test/unit/config/provider-settings.test.ts). A new provider has an entry in RULES, else it does not
- * compile.
+ * (test/unit/config/provider-settings.test.ts). The compiler asks for an entry of
+ * each new provider in RULES.
  */
 import { API_VERSIONS, type ProviderName } from '../core/provider-names.js';
 import type { SettingPath } from './config-error.js';

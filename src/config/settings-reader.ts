@@ -306,7 +306,7 @@ export class SettingsReader {
     const nameOf = (candidate: { readonly name: string }): string => candidate.name;
     // Siblings come first, so that of two equally near names the sibling is named.
     const nearest = nearestName(name, [...siblings, ...this.#knownNames], nameOf);
-    // A name elsewhere is a slip of indentation if most of its letters agree, and else far-fetched.
+    // A name elsewhere is suggested only if most of its letters agree: then the indentation may be wrong.
     const isNear = nearest !== undefined && editDistance(name, nearest.name) <= name.length / 3;
     return (isNear ? nearest : nearestName(name, siblings, nameOf))?.path ?? 'none';
   }

@@ -84,8 +84,8 @@ export function limitsByScope(models: Settings['models']): Map<string, DeclaredL
 }
 
 /**
- * Reports limits that differ within a scope, and upstreams of one url and key of which one counts by key and
- * another by model. Call it after the key files were read, because scopes are compared by their keys.
+ * Reports limits that differ within a scope, and upstreams of one url and key if one counts by key and one by
+ * model. Call it after the key files were read, because scopes are compared by their keys.
  */
 export function checkUpstreamLimits(
   { models }: SettingsDraft,

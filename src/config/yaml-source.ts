@@ -5,7 +5,7 @@
  * Must hold (test/unit/config/yaml-source.test.ts):
  * - A file's size and encoding (UTF-8) are checked before it is parsed (`readConfigFile`). The expansion of
  *   aliases is bounded too.
- * - A warning of the parser is an error: the parser may have read something else than was meant.
+ * - A warning of the parser is an error, because the parser may have read something that was not meant.
  */
 import { isUtf8 } from 'node:buffer';
 import { closeSync, openSync, readSync } from 'node:fs';

@@ -57,7 +57,7 @@ interface HeaderContext {
 
 /**
  * Returns the entry's `organization` and `extra_headers` as headers and beta features. `modelName`: the
- * model's name for callers, of which names of variables are made.
+ * model's name for callers, with which names of variables begin.
  */
 export function headersOf(
   params: ImportMap,

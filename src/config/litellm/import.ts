@@ -72,7 +72,7 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   return { yaml, remarks: remarks.list, variables, leftOut: leftOut.length };
 }
 
-/** Returns the names of the variables in the written file, of which no text has a line break. */
+/** Returns the names of the variables in the written file. No text of the file has a line break. */
 function variablesOf(yaml: string): string[] {
   return Array.from(yaml.matchAll(/\$(\$?)\{([^}\n]*)\}/g)).flatMap(([, secondDollar, name = '']) =>
     // `$${NAME}` stands for a plain `${NAME}`.

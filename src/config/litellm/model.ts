@@ -307,7 +307,7 @@ function fallbackMaps(section: ImportMap, name: string): Record<string, unknown>
   return maps;
 }
 
-/** Returns the value if it is a list, else an empty list. */
+/** Returns the value if it is a list, otherwise an empty list. */
 function listIn(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? (value as unknown[]) : [];
 }

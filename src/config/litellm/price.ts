@@ -29,7 +29,7 @@ const TOKEN_PRICE_NAMES = [
 type PriceName = (typeof TOKEN_PRICE_NAMES)[number] | 'call';
 const PRICE_NAMES: readonly PriceName[] = [...TOKEN_PRICE_NAMES, 'call'];
 
-/** LiteLLM's name of the cost of which each price is made. */
+/** LiteLLM's name of the cost that becomes each price. */
 const COST_NAMES: Readonly<Record<PriceName, string>> = {
   input: 'input_cost_per_token',
   output: 'output_cost_per_token',
@@ -118,10 +118,10 @@ interface Priced {
  * (PRICE_NAMES) is the highest that an entry has; entries without that kind do not count. `deployments` has
  * at least one entry.
  *
- * If no entry has an input price, or none an output price, returns undefined: the model's calls cost nothing,
- * which a remark says. There are two exceptions. A price of calls alone is enough, and tokens cost nothing
- * then. A price of input alone is enough if responses have no output to pay for (`hasOutput` is false), such
- * as embeddings.
+ * If no entry has an input price, or none an output price, returns undefined, and a remark warns that the
+ * model's calls cost nothing. There are two exceptions. If there is only a price of calls, tokens cost
+ * nothing. If responses have no output to pay for (`hasOutput` is false), such as embeddings, a price of
+ * input is enough.
  */
 export function priceOf(deployments: readonly Priced[], hasOutput: boolean): ModelPrice | undefined {
   const base = highestOf(deployments, (prices) => prices.base, '');

@@ -80,7 +80,7 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['litellm_proxy', { url: undefined, variable: undefined, optionalVariable: 'LITELLM_PROXY_API_KEY' }],
 ]);
 
-/** Matches words before a model's name, by which LiteLLM chooses how it calls the provider. */
+/** Matches a prefix of a model's name that tells LiteLLM how to call the provider. */
 const LITELLM_ROUTES: Readonly<Record<string, RegExp>> = {
   openai: /^responses\//,
   azure: /^(?:o_series|gpt5_series|responses)\//,
@@ -153,7 +153,7 @@ export class Variables {
     this.#used = new Set([...inFile, ...implied]);
   }
 
-  /** Rewrites a value that is no secret: `${NAME}` for a reference, else the plain text. */
+  /** Rewrites a value that is no secret: `${NAME}` for a reference, otherwise the plain text. */
   text(value: string): string {
     return referenceOf(value) ?? escapedText(value);
   }
