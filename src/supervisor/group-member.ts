@@ -177,7 +177,7 @@ export class GroupMember implements PrimaryCandidate {
   /**
    * As GatewayProcess.reload. A member that waits for its restart is started now, so the group must not call
    * this after `drain`. A process that is being replaced gets the settings too, because it still takes the
-   * last call of each connection. It is not asked with `check`, and what it has against them is dropped.
+   * last call of each connection. It is not asked with `check`, and its problems are ignored.
    */
   async reload(settings: Settings, { check }: { readonly check: boolean }): Promise<readonly string[]> {
     if (this.#retiring) {

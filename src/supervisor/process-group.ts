@@ -42,7 +42,7 @@ export class ProcessGroup {
   #resolveEnded!: (end: GroupEnd) => void;
   /**
    * The settings of the start, with the ports of the first gateway, and with what reloads have changed. A
-   * replacement changes `GroupMember.settings` alone. The group itself reads `processes` and `sharing`, which
+   * replacement changes only `GroupMember.settings`. The group itself reads `processes` and `sharing`, which
    * need a restart, and `drain_timeout_ms`, which applies at a reload.
    */
   #settings: Settings;
