@@ -1,5 +1,5 @@
 /**
- * The call ring, by which ended calls get to the access log and the call log: its layout, and an ended call
+ * The call ring, which carries ended calls to the access log and the call log: its layout, and an ended call
  * as its listener knows it (EndedCall), with accounts, keys, models and upstreams by number, not by name.
  * Each listener has a ring. request/chat-exchange.ts makes an EndedCall of each call that goes to one of the
  * logs, and appends it (call-ring-writer.ts); the main thread reads the calls (call-ring-reader.ts), and
@@ -48,7 +48,7 @@
  *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
  *                 the texts of the attempts, then that of the error
  *
- * A plain call goes to the call log alone, succeeded at its only attempt, was charged, and has no error
+ * A plain call goes only to the call log, succeeded at its only attempt, was charged, and has no error
  * text. Most calls are plain, so their record is shorter: two cache lines, with kind and length. Times are
  * whole microseconds, but endedMs and queuedMs are milliseconds.
  *

@@ -40,7 +40,7 @@ export class CallRingWriter {
   readonly #logSwitch: LogSwitch;
   /** `samplePercent` is added at each successful call. When the sum reaches 100, the call is logged. */
   #percentSum = 0;
-  /** The second, by the monotonic clock, whose rejected calls the next two fields count. */
+  /** The second of the monotonic clock in which the next two fields count. */
   #second = 0;
   /** Calls of callers without a valid key, stored or not. */
   #unknownCount = 0;

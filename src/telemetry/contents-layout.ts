@@ -84,10 +84,7 @@ export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   return at + bytes === end && end <= data.length ? bytes : undefined;
 }
 
-/**
- * Returns the request id of the contents at `at`. Call this and the next two functions only for contents that
- * `contentsBytesAt` has found whole.
- */
+/** Returns the request id. Call it and the next two functions only for whole contents (`contentsBytesAt`). */
 export function requestIdAt(data: Buffer, at: number): string {
   const start = at + CONTENTS_HEAD_BYTES;
   return data.toString('utf8', start, start + data.readUInt32LE(at + ID_BYTES_AT));

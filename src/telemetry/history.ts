@@ -5,7 +5,7 @@
  * the shapes of the rings and the functions of growth. All times are whole Unix seconds.
  *
  *     ring    span     covers
- *     5m      2 s      5 minutes    in memory alone
+ *     5m      2 s      5 minutes    only in memory
  *     1h      10 s     1 hour
  *     6h      1 min    6 hours
  *     24h     5 min    24 hours
@@ -208,7 +208,7 @@ class StatusRing extends SpanRing<HistorySpan> {
   /** The running span as an earlier run of the gateway has stored it; undefined if none has. */
   #earlier: HistorySpan | undefined;
 
-  /** Returns the running span if this status ends it, else an empty list. */
+  /** Returns the running span if this status ends it; otherwise an empty list. */
   add(status: StatusStats, nowSeconds: number): HistorySpan[] {
     this.dropAhead(nowSeconds);
     const start = nowSeconds - (nowSeconds % this.shape.seconds);

@@ -1,7 +1,7 @@
 /**
  * Frees a main thread that waits for a lock of LMDB although the lock is free. Each listener thread creates
- * one MainWatchdog, whose `check` its ThreadHealth calls once a second or more often. store/environment.ts
- * calls `installSignalHandler` at each opening of LMDB; only on the main thread it does anything.
+ * one MainWatchdog, and its ThreadHealth calls `check` at least once a second. store/environment.ts calls
+ * `installSignalHandler` at each opening of LMDB; it acts only on the main thread.
  *
  * LMDB's lock between processes is a robust mutex, and such a mutex of Linux can lose a wake-up:
  *

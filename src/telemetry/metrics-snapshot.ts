@@ -3,8 +3,8 @@
  * gateway/stats.ts merges the snapshots for a page. supervisor/group-snapshots.ts adds up the last snapshots
  * of ended processes, of which counters and histograms stay in the sums. Pure.
  *
- * Must hold: no sum of a counter or histogram falls when a process ends, else Prometheus takes the fall for a
- * restart and counts twice (test/unit/telemetry/metrics-snapshot.test.ts).
+ * Must hold: no sum of a counter or histogram falls when a process ends. Prometheus would take the fall for a
+ * restart and count twice (test/unit/telemetry/metrics-snapshot.test.ts).
  */
 import type { MetricFamily, Sample } from './metrics-source.js';
 

@@ -78,7 +78,7 @@ export interface SharingSnapshot {
   readonly exchanges: HistogramSnapshot;
   /** Exchanges that were not answered, or were rejected. */
   readonly failures: number;
-  /** Accounts and keys of which something is leased. */
+  /** How many accounts and keys have a lease. */
   readonly leased: number;
   /** Requests that wait for a lease now. */
   readonly waits: number;
@@ -101,7 +101,7 @@ export interface MetricsSource {
   readonly threads: readonly string[];
   /** The setting limits.calls_in_flight, for this process. */
   readonly callsInFlightMax: number;
-  /** Memory that the bodies of calls in work take, and how much they may take. */
+  /** Memory that the bodies of requests take now, and how much they may take. */
   readonly bodies: { readonly bytesInWork: () => number; readonly bytesInWorkMax: () => number };
   readonly flush: () => FlushSnapshot;
   readonly unflushedAccounts: () => number;

@@ -138,7 +138,7 @@ export class UpstreamMetrics {
     const words = this.#words;
     for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
       const block = layout.firstWordOfUpstream(slot);
-      // Words that were never written are left alone: a store makes the kernel allocate the page.
+      // Words that were never written stay so, because a store makes the kernel allocate the page.
       if (words[block + layout.UPSTREAM_ATTEMPTS] !== 0) words[block + layout.UPSTREAM_IN_FLIGHT] = 0;
       if (words[block + layout.UPSTREAM_WAITING] !== 0) words[block + layout.UPSTREAM_WAITING] = 0;
     }

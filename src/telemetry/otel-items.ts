@@ -90,10 +90,7 @@ function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): 
   return { ...context, traceState: stub };
 }
 
-/**
- * Whether the span is marked as an error. A call that ended with 4xx is none, because the caller erred; a
- * stream that broke after its status 200 is one.
- */
+/** Whether the span is an error: not if a call ended with 4xx, but also if a stream broke after its 200. */
 function hasFailed(record: SpanRecord): boolean {
   if (record.kind !== SPAN_OF_CALL) return record.error !== null && record.error !== 'cancelled';
   if (record.outcome === 'ok' || record.outcome === 'client_gone') return false;

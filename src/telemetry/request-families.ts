@@ -49,7 +49,7 @@ function modelsOf(source: MetricsSource): NamedModel[] {
   return source.models().map((model, index) => ({ ...model, slot: modelSlotOf(index) }));
 }
 
-/** Returns `modelsOf`, and before them the two slots of calls whose model is not in the catalogue. */
+/** Returns the two slots of calls whose model is not in the catalogue, then `modelsOf`. */
 function allModelsOf(source: MetricsSource): NamedModel[] {
   return [{ ...WITHOUT_MODEL, slot: NO_MODEL }, { ...UNKNOWN_MODEL, slot: OTHER_MODEL }, ...modelsOf(source)];
 }

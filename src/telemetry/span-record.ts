@@ -53,7 +53,7 @@ export interface CallSpanRecord {
   readonly model: string | null;
   /** The fallback that answered; null if none did. */
   readonly answeredModel: string | null;
-  /** Who owns `model` by the settings; null if `model` is null. */
+  /** `owned_by` of the model in the settings; null if `model` is null. */
   readonly provider: string | null;
   /** False if the call was not admitted. */
   readonly stream: boolean;
@@ -90,7 +90,7 @@ export interface AttemptSpanRecord {
   readonly model: string;
   /** The model that the response names; null if it names none. */
   readonly responseModel: string | null;
-  /** OpenTelemetry's name of the provider; if it has none, who owns the model by the settings. */
+  /** OpenTelemetry's name of the provider; if it has none, `owned_by` of the model in the settings. */
   readonly provider: string;
   /** Attempts of the call before this one. */
   readonly earlierAttempts: number;

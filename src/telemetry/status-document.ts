@@ -12,7 +12,7 @@
  */
 import type { BreakerState } from './metrics-layout.js';
 
-/** Each value is in one bucket alone. There is one count more than bounds: of values above the last bound. */
+/** Counts are not cumulative. There is one count more than bounds: of values above the last bound. */
 export interface HistogramView {
   readonly bounds: readonly number[];
   readonly counts: readonly number[];

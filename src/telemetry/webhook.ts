@@ -40,7 +40,7 @@ export interface Webhook {
 export interface Delivery {
   /** Whether the receiver accepted the webhook: it responded with a status from 200 to 299. */
   readonly sent: boolean;
-  /** Why the webhook was not sent, for the log; else absent. Has no secret, and nothing of the address. */
+  /** Why the webhook was not sent, for the log; absent if it was. Has no secret, nothing of the address. */
   readonly reason?: string;
   /** The least pause before the next attempt (Retry-After); absent if the receiver asks for none. */
   readonly pauseMs?: number;
