@@ -1,19 +1,15 @@
 /**
- * The parser of bodies at all doors but chat. One pass finds the members that the gateway may change, and
- * checks that every JSON decoder reads the body alike. Then the body is parsed, and validated by the door's
- * compiled schema. A _known_ name is one of the door's `level`. The doors make their readers with
- * `readersOf`. Pure; listener thread, and counter threads for large bodies, because parsing takes some 5 ms a
- * megabyte.
+ * The scanner of bodies at all doors but chat. One pass over the bytes finds the members that the gateway may
+ * change, and checks that every JSON decoder reads the body alike. Then the values are checked by the door's
+ * compiled schema. The doors make their readers with `readersOf`. Pure; listener thread, and counter threads
+ * for large bodies, because parsing takes some 5 ms a megabyte.
  *
- * For a door with `readsKnownOnly` the pass itself reads the values of known members (`readKnownValue`),
- * with LONG_TEXT in place of long strings. JSON.parse would build the whole tree, and take 1 µs more for a
- * short body. So it is called only to explain a rejection.
+ * The values come from JSON.parse. For a door with `readsKnownOnly` the pass itself reads the values of known
+ * members (known-values.ts), and JSON.parse is called only to explain a rejection.
  *
  * Must hold: each member that the gateway or an upstream acts on is in the door's `level`; otherwise a second
  * member of that name in another case reaches the upstream unchecked
- * (test/unit/doors/messages/messages-door.test.ts and the tests of the other doors). A validator that reads
- * named members alone gives the same result for the values of `readKnownValue` as for those of JSON.parse
- * (test/unit/doors/messages/messages-door.test.ts).
+ * (test/unit/doors/messages/messages-door.test.ts and the tests of the other doors).
  */
 import type { Members } from '../core/json.js';
 import { BODY_TREE_MEMBERS_MAX } from '../core/limits.js';
@@ -25,17 +21,12 @@ import {
   type ChatRequestResult,
   type OutputTokensField,
 } from '../protocol/chat-call.js';
-import { BodyError, BRACE, BRACKET, LETTER_F, LETTER_T, NINE, QUOTE, ZERO } from '../protocol/json-reader.js';
+import { BodyError, BRACE, NINE, ZERO } from '../protocol/json-reader.js';
 import type { Level } from '../protocol/known-members.js';
-import {
-  ANY_ARRAY,
-  ANY_OBJECT,
-  DIGITS_EXACT_MAX,
-  MemberReader,
-  NO_MEMBERS,
-} from '../protocol/member-reader.js';
+import { DIGITS_EXACT_MAX, MemberReader, NO_MEMBERS } from '../protocol/member-reader.js';
 import { type RequestSchema, UNEXPLAINED, violationOf } from '../protocol/request-rules.js';
 import { readBodyBytes, readLargeBodyBytes } from '../protocol/request-bytes.js';
+import { readKnownValue, SHORT_BYTES_MAX, tooManyMembers } from './known-values.js';
 
 /** The form of a door's bodies. */
 export interface BodyForm {
@@ -46,7 +37,7 @@ export interface BodyForm {
   readonly schema: RequestSchema;
   /** The member that bounds the output; undefined if calls have no output that is billed. */
   readonly outputTokens: OutputTokensField | undefined;
-  /** Set if `check` and the functions below read only members that `level` names. */
+  /** Set if `check` and the functions below read only _known_ members, which are those that `level` names. */
   readonly readsKnownOnly?: true;
   /** The least bound of output that an upstream accepts; absent: 1. `body` is valid. */
   readonly outputTokensMin?: (body: Members) => number;
@@ -99,7 +90,7 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   const routingOfBody = form.routing?.(body as Members) ?? NO_MEMBERS;
   if (routingOfBody.length + reader.storedMembers.length > 0)
     found.routing = [...found.routing, ...reader.storedMembers, ...routingOfBody];
-  // `readText` replaces a long name of the model, and reads bytes beyond ASCII as Latin-1.
+  // known-values.ts replaces a long name of the model, and reads bytes beyond ASCII as Latin-1.
   const { start, end: modelEnd } = found.model;
   if (isReadHere && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
     found.values.model = reader.decoded(start, modelEnd);
@@ -204,98 +195,3 @@ function checkDigitsAlone(bytes: Buffer, name: string, { start, end }: Span): vo
 
 /** Characters of the sender's text that a rejection repeats. */
 const SHOWN_CHARS_MAX = 40;
-
-/** The longest string that is read, in bytes with its quotes. Every word of a rule is shorter. */
-const SHORT_BYTES_MAX = 64;
-/** Stands for a longer string. No rule has this text as a word, and no pattern of a rule matches the text. */
-const LONG_TEXT = '\u2026';
-
-/**
- * Moves `reader` past the value of a member, and checks the names within the value, as
- * `MemberReader.skipMember` does. Returns the value of a known member. `index`: its index in `level`; -1 if
- * it is not known, and then the result is undefined.
- */
-function readKnownValue(reader: MemberReader, level: Level, index: number): unknown {
-  if (index < 0) {
-    reader.skipValue();
-    return undefined;
-  }
-  const start = reader.position;
-  const inner = level.inner[index];
-  const value = inner === undefined ? readUnnamedValue(reader) : readNestedValue(reader, inner);
-  reader.recordStored(level.stored[index], start);
-  return value;
-}
-
-/** Reads an object, or an array of objects, whose known names are those of `level`; any other value too. */
-function readNestedValue(reader: MemberReader, level: Level): unknown {
-  const firstByte = reader.bytes[reader.position];
-  if (firstByte === BRACE) return readObject(reader, level);
-  if (firstByte !== BRACKET) return readUnnamedValue(reader);
-  const items: unknown[] = [];
-  if (!reader.openItems()) return items;
-  do {
-    reader.startItem(items.length);
-    items.push(
-      reader.bytes[reader.position] === BRACE ? readObject(reader, level) : readUnnamedValue(reader),
-    );
-  } while (reader.moreItems());
-  return items;
-}
-
-/** Reads an object, and counts it if it is a media part. Members that `level` does not name are left out. */
-function readObject(reader: MemberReader, level: Level): Members {
-  const members: Record<string, unknown> = {};
-  let typeStart = 0;
-  let typeEnd = 0;
-  if (!reader.openLevel(level)) return members;
-  do {
-    const index = reader.readName(level);
-    reader.skipColon();
-    const start = reader.position;
-    if (reader.memberCount > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
-    if (index < 0) reader.skipValue();
-    else members[level.names[index]!] = readKnownValue(reader, level, index);
-    if (index < 0 || index !== level.typeIndex) continue;
-    typeStart = start;
-    typeEnd = reader.position;
-  } while (reader.moreMembers());
-  reader.countPart(level, typeStart, typeEnd);
-  return members;
-}
-
-/** The error for too many members, which as parsed objects would take more memory than their bytes. */
-function tooManyMembers(): BodyError {
-  return new BodyError(`the request body must have at most ${BODY_TREE_MEMBERS_MAX} members in all`);
-}
-
-/**
- * Reads a value in which no names are known. Short strings, numbers, and lists of the request itself are
- * parsed. An object or any other list is read as an empty one, because no rule looks into it.
- */
-function readUnnamedValue(reader: MemberReader): unknown {
-  const { bytes, position: start } = reader;
-  const firstByte = bytes[start];
-  if (firstByte === QUOTE) return readText(reader);
-  const isListOfRequest = firstByte === BRACKET && reader.depth === 1;
-  reader.skipValue();
-  if (firstByte === BRACE) return ANY_OBJECT;
-  if (firstByte === BRACKET && !isListOfRequest) return ANY_ARRAY;
-  if (firstByte === LETTER_T) return true;
-  if (firstByte === LETTER_F) return false;
-  // Digits and the minus are below all letters.
-  const isNumber = firstByte !== undefined && firstByte < LETTER_F && firstByte !== BRACKET;
-  if (isNumber) return reader.numberFrom(start);
-  // A list such as `stop_sequences`, or `null`.
-  return JSON.parse(bytes.toString('utf8', start, reader.position));
-}
-
-/** The text of a short string, one character for each byte; LONG_TEXT for a long string. */
-function readText(reader: MemberReader): string {
-  const start = reader.position;
-  const hasEscapes = reader.skipText();
-  if (reader.position - start > SHORT_BYTES_MAX) return LONG_TEXT;
-  return hasEscapes
-    ? reader.decoded(start, reader.position)
-    : reader.bytes.toString('latin1', start + 1, reader.position - 1);
-}

@@ -1,7 +1,7 @@
 /**
  * A JsonReader that checks the member names of each object: a known name has its exact spelling, and no name
- * is given twice, in whatever case. doors/member-scan.ts uses it; chat-scan.ts uses ValueReader, which also
- * reads the values that have rules. Any thread.
+ * is given twice, in whatever case. doors/member-scan.ts and doors/known-values.ts use it; chat-scan.ts uses
+ * ValueReader, which also reads the values that have rules. Any thread.
  *
  * Must hold: a body is rejected if some decoder takes two of its members for one
  * (test/unit/protocol/known-members.test.ts). A number that decoders read differently is rejected, though
