@@ -9,6 +9,13 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
 import { AccountHourCharts, AccountRangeCharts } from './account-charts.js';
+import {
+  AccountGroupDialog,
+  CreditDialog,
+  NewAccountDialog,
+  PlanDialog,
+  useGroupOptions,
+} from './account-dialogs.js';
 import { AccountKeys } from './account-keys.js';
 import { AccountList, ROWS_MAX } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
@@ -31,9 +38,8 @@ import {
   TextField,
   useInput,
 } from './controls.js';
-import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dialogs.js';
+import { SwitchDialog } from './dialogs.js';
 import { counted, DAY_SECONDS, moment, money, number, shortNumber } from './format.js';
-import { AccountGroupDialog, useGroupOptions } from './quota-dialogs.js';
 import { QuotaBars } from './quotas.js';
 import { type Column, CsvButton, Table, type Tile, Tiles } from './table.js';
 

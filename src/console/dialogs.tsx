@@ -1,20 +1,18 @@
 /**
- * Components of dialogs, and the dialogs of accounts, which accounts-page.tsx opens. account-keys.tsx,
- * groups-page.tsx, operators-page.tsx and quota-dialogs.tsx use the components. A dialog is the browser's
- * own, which keeps the keyboard inside and closes with Escape. Browser.
+ * Components of dialogs: a question with a form, the questions that disable or delete an item, and a secret
+ * that is shown once. account-dialogs.tsx, quota-dialogs.tsx and the pages make their dialogs of them. A
+ * dialog is the browser's own, which keeps the keyboard inside and closes with Escape. Browser.
  *
  * Must hold: a secret that was created is shown once, and its dialog does not close by itself, not even when
  * the session ends (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
  */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { AccountView, PlanView } from '../admin/views.js';
+import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks';
+import type { AccountView } from '../admin/views.js';
 import { post, remove } from './api.js';
 import { useAction } from './api-hooks.js';
 import { keepPage } from './session.js';
-import { Button, Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
-import { money } from './format.js';
-import { limitsText } from './quotas.js';
+import { Button, CopyButton, ErrorText } from './controls.js';
 
 export interface Closable {
   readonly onClose: () => void;
@@ -96,99 +94,6 @@ export function Question({ title, verb = title, isHarmful = false, onClose, act,
 
 /** A name that is never cut, because a question must show the whole. */
 export const LongName = ({ text }: { readonly text: string }) => <bdi class="long-name">{text}</bdi>;
-
-/** Shows the limits of the chosen plan below it. */
-function PlanChoice({ plans, ...input }: Input & { readonly plans: readonly PlanView[] }) {
-  const plan = plans.find(({ id }) => id === input.value);
-  return <Choice label="Plan" hint={plan && limitsText(plan)} options={idsOf(plans)} {...input} />;
-}
-
-interface NewAccountProps extends Closable {
-  /** At least one. */
-  readonly plans: readonly PlanView[];
-  readonly onCreated: (account: AccountView) => void;
-}
-
-export function NewAccountDialog({ plans, onClose, onCreated }: NewAccountProps) {
-  const name = useInput();
-  const plan = useInput(plans[0]?.id);
-  const credit = useInput();
-  const amount = credit.value.trim();
-  const body = { name: name.value, plan: plan.value, ...(amount === '' ? {} : { credit: amount }) };
-  return (
-    <Question
-      title="New account"
-      verb="Create account"
-      onClose={onClose}
-      act={async () => onCreated(await post<AccountView>('/accounts', body))}
-    >
-      <TextField label="Name" hint="Unique; it cannot be changed later." required {...name} />
-      <PlanChoice plans={plans} {...plan} />
-      <TextField
-        label="Opening balance"
-        hint="A decimal amount such as 10.00; empty for nothing."
-        inputMode="decimal"
-        {...credit}
-      />
-    </Question>
-  );
-}
-
-/** `change`: the last segment of the route's path. */
-const changeAccount = (account: AccountView, change: string, body?: object): Promise<AccountView> =>
-  post<AccountView>(`/accounts/${encodeURIComponent(account.id)}/${change}`, body);
-
-export function CreditDialog({ item: account, onClose, onChanged }: ChangeProps<AccountView>) {
-  const amount = useInput();
-  const note = useInput();
-  /** The same for all requests of the dialog: an amount that is sent again after an error is booked once. */
-  const [idempotencyKey] = useState(newIdempotencyKey);
-  const body = { amount: amount.value.trim(), note: note.value, idempotency_key: idempotencyKey };
-  return (
-    <Question
-      title="Add credit"
-      verb="Book it"
-      onClose={onClose}
-      act={async () => onChanged(await changeAccount(account, 'credit', body))}
-    >
-      <p>
-        <LongName text={account.name} /> has {money(account.balance)}.
-      </p>
-      <TextField
-        label="Amount"
-        hint="A decimal amount such as 10.00; with a minus it is taken away."
-        inputMode="decimal"
-        required
-        {...amount}
-      />
-      <TextField label="Note" hint="For the journal: why." maxLength={500} {...note} />
-    </Question>
-  );
-}
-
-/** Does not use `crypto.randomUUID`, which browsers lack over plain HTTP unless the host is localhost. */
-function newIdempotencyKey(): string {
-  const words = crypto.getRandomValues(new Uint32Array(4));
-  return `console-${[...words].map((word) => word.toString(16).padStart(8, '0')).join('')}`;
-}
-
-type PlanDialogProps = ChangeProps<AccountView> & { readonly plans: readonly PlanView[] };
-
-export function PlanDialog({ item: account, plans, onClose, onChanged }: PlanDialogProps) {
-  const plan = useInput(account.plan);
-  return (
-    <Question
-      title="Change plan"
-      onClose={onClose}
-      act={async () => onChanged(await changeAccount(account, 'set-plan', { plan: plan.value }))}
-    >
-      <p>
-        <LongName text={account.name} /> keeps what it has used in this minute and day.
-      </p>
-      <PlanChoice plans={plans} {...plan} />
-    </Question>
-  );
-}
 
 interface SwitchProps<View> extends ChangeProps<View> {
   readonly noun: keyof typeof SWITCH_TEXTS;

@@ -1,25 +1,18 @@
 /**
- * The dialogs by which an operator makes and changes groups, moves an account to another group, and changes
- * the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx, account-keys.tsx
- * and groups-page.tsx open them. A dialog asks before it acts (`Question`). Browser.
+ * The dialogs of groups, and of the limits of a group or a key. account-keys.tsx and groups-page.tsx open
+ * them. A dialog asks before it acts (`Question`). Browser.
  *
  * Must hold, of `useLimits`: only limits that were changed are sent, or two operators would undo each other's
  * changes. A field that was emptied removes its limit (test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';
-import type { AccountView, GroupView, KeyView, ListView, QuotasView } from '../admin/views.js';
+import type { GroupView, KeyView, QuotasView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
-import { post, queryOf } from './api.js';
-import { useView } from './api-hooks.js';
-import { Choice, ErrorText, TextField, useInput } from './controls.js';
+import { moveAccount } from './account-dialogs.js';
+import { post } from './api.js';
+import { TextField, useInput } from './controls.js';
 import { type ChangeProps, type Closable, LongName, Question } from './dialogs.js';
 import { isMoneyQuota, quotaTitle } from './quotas.js';
-
-/**
- * How many groups a choice offers: one page of the gateway, which rejects more (PAGE_ITEMS_MAX of
- * admin/fields.ts). To reach another group, an operator opens the group's page and adds the account there.
- */
-const GROUPS_OFFERED_MAX = 1_000;
 
 /** Returns the group's path below `/admin/v1`. groups-page.tsx uses it too. */
 export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
@@ -128,39 +121,6 @@ export function KeyLimitsDialog({ item, onClose, onChanged }: ChangeProps<KeyVie
         For <LongName text={item.name} />, within what its account may use. What was used stays used.
       </p>
       <LimitFields limits={limits} />
-    </Question>
-  );
-}
-
-/** `account`: id or name. `group`: null for no group. */
-const moveAccount = (account: string, group: string | null): Promise<AccountView> =>
-  post<AccountView>(`/accounts/${encodeURIComponent(account)}/set-group`, { group });
-
-/** The first groups of the tree as options of a Choice: id and path. accounts-page.tsx uses them too. */
-export function useGroupOptions() {
-  const path = `/group-tree${queryOf({ limit: GROUPS_OFFERED_MAX })}`;
-  const { view, error } = useView<ListView<GroupView>>(path);
-  return { options: (view?.data ?? []).map((group) => [group.id, group.path.join(' / ')] as const), error };
-}
-
-export function AccountGroupDialog({ item: account, onClose, onChanged }: ChangeProps<AccountView>) {
-  const { options, error } = useGroupOptions();
-  const group = useInput(account.group ?? '');
-  // The group of the account may not be among `options`, or these have not come yet.
-  const isMissing = account.group !== null && !options.some(([id]) => id === account.group);
-  const currentOption = isMissing ? [[account.group, account.group_name ?? account.group] as const] : [];
-  return (
-    <Question
-      title="Change group"
-      onClose={onClose}
-      act={async () => onChanged(await moveAccount(account.id, group.value === '' ? null : group.value))}
-    >
-      <p>
-        <LongName text={account.name} /> shares the limits of its group and of those above it. What it has
-        used stays with the former group.
-      </p>
-      <ErrorText text={error} />
-      <Choice label="Group" options={[['', 'None'], ...currentOption, ...options]} {...group} />
     </Question>
   );
 }
