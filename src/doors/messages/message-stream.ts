@@ -134,37 +134,39 @@ export class MessageWriter implements DoorStream {
 
   /**
    * Adds a piece to the open tool call, or begins the next one: at a higher index, or if
-   * `beginsOtherToolCall` says so. Throws a ProviderError for a piece of a call whose block is closed,
-   * because it cannot be written any more, and for a new call at an index that is too low. An empty piece of
-   * a closed call is ignored.
+   * `beginsOtherToolCall` says so. Throws a ProviderError as `#checkClosedCallPiece` does.
    */
   #addToolCall(toolCallPiece: Members): void {
     const piece = toolCallPieceOf(toolCallPiece);
     const isOther = this.#toolIndex < 0 || beginsOtherToolCall(piece, this.#toolCall);
     const index = piece.index ?? this.#toolIndex + (isOther ? 1 : 0);
-    if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) {
-      this.#closeBlock();
-      if (this.#toolIndex >= 0) (this.#earlierIds ??= []).push(this.#toolCall.id);
-      this.#toolIndex = index;
-      this.#toolCall = { id: undefined, name: undefined, json: '' };
-      this.#isToolPending = true;
-    } else if (index < this.#toolIndex || (this.#openKind !== 'tool' && !this.#isToolPending)) {
-      const { id, name, json } = piece;
-      const isNew = id !== undefined && name !== undefined && !this.#isIdOfCall(id);
-      if (json === '' && !isNew) return;
-      throw ProviderError.invalid(
-        isNew
-          ? 'the indices of tools are out of order'
-          : 'a tool got arguments after the next block had begun',
-      );
+    if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) this.#beginToolCall(index);
+    else if (index < this.#toolIndex || (this.#openKind !== 'tool' && !this.#isToolPending)) {
+      this.#checkClosedCallPiece(piece);
+      return;
     }
     addPiece(this.#toolCall, piece);
     if (!this.#isToolPending) this.#writeArguments(piece.json);
     else if (canSendToolCall(this.#toolCall)) this.#startToolBlock();
   }
 
-  #isIdOfCall(id: string): boolean {
-    return id === this.#toolCall.id || this.#earlierIds?.includes(id) === true;
+  #beginToolCall(index: number): void {
+    this.#closeBlock();
+    if (this.#toolIndex >= 0) (this.#earlierIds ??= []).push(this.#toolCall.id);
+    this.#toolIndex = index;
+    this.#toolCall = { id: undefined, name: undefined, json: '' };
+    this.#isToolPending = true;
+  }
+
+  /**
+   * Throws a ProviderError for arguments of a call whose block is closed, because they cannot be written any
+   * more, and for a new call at an index that is too low. Ignores an empty piece of a closed call.
+   */
+  #checkClosedCallPiece({ id, name, json }: Readonly<ToolCallSoFar>): void {
+    const isIdOfCall = id === this.#toolCall.id || this.#earlierIds?.includes(id) === true;
+    if (id !== undefined && name !== undefined && !isIdOfCall)
+      throw ProviderError.invalid('the indices of tools are out of order');
+    if (json !== '') throw ProviderError.invalid('a tool got arguments after the next block had begun');
   }
 
   #startToolBlock(): void {
