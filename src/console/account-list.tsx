@@ -17,9 +17,9 @@ import { shortNumber } from './format.js';
 const ROW_PX = 52;
 /** Rows that are drawn beyond each edge of the box, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;
-/** The height of the list before the browser has told it. */
+/** The height of the list before it has been measured. */
 const BOX_GUESS_PX = 600;
-/** Browsers draw no box higher than some 17 million pixels. Operators with more accounts have to search. */
+/** Browsers draw a box up to some 17 million pixels. Operators with more accounts have to search. */
 export const ROWS_MAX = 300_000;
 
 interface AccountListProps {

@@ -65,8 +65,8 @@ interface FetchedRows {
 }
 
 /**
- * In place of a page's number, of the page that follows in a filtered list: there the number of a page says
- * nothing of its rows. Only a refresh names a filtered page, the first, by its number 0.
+ * Stands for the number of the next page of a filtered list, whose pages may be short, so that a number does
+ * not say which rows a page has. Only a refresh gives a page of such a list a number: 0, the first.
  */
 const NEXT_PAGE = -1;
 
@@ -79,7 +79,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const requestedPages = useRef(new Set<number>());
   /** The first and the last row in sight. */
   const inSight = useRef<readonly [first: number, last: number]>([0, 0]);
-  /** Grows with each change of the filter. Responses to an earlier filter are dropped. */
+  /** Counts changes of the filter. Responses to a request from before the last change are dropped. */
   const filterGeneration = useRef(0);
   /** Counts changes of the refs: Preact draws the list again only if a state changes. */
   const [, setChanges] = useState(0);

@@ -1,7 +1,7 @@
 /**
  * The mock's OpenAI protocol besides chat completions: embeddings, legacy completions, moderations and
- * reranks. mock-openai.ts calls it. This file is a second reading of the references (OpenAI's, Cohere's and
- * Jina's for reranks), so it imports nothing of src/doors (test/unit/tree.test.ts). Pure.
+ * reranks. mock-openai.ts calls it. This file is written from the references (OpenAI's, and for reranks
+ * Cohere's and Jina's), and imports nothing of src/doors (mock-protocol.ts). Pure.
  *
  * Must hold: a response follows from its inputs, so that tests can check each of them
  * (test/e2e/embeddings.test.ts).

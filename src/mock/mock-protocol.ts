@@ -3,8 +3,8 @@
  * decides what a response says and how it fails. Each implementation (mock-openai.ts, mock-anthropic.ts and
  * so on) reads and writes one provider's protocol. Pure.
  *
- * Must hold: no file of this folder imports src/providers or src/doors. Each protocol is a second reading of
- * the provider's reference; with shared code one misreading would pass its own test (test/unit/tree.test.ts).
+ * Must hold: no file of this folder imports src/providers or src/doors (test/unit/tree.test.ts). Each
+ * protocol is written from the provider's reference alone: shared code would share a misreading.
  */
 
 /** A request as it came. Header names are in lower case. */

@@ -1,7 +1,7 @@
 /**
  * The mock's Responses API of OpenAI, POST /v1/responses, whole and streamed. mock-upstream.ts serves it
- * besides chat completions. This file is a second reading of the reference ("Create a model response",
- * "Streaming events", November 2026), so it imports nothing of src/doors (test/unit/tree.test.ts). Pure.
+ * besides chat completions. This file is written from the reference ("Create a model response",
+ * "Streaming events", November 2026), and imports nothing of src/doors (mock-protocol.ts). Pure.
  *
  * Must hold: a stream has the events that OpenAI's SDK expects, in their order (test/e2e/responses.test.ts).
  */
