@@ -9,9 +9,8 @@
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
-import type { KeyStatement } from '../registry/keys.js';
 import { isLimited } from '../registry/key-record.js';
-import type { CreatedKey, Keys, NewKey, RotatedKey } from '../registry/keys.js';
+import type { CreatedKey, Keys, KeyStatement, NewKey, RotatedKey } from '../registry/keys.js';
 import {
   EXPIRY,
   nameSchema,

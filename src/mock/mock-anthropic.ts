@@ -10,17 +10,8 @@
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
 import { anthropicProblem, blocksIn, headersProblem } from './mock-anthropic-rules.js';
-import {
-  BYTES_PER_TOKEN,
-  brokenSse,
-  sseFrame,
-  directivesOf,
-  type MockCompletion,
-  type MockCall,
-  type MockError,
-  type MockProtocol,
-  type MockRequest,
-} from './mock-protocol.js';
+import { BYTES_PER_TOKEN, brokenSse, sseFrame, directivesOf } from './mock-protocol.js';
+import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
 
 const ID = 'msg_mock';
 const REQUEST_ID = 'req_mock';

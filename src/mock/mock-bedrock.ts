@@ -10,15 +10,8 @@
 import { EventStreamCodec } from '@smithy/eventstream-codec';
 import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { CLAUDE_OPERATIONS, eventsOfClaude, readClaude, wholeOfClaude } from './mock-bedrock-claude.js';
-import {
-  BYTES_PER_TOKEN,
-  directivesOf,
-  type MockCompletion,
-  type MockCall,
-  type MockError,
-  type MockProtocol,
-  type MockRequest,
-} from './mock-protocol.js';
+import { BYTES_PER_TOKEN, directivesOf } from './mock-protocol.js';
+import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
 
 const PATH = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
 const SIGNATURE_HEADER =

@@ -9,14 +9,14 @@
  */
 import type { MockOptions } from './mock-options.js';
 import { OPENAI_MOCK } from './mock-openai.js';
-import {
-  BYTES_PER_TOKEN,
-  type MockCompletion,
-  type MockError,
-  type MockProtocol,
-  type MockRequest,
-  type MockToolCall,
-  type MockUsage,
+import { BYTES_PER_TOKEN } from './mock-protocol.js';
+import type {
+  MockCompletion,
+  MockError,
+  MockProtocol,
+  MockRequest,
+  MockToolCall,
+  MockUsage,
 } from './mock-protocol.js';
 
 export interface MockResponse {

@@ -9,17 +9,14 @@
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
 import { countWith, geminiProblem, GEMINI_3, partsOf, recordsIn } from './mock-gemini-rules.js';
-import {
-  BYTES_PER_TOKEN,
-  brokenSse,
-  sseFrame,
-  directivesOf,
-  type MockCompletion,
-  type MockCall,
-  type MockError,
-  type MockProtocol,
-  type MockRequest,
-  type MockUsage,
+import { BYTES_PER_TOKEN, brokenSse, sseFrame, directivesOf } from './mock-protocol.js';
+import type {
+  MockCompletion,
+  MockCall,
+  MockError,
+  MockProtocol,
+  MockRequest,
+  MockUsage,
 } from './mock-protocol.js';
 
 const RESPONSE_ID = 'mock-response';

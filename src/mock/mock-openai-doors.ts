@@ -7,16 +7,8 @@
  * (test/e2e/embeddings.test.ts).
  */
 import { isRecord, type Members } from '../core/json.js';
-import {
-  BYTES_PER_TOKEN,
-  CREATED_SECONDS,
-  DOOR_KINDS,
-  sseFrame,
-  directivesOf,
-  type MockCompletion,
-  type MockDoorRequest,
-  type MockRequest,
-} from './mock-protocol.js';
+import { BYTES_PER_TOKEN, CREATED_SECONDS, DOOR_KINDS, sseFrame, directivesOf } from './mock-protocol.js';
+import type { MockCompletion, MockDoorRequest, MockRequest } from './mock-protocol.js';
 
 export const OPENAI_DOOR_PATHS: readonly string[] = DOOR_KINDS.map((kind) => `/v1/${kind}`);
 

@@ -9,18 +9,8 @@
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { doorFrames, doorResponse, readDoorRequest } from './mock-openai-doors.js';
-import {
-  BYTES_PER_TOKEN,
-  brokenSse,
-  CREATED_SECONDS,
-  sseFrame,
-  directivesOf,
-  type MockCompletion,
-  type MockCall,
-  type MockError,
-  type MockProtocol,
-  type MockRequest,
-} from './mock-protocol.js';
+import { BYTES_PER_TOKEN, brokenSse, CREATED_SECONDS, sseFrame, directivesOf } from './mock-protocol.js';
+import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
 
 const ID = 'chatcmpl-mock';
 

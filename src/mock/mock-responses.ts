@@ -7,18 +7,8 @@
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
 import { errorText } from './mock-openai.js';
-import {
-  BYTES_PER_TOKEN,
-  brokenSse,
-  CREATED_SECONDS,
-  sseFrame,
-  directivesOf,
-  type MockCompletion,
-  type MockCall,
-  type MockError,
-  type MockProtocol,
-  type MockRequest,
-} from './mock-protocol.js';
+import { BYTES_PER_TOKEN, brokenSse, CREATED_SECONDS, sseFrame, directivesOf } from './mock-protocol.js';
+import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
 
 const ID = 'resp_mock';
 

@@ -11,13 +11,7 @@
 import { isRecord, parsedJson } from '../core/json.js';
 import { ANTHROPIC_MOCK, readHostedClaude } from './mock-anthropic.js';
 import { GEMINI_MOCK, isStreamCall, NO_SUCH_PATH, readGeminiBody, googleErrorOf } from './mock-gemini.js';
-import {
-  type MockCompletion,
-  type MockCall,
-  type MockError,
-  type MockProtocol,
-  type MockRequest,
-} from './mock-protocol.js';
+import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
 
 const PATH =
   /^\/v1\/(projects\/[\w-]+\/locations\/[\w-]+)\/(?:publishers\/(google|anthropic)\/models\/([\w.@-]+)|endpoints\/(\d+)):(\w+)$/;
