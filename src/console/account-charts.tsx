@@ -152,7 +152,7 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
         },
         {
           head: 'Cost',
-          value: ({ cost }) => cost,
+          csvValue: ({ cost }) => cost,
           cell: (stats) => <a href={callsOf(stats)}>{roughMoney(Number(stats.cost))}</a>,
           class: 'figure',
         },

@@ -86,7 +86,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           columns={[
             {
               head: 'Name',
-              value: ({ name }) => name,
+              csvValue: ({ name }) => name,
               cell: ({ name, quotas }) => (
                 <>
                   <Name text={name} />
@@ -96,12 +96,12 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
             },
             {
               head: 'Begins with',
-              value: ({ prefix }) => prefix,
+              csvValue: ({ prefix }) => prefix,
               cell: ({ prefix }) => <code>{prefix}</code>,
             },
             {
               head: 'State',
-              value: (key) => stateOf(key)[1] + (key.private ? ', private' : ''),
+              csvValue: (key) => stateOf(key)[1] + (key.private ? ', private' : ''),
               cell: (key) => <KeyState item={key} />,
             },
             {

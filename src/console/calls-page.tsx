@@ -278,7 +278,7 @@ const wholeMs = (ms: number): string => number(Math.round(ms));
 const CALL_COLUMNS: readonly Column<CallView>[] = [
   {
     head: 'Ended',
-    value: ({ time }) => time,
+    csvValue: ({ time }) => time,
     cell: ({ time, request_id: id }) => (
       <a href={callAddress(id)} title={id}>
         {recentMoment(Date.parse(time))}
@@ -287,7 +287,7 @@ const CALL_COLUMNS: readonly Column<CallView>[] = [
   },
   {
     head: 'Status',
-    value: ({ status }) => status,
+    csvValue: ({ status }) => status,
     cell: (call) => <Badge tone={toneOfCall(call)}>{call.status ?? 'left'}</Badge>,
   },
   { head: 'Code', text: ({ code }) => (code === null ? null : words(code)) },
@@ -302,7 +302,7 @@ const CALL_COLUMNS: readonly Column<CallView>[] = [
   { head: 'Tokens', figure: tokensOf },
   {
     head: 'Cost',
-    value: ({ cost }) => cost,
+    csvValue: ({ cost }) => cost,
     cell: ({ cost }) =>
       cost === null ? '–' : <span title={money(cost, 12)}>{roughMoney(Number(cost))}</span>,
     class: 'figure',

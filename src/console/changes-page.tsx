@@ -65,6 +65,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
+/** Returns the text of a value before or after a change: JSON, unless it is a text or a time of expiry. */
 function textOfValue(field: string, value: unknown): string {
   if (value === null || value === undefined) return 'none';
   if (field === 'expires' && typeof value === 'number') return isoOf(value);
@@ -82,12 +83,15 @@ function addressOfTarget({ target }: OperatorChange): string | undefined {
   return undefined;
 }
 
-/** A column shows its `cell`, and the CSV has its `value` (table.tsx). */
 const COLUMNS: readonly Column<OperatorChange>[] = [
-  { head: 'When', value: (row) => new Date(row.at_ms).toISOString(), cell: (row) => exactMoment(row.at_ms) },
+  {
+    head: 'When',
+    csvValue: (row) => new Date(row.at_ms).toISOString(),
+    cell: (row) => exactMoment(row.at_ms),
+  },
   {
     head: 'Who',
-    value: ({ who }) => who,
+    csvValue: ({ who }) => who,
     cell: ({ who, role }) => (
       <>
         <Name text={who} />
@@ -97,7 +101,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
     ),
   },
   { head: 'From', text: ({ from }) => from },
-  { head: 'Action', value: ({ action }) => action, cell: ({ action }) => <code>{action}</code> },
+  { head: 'Action', csvValue: ({ action }) => action, cell: ({ action }) => <code>{action}</code> },
   {
     head: 'Target',
     text: ({ target }) => `${words(target.type)} ${target.name ?? target.id ?? ''}`.trim(),
@@ -105,7 +109,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
   },
   {
     head: 'Before → after',
-    value: ({ changes }) => changes.map(textOfChange).join('; '),
+    csvValue: ({ changes }) => changes.map(textOfChange).join('; '),
     cell: ({ changes }) => (
       <ul class="lines">
         {changes.map(({ field, before, after }) => (
@@ -120,7 +124,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
   },
   {
     head: 'Hash',
-    value: ({ hash }) => hash,
+    csvValue: ({ hash }) => hash,
     cell: ({ hash }) => <code title={hash}>{hash.slice(0, 8)}</code>,
   },
 ];

@@ -244,7 +244,7 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
             { head: 'Name', text: ({ name }) => name, href: ({ id }) => addressOf('accounts', id) },
             {
               head: 'State',
-              value: (account) => accountStateOf(account)[1],
+              csvValue: (account) => accountStateOf(account)[1],
               cell: (account) => <StatusBadge account={account} />,
             },
             { head: 'Plan', text: ({ plan }) => plan },

@@ -27,7 +27,9 @@ export const RANGES = RING_NAMES;
 export const rangeSeconds = (range: Range): number =>
   HISTORY_RINGS[range].seconds * HISTORY_RINGS[range].spans;
 
+/** By how much the counts of calls grew in a time. */
 export type Growth = Readonly<CallGrowth>;
+/** A span of the history, and its growth. */
 export type Span = Readonly<HistorySpan>;
 
 /** Snapshots come every 2 seconds, so these span 10 seconds: a rate over that time does not flicker. */

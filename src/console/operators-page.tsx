@@ -87,12 +87,12 @@ export function OperatorsPage() {
             { head: 'Name', text: ({ name }) => name },
             {
               head: 'Role',
-              value: ({ role }) => role, // For the CSV; `cell` is for the page (table.tsx).
+              csvValue: ({ role }) => role,
               cell: ({ role }) => <Badge tone="plain">{role}</Badge>,
             },
             {
               head: 'State',
-              value: (operator) => stateOf(operator)[1],
+              csvValue: (operator) => stateOf(operator)[1],
               cell: (operator) => {
                 const [tone, text] = stateOf(operator);
                 return <Badge tone={tone}>{text}</Badge>;

@@ -37,7 +37,7 @@ interface OverviewProps {
 }
 
 export function OverviewPage({ live, onRange }: OverviewProps) {
-  /** Id of the selected model; empty for all models. So is `model` below. */
+  /** Id of the selected model; empty for all models, as is `model` of the functions below. */
   const [model, setModel] = useState('');
   const status = live.snapshots.at(-1);
   // The selected model stays an option, also if a reload has removed the model.
@@ -76,11 +76,14 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
 }
 
 const SECONDS_PER_HOUR = 3_600;
-/** Null if nothing was measured. Above the last bound it is that bound. */
+/**
+ * Returns a percentile of a histogram in milliseconds; null if nothing was measured. A value above the last
+ * bound counts as that bound.
+ */
 const percentile = (counts: Growth['duration'], bounds: readonly number[], fraction: number): number | null =>
   percentileOf(bounds, counts ?? {}, fraction)?.ms ?? null;
 
-/** `tokens` of a Growth without calls: of prompts, cached ones of these, and of completions. */
+/** `tokens` of a Growth without calls. The numbers are those of prompts, of cached ones, of completions. */
 const NO_TOKENS: NonNullable<Growth['tokens']> = [0, 0, 0];
 
 /** Tiles with the rates of the last ten seconds. They are 0 until two snapshots have come. */

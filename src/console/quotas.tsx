@@ -146,7 +146,7 @@ export function limitsText(plan: PlanView): string {
 export function PlanTable({ plans }: { readonly plans: readonly PlanView[] }) {
   const limitColumn = (quota: QuotaName): Column<PlanView> => ({
     head: quotaTitle(quota),
-    value: (plan) => plan[quota],
+    csvValue: (plan) => plan[quota],
     cell: (plan) => {
       const value = plan[quota];
       if (value === null) return '–';

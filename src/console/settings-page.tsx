@@ -33,7 +33,6 @@ export function SettingsPage() {
       <div class="head">
         <h1>Settings</h1>
       </div>
-      {/* Only for the role `admin`: the gateway rejects reloads of others anyway. */}
       {may('everything') && <ReloadCard onApplied={refetch} />}
       <ErrorText text={error} />
       <div class="filters">
@@ -51,26 +50,30 @@ export function SettingsPage() {
         label="Settings"
         class="settings cards"
         rows={foundSettings.slice(0, ROWS_MAX)}
-        // The CSV has all found settings, with the `value` of each column. The table draws its `cell`.
+        // The CSV has all found settings.
         allRows={() => ({ rows: foundSettings, hasMore: false })}
         keyOf={({ setting }) => setting}
         columns={[
-          { head: 'Setting', value: ({ setting }) => setting, cell: ({ setting }) => <code>{setting}</code> },
+          {
+            head: 'Setting',
+            csvValue: ({ setting }) => setting,
+            cell: ({ setting }) => <code>{setting}</code>,
+          },
           {
             head: 'Value',
-            value: ({ value }) => value,
+            csvValue: ({ value }) => value,
             // <bdi>: a value in a right-to-left script does not reorder the text around it.
             cell: ({ value }) => <bdi>{value}</bdi>,
             class: 'value',
           },
           {
             head: 'From', // such as `tollgate.yaml:12`, `--port`, or `default`
-            value: ({ origin }) => origin,
+            csvValue: ({ origin }) => origin,
             cell: ({ origin }) => (origin === 'default' ? DEFAULT_ORIGIN : <code>{origin}</code>),
           },
           {
             head: 'Takes effect on',
-            value: ({ live }) => (live ? 'Reload' : 'Restart'),
+            csvValue: ({ live }) => (live ? 'Reload' : 'Restart'),
             cell: ({ live }) => <Badge tone={live ? 'good' : 'plain'}>{live ? 'Reload' : 'Restart'}</Badge>,
           },
         ]}

@@ -51,8 +51,8 @@ interface AgeColumn<Row> extends ColumnHead, Linked<Row> {
 /** A column whose cells the page makes itself. */
 interface OtherColumn<Row> extends ColumnHead {
   readonly cell: (row: Row) => ComponentChildren;
-  /** The value in the CSV. A column without it is not in the CSV. */
-  readonly value?: (row: Row) => CsvCell;
+  /** A column without it is not in the CSV. */
+  readonly csvValue?: (row: Row) => CsvCell;
   /** A style class: `figure` for a column of numbers. */
   readonly class?: string;
 }
@@ -97,9 +97,9 @@ function classOf<Row>(column: Column<Row>): string | undefined {
   return 'figure' in column || 'money' in column ? 'figure' : undefined;
 }
 
-/** Returns what makes the exact CSV value, without a unit; undefined for a column that is not in the CSV. */
-function valueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined {
-  if ('cell' in column) return column.value;
+/** Returns the function for the exact CSV value, without a unit; undefined if the CSV lacks the column. */
+function csvValueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined {
+  if ('cell' in column) return column.csvValue;
   if ('money' in column) return column.money;
   if ('text' in column) return column.text;
   if ('figure' in column) return column.figure;
@@ -134,7 +134,7 @@ export function CsvButton<Row>({ label, columns, allRows }: CsvProps<Row>) {
   const { error, isBusy, run } = useAction(async () => {
     const csvColumns = columns.flatMap((column) => {
       const { head } = column;
-      const value = valueOf(column);
+      const value = csvValueOf(column);
       return value === undefined ? [] : [{ head: typeof head === 'string' ? head : head.hidden, value }];
     });
     const { rows, hasMore } = await allRows();

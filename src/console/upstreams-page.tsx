@@ -55,7 +55,7 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
             { head: 'Reasoning', money: ({ price }) => price.reasoning },
             {
               head: 'Long prompts',
-              value: (model) => longPricesOf(model).join('; '),
+              csvValue: (model) => longPricesOf(model).join('; '),
               cell: (model) => longPricesOf(model).map((text) => <div key={text}>{text}</div>),
             },
             { head: 'Call', money: ({ price }) => price.call },
@@ -126,14 +126,14 @@ function ErrorTable({ upstreams }: { readonly upstreams: readonly UpstreamStatus
         { head: 'Status', figure: ({ status }) => status },
         {
           head: 'Call',
-          value: (row) => row.request_id,
+          csvValue: (row) => row.request_id,
           cell: ({ request_id: id }) => (
             <a href={callAddress(id)}>
               <code>{id}</code>
             </a>
           ),
         },
-        { head: 'Error', value: ({ error }) => error, cell: ({ error }) => error ?? '–', class: 'value' },
+        { head: 'Error', csvValue: ({ error }) => error, cell: ({ error }) => error ?? '–', class: 'value' },
       ]}
     />
   );
@@ -189,7 +189,7 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
         { head: 'Upstream', text: ({ upstream }) => upstream.name },
         {
           head: 'State',
-          value: (row) => stateOf(row, seconds)[1],
+          csvValue: (row) => stateOf(row, seconds)[1],
           cell: (row) => {
             const [tone, text] = stateOf(row, seconds);
             return (
@@ -203,7 +203,7 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
         { head: 'In flight', figure: ({ upstream }) => upstream.calls_in_flight, format: shortNumber },
         {
           head: 'Limits',
-          value: ({ upstream }) => limitsOf(upstream).join('; '),
+          csvValue: ({ upstream }) => limitsOf(upstream).join('; '),
           cell: ({ upstream }) => limitsOf(upstream).map((text) => <div key={text}>{text}</div>),
         },
         { head: 'Waiting', figure: ({ upstream }) => upstream.waiting_calls, format: shortNumber },
@@ -223,7 +223,7 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
         },
         {
           head: 'Last failure',
-          value: ({ upstream: { last_failure: failure } }) =>
+          csvValue: ({ upstream: { last_failure: failure } }) =>
             failure === null ? null : `${words(failure.kind)}, ${isoOf(failure.at)}`,
           cell: ({ upstream }) => <LastFailure upstream={upstream} />,
         },
