@@ -25,6 +25,7 @@ export const FOLDED = -2;
 const NAMES_MAX = 31;
 /** Slots of the hash table, a power of two: four times NAMES_MAX keeps probes short. */
 const SLOTS = 128;
+/** As in Java's hash of strings. */
 const HASH_FACTOR = 31;
 
 /** The hash of a name with one more byte. Both cases of a letter give the same hash. */
@@ -164,17 +165,10 @@ const TOOL_CALL = new Level({
 });
 /** The value of that member of a content part whose name is the part's type, as `image_url`. */
 const PART_SOURCE = new Level(
-  uncheckedMembers(
-    'url',
-    'detail',
-    'data',
-    'format',
-    'file_id',
-    'file_data',
-    'filename',
-    'type',
-    'media_type',
-  ),
+  {
+    ...uncheckedMembers('url', 'detail', 'data', 'format', 'file_id', 'file_data', 'filename', 'type'),
+    ...uncheckedMembers('media_type'),
+  },
   { url: 'storage_url', data: 'storage_url', file_data: 'storage_url', file_id: 'file_id' },
 );
 const AUDIO_REFERENCE = new Level(uncheckedMembers('id'), { id: 'audio_id' });
@@ -238,25 +232,9 @@ export const STREAM_OPTIONS = new Level(
 );
 
 export const REQUEST = new Level({
-  ...uncheckedMembers(
-    'model',
-    'messages',
-    'max_tokens',
-    'max_completion_tokens',
-    'temperature',
-    'top_p',
-    'n',
-  ),
-  ...uncheckedMembers(
-    'stream',
-    'stream_options',
-    'stop',
-    'seed',
-    'user',
-    'response_format',
-    'metadata',
-    'store',
-  ),
+  ...uncheckedMembers('model', 'messages', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p'),
+  ...uncheckedMembers('n', 'stream', 'stream_options', 'stop', 'seed', 'user', 'response_format'),
+  ...uncheckedMembers('metadata', 'store'),
   ...uncheckedMembers('presence_penalty', 'frequency_penalty', 'logit_bias', 'logprobs', 'top_logprobs'),
   ...uncheckedMembers('parallel_tool_calls', 'reasoning_effort', 'modalities', 'prediction'),
   tools: TOOL,

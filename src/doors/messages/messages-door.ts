@@ -107,18 +107,8 @@ const INNER_BLOCK = new Level({
 /** A block of a message. `file_id` is that of an upload to a container. */
 const BLOCK = new Level(
   {
-    ...uncheckedMembers(
-      'type',
-      'text',
-      'title',
-      'context',
-      'citations',
-      'id',
-      'name',
-      'input',
-      'tool_use_id',
-    ),
-    ...uncheckedMembers('is_error', 'thinking', 'signature', 'data', 'file_id'),
+    ...uncheckedMembers('type', 'text', 'title', 'context', 'citations', 'id', 'name', 'input'),
+    ...uncheckedMembers('tool_use_id', 'is_error', 'thinking', 'signature', 'data', 'file_id'),
     content: INNER_BLOCK,
     source: SOURCE,
     cache_control: CACHE_CONTROL,

@@ -70,15 +70,8 @@ export const MODERATIONS = simpleDoor('moderations', {
 
 export const RERANK = simpleDoor('rerank', {
   level: new Level({
-    ...uncheckedMembers(
-      'model',
-      'query',
-      'top_n',
-      'return_documents',
-      'max_tokens_per_doc',
-      'rank_fields',
-      'stream',
-    ),
+    ...uncheckedMembers('model', 'query', 'top_n', 'return_documents', 'max_tokens_per_doc'),
+    ...uncheckedMembers('rank_fields', 'stream'),
     documents: new Level(uncheckedMembers('text')),
   }),
   untypedMediaParts: ({ documents, rank_fields: rankFields }) =>
