@@ -162,13 +162,17 @@ export function usePagedRows<Row, Filter extends QueryValues>(
   const latestQuery = useRef<string | undefined>(query);
   latestQuery.current = query;
   const hasRequested = useRef(false);
-  // A run does not wait for an earlier run, whose responses are dropped if the filter has changed.
+  const isLatest = (): boolean => latestQuery.current === query;
+  // A run does not wait for an earlier run, whose responses and errors are dropped if the filter has changed.
   const { error, isBusy, run } = useAction(async (shownRows: readonly Row[], cursor?: string) => {
     let next = cursor;
     for (let requests = 0; requests < REQUESTS_MAX; requests++) {
       const request = get<ListView<Row>>(path + queryOf({ ...filter, limit: pageRows, cursor: next }));
-      const page = await unlessStale(request, () => latestQuery.current === query);
-      if (page === undefined) return;
+      const page = await request.catch((reason: unknown) => {
+        if (isLatest()) throw reason;
+        return undefined;
+      });
+      if (page === undefined || !isLatest()) return;
       setShown({ filter, data: [...shownRows, ...page.data], next: page.next });
       if (page.data.length > 0 || page.next === null) return;
       next = page.next;
@@ -184,18 +188,4 @@ export function usePagedRows<Row, Filter extends QueryValues>(
   const isCurrent = shown !== undefined && queryOf(shown.filter) === query;
   const showMore = isCurrent && !isBusy ? () => run(shown.data, shown.next ?? undefined) : undefined;
   return { shown, isCurrent, error, showMore };
-}
-
-/** Resolves with undefined in place of the response, or of its error, if `isCurrent` then returns false. */
-async function unlessStale<View>(
-  response: Promise<View>,
-  isCurrent: () => boolean,
-): Promise<View | undefined> {
-  try {
-    const view = await response;
-    return isCurrent() ? view : undefined;
-  } catch (error) {
-    if (isCurrent()) throw error;
-    return undefined;
-  }
 }

@@ -139,6 +139,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
   /** The open dialog. `inner` creates a group in this group, `account` adds an account. */
   const [dialog, setDialog] = useState<'limits' | 'delete' | 'inner' | 'account'>();
   const onClose = (): void => setDialog(undefined);
+  const isEmpty = group !== undefined && group.accounts + group.groups === 0;
   const onDone = (): void => {
     onClose();
     reload();
@@ -171,10 +172,8 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
                 <Button onClick={() => setDialog('limits')}>Change limits</Button>
                 <Button onClick={() => setDialog('inner')}>New group in it</Button>
                 <Button
-                  disabled={group.accounts + group.groups > 0}
-                  title={
-                    group.accounts + group.groups > 0 ? 'Only an empty group can be deleted.' : undefined
-                  }
+                  disabled={!isEmpty}
+                  title={isEmpty ? undefined : 'Only an empty group can be deleted.'}
                   onClick={() => setDialog('delete')}
                 >
                   Delete
