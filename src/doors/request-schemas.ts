@@ -76,7 +76,7 @@ const CountRequestSchema = Type.Object({
   stream: optional(Type.Literal(false)),
 });
 
-export const ResponsesRequestSchema = Type.Object({
+const ResponsesRequestSchema = Type.Object({
   ...MODEL,
   // Optional, because a stored prompt may take its place, if the model's `pass_members` allows that. Items
   // count as messages.

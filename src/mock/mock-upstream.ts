@@ -39,7 +39,7 @@ export const MOCK_PROTOCOLS: Readonly<Record<ProviderName, MockProtocol>> = {
   bedrock: BEDROCK_MOCK,
 };
 
-export interface MockUpstreamOptions {
+interface MockUpstreamOptions {
   readonly host: string;
   /** 0 means any free port. */
   readonly port: number;

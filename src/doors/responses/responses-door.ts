@@ -175,22 +175,19 @@ function errorEvent({ code, message }: ErrorRecord, _requestId: string, number =
   return `event: error\ndata: ${jsonText(event)}\n\n`;
 }
 
-const { read, readPieces } = readersOf({
-  level: RESPONSES_REQUEST,
-  ...REQUEST_RULES.responses,
-  outputTokens: 'max_output_tokens',
-  outputTokensMin: () => OUTPUT_TOKENS_MIN_AT_OPENAI,
-  // The protocol has no member for more, and each stream ends with its usage.
-  choices: () => 1,
-  asksForUsage: false,
-  routing: routingIn,
-});
-
 export const RESPONSES: Door = {
   name: 'responses',
   path: DOOR_PATHS.responses,
   errors: { ...OPENAI_ERRORS, event: errorEvent, numberIn },
-  read,
-  readPieces,
+  ...readersOf({
+    level: RESPONSES_REQUEST,
+    ...REQUEST_RULES.responses,
+    outputTokens: 'max_output_tokens',
+    outputTokensMin: () => OUTPUT_TOKENS_MIN_AT_OPENAI,
+    // The protocol has no member for more responses than one, and each stream ends with its usage.
+    choices: () => 1,
+    asksForUsage: false,
+    routing: routingIn,
+  }),
   headerLines: () => '',
 };
