@@ -83,7 +83,7 @@ interface AuthenticationOptions {
   /** Returns the port of the admin interface; called only once it is open. */
   readonly port: () => number;
   readonly hosts: AllowedHosts;
-  /** The setting `quota_timezone`, which the console is told. */
+  /** The setting `quota_timezone`, which each SessionView has. */
   readonly quotaTimezone: string;
 }
 

@@ -36,7 +36,7 @@ export interface RequestHead {
   readonly acceptEncoding: string;
 }
 
-/** Reads everything at once, because µWS invalidates the request when its callback returns. */
+/** Reads all that is needed later, because µWS invalidates the request when its callback returns. */
 export function readHead(request: HttpRequest): RequestHead {
   const sentMethod = request.getCaseSensitiveMethod();
   const isHead = sentMethod === 'HEAD';
@@ -186,8 +186,8 @@ export function okResponse(view: object): AdminResponse {
 }
 
 /**
- * Sends `content` on `response` once `content` is ready, unless the client has left by then, which aborts
- * `requesterLeft`. Most responses are ready at once. Rejects if `content` does, so it is called in a Guard.
+ * Sends `content` on `response`: now, or when its promise resolves. Sends nothing if the client has left by
+ * then, which also aborts `requesterLeft`. Rejects if `content` does, so it is called in a Guard.
  */
 export function sendWhenReady(
   response: HttpResponse,

@@ -15,9 +15,9 @@ import { type SignInFailure, SignInError } from './oidc-failures.js';
 
 /** The longest response. Keys and tokens have some kilobytes; a token with a thousand groups has 100 KB. */
 const BODY_BYTES_MAX = 1024 * 1024;
-/** How long the document is used, from the request for it. The library renews keys by itself. */
+/** How long a document is used after it was requested. The library itself fetches keys again when needed. */
 const DOCUMENT_MS = 3_600_000;
-/** Below the 8 KiB of a request line that servers accept. Each console session keeps such an address. */
+/** Less than the 8 KiB of a request line that servers accept. Each console session keeps such an address. */
 const LOGOUT_URL_CHARS_MAX = 6_000;
 
 /** The secrets that tie the end of a sign-in to its beginning. */

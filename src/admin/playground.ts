@@ -83,7 +83,7 @@ export class Playground {
       this.#calls.delete(callInFlight);
       hasEnded = true;
     };
-    // Until `relay` sets a handler of its own, which replaces this one.
+    // When the listener responds, `relay` replaces this handler.
     response.onAborted(() => {
       onEnd();
       outgoing.destroy();

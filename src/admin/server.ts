@@ -1,6 +1,6 @@
 /**
- * The HTTP server of the admin interface: a µWebSockets App of its own on a port of its own.
- * gateway/admin-service.ts starts it. Main thread of the gateway.
+ * The HTTP server of the admin interface, a µWebSockets App with its own port. gateway/admin-service.ts
+ * starts it. Main thread of the gateway.
  *
  * Most responses are sent synchronously, in the callback that has the whole request. A later response is only
  * sent if its socket is still open, because µWebSockets (µWS) throws otherwise.
@@ -232,7 +232,7 @@ function serveWithoutToken(
     if (method === 'GET' && !head.isHead) {
       // A copy, because µWS reuses the memory once this callback returns.
       const address = response.getRemoteAddress().slice(0);
-      // A Guard of its own: the Guard around this function gets no Promise from it.
+      // The Guard around this function gets no Promise from it, so this one has its own.
       guard(() => sendWhenReady(response, oidc.serve(head, address, remoteAddressOf(response)), head.isHead));
     } else send(response, methodNotAllowed(method, ['GET']), head.isHead, 'close');
     return true;

@@ -125,7 +125,7 @@ export function AccountHourCharts({ account }: { readonly account: string }) {
   );
 }
 
-/** Of the fifty accounts that the gateway lists, so many are shown. The CSV has all fifty. */
+/** How many of the fifty accounts that the gateway lists are shown. The CSV has all fifty. */
 const BUSY_ROWS_MAX = 10;
 
 export function BusyAccounts({ range }: { readonly range: Range }) {

@@ -44,7 +44,7 @@ export interface AccountRows {
   readonly hasMore: boolean;
   /** Undefined until the row has been fetched. */
   readonly accountAt: (row: number) => AccountView | undefined;
-  /** To be called when other rows come into sight. Rows are counted from 0; `last` is in sight too. */
+  /** To be called when other rows come into sight, from row `first`, counted from 0, to row `last`. */
   readonly fetchRows: (first: number, last: number) => void;
   /** Fetches the rows in sight again, at once. */
   readonly refresh: () => void;
@@ -55,7 +55,7 @@ export interface AccountRows {
 /** The cursor of the first page. */
 const FIRST_CURSOR = '0';
 
-/** The rows that have come. Without a filter pages fill `rows` in any order, in place; the rest is unused. */
+/** The rows that have come. Without a filter, pages fill `rows` in any order, and only `rows` is used. */
 interface FetchedRows {
   readonly rows: AccountView[];
   /** The cursor of the page that follows; FIRST_CURSOR until the first has come, null after the last. */

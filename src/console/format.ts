@@ -110,8 +110,8 @@ export const DAY_SECONDS = 86_400;
 const DAYS_FROM_SECONDS = 2 * DAY_SECONDS;
 
 /**
- * `31 Jan`, `12:00` or `12:00:05` for a chart that shows so many seconds. A bar of a day is a day in UTC, as
- * in the tables of usage. `barSeconds` is undefined for lines.
+ * `31 Jan`, `12:00` or `12:00:05`, for a chart of `shownSeconds`. A bar of a day is a day in UTC, as in the
+ * tables of usage. `barSeconds` is undefined for lines.
  */
 export function axisMoment(unixSeconds: number, shownSeconds: number, barSeconds?: number): string {
   const date = new Date(unixSeconds * 1_000);

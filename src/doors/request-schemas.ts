@@ -137,7 +137,7 @@ const EmbeddingsRequestSchema = Type.Object({
 const CompletionsRequestSchema = Type.Object({
   ...MODEL,
   // Each prompt gives at least one choice, and a call has at most CHOICES_MAX; `choicesOf` in simple-doors.ts
-  // multiplies the prompts by `n`. Without a prompt the model begins a text of its own.
+  // multiplies the prompts by `n`. Without a prompt the model begins a new text.
   prompt: optional(inputs(CHOICES_MAX)),
   max_tokens: optional(integerFrom(0)),
   n: optional(Choices),

@@ -35,7 +35,7 @@ export interface MockResponse {
   readonly ending: 'end' | 'reset' | 'stall';
 }
 
-/** Thinking comes in at most so many pieces, whatever the option `chunks` (pieces of a text) is. */
+/** The most pieces of thinking. There are fewer if the option `chunks`, the pieces of the text, is less. */
 const THOUGHTS_MAX = 4;
 /** More tokens than any call can have, for `usage=absurd`; and fewer, for `usage=negative`. */
 const ABSURD_TOKENS = 1e15;

@@ -126,7 +126,7 @@ export class Delivery {
       this.#markOver();
       this.#response.end();
     } else if (response.ending === 'reset') {
-      // Closing at once would lose the corked bytes.
+      // Closing within `cork` would lose the corked bytes.
       setImmediate(() => {
         if (!this.#isOver) this.cut();
       });

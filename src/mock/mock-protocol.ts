@@ -119,7 +119,7 @@ export interface MockProtocol {
   broken(frame: Uint8Array): Uint8Array;
 }
 
-/** The mock's tokenizer: so many bytes of UTF-8 are a token. */
+/** The mock's tokenizer: this number of bytes of UTF-8 is a token. */
 export const BYTES_PER_TOKEN = 4;
 const DIRECTIVES_PREFIX = 'x-mock:';
 

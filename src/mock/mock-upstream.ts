@@ -7,8 +7,8 @@
  *                                 `x-mock:` in the last user message; with `--provider`, the paths are the
  *                                 provider's
  *     POST /v1/embeddings, /v1/completions, /v1/moderations, /v1/rerank
- *                                 likewise (mock-openai-doors.ts)
- *     POST /v1/responses          likewise, in the form of the Responses API
+ *                                 the same (mock-openai-doors.ts)
+ *     POST /v1/responses          the same, in the form of the Responses API (mock-responses.ts)
  *     GET  /v1/models             one model
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
@@ -61,7 +61,7 @@ export interface MockUpstream {
 const RESPONSES_PATH = '/v1/responses';
 /** Above what any gateway lets through. The mock buffers each request until it is whole. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024;
-/** How many encoded responses are kept; a bench needs one. When there are so many, all are dropped. */
+/** How many encoded responses are kept; a bench needs one. At this number all are dropped. */
 const ENCODED_MAX = 256;
 
 const MODELS = JSON.stringify({
@@ -143,7 +143,7 @@ class MockServer {
     this.#encodedResponsesApi = new EncodedResponses(defaults, RESPONSES_MOCK);
   }
 
-  /** Receives a call. All of `request` is read at once: µWS keeps it valid in this callback only. */
+  /** Receives a call. */
   receive(response: HttpResponse, request: HttpRequest): void {
     const delivery = new Delivery(response, this.stats);
     const directives = request.getHeader('x-mock');

@@ -235,9 +235,9 @@ export function splicedText(text: string, splices: readonly Splice[]): string {
 }
 
 /**
- * As `splicedText`, for bytes: a copy in memory of its own, which may be transferred. `growth` must be
- * exactly as many bytes as the splices add, less the bytes that they remove. With more, the copy ends in old
- * contents of the memory; with less, the copy is cut or this function throws.
+ * As `splicedText`, for bytes. The copy has its own memory, so it can be transferred. `growth` must be
+ * exactly the bytes that the splices add, less those that they remove: if it is larger, the copy ends in old
+ * contents of the memory; if it is smaller, the copy is cut or this function throws.
  */
 export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], growth: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length + growth);
@@ -265,7 +265,7 @@ export interface BodyScan {
   readonly mediaParts: number;
   /** As `repeatedTokens` of ChatCall. */
   readonly repeatedTokens: number;
-  /** Spans of the members' values, or NOWHERE. `maxTokens` is that of `outputTokensName`, whatever it is. */
+  /** Spans of the members' values, or NOWHERE. `maxTokens` is that of the member `outputTokensName`. */
   readonly model: Span;
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;

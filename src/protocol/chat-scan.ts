@@ -91,8 +91,9 @@ const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
  * Each private method starts with the reader at a value, and leaves the reader after that value. It returns
  * what the validator gets for the value. `firstByte` is the first byte of the value.
  *
- * An object is read in this order: `openLevel`; of each member `readName`, `skipColon` and whatever reads or
- * skips the value; then `moreMembers`. An array likewise: `openItems`, `startItem`, the item, `moreItems`.
+ * An object is read in this order: `openLevel`; for each member `readName`, `skipColon`, a method that reads
+ * or skips the value, and `moreMembers`. An array: `openItems`; for each item `startItem`, a method that
+ * reads or skips the item, and `moreItems`.
  * `skipMember` also checks the names within the value.
  */
 export class ChatScan implements BodyScan {

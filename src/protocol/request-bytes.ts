@@ -107,8 +107,8 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
  * Undefined if the value has not come in full, or is not certain: the piece is no object or no JSON so far,
  * the value is no string or empty, a name has an escape.
  *
- * A returned value is certain: readLargeChatBytes rejects a second `model`, in whatever case. So it rejects
- * the whole body, or reads this model. Never throws. Costs at most some 6 µs a KB.
+ * A returned value is certain: readLargeChatBytes rejects a body with a second `model`, in upper or lower
+ * case. Never throws. Costs at most some 6 µs a KB.
  */
 export function modelInFirstPiece(piece: Uint8Array): string | undefined {
   const reader = new JsonReader(piece);
@@ -221,7 +221,7 @@ function outputTokensFieldOf(
   return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : name;
 }
 
-/** How many bytes the splice adds to the body, and as many UTF-16 units, as all is ASCII; 0 without one. */
+/** How many bytes, and so UTF-16 units, the splice adds to the body, because all is ASCII; 0 without one. */
 function growthOf(splice: Splice | undefined): number {
   return splice === undefined ? 0 : splice.text.length - (splice.end - splice.start);
 }

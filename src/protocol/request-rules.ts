@@ -17,7 +17,7 @@ import { clipped } from '../core/wrong-input.js';
 /** OpenAI's roles. Results of tools have `tool` or `function`. Newer models call `system` `developer`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
 
-/** Most choices (`n`) of a call, which multiply the bill. The known providers make at most so many. */
+/** Most choices (`n`) of a call, each of which is billed. No known provider makes more. */
 export const CHOICES_MAX = 128;
 
 /** The keywords of JSON Schema that the schemas of requests have. */

@@ -8,9 +8,9 @@
  *     latin1EventFrom(events, text, start) …          look at each event, and relay or drop it
  *     const lastEvent = splitter.end();               at the end of the upstream's response; mostly empty
  *
- * Must hold: push() and end() return, in sum, the bytes that went in, however they were cut, except that a
- * byte-order mark at the start is left out and that end() closes an event that the upstream left open
- * (test/unit/protocol/sse.test.ts). An event includes its blank line, so an event may be relayed or dropped.
+ * Must hold: what push() and end() return, joined, are the bytes that went in, however they were cut. Two
+ * things differ: a byte-order mark at the start is left out, and end() closes an event that the upstream left
+ * open (test/unit/protocol/sse.test.ts). An event includes its blank line, so it can be relayed or dropped.
  *
  * Lines end in LF, CRLF or CR (https://html.spec.whatwg.org/multipage/server-sent-events.html). One case
  * cannot be decided at the end of a chunk: after a LF a CR may be a blank line, or the first half of a CRLF.
@@ -188,8 +188,8 @@ interface StreamEvent {
 }
 
 /**
- * The event at `start` of `events`, which are whole; undefined at the end of `events`. Takes 0.3 µs for one
- * data line of 260 bytes that ends in LF, 1 µs for any other.
+ * Returns the event at `start` of `events`, which are whole; undefined at the end of `events`. Takes 0.3 µs
+ * for one data line of 260 bytes that ends in LF, 1 µs for any other.
  */
 function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
   return oneLineEventInBytes(events, start) ?? anyEventInBytes(events, start);

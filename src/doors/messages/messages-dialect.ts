@@ -73,7 +73,7 @@ const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 class MessageJudge implements EventJudge {
   /** For a stream that fails between `message_delta` with its stop reason and `message_stop`. */
   readonly lastEvent = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
-  /** All reports so far, merged. Changes after it was returned, so its readers take the numbers at once. */
+  /** All reports so far, merged. It changes after it was returned, so a reader must copy the numbers. */
   #usage: Record<string, unknown> = {};
 
   get usageSoFar(): unknown {

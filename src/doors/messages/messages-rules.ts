@@ -18,7 +18,7 @@ const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_to
 
 /**
  * The index, in `context_management.edits`, of the first edit that does more than clear old parts; -1 if
- * there is none. Such an edit may have a model summarise the conversation, which costs tokens of its own.
+ * there is none. Such an edit may have a model summarise the conversation, which costs further tokens.
  */
 export function summarisingEditIn(management: unknown): number {
   const edits = isRecord(management) ? management.edits : undefined;

@@ -149,7 +149,7 @@ export interface OpenMessage extends OpenItem {
 }
 
 export interface OpenToolCall extends OpenItem, ToolCallSoFar {
-  /** Whether response.output_item.added was written: not before the upstream has told the call's name. */
+  /** Whether response.output_item.added was written, which waits for the call's name from the upstream. */
   isAdded: boolean;
 }
 
