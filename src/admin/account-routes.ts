@@ -68,16 +68,14 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
     requests_this_minute: statement.requestsThisMinute,
     calls_in_flight: statement.callsInFlight,
     quotas: viewOfQuotas(statement.quotas),
-    ...(leased === undefined
-      ? {}
-      : {
-          leased: {
-            balance: decimalOf(leased.money),
-            calls_today: leased.dayCalls,
-            requests_this_minute: leased.minute,
-            calls_in_flight: leased.callsInFlight,
-          },
-        }),
+    ...(leased !== undefined && {
+      leased: {
+        balance: decimalOf(leased.money),
+        calls_today: leased.dayCalls,
+        requests_this_minute: leased.minute,
+        calls_in_flight: leased.callsInFlight,
+      },
+    }),
     created: secondsOf(record.createdMs),
   };
 }

@@ -56,14 +56,12 @@ function operationOf(route: Route): object {
     summary,
     'x-tollgate-roles': route.roles,
     parameters: [...pathParameters(route), ...queryParameters(route.query)],
-    ...(takesBody
-      ? {
-          requestBody: {
-            required: requiredOf(body).length > 0,
-            content: { [JSON_TYPE]: { schema: withRules(body) } },
-          },
-        }
-      : {}),
+    ...(takesBody && {
+      requestBody: {
+        required: requiredOf(body).length > 0,
+        content: { [JSON_TYPE]: { schema: withRules(body) } },
+      },
+    }),
     responses: {
       200: {
         description: 'Done.',

@@ -158,38 +158,22 @@ function tilesOf(call: CallView): Tile[] {
 
 function factsOf(call: CallView): ComponentChildren {
   const { account, key, model, answered_model: answered, upstream } = call;
+  const accountAddress = addressOf('accounts', account ?? '');
   const facts: readonly (readonly [string, ComponentChildren])[] = [
-    [
-      'Account',
-      account === null ? (
-        '–'
-      ) : (
-        <NameLink to={addressOf('accounts', account)} text={call.account_name ?? account} />
-      ),
-    ],
+    ['Account', <NameLink to={accountAddress} text={call.account_name ?? account} />],
     [
       'Key',
-      key === null || account === null ? (
-        '–'
-      ) : (
-        <>
-          <NameLink to={addressOf('accounts', account)} text={call.key_name ?? key} />{' '}
-          <a href={callsAddress({ key })}>its calls</a>
-        </>
-      ),
+      <NameLink to={accountAddress} text={call.key_name ?? key}>
+        <a href={callsAddress({ key: key ?? '' })}>its calls</a>
+      </NameLink>,
     ],
-    ['Model', model === null ? '–' : <NameLink to={callsAddress({ model })} text={model} />],
+    ['Model', <NameLink to={callsAddress({ model: model ?? '' })} text={model} />],
     ...(answered === null || answered === model ? [] : [['Answered by', <Name text={answered} />] as const]),
     [
       'Upstream',
-      upstream === null ? (
-        '–'
-      ) : (
-        <>
-          <NameLink to={addressOf('upstreams')} text={upstream} />{' '}
-          <a href={callsAddress({ upstream, failed: 'true' })}>its failed calls</a>
-        </>
-      ),
+      <NameLink to={addressOf('upstreams')} text={upstream}>
+        <a href={callsAddress({ upstream: upstream ?? '', failed: 'true' })}>its failed calls</a>
+      </NameLink>,
     ],
     ['Route', <code>{call.route}</code>],
     ...(call.cache === null ? [] : [['Cache', call.cache] as const]),
@@ -202,11 +186,22 @@ function factsOf(call: CallView): ComponentChildren {
   ));
 }
 
-function NameLink({ to, text }: { readonly to: string; readonly text: string }) {
+interface NameLinkProps {
+  readonly to: string;
+  /** Null, as a call has for what is not known of it, is shown as a dash, without a link or the children. */
+  readonly text: string | null;
+  readonly children?: ComponentChildren;
+}
+
+function NameLink({ to, text, children }: NameLinkProps) {
+  if (text === null) return <>–</>;
   return (
-    <a href={to}>
-      <Name text={text} />
-    </a>
+    <>
+      <a href={to}>
+        <Name text={text} />
+      </a>{' '}
+      {children}
+    </>
   );
 }
 

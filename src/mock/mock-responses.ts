@@ -60,18 +60,11 @@ function read({ body }: MockCall): MockRequest | MockError {
 
 /** The finished items of the output. */
 function itemsOf({ thinking, texts, tools }: MockCompletion): Members[] {
+  const summary = [{ type: 'summary_text', text: thinking.join('') }];
+  const reasoning = { id: 'rs_mock', type: 'reasoning', summary, encrypted_content: 'gAAAAmock' };
   const content = { type: 'output_text', text: texts.join(''), annotations: [], logprobs: [] };
   return [
-    ...(thinking.length === 0
-      ? []
-      : [
-          {
-            id: 'rs_mock',
-            type: 'reasoning',
-            summary: [{ type: 'summary_text', text: thinking.join('') }],
-            encrypted_content: 'gAAAAmock',
-          },
-        ]),
+    ...(thinking.length === 0 ? [] : [reasoning]),
     { id: 'msg_mock', type: 'message', status: 'completed', role: 'assistant', content: [content] },
     ...tools.map(({ id, name, pieces }) => ({
       id: `fc_${id}`,
