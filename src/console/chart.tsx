@@ -34,8 +34,8 @@ export interface ChartContent {
   readonly unit: string;
   readonly series: readonly Series[];
   readonly format: (value: number) => string;
-  /** Whether it is twice as wide as other charts, if the window is wide enough. */
-  readonly isWide: boolean;
+  /** Whether it is twice as wide as other charts, if the window is wide enough; false by default. */
+  readonly isWide?: boolean;
 }
 
 type ChartProps = TimeAxis & ChartContent;
@@ -46,9 +46,8 @@ export function chart(
   unit: string,
   format: ChartContent['format'],
   series: readonly Series[],
-  isWide = false,
 ): ChartContent {
-  return { title, unit, format, series, isWide };
+  return { title, unit, format, series };
 }
 
 /** Titles are unique among `charts`. */
@@ -89,7 +88,7 @@ const TIME_STEPS_SECONDS = [
 ];
 
 function Chart(props: ChartProps) {
-  const { title, unit, times, series, seconds, isWide } = props;
+  const { title, unit, times, series, seconds, isWide = false } = props;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   /** The newest properties, for functions that uPlot calls later. */

@@ -224,8 +224,8 @@ const PERCENTILES: readonly (readonly [name: string, color: string, fraction: nu
   ['p95', '--series-1', 0.95],
   ['p99', '--series-4', 0.99],
 ];
-/** An argument of `chart`: the chart is twice as wide as others. */
-const WIDE = true;
+
+const wide = (content: ChartContent): ChartContent => ({ ...content, isWide: true });
 
 function OverviewCharts({ live, model }: { readonly live: Live; readonly model: string }) {
   const { spans, spanSeconds, range } = live;
@@ -254,17 +254,13 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
         series(name, color, (growth) => percentile(counts(growth), bounds, fraction)),
       );
     return [
-      chart(
-        'Requests',
-        'per second',
-        shortNumber,
-        [
+      wide(
+        chart('Requests', 'per second', shortNumber, [
           perSecond('answered', '--series-1', ({ outcomes }) => callsByKind(outcomes).answered),
           perSecond('refused', '--series-2', ({ outcomes }) => callsByKind(outcomes).rejected),
           perSecond('failed', '--series-3', ({ outcomes }) => callsByKind(outcomes).failed),
           perSecond('client left', '--series-4', ({ outcomes }) => callsByKind(outcomes).left),
-        ],
-        WIDE,
+        ]),
       ),
       chart(
         'Latency',
@@ -302,7 +298,7 @@ const secondsOf = ({ seconds }: Span, spanSeconds: number): number => seconds ??
 /** Charts of counts that the gateway does not have by model, so they are left out if a model is selected. */
 function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
-    chart('Refusals', 'per second, by reason', shortNumber, rejectionSeries(spans, spanSeconds), WIDE),
+    wide(chart('Refusals', 'per second, by reason', shortNumber, rejectionSeries(spans, spanSeconds))),
     chart('In flight', 'calls, at most', shortNumber, [
       { name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) },
     ]),

@@ -79,27 +79,17 @@ export function PlaygroundPage() {
 }
 
 /** What an operator can set of the call, besides its messages. */
-interface CallFields {
-  readonly key: Input;
-  /** Empty until the operator chooses a model; the first one is then used. */
-  readonly chosenModel: Input;
-  readonly systemMessage: Input;
-  /** The upper bound of the response, and the temperature; empty for the defaults of the model. */
-  readonly maxTokens: Input;
-  readonly temperature: Input;
-  readonly isStream: boolean;
-  readonly setStream: (isStream: boolean) => void;
-}
-
-function useCallFields(): CallFields {
+function useCallFields() {
   const key = useInput();
+  /** Empty until the operator chooses a model; until then the first model is used. */
   const chosenModel = useInput();
   const systemMessage = useInput();
-  const maxTokens = useInput();
-  const temperature = useInput();
+  /** The upper bound of the response, and the temperature; empty for the defaults of the model. */
+  const [maxTokens, temperature] = [useInput(), useInput()];
   const [isStream, setStream] = useState(true);
   return { key, chosenModel, systemMessage, maxTokens, temperature, isStream, setStream };
 }
+type CallFields = Readonly<ReturnType<typeof useCallFields>>;
 
 /** Returns the body of the call. `messages`: without the system message. */
 function requestOf(fields: CallFields, model: string, messages: readonly Message[]): ChatRequest {
