@@ -177,7 +177,7 @@ export class AdminAuthentication {
   sessionOf(head: RequestHead, oidc?: OidcView): AdminResponse {
     const secret = this.#sessionSecretOf(head);
     const view = this.#viewOf(secret === undefined ? undefined : this.#sessions.find(secret));
-    return viewResponse(oidc === undefined ? view : { ...view, oidc });
+    return okResponse(oidc === undefined ? view : ({ ...view, oidc } satisfies SessionView));
   }
 
   /** `POST /admin/session` with `{"token"}`: opens a session. */
@@ -192,7 +192,7 @@ export class AdminAuthentication {
     const operator = identify?.();
     if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
     const setCookie = this.openSession(head, { identify });
-    return { ...viewResponse(this.#viewOf({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
+    return { ...okResponse(this.#viewOf({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
   }
 
   /**
@@ -209,10 +209,10 @@ export class AdminAuthentication {
     const secret = this.#sessionSecretOf(head);
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
     const signedOut = this.#viewOf(undefined);
-    const view =
-      url === undefined ? signedOut : { ...signedOut, sign_out: { issuer: new URL(url).host, url } };
+    const provider = url === undefined ? undefined : { issuer: new URL(url).host, url };
+    const view: SessionView = provider === undefined ? signedOut : { ...signedOut, sign_out: provider };
     const isSecure = isHttps(head) || cookieOf(head, this.#cookieName('secure')) !== '';
-    return { ...viewResponse(view), setCookie: this.#cookie('', 0, isSecure) };
+    return { ...okResponse(view), setCookie: this.#cookie('', 0, isSecure) };
   }
 
   #rejectWrongToken(response: HttpResponse): AdminResponse {
@@ -247,9 +247,6 @@ export class AdminAuthentication {
     return `${this.#cookieName(isSecure ? 'secure' : 'plain')}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
   }
 }
-
-/** As `okResponse`, whose view may be any object: the compiler checks that this one is a SessionView. */
-const viewResponse = (view: SessionView): AdminResponse => okResponse(view);
 
 /** Whether a proxy says that the browser uses HTTPS. Its list begins with the proxy next to the browser. */
 const isHttps = ({ forwardedProto }: RequestHead): boolean => /^https\b/i.test(forwardedProto);

@@ -102,17 +102,9 @@ class EncodedResponses {
     if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
     const { door, isCount, isNative, stream, includeUsage, promptTokens, model } = request;
     // At OPENAI_DOOR_PATHS the response depends on the whole body.
-    const doorKey = door === undefined ? '' : `${door.kind} ${JSON.stringify(door.body)}`;
-    const keyMembers: ResponseKey = {
-      isCount,
-      isNative,
-      stream,
-      includeUsage,
-      promptTokens,
-      model,
-      door: doorKey,
-    };
-    const key = Object.values(keyMembers).join(' ');
+    const body = door === undefined ? '' : `${door.kind} ${JSON.stringify(door.body)}`;
+    const members: ResponseKey = { isCount, isNative, stream, includeUsage, promptTokens, model, door: body };
+    const key = Object.values(members).join(' ');
     const earlier = this.#responses.get(key);
     if (earlier !== undefined) return earlier;
     if (this.#responses.size === ENCODED_MAX) this.#responses.clear();
