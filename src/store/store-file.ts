@@ -10,8 +10,8 @@
  * OPTIONS never change, or existing stores cannot be read (test/unit/store/store.test.ts,
  * test/unit/store/page-walk.test.ts).
  */
-import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { findPageError, type PageError } from './page-walk.js';
 
 /** `newer`: the format is of a later Tollgate (tables.ts). `unloadable`: no binary of LMDB runs here. */
@@ -49,12 +49,38 @@ export function storePath(dataPath: string): string {
   return join(dataPath, 'tollgate.lmdb');
 }
 
-/** Creates the folder for its owner alone, unless it is there. Throws StoreError `unreadable`. */
+/**
+ * Creates the folder, and those that it is to be in, for their owner alone, unless it is there. Throws
+ * StoreError `unreadable`.
+ */
 export function makeDataFolder(dataPath: string): void {
   try {
-    mkdirSync(dataPath, { recursive: true, mode: 0o700 });
+    makeFolder(dataPath);
   } catch (error) {
-    throw unreadable(dataPath, error);
+    throw new StoreError(
+      'unreadable',
+      `The data directory ${dataPath} cannot be created: ${(error as Error).message}. ${FOLDER_WANTED}`,
+    );
+  }
+}
+
+/** What LMDB needs of a data directory, for errors. */
+export const FOLDER_WANTED =
+  'Wanted is a folder on a disk that is neither full nor read-only, that this user may write to, and whose ' +
+  'file system can lock files and map them to memory: name it by `data` (--data, TOLLGATE_DATA).';
+
+/**
+ * Not by `recursive: true`: with that option Node never returns if the system says ENOENT although the folder
+ * around it exists, as below /proc (tried with Node 20.20).
+ */
+function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if (existsSync(path) && statSync(path).isDirectory()) return;
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || existsSync(dirname(path))) throw error;
+    makeFolder(dirname(path));
+    makeFolder(path);
   }
 }
 
@@ -193,7 +219,7 @@ export function unreadable(path: string, error: unknown): StoreError {
   const reason = error instanceof Error ? error.message : String(error);
   return new StoreError(
     'unreadable',
-    `${path} cannot be opened: ${reason}. Check the path, its owner, and that the disk is neither full nor read-only.`,
+    `${path} cannot be opened: ${reason}. Check the path, its owner, and that the disk is neither full nor read-only and can lock and map files.`,
   );
 }
 

@@ -3,7 +3,7 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -74,6 +74,14 @@ void t.test('a disk that is full before the data folder is made', { skip: reason
     t.equal(code, 1, size);
     const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
     t.match(said, [new RegExp(`${folder}.*disk|disk.*${folder}`)], 'the folder is named');
+  }
+});
+
+void t.test('a file system that holds no files', { skip: !existsSync('/proc/self') }, async (t) => {
+  for (const folder of ['/proc/nowhere', '/proc/nowhere/data', '/proc/self']) {
+    const { stderr, code } = await serve(temporaryFolder(t), ['--port', '0', '--data', folder]);
+    t.equal(code, 1, folder);
+    t.match(stderr, new RegExp(`${folder}.*cannot be (created|opened): .*disk.*map`));
   }
 });
 
