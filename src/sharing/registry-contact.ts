@@ -1,8 +1,8 @@
 /**
  * Records whether this host can follow and change the registry that hosts share: RegistryContact has this
  * state, and writes to the gateway's event log when it changes. Also makes the errors and rejections of
- * changes that fail. `appendOnce` appends a change to the server's log of changes once, even if the connection
- * breaks. registry-log.ts uses all; registry-reseed.ts throws the two errors too. Main thread.
+ * changes that fail. `appendOnce` appends a change to the server's log of changes once, even if the
+ * connection breaks. registry-log.ts uses all; registry-reseed.ts throws the two errors too. Main thread.
  *
  * Must hold: a change that may have been made is never reported as not made
  * (test/unit/sharing/registry-contact.registry-append.test.ts). Further test: registry-contact.test.ts.

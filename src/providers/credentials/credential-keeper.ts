@@ -212,7 +212,7 @@ export class CredentialKeeper {
       if (!positions.includes(entry.position)) entry.dropMs = Math.min(entry.dropMs, dropMs);
   }
 
-  /** gateway/upstream-workers.ts calls this if a provider rejects a generation: the present one is renewed. */
+  /** Renews a credential early. gateway/upstream-workers.ts calls it if a provider rejects its generation. */
   rejected(position: number, generation: number): void {
     const entry = this.#entries.get(position);
     if (entry?.generation !== generation || entry.isRejected) return;

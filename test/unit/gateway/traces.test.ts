@@ -11,7 +11,7 @@ const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
 /** The lines of the log, and their fields. Nothing may be exported. */
 function saidOf(env: Record<string, string>) {
   const log = new ListLog();
-  const traces = startTraces(env, { accountIdOf: () => null, metrics: createMetrics(1, 1), thread: 0, log });
+  const traces = startTraces(env, { accountIdOf: () => null, metrics: createMetrics(1, 1), stripe: 0, log });
   if (traces !== undefined) throw new Error('a thread that exports was started');
   return { lines: log.lines, fields: log.fields };
 }
@@ -43,7 +43,7 @@ void t.test('who wants no export hears nothing', (t) => {
 void t.test('spans that cannot be unpacked are counted, and the thread goes on', async (t) => {
   const log = new ListLog();
   const metrics = createMetrics(1, 1);
-  const traces = startTraces(ENDPOINT, { accountIdOf: () => null, metrics, thread: 0, log })!;
+  const traces = startTraces(ENDPOINT, { accountIdOf: () => null, metrics, stripe: 0, log })!;
   const { port } = traces.newOutlet()!;
   for (const failed of [3, 6]) {
     port.postMessage({ count: 3, bytes: Uint8Array.of(0xc1) } satisfies SpanBatch);
@@ -60,7 +60,7 @@ void t.test('spans that cannot be unpacked are counted, and the thread goes on',
 void t.test('the end does not wait for a thread that has failed', async (t) => {
   const log = new ListLog();
   const metrics = createMetrics(1, 1);
-  const traces = startTraces(ENDPOINT, { accountIdOf: () => null, metrics, thread: 0, log })!;
+  const traces = startTraces(ENDPOINT, { accountIdOf: () => null, metrics, stripe: 0, log })!;
   // Stands for a fault of the thread itself: not even a batch that cannot be unpacked.
   traces.newOutlet()!.port.postMessage(null);
   for (let tries = 0; tries < 1_000 && log.lines.length === 0; tries++) await sleep(10);
