@@ -207,7 +207,7 @@ function createBuffers({ settings, group }: GatewayOptions) {
   // The own workers of listeners add nothing to the budgets if there are threads for workers.
   const budgetShares = workers || listeners;
   return {
-    upstreams: createUpstreamBuffers(workersMax, group !== undefined),
+    upstreams: createUpstreamBuffers(workersMax, { isShared: group !== undefined }),
     responses: createBudget(workersMax, WHOLE_RESPONSES_BYTES_MAX * budgetShares),
     leftCalls: createBudget(workersMax, LEFT_CALLS_MAX * budgetShares),
     bodies: createBodyBudget(listeners, limits.accounts),

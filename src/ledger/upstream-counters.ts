@@ -55,7 +55,7 @@ export interface Shortage {
 export type UpstreamBuffers = Readonly<ReturnType<typeof createUpstreamBuffers>>;
 
 /** Called once, on the main thread. `isShared`: whether other processes share the limits. */
-export function createUpstreamBuffers(workersMax: number, isShared = false) {
+export function createUpstreamBuffers(workersMax: number, { isShared = false } = {}) {
   return {
     ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
     ownUse: isShared ? createScopeBuffers(UPSTREAM_SCOPES_MAX) : undefined,

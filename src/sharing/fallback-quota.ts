@@ -88,7 +88,7 @@ class StockQuota {
   }
 
   /** Records the coordinator's reply to calls. Returns whether calls lack some of what is set aside. */
-  serve(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
+  recordReply(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
     // An ask that only reports does not show how much calls need at once.
     const { least, most } = ask.most > 0n ? ask : this.#lastReport;
     // The coordinator names an earlier period if that of the ask was a mistake of a clock.
@@ -198,7 +198,7 @@ export class FallbackQuota {
     for (const [name, ask] of entriesOf(stocks)) {
       const stock = this.#stocks.get(name) ?? new StockQuota(name, this.#shares, ask);
       this.#stocks.set(name, stock);
-      isDenied = stock.serve(ask, reply.stocks?.[name], nowMs) || isDenied;
+      isDenied = stock.recordReply(ask, reply.stocks?.[name], nowMs) || isDenied;
     }
     return isDenied;
   }

@@ -24,7 +24,7 @@ import {
 } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
 import { LeaseWaits } from './lease-waits.js';
-import { type Asking, LeasedScope, type ScopeAddress, stocksIn } from './leased-scope.js';
+import { type NextExchange, LeasedScope, type ScopeAddress, stocksIn } from './leased-scope.js';
 import type { CallsUse, ManagerState } from './sharing-stats.js';
 
 /** How often waits ask again for what others may have given back, and deadlines are checked. */
@@ -286,17 +286,17 @@ export class LeaseManager {
 
   /** Moves the asks of scopes that are due to `asks`, as many as one exchange carries. */
   #takeAsks(asks: Map<LeasedScope, LeaseAsk>, nowMs: number): void {
-    const asking = this.#nextAsking(nowMs, { reportsAll: this.#reportsAll });
+    const exchange = this.#nextExchange(nowMs, { reportsAll: this.#reportsAll });
     for (const scope of this.#due) {
       if (asks.size === EXCHANGE_ASKS_MAX) break;
       this.#due.delete(scope);
-      const ask = scope.ask(asking);
+      const ask = scope.ask(exchange);
       if (ask !== undefined) asks.set(scope, ask);
     }
     if (this.#due.size === 0) this.#reportsAll = false;
   }
 
-  #nextAsking(nowMs: number, { reportsAll }: { readonly reportsAll: boolean }): Asking {
+  #nextExchange(nowMs: number, { reportsAll }: { readonly reportsAll: boolean }): NextExchange {
     this.#exchangeNumber += 1;
     return { nowMs, periodOf: this.#periodOf, reportsAll, number: this.#exchangeNumber };
   }
@@ -380,10 +380,10 @@ export class LeaseManager {
   async #leave(): Promise<void> {
     const { coordinator } = this.#options;
     const nowMs = this.#nowMs;
-    const asking = this.#nextAsking(nowMs, { reportsAll: true });
+    const exchange = this.#nextExchange(nowMs, { reportsAll: true });
     const asks = [...this.#scopes.values()].flatMap((scope) => {
       scope.giveBackAll(nowMs);
-      return scope.ask(asking) ?? [];
+      return scope.ask(exchange) ?? [];
     });
     for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX)
       await coordinator.exchange(asks.slice(first, first + EXCHANGE_ASKS_MAX));

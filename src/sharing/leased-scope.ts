@@ -84,13 +84,13 @@ export interface Wait {
   readonly end: (end: LeaseEnd) => void;
 }
 
-/** What LeasedScope.ask has to know of the exchange that carries its ask. */
-export interface Asking {
+/** The exchange that carries the asks of LeasedScopes. */
+export interface NextExchange {
   readonly nowMs: number;
   readonly periodOf: PeriodOf;
   /** Whether asks repeat what the coordinator has on record, because it may have lost that. */
   readonly reportsAll: boolean;
-  /** The exchange's number, which grows from exchange to exchange: see AskOrder (coordinator.ts). */
+  /** Grows from exchange to exchange: see AskOrder (coordinator.ts). */
   readonly number: number;
 }
 
@@ -114,7 +114,7 @@ export class LeasedScope {
    * withheld. Then LeaseWaits ends a request as if the coordinator were lost, not as one beyond its quota.
    */
   isUnknown = false;
-  readonly minute: MinuteLease<number>;
+  readonly minute: MinuteLease;
   /** The leases of the stocks that have been needed. None is removed: the whole scope is forgotten. */
   readonly #stocks = new Map<StockName, StockLease>();
   readonly #budget: Budget = { round: -1, minute: 0, stocks: new Map() };
@@ -130,19 +130,21 @@ export class LeasedScope {
    * The ask for the next exchange; undefined if there is nothing to ask or report. The caller sends the ask
    * and calls `applyReply` with the reply. If no reply comes, the next ask replaces this one.
    */
-  ask(asking: Asking): LeaseAsk | undefined {
-    const { nowMs, number } = asking;
+  ask(exchange: NextExchange): LeaseAsk | undefined {
+    const { nowMs, number } = exchange;
     const { scopeId } = this.address;
     const limits = this.address.limits();
     const { isLow } = this;
     this.isLow = false;
     const { requestsPerMinute = 0 } = limits;
     const needs = [...this.waits].map(({ need }) => need);
-    const permits = needs.filter((need) => this.#takesPermit(need)).length;
+    const waiting = needs.filter((need) => this.#takesPermit(need)).length;
     const minute =
-      requestsPerMinute === 0 ? undefined : this.minute.ask(permits, requestsPerMinute, isLow, nowMs, number);
+      requestsPerMinute === 0
+        ? undefined
+        : this.minute.ask({ waiting, limit: requestsPerMinute, isLow, nowMs, number });
     const asks = STOCK_NAMES.flatMap((name): [StockName, StockAsk][] => {
-      const ask = this.#askStock(name, limitOf(limits, name), needs, isLow, asking);
+      const ask = this.#askStock(name, limitOf(limits, name), needs, isLow, exchange);
       return ask === undefined ? [] : [[name, ask]];
     });
     // Replaces the ask before if its exchange was lost. While `#sent` is set, the scope is not forgotten.
@@ -162,7 +164,7 @@ export class LeasedScope {
     limit: bigint | undefined,
     waitingNeeds: readonly LeaseNeed[],
     isLow: boolean,
-    { nowMs, periodOf, reportsAll: all }: Asking,
+    { nowMs, periodOf, reportsAll: all }: NextExchange,
   ): StockAsk | undefined {
     if (limit !== undefined) {
       const needs = waitingNeeds.map((need) => amountOf(name, need)).filter((amount) => amount > 0n);

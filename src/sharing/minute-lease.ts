@@ -43,9 +43,17 @@ const RETURNED_MS_MAX = 60_000;
 /** While the coordinator has plenty left, returned permits wait so long at most for another ask. */
 const RETURN_WAIT_MS = 8_000;
 
-export class MinuteLease<Index extends number> {
-  readonly #leases: CountedLeases<Index>;
-  readonly #index: Index;
+interface MinuteNeed {
+  readonly waiting: number;
+  readonly limit: number;
+  readonly isLow: boolean;
+  readonly nowMs: number;
+  readonly number: number;
+}
+
+export class MinuteLease {
+  readonly #leases: CountedLeases<number>;
+  readonly #index: number;
   /** The grants whose permits the process has, less the permits that were returned or named as used. */
   #grants: { tick: number; count: number }[] = [];
   #returned: GrantedPermits[] = []; // permits that the next ask returns
@@ -74,7 +82,8 @@ export class MinuteLease<Index extends number> {
   #remaining = 0; // how many permits the coordinator has left, by its last reply
   #limit = Infinity; // the limit at the last ask
 
-  constructor(leases: CountedLeases<Index>, index: Index, nowMs: number) {
+  /** `index`: the scope's among `leases`, those of its kind. */
+  constructor(leases: CountedLeases<number>, index: number, nowMs: number) {
     this.#leases = leases;
     this.#index = index;
     this.#usedMs = nowMs;
@@ -90,7 +99,7 @@ export class MinuteLease<Index extends number> {
    * The ask for `waiting` requests, or ahead of need; undefined if there is nothing to ask or report.
    * `isLow`: a thread has used most of what is leased. `number`: of the exchange.
    */
-  ask(waiting: number, limit: number, isLow: boolean, nowMs: number, number: number): MinuteAsk | undefined {
+  ask({ waiting, limit, isLow, nowMs, number }: MinuteNeed): MinuteAsk | undefined {
     this.#readUse(nowMs);
     const wants = waiting > this.left(nowMs) || isLow || this.#renews;
     this.#renews = false;

@@ -22,7 +22,7 @@ const QUOTAS: TargetQuotas = {
 
 function world() {
   const clock = new HeldClock();
-  const buffers = createUpstreamBuffers(1, true);
+  const buffers = createUpstreamBuffers(1, { isShared: true });
   const lows: number[] = [];
   const counters = new UpstreamCounters(buffers, clock, 0, (scope) => void lows.push(scope));
   const asks: (LeaseAsk & { reply: (end: LeaseEnd) => void })[] = [];
