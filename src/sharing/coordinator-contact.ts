@@ -93,10 +93,7 @@ export class CoordinatorContact {
     this.#pauseEndMs = 0;
   }
 
-  /**
-   * Records a reply, which ends the loss. A pause goes on, because not every exchange asks `mayTry` before.
-   * The time from `sentMs` to `nowMs` counts in `exchanges`.
-   */
+  /** Records a reply, which ends the loss. A pause goes on: not every exchange asks `mayTry` before. */
   recordReply(sentMs: number, nowMs: number): void {
     this.#lost = undefined;
     this.#failuresInRow = 0;

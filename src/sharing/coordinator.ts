@@ -194,9 +194,8 @@ export interface StockAsk extends Wanted<bigint> {
    */
   readonly period: number;
   /**
-   * What this life has used in the period, less what was given back or reversed since. Of a `window`: what
-   * the life has used since it began, so that an ask that comes twice does no harm. Of `flight` and
-   * `balance`: 0.
+   * What this life has used in the period, less what it gave back or reversed. Of a `window`: what it has
+   * used since it began, so that an ask that comes twice does no harm. Of `flight` and `balance`: 0.
    */
   readonly used: bigint;
   /**

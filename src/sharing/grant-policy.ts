@@ -28,10 +28,7 @@ export const SHORT_TICKS = 1;
 export const LONG_TICKS = 40;
 /** An account is quiet if 1 / QUIET_PART of its limit weighs at most: then so much can lie idle. */
 export const QUIET_PART = 2;
-/**
- * A node is granted 1 / GRANT_PART of what remains, so that the next node finds some. A node that needs more
- * asks again.
- */
+/** A node is granted 1 / GRANT_PART of what remains, so that the next one finds some. It may ask again. */
 export const GRANT_PART = 4;
 
 /** The last tick in which a grant may be used. `weighing`: permits that weigh, the grant's included. */

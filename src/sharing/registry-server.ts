@@ -60,6 +60,20 @@ function changeOf(entry: ValkeyReply): ServerChange {
   };
 }
 
+/** Parses the changes up to the first that cannot be read. `name`: the key of their log at the server. */
+function readableOf(entries: readonly ValkeyReply[], name: string): Omit<ServerRegistry, 'position'> {
+  const changes: ServerChange[] = [];
+  for (const entry of entries) {
+    try {
+      changes.push(changeOf(entry));
+    } catch (error) {
+      if (!(error instanceof ValkeyError)) throw error;
+      return { changes, damage: `${name}: ${error.message}` };
+    }
+  }
+  return { changes };
+}
+
 function listOf(reply: ValkeyReply | undefined): ValkeyReply[] {
   if (Array.isArray(reply)) return reply;
   throw unexpected(reply);
@@ -177,20 +191,6 @@ end
 return {now, may, redis.call('HGETALL', KEYS[1])}
 `);
 
-/** Parses the changes up to the first that cannot be read. `name`: the key of their log at the server. */
-function readableOf(entries: readonly ValkeyReply[], name: string): Omit<ServerRegistry, 'position'> {
-  const changes: ServerChange[] = [];
-  for (const entry of entries) {
-    try {
-      changes.push(changeOf(entry));
-    } catch (error) {
-      if (!(error instanceof ValkeyError)) throw error;
-      return { changes, damage: `${name}: ${error.message}` };
-    }
-  }
-  return { changes };
-}
-
 export interface ServerRegistry {
   readonly position: RegistryPosition;
   /** The first changes after the asker's version, oldest first; none if the asker has another epoch. */
@@ -272,10 +272,7 @@ export class RegistryServer {
     );
   }
 
-  /**
-   * Appends the change `id` after `from`. Resolves with `behind` if another change came
-   * first, and with `other` if the server has another registry, or none: then nothing was appended.
-   */
+  /** Appends the change `id` after `from`. `behind`: another came first. `other`: another registry, or none. */
   async append(
     from: RegistryPosition,
     id: string,

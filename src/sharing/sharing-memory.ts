@@ -42,7 +42,7 @@ const fileOf = (partition: number): string => `sharing-partition-${partition}.js
 /** `place` is of this host. `placeOf` of coordinator.ts makes it end in `:` and the slot of the node. */
 const termsFileOf = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
-/** Why so careful: a host without the file takes a server that has lost its data for a new one. */
+/** A host without the file takes an empty server for a new one. Any other host that remembers corrects it. */
 const DAMAGED_ADVICE =
   '. Remove this file alone, if the sharing server has lost nothing since this host last shared; ' +
   'else only after another host of the namespace has started';
