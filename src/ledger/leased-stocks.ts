@@ -120,7 +120,7 @@ export class LeasedStocks extends Stocks {
     throw new Error('invariant broken: a stock is taken or rejected in bounded tries');
   }
 
-  /** Does nothing, because the coordinator knows the use that the store would restore here. */
+  /** Does nothing, because the coordinator knows the use that the store has. */
   override set(): void {
     return;
   }
@@ -148,7 +148,7 @@ export class LeasedStocks extends Stocks {
     return periodsSince(this.#before, period) > 0 ? 0 : amountIn(this.#before);
   }
 
-  /** What is left here and, by its last reply, at the coordinator. `isKnown` is false until that reply. */
+  /** What is left of the lease and, by its last reply, at the coordinator. Not known before that reply. */
   override leftOf(stock: number, period: number): StockLeft {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);

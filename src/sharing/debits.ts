@@ -7,8 +7,8 @@
  * The service is a node of its own at the coordinator, so that calls keep their leases if the service fails.
  * It joins when the gateway starts and leaves when it stops, as the calls' node does.
  *
- * Must hold: the money of a debit is leased here until the change is written, so that calls cannot spend it,
- * too (test/unit/sharing/shared-registry.test.ts). `close` frees no money of a change that still runs.
+ * Must hold: the money of a debit is leased until the change is written, so that calls cannot spend it too
+ * (test/unit/sharing/shared-registry.test.ts). `close` frees no money of a change that still runs.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';

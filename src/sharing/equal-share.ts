@@ -71,7 +71,7 @@ export interface EqualShareOptions {
   /** Makes the fallback quotas of this node; called only if there are shares. */
   readonly openFallback?: (mayReport: () => boolean) => FallbackCoordinator;
   readonly onLost?: () => void; // called when a request to the server failed
-  /** Called with a reason when calls are granted from here, and with undefined when that ends. */
+  /** Called with a reason when the node begins to be alone, and with undefined when that ends. */
   readonly onAlone?: (reason: string | undefined) => void;
   readonly random?: () => number; // in [0, 1); default Math.random
   readonly timers?: LeaseTimers; // default SYSTEM_TIMERS
@@ -88,7 +88,7 @@ export class EqualShare implements Coordinator {
   #maybeHeardMs = Infinity;
   /** When the last request with a reply was sent: the node's life ends nodeExpiryMs later at the earliest. */
   #surelyHeardMs = -Infinity;
-  #isAlone = false; // whether calls are granted from here
+  #isAlone = false; // whether this node grants to its own calls
   #isHeartbeatUnderWay = false;
   /** Whether a connection broke, or a node of the process lost the server, since the last reply. */
   #isHeartbeatHurried = false;
@@ -141,7 +141,7 @@ export class EqualShare implements Coordinator {
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     const { clock } = this.#options;
-    // If the server is lost and asks can be granted here, they do not wait: a heartbeat tries the server.
+    // If the node can grant while the server is lost, asks do not wait: a heartbeat tries the server.
     if (this.#contact.isLost && this.#canGrant) {
       if (this.#contact.mayTry(clock.monotonicMs()) && !this.#isHeartbeatUnderWay) void this.#sendHeartbeat();
       return this.#grantHere(asks);
@@ -223,7 +223,7 @@ export class EqualShare implements Coordinator {
     return { wallMs: this.#options.clock.wallMs(), replies, isAlone: true };
   }
 
-  /** Reports what the node was granted here. Must be called before any other ask is sent. */
+  /** Reports what the node has granted to its own calls. Must be called before any other ask is sent. */
   async #reportUnreported(): Promise<void> {
     while (this.#unreported.size > 0) {
       const page = this.#unreported.page();
@@ -319,7 +319,7 @@ export class EqualShare implements Coordinator {
   }
 }
 
-/** The ask without the permits that this node was granted here: the server does not know their ticks. */
+/** The ask without permits that the node has granted to itself: the server does not know their ticks. */
 function withoutLocalPermits(ask: LeaseAsk): LeaseAsk {
   const { minute } = ask;
   if (minute === undefined) return ask;

@@ -42,7 +42,7 @@ local incarnation, time = head[1], head[2]
 local now = now_ms(time, KEYS[1])
 local node = node_of(KEYS[2], place)
 if node and now - node[HEARD_AT] < SILENT then return pack({'alive', now - node[HEARD_AT], {}}) end
--- A damaged meta counts as lost here too: state_of has emptied it, and nobody is awaited yet.
+-- A damaged meta counts as lost in this script too: state_of has emptied it, and no place is awaited yet.
 local s = state_of(now)
 if s and now < s.till then return pack({'early', s.till - now, {}}) end
 -- Read again, because state_of may have removed it.
@@ -139,7 +139,7 @@ export class HostDirectory {
       const message = `The sharing server has lost data, and host ${host} may come back and say what it holds. Try again in ${seconds} s.`;
       throw new ProxyError('overloaded', 'gateway', message, seconds);
     }
-    // Nothing is reported as spent: what the host has charged and not reported is not known here.
+    // Nothing is reported as spent: only the forgotten host knows what it has charged and not reported.
     const isFree = await server.free(incarnation, scopes, () => false);
     if (!isFree || (await server.run(LEAVE_SCRIPT, [incarnation, false])) === false)
       throw aliveError(host, 'it has just come back');

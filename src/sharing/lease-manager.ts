@@ -203,7 +203,7 @@ export class LeaseManager {
     return periodAt(name, calendar, asWallMs(clock.wallMs() + this.#aheadMs));
   };
 
-  /** The leases of the scope, which begin here if there are none; undefined if the ledger lacks the scope. */
+  /** The leases of the scope. If there are none, makes them; undefined if the ledger lacks the scope. */
   #open(scope: LeaseScope): LeasedScope | undefined {
     const name = nameOf(scope);
     const leased = this.#scopes.get(name);
@@ -256,7 +256,7 @@ export class LeaseManager {
       // A node that replies to itself has only the host's calendar: the last known difference holds.
       if (!isAlone) {
         this.#followCalendar(wallMs, clock.wallMs(), nowMs - sentMs);
-        // After so long others may have been granted what was leased here, so all scopes report again.
+        // After so long others may have been granted what this process leases, so all scopes report again.
         if (nowMs - this.#heardMs >= CUT_OFF_MS) this.#reportScopes();
         this.#heardMs = sentMs;
       }
@@ -306,7 +306,7 @@ export class LeaseManager {
     for (const scope of this.#scopes.values()) this.#due.add(scope);
   }
 
-  /** Whether others may soon be granted the call slots leased here: see `silentMsMax`. Without it, never. */
+  /** Whether others may soon be granted the call slots of this process (`silentMsMax`). Without it, never. */
   #othersMayGetSlots(nowMs: number): boolean {
     return nowMs - this.#heardMs >= Math.max(CUT_OFF_MS, this.#options.silentMsMax ?? Infinity);
   }

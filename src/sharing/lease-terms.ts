@@ -22,7 +22,7 @@ export const IDLE_MS_SCARCE = 500;
  * exchange in 16 to 24 s, not one for each request.
  */
 export const IDLE_MS_PLENTIFUL = 16_000;
-/** The coordinator has plenty left of a stock if it has at least this many times what is held here. */
+/** The coordinator has plenty left of a stock if it has this many times what the process holds, or more. */
 const PLENTIFUL_TIMES = 8n;
 /** How many calls a first ask covers, because most accounts that make one call make another. */
 export const FIRST_BATCH = 4;
@@ -49,7 +49,7 @@ export function lowOf(held: number, remaining: number): number {
 }
 
 /**
- * Whether the coordinator has plenty left of a stock: `remaining` there, while `held` is here. False if
+ * Whether the coordinator has plenty left of a stock: `remaining`, while the process holds `held`. False if
  * nothing remains, even if nothing is held. For permits minute-lease.ts compares with the limit instead.
  */
 export function isPlentiful(held: bigint, remaining: bigint): boolean {

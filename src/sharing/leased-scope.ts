@@ -295,7 +295,7 @@ export class LeasedScope {
     return true;
   }
 
-  /** As `stock`, but the lease begins here if there is none; undefined if the scope has no such stock. */
+  /** As `stock`, but makes the lease if there is none; undefined if the scope has no such stock. */
   openStock(name: StockName, nowMs: number): StockLease | undefined {
     const open = this.#stocks.get(name);
     if (open !== undefined) return open;

@@ -210,8 +210,8 @@ export class LmdbCoordinator implements Coordinator {
   }
 
   /**
-   * What is on record of the scope. Undefined if a row of it is damaged, here or in the store. A damaged row
-   * is not replaced, because it is not known who holds what, or what was used.
+   * What is on record of the scope; undefined if a row of it is damaged, in the lease file or in the store. A
+   * damaged row is not replaced, because it is not known who holds what, or what was used.
    */
   #grantsOf(
     scope: string,

@@ -1,7 +1,7 @@
 /**
  * Records whether this host can follow and change the registry that hosts share: RegistryContact has this
  * state, and writes to the gateway's event log when it changes. Also makes the errors and rejections of
- * changes that fail. `appendOnce` appends a change to the server's log of changes once, even if the
+ * changes that fail. `appendOnce` appends a change to the server's log of changes once, also if the
  * connection breaks. registry-log.ts uses all; registry-reseed.ts throws the two errors too. Main thread.
  *
  * Must hold: a change that may have been made is never reported as not made

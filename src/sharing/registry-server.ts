@@ -272,7 +272,7 @@ export class RegistryServer {
     );
   }
 
-  /** Appends the change `id` after `from`. `behind`: another came first. `other`: another registry, or none. */
+  /** Appends the change `id`. `behind`: another came first. `other`: the server has another registry or none. */
   async append(
     from: RegistryPosition,
     id: string,

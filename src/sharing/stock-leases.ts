@@ -260,7 +260,7 @@ export class StockLease {
     this.#gaveBack = true;
   }
 
-  /** As `reject` of MinuteLease. Also gives back what is available: it is too little for requests here. */
+  /** As `reject` of MinuteLease. Also gives back what is available: it was too little for the request. */
   reject(nowMs: number, forMs: number): void {
     if (nowMs >= this.deniedUntilMs) this.deniedUntilMs = nowMs + forMs;
     this.giveBack();
@@ -336,7 +336,7 @@ export class StockLease {
     if (taken > 0n) this.#gaveBack = true;
   }
 
-  /** Collects uncovered charges from what is available here. */
+  /** Collects uncovered charges from what is available. */
   #collect(): void {
     if (this.#uncovered > 0n) this.#uncovered -= this.#words.collect?.(this.#uncovered) ?? 0n;
   }

@@ -52,7 +52,7 @@ interface AccountEntries {
 }
 
 interface UncoveredChargesOptions {
-  /** Asks the coordinator for `amount` in all; 0 ends that. `collect` is called when some money is here. */
+  /** Asks the coordinator for `amount` in all; 0 ends that. `collect` is called when the lease has money. */
   readonly setUncovered: (account: AccountIndex, amount: PicoUnits) => void;
   /** Charges the account's lease `amountMax` at most; returns how much it has charged. */
   readonly charge: (account: AccountIndex, amountMax: PicoUnits) => PicoUnits;
