@@ -179,7 +179,7 @@ export class QuotaBatch {
     if (memory === undefined) return undefined;
     const { used, words64 } = this.#views;
     const area = Atomics.add(used, layout.SCRATCH_USED, 1);
-    // Also without an area: this Ledger does not try again.
+    // Cleared also if no area is left: this Ledger does not try again.
     this.#memory = undefined;
     if (area >= layout.SCRATCH_AREAS) return undefined;
     quotaModule ??= compile(QUOTA_MODULE);

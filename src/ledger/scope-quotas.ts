@@ -78,9 +78,9 @@ interface Periods {
 export interface QuotaUse {
   readonly quota: QuotaName;
   readonly limit: bigint;
-  /** By calls that are settled. */
+  /** What settled calls have used. */
   readonly used: bigint;
-  /** By calls in flight. */
+  /** What calls in flight hold. */
   readonly held: bigint;
   /** Granted to processes and not yet taken by calls, if limits are shared. */
   readonly leased?: bigint;

@@ -148,7 +148,7 @@ export class Stocks {
           return countedPeriod;
         }
       } else if (tries > 0) {
-        // Only now, because the first try saw a glance, which may be of two moments (packed-words.ts).
+        // Decided only after a load: a glance, as in the first try, may be of two moments (packed-words.ts).
         if (periodsLater >= -PERIODS_AHEAD_MAX) return undefined;
         currentPeriod = this.giveUpMistaken(stock, readPeriod);
       }
@@ -238,7 +238,7 @@ export class Stocks {
         const newAmount = (periodsLater > 0 ? 0 : amountIn(current)) + amount;
         setStock(next, period, Math.max(0, Math.min(newAmount, AMOUNT_MAX)));
         if (words.exchange(word, current, next)) return;
-      } else if (tries > 0) return; // Not in the first try, which saw a glance.
+      } else if (tries > 0) return; // after a load: the first try saw a glance
       words.load(word, current);
     }
     throw new Error('invariant broken: a stock is given back to in bounded tries');

@@ -146,7 +146,7 @@ export class EqualShare implements Coordinator {
       if (this.#contact.mayTry(clock.monotonicMs()) && !this.#isHeartbeatUnderWay) void this.#sendHeartbeat();
       return this.#grantHere(asks);
     }
-    // Before the request waits for others (`#oneByOne`): the contact counts that time too, as calls wait.
+    // Read before the request waits for others (`#oneByOne`): calls wait for that time too.
     const queuedMs = clock.monotonicMs();
     try {
       const reply = await this.#oneByOne(async () => {
@@ -172,14 +172,14 @@ export class EqualShare implements Coordinator {
   }
 
   async leave(): Promise<void> {
-    // Before anything is awaited, because a heartbeat that waits to be sent would join again.
+    // Stopped before anything is awaited: a heartbeat that waits to be sent would join again.
     this.#stopHeartbeat?.();
     this.#hasLeft = true;
     await this.#oneByOne(() => this.#reportUnreported());
     try {
       await this.#fallback?.leave();
     } finally {
-      // Also if the fallback's node could not leave: each of the two nodes has grants of its own.
+      // This node leaves also if the fallback's node could not: each of the two has grants of its own.
       await this.#oneByOne(() => this.#options.coordinator.leave());
     }
   }

@@ -151,7 +151,7 @@ class StockQuota {
     const { used, unused } = this.#lastReport;
     // `unused` of the calls' ask counts slots that calls hold, and leased slots that are free.
     if (this.#name === 'calls_in_flight') return maxOf(unused * 2n, SLOTS_MAX_MIN);
-    // As many calls as this node has made in the period so far.
+    // At most as many calls as this node has made in the period so far.
     if (this.#name.startsWith('calls_')) return maxOf(used, CALLS_MAX_MIN);
     return this.#held + this.remaining;
   }

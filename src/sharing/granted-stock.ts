@@ -50,7 +50,7 @@ export class GrantedStock {
   /** What ended lives had outstanding in the period. It counts as used, because they may have used it. */
   #unreportedByEnded: bigint;
   readonly #nodes = new Map<string, NodeRecord>();
-  /** Of a window: what was used, by the tick in which the coordinator heard of the use. Else empty. */
+  /** What was used of a window, by the tick in which the coordinator heard of it. Empty for other kinds. */
   readonly #useByTick = new Map<number, bigint>();
 
   constructor(name: StockName, period = 0, usedByEnded = 0n, unreportedByEnded = 0n) {
@@ -138,7 +138,7 @@ export class GrantedStock {
       this.#usedByEnded += record.used;
       this.#unreportedByEnded += record.unused;
     } else {
-      // Of a window what is outstanding weighs now; the use that was reported does already. Else it is free.
+      // What is outstanding of a window weighs from now on (reported use does already), else it is free.
       this.#weigh(record.unused, nowMs);
     }
   }
@@ -154,7 +154,7 @@ export class GrantedStock {
     return { period: this.#period, used: this.#taken(nowMs) - unused, unused };
   }
 
-  /** Of a window: `used` weighs from now on. If it is negative, nothing changes: what weighs goes on to. */
+  /** Has `used` weigh from now on, if the stock is a window. If `used` is negative, nothing changes. */
   #weigh(used: bigint, nowMs: number): void {
     if (STOCK_KINDS[this.name] !== 'window' || used <= 0n) return;
     const tick = Math.floor(nowMs / TICK_MS);

@@ -263,7 +263,7 @@ export class LeaseManager {
       const othersMayGetSlots = this.#othersMayGetSlots(nowMs);
       const asked = [...asks.keys()];
       for (const [index, scope] of asked.entries()) {
-        // Before the reply is applied, which adds to slots that are withheld no more.
+        // Called before the reply is applied, which adds to slots only if they are no longer withheld.
         scope.stock('calls_in_flight')?.setWithheld(othersMayGetSlots);
         scope.applyReply(replies[index]!, sentMs, nowMs);
       }

@@ -161,7 +161,7 @@ export class LmdbCoordinator implements Coordinator {
     return this.#inTransaction(() => {
       const { clock } = this.#options;
       const life = this.#ownLife();
-      // Before any other read of the store, so that all reads see what other processes have flushed.
+      // Called before any other read of the store, so that all reads see what other processes have flushed.
       this.#options.store.refresh();
       const nowMs = clock.monotonicMs();
       this.#nodes.refresh(nowMs);
@@ -262,7 +262,7 @@ export class LmdbCoordinator implements Coordinator {
 
   /** Runs `work` in a transaction of the lease file. Rejects with CoordinatorLost. */
   async #inTransaction<Result>(work: () => Result): Promise<Result> {
-    // Not in the caller's turn, as with a coordinator that is a server.
+    // The caller goes on first, as with a coordinator that is a server.
     await Promise.resolve();
     if (this.#isClosed) throw new CoordinatorLost('closed', 'the coordinator was closed');
     try {

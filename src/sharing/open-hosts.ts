@@ -101,7 +101,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       calendar: new Calendar(settings.quota_timezone),
       accounting,
       memory,
-      // For nodes without a share too: by this the server knows how much of a limit it must hold back.
+      // Set for nodes without a share too: by this the server knows how much of a limit it must hold back.
       equalShares: shares,
       hasShare: (extraOptions.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
@@ -243,7 +243,7 @@ function hostAccounting(
       const spending = account && store.findSpending(account.index);
       return spending && { totalPicoUnits: spending.spent, version };
     },
-    // Without `refresh`: an older total comes with its older version, and so replaces nothing.
+    // Needs no `refresh`: an older total comes with its older version, and so replaces nothing.
     creditedOf: (scope): Credited | undefined => {
       // Undefined if damaged, which RegistryLog logs. Then the credits on record at the server still count.
       const positionBefore = unlessDamaged(() => store.copy.position());
@@ -254,7 +254,7 @@ function hostAccounting(
     inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
     *accounts() {
       store.refresh();
-      // By pages: the caller awaits the server in between, and a range would keep one transaction open.
+      // Reads by pages: the caller awaits the server in between, and a range would keep one transaction open.
       for (let ids = store.listAccountIds('', PAGE_IDS); ids.length > 0;) {
         yield* ids;
         ids = store.listAccountIds(ids.at(-1)!, PAGE_IDS);

@@ -289,7 +289,7 @@ export class RegistryLog {
         if (position !== undefined && !this.#isClosing()) await server.wait(position);
       } catch (error) {
         this.#recordFailure(error);
-        // Of a random length, so that hosts that lost the same server do not all come back at once.
+        // The length is random, so that hosts that lost the same server do not all come back at once.
         await pause(RETRY_MS * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
       }
     }

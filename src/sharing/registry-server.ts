@@ -222,7 +222,7 @@ const SEED_BATCH_MS_MAX = 30_000;
 
 interface RegistryServerOptions {
   readonly client: ValkeyClient;
-  /** For `wait` alone: commands that are sent after a waiting one would wait too. */
+  /** Used by `wait` alone: commands that are sent after a waiting one would wait too. */
   readonly waiter: ValkeyClient;
   readonly namespace: string;
 }
@@ -272,7 +272,7 @@ export class RegistryServer {
     );
   }
 
-  /** Appends the change `id`. `behind`: another came first. `other`: the server has another registry or none. */
+  /** Appends the change `id`. `behind`: another came first. `other`: another registry is there, or none. */
   async append(
     from: RegistryPosition,
     id: string,

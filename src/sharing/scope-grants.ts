@@ -40,14 +40,14 @@ type BucketState = readonly [tick: number, granted: readonly (readonly [node: st
 
 /** The permits of the minute. equal-share.ts has one for each scope, without stocks. */
 export class MinuteBuckets {
-  /** By tick of expiry, then by node: permits granted and not given back. */
+  /** Permits that were granted and not given back, by the tick in which they expire, then by node. */
   readonly #buckets = new Map<number, Map<string, number>>();
   /**
    * The last grant to each node, whose reply may be lost. LMDB loses none, so `state` lacks it; the tests'
    * coordinator in memory needs it to reply as the scripts do.
    */
   readonly #lastGrants = new Map<string, GrantedPermits & { readonly number: number }>();
-  /** By node, the number of its last ask (AskOrder). */
+  /** The number of each node's last ask (AskOrder), by node. */
   readonly numbers = new Map<string, number>();
 
   /** Sets a bucket, from a `state` or from what was used before anything was granted. */

@@ -65,7 +65,7 @@ export type CommitChange = <Result>(
   check: (rows: readonly WrittenRow[]) => void,
 ) => Promise<Result>;
 
-/** For processes of one host, which share the store. `onCommitted` applies the change in this process. */
+/** The CommitChange of processes that share a store. `onCommitted` applies the change in this process. */
 export function commitHere(store: Pick<Store, 'shared'>, onCommitted: () => void): CommitChange {
   return async (work, check) => {
     await Promise.resolve();

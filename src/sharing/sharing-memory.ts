@@ -54,7 +54,7 @@ const Memory = Type.Object({
 });
 const isMemory = schemaCheck('SharingMemory', Memory);
 
-/** By partition; null if the node has promised nothing there. */
+/** What a node has promised, by partition; null if nothing. */
 const PromisedTerms = Type.Array(
   Type.Union([Type.Null(), Type.Object({ term: Type.Integer({ minimum: 0 }), server: Type.String() })]),
 );

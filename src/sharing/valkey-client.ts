@@ -207,7 +207,7 @@ export class ValkeyClient {
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       commandsMax: COMMANDS_MAX,
       knownMaster: this.#peers.knownMaster,
-      // For the library, which in a Cluster connects to a lost server again. `#drop` replaces the connection.
+      // The library uses it in a Cluster, to connect to a lost server again. `#drop` replaces the connection.
       reconnectDelayMs: (tries) => this.#pauseMs(tries),
       onError: (error) => {
         if (connection !== this.#connection) return;

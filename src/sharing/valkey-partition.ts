@@ -47,7 +47,7 @@ const SENDS_MAX = 4;
 export interface HostAccounting {
   /** What the host has charged in all; undefined if nothing. */
   spentOf(scope: string): HostSpent | undefined;
-  /** By the host's copy of the registry; undefined if the copy has no such account. */
+  /** What the host's copy of the registry says; undefined if the copy has no such account. */
   creditedOf(scope: string): Credited | undefined;
   /** What a rotated key inherited from the key before it; undefined for all other scopes. */
   inheritedOf?(scope: string): InheritedUse | undefined;
