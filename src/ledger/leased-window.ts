@@ -31,8 +31,9 @@ invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the 
 const WEIGHING_MS = 60_600;
 
 /**
- * How many ms after it was taken a permit may be used. Less than a tick of the coordinator (600 ms, TICK_MS
- * of sharing/grant-policy.ts), which counts a permit for a minute from the end of the tick after its report.
+ * How many ms after it was taken a permit may be used. Must be less than a tick of the coordinator (600 ms,
+ * GRANT_TICK_MS of sharing/grant-policy.ts), which counts a permit for a minute from the end of the tick
+ * after its report.
  */
 const TAKE_MS_MAX = 500;
 

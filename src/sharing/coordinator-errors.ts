@@ -15,7 +15,7 @@ import { errorText } from '../core/errors.js';
 import { StoreError } from '../store/store-file.js';
 import type { Log, LogFields } from '../telemetry/log.js';
 import { CoordinatorLost, type LeaseAsk, type LeaseReply, mapStocks } from './coordinator.js';
-import { TICK_MS } from './grant-policy.js';
+import { GRANT_TICK_MS } from './grant-policy.js';
 
 export class DamagedScopes {
   readonly #log: Pick<Log, 'error'>;
@@ -52,7 +52,7 @@ export class DamagedScopes {
 /** The reply if it is not known what remains: it grants nothing. `nowMs`: the time by which ticks count. */
 export function unknownReply({ minute, stocks = {} }: LeaseAsk, nowMs: number): LeaseReply {
   const unknown = { heldByOthers: true, freeInMs: 0 };
-  const tick = Math.floor(nowMs / TICK_MS);
+  const tick = Math.floor(nowMs / GRANT_TICK_MS);
   return {
     ...(minute && { minute: { ...unknown, granted: 0, remaining: 0, tick, validMs: 0 } }),
     stocks: mapStocks(stocks, ({ period }) => ({ ...unknown, granted: 0n, remaining: 0n, period })),

@@ -25,7 +25,7 @@ import {
   type StockName,
   type Stocks,
 } from './coordinator.js';
-import { GRANT_PART, LONG_TICKS, TICK_MS } from './grant-policy.js';
+import { GRANT_PART, LONG_TICKS, GRANT_TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
 /** For so long after the coordinator has denied a resource to calls, none of it is set aside. */
@@ -33,7 +33,7 @@ const DENIED_MS = 2_000;
 /** Permits are renewed so long before they expire: longer than an exchange can take. */
 const RENEW_MS = 8_000;
 /** The longest validity that a coordinator grants: some 24 s. */
-const VALID_MS = LONG_TICKS * TICK_MS;
+const VALID_MS = LONG_TICKS * GRANT_TICK_MS;
 
 /**
  * The maximum that is set aside is what calls needed lately, but at least so many. So an account without
@@ -161,8 +161,7 @@ export class FallbackQuota {
   readonly scope: string;
   /** Into how many parts the limits are divided. 2 for a single node: the other part serves its calls. */
   readonly #shares: number;
-  /** When the coordinator last replied to calls. */
-  servedMs: number;
+  servedMs: number; // when the coordinator last replied to calls
   #minute: MinuteAsk | undefined; // the last ask of calls for permits
   #permits: Permits | undefined;
   /** Permits that the next ask returns, because newer ones have replaced them or permits are scarce. */

@@ -11,9 +11,9 @@ import { ceilDiv, maxOf, minOf } from '../core/units.js';
 import type { MinuteAsk, Wanted } from './coordinator.js';
 
 /** The coordinator cuts its time into ticks, and counts permits by the tick in which they expire. */
-export const TICK_MS = 600;
+export const GRANT_TICK_MS = 600;
 /** A permit weighs in the tick of its expiry and in so many more, so for a minute at least after its use. */
-export const WEIGHING_TICKS = 60_000 / TICK_MS;
+export const WEIGHING_TICKS = 60_000 / GRANT_TICK_MS;
 invariant(Number.isInteger(WEIGHING_TICKS), 'a minute is a whole number of ticks');
 
 /**
@@ -39,7 +39,7 @@ export function expiryTickOf(
   { forMs, isFallback = false }: Pick<MinuteAsk, 'forMs' | 'isFallback'>,
 ): number {
   if (!isFallback && weighing * QUIET_PART > limit) return nowTick + SHORT_TICKS;
-  return nowTick + Math.min(LONG_TICKS, Math.max(SHORT_TICKS, ceilDiv(forMs, TICK_MS)));
+  return nowTick + Math.min(LONG_TICKS, Math.max(SHORT_TICKS, ceilDiv(forMs, GRANT_TICK_MS)));
 }
 
 /** How many of the `remaining` permits are granted: none if fewer than `least` remain. */

@@ -17,12 +17,11 @@ import {
   type StockName,
   type StockView,
 } from './coordinator.js';
-import { grantedStockOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import { grantedStockOf, GRANT_TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** What is on record of one node, in the unit of the stock. */
 interface NodeRecord {
-  /** StockAsk.used of the node's last ask. */
-  readonly used: bigint;
+  readonly used: bigint; // StockAsk.used of the node's last ask
   /** What the node has outstanding: StockAsk.unused of its last ask, and what that ask was granted. */
   readonly unused: bigint;
 }
@@ -157,13 +156,13 @@ export class GrantedStock {
   /** Has `used` weigh from now on, if the stock is a window. If `used` is negative, nothing changes. */
   #weigh(used: bigint, nowMs: number): void {
     if (STOCK_KINDS[this.name] !== 'window' || used <= 0n) return;
-    const tick = Math.floor(nowMs / TICK_MS);
+    const tick = Math.floor(nowMs / GRANT_TICK_MS);
     this.#useByTick.set(tick, (this.#useByTick.get(tick) ?? 0n) + used);
   }
 
   /** How much of the limit all lives have used or may use. Drops the ticks of a window that weigh no more. */
   #taken(nowMs: number): bigint {
-    const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
+    const oldest = Math.floor(nowMs / GRANT_TICK_MS) - WEIGHING_TICKS;
     for (const tick of this.#useByTick.keys()) if (tick < oldest) this.#useByTick.delete(tick);
     const isWindow = STOCK_KINDS[this.name] === 'window';
     const nodes = Array.from(this.#nodes.values(), ({ used, unused }) => (isWindow ? unused : used + unused));
@@ -179,7 +178,7 @@ export class GrantedStock {
     let stillMissing = missing;
     for (const [tick, used] of [...this.#useByTick].sort(([first], [second]) => first - second)) {
       stillMissing -= used;
-      if (stillMissing <= 0n) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
+      if (stillMissing <= 0n) return (tick + WEIGHING_TICKS + 1) * GRANT_TICK_MS - nowMs;
     }
     return 0;
   }

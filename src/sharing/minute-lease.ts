@@ -12,7 +12,7 @@
  */
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
-import { LONG_TICKS, TICK_MS } from './grant-policy.js';
+import { LONG_TICKS, GRANT_TICK_MS } from './grant-policy.js';
 import {
   COVERED_MS_PLENTIFUL,
   type Denial,
@@ -23,11 +23,11 @@ import {
 } from './lease-terms.js';
 
 /** The longest validity that a coordinator grants. */
-const VALID_MS_MAX = LONG_TICKS * TICK_MS;
+const VALID_MS_MAX = LONG_TICKS * GRANT_TICK_MS;
 /** Permits of a scope in use are renewed when they are valid for less: an ask gets others in their place. */
 const RENEW_MS = VALID_MS_MAX / 2 - 250;
 /** Permits that were not used for so long are not renewed. */
-const RESTING_MS = 8_000;
+const UNUSED_MS_MAX = 8_000;
 /** How far ahead an ask covers the need if grants are valid for 1.2 s at most: more would expire unused. */
 const COVERED_MS_SHORT = 1_200;
 /** An ask wants so many times what the rate of use predicts, because the rate is a mean. */
@@ -35,7 +35,7 @@ const NEED_FACTOR = 1.25;
 /** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
 /** Permits that are valid for less are not named as used: they would stop to weigh little earlier. */
-const USED_MS_MIN = 2 * TICK_MS;
+const USED_MS_MIN = 2 * GRANT_TICK_MS;
 /** An ask is sent when 1 / USED_PART of the limit was used and is not yet named as used. */
 const USED_PART = 128;
 /** After so long a permit has no weight, so it need not be returned. */
@@ -148,7 +148,7 @@ export class MinuteLease {
     this.#readUse(nowMs);
     const isIdle = !this.#isPlentiful && nowMs - this.#usedMs >= IDLE_MS_SCARCE;
     if (nowMs >= this.#expiresMs || isIdle) this.giveBack(nowMs);
-    const wasUsed = this.#grants.length > 0 && nowMs - this.#usedMs < RESTING_MS;
+    const wasUsed = this.#grants.length > 0 && nowMs - this.#usedMs < UNUSED_MS_MAX;
     this.#renews = wasUsed && this.#isPlentiful && this.#expiresMs - nowMs < RENEW_MS;
     if (this.#renews || this.#hasUsed(this.#limit / USED_PART, nowMs)) return true;
     if (this.#returned.length === 0) return false;

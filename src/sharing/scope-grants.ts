@@ -30,7 +30,7 @@ import {
   type Stocks,
 } from './coordinator.js';
 import { assertWhole, GrantedStock, type StockState } from './granted-stock.js';
-import { expiryTickOf, grantedOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import { expiryTickOf, grantedOf, SHORT_TICKS, GRANT_TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** Stands among nodes for all lives that have ended, and for what was used before the first life. */
 const NO_NODE = '';
@@ -57,14 +57,14 @@ export class MinuteBuckets {
 
   /** The buckets that still weigh. */
   state(nowMs: number): BucketState[] {
-    const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
+    const oldest = Math.floor(nowMs / GRANT_TICK_MS) - WEIGHING_TICKS;
     const weighing = [...this.#buckets].filter(([tick]) => tick >= oldest);
     return weighing.map(([tick, bucket]) => [tick, [...bucket].filter(([, count]) => count > 0)]);
   }
 
   /** What weighs now: of all nodes, or of `node` alone if it is given. */
   view(nowMs: number, node?: string): MinuteView {
-    const nowTick = Math.floor(nowMs / TICK_MS);
+    const nowTick = Math.floor(nowMs / GRANT_TICK_MS);
     let [weighing, unexpired] = [0, 0];
     for (const [tick, bucket] of this.#buckets) {
       if (tick + WEIGHING_TICKS < nowTick) continue;
@@ -82,7 +82,7 @@ export class MinuteBuckets {
    */
   reply(node: string, ask: MinuteAsk, nowMs: number): MinuteGrant {
     const { limit } = ask;
-    const nowTick = Math.floor(nowMs / TICK_MS);
+    const nowTick = Math.floor(nowMs / GRANT_TICK_MS);
     for (const tick of this.#buckets.keys()) {
       if (tick + WEIGHING_TICKS < nowTick) this.#buckets.delete(tick);
     }
@@ -112,7 +112,7 @@ export class MinuteBuckets {
       remaining: Math.max(0, limit - weighing),
       heldByOthers: this.#isHeldByOthers(node, nowTick),
       tick,
-      validMs: (tick + 1) * TICK_MS - nowMs,
+      validMs: (tick + 1) * GRANT_TICK_MS - nowMs,
       freeInMs: this.#freeInMs(weighing, limit, nowMs),
     };
   }
@@ -149,7 +149,7 @@ export class MinuteBuckets {
     if (stillWeighing < limit) return 0;
     for (const [tick, bucket] of [...this.#buckets].sort(([first], [second]) => first - second)) {
       stillWeighing -= totalOf(bucket.values());
-      if (stillWeighing < limit) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
+      if (stillWeighing < limit) return (tick + WEIGHING_TICKS + 1) * GRANT_TICK_MS - nowMs;
     }
     return 0;
   }
@@ -212,7 +212,7 @@ export class ScopeGrants {
     const grants = new ScopeGrants();
     // `ageMs` is below 0 if the clock was set back since. Then the use counts as new: it weighs too long, not
     // too short.
-    const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
+    const tick = Math.floor((nowMs - Math.max(0, ageMs)) / GRANT_TICK_MS);
     if (minuteUsed > 0) grants.#minute.put(tick, [[NO_NODE, minuteUsed]]);
     for (const [name, { period, used }] of entriesOf(stocks))
       grants.#put(GrantedStock.fromUse(name, period, BigInt(used), nowMs - Math.max(0, ageMs)));

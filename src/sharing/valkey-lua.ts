@@ -61,7 +61,7 @@
  */
 import { ZONE_OFFSET_MS } from '../ledger/day.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
-import { GRANT_PART, LONG_TICKS, QUIET_PART, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import * as policy from './grant-policy.js';
 
 /**
  * The format of the records of scopes. A host that finds another format at the server must not enter while
@@ -77,7 +77,7 @@ export const MONEY_BASE = 1_000_000_000n;
  * How long nothing is granted after data may have been lost: by then no permit from before weighs any more.
  * Of the sum, the first 1 is the tick in which a permit was granted, the last 1 the last in which it weighs.
  */
-export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
+export const QUARANTINE_MS = (1 + policy.LONG_TICKS + policy.WEIGHING_TICKS + 1) * policy.GRANT_TICK_MS;
 
 /**
  * How often a script checks which server runs it. This relies on servers, none of which restarts or takes
@@ -117,8 +117,9 @@ export const SILENT_MS = 20_000;
  *     ENDED_AFTER   by the node's settings: PartitionOptions.endedAfterMs
  */
 export const LUA_PRELUDE = `
-local TICK, WEIGHING, SHORT, LONG = ${TICK_MS}, ${WEIGHING_TICKS}, ${SHORT_TICKS}, ${LONG_TICKS}
-local QUIET, GRANT_PART, BASE = ${QUIET_PART}, ${GRANT_PART}, ${MONEY_BASE}
+local TICK, WEIGHING = ${policy.GRANT_TICK_MS}, ${policy.WEIGHING_TICKS}
+local SHORT, LONG = ${policy.SHORT_TICKS}, ${policy.LONG_TICKS}
+local QUIET, GRANT_PART, BASE = ${policy.QUIET_PART}, ${policy.GRANT_PART}, ${MONEY_BASE}
 local QUARANTINE, SILENT, CHECK, AGE = ${QUARANTINE_MS}, ${SILENT_MS}, ${SERVER_CHECK_MS}, ${EXCHANGE_AGE_MS_MAX}
 local DAY, SPECIFIED_ZONE, PERIODS_AHEAD = 86400000, ${ZONE_OFFSET_MS}, ${PERIODS_AHEAD_MAX}
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
