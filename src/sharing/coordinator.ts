@@ -35,8 +35,8 @@ export const EXCHANGE_ASKS_MAX = 1_000;
 
 /**
  * A process has a second node, for what an operator takes out of accounts. If that node fails, calls keep
- * their leases. Its slot is the slot of the process plus this number. Slots of the nodes of fallback quotas
- * begin at FALLBACK_SLOTS_FROM (open-hosts.ts). The three ranges must not overlap; no test sees that.
+ * their leases. Its slot is the slot of the process, which is below this number, plus this number. Slots of
+ * the nodes of fallback quotas begin at FALLBACK_SLOTS_FROM (open-hosts.ts).
  */
 export const DEBIT_SLOTS_FROM = 1_000_000;
 

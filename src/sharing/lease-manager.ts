@@ -34,7 +34,7 @@ const SWEEP_MS = 250;
 /** A process that has leases makes an exchange after so long without one, as a sign of life. */
 const HEARTBEAT_MS = 5_000;
 /** How long a start waits at most while the coordinator waits for other nodes: two of their heartbeats. */
-const START_MS_MAX = 10_000;
+const START_MS_MAX = 2 * HEARTBEAT_MS;
 /**
  * After so long without a reply calls take no tokens of the minute, because the server may grant them to
  * others (`drop_silent` in valkey-scripts.ts). EXPIRY_MARGIN_MS of open-hosts.ts is built on it.

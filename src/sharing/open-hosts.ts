@@ -33,21 +33,21 @@ import { SharingMemory } from './sharing-memory.js';
 import { ValkeyClient, ValkeyError, ValkeyPeers } from './valkey-client.js';
 import { type Credited, tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
+import { EXCHANGE_AGE_MS_MAX } from './valkey-lua.js';
 import type { HostAccounting } from './valkey-partition.js';
 
-/**
- * A server that takes longer counts as lost, because requests wait for it. Must be less than
- * EXCHANGE_AGE_MS_MAX (valkey-lua.ts): by that age the node must have given the exchange up.
- */
+/** A server that takes longer counts as lost, because requests wait for it. */
 const EXCHANGE_DEADLINE_MS = 1_000;
+invariant(EXCHANGE_DEADLINE_MS < EXCHANGE_AGE_MS_MAX, 'no exchange is carried out that its node gave up');
 /**
  * A node that hears nothing stops by itself after `node_expiry_seconds`. The server ends the node's life so
  * much later, because the node begins calls until CUT_OFF_MS after a reply, checks the time only now and
  * then, and clocks drift.
  */
 const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
-/** Added to a process's slot: the slot of its fallback node. Beyond those of all other nodes. */
+/** Added to a process's slot: the slot of its fallback node. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
+invariant(2 * DEBIT_SLOTS_FROM <= FALLBACK_SLOTS_FROM, 'the slots of fallback nodes are beyond all others');
 
 interface HostCoordinatorOptions extends Pick<HostsOptions, 'modelsInForce' | 'slot' | 'store' | 'clock'> {
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };

@@ -90,7 +90,7 @@ export const SERVER_CHECK_MS = 20;
  * by then (EXCHANGE_DEADLINE_MS in open-hosts.ts), and may count its silence from an earlier moment. If the
  * node finds that the exchange was not so late, the server's clock was set forward.
  */
-const EXCHANGE_AGE_MS_MAX = 1_500;
+export const EXCHANGE_AGE_MS_MAX = 1_500;
 
 /** The equal share of a node that was silent for longer is held back, because the node may soon use it. */
 export const SILENT_MS = 20_000;
