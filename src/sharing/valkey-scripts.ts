@@ -101,7 +101,7 @@ local function drop_silent_money(key, place, host, now, ended_after)
     if known and now - known[HEARD_AT] > longer_of(known, ENDED_AFTER, ended_after) then
       local own = cmsgpack.unpack(rows[i + 1])
       assert_whole(own[1] + own[2], who)
-      total[6], total[7] = sub(total[6], total[7], own[1], own[2])
+      change(total, OUTSTANDING, sub, own[1], own[2])
       silent[#silent + 1] = rows[i]
     end
   end
@@ -232,6 +232,7 @@ local function carry_out(ask, key, money_key)
   if money then
     local holds_money, held_money
     reply[3], holds_money, held_money = grant_money(money_key, place, host, money)
+    -- money[5] and [6]: the most that the ask wants.
     local is_short = reply[3][1] == 0 and reply[3][2] == 0 and is_positive(money[5], money[6])
     if is_short and drop_silent_money(money_key, place, host, now, ended_after) then
       reply[3], holds_money = grant_money(money_key, place, host, money)
@@ -378,8 +379,8 @@ local function view_of(key, money_key)
       end
     end
   end
-  return {weighing, unexpired, processes, stocks, total[6], total[7], total[4], total[5],
-    by_host[1], by_host[2]}
+  return {weighing, unexpired, processes, stocks, total[OUTSTANDING], total[OUTSTANDING + 1], total[SPENT],
+    total[SPENT + 1], by_host[1], by_host[2]}
 end
 local views = {}
 for i = 5, #KEYS, 2 do

@@ -249,7 +249,7 @@ end
  * The fields of the hash T:m:S, the money of one scope, and the ask for money as `encodeAsk` in
  * valkey-codec.ts writes it. An amount takes two items, its high and its low part (valkey-lua.ts):
  *
- *     a    of all nodes: [1, 2] credited, [3] the version of credited, [4, 5] spent, [6, 7] outstanding
+ *     a    of all nodes: [1, 2] CREDITED, [3] its VERSION, [4, 5] SPENT, [6, 7] OUTSTANDING
  *     h:H  [1, 2] spent by host H, [3] the version of that amount
  *     n:P  [1, 2] outstanding of the node at P
  *     u    why it is not known what remains; absent if it is known
@@ -260,6 +260,9 @@ end
  * its amount is smaller. Version -1, of a hash without the field, is older than any.
  */
 export const MONEY_LUA = `
+local CREDITED, VERSION, SPENT, OUTSTANDING = 1, 3, 4, 6
+-- Adds to, or subtracts from (op: add or sub), the amount that begins at that item of a.
+local function change(a, item, op, h, l) a[item], a[item + 1] = op(a[item], a[item + 1], h, l) end
 -- Returns a, h: of the host, n: of the place, and whether the last one is stored. Throws if u is there.
 local function read_money(key, place, host)
   local rows = call('HMGET', key, 'a', 'h:' .. host, 'n:' .. place, 'u')
@@ -274,34 +277,34 @@ end
 -- whether others hold some], then whether the node now holds money, and whether it did before.
 local function grant_money(key, place, host, ask)
   local total, by_host, own, had = read_money(key, place, host)
-  local spent, credited, is_newer = ask[7], ask[8], false
-  if credited and credited[3] > total[3] then
-    total[1], total[2], total[3] = credited[1], credited[2], credited[3]
+  local out_high, out_low, least_high, least_low, most_high, most_low, spent, credited = unpack(ask, 1, 8)
+  local is_newer = spent and spent[3] > by_host[3]
+  if credited and credited[3] > total[VERSION] then
+    total[CREDITED], total[CREDITED + 1], total[VERSION] = credited[1], credited[2], credited[3]
   end
-  if spent and spent[3] > by_host[3] then
-    total[4], total[5] = sub(total[4], total[5], by_host[1], by_host[2])
-    total[4], total[5] = add(total[4], total[5], spent[1], spent[2])
-    is_newer = true
+  if is_newer then
+    change(total, SPENT, sub, by_host[1], by_host[2])
+    change(total, SPENT, add, spent[1], spent[2])
   end
   -- What the node reports replaces what it had outstanding.
-  total[6], total[7] = sub(total[6], total[7], own[1], own[2])
-  local held_by_others = is_positive(total[6], total[7])
-  total[6], total[7] = add(total[6], total[7], ask[1], ask[2])
+  change(total, OUTSTANDING, sub, own[1], own[2])
+  local held_by_others = is_positive(total[OUTSTANDING], total[OUTSTANDING + 1])
+  change(total, OUTSTANDING, add, out_high, out_low)
   -- What remains. Below 0 while nodes report after a loss of data, because reports name no credit.
-  local left_high, left_low = sub(total[1], total[2], total[4], total[5])
-  left_high, left_low = sub(left_high, left_low, total[6], total[7])
+  local left_high, left_low = sub(total[CREDITED], total[CREDITED + 1], total[SPENT], total[SPENT + 1])
+  left_high, left_low = sub(left_high, left_low, total[OUTSTANDING], total[OUTSTANDING + 1])
   -- As grantedStockOf in grant-policy.ts.
   local high, low = 0, 0
-  if is_positive(ask[5], ask[6]) and is_positive(left_high, left_low)
-    and not less(left_high, left_low, ask[3], ask[4]) then
+  if is_positive(most_high, most_low) and is_positive(left_high, left_low)
+    and not less(left_high, left_low, least_high, least_low) then
     high, low = part_up(left_high, left_low)
-    if less(high, low, ask[3], ask[4]) then high, low = ask[3], ask[4] end
-    if less(ask[5], ask[6], high, low) then high, low = ask[5], ask[6] end
+    if less(high, low, least_high, least_low) then high, low = least_high, least_low end
+    if less(most_high, most_low, high, low) then high, low = most_high, most_low end
   end
-  total[6], total[7] = add(total[6], total[7], high, low)
+  change(total, OUTSTANDING, add, high, low)
   left_high, left_low = sub(left_high, left_low, high, low)
   if left_high < 0 then left_high, left_low = 0, 0 end
-  local own_high, own_low = add(ask[1], ask[2], high, low)
+  local own_high, own_low = add(out_high, out_low, high, low)
   local holds = is_positive(own_high, own_low)
   if is_newer then call('HSET', key, 'h:' .. host, pack(spent)) end
   call('HSET', key, 'a', pack(total))
