@@ -25,15 +25,13 @@ import {
   type StockName,
   type Stocks,
 } from './coordinator.js';
-import { GRANT_PART, LONG_TICKS, GRANT_TICK_MS } from './grant-policy.js';
+import { GRANT_PART, VALID_MS_MAX } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
 /** For so long after the coordinator has denied a resource to calls, none of it is set aside. */
 const DENIED_MS = 2_000;
 /** Permits are renewed so long before they expire: longer than an exchange can take. */
 const RENEW_MS = 8_000;
-/** The longest validity that a coordinator grants: some 24 s. */
-const VALID_MS = LONG_TICKS * GRANT_TICK_MS;
 
 /**
  * The maximum that is set aside is what calls needed lately, but at least so many. So an account without
@@ -288,7 +286,7 @@ export class FallbackQuota {
     // Permits that stay valid are replaced only by a quarter more.
     const renews = expiresMs - nowMs < RENEW_MS || wanted > count + count / 4;
     const most = keepsNothing || isTooMuch || !renews ? 0 : wanted;
-    return { limit, least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isFallback: true, returned };
+    return { limit, least: most > 0 ? 1 : 0, most, forMs: VALID_MS_MAX, isFallback: true, returned };
   }
 
   /** Moves the permits that are held to `#toReturn`, so that the next ask returns them. */

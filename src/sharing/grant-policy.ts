@@ -26,6 +26,8 @@ export const SHORT_TICKS = 1;
  * time in which another server takes over.
  */
 export const LONG_TICKS = 40;
+/** The longest validity: an ask names it, and the coordinator grants that or less. */
+export const VALID_MS_MAX = LONG_TICKS * GRANT_TICK_MS;
 /** An account is quiet if 1 / QUIET_PART of its limit weighs at most: then so much can lie idle. */
 export const QUIET_PART = 2;
 /** A node is granted 1 / GRANT_PART of what remains, so that the next one finds some. It may ask again. */

@@ -58,7 +58,6 @@ export class HeldLeases {
     this.#keep(scope, { ...formerHeld, ...held });
   }
 
-  /** The scopes of which something is held. */
   keys(): IterableIterator<string> {
     return this.#held.keys();
   }

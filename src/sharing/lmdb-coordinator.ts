@@ -111,7 +111,6 @@ class LeaseNodes {
     }
   }
 
-  /** Whether the life ran at the last `refresh`. */
   isAlive(life: string): boolean {
     return this.#living.has(life);
   }

@@ -12,7 +12,7 @@
  */
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
-import { LONG_TICKS, GRANT_TICK_MS } from './grant-policy.js';
+import { GRANT_TICK_MS, VALID_MS_MAX } from './grant-policy.js';
 import {
   COVERED_MS_PLENTIFUL,
   type Denial,
@@ -22,8 +22,6 @@ import {
   UseRate,
 } from './lease-terms.js';
 
-/** The longest validity that a coordinator grants. */
-const VALID_MS_MAX = LONG_TICKS * GRANT_TICK_MS;
 /** Permits of a scope in use are renewed when they are valid for less: an ask gets others in their place. */
 const RENEW_MS = VALID_MS_MAX / 2 - 250;
 /** Permits that were not used for so long are not renewed. */
