@@ -157,7 +157,7 @@ class EchoResponse {
   }
 }
 
-/** How many events a call makes in one event-loop turn: about 8 KB in 50 µs. Then other calls go on. */
+/** How many events a call sends in one event-loop turn (about 8 KB, 50 µs), so that other calls go on. */
 const BATCH_EVENTS_MAX = 32;
 
 export class EchoClient implements AttemptClient {

@@ -34,7 +34,7 @@ export interface LargeBody {
   /** Undefined without a provider. `openai` and `azure` speak OpenAI's protocol, so PROVIDERS lacks them. */
   readonly provider: ProviderSettings | undefined;
   readonly memberNames: MemberNames | undefined;
-  /** As in `Translator.toChat` (doors/door.ts). */
+  /** Whether the upstream wants the thoughts of earlier turns back. */
   readonly thoughtsBack: boolean;
   readonly requestId: string;
   /** Wall-clock time, from which a provider's body gets its dates. */

@@ -11,7 +11,7 @@ import type { ModelRoute, UpstreamTarget } from './target.js';
 export class RouteTable {
   readonly #deps: BalancerDeps;
   #routes: readonly ModelRoute[] = [];
-  /** By the same index as the routes. */
+  /** By the model's index in the catalogue, as the routes. */
   readonly #balancers: Balancer[] = [];
 
   /** `routes` by the model's index in the catalogue. */

@@ -48,9 +48,9 @@ export interface UpstreamTarget extends HttpTarget {
   readonly doors: Readonly<Partial<Record<DoorName, string>>>;
   /** Undefined if the upstream speaks OpenAI's protocol, so that bodies pass byte for byte. */
   readonly provider: ProviderSettings | undefined;
-  /** Only for an upstream that speaks OpenAI's protocol. */
+  /** The setting `member_names`. Only for an upstream that speaks OpenAI's protocol. */
   readonly memberNames?: MemberNames | undefined;
-  /** As in `Translator.toChat` (doors/door.ts). Only for an upstream that speaks OpenAI's protocol. */
+  /** Whether it wants the thoughts of earlier turns back. Only for one that speaks OpenAI's protocol. */
   readonly thoughtsBack?: boolean | undefined;
 }
 
@@ -73,7 +73,7 @@ export interface ModelRoute {
   readonly tokenizer: Tokenizer;
   /** The most tokens that the model can generate for one choice. */
   readonly outputTokensMax: number;
-  /** As in ModelEntry (registry/catalog.ts). */
+  /** Tokens that each media part of a prompt counts for, besides its bytes. */
   readonly mediaPartTokens: number;
   /** After which failures the model's fallbacks get a call. */
   readonly fallbackOn: readonly FallbackReason[];

@@ -35,7 +35,7 @@ export interface CountRequest {
   readonly body: string | Uint8Array;
   /** Tokens of the body's media parts (`mediaTokensOf`); 0 if left out. */
   readonly mediaTokens?: number;
-  /** Whether the upstream gets the thoughts of the conversation (`thoughtsBack` of target.ts). */
+  /** Whether the upstream gets the thoughts of earlier turns: then they are part of the prompt. */
   readonly thoughtsBack?: boolean | undefined;
   readonly completionForm: CompletionForm;
   /** For a stream: texts of the events before `completion`. */

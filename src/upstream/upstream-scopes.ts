@@ -41,7 +41,7 @@ export class UpstreamScopes {
     return this.#byIndex[index];
   }
 
-  /** Reasons against `settings`, a line each: too few slots for its scopes. Call it before `assign`. */
+  /** Errors of `settings` for the operator: too few slots for its scopes. Call it before `assign`. */
   problemsOf(settings: Settings): string[] {
     const ids = new Set([...this.#scopes.keys(), ...[...limitsByScope(settings.models).keys()].map(idOf)]);
     if (ids.size <= UPSTREAM_SCOPES_MAX) return [];
