@@ -220,8 +220,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
   }
 
-  // TranslatedCall calls `countBuffered` (HttpHandler), the reader the three methods after it
-  // (ResponseOutcome).
+  // TranslatedCall calls `countBuffered`, the reader the three methods after it (ResponseOutcome).
   countBuffered(bytes: number): boolean {
     if (this.#owner.budget.grow(bytes)) return true;
     this.reject(budgetFailure());

@@ -1,10 +1,9 @@
 /**
  * The load balancer of a model: it chooses the target for each attempt of a call. Candidates are the targets
  * that the call has not tried, that do not cool down (breaker open, or parked for a Retry-After), and that
- * have room (are below their limits). The balancer takes the one with the best priority; of equals, the one
- * with the fewest calls in flight for its weight (weighted least connections). It counts the calls of its own
- * worker; all workers share the limits. route-table.ts has a Balancer for each model, retry-plan.ts calls it.
- * Upstream worker.
+ * have room (are below their limits). The balancer takes the best priority; of equals, the fewest calls in
+ * flight for the weight (weighted least connections). It counts the calls of its own worker; all workers
+ * share the limits. route-table.ts has a Balancer for each model, retry-plan.ts calls it. Upstream worker.
  *
  * Must hold: each TakenTarget is released, and its first release is its outcome. If no other upstream is
  * left, an upstream that cools down is tried again within seconds, however long it was down
@@ -279,8 +278,7 @@ export class TakenTarget {
   readonly index: number;
   readonly #state: TargetState;
   readonly #account: AccountIndex;
-  readonly #clock: Clock;
-  readonly #metrics: UpstreamMetrics;
+  readonly #deps: BalancerDeps;
   readonly #pass: BreakerPass;
   /** The attempt is to find out whether a parked target can be called again. */
   readonly #isParkProbe: boolean;
@@ -290,19 +288,18 @@ export class TakenTarget {
   constructor(
     state: TargetState,
     account: AccountIndex,
-    { clock, metrics }: BalancerDeps,
+    deps: BalancerDeps,
     takenQuotas: TakenQuotas | undefined,
   ) {
     this.target = state.target;
     this.index = state.index;
     this.#state = state;
     this.#account = account;
-    this.#clock = clock;
-    this.#metrics = metrics;
+    this.#deps = deps;
     this.#takenQuotas = takenQuotas;
-    const nowMs = clock.monotonicMs();
+    const nowMs = deps.clock.monotonicMs();
     this.#pass = state.breaker.begin(nowMs, account);
-    if (state.breaker.isOpen && this.#pass > 0) metrics.setBreaker(state.target.slot, 'half_open');
+    if (state.breaker.isOpen && this.#pass > 0) deps.metrics.setBreaker(state.target.slot, 'half_open');
     this.#isParkProbe = state.parkedUntilMs > nowMs;
     if (this.#isParkProbe) state.parkProbeAtMs = nowMs + state.target.parkMsMax;
   }
@@ -316,13 +313,13 @@ export class TakenTarget {
   /** Releases a target that responded well, or rejected the request. */
   releaseGood(): void {
     if (!this.#releaseOnce()) return;
-    this.#state.breaker.recordSuccess(this.#pass, this.#clock.monotonicMs());
+    this.#state.breaker.recordSuccess(this.#pass, this.#deps.clock.monotonicMs());
     if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
   releaseFailed(failure: AttemptFailure): void {
     if (!this.#releaseOnce()) return;
-    const nowMs = this.#clock.monotonicMs();
+    const nowMs = this.#deps.clock.monotonicMs();
     const { breaker } = this.#state;
     if (failure.retryAfterSeconds !== undefined) {
       this.#park(failure.retryAfterSeconds * 1_000, nowMs);
@@ -333,7 +330,7 @@ export class TakenTarget {
 
   /** The attempt says nothing about the target. Idempotent, as the other releases are. */
   release(): void {
-    if (this.#releaseOnce()) this.#endUndecided(this.#clock.monotonicMs());
+    if (this.#releaseOnce()) this.#endUndecided(this.#deps.clock.monotonicMs());
   }
 
   /**
@@ -365,7 +362,7 @@ export class TakenTarget {
     this.#isReleased = true;
     this.#state.inFlight--;
     this.#takenQuotas?.giveBackCall();
-    this.#metrics.attemptEnded(this.target.slot);
+    this.#deps.metrics.attemptEnded(this.target.slot);
     return true;
   }
 }

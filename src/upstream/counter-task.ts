@@ -33,6 +33,7 @@ const { metrics } = workerData as CounterInit;
 /** The thread's stripe of the metrics, from 0; undefined until `beginHealth` has got one. */
 let stripe: number | undefined;
 
+/** Runs one time slice of a job. Returns its result, or what is left of a count. Throws only for a bug. */
 export function runCounterTask(task: CounterTask): SliceResult {
   const endMs = performance.now() + COUNTER_SLICE_MS;
   beginHealth();

@@ -28,6 +28,7 @@ interface CountedCall {
   readonly relayedBytes: number;
 }
 
+/** What `splitTexts` makes of the texts of a completion. */
 export interface SplitTexts {
   /** What repeats a prompt. If all of the response was kept, this is not needed, and left out. */
   readonly echoed: readonly string[];
@@ -50,6 +51,7 @@ export function mayRepeatPrompt(door: number, body: string | Uint8Array): boolea
   return dialectAt(door)?.echoedPrompt !== undefined && mayHave(body, ECHO);
 }
 
+/** Cuts the prompts that a completion repeats off its texts. Without `echo` all is `written`. */
 export function splitTexts(texts: KeyedTexts, call: CountedCall): SplitTexts {
   const { door = CHAT_DOOR, body, completionForm, completionBytes, relayedBytes, tokenizer } = call;
   const members = mayRepeatPrompt(door, body) ? membersOf(body) : undefined;

@@ -26,6 +26,8 @@ export abstract class EventReader implements ResponseBodyReader {
   protected readonly meter: UsageMeter;
   protected readonly splitter: SseSplitter;
   protected readonly sink: ResponseSink;
+  /** Set by the subclass: the event that ends the stream has come. Later events need not be UTF-8. */
+  protected hasEndEvent = false;
   readonly #outcome: ResponseOutcome;
   /** Of events that bring text and nothing else. */
   readonly #templates = new EventTemplates();
@@ -45,9 +47,6 @@ export abstract class EventReader implements ResponseBodyReader {
 
   /** The client has all of the text with the events so far. */
   protected abstract get hasWholeText(): boolean;
-
-  /** The event that ends the stream has come. Later events are judged too, but dropped if no UTF-8. */
-  protected abstract get hasEndEvent(): boolean;
 
   /** Whether an event with only text leaves the state of the stream as it is. */
   protected abstract get mayMatchTemplates(): boolean;

@@ -107,8 +107,7 @@ export class EventTemplates {
 
 /** Undefined if the event has no text, or a text whose end is not found. */
 function templateOf(event: string): Template | undefined {
-  // If the blank line is a lone CR, the LF that makes it a CRLF may still come: such events are always
-  // parsed.
+  // If the blank line is a lone CR, its LF may still come: such events are always parsed.
   if (!event.endsWith('\n')) return undefined;
   const literals: string[] = [];
   let literalStart = 0;

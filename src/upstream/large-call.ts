@@ -35,7 +35,7 @@ export interface LargeDeps {
 
 type TranslatedRequest = Extract<LargeTranslated, { isWritten: true }>;
 
-/** The reason for `withdraw`, which nobody reads: the client left, or a failure ended the attempt. */
+/** Nobody reads this reason for `withdraw`: the client left, or a failure ended the attempt. */
 const ABORTED: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
 /**

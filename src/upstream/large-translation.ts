@@ -41,6 +41,7 @@ export interface LargeBody {
   readonly nowMs: number;
 }
 
+/** The translated request, or why there is none. */
 export type LargeTranslated =
   | {
       readonly isWritten: true;

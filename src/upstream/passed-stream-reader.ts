@@ -21,13 +21,8 @@ const KNOWN_EVENT_CHARS_MAX = 4_096;
 export class PassedStreamReader extends EventReader {
   readonly #judge: EventJudge;
   readonly #budget: ResponseBudget;
-  /**
-   * Bytes of the longest event. These bytes count until the call's end, because a slow client may keep the
-   * event waiting.
-   */
+  /** Bytes of the longest event. They count until the call's end, because it may wait for a slow client. */
   #eventBytes = 0;
-  /** The event that ends the stream has come. */
-  #hasEndEvent = false;
   /** All of the text has come, as the judge says, but not the end. */
   #isTextOver = false;
 
@@ -43,26 +38,19 @@ export class PassedStreamReader extends EventReader {
   }
 
   protected get hasWholeText(): boolean {
-    return this.#hasEndEvent || this.#isTextOver;
-  }
-
-  protected get hasEndEvent(): boolean {
-    return this.#hasEndEvent;
+    return this.hasEndEvent || this.#isTextOver;
   }
 
   protected get mayMatchTemplates(): boolean {
-    return !this.#hasEndEvent;
+    return !this.hasEndEvent;
   }
 
   protected get lastBytes(): Uint8Array {
     const { lastEvent } = this.#judge;
-    return this.#hasEndEvent || lastEvent === undefined ? NO_BYTES : Buffer.from(lastEvent);
+    return this.hasEndEvent || lastEvent === undefined ? NO_BYTES : Buffer.from(lastEvent);
   }
 
-  /**
-   * Counts the event of which only a part has come against the budget. Short events are not counted, because
-   * the bound of calls in flight bounds them too.
-   */
+  /** Counts a long unfinished event against the budget. The bound of calls in flight bounds short ones. */
   protected override partialEventFailure(): AttemptFailure | undefined {
     const { heldBytes } = this.splitter;
     const growthBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
@@ -72,7 +60,7 @@ export class PassedStreamReader extends EventReader {
   }
 
   protected judge(data: string): Verdict {
-    if (this.#hasEndEvent) return 'drop';
+    if (this.hasEndEvent) return 'drop';
     const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
     const event = known ?? parsedJson(data);
     if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
@@ -80,7 +68,7 @@ export class PassedStreamReader extends EventReader {
     if (fault !== undefined) return { invalid: fault };
     const isReport = usage !== undefined && this.meter.report(usage, model);
     if (isText && !isReport) this.onText();
-    this.#hasEndEvent = isEnd;
+    this.hasEndEvent = isEnd;
     this.#isTextOver ||= isTextOver;
     if (isUncounted) return 'uncounted';
     return isText && usage === undefined && model === undefined && !isEnd ? 'text' : 'relay';
@@ -92,10 +80,10 @@ export class PassedStreamReader extends EventReader {
   }
 
   protected onJudged(): void {
-    if (this.#hasEndEvent) this.complete();
+    if (this.hasEndEvent) this.complete();
   }
 
   protected endsWell(): boolean {
-    return this.#hasEndEvent;
+    return this.hasEndEvent;
   }
 }

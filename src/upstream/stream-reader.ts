@@ -58,8 +58,6 @@ export class StreamReader extends EventReader {
    * as a report of the whole call only once the stream has ended without a later report.
    */
   #choiceReport: { readonly usage: unknown; readonly model: unknown } | undefined;
-  /** `[DONE]` has come. */
-  #hasDone = false;
   /** Set once `[DONE]` has come without a report of usage. */
   #lateTimer: NodeJS.Timeout | undefined;
 
@@ -80,17 +78,13 @@ export class StreamReader extends EventReader {
     return this.#choiceReport?.usage;
   }
 
-  protected get hasEndEvent(): boolean {
-    return this.#hasDone;
-  }
-
   protected get lastBytes(): Uint8Array {
     return DONE_BYTES;
   }
 
   /** `[DONE]` has come, or as many choices as requested have ended. */
   protected get hasWholeText(): boolean {
-    return this.#hasDone || (this.#haveChoicesEnded && this.#choiceEnds.size >= this.#choices);
+    return this.hasEndEvent || (this.#haveChoicesEnded && this.#choiceEnds.size >= this.#choices);
   }
 
   /**
@@ -103,29 +97,29 @@ export class StreamReader extends EventReader {
 
   /** Once a choice has ended, an event with only text might reopen the choice, so then events are parsed. */
   protected get mayMatchTemplates(): boolean {
-    return this.#hasChoices && this.#openChoices === this.#choiceEnds.size && !this.#hasDone;
+    return this.#hasChoices && this.#openChoices === this.#choiceEnds.size && !this.hasEndEvent;
   }
 
   protected onJudged(): void {
-    if (!this.#hasDone) return;
+    if (!this.hasEndEvent) return;
     if (this.meter.reported !== undefined) this.complete();
     else this.#lateTimer ??= setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
   }
 
   protected endsWell(): boolean {
     this.#keepChoiceReport();
-    return this.#hasDone || this.#haveChoicesEnded;
+    return this.hasEndEvent || this.#haveChoicesEnded;
   }
 
   protected judge(data: string): Verdict {
     if (data === SSE_DONE_DATA) {
       if (!this.#hasChoices) return { invalid: '[DONE] before any choice' };
-      this.#hasDone = true;
+      this.hasEndEvent = true;
       this.#keepChoiceReport();
       return 'drop';
     }
     const event = parsedJson(data);
-    if (this.#hasDone) {
+    if (this.hasEndEvent) {
       // The client has its text. Only a report is read, if none has come.
       if (isRecord(event) && this.meter.reported === undefined)
         this.meter.report(reportIn(event), event.model);

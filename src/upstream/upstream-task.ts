@@ -38,10 +38,7 @@ import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } f
 
 /** Goes to the log alone: the call is billed by an estimate. */
 const COUNT_LATE: ErrorRecord = { code: 'overloaded', message: `no count within ${COUNT_WAIT_MS_MAX} ms` };
-/**
- * A translation may wait as long as a count. Callers do not get this: `connectionFailure` (error-mapping.ts)
- * replaces it.
- */
+/** A translation may wait as long as a count. Callers get COUNTER_BUSY in its place (error-mapping.ts). */
 const TRANSLATION_LATE: ErrorRecord = {
   code: 'overloaded',
   message: 'a large body was not translated in time',

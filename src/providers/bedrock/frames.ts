@@ -54,6 +54,7 @@ for (let position = 256; position < CRC_TABLES.length; position++) {
   CRC_TABLES[position] = (crcBefore >>> 8) ^ CRC_TABLES[crcBefore & 0xff]!;
 }
 
+/** The headers of a message whose values are strings, by name. */
 export type Headers = ReadonlyMap<string, string>;
 /** The payload is `bytes[start..end)`. It is valid only during the visit: `bytes` may be the chunk. */
 type VisitMessage = (headers: Headers, bytes: Buffer, start: number, end: number) => void;

@@ -107,8 +107,6 @@ export class CredentialPositions {
 
 /** Name of the credential in logs, status and metrics: `google:/etc/sa.json`, `aws:bills`, `entra`. */
 export function nameOfSpec(spec: CredentialSpec): string {
-  let detail: string | undefined;
-  if (spec.kind === 'google') detail = spec.file;
-  else if (spec.kind === 'aws') detail = spec.profile;
+  const detail = spec.kind === 'google' ? spec.file : spec.kind === 'aws' ? spec.profile : undefined;
   return detail === undefined ? spec.kind : `${spec.kind}:${detail}`;
 }

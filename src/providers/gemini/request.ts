@@ -201,16 +201,14 @@ function isGemini3(model: string): boolean {
 // https://ai.google.dev/gemini-api/docs/openai#thinking, read 2026-11. Gemini 3 has levels, and its Pro has
 // no `minimal`. Earlier models have budgets in tokens, and their Pro always thinks. LiteLLM has other
 // budgets: test/judges/differences.ts lists the difference.
-const LEVELS: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    minimal: 'MINIMAL',
-    low: 'LOW',
-    medium: 'MEDIUM',
-    high: 'HIGH',
-    xhigh: 'HIGH',
-    max: 'HIGH',
-  }),
-);
+const LEVELS: ReadonlyMap<string, string> = new Map([
+  ['minimal', 'MINIMAL'],
+  ['low', 'LOW'],
+  ['medium', 'MEDIUM'],
+  ['high', 'HIGH'],
+  ['xhigh', 'HIGH'],
+  ['max', 'HIGH'],
+]);
 const BUDGETS: ReadonlyMap<string, number> = new Map(
   Object.entries({ minimal: 1_024, low: 1_024, medium: 8_192, high: 24_576, xhigh: 24_576, max: 24_576 }),
 );
@@ -218,13 +216,11 @@ const PRO_BUDGET_MIN = 128;
 const PRO_BUDGET_MAX = 32_768;
 
 /** Gemini's names of the members of `extra_body.google.thinking_config`. */
-const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    thinking_budget: 'thinkingBudget',
-    thinking_level: 'thinkingLevel',
-    include_thoughts: 'includeThoughts',
-  }),
-);
+const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map([
+  ['thinking_budget', 'thinkingBudget'],
+  ['thinking_level', 'thinkingLevel'],
+  ['include_thoughts', 'includeThoughts'],
+]);
 
 /**
  * The `thinkingConfig`; undefined if the request does not say how much to think. `googleConfig`: Google's own

@@ -190,6 +190,7 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
   };
 }
 
+/** The id of a sound, which is the same in all of its chunks, so that clients join them. */
 export function audioIdOf(call: UnsignedCall, candidateIndex: number): string {
   return `audio_${call.requestId}_${candidateIndex}`;
 }
