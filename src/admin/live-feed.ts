@@ -24,7 +24,7 @@ import { isFull, responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** An argument of `send`: server.ts has rejected a HEAD before. */
+/** An argument of `send`. A HEAD does not come here, because server.ts rejects it. */
 const IS_HEAD = false;
 
 /**
@@ -38,7 +38,7 @@ export interface LiveSource {
   readonly history: History;
   /** Not used here: server.ts gives it to the route of the busiest accounts. */
   readonly accounts: AccountHistory;
-  /** Calls `watcher` every two seconds with the status and the ended spans. Returns what stops the calls. */
+  /** Calls `watcher` every two seconds with the status and the ended spans. Returns its stop function. */
   watch(watcher: (status: object, ended: readonly EndedSpan[]) => void): () => void;
 }
 
@@ -75,14 +75,14 @@ export class LiveFeed {
     who: string,
     stillAdmitted: () => boolean,
   ): Promise<void> {
-    // The client may leave while the query is read, and then the response must not be used. The record is an
-    // object, because TypeScript would take a variable for `false` below.
-    const client = { hasLeft: false };
+    // The client may leave while the query is read, and then the response must not be used. The cast keeps
+    // TypeScript from assuming `false` below.
+    let hasLeft = false as boolean;
     response.onAborted(() => {
-      client.hasLeft = true;
+      hasLeft = true;
     });
     const { range: ring = '5m' } = await readQuery(parseQuery(query, RangeQuery));
-    if (client.hasLeft) return;
+    if (hasLeft) return;
     if (this.#isClosed) {
       const message = 'Another process of this gateway has the interface now: connect again.';
       const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 1 });

@@ -22,9 +22,8 @@ import { PAGE_HEADERS, pageOf, PENDING_SECONDS, SignInError } from './oidc-failu
 import type { OidcProvider, Proofs } from './oidc-provider.js';
 import type { NewSession } from './sessions.js';
 
-/** 256 bits each, which nobody can guess. */
-const KEY_BYTES = 32;
-const NONCE_BYTES = 32;
+/** 256 bits of the key, and of a cookie, which nobody can guess. */
+const SECRET_BYTES = 32;
 const MS_PER_SECOND = 1_000;
 /** How many requests are served at a time. Each may have responses of the provider of 1 MiB in memory. */
 const REQUESTS_MAX = 16;
@@ -58,7 +57,7 @@ export interface OidcView {
 export class OidcSignIn {
   readonly #options: OidcOptions;
   /** Proofs are derived with this key. */
-  readonly #key = randomBytes(KEY_BYTES);
+  readonly #key = randomBytes(SECRET_BYTES);
   /** When each used state may be dropped (monotonic), by state, in the order of use. */
   readonly #usedEndMs = new Map<string, number>();
   /** Counts failed sign-ins by the browser's address. */
@@ -108,7 +107,7 @@ export class OidcSignIn {
 
   /** Sets the cookie of a new sign-in, and redirects the browser to the provider. */
   async #start(settings: OidcSettings): Promise<AdminResponse> {
-    const cookie = `${this.#nowSeconds()}.${randomBytes(NONCE_BYTES).toString('base64url')}`;
+    const cookie = `${this.#nowSeconds()}.${randomBytes(SECRET_BYTES).toString('base64url')}`;
     const provider = await this.#providerOf(settings);
     const url = await provider.addressFor(this.#proofsOf(cookie, settings));
     return redirectTo(url, [this.#cookie(settings, cookie, PENDING_SECONDS)]);
@@ -179,7 +178,7 @@ export class OidcSignIn {
    */
   #pendingIn(head: RequestHead, settings: OidcSettings): string {
     const cookie = cookieOf(head, this.#cookieName(settings));
-    // As `#start` writes it: seconds, and NONCE_BYTES as base64url. Without a match the age is Infinity.
+    // As `#start` writes it: seconds, and SECRET_BYTES as base64url. Without a match the age is Infinity.
     const [, begunSeconds] = /^(\d{1,12})\.[\w-]{43}$/.exec(cookie) ?? [];
     const ageSeconds = this.#nowSeconds() - Number(begunSeconds ?? -Infinity);
     if (ageSeconds < 0 || ageSeconds >= PENDING_SECONDS) throw new SignInError('not_begun');

@@ -221,7 +221,7 @@ export interface Dialect {
   readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */
   readonly translator: Translator | undefined;
-  /** The texts to count if the upstream reports no usage. Undefined: those of what `toChat` returns. */
+  /** The texts to count if the upstream reports no usage. Undefined: those that `toChat` returns. */
   readonly promptTexts: ((body: Members) => string[]) | undefined;
   /**
    * The prompt, as text or tokens, that the response may repeat before the text of the choice of that index;

@@ -29,7 +29,6 @@ export const MESSAGES_DIALECT: Dialect = {
   marker: 'content',
   openJudge: () => new MessageJudge(),
   translator: TRANSLATOR,
-  // The texts of the prompt are those of the translated chat completion.
   promptTexts: undefined,
 };
 

@@ -18,10 +18,9 @@ const TRANSLATOR: Translator = {
   toChat,
   // Schemas of tools and of the response may have long integers.
   exactMembers: ['tools', 'text'],
-  // How a Responses request calls the members of a chat completion, for errors that name a member.
   names: NAMES,
   fromChat(response, call) {
-    // `false`: no events are written, only the response at their end.
+    // The call is no stream, so the writer makes only the response.
     const writer = new ResponseStream(call);
     writer.push(response);
     writer.end();
@@ -32,12 +31,11 @@ const TRANSLATOR: Translator = {
 
 export const RESPONSES_DIALECT: Dialect = {
   name: 'responses',
-  // By this member a response is recognised: each has it, and no other body of status 200.
+  // Each response has this member, and no other body of status 200 has it.
   marker: 'output',
   faultIn,
   openJudge: () => new ResponsesJudge(),
   translator: TRANSLATOR,
-  // The texts to count are those of what `toChat` returns; a passed call is translated only to count them.
   promptTexts: undefined,
 };
 
@@ -59,7 +57,7 @@ function faultIn({ status, error }: Members): string | undefined {
  */
 class ResponsesJudge implements EventJudge {
   readonly #kinds = new StreamedKinds();
-  /** An item has come that is done. */
+  /** Whether an item has come that is done. */
   #hasItem = false;
 
   judge(event: Members): EventMeaning {
