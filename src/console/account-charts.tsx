@@ -19,7 +19,7 @@ import { useView } from './api-hooks.js';
 import { addressOf, callsAddress } from './address.js';
 import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { ErrorText, RangeChoice } from './controls.js';
-import { roughMoney, shortNumber } from './format.js';
+import { HOUR_SECONDS, roughMoney, shortNumber } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
 
@@ -33,7 +33,6 @@ function useAccountHistory<Row>(path: string, range: Range) {
   return { history: view?.range === range ? view : undefined, error };
 }
 
-const SECONDS_PER_HOUR = 3_600;
 /**
  * A span is complete 4 s after its end (REPORTING_SECONDS of telemetry/account-history.ts), and in the range
  * `5m` it is fetched up to 2 s later. So the charts end this long before now.
@@ -85,7 +84,7 @@ function SpanCharts({ history: { data, seconds: spanSeconds }, seconds }: SpanCh
           perSecond('completion', '--series-5', (stats) => stats.completion_tokens),
         ]),
         chart('Spend', 'per hour, at this pace', roughMoney, [
-          perSecond('spend', '--series-1', ({ cost }) => Number(cost) * SECONDS_PER_HOUR),
+          perSecond('spend', '--series-1', ({ cost }) => Number(cost) * HOUR_SECONDS),
         ]),
       ]}
     />
@@ -98,8 +97,8 @@ const HOURS_REFRESH_MS = 30_000;
 
 /** Charts with a bar for each of the last 24 hours, from the account's usage on disk. */
 export function AccountHourCharts({ account }: { readonly account: string }) {
-  const thisHour = Math.floor(Date.now() / 1_000 / SECONDS_PER_HOUR) * SECONDS_PER_HOUR;
-  const times = timesUntil(thisHour, SECONDS_PER_HOUR, HOURS);
+  const thisHour = Math.floor(Date.now() / 1_000 / HOUR_SECONDS) * HOUR_SECONDS;
+  const times = timesUntil(thisHour, HOUR_SECONDS, HOURS);
   const path = `/usage${queryOf({ account, by: 'hour', from: times[0] })}`;
   const { view, error } = useView<ListView<UsageView>>(path, HOURS_REFRESH_MS);
   // Every row has `hour`, because the query groups by hour.
@@ -111,8 +110,8 @@ export function AccountHourCharts({ account }: { readonly account: string }) {
       {view !== undefined && (
         <Charts
           times={times}
-          seconds={(HOURS - 1) * SECONDS_PER_HOUR}
-          barSeconds={SECONDS_PER_HOUR}
+          seconds={(HOURS - 1) * HOUR_SECONDS}
+          barSeconds={HOUR_SECONDS}
           charts={[
             chart('Calls', 'per hour', shortNumber, [seriesOf('calls', '--series-1', ({ calls }) => calls)]),
             chart('Spend', 'per hour', roughMoney, [

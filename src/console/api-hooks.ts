@@ -100,7 +100,6 @@ export function useRefresh(refresh: () => void, periodMs: number | undefined): v
 interface Action<Args extends readonly unknown[]> {
   /** Why the last run failed; undefined if it did not, and during a run. */
   readonly error: string | undefined;
-  /** Whether the action runs. */
   readonly isBusy: boolean;
   readonly run: (...args: Args) => void;
 }

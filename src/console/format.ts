@@ -105,6 +105,7 @@ export function recentMoment(ms: number): string {
   });
 }
 
+export const HOUR_SECONDS = 3_600;
 export const DAY_SECONDS = 86_400;
 /** Charts of more time than this have days on their axis instead of times of the day. */
 const DAYS_FROM_SECONDS = 2 * DAY_SECONDS;
@@ -137,8 +138,8 @@ export function isoOf(seconds: number): string {
 }
 
 const AGE_UNITS: readonly (readonly [seconds: number, name: string])[] = [
-  [86_400, 'day'],
-  [3_600, 'hour'],
+  [DAY_SECONDS, 'day'],
+  [HOUR_SECONDS, 'hour'],
   [60, 'minute'],
   [1, 'second'],
 ];
@@ -152,11 +153,11 @@ export function ago(seconds: number, nowMs: number): string {
   return 'just now';
 }
 
-/** `3 d 4 h`. */
+/** `3 d 4 h`, `4 h 5 min`, `5 min` or `6 s`. */
 export function duration(seconds: number): string {
-  const days = Math.floor(seconds / 86_400);
-  const hours = Math.floor((seconds % 86_400) / 3_600);
-  const minutes = Math.floor((seconds % 3_600) / 60);
+  const days = Math.floor(seconds / DAY_SECONDS);
+  const hours = Math.floor((seconds % DAY_SECONDS) / HOUR_SECONDS);
+  const minutes = Math.floor((seconds % HOUR_SECONDS) / 60);
   if (days > 0) return `${days} d ${hours} h`;
   if (hours > 0) return `${hours} h ${minutes} min`;
   return minutes > 0 ? `${minutes} min` : `${seconds} s`;

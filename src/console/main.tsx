@@ -18,7 +18,7 @@ import type { OidcView } from '../admin/oidc.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { AccountsPage } from './accounts-page.js';
 import { useAction } from './api-hooks.js';
-import { fetchIsSignedIn, signOut, whenSignedOut, may, operatorNow } from './session.js';
+import { checkSession, signOut, whenSignedOut, may, operatorNow } from './session.js';
 import { addressOf, restoreAddress, usePageAddress } from './address.js';
 import { CallPage } from './call-page.js';
 import { CallsPage } from './calls-page.js';
@@ -189,7 +189,7 @@ function App() {
   useEffect(() => {
     whenSignedOut(onSignedOut);
     // If the gateway cannot be reached, the form is shown. Sending the form shows the error, or succeeds.
-    fetchIsSignedIn().then(setSignedIn, onSignedOut);
+    checkSession().then(setSignedIn, onSignedOut);
   }, []);
   if (isSignedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
   const onSignedIn = (): void => {

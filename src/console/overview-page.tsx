@@ -14,7 +14,7 @@ import { BusyAccounts } from './account-charts.js';
 import { callsAddress } from './address.js';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
-import { bytes, milliseconds, number, roughMoney, shortNumber, words } from './format.js';
+import { bytes, HOUR_SECONDS, milliseconds, number, roughMoney, shortNumber, words } from './format.js';
 import {
   FAILURE_CODES,
   lastSecondsOf,
@@ -75,7 +75,6 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
   );
 }
 
-const SECONDS_PER_HOUR = 3_600;
 /**
  * Returns a percentile of a histogram in milliseconds; null if nothing was measured. A value above the last
  * bound counts as that bound.
@@ -129,7 +128,7 @@ function LastSecondsTiles({ live, model }: { readonly live: Live; readonly model
     ],
     [
       'Spend',
-      <a href={callsAddress({ model })}>{`${roughMoney(rate(growth?.cost ?? 0) * SECONDS_PER_HOUR)}/h`}</a>,
+      <a href={callsAddress({ model })}>{`${roughMoney(rate(growth?.cost ?? 0) * HOUR_SECONDS)}/h`}</a>,
       'at this pace',
     ],
     ['Latency', ...latencyTexts(growth?.duration, status?.duration_ms.bounds)],
@@ -225,8 +224,6 @@ const PERCENTILES: readonly (readonly [name: string, color: string, fraction: nu
   ['p99', '--series-4', 0.99],
 ];
 
-const wide = (content: ChartContent): ChartContent => ({ ...content, isWide: true });
-
 function OverviewCharts({ live, model }: { readonly live: Live; readonly model: string }) {
   const { spans, spanSeconds, range } = live;
   // The histograms of a snapshot have the same bounds as those of the spans.
@@ -254,14 +251,15 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
         series(name, color, (growth) => percentile(counts(growth), bounds, fraction)),
       );
     return [
-      wide(
-        chart('Requests', 'per second', shortNumber, [
+      {
+        ...chart('Requests', 'per second', shortNumber, [
           perSecond('answered', '--series-1', ({ outcomes }) => callsByKind(outcomes).answered),
           perSecond('refused', '--series-2', ({ outcomes }) => callsByKind(outcomes).rejected),
           perSecond('failed', '--series-3', ({ outcomes }) => callsByKind(outcomes).failed),
           perSecond('client left', '--series-4', ({ outcomes }) => callsByKind(outcomes).left),
         ]),
-      ),
+        isWide: true,
+      },
       chart(
         'Latency',
         'whole answer',
@@ -281,7 +279,7 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
       ]),
       chart('Spend', 'per hour', roughMoney, [
         // `cost` is in units of the currency, a float, which is exact enough for a chart.
-        perSecond('spend', '--series-1', ({ cost = 0 }) => cost * SECONDS_PER_HOUR),
+        perSecond('spend', '--series-1', ({ cost = 0 }) => cost * HOUR_SECONDS),
       ]),
       ...(model === '' ? chartsOfAllModels(spans, spanSeconds) : []),
     ];
@@ -298,7 +296,10 @@ const secondsOf = ({ seconds }: Span, spanSeconds: number): number => seconds ??
 /** Charts of counts that the gateway does not have by model, so they are left out if a model is selected. */
 function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
-    wide(chart('Refusals', 'per second, by reason', shortNumber, rejectionSeries(spans, spanSeconds))),
+    {
+      ...chart('Refusals', 'per second, by reason', shortNumber, rejectionSeries(spans, spanSeconds)),
+      isWide: true,
+    },
     chart('In flight', 'calls, at most', shortNumber, [
       { name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) },
     ]),

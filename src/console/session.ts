@@ -74,12 +74,7 @@ export function may(right: keyof typeof RIGHTS): boolean {
 
 // The functions below reject with an ApiError if the gateway cannot be reached.
 
-/** Returns whether an operator is signed in, when the console is opened. */
-export async function fetchIsSignedIn(): Promise<boolean> {
-  return rememberOperator(await requestJson<SessionView>('GET', SESSION_PATH));
-}
-
-/** Returns whether the session goes on. If it has ended, the callback of `whenSignedOut` is called. */
+/** Returns whether somebody is signed in. If not, the callback of `whenSignedOut` is called. */
 export async function checkSession(): Promise<boolean> {
   const session = await requestJson<SessionView>('GET', SESSION_PATH);
   if (session.signed_in) return rememberOperator(session);

@@ -12,14 +12,14 @@ import { useView, type ShownRows, usePagedRows } from './api-hooks.js';
 import { addressOf, type CallFilters, callsAddress } from './address.js';
 import { chart, Charts, seriesMaker, timesUntil } from './chart.js';
 import { Button, Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
-import { DAY_SECONDS, moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';
+import { DAY_SECONDS, HOUR_SECONDS, moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';
 import { type Column, Table } from './table.js';
 
 const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
 type Grouping = (typeof GROUPINGS)[number];
 
 /** How much time a row stands for, if rows are by day or by hour. */
-const STEP_SECONDS = { day: DAY_SECONDS, hour: 3_600 } as const;
+const STEP_SECONDS = { day: DAY_SECONDS, hour: HOUR_SECONDS } as const;
 
 /**
  * What the page requests: the parameters of `GET /usage`. Days are those of UTC, both included; empty for no

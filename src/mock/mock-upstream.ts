@@ -23,7 +23,7 @@ import { errorResponse, type MockResponse, responseTo } from './mock-completion.
 import { createMockStats, Delivery, type MockStats, resetMockStats } from './mock-delivery.js';
 import { GEMINI_MOCK } from './mock-gemini.js';
 import { OPENAI_DOOR_PATHS } from './mock-openai-doors.js';
-import { AZURE_MOCK, OPENAI_MOCK } from './mock-openai.js';
+import { AZURE_MOCK, errorText, OPENAI_MOCK } from './mock-openai.js';
 import { MOCK_DEFAULTS, MockOptionError, type MockOptions, optionsWithQuery } from './mock-options.js';
 import { CREATED_SECONDS, type MockCall, type MockProtocol, type MockRequest } from './mock-protocol.js';
 import { RESPONSES_MOCK } from './mock-responses.js';
@@ -69,9 +69,7 @@ const MODELS = JSON.stringify({
   data: [{ id: 'mock-model', object: 'model', created: CREATED_SECONDS, owned_by: 'mock' }],
 });
 
-const NO_SUCH_PATH = JSON.stringify({
-  error: { message: 'no such path on the mock', type: 'mock_error', code: 'mock' },
-});
+const NO_SUCH_PATH = errorText('no such path on the mock', 'mock');
 
 function headersOf(request: HttpRequest): Record<string, string> {
   const headers: Record<string, string> = {};
