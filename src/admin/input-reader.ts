@@ -40,8 +40,8 @@ type Reader<Value> = (value: unknown) => Promise<Value>;
 type InputErrors = ReturnType<typeof Errors>[1];
 
 /**
- * Makes a reader of objects by that schema. A schema without required fields must accept `{}`, because the
- * reader accepts it without TypeBox: most requests bring nothing, and TypeBox takes time to load.
+ * Makes a reader of objects by `schema`. A schema without required fields must accept `{}`, because the
+ * reader accepts it without TypeBox: most requests have no input, and TypeBox takes time to load.
  */
 export function createReader<Schema extends TObject>(
   schema: Schema,

@@ -67,7 +67,7 @@ export type QuotaUseView = Readonly<Static<typeof CountUse> | Static<typeof Mone
 /** The use of each quota that has a limit, by the quota's name. */
 export type QuotasView = Readonly<Partial<Record<QuotaName, QuotaUseView>>>;
 
-// Unsafe gives the type by hand, because the compiler cannot infer it of a list of names.
+// Unsafe takes a type that is written by hand, because the compiler cannot infer it from a list of names.
 export const QuotasView = Type.Unsafe<QuotasView>(
   closedObject(
     Object.fromEntries(
@@ -304,7 +304,7 @@ const LIMITS = Object.fromEntries(
   QUOTA_NAMES.map((name) => [name, Type.Optional(QUOTA_KINDS[name].unit === 'money' ? Money : Count)]),
 );
 
-/** Quotas by hand: every plan has three of them, and null stands for each other one that it lacks. */
+/** Every plan has the three quotas that cannot be null. Null stands for any other that a plan lacks. */
 export const PlanView = closedObject({
   id: Type.String(),
   requests_per_minute: Type.Integer(),

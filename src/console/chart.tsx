@@ -18,7 +18,7 @@ export interface Series {
   readonly values: readonly (number | null)[];
 }
 
-/** What the charts of a page have in common. */
+/** The times of a chart, which all charts of a page share. */
 interface TimeAxis {
   /** Unix seconds. */
   readonly times: readonly number[];

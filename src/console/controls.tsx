@@ -283,8 +283,8 @@ async function copyText(text: string): Promise<boolean> {
 }
 
 /**
- * A name that somebody else chose: cut if it is too long for its place; the pointer shows all of it. <bdi>: a
- * name in a right-to-left script does not reorder the text around it.
+ * A name that somebody else chose. It is cut if it is too long for its place; the pointer then shows all of
+ * it. <bdi>, because a name in a right-to-left script must not reorder the text around it.
  */
 export function Name({ text }: { readonly text: string }) {
   return (

@@ -30,7 +30,7 @@ const textOf = (amount: Amount): string => (typeof amount === 'string' ? money(a
 interface ShownQuota {
   readonly quota: QuotaName;
   readonly use: QuotaUseView;
-  /** Percent of the limit, which is never 0; above 100 if the limit was lowered. */
+  /** Percent of the limit, as `heldPercent`. A limit is never 0. Above 100 if the limit was lowered. */
   readonly usedPercent: number;
   readonly heldPercent: number;
 }
@@ -47,7 +47,7 @@ function shownQuotasOf(quotas: QuotasView): ShownQuota[] {
 /** The lower default of the setting `notify.at`, whose thresholds make notices. */
 const NEARLY_USED_PERCENT = 80;
 
-/** Returns a style class; empty for the usual colour. What is taken of a limit is used or held. */
+/** Returns a style class by how much of the limit is used or held; empty for the usual colour. */
 function barClassOf({ usedPercent, heldPercent }: ShownQuota): string {
   const takenPercent = usedPercent + heldPercent;
   return takenPercent >= 100 ? 'bad' : takenPercent >= NEARLY_USED_PERCENT ? 'warn' : '';

@@ -13,7 +13,7 @@ import { type DoorOperation, publicDocument } from '../protocol/openapi.js';
 import { dialectAt } from './dialects.js';
 import { REQUEST_SCHEMAS } from './request-schemas.js';
 
-/** What the OpenAPI document says of each door; protocol/openapi.ts itself has that of chat. */
+/** What the OpenAPI document says of each door but chat, which protocol/openapi.ts itself describes. */
 const DOOR_DOCUMENTS: readonly Omit<DoorOperation, 'schema' | 'marker' | 'markerType'>[] = [
   {
     door: 'messages',

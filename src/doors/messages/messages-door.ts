@@ -87,7 +87,7 @@ const SOURCE_MEMBERS = uncheckedMembers('type', 'media_type', 'data', 'url', 'fi
 const STORED_SOURCES = { url: 'storage_url', file_id: 'file_id' } as const;
 /**
  * Types of sources that are not media parts. Any other source is a media part: an image, a document or
- * whatever a provider has besides. A source of type `content` has blocks, which count by their own sources.
+ * another kind that a provider may have. A source of type `content` has blocks, which count by their sources.
  */
 const TEXT_SOURCES = ['text', 'content'];
 /** A block within the source of a document, or a document within a block of a tool result. */

@@ -45,7 +45,7 @@ import {
   type ResponseState,
 } from './response-object.js';
 
-/** Private methods that return a text return the events that they make, which are joined in this order. */
+/** A private method that returns a text returns the events that it makes; its caller joins them in order. */
 export class ResponseStream implements DoorStream {
   readonly #call: DoorCall;
   readonly #isStream: boolean;
