@@ -231,8 +231,7 @@ function stopReasonOf(finishReason: unknown, hasToolCalls: boolean): string {
 
 /**
  * `usage` of a chat completion in Anthropic's form, whose `input_tokens` excludes cached tokens. The inverse
- * of MessageUsage in providers/anthropic/response.ts: a change there needs one here, and no test compares the
- * two.
+ * of MessageUsage in providers/anthropic/response.ts (test/unit/doors/messages/messages-dialect.test.ts).
  */
 function usageOf(usage: unknown): Record<string, unknown> {
   const report = isRecord(usage) ? usage : {};

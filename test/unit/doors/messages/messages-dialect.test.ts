@@ -4,6 +4,8 @@ import { NO_MEANING, type DoorCall } from '#src/doors/door.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { carriedIn } from '#src/doors/responses/encrypted-content.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
+import { MessageUsage } from '#src/providers/anthropic/response.js';
+import { usageMember } from '#src/providers/chat-writer.js';
 import { FieldError } from '#src/providers/provider.js';
 import { addStreamTexts, keyedResponseTexts } from '#src/upstream/chat-text.js';
 import { CALL_PIECES } from '../../../support/call-pieces.js';
@@ -471,6 +473,28 @@ void t.test('message_start has the usage that was reported by then, and zeros wi
     const events = eventsOf(chunks.map((chunk) => stream.push(chunk)).join('') + stream.end());
     t.match(events[0], { type: 'message_start', message: { usage: started } });
     t.match(events.at(-2), { type: 'message_delta', usage }, 'all of it in the end');
+  }
+  t.end();
+});
+
+void t.test("Anthropic's usage is the same after both translations", (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const random = randomOf(seed);
+  const count = (): number => Math.floor(random() * 3) * Math.floor(random() * 1e6);
+  for (let turn = 0; turn < 200; turn++) {
+    const [fiveMinutes, hour, thinking] = [count(), count(), count()];
+    const usage = {
+      input_tokens: count(),
+      cache_creation_input_tokens: fiveMinutes + hour,
+      cache_read_input_tokens: count(),
+      cache_creation: { ephemeral_5m_input_tokens: fiveMinutes, ephemeral_1h_input_tokens: hour },
+      output_tokens: thinking + count(),
+      output_tokens_details: { thinking_tokens: thinking },
+    };
+    const chat = usageMember(new MessageUsage().add(usage).usage!);
+    const whole = fromChat({ choices: [{ message: { content: '' } }], usage: chat }, CALL);
+    t.same((JSON.parse(whole) as { usage: Members }).usage, usage);
   }
   t.end();
 });
