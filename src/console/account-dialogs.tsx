@@ -14,7 +14,7 @@ import { type ChangeProps, type Closable, LongName, Question } from './dialogs.j
 import { money } from './format.js';
 import { limitsText } from './quotas.js';
 
-/** Shows the limits of the chosen plan below it. */
+/** Shows the limits of the chosen plan. */
 function PlanChoice({ plans, ...input }: Input & { readonly plans: readonly PlanView[] }) {
   const plan = plans.find(({ id }) => id === input.value);
   return <Choice label="Plan" hint={plan && limitsText(plan)} options={idsOf(plans)} {...input} />;

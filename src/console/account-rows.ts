@@ -52,7 +52,6 @@ export interface AccountRows {
   readonly error: string | undefined;
 }
 
-/** The cursor of the first page. */
 const FIRST_CURSOR = '0';
 
 /** The rows that have come. Without a filter, pages fill `rows` in any order, and only `rows` is used. */
@@ -64,10 +63,7 @@ interface FetchedRows {
   readonly pages: number;
 }
 
-/**
- * Stands for the number of the next page of a filtered list, whose pages may be short, so that a number does
- * not say which rows a page has. Only a refresh gives a page of such a list a number: 0, the first.
- */
+/** In place of a page's number: the next page of a filtered list. There only a refresh names a page, 0. */
 const NEXT_PAGE = -1;
 
 /** `total`: how many accounts there are without a filter; undefined while that is not known. */
@@ -85,33 +81,38 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const [, setChanges] = useState(0);
   const [error, setError] = useState<string>();
 
+  /**
+   * Adds the page at `cursor` to a filtered list, unless a refresh has replaced the list meanwhile. Returns
+   * the cursor of the page to fetch now; null if none.
+   */
+  const appendPage = (cursor: string, { data, next }: ListView<AccountView>): string | null => {
+    const { rows, pages, next: expectedCursor } = fetched.current;
+    if (cursor !== expectedCursor) return expectedCursor;
+    fetched.current = { rows: [...rows, ...data], next, pages: pages + 1 };
+    // A page without accounts may not be the last: the gateway searches a share of them for each page.
+    return data.length === 0 ? next : null;
+  };
+
   // A new function for each filter, from which `isFiltered` follows.
   const fetchPage = useCallback(
     /** `page`: a number, or NEXT_PAGE. A page that was fetched is fetched again only for a `refresh`. */
     async (page: number, cursor: string, purpose: 'first time' | 'refresh'): Promise<void> => {
-      const isRefresh = purpose === 'refresh';
-      if (requestedPages.current.has(page) && !isRefresh) return;
+      if (requestedPages.current.has(page) && purpose !== 'refresh') return;
       requestedPages.current.add(page);
       const sentGeneration = filterGeneration.current;
       try {
         const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, group, active });
-        const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
+        const received = await get<ListView<AccountView>>(`/accounts${query}`);
         if (sentGeneration !== filterGeneration.current) return;
-        const { rows } = fetched.current;
-        if (!isFiltered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
-        else if (isRefresh) {
+        const { data, next } = received;
+        if (!isFiltered) data.forEach((row, index) => (fetched.current.rows[page * PAGE_ROWS + index] = row));
+        else if (purpose === 'refresh') {
           // The first page may be shorter now. If a second page has come meanwhile, the first is kept.
           if (fetched.current.pages === 1) fetched.current = { rows: [...data], next, pages: 1 };
         } else {
           requestedPages.current.delete(page);
-          // If the list was refreshed meanwhile, this page may not be the next page any more.
-          const isNextPage = cursor === fetched.current.next;
-          if (isNextPage)
-            fetched.current = { rows: [...rows, ...data], next, pages: fetched.current.pages + 1 };
-          const { next: nextCursor } = fetched.current;
-          // A page without accounts may not be the last: the gateway searches a share of them for each page.
-          if (nextCursor !== null && (!isNextPage || data.length === 0))
-            void fetchPage(page, nextCursor, 'first time');
+          const nextCursor = appendPage(cursor, received);
+          if (nextCursor !== null) void fetchPage(page, nextCursor, 'first time');
         }
         setError(undefined);
         setChanges((changes) => changes + 1);
@@ -124,17 +125,20 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
     [search, plan, group, active],
   );
 
+  /** For a list without a filter. */
+  const fetchPagesInSight = (purpose: 'first time' | 'refresh'): void => {
+    const [first, last] = inSight.current;
+    for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
+      void fetchPage(page, String(page * PAGE_ROWS), purpose);
+    }
+  };
+
   const fetchRows = useCallback(
     (first: number, last: number): void => {
       inSight.current = [first, last];
-      if (isFiltered) {
-        const { rows, next } = fetched.current;
-        if (next !== null && last >= rows.length - 1) void fetchPage(NEXT_PAGE, next, 'first time');
-        return;
-      }
-      for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
-        void fetchPage(page, String(page * PAGE_ROWS), 'first time');
-      }
+      const { rows, next } = fetched.current;
+      if (!isFiltered) fetchPagesInSight('first time');
+      else if (next !== null && last >= rows.length - 1) void fetchPage(NEXT_PAGE, next, 'first time');
     },
     [fetchPage],
   );
@@ -148,18 +152,15 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   }, [fetchRows]);
 
   const refresh = useCallback((): void => {
-    if (isFiltered) {
-      // Fetches the next page if that failed before: nothing else does.
-      fetchRows(...inSight.current);
-      // The first page is refreshed only while no other was fetched, because the cursors of later pages may
-      // have changed. Operators mostly look at the first page.
-      if (fetched.current.pages === 1) void fetchPage(0, FIRST_CURSOR, 'refresh');
+    if (!isFiltered) {
+      fetchPagesInSight('refresh');
       return;
     }
-    const [first, last] = inSight.current;
-    for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
-      void fetchPage(page, String(page * PAGE_ROWS), 'refresh');
-    }
+    // Fetches the next page if that failed before: nothing else does.
+    fetchRows(...inSight.current);
+    // The first page is refreshed only while no other was fetched, because the cursors of later pages may
+    // have changed. Operators mostly look at the first page.
+    if (fetched.current.pages === 1) void fetchPage(0, FIRST_CURSOR, 'refresh');
   }, [fetchPage, fetchRows]);
   useRefresh(refresh, REFRESH_MS);
 
