@@ -82,16 +82,11 @@ interface ReaderOptions {
   readonly report: (path: SettingPath, text: string, origin?: string) => void;
 }
 
-/** A setting's name and path, such as `models[].price`, to suggest for an unknown name. */
-interface KnownName {
-  readonly name: string;
-  readonly path: string;
-}
-
 export class SettingsReader {
   readonly #options: ReaderOptions;
   readonly #root: Declaration;
-  readonly #knownNames: KnownName[] = [];
+  /** Where settings are, such as `models[].price`, by their names: to suggest one for an unknown name. */
+  readonly #pathsByName = new Map<string, string[]>();
   /** Which option or variable gave a setting its value, by the setting's path. `read` fills it. */
   readonly #overridden = new Map<string, string>();
 
@@ -155,7 +150,7 @@ export class SettingsReader {
       if (!Object.hasOwn(properties, name)) {
         const text = isNumberName(name)
           ? COMMA_IN_NUMBER
-          : `unknown setting, the nearest known one is ${this.#nearestTo(name, properties, path)}`;
+          : `unknown setting, the nearest known ${this.#nearestTo(name, properties, path)}`;
         this.#options.report([...path, name], text);
       }
     }
@@ -294,28 +289,33 @@ export class SettingsReader {
     return undefined;
   }
 
-  /** Returns the path of a known setting that was probably meant; `none` if no name is near. */
+  /**
+   * Returns the end of the sentence "the nearest known …": where the setting is that was probably meant, in
+   * each place that has one of its name; `none` if no name is near.
+   */
   #nearestTo(name: string, properties: Readonly<Record<string, Declaration>>, path: SettingPath): string {
-    const siblings = Object.keys(properties).map((sibling) => ({
-      name: sibling,
-      path: formatPath([...path, sibling]),
-    }));
-    const synonym = synonymOf(name);
-    const sameMeaning = siblings.find((sibling) => sibling.name === synonym);
-    if (sameMeaning !== undefined) return sameMeaning.path;
-    const nameOf = (candidate: { readonly name: string }): string => candidate.name;
+    const siblings = Object.keys(properties);
+    const meant = synonymOf(name) ?? name;
+    const nearestOf = (names: readonly string[]): string | undefined =>
+      nearestName(meant, names, (candidate) => candidate);
     // Siblings come first, so that of two equally near names the sibling is named.
-    const nearest = nearestName(name, [...siblings, ...this.#knownNames], nameOf);
+    const nearest = nearestOf([...siblings, ...this.#pathsByName.keys()]);
     // A name elsewhere is suggested only if most of its letters agree: then the indentation may be wrong.
-    const isNear = nearest !== undefined && editDistance(name, nearest.name) <= name.length / 3;
-    return (isNear ? nearest : nearestName(name, siblings, nameOf))?.path ?? 'none';
+    const isNear = nearest !== undefined && editDistance(meant, nearest) <= meant.length / 3;
+    const found = isNear ? nearest : nearestOf(siblings);
+    if (found === undefined) return 'one is none';
+    if (siblings.includes(found)) return `one is ${formatPath([...path, found])}`;
+    const paths = this.#pathsByName
+      .get(found)!
+      .map((known) => (known === found ? `${known} at the top level` : known));
+    return paths.length === 1 ? `one is ${paths[0]}` : `ones are ${paths.join(', ')}`;
   }
 
-  /** Adds all names below the declaration to `#knownNames`. `prefix`: the path of the declaration. */
+  /** Adds all settings below the declaration to `#pathsByName`. `prefix`: the path of the declaration. */
   #collectNames(declaration: Declaration, prefix: string): void {
     for (const [name, property] of Object.entries(declaration.properties ?? {})) {
       const path = prefix === '' ? name : `${prefix}.${name}`;
-      this.#knownNames.push({ name, path });
+      this.#pathsByName.set(name, [...(this.#pathsByName.get(name) ?? []), path]);
       this.#collectNames(property, path);
       if (property.items !== undefined) this.#collectNames(property.items, `${path}[]`);
     }

@@ -120,7 +120,27 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     ',50, output: "2"',
     '3: models[0].price.50: no setting has a number as its name; within { } a comma ends a value, so write a decimal with a point and in quotes, such as "1.50"',
   ],
-  ['plans:', 'port: 8080\nplans:', '5: port: unknown setting, the nearest known one is listen.port'],
+  // A name that is known elsewhere: each place is told, and the top level by these words.
+  [
+    'plans:',
+    'port: 8080\nplans:',
+    '5: port: unknown setting, the nearest known ones are listen.port, admin.port',
+  ],
+  [
+    ', calls_per_day: 1000',
+    ', calls_per_day: 1000, low_balance: clamp',
+    '6: plans[0].low_balance: unknown setting, the nearest known ones are low_balance at the top level, notify.low_balance',
+  ],
+  [
+    ', calls_per_day: 1000',
+    ', calls_per_day: 1000, durabilty: commit',
+    '6: plans[0].durabilty: unknown setting, the nearest known one is durability at the top level',
+  ],
+  [
+    'plans:',
+    'base_url: "http://a"\nplans:',
+    '5: base_url: unknown setting, the nearest known ones are sharing.url, models[].upstreams[].url, notify.url',
+  ],
   ['plans:', '__proto__: { a: 1 }\nplans:', '5: __proto__: unknown setting, the nearest known one is notify'],
   // A name that is near nothing: one of its own section, and none of some other section.
   [
