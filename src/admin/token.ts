@@ -8,7 +8,7 @@
  * affair, and is not checked. The comparison takes the same time wherever a wrong token differs (no test).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
+import { linkSync, readFileSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { OPERATOR_TOKEN } from '../registry/record-id.js';
 import { makeDataFolder } from '../store/store-file.js';
@@ -20,8 +20,8 @@ const TOKEN_PATTERN = /^[\x21-\x7e]{16,256}$/;
 const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
 
 /**
- * An expected error: the given token breaks TOKEN_RULE, or is not for the gateway. A command prints an error
- * with a `code` without its stack (cli/program.ts).
+ * An expected error: the token breaks TOKEN_RULE, is not for the gateway, or cannot be read. A command
+ * prints an error with a `code` without its stack (cli/program.ts).
  */
 class TokenError extends Error {
   readonly code = 'no_token';
@@ -109,15 +109,34 @@ export class TokenCheck {
   }
 }
 
-/** Throws TokenError if the file has no token, and the system's error if the file cannot be read. */
+/** Throws the system's error if there is no file, and TokenError if it cannot be read or has no token. */
 function readToken(path: string): string {
-  const token = readFileSync(path, 'utf8').trim();
+  let token: string;
+  try {
+    token = readFileSync(path, 'utf8').trim();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') throw error;
+    const reason = code === 'EACCES' ? `permission denied. ${ownerText(path)}` : `${message}. Look at it`;
+    throw new TokenError(`${path} cannot be read: ${reason}, or set TOLLGATE_ADMIN_TOKEN to the token.`);
+  }
   if (!TOKEN_PATTERN.test(token)) {
     throw new TokenError(
       `${path} holds no token: ${TOKEN_RULE}. Remove the file and the next start makes a new one.`,
     );
   }
   return token;
+}
+
+/** Says who may read the file. By number, because Node does not know the names of other users. */
+function ownerText(path: string): string {
+  let owner = 'its owner';
+  try {
+    owner = `user ${statSync(path).uid}, who owns it,`;
+  } catch {
+    // The folder hides who owns the file.
+  }
+  return `Only ${owner} may read it: run the command as that user (sudo -u)`;
 }
 
 function digestOf(text: string): Buffer {

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { findAdminToken, obtainAdminToken, TokenCheck, tokenPath } from '#src/admin/token.js';
@@ -47,7 +47,37 @@ void t.test('a weak token is refused, and not told', (t) => {
   }
   const path = t.testdir();
   mkdirSync(tokenPath(path));
-  t.throws(() => findAdminToken(path, {}), { code: 'EISDIR' }, 'nor is another fault taken for no token');
+  t.throws(
+    () => findAdminToken(path, {}),
+    { code: 'no_token', message: `${tokenPath(path)} cannot be read: EISDIR` },
+    'nor is another fault taken for no token',
+  );
+  t.end();
+});
+
+void t.test('the token of another user', { skip: process.getuid?.() !== 0 && 'needs root' }, (t) => {
+  const path = t.testdir();
+  chmodSync(path, 0o755);
+  writeFileSync(tokenPath(path), `${'x'.repeat(16)}\n`, { mode: 0o600 });
+  const asNobody = (work: () => unknown) => () => {
+    process.seteuid!(65_534);
+    try {
+      work();
+    } finally {
+      process.seteuid!(0);
+    }
+  };
+  const message = (owner: string): RegExp =>
+    new RegExp(
+      `^${tokenPath(path)} cannot be read: permission denied\\. Only ${owner} may .* TOLLGATE_ADMIN_TOKEN`,
+    );
+  for (const work of [() => findAdminToken(path, {}), () => obtainAdminToken(path, {})])
+    t.throws(asNobody(work), { code: 'no_token', message: message('user 0, who owns it,') });
+  chmodSync(path, 0o700);
+  t.throws(
+    asNobody(() => findAdminToken(path, {})),
+    { message: message('its owner') },
+  );
   t.end();
 });
 
