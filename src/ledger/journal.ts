@@ -196,11 +196,17 @@ export class PendingCommits {
   /** Called with the main thread's reply. If not `isCommitted`, the store fails: all pending ends give up. */
   onCommit(isCommitted: boolean): void {
     this.#isAsked = false;
-    this.#endCommitted();
-    if (!isCommitted) this.#giveUp(this.#pending.length);
+    if (isCommitted) this.#endCommitted();
+    else this.giveUpAll();
     if (this.#pending.length === 0) return;
     this.#isAsked = true;
     this.#askCommit();
+  }
+
+  /** Calls the ends whose charges are on disk, and gives up all others. Called if the listener fails, too. */
+  giveUpAll(): void {
+    this.#endCommitted();
+    this.#giveUp(this.#pending.length);
   }
 
   /** Called about once a second: gives up the ends that have waited for COMMIT_WAIT_MS_MAX. */
@@ -211,15 +217,19 @@ export class PendingCommits {
     this.#giveUp(firstInTime < 0 ? this.#pending.length : firstInTime);
   }
 
+  // An end leaves `#pending` just before it is called: if it throws, no other end is lost with it.
   #endCommitted(): void {
-    const firstWaiting = this.#pending.findIndex(({ position }) => !this.#journal.isCommitted(position));
-    const committed = this.#pending.splice(0, firstWaiting < 0 ? this.#pending.length : firstWaiting);
-    for (const { end } of committed) end.onCommitted();
+    let first = this.#pending[0];
+    while (first !== undefined && this.#journal.isCommitted(first.position)) {
+      this.#pending.shift();
+      first.end.onCommitted();
+      first = this.#pending[0];
+    }
   }
 
   /** Gives up the first `count` ends, which are the oldest. */
   #giveUp(count: number): void {
-    for (const { end } of this.#pending.splice(0, count)) end.onUncommitted();
+    for (let given = 0; given < count; given++) this.#pending.shift()?.end.onUncommitted();
   }
 }
 

@@ -148,6 +148,13 @@ process.on('uncaughtException', (error) => {
   log.error('listener failed and is being replaced; its calls were cut and not billed', {
     error: error.stack,
   });
+  // Takes back the charges that wait for the disk, because nobody could send the ends of their responses. An
+  // exception here must not keep the connections open.
+  try {
+    pendingCommits.giveUpAll();
+  } catch (failure) {
+    log.error('charges of responses that were not sent may stay', { error: String(failure) });
+  }
   // Cuts the connections, but waits for no settlement: the state of this thread is not trusted any more, and
   // the main thread gives back what the calls have reserved.
   server.close(() => undefined);

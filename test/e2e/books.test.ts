@@ -2,10 +2,11 @@
  * The books: usage on disk is what the responses said, a restart keeps minute, day and money, and with
  * `durability: commit` a response that has ended has its charge on disk whatever happens next.
  */
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
+import { Store } from '#src/store/store.js';
 import { startBed } from '../support/bed.js';
 import {
   HIDDEN_MODEL,
@@ -234,6 +235,71 @@ void t.test('a listener that dies by an exception takes none of its records with
   t.match(await usageOf(next, `account=${customer.accountId}`), [{ calls: 2 * CALLS, cost: spent }]);
   t.equal((await next.admin.account(customer.accountId)).spent, spent);
   t.equal(await next.stop(), 0);
+});
+
+/** Blocks this thread, which Atomics.wait may do. */
+const blockFor = (ms: number): unknown => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+
+void t.test('durability commit: what a listener that fails still holds is charged to nobody', async (t) => {
+  const faults = temporaryFolder(t);
+  const { gateway, mock } = await startBed(
+    t,
+    { durability: 'commit', flush_interval_ms: 60_000, listen: { listeners: 1 } },
+    { env: { NODE_OPTIONS: `--import=${FAULTS}`, TOLLGATE_TEST_FAULTS: faults } },
+  );
+  const customer = await gateway.admin.customer();
+  t.equal((await gateway.chat(customer.key, prompt([10, 2, 5]))).status, 200);
+  const slow = steered('first_byte_ms=300&prompt_tokens=10&completion_tokens=5');
+  const headers = { 'idempotency-key': 'the same' };
+  const bodyOf = (stream: boolean) => ({
+    model: TEST_MODEL,
+    stream,
+    messages: [{ role: 'user', content: slow }],
+  });
+  const ends = [
+    gateway.request(customer.key, { body: bodyOf(false) }),
+    gateway.request(customer.key, { body: bodyOf(true) }),
+    gateway.request(customer.key, { body: bodyOf(false), headers }),
+  ];
+  await eventually('the calls reach the mock', async () =>
+    (await mock.stats()).open === ends.length ? true : undefined,
+  );
+  const store = new Store(gateway.dataFolder);
+  const order = join(faults, 'listener-0.throw');
+  // Meanwhile the gateway can write nothing. The responses come, and the listener fails while they wait.
+  store.commit(() => {
+    blockFor(1_500);
+    writeFileSync(order, '');
+    for (let tries = 0; existsSync(order) && tries < 1_000; tries++) blockFor(20);
+    blockFor(200);
+  });
+  await store.close();
+  const [whole, stream, keyed] = await Promise.all(ends);
+  t.match([whole!.status, keyed!.status], [500, 500]);
+  t.match(stream!.body, /"code":"internal_error"/);
+  t.notMatch(stream!.body, /\[DONE\]/);
+
+  const again = await eventually('a successor answers', async () => {
+    const answer = await gateway.request(customer.key, { body: bodyOf(false), headers });
+    return answer.status === 200 ? answer : undefined;
+  });
+  t.equal(again.headers['idempotent-replayed'], undefined, 'the key is free again');
+  const spent = decimalOf(costOf([10, 2, 5]) + costOf([10, 0, 5]));
+  const calls = await eventually('the records of all calls', async () => {
+    const answer = await gateway.admin.send('GET', `/admin/v1/calls?account=${customer.accountId}`);
+    const { data } = answer.json() as { data: { code: string | null; cost: string | null }[] };
+    return data.length === 5 ? data : undefined;
+  });
+  t.same(
+    calls.map(({ code }) => code),
+    [null, 'internal_error', 'internal_error', 'internal_error', null],
+  );
+  t.equal(decimalOf(calls.reduce((sum, { cost }) => sum + picoUnitsOf(cost ?? '0')!, 0n)), spent);
+  t.match(await gateway.admin.account(customer.accountId), { spent, held: '0.00', calls_today: 2 });
+  t.match(await usageOf(gateway, `account=${customer.accountId}`), [
+    { calls: 5, failed_calls: 3, cost: spent },
+  ]);
+  t.equal(await gateway.stop(), 0);
 });
 
 void t.test(

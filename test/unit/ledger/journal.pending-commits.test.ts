@@ -32,7 +32,10 @@ function openWorld() {
   const events: string[] = [];
   const held = new PendingCommits(journal, clock, () => events.push('ask'));
   const end = (name: string): PendingCommit => ({
-    onCommitted: () => events.push(`${name} committed`),
+    onCommitted: () => {
+      if (name === 'thrower') throw new Error('ordered');
+      events.push(`${name} committed`);
+    },
     onUncommitted: () => events.push(`${name} given up`),
   });
   return {
@@ -80,6 +83,20 @@ void t.test('a store that fails lets nothing wait, but what is on disk is', asyn
   await seen();
   held.onCommit(false);
   t.same(await seen(), ['a committed', 'b given up']);
+  t.equal(held.size, 0);
+});
+
+void t.test('a listener that fails ends all, also if the end of one has thrown', async (t) => {
+  const { held, hold, commit, seen } = openWorld();
+  hold('a');
+  hold('thrower');
+  hold('b');
+  commit();
+  hold('c');
+  await seen();
+  t.throws(() => held.onCommit(true));
+  held.giveUpAll();
+  t.same(await seen(), ['a committed', 'b committed', 'c given up']);
   t.equal(held.size, 0);
 });
 
