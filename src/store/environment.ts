@@ -19,13 +19,24 @@
  * removed when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
 import { randomUUID } from 'node:crypto';
-import { accessSync, constants, existsSync, linkSync, rmSync } from 'node:fs';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  linkSync,
+  openSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
+import { dirname } from 'node:path';
 import type * as Lmdb from 'lmdb';
 import type { RootDatabase, RootDatabaseOptions } from 'lmdb';
 import { addressesLeft } from '../core/process-limit.js';
 import { installSignalHandler } from '../telemetry/main-watchdog.js';
-import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
+import { assertStoreFile, FOLDER_WANTED, OPTIONS, StoreError } from './store-file.js';
 
 let loaded: typeof Lmdb | undefined;
 
@@ -57,14 +68,16 @@ export function unloadableStore(error: Error): StoreError | undefined {
 }
 
 /**
- * Opens a file by lmdb. lmdb 3.5.6 ends the process by SIGSEGV if a file cannot be mapped, or its lock file
- * cannot be opened. So throws StoreError if the process may have too few addresses, and the system's error if
- * the lock file is another user's.
+ * Opens a file by lmdb. lmdb 3.5.6 ends the process by SIGSEGV if a file cannot be mapped, its lock file
+ * cannot be opened, or the first pages of a new file cannot be written. So throws StoreError if the process
+ * may have too few addresses or the disk has too little space for a new file, and the system's error if the
+ * lock file is another user's.
  */
 function openFile(path: string, options: Readonly<RootDatabaseOptions>): RootDatabase {
   const wantedBytes = options.mapSize ?? 0;
   const leftBytes = addressesLeft();
   if (options.readOnly !== true) assertLockFile(`${path}-lock`);
+  if (options.readOnly !== true) assertDiskSpace(path);
   if (wantedBytes <= leftBytes) return lmdb().open(path, options);
   const gib = (bytes: number): string => (Math.max(bytes, 0) / 1024 ** 3).toFixed(1);
   throw new StoreError(
@@ -82,6 +95,36 @@ function assertLockFile(path: string): void {
     // One that is missing is made, and LMDB itself says of a disk that it is read-only.
     if (['ENOENT', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')) return;
     throw error;
+  }
+}
+
+/** What must be free before a file is created. All files of a first start take some 140 KiB together. */
+const NEW_FILE_BYTES = 256 * 1024;
+
+/**
+ * If there is no file at `path`, or an empty one, writes NEW_FILE_BYTES beside it and removes them. So it
+ * also finds a quota of the user, which `statfs` does not know, and a file system that takes no such file.
+ */
+function assertDiskSpace(path: string): void {
+  if ((statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0) return;
+  const probe = `${path}-new-${randomUUID()}`;
+  let file: number;
+  try {
+    file = openSync(probe, 'wx', 0o600);
+  } catch {
+    // LMDB says why no file can be created.
+    return;
+  }
+  try {
+    writeFileSync(file, Buffer.alloc(NEW_FILE_BYTES));
+  } catch (error) {
+    throw new StoreError(
+      'unreadable',
+      `The disk of ${dirname(path)} does not take the ${NEW_FILE_BYTES / 1024} KiB that a start wants: ${(error as Error).message}. ${FOLDER_WANTED}`,
+    );
+  } finally {
+    closeSync(file);
+    rmSync(probe, { force: true });
   }
 }
 
