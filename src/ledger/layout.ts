@@ -5,7 +5,7 @@
  *
  * Must hold: no two fields of a record share a byte. The constants below say the same as the tables, in the
  * same order; they count words of 64 or 32 bits, as the comment of each group says. A word that several
- * threads write is changed by an atomic compare-exchange (CAS) or addition (add) alone. Further tests, of
+ * threads write is changed atomically, mostly by compare-exchange (CAS) or addition (add). Further tests, of
  * quota records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
  *
  * The buffers are made once, at full capacity. The kernel provides a page of memory at the first touch, so a

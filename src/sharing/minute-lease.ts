@@ -32,7 +32,7 @@ const COVERED_MS_SHORT = 1_200;
 const NEED_FACTOR = 1.25;
 /** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
-/** Permits that are valid for less are not named as used: they would stop to weigh little earlier. */
+/** Permits that are valid for less are not named as used: that would hardly shorten how long they weigh. */
 const USED_MS_MIN = 2 * GRANT_TICK_MS;
 /** An ask is sent when 1 / USED_PART of the limit was used and is not yet named as used. */
 const USED_PART = 128;
