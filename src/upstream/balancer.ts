@@ -18,7 +18,7 @@ import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
 import type { AttemptFailure } from './error-mapping.js';
 import { isSameUpstream, type TargetQuotas, type UpstreamTarget } from './target.js';
-import type { TakenQuotas, UpstreamQuotas } from './upstream-quotas.js';
+import type { TakeBy, TakenQuotas, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
  * The longest time for which an upstream is parked, because a Retry-After may be a day, or meant for one
@@ -153,28 +153,28 @@ export class Balancer {
 
   /**
    * Takes the best target whose index is not in `tried`; undefined if all were tried, cool down, or are at
-   * their limits. `isRetry`: an earlier attempt of the call has failed. `tokens`: the most that the call may
-   * use. `isQueued`: the call has waited, so it may take of scopes that other calls wait for. O(targets).
+   * their limits. `tokens`: the most that the call may use. `attempt`: for the metrics. `by`: as in
+   * UpstreamQuotas.take. O(targets).
    */
   take(
     tried: readonly number[],
     account: AccountIndex,
-    isRetry = false,
     tokens = 0,
-    isQueued = false,
+    attempt: 'first' | 'further' = 'first',
+    by: TakeBy = 'call',
   ): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
     for (let skipped = tried; ;) {
       const best = this.#best(skipped, nowMs, account);
       if (best === undefined) return undefined;
       const { quotas } = best.target;
-      const takenQuotas = quotas && this.#deps.quotas.take(quotas, tokens, isQueued);
+      const takenQuotas = quotas && this.#deps.quotas.take(quotas, tokens, by);
       if (quotas !== undefined && takenQuotas === undefined) {
         skipped = [...skipped, best.index];
         continue;
       }
       best.inFlight++;
-      this.#deps.metrics.attemptBegun(best.target.slot, isRetry);
+      this.#deps.metrics.attemptBegun(best.target.slot, attempt === 'further');
       return new TakenTarget(best, account, this.#deps, takenQuotas);
     }
   }

@@ -33,6 +33,7 @@ import type { AttemptFailure } from './error-mapping.js';
 import { beyondQuotaError, noRoomError, QuotaWait } from './quota-wait.js';
 import type { FallbackReason } from './target.js';
 import type { NoRoom } from './balancer.js';
+import type { TakeBy } from './upstream-quotas.js';
 import { bodyBytesOf } from './usage-bounds.js';
 
 const EMPTY = new Uint8Array(0);
@@ -251,11 +252,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /** Starts the next attempt; else the call waits or fails. False tells the queue that the call waits on. */
-  #tryNext(from: 'call' | 'queue' = 'call'): boolean {
+  #tryNext(by: TakeBy = 'call'): boolean {
     const { request, retries, fallbackNumber: fallback } = this.#models;
-    const taken = retries.take(from === 'queue');
-    if (taken === undefined) return this.#onNoneTaken(from);
-    if (from === 'queue') this.#quotaWait!.end();
+    const taken = retries.take(by);
+    if (taken === undefined) return this.#onNoneTaken(by);
+    if (by === 'queue') this.#quotaWait!.end();
     this.#downstream.recordUpstream(taken.target.slot, fallback, retries.attemptStartMs);
     try {
       const client = clientOf(this.#shared, taken.target);
@@ -271,13 +272,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /** No upstream can be taken: the call waits, or the model has failed. Returns the result of `#tryNext`. */
-  #onNoneTaken(from: 'call' | 'queue'): boolean {
+  #onNoneTaken(by: TakeBy): boolean {
     const noRoom = this.#models.retries.noRoom();
     if (noRoom !== undefined) {
-      if (from === 'call') this.#queue(noRoom);
+      if (by === 'call') this.#queue(noRoom);
       return false;
     }
-    if (from === 'queue') this.#quotaWait!.end();
+    if (by === 'queue') this.#quotaWait!.end();
     const { tokensBeyond } = this.#models.retries;
     if (tokensBeyond === undefined) this.#failCoolingDown();
     else this.#failModel(beyondQuotaError(this.#models.retries.tokens, tokensBeyond), 'unavailable');
@@ -324,10 +325,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#failModel(unavailableError(this.#lastReason ?? reason, seconds), 'unavailable');
   }
 
-  /**
-   * Finds the usage after this event-loop turn: if many clients leave together, all their upstream calls are
-   * aborted before tokens are counted.
-   */
+  /** After this event-loop turn, so that calls whose clients leave together are aborted before any count. */
   #findUsageSoon(): void {
     setImmediate(() => {
       try {

@@ -12,6 +12,7 @@ import type { Clock } from '../core/clock.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { AttemptFailure } from './error-mapping.js';
 import type { TargetQuotas } from './target.js';
+import type { TakeBy } from './upstream-quotas.js';
 import type { Cooldown, NoRoom, TakenTarget, Balancer } from './balancer.js';
 
 /** Further attempts on the same upstream (repeats); their pauses add up to 0.3 s at most. */
@@ -46,16 +47,14 @@ export class RetryPlan {
     this.#startMs = this.#attemptStartMs = clock.monotonicMs();
   }
 
-  /**
-   * Takes the next upstream; undefined if all were tried, cool down or are at their limits. `isQueued`: the
-   * call has waited in the queue, so it may take of scopes that other calls wait for.
-   */
-  take(isQueued = false): TakenTarget | undefined {
-    const isRetry = this.#attempts > 0;
-    const taken = this.#balancer.take(this.#triedIndices, this.#account, isRetry, this.tokens, isQueued);
+  /** Takes the next upstream; undefined if all were tried, cool down or are at their limits. */
+  take(by: TakeBy = 'call'): TakenTarget | undefined {
+    const attempt = this.#attempts > 0 ? 'further' : 'first';
+    const taken = this.#balancer.take(this.#triedIndices, this.#account, this.tokens, attempt, by);
     if (taken === undefined) return undefined;
-    // The first attempt follows at once, so the clock is not read again.
-    this.#attemptStartMs = isQueued || isRetry ? this.#clock.monotonicMs() : this.#startMs;
+    // The first attempt of a call that has not waited follows at once, so the clock is not read again.
+    const isAtOnce = attempt === 'first' && by === 'call';
+    this.#attemptStartMs = isAtOnce ? this.#startMs : this.#clock.monotonicMs();
     this.#triedIndices.push(taken.index);
     this.#attempts++;
     return taken;

@@ -44,6 +44,9 @@ interface UpstreamShortage extends Omit<Shortage, 'mayAskForMore'> {
   readonly isLate: boolean;
 }
 
+/** Who takes: a new call, or one that the queue serves, which may take of scopes that calls wait for. */
+export type TakeBy = 'call' | 'queue';
+
 /** Asks the main thread for leases, if limits are shared with other processes. */
 type AskLease = Pick<LeaseChannel, 'ask'>;
 
@@ -65,11 +68,11 @@ export class UpstreamQuotas {
 
   /**
    * Takes of each limit, or of none: undefined if a limit is reached, or if other calls wait for the scope
-   * and this call has not waited (`isQueued`). `tokens`: the most that the call may use.
+   * and this call has not waited. `tokens`: the most that the call may use.
    */
-  take(quotas: TargetQuotas, tokens: number, isQueued: boolean): TakenQuotas | undefined {
+  take(quotas: TargetQuotas, tokens: number, by: TakeBy): TakenQuotas | undefined {
     const { scope, limits } = quotas;
-    if (!isQueued && this.queue.isAwaited(scope)) return undefined;
+    if (by === 'call' && this.queue.isAwaited(scope)) return undefined;
     const shortage = this.#counters.take(scope, limits, tokens);
     if (shortage === undefined) return new TakenQuotas(this.#counters, this.queue, quotas, tokens);
     if (shortage.mayAskForMore) this.#ask(scope, tokens);

@@ -280,7 +280,7 @@ void t.test('attempts, calls in flight and the breaker are told to the metrics',
   ]);
   const breaker = () => [...reader.upstream(5).breakers].find(([, workers]) => workers > 0)?.[0];
   const failing = balancer.take(NONE, ACCOUNT)!;
-  balancer.take([0], ACCOUNT, true);
+  balancer.take([0], ACCOUNT, 0, 'further');
   t.match(reader.upstream(5), { attempts: 1, retries: 0, callsInFlight: 1 });
   t.match(reader.upstream(6), { attempts: 1, retries: 1, callsInFlight: 1 });
   t.equal(breaker(), 'closed');
@@ -365,7 +365,7 @@ void t.test('the limits that a call waits for are those of the upstreams that co
           const wanted: number[] = [];
           let isFree = false;
           for (let passed = tried; ;) {
-            const taken = balancer.take(passed, ACCOUNT, false, tokens);
+            const taken = balancer.take(passed, ACCOUNT, tokens);
             if (taken === undefined) break;
             passed = [...passed, taken.index];
             taken.settle(0);

@@ -139,7 +139,7 @@ void t.test('a spare that is full takes no further attempt from the one that wor
   for (const limits of [{ callsInFlight: 1 }, { requestsPerMinute: 1 }, { tokensPerMinute: 60 }]) {
     const what = JSON.stringify(limits);
     const { balancer, plan } = planOf(2, limits, 50);
-    const filling = balancer.take([0], asAccountIndex(0), false, 50)!;
+    const filling = balancer.take([0], asAccountIndex(0), 50)!;
     for (const least of [50, 100]) {
       const taken = plan.take()!;
       t.equal(taken.index, 0, what);

@@ -43,8 +43,8 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 
 void t.test('one ask a scope at a time, and a pause after a refusal', async (t) => {
   const { clock, quotas, asks, grant } = world();
-  t.equal(quotas.take(QUOTAS, 50, false), undefined);
-  t.equal(quotas.take(QUOTAS, 60, false), undefined);
+  t.equal(quotas.take(QUOTAS, 50, 'call'), undefined);
+  t.equal(quotas.take(QUOTAS, 60, 'call'), undefined);
   t.equal(asks.length, 1);
   t.same(asks[0]!.scopes, [{ kind: 'upstream', index: SCOPE }]);
   t.same(asks[0]!.need, { kind: 'upstream', tokens: 50 });
@@ -52,24 +52,24 @@ void t.test('one ask a scope at a time, and a pause after a refusal', async (t) 
   asks[0]!.reply(REFUSED);
   await turn();
   t.match(quotas.shortageOf(QUOTAS, 50), { mayBeGranted: false }, 'the coordinator has replied');
-  t.equal(quotas.take(QUOTAS, 50, false), undefined);
+  t.equal(quotas.take(QUOTAS, 50, 'call'), undefined);
   t.equal(asks.length, 1);
   clock.ms += 300;
-  t.equal(quotas.take(QUOTAS, 50, false), undefined);
+  t.equal(quotas.take(QUOTAS, 50, 'call'), undefined);
   t.equal(asks.length, 2);
   grant(2, 100n, 2n);
   asks[1]!.reply('try');
   await turn();
-  t.ok(quotas.take(QUOTAS, 50, false));
+  t.ok(quotas.take(QUOTAS, 50, 'call'));
 });
 
 void t.test('what was granted is taken, settled, and told when it runs low', (t) => {
   const { counters, quotas, leases, asks, lows, grant } = world();
   grant(3, 400n, 3n);
-  const hold = quotas.take(QUOTAS, 350, false)!;
+  const hold = quotas.take(QUOTAS, 350, 'call')!;
   t.ok(hold);
   t.same(lows, [SCOPE], 'less than a quarter of the tokens is left');
-  t.equal(quotas.take(QUOTAS, 100, false), undefined);
+  t.equal(quotas.take(QUOTAS, 100, 'call'), undefined);
   t.equal(asks.length, 1);
   hold.settle(10);
   hold.giveBackCall();
@@ -85,7 +85,7 @@ void t.test('what was granted is taken, settled, and told when it runs low', (t)
 
 void t.test('what can never fit is not asked for', (t) => {
   const { quotas, asks } = world();
-  t.equal(quotas.take(QUOTAS, 1_001, false), undefined);
+  t.equal(quotas.take(QUOTAS, 1_001, 'call'), undefined);
   t.match(quotas.shortageOf(QUOTAS, 1_001), { freeInMs: Infinity, mayBeGranted: false });
   t.equal(quotas.isFull(QUOTAS, 1_001), true);
   t.equal(quotas.isFull(QUOTAS, 1_000), false);
@@ -95,7 +95,7 @@ void t.test('what can never fit is not asked for', (t) => {
 
 void t.test('who was told nothing in time is not told that the limit is reached', async (t) => {
   const { clock, quotas, asks } = world();
-  const take = (): unknown => quotas.take(QUOTAS, 50, false);
+  const take = (): unknown => quotas.take(QUOTAS, 50, 'call');
   const isLate = (): boolean => quotas.shortageOf(QUOTAS, 50).isLate;
   take();
   clock.ms += ASK_MS - 1;
@@ -121,14 +121,14 @@ void t.test('who was told nothing in time is not told that the limit is reached'
 void t.test('full is what the coordinator has just said, not what it was not asked for', async (t) => {
   const { clock, quotas, asks, grant } = world();
   t.equal(quotas.isFull(QUOTAS, 50), false, 'nobody has asked');
-  quotas.take(QUOTAS, 50, false);
+  quotas.take(QUOTAS, 50, 'call');
   t.equal(quotas.isFull(QUOTAS, 50), false, 'the coordinator has not replied');
   asks[0]!.reply(REFUSED);
   await turn();
   t.equal(quotas.isFull(QUOTAS, 50), true);
   clock.ms += 300;
   t.equal(quotas.isFull(QUOTAS, 50), false, 'it would be asked again');
-  quotas.take(QUOTAS, 50, false);
+  quotas.take(QUOTAS, 50, 'call');
   asks[1]!.reply(REFUSED);
   await turn();
   grant(2, 100n, 2n);
