@@ -211,8 +211,8 @@ export class GatewayProcess {
   }
 
   /**
-   * Sends new settings, or with `check` asks whether the gateway could apply them. Resolves with the reasons
-   * against them, empty if there are none. A gateway that ends or does not reply in time is a reason.
+   * Sends new settings, or with `check` asks whether the gateway could apply them. Resolves with the problems
+   * or an empty list. That the gateway ends or does not reply in time is a problem too.
    */
   reload(settings: Settings, { check }: { readonly check: boolean }): Promise<readonly string[]> {
     return this.#reloads.ask((id) => this.send({ kind: 'reload', id, settings, check }));

@@ -13,7 +13,6 @@ import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { GatewayReady, StartGateway, Snapshot } from '../gateway/messages.js';
-import type { Log } from '../telemetry/log.js';
 import {
   type GatewayExit,
   GatewayProcess,
@@ -243,7 +242,6 @@ export interface GroupOptions extends MemberOptions {
   readonly inForce: StartGateway['inForce'];
   /** The `id` of GroupPosition in gateway/messages.ts. */
   readonly groupId: string;
-  readonly log: Log;
 }
 
 export interface GroupEnd {

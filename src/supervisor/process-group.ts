@@ -18,7 +18,13 @@
  */
 import { adoptLive, adoptReplaced } from '../config/settings-adoption.js';
 import type { Settings } from '../config/schema.js';
-import type { GatewayReady, RecordReload, StartGateway, ToGateway } from '../gateway/messages.js';
+import type {
+  GatewayReady,
+  RecordReload,
+  ReloadRequest,
+  StartGateway,
+  ToGateway,
+} from '../gateway/messages.js';
 import type { LogChange } from '../telemetry/log.js';
 import type { GatewayExit, GatewayProcess } from './gateway-process.js';
 import {
@@ -88,35 +94,35 @@ export class ProcessGroup {
 
   /**
    * Asks all gateways whether they can apply the settings. If they can, and without `dryRun`, sends them the
-   * settings that apply at a reload, and later to those that start. Resolves with the reasons against the
-   * settings. If there are any, all settings stay as before, also at gateways that had applied new ones, and
-   * so does what operators have changed of the log. Reloads makes one call at a time.
+   * settings that apply at a reload, and later to those that start. Resolves with the problems. If there are
+   * any, all settings stay as before, also at gateways that had applied new ones, and so does what operators
+   * have changed of the log. Reloads makes one call at a time.
    */
-  async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
+  async reload(next: Settings, { dryRun }: Pick<ReloadRequest, 'dryRun'>): Promise<readonly string[]> {
     if (!this.#hasServed) return ['the gateway is still starting; reload again when it serves'];
     if (this.#stopping) return ['the gateway is stopping'];
-    const checkReasons = await this.#reloadAll(next, { check: true });
-    if (checkReasons.length > 0 || dryRun) return checkReasons;
+    const checkProblems = await this.#reloadAll(next, { check: true });
+    if (checkProblems.length > 0 || dryRun) return checkProblems;
     if (this.#isStopping()) return ['the gateway is stopping'];
     // All gateways can apply the settings. From here on a gateway that starts again gets the new ones.
     const settingsBefore = this.#settings;
     const logChangeBefore = this.#logChange;
     this.#logChange = {};
     this.#adopt(next);
-    const reasons = await this.#reloadAll(next, { check: false });
-    if (reasons.length === 0) {
+    const problems = await this.#reloadAll(next, { check: false });
+    if (problems.length === 0) {
       // Gateways that got a change of the log before they applied the settings have lost it.
       for (const member of this.#members) this.#sendLogChange(member);
-      return reasons;
+      return problems;
     }
     this.#logChange = { ...logChangeBefore, ...this.#logChange };
     // Gateways that have applied `next` would bill and admit by it, while operators see the former settings.
     this.#adopt(settingsBefore);
     // To reload a member whose process has ended would start a process again.
-    if (this.#isStopping()) return reasons;
-    const undoReasons = await this.#reloadAll(settingsBefore, { check: false });
+    if (this.#isStopping()) return problems;
+    const undoProblems = await this.#reloadAll(settingsBefore, { check: false });
     for (const member of this.#members) this.#sendLogChange(member);
-    return [...new Set([...reasons, ...undoReasons])];
+    return [...new Set([...problems, ...undoProblems])];
   }
 
   /** Replaces the settings that operators see, at every gateway and at those started later. */
@@ -301,11 +307,11 @@ export class ProcessGroup {
 
   /**
    * Sends the settings to all gateways; with `check` only asks whether they could apply them. Returns the
-   * reasons against the settings, each once.
+   * problems, each once.
    */
   async #reloadAll(next: Settings, mode: { readonly check: boolean }): Promise<readonly string[]> {
-    const reasons = this.#members.map((member) => member.reload(adoptLive(member.settings, next), mode));
-    return [...new Set((await Promise.all(reasons)).flat())];
+    const replies = this.#members.map((member) => member.reload(adoptLive(member.settings, next), mode));
+    return [...new Set((await Promise.all(replies)).flat())];
   }
 
   #onMemberReady(member: GroupMember, ready: GatewayReady): void {

@@ -21,9 +21,9 @@ interface ReloadsOptions {
   /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
   /** Reads the file, the environment, and the files that these two name. Rejects with ConfigError. */
-  readonly load: (dryRun: boolean) => Promise<Settings>;
-  /** Sends settings to the gateways. Resolves with the reasons against them; never rejects. */
-  readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
+  readonly load: (request: ReloadRequest) => Promise<Settings>;
+  /** Sends settings to the gateways. Resolves with the problems, empty if there are none; never rejects. */
+  readonly apply: (next: Settings, request: ReloadRequest) => Promise<readonly string[]>;
   /** Why the gateways cannot be replaced now; undefined if they can. */
   readonly replaceProblem: () => string | undefined;
   /** Begins to replace the gateways by new ones with these settings. */
@@ -94,7 +94,7 @@ export class Reloads {
     if (problem !== undefined) return this.#reject(origin, request, [problem]);
     let next: Settings;
     try {
-      next = await load(dryRun);
+      next = await load(request);
     } catch (error) {
       return this.#reject(origin, request, problemsOf(error));
     }
@@ -104,7 +104,7 @@ export class Reloads {
     // The old and new values as operators may see them: the declarations tell which are secret.
     const changes = changesOf(declarationOnDisk(), this.#settings, next, paths);
     // Settings without a difference are sent too, because a thread may have missed an earlier reload.
-    const problems = await apply(next, dryRun);
+    const problems = await apply(next, request);
     if (problems.length > 0) return this.#reject(origin, request, problems);
     if (dryRun) return { ...difference, changes, problems, replacing: 0 };
     this.#settings = adoptLive(this.#settings, next);

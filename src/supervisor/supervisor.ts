@@ -139,8 +139,8 @@ class Supervisor {
     this.#latest = options;
     this.#reloads = new Reloads({
       settings,
-      load: (dryRun) => this.#load(dryRun),
-      apply: (next, dryRun) => this.#apply(next, dryRun),
+      load: (request) => this.#load(request),
+      apply: (next, request) => this.#apply(next, request),
       replaceProblem: () => this.#group.replaceProblem,
       replace: (next) => this.#replace(next),
       log,
@@ -191,7 +191,7 @@ class Supervisor {
     this.stop();
   }
 
-  async #load(dryRun: boolean): Promise<Settings> {
+  async #load({ dryRun }: ReloadRequest): Promise<Settings> {
     try {
       return await this.#read();
     } catch (error) {
@@ -213,18 +213,18 @@ class Supervisor {
     return loaded.settings;
   }
 
-  /** Returns why the gateways do not apply `next`, which `#load` has just read; empty if they do. */
-  async #apply(next: Settings, dryRun: boolean): Promise<readonly string[]> {
-    const reasons = await this.#group.reload(next, dryRun);
-    if (dryRun) return reasons;
-    this.#watch.setApplied(reasons.length === 0);
-    if (reasons.length > 0) return reasons;
+  /** Has the gateways apply `next`, which `#load` has just read. Returns the problems, empty if they do. */
+  async #apply(next: Settings, request: ReloadRequest): Promise<readonly string[]> {
+    const problems = await this.#group.reload(next, request);
+    if (request.dryRun) return problems;
+    this.#watch.setApplied(problems.length === 0);
+    if (problems.length > 0) return problems;
     this.#watch.setOn(next.watch && !this.#isStopping);
     this.#options.onSettings(next);
     this.#source = this.#latest.source;
     this.#inForce = adoptInForce(this.#inForce, this.#latest.inForce, 'reload');
     this.#group.showInForce(this.#inForce);
-    return reasons;
+    return problems;
   }
 
   #replace(next: Settings): Replacement {

@@ -107,7 +107,7 @@ void t.test('only one that has served before serves again', async (t) => {
   const { group, settings, seen, infos } = await groupOf(t, 2);
   const [, second] = await seen('start', 2);
   // Each answers after it has said that it serves, on the same channel.
-  t.same(await group.reload(settings, true), []);
+  t.same(await group.reload(settings, { dryRun: true }), []);
   t.same(infos, [], 'at the first start of both');
   process.kill(second!.pid, 'SIGKILL');
   await eventually('it serves again', () => infos.includes('gateway serves again') || undefined);
@@ -145,7 +145,7 @@ void t.test('both die, and one is refused: the other is tried all the same', asy
 void t.test('what an operator logs at one is logged at all, also if it comes during a reload', async (t) => {
   const { group, settings, seen, events } = await groupOf(t, 3);
   await seen('start', 3);
-  t.same(await group.reload({ ...settings, log: { level: 'error' } }, false), []);
+  t.same(await group.reload({ ...settings, log: { level: 'error' } }, { dryRun: false }), []);
   const told = await seen('log', 6);
   t.same(told.map(({ slot }) => slot).sort(), [0, 0, 1, 1, 2, 2], 'at once, and after the settings');
   t.same(new Set(told.map(({ level }) => level)), new Set(['warn']));
@@ -159,7 +159,7 @@ void t.test('what an operator logs at one is logged at all, also if it comes dur
 void t.test('what an operator logs is logged by those that are started later', async (t) => {
   const { group, settings, seen } = await groupOf(t, 2);
   await seen('start', 2);
-  t.same(await group.reload({ ...settings, log: { level: 'error' } }, false), []);
+  t.same(await group.reload({ ...settings, log: { level: 'error' } }, { dryRun: false }), []);
   await seen('log', 4);
   process.kill((await seen('start', 2)).find(({ slot }) => slot === 1)!.pid, 'SIGKILL');
   const again = (await seen('start', 3))[2]!;
@@ -176,9 +176,11 @@ void t.test('what an operator logs is logged by those that are started later', a
 void t.test('a reload that one gateway fails keeps what an operator logs', async (t) => {
   const { group, settings, seen, events } = await groupOf(t, 3);
   await seen('start', 3);
-  t.same(await group.reload({ ...settings, log: { level: 'error' } }, false), []);
+  t.same(await group.reload({ ...settings, log: { level: 'error' } }, { dryRun: false }), []);
   await seen('log', 6);
-  t.same(await group.reload({ ...settings, log: { level: 'warn' } }, false), ['a worker is stuck']);
+  t.same(await group.reload({ ...settings, log: { level: 'warn' } }, { dryRun: false }), [
+    'a worker is stuck',
+  ]);
   await seen('log', 9);
   const last = new Map(
     events()
@@ -186,15 +188,17 @@ void t.test('a reload that one gateway fails keeps what an operator logs', async
       .map(({ slot, event, level }) => [slot, [event, level]]),
   );
   t.same([...last.values()], Array(3).fill(['log', 'warn']), 'after the settings that were in force');
-  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, false), []);
-  t.same(await group.reload({ ...settings, log: { level: 'warn' } }, false), ['a worker is stuck']);
+  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, { dryRun: false }), []);
+  t.same(await group.reload({ ...settings, log: { level: 'warn' } }, { dryRun: false }), [
+    'a worker is stuck',
+  ]);
   t.equal((await seen('log', 9)).length, 9, 'the reload between was accepted');
 });
 
 void t.test('a reload reaches all, and one that is started after it', async (t) => {
   const { group, settings, seen, events } = await groupOf(t, 2);
   await seen('start', 2);
-  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, false), []);
+  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, { dryRun: false }), []);
   t.same(
     events()
       .filter(({ event }) => event === 'reload')
@@ -209,7 +213,7 @@ void t.test('a reload that one gateway fails leaves none with the new settings',
   const { group, settings, seen, events } = await groupOf(t, 3);
   await seen('start', 3);
   const next: Settings = { ...settings, low_balance: 'clamp', log: { level: 'warn' } };
-  t.same(await group.reload(next, false), ['a worker is stuck']);
+  t.same(await group.reload(next, { dryRun: false }), ['a worker is stuck']);
   const last = new Map(
     events()
       .filter(({ event }) => event === 'reload')
@@ -272,7 +276,7 @@ void t.test('a reload reaches one that is being replaced too, which keeps nobody
   await seen('start', 2);
   const { done } = group.replace({ ...settings, workers: BEHAVIOURS.serve });
   const [drained] = await seen('drain', 1);
-  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, false), []);
+  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, { dryRun: false }), []);
   const slotsOf = (event: string): number[] =>
     events()
       .filter((one) => one.event === event)
@@ -286,7 +290,11 @@ void t.test('a reload reaches one that is being replaced too, which keeps nobody
     ],
   );
   process.kill(drained!.pid, 'SIGKILL');
-  t.same(await group.reload({ ...settings, low_balance: 'refuse' }, false), [], 'its end is no problem');
+  t.same(
+    await group.reload({ ...settings, low_balance: 'refuse' }, { dryRun: false }),
+    [],
+    'its end is no problem',
+  );
   group.kill();
   await done;
 });
@@ -329,7 +337,7 @@ void t.test(
     machine.isFull = true;
     process.kill(first!.pid, 'SIGKILL');
     const problems = await eventually('a reload while none can be forked', async () => {
-      const found = await group.reload({ ...settings, low_balance: 'clamp' }, false);
+      const found = await group.reload({ ...settings, low_balance: 'clamp' }, { dryRun: false });
       return found.some((problem) => problem.includes('no process')) ? found : undefined;
     });
     t.equal(problems.length, 1);
@@ -387,7 +395,7 @@ void t.test(
 void t.test('a reload that fails while all of them stop is not taken back', async (t) => {
   const { group, settings, seen, events } = await groupOf(t, 2, { workers: BEHAVIOURS.tardy });
   await seen('start', 2);
-  const done = group.reload({ ...settings, low_balance: 'clamp' }, false);
+  const done = group.reload({ ...settings, low_balance: 'clamp' }, { dryRun: false });
   await seen('reload', 2);
   group.drain();
   t.match(await done, [/too late|ended/]);

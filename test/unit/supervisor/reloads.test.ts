@@ -37,7 +37,7 @@ function houseOf(t: Test) {
       house.reads++;
       return house.file instanceof Error ? Promise.reject(house.file) : Promise.resolve(house.file);
     },
-    apply: async (next, dryRun) => {
+    apply: async (next, { dryRun }) => {
       house.applied.push({ settings: next, dryRun });
       await nextTurn();
       if (house.fault !== undefined) throw house.fault;
