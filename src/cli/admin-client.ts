@@ -141,7 +141,7 @@ async function openNearest(
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
     try {
-      return clientOf(openStoreTransport(settings, createsStore));
+      return clientOf(openStoreTransport(settings, { createsStore }));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;

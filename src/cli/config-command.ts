@@ -114,7 +114,7 @@ async function checkConfig(options: CheckOptions): Promise<void> {
   ]);
   try {
     const loaded = loadSettings({ config: options.config, data: options.data });
-    const { problems, warnings } = await remarksOfBooks(loaded.settings);
+    const { problems, warnings } = await checkStore(loaded.settings);
     if (problems.length > 0) throw new ConfigError(problems);
     const views = options.probe === true ? await probeAll(loaded) : undefined;
     const ok = views?.every((view) => view.ok) ?? true;
@@ -135,15 +135,15 @@ async function checkConfig(options: CheckOptions): Promise<void> {
 }
 
 /** `problems`: why a gateway would not start with this store. `warnings`: what an operator should look at. */
-interface BooksRemarks {
+interface StoreFindings {
   readonly problems: readonly string[];
   readonly warnings: readonly string[];
 }
 
-const NO_REMARKS: BooksRemarks = { problems: [], warnings: [] };
+const NO_FINDINGS: StoreFindings = { problems: [], warnings: [] };
 
 /** Compares the settings with the books of their data directory, which a gateway may have open. */
-async function remarksOfBooks({ data, limits, plans }: Settings): Promise<BooksRemarks> {
+async function checkStore({ data, limits, plans }: Settings): Promise<StoreFindings> {
   const [{ StoreSnapshot }, { storePath }, { readGatewayFile }] = await Promise.all([
     import('../store/audit-run.js'),
     import('../store/store-file.js'),
@@ -155,7 +155,8 @@ async function remarksOfBooks({ data, limits, plans }: Settings): Promise<BooksR
     readGatewayFile(data);
     // Opening a store creates its missing files. They would belong to the user of this command, who may be
     // another than the gateway's.
-    if (!['', '-lock', '-gate', '-gate-lock'].every((ending) => existsSync(path + ending))) return NO_REMARKS;
+    if (!['', '-lock', '-gate', '-gate-lock'].every((ending) => existsSync(path + ending)))
+      return NO_FINDINGS;
     const snapshot = new StoreSnapshot(data);
     try {
       const { readAccount } = await import('../store/record-codec.js');

@@ -55,9 +55,7 @@ export function addExportCommand(program: Command): void {
       const { day, format } = options;
       if (format === 'parquet' && process.stdout.isTTY)
         throw new Misuse('A Parquet file is no text for a terminal: redirect it, such as > calls.parquet.');
-      const exportRows = rowKind === 'calls' ? exportCalls : exportUsage;
-      const query = queryOf({ from: day, to: day });
-      await withAdminClient(options, (client) => exportRows(client, query, format));
+      await withAdminClient(options, (client) => exportRows(client, rowKind, day, format));
     });
 }
 
@@ -69,16 +67,18 @@ function dayOf(text: string): string {
 
 type Format = ExportOptions['format'];
 
-async function exportCalls(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
-  const output = await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_LIST_FIELDS);
-  await eachPage(client, withQuery('/calls', query), output.write);
-  await output.end();
-}
-
-async function exportUsage(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
+async function exportRows(
+  client: AdminClient,
+  rowKind: 'calls' | 'usage',
+  day: string,
+  format: Format,
+): Promise<void> {
   const usageCells = (row: UsageRowView): CsvCell[] => USAGE_CELLS.map((name) => row[name]);
-  const output = await outputOf(format, USAGE_CELLS, usageCells);
-  await eachPage(client, withQuery('/usage/rows', query), output.write);
+  const [route, output] =
+    rowKind === 'calls'
+      ? ['/calls', await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_LIST_FIELDS)]
+      : ['/usage/rows', await outputOf(format, USAGE_CELLS, usageCells)];
+  await eachPage(client, withQuery(route, queryOf({ from: day, to: day })), output.write);
   await output.end();
 }
 

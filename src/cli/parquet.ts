@@ -20,14 +20,6 @@ const GROUP_ROWS_MAX = 50_000;
 /** Characters of the texts in a row group: rows with long errors and many attempts have 3,000 each. */
 const GROUP_CHARS_MAX = 32 * 1024 * 1024;
 
-/** With a scale of 12 the integer is pico-units. */
-const DECIMAL = {
-  type: 'FIXED_LEN_BYTE_ARRAY',
-  type_length: 16,
-  converted_type: 'DECIMAL',
-  precision: 38,
-  scale: 12,
-} as const;
 const TYPES: Readonly<Record<ParquetKind, Omit<SchemaElement, 'name'>>> = {
   text: { type: 'BYTE_ARRAY', converted_type: 'UTF8' },
   json: { type: 'BYTE_ARRAY', converted_type: 'UTF8' },
@@ -35,7 +27,14 @@ const TYPES: Readonly<Record<ParquetKind, Omit<SchemaElement, 'name'>>> = {
   integer: { type: 'INT64' },
   float: { type: 'DOUBLE' },
   boolean: { type: 'BOOLEAN' },
-  money: DECIMAL,
+  // With a scale of 12 the integer is pico-units.
+  money: {
+    type: 'FIXED_LEN_BYTE_ARRAY',
+    type_length: 16,
+    converted_type: 'DECIMAL',
+    precision: 38,
+    scale: 12,
+  },
 };
 
 /** A value as hyparquet-writer takes it: 64-bit integers and decimals as bigint. */

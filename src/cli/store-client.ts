@@ -58,11 +58,11 @@ export interface AdminTransport {
  * missing and `createsStore` is false. If a store is made, standard error says so, because the data directory
  * may be a wrong one.
  */
-export function openStoreTransport(settings: Settings, createsStore: boolean): AdminTransport {
+export function openStoreTransport(settings: Settings, options: { createsStore: boolean }): AdminTransport {
   const { data, sharing } = settings;
   const hasStore = existsSync(storePath(data));
   // Of hosts that share, only a gateway makes them: it takes them over from the others.
-  if (!hasStore && (!createsStore || sharing !== undefined)) throw noBooks(data);
+  if (!hasStore && (!options.createsStore || sharing !== undefined)) throw noBooks(data);
   const store = Store.hold(data, { kind: 'command' });
   if (!hasStore) {
     process.stderr.write(
