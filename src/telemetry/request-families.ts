@@ -76,9 +76,6 @@ function statusOf(route: Route, outcome: Outcome, isBroken: boolean): string {
  */
 const SHOWN_AT_ZERO: Outcome = 'internal_error';
 
-const hasCounted = (outcomes: ReadonlyMap<Outcome, number>): boolean =>
-  [...outcomes.values()].some((count) => count > 0);
-
 interface CountedRequests {
   readonly route: Route;
   /** The model's id; empty if the requests have none. */
@@ -153,7 +150,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
       ),
       ...OTHER_ROUTES.flatMap((route: OtherRoute) => {
         const outcomes = source.reader.route(route);
-        if (!hasCounted(outcomes)) return [];
+        if ([...outcomes.values()].every((count) => count === 0)) return [];
         return requestSamples({ route, model: '', outcomes, isBroken: false });
       }),
     ],

@@ -27,27 +27,30 @@ type SpanTokens = readonly [
   reasoning: number,
 ];
 
-/** A call of a known caller. One that fails before its authentication has no span. */
-export interface CallSpanRecord {
-  readonly kind: typeof SPAN_OF_CALL;
+interface AnySpanRecord {
   readonly traceId: string;
   readonly spanId: string;
-  /** The caller's span; null if it sent none. */
-  readonly parentSpanId: string | null;
   /** Trace flags of W3C Trace Context (trace-context.ts). */
   readonly flags: number;
   /** The caller's `tracestate`; empty if the caller sent none. */
   readonly traceState: string;
   readonly startMs: number;
   readonly endMs: number;
+  readonly requestId: string;
+  readonly door: DoorName;
+}
+
+/** A call of a known caller. One that fails before its authentication has no span. */
+export interface CallSpanRecord extends AnySpanRecord {
+  readonly kind: typeof SPAN_OF_CALL;
+  /** The caller's span; null if it sent none. */
+  readonly parentSpanId: string | null;
   /** When the first bytes of a stream were written to the caller; null if none were. */
   readonly firstTokenMs: number | null;
   /** `ok`, `client_gone`, or the code of an error. */
   readonly outcome: string;
   /** HTTP status; null if the client had gone before one was sent. */
   readonly status: number | null;
-  readonly requestId: string;
-  readonly door: DoorName;
   readonly account: AccountIndex;
   /** The model's id in the catalogue, by which the caller names it. Null if the call was not admitted. */
   readonly model: string | null;
@@ -65,25 +68,17 @@ export interface CallSpanRecord {
   readonly queuedMs: number;
 }
 
-/** One attempt on an upstream. Members without a comment are as in CallSpanRecord. */
-export interface AttemptSpanRecord {
+/** One attempt on an upstream. */
+export interface AttemptSpanRecord extends AnySpanRecord {
   readonly kind: typeof SPAN_OF_ATTEMPT;
-  readonly traceId: string;
-  readonly spanId: string;
   /** The span of the call. */
   readonly parentSpanId: string;
-  readonly flags: number;
-  readonly traceState: string;
-  readonly startMs: number;
-  readonly endMs: number;
   /** When the worker relayed the first byte of a stream; null if it relayed none. */
   readonly firstByteMs: number | null;
   /** Kind of a failure, or `cancelled`; null if the attempt succeeded. */
   readonly error: string | null;
   /** HTTP status; null if none came. */
   readonly status: number | null;
-  readonly requestId: string;
-  readonly door: DoorName;
   /** Origin of the upstream. */
   readonly origin: string;
   /** The model's name at the upstream. */
