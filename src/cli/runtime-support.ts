@@ -20,8 +20,8 @@ const NODE_MIN = [20, 18] as const;
 const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 24 };
 
 /**
- * The environment variable by which a process knows that it only has to read the settings and send them. It
- * is declared here because main.ts reads it before it knows what to load, and may import only this file.
+ * The environment variable that tells a process only to read the settings and to send them. Declared in the
+ * only file that main.ts may import before it reads the variable. The name stays: older supervisors set it.
  */
 export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
 

@@ -53,7 +53,10 @@ export async function serve(): Promise<void> {
   process.exitCode = exitCode;
 }
 
-/** The only message that the process of serve-command.ts sends. */
+/**
+ * The only message that the process of serve-command.ts sends. At a reload the process may be of a newer
+ * version than the supervisor, so kinds and members keep their names, also those of LoadedSettings.
+ */
 export type SettingsMessage =
   | { readonly kind: 'loaded'; readonly loaded: LoadedSettings }
   | { readonly kind: 'refused'; readonly problems: readonly string[] };
@@ -70,7 +73,7 @@ class SettingsUnread extends Error {
   }
 }
 
-/** `../cli/`, so that the path is right from a chunk of the bundle too (scripts/bundle.mjs). */
+/** `../cli/` is right from a chunk of the bundle too. After an upgrade this is the newer version's file. */
 const ENTRY = new URL('../cli/main.js', import.meta.url);
 /** A read takes half a second. A file that never ends, such as a pipe, would block all later reloads. */
 const READ_MS_MAX = 120_000;

@@ -163,10 +163,7 @@ export const section = (description: string, applies?: Applies) => ({
   ...settingsMap(description, applies),
 });
 
-/**
- * Declares the path of a file. load.ts makes the path absolute, and reads the file if its content is part of
- * the settings. Then `filesOf` of supervisor/supervisor.ts lists the file too, or a change of it is not seen.
- */
+/** Declares a file's path. If load.ts reads the file, `filesOf` of supervisor/supervisor.ts must list it. */
 export const filePath = (description: string) =>
   Type.String({
     minLength: 1,

@@ -54,6 +54,7 @@ interface ProcessContext {
   readonly workingDirectory: string;
 }
 
+/** cli/serve.ts sends it to the supervisor, perhaps one of an older version, so members keep their names. */
 export interface LoadedSettings {
   /** Complete and deeply frozen. Paths are absolute; `upstreams[].key` is the key, wherever it came from. */
   readonly settings: Settings;

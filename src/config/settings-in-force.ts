@@ -3,7 +3,10 @@
  * paths that differ between two files, and their values before and after. load.ts and the supervisor
  * (supervisor.ts, reloads.ts) call it. The supervisor sends the texts to the gateway processes.
  *
- * Must hold: no text contains a secret (test/unit/config/settings-in-force.changes.test.ts).
+ * Must hold:
+ * - No text contains a secret (test/unit/config/settings-in-force.changes.test.ts).
+ * - Members of exported types keep their names, because the processes that exchange them may be of different
+ *   versions (gateway/messages.ts), and the admin interface shows them.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { isRecord, type Members } from '../core/json.js';

@@ -8,7 +8,7 @@
  * sums of an account are lower bounds: where the account is not among the 50, its calls are missing.
  *
  * Must hold: each process's report of a span is added once, and a span is complete only after all processes
- * have had time to report the span.
+ * have had time to report it. Members keep their names: spans are on disk, versions of processes may differ.
  */
 import {
   HISTORY_PERIOD_SECONDS,

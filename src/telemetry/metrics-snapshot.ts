@@ -3,8 +3,10 @@
  * gateway/stats.ts merges the snapshots for a page. supervisor/group-snapshots.ts adds up the last snapshots
  * of ended processes, of which counters and histograms stay in the sums. Pure.
  *
- * Must hold: no sum of a counter or histogram falls when a process ends. Prometheus would take the fall for a
- * restart and count twice (test/unit/telemetry/metrics-snapshot.test.ts).
+ * Must hold:
+ * - No sum of a counter or histogram falls when a process ends. Prometheus would take the fall for a restart
+ *   and count twice (test/unit/telemetry/metrics-snapshot.test.ts).
+ * - Members of snapshots and samples keep their names, because the processes may be of different versions.
  */
 import type { MetricFamily, Sample } from './metrics-source.js';
 

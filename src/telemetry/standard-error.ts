@@ -22,8 +22,8 @@ import { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 
 /**
- * Names the log's descriptor in a gateway process: the supervisor reads the process's own standard error
- * (supervisor/gateway-process.ts).
+ * Names the log's descriptor in a gateway process, whose own standard error the supervisor reads
+ * (supervisor/gateway-process.ts). The name stays, because the supervisor may be of an older version.
  */
 export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
 
