@@ -9,7 +9,7 @@
  *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets
  *                           the word; the side that exchanges it for 0 makes the worker continue
  *     word 2  generation    the generation (open-calls.ts) of the call that has the slot, inverted once its
- *                           client has gone. The listener sets the word, the worker reads it
+ *                           client has left. The listener sets the word, the worker reads it
  *     word 3  resume bytes  credits at which a waiting worker continues; the listener sets it in `open`
  *     word 4  upstream      bits 0-15: 1 + the slot of the upstream that got the call last, 0 for none;
  *                           from bit 16: 0 if that upstream serves the model that the call names, else the
@@ -192,13 +192,13 @@ export class CallTable {
     return Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM) >>> FALLBACK_SHIFT;
   }
 
-  /** Listener: the client has gone. A Cancel or Stop frame follows. */
+  /** Listener: the client has left. A Cancel or Stop frame follows. */
   cancel(id: CallId): void {
     Atomics.store(this.#words, slotOfCall(id) * WORDS_PER_CALL + GENERATION, ~generationOfCall(id));
   }
 
   /**
-   * Worker: whether the call still has its slot, also if its client has gone. False if its listener has died
+   * Worker: whether the call still has its slot, also if its client has left. False if its listener has died
    * and the next one has given the slot to another call.
    */
   hasSlot(id: CallId): boolean {
@@ -207,8 +207,8 @@ export class CallTable {
   }
 
   /**
-   * Both sides: whether the client has gone. The worker sees so before the Cancel frame arrives. Also true if
-   * another call has the slot: see `hasSlot`.
+   * Both sides: whether the client has left. The worker knows it before the Cancel frame arrives. Also true
+   * if another call has the slot: see `hasSlot`.
    */
   isCancelled(id: CallId): boolean {
     const word = slotOfCall(id) * WORDS_PER_CALL + GENERATION;

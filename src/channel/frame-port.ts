@@ -11,8 +11,8 @@
  * sends the message after all sockets of the turn were served, so no frame waits longer than its turn.
  *
  * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted
- * (test/unit/channel/frame-port.test.ts). `onFrame` uses no bytes for longer than the constructor says: their
- * record is then given back, and no test tells.
+ * (test/unit/channel/frame-port.test.ts). `onFrame` uses no bytes for longer than the constructor says,
+ * because their record is then given back; no test notices a longer use.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { invariant } from '../core/errors.js';
@@ -76,7 +76,7 @@ class LocalPort implements FrameTransport {
   }
 
   on(event: 'message' | 'close', listener: (message: never) => void): void {
-    // Both ends are in one thread and end with it, so nobody is left to be told of a `close`.
+    // Both ends are in one thread and end with it, so no `close` needs to be reported.
     if (event === 'close') return;
     this.#listener = listener;
     // The cast, here and below: `listener` takes what the FramePort at the other end has posted.

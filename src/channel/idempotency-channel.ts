@@ -22,7 +22,7 @@ export interface LockRequest extends ResponseKey {
   readonly bodyDigest: string;
 }
 
-/** What is told of the first call's response besides its bytes. */
+/** What a message says of the first call's response besides its bytes. */
 interface EndedResponse {
   /** Whether the response is a stream of server-sent events, whole. */
   readonly stream: boolean;

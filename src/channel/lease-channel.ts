@@ -54,8 +54,8 @@ export type LeaseEnd =
   | 'try'
   /**
    * The coordinator has too little left of these, and other nodes gave nothing back while the request could
-   * wait. Of all else that the request needs there was enough. When the reply arrives another request may
-   * have taken that, so the rejection is named by this list, and not by what is short then.
+   * wait. Of everything else that the request needs there was enough, but another request may have taken it
+   * when this reply arrives. So the rejection names a quota of this list, and not what is short by then.
    */
   | { readonly refused: readonly RefusedQuota[] }
   /** The coordinator has not replied in time: the process was stopped, or overloaded. */

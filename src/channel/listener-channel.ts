@@ -78,7 +78,7 @@ interface OpenCall {
   readonly receiver: CallReceiver;
 }
 
-/** Of calls that come in one turn of the event loop, those that the worker in this thread may get. */
+/** How many calls of one event-loop turn the worker in this thread may get. */
 const OWN_CALLS_OF_TURN_MAX = 8;
 
 const WORKER_DIED: ErrorRecord = {
@@ -97,7 +97,7 @@ export class ListenerChannel {
   readonly #workers = new Map<number, AttachedWorker>();
   /** The worker in this thread, if there is one. */
   #own: AttachedWorker | undefined;
-  /** Calls that `#own` got in this turn of the event loop. */
+  /** How many calls `#own` got in this event-loop turn. */
   #ownCallsOfTurn = 0;
   /** Returns whether this thread has time for a call of `#own`. */
   #hasTime: () => boolean = () => false;
@@ -171,7 +171,7 @@ export class ListenerChannel {
    * this. A full ring loses no call: frame-port.ts posts the frame then.
    */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
-    const worker = this.#takesItself(request) ? this.#own : (this.#leastLoadedWorker() ?? this.#own);
+    const worker = this.#isForOwnWorker(request) ? this.#own : (this.#leastLoadedWorker() ?? this.#own);
     if (worker === undefined) return false;
     const id = this.#calls.nextId(slot);
     this.#calls.add(id, { id, slot, worker, receiver });
@@ -183,19 +183,26 @@ export class ListenerChannel {
   }
 
   /**
-   * The client has gone: the worker aborts the upstream, or lets it finish (`when_client_leaves`), and then
-   * sends the last frame as always. `atOnce`: the listener itself has cut the client, so the upstream is
-   * aborted in any case. Does nothing if the worker has sent its last frame.
+   * The client has left: the worker aborts the upstream, or lets it finish (`when_client_leaves`), and then
+   * sends the last frame as always. Does nothing if the worker has sent its last frame.
    */
-  cancel(slot: CallSlot, atOnce: boolean): void {
+  cancel(slot: CallSlot): void {
+    this.#sendCancel(slot, this.#isStopping ? FRAME_STOP : FRAME_CANCEL);
+  }
+
+  /** As `cancel`, but the listener itself has cut the client: the worker aborts the upstream in any case. */
+  stop(slot: CallSlot): void {
+    this.#sendCancel(slot, FRAME_STOP);
+  }
+
+  #sendCancel(slot: CallSlot, kind: typeof FRAME_CANCEL | typeof FRAME_STOP): void {
     const call = this.#calls.at(slot);
     if (call === undefined) return;
     this.table.cancel(call.id);
-    const kind = atOnce || this.#isStopping ? FRAME_STOP : FRAME_CANCEL;
     call.worker.port.push({ kind, id: call.id });
   }
 
-  /** The listener is about to end: from now on a call whose client has gone, or goes later, is aborted. */
+  /** The listener is about to end: a call whose client has left, or leaves from now on, is aborted. */
   stopLeftCalls(): void {
     this.#isStopping = true;
     for (const { id, worker } of this.#calls.all())
@@ -211,7 +218,7 @@ export class ListenerChannel {
 
   /**
    * Closes the channels to all workers, as this thread ends. Calls no receiver: listener.thread.ts calls this
-   * after its server has cut the calls. A worker cancels the open calls of a listener that has gone.
+   * after its server has cut the calls. A worker cancels the open calls of a listener that has ended.
    */
   close(): void {
     for (const worker of this.#workers.values()) worker.port.close();
@@ -225,10 +232,10 @@ export class ListenerChannel {
   }
 
   /**
-   * Whether the worker in this thread gets the call. `hasTime` knows the load of a moment ago, so of calls
-   * that come at once this worker gets a few. It gets no large bodies, whose work would hold up other calls.
+   * Whether the worker in this thread gets the call. `hasTime` tells the load of a moment ago, so if many
+   * calls come at once, this worker gets only a few. It gets no large bodies, which would delay other calls.
    */
-  #takesItself({ largeBody }: UpstreamRequest): boolean {
+  #isForOwnWorker({ largeBody }: UpstreamRequest): boolean {
     if (this.#own === undefined || largeBody !== undefined) return false;
     if (this.#own.port.isFlushed) this.#ownCallsOfTurn = 0;
     if (this.#ownCallsOfTurn === OWN_CALLS_OF_TURN_MAX || !this.#hasTime()) return false;

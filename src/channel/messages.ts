@@ -5,7 +5,7 @@
  * the ring (all but Fail and Tried), or a new kind, needs a change of frame-codec.ts too.
  *
  *     listener → worker   Call    the request
- *                         Cancel  the client has gone
+ *                         Cancel  the client has left
  *                         Stop    the client was cut, or the listener ends: as Cancel, and the upstream must
  *                                 not finish (`UpstreamSession.onCancel`)
  *                         Credit  the worker had run out of credits, and has some again
@@ -160,7 +160,7 @@ export interface UpstreamRequest {
 export interface DownstreamHandle {
   /**
    * Copies the bytes and sends them. Returns false if the credits are spent: then the session must pause its
-   * upstream until `onCredit`. If the client has gone, sends no frame and returns true.
+   * upstream until `onCredit`. If the client has left, sends no frame and returns true.
    */
   data(bytes: Uint8Array): boolean;
   /**
@@ -168,7 +168,7 @@ export interface DownstreamHandle {
    * and `fallback`: as `upstream` and `fallback` of TriedAttempt. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
-  /** The attempt on the upstream that was recorded last has failed, or has ended without its client. */
+  /** The attempt on the upstream that was recorded last has failed, or ended after the client had left. */
   tried(attempt: TriedAttempt): void;
   /** Records in the call table how long the call has waited so far for upstreams at their limits. */
   recordQueued(queuedMs: number): void;
@@ -188,7 +188,7 @@ export interface UpstreamSession {
   /** There are credits again after `data` returned false, so the session may go on. */
   onCredit(): void;
   /**
-   * The client has gone. If the upstream's setting `when_client_leaves` is `abort`, the session aborts the
+   * The client has left. If the upstream's setting `when_client_leaves` is `abort`, the session aborts the
    * upstream. If the setting is `finish`, the session may read the response to its end, and discards it. Then
    * it calls `end` or `cut` with the usage, or `fail` if the call is not billed.
    */

@@ -8,8 +8,8 @@
  * random one of 2^32 generations, which makes equal ids all but impossible.
  *
  * Must hold: a call id is not used again while a frame of an earlier call may be under way; else a caller
- * gets bytes of another's response. test/unit/channel/open-calls.test.ts has the last generation of a slot,
- * link.test.ts there the frames of two listeners, and no test a random generation that comes twice.
+ * gets bytes of another's response. In test/unit/channel, open-calls.test.ts tests the last generation of a
+ * slot, link.test.ts the frames of two listeners. No test has a random generation that comes twice.
  */
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';

@@ -120,8 +120,8 @@ class SessionHandle implements DownstreamHandle {
 
   data(bytes: Uint8Array): boolean {
     invariant(!this.isEnded, 'no data after the end of a call');
-    // The client or the listener has gone; the Cancel frame or the `close` event is still to come. Also true
-    // if another call has the slot, so `spend` below only changes the words of this call.
+    // The client has left or the listener has ended; the Cancel frame or the `close` event is still to come.
+    // Also true if another call has the slot, so `spend` below only changes the words of this call.
     if (this.#table.isCancelled(this.#id)) return true;
     this.#port.push({ kind: FRAME_DATA, id: this.#id, bytes });
     return this.#table.spend(this.#slot, bytes.length);

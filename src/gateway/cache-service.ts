@@ -27,7 +27,7 @@ import {
   type ResponseKey,
   type ResponseRecord,
 } from '../registry/stored-response.js';
-import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
+import { type CacheRule, cacheRulesOf, type Catalog } from '../registry/catalog.js';
 import { EXPIRY_PAUSE_MS, type ResponseBounds, type ResponseTable } from '../store/response-table.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
@@ -92,11 +92,7 @@ export class CacheService {
    * have changed.
    */
   applySettings(catalog: Catalog, bytesMax: number): void {
-    const rules = new Map(
-      catalog.models.flatMap((model) =>
-        isListed(model) && model.cache !== undefined ? [[model.id, model.cache]] : [],
-      ),
-    );
+    const rules = cacheRulesOf(catalog);
     for (const [id, { revision }] of this.#rules)
       if (rules.get(id)?.revision !== revision) void this.clear(id);
     this.#rules = rules;

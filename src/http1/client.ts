@@ -50,7 +50,7 @@ interface TargetHeads {
   readonly start: string | undefined;
   /** As `start`, with the path of the last call that named one: most of the next calls name the same path. */
   lastPath: { readonly path: string; readonly start: string | undefined };
-  /** The further headers of the last call, and their lines: the next call may have the same array. */
+  /** The further headers of the last call, and their lines, for a next call with the same array. */
   lastFurther: { readonly headers: readonly string[]; readonly lines: string | undefined };
 }
 

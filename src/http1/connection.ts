@@ -60,7 +60,7 @@ export interface ResponseEvents {
   onBody(bytes: Buffer): void;
   onEnd(): void;
   onConnectionError(error: ConnectionError): void;
-  /** Likewise, but most likely the upstream had closed before it got the request: a repetition is safe. */
+  /** As `onConnectionError`, but most likely the upstream closed before the request: repeating is safe. */
   onDeadConnection(error: ConnectionError): void;
 }
 
@@ -137,7 +137,7 @@ export class Http1Connection implements SocketEvents {
     this.#socket.resume();
   }
 
-  /** Closes at once. Reports to the owner (`onGone`), but not to the call. */
+  /** Closes at once. Calls `onGone` of the owner, but no method of the call. */
   destroy(): void {
     this.#close(undefined);
   }

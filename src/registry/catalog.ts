@@ -190,6 +190,12 @@ export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
+/** Returns the cache rule of each listed model that has a cache, by the model's id. */
+export function cacheRulesOf({ models }: Catalog): Map<string, CacheRule> {
+  const cached = models.filter((model) => isListed(model) && model.cache !== undefined);
+  return new Map(cached.map(({ id, cache }) => [id, cache!]));
+}
+
 /**
  * Returns the id under which calls and usage of a model are kept. `name` is its id or an alias; any other
  * text is returned as it is. A model that a reload has removed stays in the catalogue with its aliases: its

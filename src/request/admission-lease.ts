@@ -19,16 +19,16 @@ import { coordinatorRejection, LEASE_LATE } from './rejections.js';
 
 /**
  * The leases that one call asks for. If `low_balance` is `clamp`, the output is lowered only once the
- * coordinator has refused the whole hold. Then it asks for what the account has. In the stage `over` it asks
- * none.
+ * coordinator has refused the whole hold. Then the call asks for the money that the account has. In the stage
+ * `over` it asks for no lease.
  *
  *     whole ──→ lowered ──→ over
- *       └─ `refuse`, or no money was refused ─↗
+ *       └─ `low_balance: refuse`, or no money was refused ─↗
  *
- * A refusal says which quotas are used up (`context.refused`). `admit` is called once more, since some may
- * have come back; if it fails for want of anything else, that was here when the coordinator refused, and
- * other calls hold it now: the rejection is that of a refused quota. If no lease came and none was refused
- * before the time of the stage is over, the rejection is LEASE_LATE, because perhaps nothing is used up.
+ * A refusal names the quotas that are used up (`context.refused`). Then `admit` is called once more, because
+ * some of them may have come back. If another quota rejects the call now, other calls have taken it since the
+ * refusal; the rejection still names the refused quota. If the time of a stage ends without a lease and
+ * without a refusal, the rejection is LEASE_LATE, because perhaps no quota is used up.
  */
 export class AdmissionAsk {
   readonly #context: CallContext;
@@ -86,8 +86,8 @@ export class AdmissionAsk {
   }
 
   /**
-   * Begins the next stage, because the coordinator has nothing left of what the call asked for. A lower
-   * output helps only if money was refused: else all money of the account would be asked for, and refused.
+   * Begins the next stage, because the coordinator has too little of what the call asked for. A lower output
+   * helps only if money was refused. Otherwise the call would ask for all money of the account in vain.
    */
   #onRefused(refused: readonly RefusedQuota[]): void {
     const isMoney = refused.some(
@@ -95,11 +95,11 @@ export class AdmissionAsk {
     );
     const mayLowerOutput = isMoney && lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = mayLowerOutput ? 'lowered' : 'over';
-    // The whole hold may have used up the time, and other nodes may give money back only now.
+    // The stage `whole` may have used up its time, and other nodes may give money back only now.
     if (mayLowerOutput) this.#askUntilMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
   }
 
-  /** The hold that `admit` has just failed to take. */
+  /** What `admit` has just failed to take. */
   #wholeNeed(caller: Caller, call: ChatCall): CallNeeds {
     const models = this.#models();
     return needOf(this.#context, models, withPlanBound(call, caller.plan, models), this.#listener);

@@ -40,7 +40,7 @@ import {
 const MS_PER_SECOND = 1_000;
 /** What a call at a door with `isFree` needs: only a call slot, and a request of the model's minute. */
 const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
-/** The most scopes of one call: its key, its account, the model for the account, and groups. */
+/** The most scopes of one call: its key, its account, the account's rule for the model, and groups. */
 const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 /**
  * How often the output of a call can be lowered: once by the balance, and for each scope once by the spending
@@ -140,7 +140,8 @@ export function admit(
   if (journalState !== 'room') return journalState === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
   if (slot === undefined) return CALLS_FULL;
-  // The id, because a reload may take an alias away before the worker gets the call. No worker gets a hit.
+  // An alias is replaced by the id, because a reload may remove the alias before the worker gets the call. No
+  // worker gets a hit.
   const withId = call.model === model.id || context.hit !== undefined ? call : withModelId(call, model.id);
   const bounded =
     outputTokensMax === undefined || context.hit !== undefined
@@ -252,8 +253,8 @@ function reserve(
       return lowered;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
-    // AdmissionAsk may ask the coordinator for what the ledger lacks here (`mayAskForMore`). If the call
-    // needs more than the whole limit (`canNeverFit`), a lease helps only if the output may be lowered.
+    // With `mayAskForMore` the coordinator may have more of the quota. If the call needs more than the whole
+    // limit (`canNeverFit`), a lease helps only if the output may be lowered.
     context.asksLease = rejection.mayAskForMore && (!rejection.canNeverFit || (isSpending && isLowerable));
     // For a quota of spending AdmissionAsk asks for the last try's need, whose output may be lowered.
     context.lackingNeeds = isSpending ? need : undefined;
@@ -350,11 +351,13 @@ function rejectionOf(
   const rejection = quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
   // The call asks for a lease, and may then be admitted, or rejected by another quota.
   if (context.asksLease && context.refused === undefined) return rejection;
-  const [limited, remaining] = [Number(limit), Number(left)];
-  if (quota === 'requests_per_minute')
-    context.rateLimit = { limit: limited, remaining: 0, resetSeconds: ceilDiv(resetsMs, MS_PER_SECOND) };
-  if (quota === 'tokens_per_minute')
-    context.tokenLimit = { limit: limited, remaining, resetMs: resetsMs - listener.clock.wallMs() };
+  if (quota === 'requests_per_minute') {
+    const resetSeconds = ceilDiv(resetsMs, MS_PER_SECOND);
+    context.rateLimit = { limit: Number(limit), remaining: 0, resetSeconds };
+  } else if (quota === 'tokens_per_minute') {
+    const resetMs = resetsMs - listener.clock.wallMs();
+    context.tokenLimit = { limit: Number(limit), remaining: Number(left), resetMs };
+  }
   return rejection;
 }
 

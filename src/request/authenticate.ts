@@ -27,7 +27,7 @@ const MS_PER_SECOND = 1_000;
 const BEARER = /^bearer(?: |$)/i;
 const BEARER_CHARS = 'Bearer '.length;
 
-/** Sets `context.caller` and returns undefined, or returns why the key cannot be used. */
+/** Sets `context.caller` and records the key's use, or returns why the key is rejected. */
 export function authenticate(
   context: CallContext,
   authorization: string,

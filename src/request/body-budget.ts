@@ -13,8 +13,8 @@
  * Must hold: only its own listener writes to a stripe, and a new listener clears the stripe of a dead one. A
  * listener adds to its stripe before it reads all stripes. So if two take the last bytes at the same time,
  * both may be rejected, but both never get them. No word overflows: 2^31 KiB are 2 TiB. The total is raised
- * first and lowered last, so that the constructor can tell by a total of 0 that a dead listener has left
- * nothing of any account.
+ * first and lowered last: so if the constructor finds a total of 0, a dead listener has left nothing of any
+ * account.
  */
 import { BODY_MEMORY_FACTOR } from '../core/limits.js';
 import { ceilDiv, type AccountIndex } from '../core/units.js';

@@ -109,7 +109,7 @@ export class GatheredContents {
   }
 }
 
-/** `bytesInAll` tells the reader how much was left out. */
+/** `bytesInAll` shows the reader how much was left out. */
 function textOf(pieces: readonly Uint8Array[], bytesInAll: number): ClippedText {
   const bytes = pieces.reduce((bytesBefore, piece) => bytesBefore + piece.length, 0);
   return { bytes: joinedBytes(pieces, bytes), bytesInAll };

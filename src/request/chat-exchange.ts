@@ -60,10 +60,10 @@ export class ChatExchange extends CallContext {
   known: KnownRequest | undefined = undefined;
   /** Undefined if the contents of the call are not kept, and after `finish`. */
   contents: GatheredContents | undefined = undefined;
-  /** Bytes of the body that count toward the memory budget of bodies. */
+  /** How many bytes of the body count toward the memory budget of bodies. */
   bodyBytes = 0;
   readonly #listener: IntakeContext;
-  /** The body comes in chunks, so its connection ends with the response: see outsideOfCallbacks. */
+  /** Whether the body comes in chunks: then the connection ends with the response (outsideOfCallbacks). */
   readonly isLastRequest: boolean;
   #sweepSlot: number | undefined = undefined;
   /** The error that the caller got, instead of a response or at the end of one. Delivery may set it too. */

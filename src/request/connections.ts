@@ -1,11 +1,11 @@
 /**
- * The connections of one listener: which µWS app accepts them, how many new ones a turn may read, and when
- * they end: in a drain, or for want of file descriptors (DescriptorGuard). listener.thread.ts makes one
- * Connections. Listener thread.
+ * The connections of one listener: which µWS app accepts them, how many new ones an event-loop turn may read,
+ * and when they end: in a drain, or if the process runs out of file descriptors (DescriptorGuard).
+ * listener.thread.ts makes one Connections. Listener thread.
  *
  *     serving  → stopping   `drain` was called; the socket closes at the next idle tick (#isStopping)
  *              → draining   the socket is closed; every response head says `connection: close` (#hasBegun)
- *              → late       `drainLate` was called: calls from before the drain are not waited for (#isLate)
+ *              → late       `drainLate` was called: the drain waits only for calls that began in it (#isLate)
  *              → drained    what `drain` waits for has ended; connections are cut if no call is in flight
  *              → closing    `close` was called, now or in any state before; every connection is cut
  *              → settled    the calls that were cut are settled
@@ -39,6 +39,11 @@ const NO_CALL_MS = 400;
  * large body. So four take 2 to 4 ms of a turn at most. A small call waits for four turns.
  */
 const NEW_CONNECTIONS_A_TURN = 4;
+
+/** `keepsIdle`: another gateway serves in place of this one, so the drain waits for idle connections too. */
+export interface DrainOptions {
+  readonly keepsIdle: boolean;
+}
 
 export class Connections {
   readonly #apps: ListenApps;
@@ -126,12 +131,12 @@ export class Connections {
    * If `close` comes first, `onDrained` may be called or not: nothing is left to cut. A second `drain` does
    * nothing.
    */
-  drain(lastRequest: () => number, keepsIdle: boolean, onDrained: () => void): void {
+  drain(lastRequest: () => number, { keepsIdle }: DrainOptions, onDrained: () => void): void {
     if (this.#isStopping) return;
     this.#isStopping = true;
     // Responses say `connection: close` only once the listening socket is closed. Otherwise a client whose
     // connection ended could open its next one here.
-    this.#apps.stop(() => this.#drain.begin(lastRequest(), keepsIdle, onDrained));
+    this.#apps.stop(() => this.#drain.begin(lastRequest(), { keepsIdle }, onDrained));
   }
 
   /**
@@ -156,14 +161,14 @@ export class Connections {
 class Drain {
   /** Cuts every connection. Called while no call is in flight. */
   readonly #cutConnections: () => void;
-  /** Calls in flight. */
+  /** How many calls are in flight. */
   #callCount = 0;
-  /** Open connections, also those without a call. */
+  /** How many connections are open, also those without a call. */
   #connectionCount = 0;
   #hasBegun = false;
   /** Number of the last request before the drain. All requests are counted, also those that are no calls. */
   #lastRequestBefore = Infinity;
-  /** Calls in flight that began during the drain: their requests' numbers are above `#lastRequestBefore`. */
+  /** How many of `#callCount` began during the drain: their requests' numbers exceed `#lastRequestBefore`. */
   #drainCallCount = 0;
   #keepsIdle = false;
   /** Whether the drain's time is over, so that the drain waits only for calls that began during it. */
@@ -181,7 +186,7 @@ class Drain {
   }
 
   /** The listening socket is closed. */
-  begin(lastRequest: number, keepsIdle: boolean, onDrained: () => void): void {
+  begin(lastRequest: number, { keepsIdle }: DrainOptions, onDrained: () => void): void {
     this.#hasBegun = true;
     this.#lastRequestBefore = lastRequest;
     this.#keepsIdle = keepsIdle;
@@ -279,9 +284,11 @@ class Drain {
 const SPARES_COUNT = 8;
 /** A shortage ends once this many descriptors besides the spares are free, for the next calls. */
 const MARGIN_COUNT = 8;
-/** How late a shortage may be noticed. A check costs some 10 µs, and wakes an idle thread. */
+/** How often the guard checks, and so how late it notices a shortage. A check takes some 10 µs. */
 const CHECK_PERIOD_MS = 100;
-/** The period while the lowest free descriptor stays the same: the process hardly opens or closes any. */
+/**
+ * The period while the lowest free descriptor stays the same. Longer, because each check wakes the thread.
+ */
 const IDLE_CHECK_PERIOD_MS = 1_000;
 
 /**

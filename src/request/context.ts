@@ -84,8 +84,10 @@ export class CallContext {
   readonly requestNumber: number;
   /** CORS lines for the response's head; may be empty. */
   readonly corsLines: string;
-  /** The door by which the call came. For routes that take no calls it is the door of chat completions. */
+  /** The door of the request's path; that of chat completions if no door has the path. It writes errors. */
   readonly door: Door;
+  /** Whether the request is a HEAD: its response has no body. Set by listener-server.ts; calls are POSTs. */
+  isHead = false;
   caller: Caller | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
   /**

@@ -122,8 +122,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return false;
   }
 
-  /** `bytes` are valid until the method returns. `more`: another frame follows at once. */
-  onData(bytes: Uint8Array, more: boolean): void {
+  /** Relays a piece of the response (CallReceiver.onData). */
+  onData(bytes: Uint8Array, hasNext: boolean): void {
     const exchange = this.#exchange;
     if (exchange.clientGone) return;
     if (this.#writer === undefined) {
@@ -136,7 +136,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (eventNumber !== undefined) this.#eventNumber = eventNumber + 1;
     exchange.storable?.collect(bytes);
     exchange.contents?.addResponse(bytes);
-    this.#writer.write(bytes, more);
+    this.#writer.write(bytes, hasNext);
   }
 
   onTried(attempt: TriedAttempt): void {
@@ -145,7 +145,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.#exchange.addAttempt(attempt);
   }
 
-  /** `bytes` are the last of a whole response. As `onCut` and `onFail`, returns whether the slot is free. */
+  /** The response is whole. As `onCut` and `onFail`, returns whether the call's slot is free. */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     const exchange = this.#exchange;
@@ -165,7 +165,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     } else {
       this.#endResponse(bytes);
     }
-    return this.#isSlotFree();
+    return this.#handBackSlot();
   }
 
   /** The stream broke off: the caller pays for what came, as if its client had left. Cuts the connection. */
@@ -182,7 +182,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#writer.cut();
       if (!this.#isOver) this.#state = 'sending';
     }
-    return this.#isSlotFree();
+    return this.#handBackSlot();
   }
 
   /** The call costs nothing. */
@@ -195,7 +195,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     release(this.#exchange, error, this.#listener);
     metrics.callEnded();
     this.#fail(error);
-    return this.#isSlotFree();
+    return this.#handBackSlot();
   }
 
   onCommitted(): void {
@@ -244,7 +244,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       // At once, because minutes may pass until the worker's last frame. A response that is not whole is not
       // kept.
       this.#exchange.storable?.giveUp();
-      channel.cancel(this.#admission.slot, connections.isClosing || this.#isCutByGateway);
+      if (connections.isClosing || this.#isCutByGateway) channel.stop(this.#admission.slot);
+      else channel.cancel(this.#admission.slot);
     } else if (state === 'committing' && isWithdrawn && this.#exchange.keyed === undefined) {
       // A response with an Idempotency-Key may be replayed as soon as its charge is on disk: both stay.
       this.#state = 'withdrawn';
@@ -336,8 +337,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#state === 'over';
   }
 
-  /** What the channel is told for the worker's last frame. If it is false, `#finish` releases the slot. */
-  #isSlotFree(): boolean {
+  /** Returns whether the channel may free the slot now. If not, `#finish` will release it. */
+  #handBackSlot(): boolean {
     this.#mustRelease = !this.#isOver;
     return this.#isOver;
   }

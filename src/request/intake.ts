@@ -1,6 +1,6 @@
 /**
- * Takes in a call: authenticate, rate-limit, read-body, admit, dispatch to a worker. listener-server.ts makes
- * one for each call. Listener thread.
+ * The phases of a call before its delivery: authenticate, rate-limit, read-body, admit. listener-server.ts
+ * makes one Intake for each call. Listener thread.
  *
  *     reading ──→ (asking) ──→ handed over to `#successor`: Delivery, Replay, or ChargedHit and then Replay
  *        └────────────┴──────→ over: rejected, or the client left
@@ -59,7 +59,7 @@ import {
 import { ChargedHit, lookUp, Replay } from './replay.js';
 import type { RequestHead } from './request-head.js';
 import { ENDS_CONNECTION, writeError } from './response.js';
-import { TOUCH_MS } from './response-writer.js';
+import { UWS_TIMER_RESTART_MS } from './response-writer.js';
 
 /** How a wait for another thread ended: the call is to be made, is rejected, or has an earlier response. */
 type WaitResult =
@@ -70,21 +70,26 @@ type WaitResult =
 export class Intake implements BodyWatcher, BodyReceiver, Swept {
   readonly #exchange: ChatExchange;
   readonly #listener: IntakeContext;
-  #state: 'reading' | 'asking' | 'dispatched' = 'reading';
+  /** Whether the call neither waits for another thread nor was handed over: the state `reading`. */
+  #isReading = true;
   /** Serves the call after Intake, and gets `onClientGone` in place of Intake. */
   #successor: Delivery | ChargedHit | Replay | undefined;
   /** The question to the counter pool, while a counter thread parses the body. */
   #parseQuestion: PendingQuestion<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
+  /** The header Cache-Control. */
   #cacheControl: string | undefined;
+  /** Whether the response was looked up in the cache. */
   #hasLookedUp = false;
   /** Whether bytes of the body have come since the last sweep. */
   #hasNewBytes = false;
-  /** Monotonic times of the first sweep, and of the last sweep that saw new bytes; 0 before the first. */
+  /** When the first sweep was. This and the next two are monotonic, and 0 before the first sweep. */
   #firstSweepMs = 0;
+  /** When the last sweep was that saw new bytes. */
   #lastBytesMs = 0;
+  /** When `onSweep` last restarted the timer of µWS. */
   #timerRestartedMs = 0;
-  /** The header Content-Length until the body is read or given up, then 0; 0 without the header. */
+  /** The header Content-Length, 0 without it. Becomes 0 when nothing more of the body is awaited. */
   #unreadBytes = 0;
 
   constructor(exchange: ChatExchange, listener: IntakeContext) {
@@ -106,7 +111,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     const caller = exchange.knownCaller;
     exchange.betas = head.betas;
     this.#cacheControl = head.cacheControl;
-    // After authentication: nobody without a key may cause an export of spans.
+    // After authentication, so that nobody without a key causes an export of spans.
     exchange.trace = tracer.begin(req, head.traceParent, caller);
     const compressed = compressedBody(head.contentEncoding);
     const receiver = passRateLimit(this, exchange, head.idempotencyKey, compressed, listener);
@@ -134,6 +139,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     this.#exchange.keyed = new KeyedCall(key, this.#listener.locks);
     return checkIdempotencyKey(key);
   }
+
+  // read-body.ts describes the methods of BodyWatcher and BodyReceiver, from here to `onTooLarge`.
 
   takeBody(bytes: number, certainBytes: number): boolean {
     const exchange = this.#exchange;
@@ -165,6 +172,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     this.#listener.bodyTurns.onBytes(this.#exchange.res, bytes);
   }
 
+  /** Nothing more of the body is awaited. Idempotent. */
   stopReading(): void {
     this.#unreadBytes = 0;
     this.#exchange.stopSweep();
@@ -176,7 +184,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     this.stopReading();
     exchange.bodyRead();
     if (this.#listener.contents.isOn) this.#gatherContents([bytes]);
-    const read = this.#listener.cache.known.read(exchange, bytes);
+    const read = this.#listener.cache.knownRequests.read(exchange, bytes);
     if (!read.ok) this.reject(read.error);
     else if (exchange.keyed === undefined) this.#admit(read.call);
     else void this.#awaitThread(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));
@@ -200,7 +208,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     if (contents !== undefined) for (const piece of pieces) contents.addRequest(piece);
   }
 
-  /** Rejects before the whole body has come. About `bytes` of the body are still to come. */
+  /** Rejects before the whole body has come. About `bytes` of the body are still to come. Returns false. */
   #rejectEarly(error: ErrorRecord, bytes: number): false {
     const { connections, discards, bodyTurns } = this.#listener;
     const reject = (): void => this.reject(error, connections.endsConnections || !discards.take(bytes));
@@ -211,7 +219,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   /** Responds with an error and finishes the call, which has nothing or has given all back. */
   reject(error: ErrorRecord, endsConnection = this.#exchange.endsConnection || !this.#mayDiscard()): void {
     const exchange = this.#exchange;
-    if (!exchange.isLastRequest || this.#state !== 'reading') {
+    if (!exchange.isLastRequest || !this.#isReading) {
       this.#rejectNow(error, endsConnection);
       return;
     }
@@ -242,7 +250,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
 
   /** Waits for another thread, then continues the call. Never rejects. */
   async #awaitThread(wait: Promise<WaitResult>): Promise<void> {
-    this.#state = 'asking';
+    this.#isReading = false;
     const result = await orRejected(wait, rejectionOf);
     this.#parseQuestion = undefined;
     if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
@@ -298,7 +306,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
 
   /** Charges a hit that has a price, and then replays it. */
   #chargeHit(hit: EarlierResponse): void {
-    this.#state = 'asking';
+    this.#isReading = false;
     this.#successor = new ChargedHit(this.#exchange, this.#listener, (rejection) => {
       if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
       else if (rejection === undefined) this.#replay(hit);
@@ -333,7 +341,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       else this.#chargeHit(hit);
       return;
     }
-    // If descriptors are short, no lease helps; `admit` was not called, so `asksLease` is an old one.
+    // If descriptors are short, no lease helps, and `asksLease` is out of date: `admit` was not called.
     const leaseWait = rejection === OUT_OF_DESCRIPTORS ? undefined : this.#askForLease(call);
     if (leaseWait === undefined) this.reject(rejection);
     else void this.#awaitThread(leaseWait);
@@ -351,7 +359,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
 
   #dispatch(): void {
     const exchange = this.#exchange;
-    this.#state = 'dispatched';
+    this.#isReading = false;
     // The output was lowered to this account's balance: callers who can pay more must not get the response.
     if (exchange.isOutputLowered && exchange.cached !== undefined) {
       exchange.cached.giveUp();
@@ -375,7 +383,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     const idleMsMax = limits.clientIdleTimeoutMs;
     if (nowMs - this.#lastBytesMs >= idleMsMax) this.#rejectNow(uploadStalled(idleMsMax), ENDS_CONNECTION);
     else if (nowMs - this.#firstSweepMs >= UPLOAD_MS_MAX) this.#rejectNow(UPLOAD_TOO_SLOW, ENDS_CONNECTION);
-    else if (nowMs - this.#timerRestartedMs >= TOUCH_MS) {
+    else if (nowMs - this.#timerRestartedMs >= UWS_TIMER_RESTART_MS) {
       this.#timerRestartedMs = nowMs;
       this.#exchange.res.pause();
       this.#exchange.res.resume();
@@ -388,7 +396,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     this.stopReading();
     this.#parseQuestion?.withdraw(CLIENT_GONE);
     if (this.#successor !== undefined) this.#successor.onClientGone();
-    else if (this.#state === 'reading' && !exchange.isOver) exchange.finish('client_gone');
+    else if (this.#isReading && !exchange.isOver) exchange.finish('client_gone');
   }
 }
 

@@ -1,8 +1,8 @@
 /**
  * Requests that were hits of the response cache, found by the bytes of their bodies. An entry has the call
- * that was read of the body, and the key of its response. Most hits come again byte for byte. A known request
- * is neither parsed nor hashed. response-cache.ts makes one KnownRequests, intake.ts and replay.ts use it;
- * listener thread.
+ * that was read of the body, and the key of its response. Most hits repeat an earlier request byte for byte.
+ * A known request is neither parsed nor hashed. response-cache.ts makes one KnownRequests, intake.ts and
+ * replay.ts use it; listener thread.
  *
  * An entry never becomes wrong, because it follows from the bytes of the body, the door, the account and the
  * `facts` alone, which are all compared. An entry decides nothing: plan, model, limits and the response are

@@ -1,6 +1,7 @@
 /**
- * The routes of one listener. ListenerServer makes the context of each request, and starts an Intake for each
- * call. listener.thread.ts makes one; listener thread. The phases of a call, each in a file of this folder:
+ * The routes of one listener. A ListenerServer makes the context of each request, and starts an Intake for
+ * each call. listener.thread.ts makes one ListenerServer; listener thread. The phases of a call, each in a
+ * file of this folder:
  *
  *     intake     authenticate → rate-limit → read-body → admit (and idempotency)
  *     delivery   dispatch to a worker → relay of its frames (response-writer, response) → settle
@@ -17,6 +18,7 @@ import { requestIdOf } from '../telemetry/call-record.js';
 import type { Route } from '../telemetry/metrics-layout.js';
 import type { CallTracer } from './call-trace.js';
 import { ChatExchange } from './chat-exchange.js';
+import type { DrainOptions } from './connections.js';
 import { CallContext, type IntakeContext } from './context.js';
 import { Intake } from './intake.js';
 import { ModelRoutes } from './model-routes.js';
@@ -26,7 +28,7 @@ import { RequestHead } from './request-head.js';
 import type { CorsSettings } from './messages.js';
 import { Cors, DOCUMENT_PATH, rejectAndClose, writeDocument, writeError } from './response.js';
 
-/** How often bodies and responses are checked for standing still. */
+/** How often each body that is read and each response that is written in pieces is checked for progress. */
 const SWEEP_PERIOD_MS = 1_000;
 
 export class ListenerServer {
@@ -70,10 +72,10 @@ export class ListenerServer {
   }
 
   /** Accepts no new connection. Calls `onDrained` when the drain has ended (Connections.drain). */
-  drain(keepsIdle: boolean, onDrained: () => void): void {
+  drain(options: DrainOptions, onDrained: () => void): void {
     // From now on a call whose client has left is cut at its upstream, not read to its end.
     this.#listener.channel.stopLeftCalls();
-    this.#listener.connections.drain(() => this.#requestCount, keepsIdle, onDrained);
+    this.#listener.connections.drain(() => this.#requestCount, options, onDrained);
   }
 
   /**
@@ -96,17 +98,17 @@ export class ListenerServer {
         this.#rejectMethod(res, req, door.path, 'POST'),
       );
     }
-    this.#routeGet(app, '/v1/models', '/v1/models', (res, _, isHead) =>
-      this.#modelRoutes.list(res, this.#head.authorization, this.#newContext(), isHead),
+    this.#routeGet(app, '/v1/models', '/v1/models', (res, req) =>
+      this.#modelRoutes.list(res, this.#head.authorization, this.#newContext(req)),
     );
     // A wildcard, because identifiers of models may hold slashes.
-    this.#routeGet(app, '/v1/models/*', '/v1/models/{id}', (res, req, isHead) =>
-      this.#modelRoutes.show(res, req.getUrl(), this.#head.authorization, this.#newContext(), isHead),
+    this.#routeGet(app, '/v1/models/*', '/v1/models/{id}', (res, req) =>
+      this.#modelRoutes.show(res, req.getUrl(), this.#head.authorization, this.#newContext(req)),
     );
     // The OpenAPI document of these routes.
-    this.#routeGet(app, DOCUMENT_PATH, 'other', (res, _, isHead) => {
+    this.#routeGet(app, DOCUMENT_PATH, 'other', (res, req) => {
       this.#listener.metrics.countRequest('other', 'ok');
-      writeDocument(res, this.#newContext(), isHead, this.#endsConnection());
+      writeDocument(res, this.#newContext(req), this.#endsConnection());
     });
     this.#routeAny(app, '/*', 'other', (res, req) => this.#reject(res, req, 'other', NOTHING_HERE));
   }
@@ -126,11 +128,11 @@ export class ListenerServer {
     app: TemplatedApp,
     path: string,
     route: Route,
-    serve: (res: HttpResponse, req: HttpRequest, isHead: boolean) => void,
+    serve: (res: HttpResponse, req: HttpRequest) => void,
   ): void {
     this.#routeAny(app, path, route, (res, req) => {
       const method = req.getMethod();
-      if (method === 'get' || method === 'head') serve(res, req, method === 'head');
+      if (method === 'get' || method === 'head') serve(res, req);
       else this.#rejectMethod(res, req, route, 'GET, HEAD');
     });
   }
@@ -146,7 +148,7 @@ export class ListenerServer {
       this.#head.read(req);
       const error = this.#head.rejection() ?? (this.#head.isChunked ? CHUNKED_BODY : undefined);
       if (error !== undefined) this.#rejectAndEnd(res, req, route, error);
-      else if (this.#cors !== undefined && this.#isPreflight(req)) this.#servePreflight(res, this.#cors);
+      else if (this.#cors !== undefined && this.#isPreflight(req)) this.#servePreflight(res, req, this.#cors);
       else serve(res, req);
     });
   }
@@ -172,14 +174,13 @@ export class ListenerServer {
     return new ModelRoutes(this.#listener, () => this.#endsConnection());
   }
 
-  /**
-   * Makes the context of a request that is no call, or whose head is rejected. `door` gives the form of
-   * errors; undefined: that of chat completions.
-   */
-  #newContext(door?: Door): CallContext {
+  /** Makes the context of a request that is no call, or whose head is rejected. */
+  #newContext(req: HttpRequest): CallContext {
     const requestNumber = ++this.#requestCount;
     const requestId = requestIdOf(this.#requestPrefix, requestNumber);
-    return new CallContext(requestId, requestNumber, this.#corsLines(), door);
+    const context = new CallContext(requestId, requestNumber, this.#corsLines(), doorAt(req));
+    context.isHead = req.getMethod() === 'head';
+    return context;
   }
 
   #corsLines(): string {
@@ -195,34 +196,33 @@ export class ListenerServer {
     );
   }
 
-  #servePreflight(res: HttpResponse, cors: Cors): void {
+  #servePreflight(res: HttpResponse, req: HttpRequest, cors: Cors): void {
     this.#listener.metrics.countRequest('other', 'ok');
-    const { corsLines, requestId } = this.#newContext();
+    const { corsLines, requestId } = this.#newContext(req);
     cors.writePreflight(res, corsLines, requestId, this.#endsConnection());
   }
 
   /** Ends the connection with the response, because the framing of what follows is not certain. */
   #rejectAndEnd(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
     this.#listener.metrics.countRequest(route, error.code);
-    rejectAndClose(res, error, this.#newContext(doorAt(req)), req.getMethod() === 'head');
+    rejectAndClose(res, error, this.#newContext(req));
   }
 
   #rejectMethod(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {
-    // `getMethod` makes small letters of the method, also for `getCaseSensitiveMethod` afterwards.
+    // `getMethod` returns small letters, and so does `getCaseSensitiveMethod` after it.
     const message = `The method ${req.getMethod().toUpperCase()} is not allowed here. Use ${allow}.`;
     this.#reject(res, req, route, { code: 'method_not_allowed', message }, allow);
   }
 
   #reject(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord, allow?: string): void {
     this.#listener.metrics.countRequest(route, error.code);
-    const context = this.#newContext(doorAt(req));
-    writeError(res, error, context, this.#endsConnection(), req.getMethod() === 'head', allow);
+    writeError(res, error, this.#newContext(req), this.#endsConnection(), allow);
   }
 }
 
 /**
- * Returns the door whose path the request has, or has the beginning of, because clients of such a path know
- * that door's errors: `/v1/messages/batches` is below the door of messages. Undefined if there is none.
+ * Returns the door whose path the request's path is or begins with, because clients of such a path know that
+ * door's errors: `/v1/messages/batches` is below the door of messages. Undefined if there is none.
  */
 function doorAt(req: HttpRequest): Door | undefined {
   const url = req.getUrl();

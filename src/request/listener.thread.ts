@@ -45,8 +45,10 @@ const init = workerData as ListenerInit;
 const main = parentPort;
 invariant(main !== null, 'a listener runs in a thread of the gateway');
 
-// Until the thread ends, publishes its event-loop delay and memory, and watches the main thread.
-/** Exported, as `channel`, for gateway/listener-with-worker.thread.ts. */
+/**
+ * Until the thread ends, publishes its event-loop delay and memory, and watches the main thread. Exported, as
+ * `channel`, for gateway/listener-with-worker.thread.ts.
+ */
 export const health = new ThreadHealth(init.metrics, init.thread, {
   watchdog: new MainWatchdog(init.metrics),
 });
@@ -112,7 +114,7 @@ const listener = {
 const tracer = new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox });
 const server = new ListenerServer(listener, init.settings.cors, init.requestPrefix, tracer);
 
-/** Replaces what a reload may change: each member of ListenerSettings, which the compiler does not check. */
+/** Applies each member of ListenerSettings. The compiler does not see if one is missing here. */
 function applySettings(settings: ListenerSettings): void {
   Object.assign(listener, {
     catalog: settings.catalog,
@@ -155,8 +157,8 @@ process.on('uncaughtException', (error) => {
   } catch (failure) {
     log.error('charges of responses that were not sent may stay', { error: String(failure) });
   }
-  // Cuts the connections, but waits for no settlement: the state of this thread is not trusted any more, and
-  // the main thread gives back what the calls have reserved.
+  // Cuts the connections, but does not wait until the calls are settled: this thread's state is not trusted
+  // any more, and the main thread gives back what the calls have reserved.
   server.close(() => undefined);
   exitThread(1);
 });
@@ -180,7 +182,7 @@ main.on('message', (message: ToListener) => {
       cache.clear(message.modelId);
       return;
     case 'drain':
-      server.drain(message.keepsIdle, () => send({ kind: 'drained' }));
+      server.drain(message, () => send({ kind: 'drained' }));
       return;
     case 'drain_late':
       connections.drainLate();

@@ -20,7 +20,7 @@ interface LeastPrice {
   readonly outputPicoUnits: bigint;
 }
 
-/** Answers for one catalogue, which never changes. Plans and models are named by their indices there. */
+/** For one catalogue, which never changes. Plans and models are named by their indices there. */
 export class ModelAccess {
   readonly #indexByName = new Map<string, number>();
   readonly #catalog: Catalog;

@@ -51,14 +51,15 @@ export class ModelRoutes {
     this.#bodiesByPlan = listener.catalog.plans.map(() => undefined);
   }
 
-  /** `isHead`: the request is a HEAD, so the response has no body. */
-  list(res: HttpResponse, authorization: string, context: CallContext, isHead: boolean): void {
-    this.#respond(res, authorization, context, '/v1/models', isHead, ({ list }) => list);
+  /** Responds to GET and HEAD of /v1/models. `authorization`: the header. */
+  list(res: HttpResponse, authorization: string, context: CallContext): void {
+    this.#respond(res, authorization, context, '/v1/models', ({ list }) => list);
   }
 
-  show(res: HttpResponse, url: string, authorization: string, context: CallContext, isHead: boolean): void {
+  /** Responds to GET and HEAD of /v1/models/{id}. `url`: the path, as in the request. */
+  show(res: HttpResponse, url: string, authorization: string, context: CallContext): void {
     const name = decodePath(url.slice(MODELS_PREFIX.length));
-    this.#respond(res, authorization, context, '/v1/models/{id}', isHead, ({ byName }) => {
+    this.#respond(res, authorization, context, '/v1/models/{id}', ({ byName }) => {
       if (name === '') return MODEL_NAME_MISSING;
       // 404 in place of the error's usual 400, which is for a model that a body names (docs/errors.md).
       return byName.get(name) ?? { ...unknownModel(name), status: 404 };
@@ -71,7 +72,6 @@ export class ModelRoutes {
     authorization: string,
     context: CallContext,
     route: OtherRoute,
-    isHead: boolean,
     bodyOf: (models: ModelBodies) => string | ErrorRecord,
   ): void {
     const rejection = authenticate(context, authorization, this.#listener);
@@ -80,10 +80,10 @@ export class ModelRoutes {
     if (typeof body === 'string') {
       this.#listener.metrics.countRequest(route, 'ok');
       writeHead(res, 200, context, JSON_TYPE, endsConnection);
-      endResponse(res, body, isHead, endsConnection);
+      endResponse(res, body, context, endsConnection);
     } else {
       this.#listener.metrics.countRequest(route, body.code);
-      writeError(res, body, context, endsConnection, isHead);
+      writeError(res, body, context, endsConnection);
     }
   }
 

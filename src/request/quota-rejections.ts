@@ -78,14 +78,8 @@ const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
 };
 
 /** Returns the rejection of a call that fits the quota again after `retryAfterSeconds`. */
-export function quotaUsedUp({
-  owner,
-  quota,
-  limit,
-  left,
-  need,
-  retryAfterSeconds,
-}: UsedUpQuota): ErrorRecord {
+export function quotaUsedUp(usedUp: UsedUpQuota): ErrorRecord {
+  const { owner, quota, limit, left, need, retryAfterSeconds } = usedUp;
   const { unit, per } = QUOTA_KINDS[quota];
   const stateText =
     need > 0n && (unit === 'tokens' || unit === 'money')

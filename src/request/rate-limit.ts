@@ -116,8 +116,8 @@ function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): Sc
 }
 
 /**
- * The rejection of a request for which the coordinator had no permit of the scopes in `refused`, by that of
- * them that rejects for longest. Undefined if their limits were removed since.
+ * Returns the limit that rejects a request for which the coordinator had no permit: of the scopes in
+ * `refused` the one that rejects for longest. Undefined if the limits of these scopes were removed since.
  */
 function refusalOf(
   scopes: readonly ScopeLimit[],
@@ -127,6 +127,7 @@ function refusalOf(
   const [longest] = scopes
     .filter(({ kind, index }) => refused.some((one) => one.kind === kind && one.index === index))
     .map((scope) => takeOrCheck(scope, 'check', ledger))
+    // A scope that has permits again by now still rejects this request, and its limit resets now.
     .map((take) => (take.admitted ? { ...take, resetWallMs: asWallMs(clock.wallMs() + 1) } : take))
     .sort((first, second) => second.resetWallMs - first.resetWallMs);
   return longest && { ...longest, admitted: false, remaining: 0 };
@@ -134,8 +135,9 @@ function refusalOf(
 
 /**
  * Takes the permits, or returns the rejection. Sets `context.rateLimit` and `context.asksLease` in any case.
- * If the coordinator has `refused` the request, it is rejected by no other scope: of those there were
- * permits, and other requests took them. If the refused limits were removed since, it gets LEASE_LATE.
+ * If the coordinator has `refused` the request, only a refused scope rejects it: of the other scopes there
+ * were permits, which other requests have taken since. If the refused limits were removed since, the
+ * rejection is LEASE_LATE.
  */
 export function limitRate(
   context: CallContext,

@@ -24,9 +24,9 @@ const PIECE_BYTES_MIN = 64 * 1024;
 /** A body of unknown length is counted in steps of this size, before its bytes are kept. */
 const COUNTED_STEP_BYTES = 64 * 1024;
 
-/** Gets the body, by one of its methods, once. Intake, or a DeferredBody in front of Intake. */
+/** Gets the body by one call of one method. An Intake, or a DeferredBody in front of an Intake. */
 export interface BodyReceiver {
-  /** The whole body, valid until the method returns. A body that µWS gave at once, as most, is not copied. */
+  /** The whole body, valid until the method returns. Most bodies come in one chunk, which is not copied. */
   onBody(bytes: Uint8Array): void;
   /** The whole body, if it is longer than BodyLengths.onePieceBytesMax. The receiver owns the pieces. */
   onLargeBody(pieces: Uint8Array[]): void;
@@ -74,7 +74,7 @@ export function readBody(
     if (isDone) return;
     if (!isLast) watcher.onBodyProgress(chunk.byteLength);
     receivedBytes += chunk.byteLength;
-    // The body is too long. It is discarded up to its end or the bound, and only then rejected.
+    // The body is too long: it is discarded up to its end or the bound. Then the request is rejected.
     if (receivedBytes > bodyBytesMax) {
       buffered = undefined;
       isDone = isLast || receivedBytes > bodyBytesMax + DISCARDED_BYTES_MAX;
@@ -275,9 +275,9 @@ export class DiscardBudget {
 
 /** The budgets of one listener. */
 export interface DiscardBudgets {
-  /** Of known callers. */
+  /** For requests of known callers. */
   readonly discards: DiscardBudget;
-  /** Of all others, so that strangers cannot use up what callers have. */
+  /** For requests without a known caller (_strangers_), so that these do not use up the other budget. */
   readonly strangerDiscards: DiscardBudget;
 }
 

@@ -87,7 +87,7 @@ export class ReadTurns {
   }
 }
 
-/** Bounds what bodies that do not come at once, and their rejections, use of a turn. */
+/** Bounds how much of a turn is used by bodies that come in several chunks, and by their rejections. */
 export class BodyTurns {
   readonly #reads = new ReadTurns(BODY_BYTES_A_TURN, BODIES_RESUMED_A_TURN);
   readonly #rejections = new ReadTurns(REJECTIONS_A_TURN, REJECTIONS_A_TURN);

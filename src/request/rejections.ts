@@ -92,7 +92,7 @@ export const ACCOUNT_WITHOUT_PLAN: ErrorRecord = {
 
 // The body and its Idempotency-Key.
 
-/** Ends what is done for a client that has left, so no client gets this error. */
+/** Ends the work for a client that has left. No client gets this error. */
 export const CLIENT_GONE = rejection('internal_error', 'the client left before its body was read');
 
 export const BODIES_FULL = overloaded(

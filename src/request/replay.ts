@@ -61,7 +61,7 @@ export function lookUp(
   // cache settings. `outputTokensMax` is the plan's bound for calls without one. `betas`: `anthropic-beta`.
   const facts = `${door.name} ${model.id} ${cacheRule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
   const account = cacheRule.isShared ? ALL_ACCOUNTS : exchange.account;
-  // Of an equal body before, so that it is digested once.
+  // If an equal body was a hit before, its entry has the key, and this body is not digested.
   const knownRequest = knownFor(exchange, facts, account);
   const key = knownRequest?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
   const recordMiss = (flight?: Flight): void => {
@@ -70,13 +70,13 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const recordHit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // `beginSending` refuses if slow clients hold too many bytes: then the call is made. Not asked if the
-    // exchange is over, whose `finish` alone calls `endSending`.
+    // `beginSending` refuses if slow clients hold too many bytes: then the call is made. It is not called if
+    // the exchange is over, because only `finish` calls `endSending`.
     if (!exchange.isOver && !cache.beginSending(bytes)) {
       recordMiss();
       return undefined;
     }
-    cache.known.remember(exchange, call, facts, key);
+    cache.knownRequests.remember(exchange, call, facts, key);
     const ageMs = Math.max(0, clock.wallMs() - endedMs);
     exchange.cacheLine = `\r\nx-tollgate-cache: hit\r\nage: ${Math.floor(ageMs / MS_PER_SECOND)}`;
     metrics.countCacheHit(modelSlotOf(modelIndex));

@@ -30,7 +30,7 @@ import {
   nameOfResponse,
   type ResponseKey,
 } from '../registry/stored-response.js';
-import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
+import { type CacheRule, cacheRulesOf, type Catalog } from '../registry/catalog.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import { CollectedPieces, type StorableCall } from './idempotency.js';
 import { KnownRequests } from './known-requests.js';
@@ -104,7 +104,7 @@ export class ResponseCache {
   #sendingBytes = 0;
   /** By the id of each model with a cache. */
   #cacheRules: ReadonlyMap<string, CacheRule> = new Map();
-  readonly known = new KnownRequests();
+  readonly knownRequests = new KnownRequests();
   /** How often `clear` was called. The response of a call that began before the last time is not kept. */
   clearCount = 0;
   /** Whether any model has a cache. */
@@ -122,23 +122,19 @@ export class ResponseCache {
 
   /** Called at the start and at each reload; `bytesMax` bounds the memory of the entries. */
   applySettings(catalog: Catalog, bytesMax: number): void {
-    const rules = new Map(
-      catalog.models.flatMap((model) =>
-        isListed(model) && model.cache !== undefined ? [[model.id, model.cache]] : [],
-      ),
-    );
+    const rules = cacheRulesOf(catalog);
     for (const [id, { revision }] of this.#cacheRules)
       if (rules.get(id)?.revision !== revision) this.clear(id);
     this.#cacheRules = rules;
     this.isOn = rules.size > 0;
     this.#bytesMax = bytesMax;
-    this.known.setBytesMax(this.isOn ? bytesMax / KNOWN_DIVISOR : 0);
+    this.knownRequests.setBytesMax(this.isOn ? bytesMax / KNOWN_DIVISOR : 0);
     for (const [id, model] of this.#models) this.#evictOf(id, model);
     this.#evict();
     this.#report();
   }
 
-  /** Returns the response of that name and model, if it is in memory and not older than `ttlMs`. */
+  /** Returns the response of that name and model, if it is in memory. Removes one older than `ttlMs`. */
   find(modelId: string, name: string, ttlMs: number): CachedResponse | undefined {
     const model = this.#models.get(modelId);
     const entry = model?.entries.get(name);
@@ -306,7 +302,8 @@ export class CachedCall implements StorableCall {
   readonly #key: ResponseKey;
   readonly #cache: ResponseCache;
   readonly #clock: Clock;
-  readonly #epoch: number;
+  /** `clearCount` of the cache when the call began. */
+  readonly #clearCount: number;
   readonly #pieces: CollectedPieces;
   /** The flight that this call leads. Undefined once the flight has ended, or if this call leads none. */
   #flight: Flight | undefined;
@@ -323,7 +320,7 @@ export class CachedCall implements StorableCall {
     this.#key = key;
     this.#cache = cache;
     this.#clock = clock;
-    this.#epoch = cache.clearCount;
+    this.#clearCount = cache.clearCount;
     this.#pieces = new CollectedPieces(budget, CACHED_BYTES_MAX);
     this.#flight = flight;
   }
@@ -351,7 +348,7 @@ export class CachedCall implements StorableCall {
 
   publish(): void {
     const flight = this.#flight;
-    if (this.#whole === undefined || this.#epoch !== this.#cache.clearCount) {
+    if (this.#whole === undefined || this.#clearCount !== this.#cache.clearCount) {
       this.giveUp();
       return;
     }

@@ -47,7 +47,7 @@ const KEEP_ALIVE_MS = 15_000;
  * How often the timer of µWS is restarted. µWS cuts after 8 s at the earliest, and a sweep may be late.
  * intake.ts does the same for bodies.
  */
-export const TOUCH_MS = 4_000;
+export const UWS_TIMER_RESTART_MS = 4_000;
 /**
  * Bytes of one write. The remainder of the cork's 16 KiB is for the chunk's lines and the head: some 500
  * bytes, and 1,330 with CORS and the headers of the messages door.
@@ -66,7 +66,7 @@ const PROBE_BYTES = 64;
  * that time µWS sends what it may have kept of the last write. Most clients close the connection at once.
  */
 const LINGER_MS = 5_000;
-const NOTHING = new Uint8Array(0);
+const EMPTY = new Uint8Array(0);
 /**
  * Where frames are joined, for all responses of the thread: what is joined is written or copied before the
  * next use. A buffer for each response took 1 µs more.
@@ -92,7 +92,7 @@ export class ResponseWriter {
   readonly #res: HttpResponse;
   readonly #clock: Clock;
   readonly #owner: ResponseOwner;
-  /** What the socket did not take, oldest first. The worker's credits bound it (`stream_buffer_bytes`). */
+  /** Pieces that the socket did not take, oldest first. The worker's credits bound their bytes. */
   readonly #queue: Uint8Array[] = [];
   /** Set once the response has ended: the bytes after the queue. */
   #lastBytes: Uint8Array | undefined;
@@ -122,7 +122,7 @@ export class ResponseWriter {
   #cutsAtEnd = false;
   /** Written bytes without a credit yet: µWS may keep them, until a later write succeeds. */
   #uncreditedBytes = 0;
-  /** When the socket last took something. */
+  /** When the socket last took something, and when the timer of µWS was last restarted. Monotonic. */
   #progressMs: number;
   #timerRestartedMs: number;
 
@@ -140,11 +140,11 @@ export class ResponseWriter {
   }
 
   /**
-   * Writes a frame; frames of a stream are whole events. With `more` another `write`, `flush` or `end` must
-   * follow before `bytes` become invalid.
+   * Writes a frame; frames of a stream are whole events. With `hasNext` another `write`, `flush` or `end`
+   * must follow before `bytes` become invalid.
    */
-  write(bytes: Uint8Array, more = false): void {
-    if (more && !this.#isBlocked && this.#unwrittenBytes + bytes.length <= JOINED_BYTES_MAX) {
+  write(bytes: Uint8Array, hasNext = false): void {
+    if (hasNext && !this.#isBlocked && this.#unwrittenBytes + bytes.length <= JOINED_BYTES_MAX) {
       this.#unwritten.push(bytes);
       this.#unwrittenBytes += bytes.length;
     } else {
@@ -154,7 +154,7 @@ export class ResponseWriter {
 
   /** Writes the frames that wait for another frame. */
   flush(): void {
-    if (this.#unwritten.length > 0) this.#write(this.#takeUnwritten(NOTHING));
+    if (this.#unwritten.length > 0) this.#write(this.#takeUnwritten(EMPTY));
   }
 
   /** Returns the frames that wait, joined with `bytes`. The result is valid until frames are joined again. */
@@ -201,7 +201,7 @@ export class ResponseWriter {
   /** In place of `end`: closes the connection once the client has what was written. */
   cut(): void {
     this.#cutsAtEnd = true;
-    this.end(NOTHING);
+    this.end(EMPTY);
   }
 
   /**
@@ -221,7 +221,7 @@ export class ResponseWriter {
     if (this.#isDeliveredByNow()) return true;
     // The probe may just have written something.
     if (this.#isBlocked && nowMs - this.#progressMs >= idleMsMax) return false;
-    if (nowMs - this.#timerRestartedMs >= TOUCH_MS) {
+    if (nowMs - this.#timerRestartedMs >= UWS_TIMER_RESTART_MS) {
       this.#timerRestartedMs = nowMs;
       this.#res.pause();
       this.#res.resume();
@@ -253,7 +253,7 @@ export class ResponseWriter {
     this.#res.cork(() => undefined);
   }
 
-  /** Tries whether the blocked socket takes bytes again. */
+  /** Tests by a small write whether the blocked socket takes bytes again. */
   #probe(): void {
     // A comment may come only between events, so not while pieces are queued or last bytes wait. A response
     // that is no stream has no comments: if no bytes wait, its next piece is the next try.
@@ -295,7 +295,7 @@ export class ResponseWriter {
     });
     if (!isTaken) {
       this.#isBlocked = this.#wasSlow = this.#awaitsWritable = true;
-      this.#lastBytes = NOTHING;
+      this.#lastBytes = EMPTY;
     } else if (this.#sentClose && !this.#cutsAtEnd && (this.#wasSlow || this.#sentBytes > WRITE_BYTES_MAX)) {
       this.#isLingering = true;
       this.#lastBytes = undefined;
@@ -363,7 +363,7 @@ export class ResponseWriter {
     }
   }
 
-  /** Called inside of a cork. */
+  /** Writes the head before the first bytes. Called inside of a cork. */
   #begin(): void {
     if (this.#hasBegun) return;
     this.#hasBegun = true;

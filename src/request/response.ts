@@ -122,38 +122,31 @@ export function writeLastChunk(res: HttpResponse): void {
 
 /**
  * Writes the whole response of an error, as the request's door writes errors. `endsConnection`: the
- * connection ends with the response. `isHead`: the request is a HEAD, so that the response has no body.
- * `allow`: the methods of the path, for a 405.
+ * connection ends with the response. `allow`: the methods of the path, for a 405.
  */
 export function writeError(
   res: HttpResponse,
   error: ErrorRecord,
   context: CallContext,
   endsConnection: boolean,
-  isHead = false,
   allow?: string,
 ): void {
   const { errors } = context.door;
   writeHead(res, errors.status(error), context, JSON_TYPE, endsConnection);
   if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
   if (allow !== undefined) res.writeHeader('allow', allow);
-  endResponse(res, errors.body(error, context.requestId), isHead, endsConnection);
+  endResponse(res, errors.body(error, context.requestId), context, endsConnection);
 }
 
 /**
  * Rejects a request with wrong framing, after which nothing may be read from the connection. The response is
  * written outside of the callback of µWS: see outsideOfCallbacks in read-body.ts.
  */
-export function rejectAndClose(
-  res: HttpResponse,
-  error: ErrorRecord,
-  context: CallContext,
-  isHead: boolean,
-): void {
+export function rejectAndClose(res: HttpResponse, error: ErrorRecord, context: CallContext): void {
   let isGone = false;
   res.onAborted(() => (isGone = true));
   setImmediate(() => {
-    if (!isGone) res.cork(() => writeError(res, error, context, ENDS_CONNECTION, isHead));
+    if (!isGone) res.cork(() => writeError(res, error, context, ENDS_CONNECTION));
   });
 }
 
@@ -161,7 +154,7 @@ export function rejectAndClose(
 export function endResponse(
   res: HttpResponse,
   body: string | Uint8Array,
-  isHead: boolean,
+  { isHead }: CallContext,
   endsConnection: boolean,
 ): void {
   if (!isHead) {
@@ -186,15 +179,10 @@ function closeAfterHead(res: HttpResponse): void {
   });
 }
 
-/** GET /openapi.json, for anybody. */
-export function writeDocument(
-  res: HttpResponse,
-  context: CallContext,
-  isHead: boolean,
-  endsConnection: boolean,
-): void {
+/** Responds to GET /openapi.json, for which no key is needed. */
+export function writeDocument(res: HttpResponse, context: CallContext, endsConnection: boolean): void {
   writeHead(res, 200, context, JSON_TYPE, endsConnection);
-  endResponse(res, DOCUMENT, isHead, endsConnection);
+  endResponse(res, DOCUMENT, context, endsConnection);
 }
 
 /**

@@ -119,7 +119,7 @@ void t.test('a bug in one session ends its call alone', async (t) => {
   link.dispatch(link.acquire()!, REQUEST, recorder());
   await until('the calls arrive', () => sessions.length === 2);
   const [broken, other] = sessions;
-  link.cancel(slot, false);
+  link.cancel(slot);
   await until('the news arrives', () => broken!.told.length === 2);
   t.same(broken!.told, ['cancel', 'Error: a bug']);
   t.same(other!.told, []);
@@ -195,10 +195,10 @@ void t.test('a listener that ends stops the calls whose clients have left, or le
   const slots = [0, 1, 2].map(() => link.acquire()!);
   for (const slot of slots) link.dispatch(slot, REQUEST, recorder());
   await until('the calls arrive', () => sessions.length === 3);
-  link.cancel(slots[0]!, false);
+  link.cancel(slots[0]!);
   await until('the first is told', () => sessions[0]!.told.length === 1);
   link.stopLeftCalls();
-  link.cancel(slots[1]!, false);
+  link.cancel(slots[1]!);
   await until('both are told', () => sessions[1]!.told.length === 1);
   t.same(
     sessions.map(({ told }) => told),
@@ -230,7 +230,7 @@ void t.test('a cancel reaches the session, and its end frees the slot', async (t
   const receiver = recorder();
   link.dispatch(slot, REQUEST, receiver);
   await until('the call arrives', () => sessions.length === 1);
-  link.cancel(slot, false);
+  link.cancel(slot);
   t.equal(sessions[0]!.downstream.data(Buffer.from('unseen')), true, 'known from the shared word at once');
   await until('the session is told', () => sessions[0]!.told.length === 1);
   t.equal(link.inFlight, 1, 'the slot is not free before the last frame');
@@ -245,7 +245,7 @@ void t.test('a client that was cut is no client that left: the session is stoppe
   const slot = link.acquire()!;
   link.dispatch(slot, REQUEST, recorder());
   await until('the call arrives', () => sessions.length === 1);
-  link.cancel(slot, true);
+  link.stop(slot);
   await until('the session is told', () => sessions[0]!.told.length === 1);
   t.same(sessions[0]!.told, ['stop']);
 });
@@ -290,7 +290,7 @@ void t.test('the worker in the same thread gets calls while there is time, and n
   await until('both arrive', () => own.length === 2 && sessions.length === 2);
   t.ok(sessions[1]!.request.largeBody, 'the large body went to the thread');
   link.stopLeftCalls();
-  link.cancel(asCallSlot(10), false);
+  link.cancel(asCallSlot(10));
   await until('its call is stopped as any other', () => own[1]!.told.length === 1);
   t.same(own[1]!.told, ['stop']);
   link.detachWorker(0);
@@ -372,7 +372,7 @@ void t.test('a receiver whose client is slow keeps the slot beyond the last fram
   await until('it ends', () => heard.length === 1);
   t.equal(link.inFlight, 1);
   link.refund(slot, 10);
-  link.cancel(slot, false);
+  link.cancel(slot);
   t.same(sessions[0]!.told, [], 'the worker hears nothing more of it');
   link.release(slot);
   t.equal(link.inFlight, 0);
