@@ -2,7 +2,7 @@
  * Holds what every gateway's accounting has: the store on disk, the limits and balances in shared buffers,
  * their readers and writers. accounting.ts makes the other parts (AccountingParts) for a process that is
  * alone, shared-accounting.ts for one that shares limits with other processes or hosts. main.ts calls
- * `openStore`, and these two files call all else. Main thread of a gateway process.
+ * `openStore`, and these two files call everything else. Main thread of a gateway process.
  *
  * Must hold: lease files, in which processes of a host share limits (sharing/lease-file.ts), are cleared only
  * while no other process has the store open. If only the processes of this host share limits, the file of

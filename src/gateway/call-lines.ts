@@ -67,7 +67,7 @@ const NO_QUOTAS: readonly QuotaLeft[] = [];
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
 
 /** Looks up the names in lines of the usage log. */
-export interface CallNames {
+interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
   readonly modelIdOf: (modelIndex: number) => string;
 }

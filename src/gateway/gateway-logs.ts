@@ -88,6 +88,8 @@ export class GatewayLogs {
   #keepsCalls = false;
   #accessLogSettings: Settings['access_log'] | undefined;
   #accessLog: Pick<LineFile, 'append' | 'close'> | undefined;
+  /** Lines for the access log, during a drain. */
+  #lines: string[] = [];
   #drainTimer: NodeJS.Timeout | undefined;
   /** Dropped records: since the last log line about them, and since the start. */
   #droppedUnlogged = 0;
@@ -195,43 +197,56 @@ export class GatewayLogs {
     // A slot may have another name than at the last drain.
     this.#names.ids.forgetOld();
     this.#calls.forgetSlots();
-    let lines: string[] = [];
-    const writeLines = (): void => {
-      this.#accessLog?.append(lines);
-      lines = [];
-    };
-    const plainVisitorOf = (listener: number) => (call: PlainCall) => {
-      hasCalls = true;
-      if (this.#keepsCalls) this.#calls.appendPlain(call, listener);
-    };
     this.#readers.forEach((reader, listener) => {
-      reader.drain(
-        (endedCall, wanted) => {
-          hasCalls = true;
-          const call = callRecordOf(this.#names, listener, endedCall);
-          this.#upstreamErrors.append(call);
-          if (wanted.store && this.#keepsCalls) this.#calls.append(call);
-          if (wanted.store) this.#outbox?.append(call);
-          if (!wanted.log) return;
-          lines.push(accessLine(call, listener));
-          if (lines.length >= LINES_AT_ONCE) writeLines();
-        },
-        // Records that are exported need names, so plain calls must come as whole records too.
-        this.#outbox !== undefined ? undefined : plainVisitorOf(listener),
-      );
-      const droppedStored = reader.takeDropped();
-      const dropped = droppedStored + reader.takeDroppedLogOnly();
-      this.#droppedUnlogged += dropped;
-      this.#droppedSinceStart += dropped;
-      const unstored = reader.takeUnstored();
-      if (this.#keepsCalls) this.#unstoredRejections += unstored;
-      // Records that the access log alone wanted are not exported, so exports do not lack them.
-      if (droppedStored + unstored > 0) this.#outbox?.countDropped(droppedStored + unstored);
+      if (this.#drainRing(reader, listener)) hasCalls = true;
+      this.#countLost(reader);
     });
-    if (lines.length > 0) writeLines();
+    this.#writeLines();
     this.#outbox?.flush();
     if (this.#droppedUnlogged > 0) this.#logDropped();
     return hasCalls;
+  }
+
+  /** Writes the records of one listener's ring. Returns whether there were any. */
+  #drainRing(reader: CallRingReader, listener: number): boolean {
+    let hasCalls = false;
+    const onPlainCall = (call: PlainCall): void => {
+      hasCalls = true;
+      if (this.#keepsCalls) this.#calls.appendPlain(call, listener);
+    };
+    reader.drain(
+      (endedCall, wanted) => {
+        hasCalls = true;
+        const call = callRecordOf(this.#names, listener, endedCall);
+        this.#upstreamErrors.append(call);
+        if (wanted.store && this.#keepsCalls) this.#calls.append(call);
+        if (wanted.store) this.#outbox?.append(call);
+        if (!wanted.log) return;
+        this.#lines.push(accessLine(call, listener));
+        if (this.#lines.length >= LINES_AT_ONCE) this.#writeLines();
+      },
+      // Records that are exported need names, so plain calls must come as whole records too.
+      this.#outbox === undefined ? onPlainCall : undefined,
+    );
+    return hasCalls;
+  }
+
+  /** Counts the records that the ring did not take since the last drain. */
+  #countLost(reader: CallRingReader): void {
+    const droppedStored = reader.takeDropped();
+    const dropped = droppedStored + reader.takeDroppedLogOnly();
+    this.#droppedUnlogged += dropped;
+    this.#droppedSinceStart += dropped;
+    const unstored = reader.takeUnstored();
+    if (this.#keepsCalls) this.#unstoredRejections += unstored;
+    // Records that the access log alone wanted are not exported, so exports do not lack them.
+    if (droppedStored + unstored > 0) this.#outbox?.countDropped(droppedStored + unstored);
+  }
+
+  #writeLines(): void {
+    if (this.#lines.length === 0) return;
+    this.#accessLog?.append(this.#lines);
+    this.#lines = [];
   }
 
   /** Writes all calls that have ended to the call log's files, so that a search finds them. */

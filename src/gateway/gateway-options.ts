@@ -31,8 +31,8 @@ export interface GatewayOptions {
   /** Whether other gateways of the group listen on the ports already, so that a taken port is no error. */
   readonly joins: boolean;
   readonly supervisor: SupervisorLink;
-  /** Called if the gateway cannot go on: its process must end, even if the accounting cannot be flushed. */
-  readonly onHopeless: (reason: string) => void;
+  /** Called if the gateway cannot serve any longer: its process must end, even without a last flush. */
+  readonly onFatal: (reason: string) => void;
 }
 
 /** State that gateway.ts and gateway-start.ts write. The parts keep no copies, because the values change. */

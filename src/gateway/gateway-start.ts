@@ -70,13 +70,13 @@ export interface GatewayParts {
 
 /**
  * Creates the parts and recovers the accounting; throws what `openAccounting` throws. Starts no thread. Some
- * callbacks name parts that are created further below: they are called only after the start.
+ * callbacks name parts that are created further below: they are called only once all parts exist.
  */
 export function createParts(
   options: GatewayOptions,
   carryOut: AdminServiceOptions['carryOut'],
 ): GatewayParts {
-  const { settings, store, group, openHosts, inForce, supervisor, logSwitch, log, onHopeless } = options;
+  const { settings, store, group, openHosts, inForce, supervisor, logSwitch, log, onFatal } = options;
   const state: GatewayState = { ready: false, port: 0, inForce, traces: undefined };
   const requestIds = new RequestIds();
   const buffers = createBuffers(options);
@@ -153,7 +153,7 @@ export function createParts(
     metrics,
     state,
     log,
-    onHopeless,
+    onFatal,
   });
   const stats = new Stats({
     live,

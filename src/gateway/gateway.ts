@@ -72,7 +72,7 @@ export class Gateway {
     return this.#parts.live.settings;
   }
 
-  /** Does here what an operator wants of all gateways. main.ts calls it if the operator is at another one. */
+  /** Does here what an operator wants of all gateways: of this one's admin interface or of another one's. */
   async carryOut(message: Broadcast): Promise<void> {
     const { logs, workers, listeners, accounting } = this.#parts;
     switch (message.kind) {
@@ -151,7 +151,7 @@ export class Gateway {
   /**
    * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced` (another
    * gateway serves) idle connections have that time for a last request, whose call then has the same time
-   * again. `hurry` ends both waits. Returns what `close` does.
+   * again. `shortenDrain` ends both waits. Returns what `close` does.
    */
   async drain({ replaced }: { readonly replaced: boolean }): Promise<boolean> {
     const { state, listeners, metrics } = this.#parts;
@@ -177,7 +177,7 @@ export class Gateway {
    * `drain_timeout_ms` of the last reload and a grace. So `drain` waits no longer than that timeout from now;
    * it cuts the calls that are left then, and bills what they had.
    */
-  hurry(): void {
+  shortenDrain(): void {
     setTimeout(() => this.#endDrain(), this.settings.drain_timeout_ms);
   }
 

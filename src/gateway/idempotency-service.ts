@@ -86,14 +86,8 @@ interface LockQuestion {
 type ListenerMessage = Question | LockMessage;
 
 export class IdempotencyService implements FlushedResponses {
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #options: IdempotencyServiceOptions;
   readonly #responses: StoredResponses;
-  readonly #shared: IdempotencyServiceOptions['shared'];
-  /** False with `durability: commit`: before the commit the first client has no whole response either. */
-  readonly #replaysUnwritten: () => boolean;
-  /** How many calls may be in progress: as many as calls in flight. */
-  readonly #locksMax: number;
   readonly #listeners = new Map<number, ListenerPort>();
   readonly #inProgress = new Map<string, CallInProgress>();
   /** Lock requests that were read from the ports and not decided yet: at most one for each connection. */
@@ -102,20 +96,9 @@ export class IdempotencyService implements FlushedResponses {
   #sweptMs = -Infinity;
   #isClosed = false;
 
-  constructor({
-    settings,
-    replaysUnwritten,
-    store,
-    shared,
-    journals,
-    clock,
-    log,
-  }: IdempotencyServiceOptions) {
-    this.#clock = clock;
-    this.#log = log;
-    this.#shared = shared;
-    this.#replaysUnwritten = replaysUnwritten;
-    this.#locksMax = settings.limits.calls_in_flight;
+  constructor(options: IdempotencyServiceOptions) {
+    const { settings, store, journals, clock } = options;
+    this.#options = options;
     this.#responses = new StoredResponses({
       store,
       keepHours: settings.idempotency.keep_hours,
@@ -179,19 +162,19 @@ export class IdempotencyService implements FlushedResponses {
    */
   onSweep(): void {
     this.#releaseShared([]);
-    if (this.#clock.monotonicMs() - this.#sweptMs >= SWEEP_PERIOD_MS) void this.#expire();
+    if (this.#options.clock.monotonicMs() - this.#sweptMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
   /** Removes all expired responses, however many, because they are on disk unencrypted. Never rejects. */
   async #expire(): Promise<void> {
     try {
       while (!this.#isClosed) {
-        this.#sweptMs = this.#clock.monotonicMs();
+        this.#sweptMs = this.#options.clock.monotonicMs();
         if (!this.#responses.expire()) return;
         await pause(EXPIRY_PAUSE_MS, undefined, { ref: false });
       }
     } catch (error) {
-      this.#log.warn('expired responses could not be removed', { error: String(error) });
+      this.#options.log.warn('expired responses could not be removed', { error: String(error) });
     }
   }
 
@@ -224,7 +207,7 @@ export class IdempotencyService implements FlushedResponses {
       case 'keep': {
         const { lock, stream, fallback, bytes, position } = message;
         this.#inProgress.delete(nameOfResponse(lock));
-        const endedMs = asWallMs(Math.floor(this.#clock.wallMs()));
+        const endedMs = asWallMs(Math.floor(this.#options.clock.wallMs()));
         const isStored = this.#responses.keep(
           { ...lock, endedMs, stream, fallback, bytes },
           { listener: listenerIndex, position },
@@ -250,7 +233,7 @@ export class IdempotencyService implements FlushedResponses {
     try {
       reply = { id, ok: true, result: this.#decideLock(listenerIndex, listener, ask as LockRequest) };
     } catch (error) {
-      this.#log.error('a stored response cannot be read', { error: String(error) });
+      this.#options.log.error('a stored response cannot be read', { error: String(error) });
       reply = { id, ok: false, rejection: UNREADABLE };
       this.#releaseShared([ask as LockRequest]);
     }
@@ -271,15 +254,17 @@ export class IdempotencyService implements FlushedResponses {
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
       // The call was made and charged, so it must not be made again, although its response is lost.
-      this.#log.error('a stored response is damaged and is not replayed', { error: error.message });
+      this.#options.log.error('a stored response is damaged and is not replayed', { error: error.message });
       return { state: 'not_stored' };
     }
     if (stored === undefined) {
-      if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
-      const digestOfOther = this.#shared?.acquire(lock);
+      const { settings, shared } = this.#options;
+      // Each call in progress is a call in flight.
+      if (this.#inProgress.size >= settings.limits.calls_in_flight) return { state: 'busy' };
+      const digestOfOther = shared?.acquire(lock);
       if (digestOfOther !== undefined) return stateInProgress(digestOfOther, lock);
       // Another process may have stored the response and released its lock since the lookup above.
-      stored = this.#shared && this.#responses.refreshAndFind(lock);
+      stored = shared && this.#responses.refreshAndFind(lock);
       if (stored !== undefined) this.#releaseShared([lock]);
     }
     if (stored === undefined) {
@@ -289,7 +274,7 @@ export class IdempotencyService implements FlushedResponses {
     const { bodyDigest, stream, fallback, bytes } = stored.record;
     if (bodyDigest !== lock.bodyDigest) return { state: 'other_body' };
     // The first client does not have the end of this response yet either.
-    if (stored.isUnwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
+    if (stored.isUnwritten && !this.#options.replaysUnwritten()) return { state: 'in_progress' };
     if (bytes === undefined) return { state: 'not_stored' };
     if (this.#replayingBytes + bytes.length > REPLAYING_BYTES_MAX) return { state: 'busy' };
     this.#countReplay(listener, bytes.length);
@@ -298,7 +283,7 @@ export class IdempotencyService implements FlushedResponses {
 
   /** Releases shared locks, except those of keys that a new call has locked since. */
   #releaseShared(keys: readonly ResponseKey[]): void {
-    this.#shared?.release(keys.filter((key) => !this.#inProgress.has(nameOfResponse(key))));
+    this.#options.shared?.release(keys.filter((key) => !this.#inProgress.has(nameOfResponse(key))));
   }
 
   #countReplay(listener: ListenerPort, bytes: number): void {

@@ -27,7 +27,7 @@ import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import type { ListenerWithWorkerInit } from './listener-with-worker.thread.js';
-import { SettingsReplies, stuckOf } from './reload.js';
+import { newSettingsReplies, type SettingsReplies, stuckOf } from './reload.js';
 import type { UpstreamWorkers, WorkerClients } from './upstream-workers.js';
 
 /** If more listeners die within DEATHS_WINDOW_MS, the process ends, and the supervisor paces its restarts. */
@@ -64,7 +64,7 @@ interface ListenersOptions {
   readonly state: Pick<GatewayState, 'traces'>;
   readonly log: Log;
   /** Called if listeners die again and again, or cannot be replaced: the process must end. */
-  readonly onHopeless: (reason: string) => void;
+  readonly onFatal: (reason: string) => void;
 }
 
 /** The prefix of the request ids of each listener. Each start of the thread gets a new prefix. */
@@ -113,10 +113,8 @@ export class Listeners implements WorkerClients {
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
-    const starts = Array.from({ length: listeners }, (_, index) =>
-      this.#start(this.#fixedOf(index), 'first'),
-    );
-    await Promise.all(starts);
+    const indices = [...Array(listeners).keys()];
+    await Promise.all(indices.map((index) => this.#start(this.#fixedOf(index), 'first')));
   }
 
   get count(): number {
@@ -241,7 +239,7 @@ export class Listeners implements WorkerClients {
     // Whether the listener gets a successor if it dies. A first start that fails ends the gateway instead.
     let isReplacedOnExit = which === 'successor';
     thread.on('exit', () => this.#onExit(fixedInit, isReplacedOnExit));
-    const listener: Listener = { thread, replies: new SettingsReplies(), isDrained: false };
+    const listener: Listener = { thread, replies: newSettingsReplies(), isDrained: false };
     this.#listeners.set(fixedInit.index, listener);
     for (const workerIndex of workers.indices) this.#connectWorker(thread, fixedInit.index, workerIndex);
 
@@ -303,7 +301,7 @@ export class Listeners implements WorkerClients {
         this.#checkDrained();
         return;
       case 'settings_taken':
-        listener.replies.onApplied(message.id);
+        listener.replies.reply(message.id, 'applied');
         return;
       case 'contents':
         this.#options.logs.appendContents(message.bytes, index);
@@ -325,7 +323,8 @@ export class Listeners implements WorkerClients {
   /** Frees what the listener had. Starts a successor unless the gateway drains or too many listeners die. */
   #onExit(fixedInit: FixedInit, isReplacedOnExit: boolean): void {
     const { logs, workers, accounting } = this.#options;
-    this.#listeners.get(fixedInit.index)?.replies.onThreadEnd();
+    // The successor starts with the new settings.
+    this.#listeners.get(fixedInit.index)?.replies.replyToAll('applied');
     this.#listeners.delete(fixedInit.index);
     // All four come before the successor uses the same rings, memory budget and call slots.
     logs.drain();
@@ -340,13 +339,13 @@ export class Listeners implements WorkerClients {
     const nowMs = performance.now();
     this.#deathTimesMs = [...this.#deathTimesMs.filter((atMs) => nowMs - atMs < DEATHS_WINDOW_MS), nowMs];
     if (this.#deathTimesMs.length > DEATHS_MAX) {
-      this.#options.onHopeless(`listeners died ${this.#deathTimesMs.length} times within a minute`);
+      this.#options.onFatal(`listeners died ${this.#deathTimesMs.length} times within a minute`);
       return;
     }
     this.#options.log.warn('listener is being replaced', { listener: fixedInit.index });
     // A gateway that stops needs no successor.
     const giveUp = (reason: string): void => {
-      if (!this.#isDraining) this.#options.onHopeless(reason);
+      if (!this.#isDraining) this.#options.onFatal(reason);
     };
     const lateTimer = setTimeout(
       () => giveUp(`listener ${fixedInit.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),

@@ -35,11 +35,13 @@ const logSwitch = createLogSwitch();
 const log = openLog('gateway', new LogSwitch(logSwitch));
 /** Undefined until `start` has made the gateway, which may have to wait for the store. */
 let gateway: Gateway | undefined;
-/** Resolves when the start is over, well or not. Messages that need a started gateway wait for it. */
+/** Resolves when the start has succeeded or failed. Messages that need a started gateway wait for it. */
 let started: Promise<void> = Promise.resolve();
 /** Whether `drain` or `end` was called. */
 let isEnding = false;
-/** Whether this is the first start of its process group, and not over. Its operator sees why it fails. */
+/**
+ * Whether this is the first start of the process group, and not over: then its operator sees why it fails.
+ */
 let isFirstStart = false;
 
 /** Sends a message and waits until it has left this process, because an immediate exit would lose it. */
@@ -62,8 +64,8 @@ const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;
 
 /**
- * Opens the store. Waits if a command holds the store. The first start waits for COMMAND_WAIT_MS_MAX, because
- * somebody is there who can end the command. A restart waits until the store is free, because the command may
+ * Opens the store. Waits if a command holds the store. The first start waits for COMMAND_WAIT_MS_MAX at most,
+ * because its operator can end the command. A restart waits until the store is free, because the command may
  * have come while no gateway ran, and `refused` could end the group. Throws if another gateway holds the
  * store, because each of the two would admit the whole of every limit.
  */
@@ -121,7 +123,7 @@ async function start(message: StartGateway): Promise<void> {
       supervisor,
       log,
       logSwitch,
-      onHopeless: (reason) => {
+      onFatal: (reason) => {
         log.error('gateway gives up', { reason });
         giveUp(reason);
       },
@@ -145,8 +147,8 @@ async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
     // A draining gateway is reloaded too, because it still takes the last call of each connection.
     if (gateway !== undefined) problems = await gateway.reload(ownSettings(settings), { check });
   } catch (error) {
-    // Logged and not thrown, because all gateways of a group would end at the same moment. The supervisor
-    // makes them take the former settings.
+    // Logged and not thrown, or all gateways of a group would end at the same moment. The supervisor then
+    // reloads the former settings.
     log.error('the gateway failed while it took new settings', { error: (error as Error).stack });
     problems = [`the gateway failed while it took the settings: ${String(error)}`];
   }
@@ -172,7 +174,7 @@ async function read({ id, what: kind, accounts }: ReadGateway): Promise<void> {
 /** Ends the process after the drain. A second call begins no other drain, but may shorten the wait. */
 async function drain({ replaced }: { readonly replaced: boolean }): Promise<void> {
   if (isEnding) {
-    if (!replaced) gateway?.hurry();
+    if (!replaced) gateway?.shortenDrain();
     return;
   }
   isEnding = true;
@@ -186,7 +188,7 @@ async function drain({ replaced }: { readonly replaced: boolean }): Promise<void
   }
 }
 
-/** Called if the supervisor has not asked for the end: if `close` hangs, nobody else ends the process. */
+/** Called if the supervisor has not asked for the end: if `close` hangs, nothing else ends the process. */
 function exitWithin(waitMsMax: number, exitCode: number): void {
   setTimeout(() => {
     log.error('gateway did not end in time', { waited_ms: waitMsMax });

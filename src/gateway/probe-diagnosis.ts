@@ -48,8 +48,6 @@ const ADVICE_ENDS: Readonly<Partial<Record<ProviderName, string>>> = {
 
 /** What results say about a service. */
 interface ServiceWords {
-  /** The end of the address. */
-  readonly path: string;
   /** What a good response is called. */
   readonly response: string;
   /** The member of a good response that is a list. */
@@ -58,19 +56,12 @@ interface ServiceWords {
   readonly api: string;
 }
 
-/** OpenAI's path without the `/v1`, which belongs to the base address. */
-const pathOf = (service: Service): string => DOOR_PATHS[service].slice('/v1'.length);
 const SERVICE_WORDS: Readonly<Record<Service, ServiceWords>> = {
-  chat: { path: pathOf('chat'), response: 'chat completion', list: 'choices', api: 'chat completions' },
-  completions: {
-    path: pathOf('completions'),
-    response: 'completion',
-    list: 'choices',
-    api: 'completions of a prompt',
-  },
-  embeddings: { path: pathOf('embeddings'), response: 'list of embeddings', list: 'data', api: 'embeddings' },
-  moderations: { path: pathOf('moderations'), response: 'moderation', list: 'results', api: 'moderations' },
-  rerank: { path: pathOf('rerank'), response: 'list of ranks', list: 'results', api: 'reranks' },
+  chat: { response: 'chat completion', list: 'choices', api: 'chat completions' },
+  completions: { response: 'completion', list: 'choices', api: 'completions of a prompt' },
+  embeddings: { response: 'list of embeddings', list: 'data', api: 'embeddings' },
+  moderations: { response: 'moderation', list: 'results', api: 'moderations' },
+  rerank: { response: 'list of ranks', list: 'results', api: 'reranks' },
 };
 const SERVICES_WITH_USAGE: readonly Service[] = ['chat', 'completions', 'embeddings'];
 
@@ -175,7 +166,8 @@ function adviceOfStatus(
 
 /** Returns the advice for an address that responds, but not as the service's API. */
 function adviceOfAddress(target: UpstreamTarget, service: Service): string {
-  const { path, api } = SERVICE_WORDS[service];
+  // OpenAI's path without the `/v1`, which belongs to the base address.
+  const path = DOOR_PATHS[service].slice('/v1'.length);
   const address = addressOf(target);
   const name = target.provider?.name;
   if (name !== undefined)
@@ -184,7 +176,7 @@ function adviceOfAddress(target: UpstreamTarget, service: Service): string {
   if (base.endsWith(path)) {
     return `url ends with ${path}, which is added to it: set it to ${base.slice(0, -path.length)}`;
   }
-  const problem = `there is no API for ${api} at ${address}`;
+  const problem = `there is no API for ${SERVICE_WORDS[service].api} at ${address}`;
   if (!/\/v\d/.test(base)) return `${problem}: url has no /v1, try ${base}/v1`;
   return `${problem}: set url to the base address that the provider names, without ${path}`;
 }

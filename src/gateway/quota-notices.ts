@@ -55,6 +55,7 @@ export class ChangedScopes {
     this.#isWatched = isWatched;
   }
 
+  /** store/flush.ts calls it with what a flush has written. Drops what exceeds CHANGED_SCOPES_MAX. */
   add(accounts: Iterable<AccountIndex>, keys: Iterable<KeyIndex>): void {
     if (!this.#isWatched()) return;
     addUpTo(CHANGED_SCOPES_MAX, this.#accounts, accounts);

@@ -1,7 +1,7 @@
 /**
  * The settings that a gateway runs with, and how a reload replaces them while it serves. gateway-start.ts
  * makes a LiveSettings, and gateway.ts calls it at each reload. listeners.ts and upstream-workers.ts use
- * SettingsReplies. Main thread of a gateway process.
+ * `stuckOf`. Main thread of a gateway process.
  *
  *     check → no account may be put on removed plans → workers get the new routes → listeners get the new
  *           catalogue → accounts may be put on new plans
@@ -172,36 +172,24 @@ export class LiveSettings {
   }
 }
 
-/** The replies of one thread to new settings, which it sends when it has applied them. */
-export class SettingsReplies {
-  readonly #replies = new PendingReplies<'applied' | 'late'>({
-    waitMsMax: SETTINGS_WAIT_MS_MAX,
-    onTimeout: () => 'late',
-  });
+/** The replies of one thread to new settings: `late` after SETTINGS_WAIT_MS_MAX. */
+export type SettingsReplies = PendingReplies<'applied' | 'late'>;
 
-  /** Calls `send` with the id of the reply. Resolves with whether the thread applies the settings in time. */
-  async areApplied(send: (id: number) => void): Promise<boolean> {
-    return (await this.#replies.ask(send)) === 'applied';
-  }
-
-  onApplied(id: number): void {
-    this.#replies.reply(id, 'applied');
-  }
-
-  /** Counts as applied, because the successor of the thread starts with the new settings. */
-  onThreadEnd(): void {
-    this.#replies.replyToAll('applied');
-  }
+export function newSettingsReplies(): SettingsReplies {
+  const bound = { waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => 'late' as const };
+  return new PendingReplies<'applied' | 'late'>(bound);
 }
 
-/** Sends settings to all threads. Resolves with the indices of those that do not apply them in time. */
+/**
+ * Calls `send` for each thread. Resolves with the indices of those that do not apply the settings in time.
+ */
 export async function stuckOf<Thread extends { readonly replies: SettingsReplies }>(
   threads: ReadonlyMap<number, Thread>,
   send: (thread: Thread, id: number) => void,
 ): Promise<number[]> {
   const stuck: number[] = [];
   const sendTo = async ([index, thread]: [number, Thread]): Promise<void> => {
-    if (!(await thread.replies.areApplied((id) => send(thread, id)))) stuck.push(index);
+    if ((await thread.replies.ask((id) => send(thread, id))) === 'late') stuck.push(index);
   };
   await Promise.all([...threads].map(sendTo));
   return stuck;

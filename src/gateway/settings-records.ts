@@ -140,12 +140,8 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
 }
 
 /** Returns how many listeners are upstream workers too: all or none. */
-export function workersInListeners({
-  workers,
-  workers_from_load_percent: fromPercent,
-  listen,
-}: Settings): number {
-  return workers === 0 || fromPercent > 0 ? listen.listeners : 0;
+export function workersInListeners({ workers, workers_from_load_percent, listen }: Settings): number {
+  return workers === 0 || workers_from_load_percent > 0 ? listen.listeners : 0;
 }
 
 /**

@@ -14,7 +14,6 @@ import type { MessagePort } from 'node:worker_threads';
 import type { LeaseEnd, LeaseMessages, LeaseScope } from '../channel/lease-channel.js';
 import type { Settings } from '../config/schema.js';
 import type { AskReply } from '../core/ask-port.js';
-import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases, type SpentAccounting } from '../ledger/leases.js';
@@ -40,7 +39,6 @@ import { SharedUsageBook } from '../store/usage-book.js';
 import { SharedQuotaUses } from '../store/quota-uses.js';
 import { recover } from '../store/recovery.js';
 import { SharedSpentTotals } from '../store/spent-totals.js';
-import type { Store } from '../store/store.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import {
   type AccountingBase,
@@ -65,12 +63,14 @@ export function openShared(options: AccountingOptions, group: GroupPosition): Ac
   const tables = { ledger, keyTable, groupNames };
   const capacity = { accountsMax, keysMax, groupsMax };
   const leaseFile = openLeaseFile(base.settings.data);
+  const leases = new Leases(buffers.ledger);
   const totals = new SharedSpentTotals(
     accountsMax,
     (account) => store.findSpending(account),
-    (account, amount) => new Leases(buffers.ledger).removeReversed(account, amount),
+    // Once a reversal is on disk, the coordinator may grant its money to any process: it leaves our lease.
+    (account, amount) => leases.removeReversed(account, amount),
   );
-  // Read before the buffers are filled, so that a change that arrives meanwhile is not missed.
+  // Read before the buffers are filled: a change that comes meanwhile is applied twice, and not missed.
   const appliedTo = store.shared.feed.newest();
   // `recover` gets no totals, because balances are leased from the coordinator.
   recover({ store, ...tables, totals: undefined, directory, catalog, ...capacity, clock, log });
@@ -114,7 +114,7 @@ interface SharedAccountingOptions extends AccountingBase {
   /** Present if limits, accounts and keys are also shared with other hosts. */
   readonly openHosts: OpenHosts | undefined;
   readonly leaseFile: LeaseFile;
-  /** The value of `feed.newest()` from before the buffers were filled from the store. */
+  /** The number of the newest change before the buffers were filled from the store (ChangeFeed.newest). */
   readonly appliedTo: number;
   readonly totals: SharedSpentTotals;
   readonly flush: LedgerFlush;
@@ -132,10 +132,7 @@ class SharedAccounting implements Sharing {
   readonly #follower: ChangeFollower;
   readonly #debits: DebitService;
   readonly #hosts: Hosts | undefined;
-  readonly #clock: Clock;
-  readonly #store: Store;
-  readonly #leaseFile: LeaseFile;
-  readonly #slot: number;
+  readonly #options: SharedAccountingOptions;
   /** Whether `close` was called, perhaps while `start` waited. */
   #isClosed = false;
 
@@ -145,10 +142,7 @@ class SharedAccounting implements Sharing {
     const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
     const capacity = { accountsMax, keysMax, groupsMax };
     const { slot, flush, groupRequests, flushRequests, hostClock: clock } = options;
-    this.#clock = clock;
-    this.#store = store;
-    this.#leaseFile = leaseFile;
-    this.#slot = slot;
+    this.#options = options;
     const onApplied = (): void => this.#follower.poll();
     const modelsInForce = (): Settings['models'] => live.settings.models;
     this.#hosts = options.openHosts?.({ settings, modelsInForce, slot, store, clock, onApplied, log });
@@ -218,7 +212,7 @@ class SharedAccounting implements Sharing {
     return ids.flatMap((id) => {
       const scope = this.#scopeOf(id);
       const use = scope && this.#manager.callsUse(scope);
-      return use === undefined ? [] : [{ ...use, slot: this.#slot }];
+      return use === undefined ? [] : [{ ...use, slot: this.#options.slot }];
     });
   }
 
@@ -237,12 +231,13 @@ class SharedAccounting implements Sharing {
       calls: this.#hosts.coordinators.calls,
       registry: this.#hosts.registry.state,
     };
-    return sharingSnapshot({ manager: this.#manager.state, hosts, nowMs: this.#clock.monotonicMs() });
+    const nowMs = this.#options.hostClock.monotonicMs();
+    return sharingSnapshot({ manager: this.#manager.state, hosts, nowMs });
   }
 
   /** Finds the account, key or group with that id; undefined if there is none. */
   #scopeOf(id: string): LeaseScope | undefined {
-    const store = this.#store;
+    const { store } = this.#options;
     const account = store.findAccount(id);
     if (account !== undefined) return { kind: 'account', index: account.index };
     const key = store.keys.find(id);
@@ -259,7 +254,7 @@ class SharedAccounting implements Sharing {
     // file.
     await this.#manager.close();
     await this.#hosts?.closeRegistry();
-    await this.#leaseFile.environment.close();
+    await this.#options.leaseFile.environment.close();
   }
 }
 
@@ -291,20 +286,11 @@ function serveLeases(manager: LeaseManager, port: MessagePort): void {
 
 /** Makes the lease manager, which leases quotas and money of the scopes that calls use. */
 function managerOf(
-  {
-    buffers,
-    ledger,
-    live,
-    idNames,
-    store,
-    totals,
-    upstreams,
-    hostClock: clock,
-    log,
-  }: SharedAccountingOptions,
-  coordinator: ReturnType<typeof openCoordinators>['calls'],
+  options: SharedAccountingOptions,
+  coordinator: Coordinators['calls'],
   uncoveredCharges: UncoveredCharges,
 ): LeaseManager {
+  const { buffers, ledger, live, idNames, store, totals, upstreams, hostClock: clock, log } = options;
   const leases = new Leases(buffers.ledger);
   // The buffers have a calendar, because they were created as shared.
   const coordinatorClock = new CoordinatorClock(clock, buffers.ledger.calendar!);
@@ -333,13 +319,12 @@ function managerOf(
     calendar: new Calendar(buffers.ledger.timezone),
     onCalendar: (wallMs, hostWallMs) => coordinatorClock.setDifference(wallMs, hostWallMs),
     onContact: ({ lost }) => {
-      if (lost === undefined) log.warn('those who share the limits can be reached again', {});
-      else {
-        log.error('those who share the limits cannot be reached', {
-          reason: lost.reason,
-          error: lost.message,
-        });
+      if (lost === undefined) {
+        log.warn('those who share the limits can be reached again');
+        return;
       }
+      const { reason, message: error } = lost;
+      log.error('those who share the limits cannot be reached', { reason, error });
     },
   });
 }

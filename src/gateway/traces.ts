@@ -127,14 +127,9 @@ export class Traces {
       resourceLimits: threadMemory(),
     });
     this.#thread.on('message', ({ accounts }: FromSpanExport) => this.#sendIds(accounts));
-    this.#thread.on('error', (error) =>
-      log.error(
-        'the thread that exports to OpenTelemetry failed; all is dropped until the gateway is started anew',
-        {
-          error: error.stack,
-        },
-      ),
-    );
+    const failure =
+      'the thread that exports to OpenTelemetry failed; all is dropped until the gateway is started anew';
+    this.#thread.on('error', (error) => log.error(failure, { error: error.stack }));
     // `once` of node:events would reject if the thread fails.
     this.#exit = new Promise((resolve) => this.#thread.once('exit', resolve));
     this.#thread.unref();

@@ -4,8 +4,9 @@
  * cli/catalog-commands.ts (`tollgate upstreams test`) and cli/config-command.ts (`tollgate config check
  * --probe`) use it, in a command's process. A probe costs some tokens at the provider.
  *
- * Must hold: a model is called for a service that it has, which need not be chat completions. Each probe
- * ends, within PROBE_MS_MAX for each call (test/e2e/upstream-test.test.ts; there is no unit test).
+ * Must hold: a model is called for a service that it has, which need not be chat completions. Each probe ends
+ * within PROBE_MS_MAX, or twice that if it calls again (test/e2e/upstream-test.test.ts; there is no unit
+ * test).
  */
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -44,6 +45,11 @@ export interface ProbeView {
 
 /** How long a call may take: a model that takes longer for one word is of no use. */
 const PROBE_MS_MAX = 15_000;
+const PROBE_TIMEOUTS = {
+  firstByteTimeoutMs: PROBE_MS_MAX,
+  idleTimeoutMs: PROBE_MS_MAX,
+  totalTimeoutMs: PROBE_MS_MAX,
+};
 /** How much of a body is read: enough for a response of some tokens with many other fields. */
 const BODY_BYTES_MAX = 64 * 1024;
 /** How many probes run at a time: then hundreds of upstreams that hang take minutes and not hours. */
@@ -121,7 +127,8 @@ function jobsOf(settings: Settings, id: string | undefined, positions: Credentia
         const service = services.get(route.id) ?? 'chat';
         // Upstreams of all other services have OpenAI's paths, which are in `doors`.
         const path = service === 'chat' ? target.path : (target.doors[service] ?? target.path);
-        return { model: route.id, service, target: withTimeouts({ ...target, path }) };
+        const connectTimeoutMs = Math.min(target.connectTimeoutMs, PROBE_MS_MAX);
+        return { model: route.id, service, target: { ...target, ...PROBE_TIMEOUTS, connectTimeoutMs, path } };
       }),
     );
 }
@@ -129,17 +136,6 @@ function jobsOf(settings: Settings, id: string | undefined, positions: Credentia
 /** Returns what a model is called for: chat if the model serves chat, or else the first of its services. */
 function serviceOf({ serves }: Settings['models'][number]): Service {
   return serves.includes('chat') ? 'chat' : (serves[0] ?? 'chat');
-}
-
-/** Returns the target with the timeouts of a probe, which are shorter than those of calls. */
-function withTimeouts(target: UpstreamTarget): UpstreamTarget {
-  return {
-    ...target,
-    connectTimeoutMs: Math.min(target.connectTimeoutMs, PROBE_MS_MAX),
-    firstByteTimeoutMs: PROBE_MS_MAX,
-    idleTimeoutMs: PROBE_MS_MAX,
-    totalTimeoutMs: PROBE_MS_MAX,
-  };
 }
 
 /** Fetches each credential once, for all upstreams that use it, and puts it into `table`. */
@@ -232,7 +228,7 @@ function callOnce(
       contentType: undefined as string | undefined,
       location: undefined as string | undefined,
     };
-    const resolveResponse = (isCut: boolean): void => {
+    const resolveResponse = ({ isCut }: { readonly isCut: boolean }): void => {
       const text = Buffer.concat(chunks).toString('utf8', 0, BODY_BYTES_MAX);
       resolve({ reply: { kind: 'response', ...head, body: text, isCut }, firstByteMs });
     };
@@ -246,9 +242,9 @@ function callOnce(
         bytes += chunk.length;
         if (bytes <= BODY_BYTES_MAX) return;
         call.abort();
-        resolveResponse(true);
+        resolveResponse({ isCut: true });
       },
-      onEnd: () => resolveResponse(false),
+      onEnd: () => resolveResponse({ isCut: false }),
       onError: ({ code, message }) => resolve({ reply: { kind: 'error', code, message }, firstByteMs }),
     });
   });

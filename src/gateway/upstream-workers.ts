@@ -25,7 +25,7 @@ import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upst
 import type { CounterPool } from './counter-pool.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
-import { SettingsReplies, stuckOf } from './reload.js';
+import { newSettingsReplies, type SettingsReplies, stuckOf } from './reload.js';
 
 /** The pause before a dead worker is replaced: workers that die at their start would take a whole core. */
 const WORKER_PAUSE_MS = 100;
@@ -34,7 +34,7 @@ const WORKER_PAUSE_MS = 100;
 const WORKERS_CLOSE_WAIT_MS_MAX = 2_000;
 
 /** The counters of upstreams' limits: their memory, and the main thread's access to it. */
-export interface UpstreamUse {
+interface UpstreamUse {
   readonly buffers: UpstreamBuffers;
   readonly counters: UpstreamCounters;
 }
@@ -218,7 +218,8 @@ export class UpstreamWorkers {
   #release(index: number): void {
     const control = this.#controls.get(index);
     if (control === undefined) return;
-    control.replies.onThreadEnd();
+    // The successor starts with the new routes.
+    control.replies.replyToAll('applied');
     control.close();
     this.#controls.delete(index);
     this.#options.upstreams.counters.releaseWorker(index);
@@ -245,7 +246,7 @@ export class UpstreamWorkers {
     const { serveLeases } = this.#options;
     const leaseChannel = serveLeases && new MessageChannel();
     if (leaseChannel !== undefined) serveLeases?.(leaseChannel.port1);
-    const replies = new SettingsReplies();
+    const replies = newSettingsReplies();
     const close = (): void => {
       controlChannel.port1.close();
       counterChannel.port1.close();
@@ -254,7 +255,7 @@ export class UpstreamWorkers {
     this.#controls.set(index, { port: controlChannel.port1, replies, close });
     const { workers, calls, metrics, upstreams, responses, leftCalls, credentials, state } = this.#options;
     controlChannel.port1.on('message', (message: FromUpstreamWorker) => {
-      if (message.kind === 'routes_taken') replies.onApplied(message.id);
+      if (message.kind === 'routes_taken') replies.reply(message.id, 'applied');
       else credentials.rejected(message.position, message.generation);
     });
     const spanOutlet = state.traces?.newOutlet();

@@ -48,7 +48,7 @@ async function gatewayOf(t: Test, more: Partial<GatewayOptions> = {}) {
     leads: false,
     joins: false,
     supervisor: new SupervisorLink(() => Promise.resolve()),
-    onHopeless: (reason) => t.fail(reason),
+    onFatal: (reason) => t.fail(reason),
     ...more,
   });
   return { gateway, log, settings, port: found.port };
