@@ -52,7 +52,7 @@ export class GroupCommit {
   }
 }
 
-/** Lets requests of operators share flushes: one begins in FLUSH_PERIOD_MS at most. Long ones may overlap. */
+/** Lets operators' requests share flushes. At most one begins in each FLUSH_PERIOD_MS; they may overlap. */
 export class FlushRequests {
   readonly #flush: () => boolean | Promise<boolean>;
   #lastFlushMs = -Infinity;

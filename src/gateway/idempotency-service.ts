@@ -259,7 +259,7 @@ export class IdempotencyService implements FlushedResponses {
     }
     if (stored === undefined) {
       const { settings, shared } = this.#options;
-      // Each call in progress is a call in flight.
+      // As many calls may be in progress as may be in flight.
       if (this.#inProgress.size >= settings.limits.calls_in_flight) return { state: 'busy' };
       const digestOfOther = shared?.acquire(lock);
       if (digestOfOther !== undefined) return stateInProgress(digestOfOther, lock);

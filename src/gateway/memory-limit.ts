@@ -62,7 +62,7 @@ function textOf(file: string): string {
  * accounting, for responses, and for garbage.
  */
 const BODIES_SHARE = 1 / 4;
-/** Room for 200 bodies of 10 MiB, each counted twice. An operator who expects more sets the limit. */
+/** Enough for 200 bodies of 10 MiB, each counted twice. An operator who expects more sets the limit. */
 const DEFAULT_BODIES_BYTES_MAX = 4 * 1024 * 1024 * 1024;
 
 /** Returns how many bytes the bodies of calls in work may take in one process. */

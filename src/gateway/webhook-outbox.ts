@@ -49,7 +49,7 @@ interface WebhookOutboxOptions {
 
 export class WebhookOutbox {
   readonly #options: WebhookOutboxOptions;
-  /** For ages: a wall clock that is wrong for some minutes does not change it. */
+  /** Tells how old a webhook is. It does not follow a wall clock that is ahead for some minutes. */
   readonly #calendar: RetentionCalendar;
   /** Aborted by `close`, to cut the running attempt. `open` replaces an aborted one. */
   #stop = new AbortController();

@@ -312,6 +312,7 @@ export class ChatExchange extends CallContext {
     floats[first64 + ring.PLAIN_ENDED_MS] = endedWallMs(settled, nowMs);
     callRing.amounts[first64 + ring.PLAIN_CHARGED] = settled.charged;
     floats[first64 + ring.PLAIN_BALANCE] = quotasLeft.balance;
+    // The record begins at `first64` in the views of 64-bit words, at `first32` in that of 32-bit words.
     const first32 = first64 << 1;
     const startMs = channel.table.triedMs(slot, receivedMs);
     const responseMs = this.#responseMs;

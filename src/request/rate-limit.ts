@@ -170,7 +170,10 @@ export function setTokenLimit(context: CallContext, { ledger }: ListenerContext)
   context.tokenLimit = ledger.tokenMinuteOf(account, plan.quotas, isLimited ? key : undefined);
 }
 
-/** Sets the context's fields by the result of `take` at one scope. Returns the rejection, if there is one. */
+/**
+ * Sets the context's fields by the result of `take` at one scope, which `kind`, `index` and `limit` name:
+ * most requests have no ScopeLimit. Returns the rejection, if there is one.
+ */
 function setRateLimit(
   context: CallContext,
   kind: ScopeLimit['kind'],
