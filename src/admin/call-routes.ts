@@ -228,8 +228,8 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
   const view = callView(call);
   return {
     ...view,
-    account_name: (account === null ? undefined : registry.namesOf(account).account) ?? null,
-    key_name: (key === null ? undefined : registry.namesOf(key).key) ?? null,
+    account_name: (account === null ? undefined : registry.usage.namesOf(account).account) ?? null,
+    key_name: (key === null ? undefined : registry.usage.namesOf(key).key) ?? null,
     attempts: [...view.attempts],
     quotas: [...view.quotas],
   };

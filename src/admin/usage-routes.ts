@@ -12,7 +12,7 @@ import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { idOfModel } from '../registry/catalog.js';
 import { invalid } from '../registry/record-id.js';
-import type { UsageCursor, UsageNames } from '../registry/registry.js';
+import type { UsageCursor, UsageNames } from '../registry/usage-reader.js';
 import {
   hourOf,
   secondsOfHour,
@@ -87,17 +87,17 @@ export const USAGE_ROUTES: readonly Route[] = [
       // The order of the fields is fixed, so the requests for all pages of one report have the same text.
       const requestText = JSON.stringify(request);
       // The request for the first page makes the report, which is kept for the requests for later pages.
-      const keptLines = cursor === undefined ? undefined : registry.keptReport.find(requestText);
+      const keptLines = cursor === undefined ? undefined : registry.usage.keptReport.find(requestText);
       // The flush comes before the report, which reads the charges from the store.
       if (keptLines === undefined && !(await flushBooks())) warn(MAY_LACK_CALLS);
-      const lines = keptLines ?? (await registry.reportUsage(request, requesterLeft));
+      const lines = keptLines ?? (await registry.usage.report(request, requesterLeft));
       if (format === 'csv') return new TextResponse(CSV_TYPE, csvOfLines(lines, by));
       const hasNames = by === 'account' || by === 'key';
       const viewOf = (line: UsageLine): UsageView =>
-        viewOfLine(line, by, hasNames ? registry.namesOf(line.name, line.accountId) : undefined);
+        viewOfLine(line, by, hasNames ? registry.usage.namesOf(line.name, line.accountId) : undefined);
       const page = pageOfLines(lines, viewOf, cursor, limit);
-      if (page.next === null) registry.keptReport.drop(requestText);
-      else if (keptLines === undefined) registry.keptReport.keep(requestText, lines);
+      if (page.next === null) registry.usage.keptReport.drop(requestText);
+      else if (keptLines === undefined) registry.usage.keptReport.keep(requestText, lines);
       return page;
     },
   }),
@@ -111,9 +111,9 @@ export const USAGE_ROUTES: readonly Route[] = [
     respond: async ({ query }, { registry, flushBooks, warn }) => {
       const { from, to, cursor, limit = PAGE_LINES_MAX } = query;
       if (!(await flushBooks())) warn(MAY_LACK_CALLS);
-      const { rows, next } = registry.usageRows(hoursOf(from, to), rowCursorOf(cursor), limit);
+      const { rows, next } = registry.usage.rows(hoursOf(from, to), rowCursorOf(cursor), limit);
       return {
-        data: rows.map((row) => viewOfRow(row, registry.namesOf(row.keyId, row.accountId))),
+        data: rows.map((row) => viewOfRow(row, registry.usage.namesOf(row.keyId, row.accountId))),
         next: next === undefined ? null : `${next.slot}_${next.hour}`,
       };
     },

@@ -1,7 +1,8 @@
 /**
- * The registry: every change that operators can make to accounts, groups, keys, credits and operators, and
- * the reports of usage. The routes of src/admin use it through a RegistryService. gateway/accounting.ts,
- * gateway/shared-accounting.ts and cli/store-client.ts make a Registry. Main thread, or a command.
+ * The registry: every change that operators can make to accounts, groups, keys, credits and operators. It has
+ * the reader of usage too. The routes of src/admin use it through a RegistryService. gateway/accounting.ts,
+ * gateway/shared-accounting.ts and cli/store-client.ts make a Registry. Main thread of a gateway process, or
+ * a command.
  *
  * Rejections are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  *
@@ -10,11 +11,9 @@
  * accounts or none. Tests: test/unit/registry/registry-money.test.ts (a failing disk rolls the ledger back),
  * test/unit/registry/registry.failed-commits.test.ts, test/unit/registry/registry.bulk-creation.test.ts.
  */
-import { once } from 'node:events';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DEMO_PLAN } from '../config/examples.js';
-import { type AccountIndex, asAccountIndex, asPicoUnits } from '../core/units.js';
-import { ProxyError, throwIfLeft } from '../core/errors.js';
+import { asAccountIndex, asPicoUnits } from '../core/units.js';
+import { ProxyError } from '../core/errors.js';
 import type { AccountRecord } from './account-record.js';
 import type { AccountStatement } from './account-statement.js';
 import { Accounts, type NewAccount } from './accounts.js';
@@ -24,59 +23,9 @@ import { Groups } from './groups.js';
 import { type CreatedKey, Keys, type NewKey } from './keys.js';
 import type { Cause, ChangeDetails, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
 import { Operators } from './operators.js';
-import type { KeyRecord } from './key-record.js';
-import { isIdOf } from './record-id.js';
-import { commitAndApply, ifReadable, type RecordStore } from './record-store.js';
+import { commitAndApply, type RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
-import { KeptReport, type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
-
-/** Unix hours; both ends are included. */
-interface UsageHours {
-  readonly fromHour: number;
-  readonly toHour: number;
-}
-
-/** A field that is undefined does not restrict the report. An account or a key is given by id or name. */
-export interface UsageRequest extends UsageHours {
-  readonly by: UsageGroup;
-  readonly account: string | undefined;
-  readonly key: string | undefined;
-  readonly model: string | undefined;
-}
-
-/** A name is undefined if it is not known; `namesOf` says when. */
-export interface UsageNames {
-  readonly account: string | undefined;
-  readonly key: string | undefined;
-}
-
-/** Where a page of rows begins. */
-export interface UsageCursor {
-  /** The account's slot. */
-  readonly slot: number;
-  readonly hour: number;
-  /** The row of that hour with which the page begins; undefined for the first. */
-  readonly row?: Pick<UsageRow, 'keyId' | 'modelId'> | undefined;
-}
-
-interface UsageRowsPage {
-  readonly rows: readonly UsageRow[];
-  readonly next: UsageCursor | undefined;
-}
-
-/** How many accounts one page of usage rows reads: a page of accounts without calls takes some 10 ms. */
-const ACCOUNTS_READ_MAX = 1_000;
-
-/** How many rows a report reads in one event-loop turn. A row takes 17 µs, so a turn takes some 10 ms. */
-const REPORT_PAGE_ROWS = 500;
-
-/**
- * A report of more pages is long: it takes 0.2 s and more. Long reports run one after the other, because each
- * may read the store for minutes. At most LONG_REPORTS_WAITING_MAX long reports wait.
- */
-const SHORT_REPORT_PAGES = 20;
-const LONG_REPORTS_WAITING_MAX = 4;
-const REPORT_RETRY_SECONDS = 30;
+import { UsageReader } from './usage-reader.js';
 
 interface NewAccountWithKeys extends NewAccount {
   readonly keys: readonly NewKey[];
@@ -102,14 +51,10 @@ export class Registry {
   readonly groups: Groups;
   readonly keys: Keys;
   readonly operators: Operators;
-  readonly keptReport = new KeptReport();
+  readonly usage: UsageReader;
   readonly #store: RecordStore;
-  /** All five objects above hold this same object, so they see a reload's new catalogue. */
+  /** The same object that `accounts` and the others hold, so that they see a reload's new catalogue. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
-  /** How many long reports run or wait. */
-  #longReports = 0;
-  /** Resolves when all long reports have ended. */
-  #longReportEnd: Promise<void> = Promise.resolve();
 
   constructor(initial: RegistryContext) {
     const context = { ...initial };
@@ -119,6 +64,7 @@ export class Registry {
     this.credits = new Credits(context, this.accounts);
     this.keys = new Keys(context, this.accounts);
     this.operators = new Operators(context);
+    this.usage = new UsageReader(context.store, this.accounts, this.keys);
     this.#store = context.store;
   }
 
@@ -177,123 +123,8 @@ export class Registry {
   }
 
   /**
-   * Reports the usage on disk, which is one flush behind a running gateway. Each row is as it was when its
-   * page was read. The usage of a deleted key is found by the key's id only. Other work of the main thread
-   * runs between the pages. Rejects with `invalid_parameters`, `not_found` and, if LONG_REPORTS_WAITING_MAX
-   * long reports wait already, `overloaded`. If the client leaves, `clientLeft` is aborted: the report then
-   * ends after the page that it reads, and rejects.
-   */
-  async reportUsage(
-    { account, key, model, by, fromHour, toHour }: UsageRequest,
-    clientLeft?: AbortSignal,
-  ): Promise<UsageLine[]> {
-    const keyRecord = key === undefined ? undefined : this.#findReportedKey(key, account);
-    const slot = account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index;
-    const report = new UsageReport({ keyId: keyRecord?.id ?? key, modelId: model, by });
-    const hours = { fromHour, toHour };
-    let from: UsageCursor | undefined = { slot: slot ?? 0, hour: 0 };
-    let endLongReport: (() => void) | undefined;
-    try {
-      for (let pages = 0; from !== undefined; pages++) {
-        throwIfLeft(clientLeft);
-        if (pages === SHORT_REPORT_PAGES) endLongReport = await this.#waitForLongReports(clientLeft);
-        const page: UsageRowsPage = this.#rowsPage(hours, from, REPORT_PAGE_ROWS, {
-          onlySlot: slot,
-          splitsHours: true,
-        });
-        report.add(page.rows);
-        from = page.next;
-        if (from !== undefined) await nextTurn();
-      }
-      return report.lines();
-    } finally {
-      endLongReport?.();
-    }
-  }
-
-  /** Undefined for the id of a deleted key. Throws a rejection for an unknown name. */
-  #findReportedKey(key: string, account: string | undefined): KeyRecord | undefined {
-    return isIdOf('key_', key) ? this.#store.keys.find(key) : this.keys.recordOf(key, account);
-  }
-
-  /** Resolves when no other long report runs. Call the result at the end. Rejects if `clientLeft` aborts. */
-  async #waitForLongReports(clientLeft: AbortSignal | undefined): Promise<() => void> {
-    if (this.#longReports > LONG_REPORTS_WAITING_MAX) {
-      const message = `${LONG_REPORTS_WAITING_MAX} long reports of usage wait already: try again.`;
-      throw new ProxyError('overloaded', 'gateway', message, REPORT_RETRY_SECONDS);
-    }
-    this.#longReports += 1;
-    const formerEnd = this.#longReportEnd;
-    let resolveEnd = (): void => undefined;
-    this.#longReportEnd = new Promise((resolve) => (resolveEnd = resolve));
-    const endLongReport = (): void => {
-      this.#longReports -= 1;
-      // If this report ends while it waits, the next report still waits for the report that runs.
-      void formerEnd.then(resolveEnd);
-    };
-    await (clientLeft === undefined ? formerEnd : Promise.race([formerEnd, once(clientLeft, 'abort')]));
-    if (clientLeft?.aborted === true) endLongReport();
-    throwIfLeft(clientLeft);
-    return endLongReport;
-  }
-
-  /**
-   * Returns the stored rows of `hours`, ordered by account. A page may exceed `limit`, because the rows of an
-   * account's hour stay together. A page may be empty although `next` is set, if it has read
-   * ACCOUNTS_READ_MAX accounts without calls.
-   */
-  usageRows(hours: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
-    return this.#rowsPage(hours, from, limit, {});
-  }
-
-  /** Rows of the account in `onlySlot`, or of all accounts. With `splitsHours` a page may end in an hour. */
-  #rowsPage(
-    { fromHour, toHour }: UsageHours,
-    from: UsageCursor,
-    limit: number,
-    {
-      onlySlot,
-      splitsHours = false,
-    }: { readonly onlySlot?: AccountIndex | undefined; readonly splitsHours?: boolean },
-  ): UsageRowsPage {
-    const store = this.#store;
-    const rows: UsageRow[] = [];
-    const endSlot = onlySlot === undefined ? store.freeAccountIndex() : onlySlot + 1;
-    const pageEnd = Math.min(endSlot, from.slot + ACCOUNTS_READ_MAX);
-    for (let slot = from.slot; slot < pageEnd; slot++) {
-      const account = asAccountIndex(slot);
-      const accountId = store.findAccountId(account);
-      if (accountId === undefined) continue;
-      // The cursor's hour and row belong to its own account.
-      const firstHour = slot === from.slot ? Math.max(fromHour, from.hour) : fromHour;
-      const fromRow = slot === from.slot ? from.row : undefined;
-      let lastHour = -1;
-      for (const row of store.usages({ account, fromHour: firstHour, fromRow, toHour })) {
-        if (rows.length >= limit && (splitsHours || row.hour !== lastHour))
-          return { rows, next: { slot, hour: row.hour, row: splitsHours ? row : undefined } };
-        lastHour = row.hour;
-        rows.push({ ...row, accountId });
-      }
-    }
-    return { rows, next: pageEnd < endSlot ? { slot: pageEnd, hour: 0 } : undefined };
-  }
-
-  /**
-   * Returns the names for the id of an account or a key in a report. `accountId` is needed for a deleted key,
-   * because its record is gone. The result's `key` is undefined for an account and for a deleted key. Its
-   * `account` is undefined if this host's store, an older copy, lacks the account. Names of a damaged record
-   * are undefined too, so that the other rows of the report are shown.
-   */
-  namesOf(id: string, accountId?: string): UsageNames {
-    const key = ifReadable(() => this.#store.keys.find(id));
-    const account = ifReadable(() => this.#store.findAccount(accountId ?? key?.accountId ?? id));
-    return { account: account?.name, key: key?.name };
-  }
-
-  /**
    * On a store without accounts, creates the account `demo` on plan `demo` with 100.00 and one key, whose
-   * text is the result's `key`. Otherwise `key` is undefined; so is `accountId` if no account is named
-   * `demo`.
+   * text is the result's `key`. Otherwise returns the id of the account `demo`, if there is one.
    */
   ensureDemo(): { accountId: string | undefined; key: string | undefined } {
     if (this.#store.listAccounts(0, 1).items.length > 0) {

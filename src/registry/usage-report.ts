@@ -1,7 +1,7 @@
 /**
  * Usage rows, and the reports that sum them for an operator. A row has the totals of the calls of one
- * account, key, model and hour. registry.ts makes reports from the store's rows, page by page; the routes of
- * usage keep a report in KeptReport, which has a timer. Everything but KeptReport is pure. Main thread.
+ * account, key, model and hour. usage-reader.ts makes reports from the store's rows; admin/usage-routes.ts
+ * keeps a report in KeptReport, which has a timer. Everything but KeptReport is pure. Main thread.
  *
  * Must hold: a report has at most LINES_MAX lines, however many rows it sums.
  */

@@ -22,7 +22,7 @@ async function openBooks(t: Test): Promise<{ house: AdminHouse; reports: () => n
     store.commit(() => store.putAccounting({ spendings: new Map(), usages }));
   };
   put();
-  const made = t.capture(registry, 'reportUsage', registry.reportUsage.bind(registry));
+  const made = t.capture(registry.usage, 'report', registry.usage.report.bind(registry.usage));
   let count = 0;
   const reports = (): number => (count += made().length);
   return { house, reports, put };
@@ -101,7 +101,7 @@ void t.test('who leaves is not worked for', async (t) => {
   const { house } = await openBooks(t);
   for (const path of ['usage?by=hour', 'usage?format=csv']) {
     const begun = new Promise<AbortSignal>((resolve) => {
-      house.registry.reportUsage = (_, left) =>
+      house.registry.usage.report = (_, left) =>
         new Promise((_, reject) => {
           resolve(left!);
           left!.addEventListener('abort', () => reject(new Error('left')));

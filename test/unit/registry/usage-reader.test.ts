@@ -1,7 +1,8 @@
 /** Usage of all accounts: read page by page, the hours that are asked for alone. */
 import t, { type Test } from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import type { Registry, UsageRequest } from '#src/registry/registry.js';
+import type { Registry } from '#src/registry/registry.js';
+import type { UsageRequest } from '#src/registry/usage-reader.js';
 import { NO_USAGE, type UsageRecord } from '#src/registry/usage-report.js';
 import { Store } from '#src/store/store.js';
 import { openTables } from '#src/store/tables.js';
@@ -32,7 +33,7 @@ function openBooks(t: Test, hours: Iterable<number>): { registry: Registry; key:
 }
 
 const callsOf = async (registry: Registry, request: UsageRequest): Promise<number[]> =>
-  (await registry.reportUsage(request)).map(({ calls }) => calls);
+  (await registry.usage.report(request)).map(({ calls }) => calls);
 
 void t.test('the usage of all accounts is reported at any size of the store', async (t) => {
   const hours = 50_001;
@@ -56,7 +57,7 @@ void t.test('what cannot be read has no name, and hides no other', async (t) => 
   const lost = made.accounts.create({ name: 'b', planId: 'free', credit: asPicoUnits(9n) }).record.id;
   const keyOf = (account: string, name: string): string => made.keys.create({ account, name }).record.id;
   const [damaged, whole, orphan] = [keyOf('a', 'laptop'), keyOf('a', 'server'), keyOf('b', 'phone')];
-  t.same(made.namesOf(damaged), { account: 'a', key: 'laptop' });
+  t.same(made.usage.namesOf(damaged), { account: 'a', key: 'laptop' });
   await store.close();
   const tables = openTables(path);
   tables.environment.write(() => {
@@ -68,9 +69,9 @@ void t.test('what cannot be read has no name, and hides no other', async (t) => 
   t.teardown(() => again.close());
   const registry = offlineRegistry(again, new StoppedClock());
   t.throws(() => again.keys.find(damaged), { code: 'damaged' });
-  t.same(registry.namesOf(damaged), { account: undefined, key: undefined });
-  t.same(registry.namesOf(whole), { account: 'a', key: 'server' });
-  t.same(registry.namesOf(orphan), { account: undefined, key: 'phone' });
+  t.same(registry.usage.namesOf(damaged), { account: undefined, key: undefined });
+  t.same(registry.usage.namesOf(whole), { account: 'a', key: 'server' });
+  t.same(registry.usage.namesOf(orphan), { account: undefined, key: 'phone' });
 });
 
 void t.test('usage by account, key and hours', async (t) => {
@@ -86,14 +87,14 @@ void t.test('usage by account, key and hours', async (t) => {
   t.same(await callsOf(registry, { ...ALL, by, account: 'a', key }), [], 'a key of another account');
   const laptop = { ...ALL, by, key: 'laptop' } as const;
   t.same(await callsOf(registry, { ...laptop, account: 'c' }), [30]);
-  await t.rejects(registry.reportUsage({ ...laptop, account: 'a' }), { code: 'not_found' });
+  await t.rejects(registry.usage.report({ ...laptop, account: 'a' }), { code: 'not_found' });
   registry.keys.create({ account: 'a', name: 'laptop' });
   t.same(await callsOf(registry, { ...laptop, account: 'c' }), [30], 'a name is unique in its account');
   t.same(await callsOf(registry, { ...laptop, account: 'a' }), []);
-  await t.rejects(registry.reportUsage(laptop), { message: /several keys are named laptop/ });
-  await t.rejects(registry.reportUsage({ ...ALL, by, account: 'd' }), { code: 'not_found' });
-  await t.rejects(registry.reportUsage({ ...ALL, by, key: 'other' }), { code: 'not_found' });
-  const ofAnother = registry.reportUsage({ ...ALL, by, key: 'acct_0123456789abcdef' });
+  await t.rejects(registry.usage.report(laptop), { message: /several keys are named laptop/ });
+  await t.rejects(registry.usage.report({ ...ALL, by, account: 'd' }), { code: 'not_found' });
+  await t.rejects(registry.usage.report({ ...ALL, by, key: 'other' }), { code: 'not_found' });
+  const ofAnother = registry.usage.report({ ...ALL, by, key: 'acct_0123456789abcdef' });
   await t.rejects(ofAnother, { code: 'not_found' }, 'an id of another kind');
 });
 
@@ -103,7 +104,7 @@ void t.test('pages of rows go on where the one before ended', (t) => {
   let from: { slot: number; hour: number } | undefined = { slot: 0, hour: 0 };
   let pages = 0;
   while (from !== undefined) {
-    const page = registry.usageRows({ fromHour: 0, toHour: HOUR }, from, 1);
+    const page = registry.usage.rows({ fromHour: 0, toHour: HOUR }, from, 1);
     for (const { account, hour } of page.rows) rows.push([String(account), hour]);
     from = page.next;
     pages++;
@@ -159,7 +160,8 @@ void t.test(
       t,
       Array.from({ length: hours }, (_, at) => HOUR - hours + 1 + at),
     );
-    const ask = (left?: AbortSignal): Promise<unknown> => registry.reportUsage({ ...ALL, by: 'model' }, left);
+    const ask = (left?: AbortSignal): Promise<unknown> =>
+      registry.usage.report({ ...ALL, by: 'model' }, left);
     const ends: string[] = [];
     const askers = Array.from({ length: 5 }, () => new AbortController());
     const asked = askers.map(({ signal }, at) =>
