@@ -26,8 +26,8 @@ interface LeasedAhead {
   readonly money: PicoUnits;
 }
 
-/** How much of an account, a key or a group the processes that share it use. */
-export interface AccountUse {
+/** What all processes that share an account, a key or a group use of it. */
+export interface SharedUse {
   /** Held by calls of this host, or charged by these calls and not in the store yet. */
   readonly held: PicoUnits;
   /** Spent by all hosts. */
@@ -43,7 +43,7 @@ export interface AccountUse {
 }
 
 /** What the coordinator has reported, by the id of an account, a key or a group. */
-export type KnownUses = ReadonlyMap<string, AccountUse>;
+export type KnownUses = ReadonlyMap<string, SharedUse>;
 
 /** A group and where it is in the tree of groups. */
 export interface GroupPath {
@@ -123,7 +123,7 @@ export function flushedStatement(
  */
 export function sharedStatement(
   flushed: AccountCounts,
-  use: AccountUse | undefined,
+  use: SharedUse | undefined,
   nowMs: WallMs,
 ): AccountCounts {
   if (use === undefined) return flushed;

@@ -24,7 +24,7 @@ import {
   notFound,
 } from './record-id.js';
 import { commitAndApply, ifReadable, type Page } from './record-store.js';
-import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
+import { assertCountable, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 export interface NewGroup {
   readonly name: string;
@@ -121,7 +121,7 @@ export class Groups {
     return this.#change(() => {
       const former = this.recordOf(idOrName);
       const changed = { ...former, limits: { ...former.limits, ...change } };
-      assertRoom(live, { kind: 'group', ...changed });
+      assertCountable(live, { kind: 'group', ...changed });
       store.groups.put(changed);
       return changed;
     });
@@ -285,7 +285,7 @@ export class Groups {
     const id = createId('grp_');
     const parentId = parentRecord?.id;
     const record = { index, id, name, parentId, createdMs, limits: { ...NO_QUOTAS, ...limits } };
-    assertRoom(live, { kind: 'group', ...record });
+    assertCountable(live, { kind: 'group', ...record });
     store.groups.put(record);
     return record;
   }

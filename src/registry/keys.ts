@@ -33,7 +33,7 @@ import {
   spellingsOf,
 } from './record-id.js';
 import { commitAndApply, type Page } from './record-store.js';
-import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
+import { assertCountable, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 /** A key with its use, as an operator reads it. */
 export interface KeyStatement {
@@ -71,7 +71,7 @@ export interface RotatedKey extends CreatedKey {
 }
 
 /** A key's row of quota use has no counts of its minute and day, because its row of key use has them. */
-const NO_PLAIN_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
+const NO_MINUTE_DAY_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
 
 /**
  * Throws `invalid_parameters` if another key of the account has the name. A rotated key gives its name to its
@@ -159,7 +159,7 @@ export class Keys {
       const keyUse = formerUse && { ...formerUse, lastUsedSeconds: undefined };
       const scope: UsedScope = { kind: 'key', index: created.record.index };
       const quotaUse = formerUse?.quotas && {
-        ...NO_PLAIN_COUNTS,
+        ...NO_MINUTE_DAY_COUNTS,
         ...formerUse.quotas,
         takenMs: formerUse.takenMs,
       };
@@ -241,7 +241,7 @@ export class Keys {
       ...(isPrivate === true ? { isPrivate } : {}),
       ...(inherited === undefined ? {} : { inherited }),
     };
-    assertRoom(live, { kind: 'key', ...record });
+    assertCountable(live, { kind: 'key', ...record });
     store.keys.put(record);
     return { record, accountName: account.name, key };
   }
@@ -260,7 +260,7 @@ export class Keys {
     const { store, live } = this.#context;
     const put = (): KeyRecord => {
       const changed = change(this.recordOf(idOrName));
-      assertRoom(live, { kind: 'key', ...changed });
+      assertCountable(live, { kind: 'key', ...changed });
       store.keys.put(changed);
       return changed;
     };

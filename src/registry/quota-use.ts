@@ -1,8 +1,9 @@
 /**
- * The use of a scope's quotas, as operators read it: from the ledger's memory, or from the last flush brought
- * up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure; main thread
- * of a gateway process, or a command. A _use_ is what operators read of one quota, a QuotaCount what a
- * coordinator reports of one. MinuteDayCounts are counted apart from all other quotas.
+ * Computes what is used of a scope's quotas, as operators read it (QuotaUse): from the ledger, from the rows
+ * of the last flush, or from what the coordinator reports of all processes (QuotaCount). The statements of
+ * accounts, keys and groups, the notices and the store use the functions. Pure; main thread of a gateway
+ * process, or a command. Requests of the minute and calls of the day (MinuteDayCounts) are counted apart from
+ * all other quotas.
  *
  * Must hold: a count of a day, a month or a minute that is over is shown as 0. A count of a later day or
  * month than the clock's is shown, because calls count there until the clock, which was set back, is there.
@@ -77,8 +78,8 @@ export function settledQuotasOf(record: QuotaUseRecord): SettledQuotas {
   return { minuteTokens, ...days, monthNumber, callsPerMonth, tokensPerMonth, spendPerMonth };
 }
 
-/** `flushed`, but without the requests of a minute that is over. `quotasIn` checks the day. */
-export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): MinuteDayCounts {
+/** Returns `flushed` without the requests of a minute that is over. `quotaUsesOf` checks the day. */
+export function minuteDayCountsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): MinuteDayCounts {
   if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
   const { minuteUsed, dayNumber, dayCalls, takenMs } = flushed;
   return { minuteUsed: nowMs - takenMs < MINUTE_MS ? minuteUsed : 0, dayNumber, dayCalls };
@@ -88,7 +89,7 @@ export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): Min
  * Returns the use of each quota that has a limit, in the order of QUOTA_NAMES. `counts` has the requests of
  * the minute, the calls of the day and the calls in flight; `uses` has all other quotas.
  */
-export function quotasIn(
+export function quotaUsesOf(
   limits: QuotaLimits,
   counts: MinuteDayCounts,
   uses: Iterable<Omit<QuotaUse, 'limit'>>,
@@ -173,7 +174,7 @@ function countNow(
 }
 
 /** Returns `flushed`, the use as of the last flushes, with what all processes use now. */
-export function sharedQuotas(
+export function sharedQuotaUses(
   flushed: readonly QuotaUse[],
   counts: QuotaCounts,
   calendar: Calendar,

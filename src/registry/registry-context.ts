@@ -45,11 +45,11 @@ import {
   restoreQuotaUse,
 } from './live-buffers.js';
 import {
-  countsAt,
+  minuteDayCountsAt,
   minuteDayCountsOf,
   flushedUses,
   type LimitedScope,
-  quotasIn,
+  quotaUsesOf,
   type QuotaUse,
   type QuotaUseRecord,
   settledQuotasOf,
@@ -79,15 +79,15 @@ export const SLOT_REST_MS = 24 * 3_600_000;
 
 export type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
 
-/** Whether the ledger can count one more scope with these limits: it needs a free quota record. */
-export function hasRoom({ keys, groups }: Ledger, { kind, index, limits }: CountedScope): boolean {
+/** Whether the ledger can count a scope with these limits: a quota record is free, or none is needed. */
+export function canCount({ keys, groups }: Ledger, { kind, index, limits }: CountedScope): boolean {
   if (kind === 'key') return keys.hasRoom(index as KeyIndex, limits);
   return groups.hasRoom(index as GroupIndex, limits);
 }
 
-/** Throws `invalid_parameters` if the ledger has no room: a free quota record for that key or group. */
-export function assertRoom(live: Pick<LiveState, 'hasRoom'>, scope: CountedScope): void {
-  if (live.hasRoom(scope)) return;
+/** Throws `invalid_parameters` if the ledger has no free quota record for that key or group. */
+export function assertCountable(live: Pick<LiveState, 'canCount'>, scope: CountedScope): void {
+  if (live.canCount(scope)) return;
   throw invalid(
     'limits beyond requests_per_minute and calls_per_day cannot be counted: as many accounts, keys, groups and rules ' +
       'for models have such limits as one gateway can count. Restart it if many of them were deleted',
@@ -133,8 +133,8 @@ export abstract class LiveState {
     this.#directory?.set(record);
   }
 
-  /** Whether the ledger can count one more scope with these limits. */
-  abstract hasRoom(scope: CountedScope): boolean;
+  /** Whether the ledger can count a scope with these limits. */
+  abstract canCount(scope: CountedScope): boolean;
   /** Adds the group, or applies its changed limits. */
   abstract putGroup(record: GroupRecord): void;
   abstract removeGroup(record: GroupRecord): void;
@@ -176,7 +176,7 @@ export class StoreOnly extends LiveState {
   }
 
   /** True: a command has no ledger. */
-  hasRoom(_scope: CountedScope): boolean {
+  canCount(_scope: CountedScope): boolean {
     return true;
   }
 
@@ -216,7 +216,12 @@ export class StoreOnly extends LiveState {
         : kind === 'key'
           ? this.store.keys.findUse(index as KeyIndex)
           : record && minuteDayCountsOf(record);
-    return quotasIn(limits, countsAt(counts, nowMs), flushedUses(record, this.calendar, nowMs), nowMs);
+    return quotaUsesOf(
+      limits,
+      minuteDayCountsAt(counts, nowMs),
+      flushedUses(record, this.calendar, nowMs),
+      nowMs,
+    );
   }
 
   statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
@@ -258,8 +263,8 @@ export class OwnBuffers extends LiveState {
     applyAccount(record, this.#live, catalog, this.store);
   }
 
-  hasRoom(scope: CountedScope): boolean {
-    return hasRoom(this.#live.ledger, scope);
+  canCount(scope: CountedScope): boolean {
+    return canCount(this.#live.ledger, scope);
   }
 
   putGroup(record: GroupRecord): void {
@@ -276,13 +281,13 @@ export class OwnBuffers extends LiveState {
     if (kind === 'account') {
       const account = index as AccountIndex;
       const snapshot = ledger.snapshot(account);
-      return quotasIn(limits, snapshot, ledger.useOf({ kind, index: account }, limits), nowMs);
+      return quotaUsesOf(limits, snapshot, ledger.useOf({ kind, index: account }, limits), nowMs);
     }
     const counts =
       kind === 'key' ? ledger.keys.countsOf(index as KeyIndex) : ledger.groups.countsOf(index as GroupIndex);
     // Cast, because the compiler does not see that the types of `kind` and `index` belong together.
     const ledgerScope = { kind, index } as Parameters<typeof ledger.useOf>[0];
-    return quotasIn(limits, counts, ledger.useOf(ledgerScope), nowMs);
+    return quotaUsesOf(limits, counts, ledger.useOf(ledgerScope), nowMs);
   }
 
   credit(account: AccountIndex, amount: PicoUnits): boolean {

@@ -1,10 +1,8 @@
 /**
  * The live state (registry-context.ts) of a process that shares its registry with other processes or hosts.
- * gateway/shared-accounting.ts makes one. sharing/shared-registry.ts shows it what all processes use. Main
- * thread.
- *
- * Methods for changes do nothing: a ChangeApplier (live-buffers.ts) reads each committed change and writes it
- * to the buffers.
+ * gateway/shared-accounting.ts makes one. sharing/shared-registry.ts hands it what all processes use. Its
+ * methods for changes do nothing, because a ChangeApplier (live-buffers.ts) writes each committed change to
+ * the buffers. Main thread.
  *
  * Must hold: `missed` of `show` names each scope whose use was looked for and not known, or an operator sees
  * too little used (test/unit/sharing/shared-registry.test.ts, test/unit/registry/groups.test.ts).
@@ -14,11 +12,11 @@ import type { WallMs } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { AccountDirectory } from './account-directory.js';
 import type { AccountRecord } from './account-record.js';
-import { type AccountCounts, type AccountUse, type KnownUses, sharedStatement } from './account-statement.js';
+import { type AccountCounts, type SharedUse, type KnownUses, sharedStatement } from './account-statement.js';
 import { type InheritedUse, type KeyRecord, mergeUse } from './key-record.js';
-import { inheritedQuotasOf, type LimitedScope, type QuotaUse, sharedQuotas } from './quota-use.js';
+import { inheritedQuotasOf, type LimitedScope, type QuotaUse, sharedQuotaUses } from './quota-use.js';
 import type { RecordStore } from './record-store.js';
-import { type CountedScope, hasRoom, StoreOnly } from './registry-context.js';
+import { canCount, type CountedScope, StoreOnly } from './registry-context.js';
 
 /** Quotas that `InheritedUse.quotas` lacks: two have other fields, calls in flight are not inherited. */
 const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
@@ -69,8 +67,8 @@ export class SharedUses extends StoreOnly {
     // The ChangeApplier changes the buffers and the directory.
   }
 
-  override hasRoom(scope: CountedScope): boolean {
-    return this.#ledger === undefined || hasRoom(this.#ledger, scope);
+  override canCount(scope: CountedScope): boolean {
+    return this.#ledger === undefined || canCount(this.#ledger, scope);
   }
 
   override statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
@@ -99,11 +97,11 @@ export class SharedUses extends StoreOnly {
     const use = hasQuotas(scope.limits) ? this.#find(scope.id) : undefined;
     const flushed = super.quotasOf(scope, nowMs);
     if (use === undefined) return flushed;
-    return sharedQuotas(flushed, use.quotas, this.calendar, nowMs);
+    return sharedQuotaUses(flushed, use.quotas, this.calendar, nowMs);
   }
 
   /** The use of the scope with this id; if it is missing, `show` returns the id in `missed`. */
-  #find(id: string): AccountUse | undefined {
+  #find(id: string): SharedUse | undefined {
     const use = this.#knownUses?.get(id);
     if (use === undefined) this.#missedIds?.add(id);
     return use;

@@ -17,7 +17,7 @@ import { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { notCovered } from '../registry/credits.js';
 import { invalid } from '../registry/record-id.js';
-import type { AccountUse, KnownUses } from '../registry/account-statement.js';
+import type { SharedUse, KnownUses } from '../registry/account-statement.js';
 import type { SharedUses } from '../registry/shared-uses.js';
 import type { Cause, OperatorChange } from '../registry/operator-change.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
@@ -159,9 +159,9 @@ export class SharedRegistry implements RegistryService {
   }
 
   /** The uses of these accounts. Lacks some if the coordinator is lost: then the store's are shown. */
-  async #usesOf(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
+  async #usesOf(ids: Iterable<string>): Promise<Map<string, SharedUse>> {
     const accountIds = [...ids];
-    const uses = new Map<string, AccountUse>();
+    const uses = new Map<string, SharedUse>();
     try {
       for (let first = 0; first < accountIds.length; first += EXCHANGE_ASKS_MAX) {
         const page = accountIds.slice(first, first + EXCHANGE_ASKS_MAX);

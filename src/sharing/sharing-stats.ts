@@ -10,7 +10,7 @@
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, maxOf } from '../core/units.js';
 import type { StockHeld } from '../ledger/leased-stocks.js';
-import type { AccountUse } from '../registry/account-statement.js';
+import type { SharedUse } from '../registry/account-statement.js';
 import type { QuotaCount } from '../registry/quota-use.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import type { ContactState } from './coordinator-contact.js';
@@ -142,7 +142,7 @@ function minuteCountOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCo
  * The use of an account, a key or a group. What calls of other hosts hold of call slots and money shows as
  * leased. `processes` is omitted if no process of this host counts the scope.
  */
-export function useOf(view: ScopeView, processes: readonly CallsUse[] = []): AccountUse {
+export function useOf(view: ScopeView, processes: readonly CallsUse[] = []): SharedUse {
   const minute = minuteCountOf(view, processes);
   const countOf = (name: StockName): QuotaCount => stockCountOf(name, view, processes);
   const day = countOf('calls_per_day');

@@ -2,7 +2,13 @@ import t from 'tap';
 import { Calendar, NO_QUOTAS } from '#src/core/quotas.js';
 import { asWallMs } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
-import { countsAt, flushedUses, quotasIn, inheritedQuotasOf, sharedQuotas } from '#src/registry/quota-use.js';
+import {
+  minuteDayCountsAt,
+  flushedUses,
+  quotaUsesOf,
+  inheritedQuotasOf,
+  sharedQuotaUses,
+} from '#src/registry/quota-use.js';
 
 const calendar = new Calendar();
 const nowMs = asWallMs(Date.UTC(2025, 0, 31, 12));
@@ -30,10 +36,10 @@ void t.test('what the last flush says counts until its period is over', (t) => {
   t.same(usedAt(nowMs + 60_000), [0n, 8n, 3n, 4n, 9_000n, 5_000n], 'the minute is over');
   t.same(usedAt(nowMs + DAY_MS), [0n, 0n, 0n, 0n, 0n, 0n], 'so are the day and the month');
   const counts = { minuteUsed: 5, dayNumber: dayNumberOf(nowMs), dayCalls: 6, takenMs: nowMs };
-  t.equal(countsAt(counts, nowMs).minuteUsed, 5);
-  t.equal(countsAt(counts, asWallMs(nowMs + 60_000)).minuteUsed, 0);
+  t.equal(minuteDayCountsAt(counts, nowMs).minuteUsed, 5);
+  t.equal(minuteDayCountsAt(counts, asWallMs(nowMs + 60_000)).minuteUsed, 0);
   const callsOn = (dayNumber: number) =>
-    quotasIn(limits, { ...counts, dayNumber }, [], nowMs).find(({ quota }) => quota === 'calls_per_day')
+    quotaUsesOf(limits, { ...counts, dayNumber }, [], nowMs).find(({ quota }) => quota === 'calls_per_day')
       ?.used;
   t.equal(callsOn(dayNumberOf(nowMs)), 6n);
   t.equal(callsOn(dayNumberOf(nowMs) - 1), 0n);
@@ -44,7 +50,7 @@ void t.test('what processes report of a period that is over is not added, nor in
   const countOf = (period: number) => ({ period, used: 20n, held: 1n, leased: 5n, leasedByOthers: 2n });
   const use = { quota: 'tokens_per_day' as const, limit: 100n, used: 8n, held: 0n, resetsMs: undefined };
   const shared = (period: number) =>
-    sharedQuotas([use], new Map([['tokens_per_day', countOf(period)]]), calendar, nowMs)[0];
+    sharedQuotaUses([use], new Map([['tokens_per_day', countOf(period)]]), calendar, nowMs)[0];
   t.match(shared(day), { used: 20n, held: 1n, leased: 5n });
   t.match(shared(day - 1), { used: 8n, held: 0n, leased: 0n });
   const tomorrow = calendar.dayAt(nowMs + DAY_MS).endMs;
