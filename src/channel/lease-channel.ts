@@ -1,7 +1,7 @@
 /**
  * The port by which a listener or an upstream worker asks the main thread for leases, if limits are shared
  * with other processes. The other end is `serveLeases` in gateway/shared-accounting.ts. The messages of one
- * event-loop turn go as one array (`inTurns` of core/ask-port.ts), and so do the replies. Like each port of
+ * event-loop turn go as one array (`isBatched` of core/ask-port.ts), and so do the replies. Like each port of
  * the glossary, this one carries _questions_: a LeaseAsk is what one of them asks.
  *
  *     to main     Question<LeaseAsk>    a request waits for a lease
@@ -82,5 +82,5 @@ export type LeaseChannel = AskPort<LeaseAsk, LeaseEnd, LeaseScope>;
 
 export function openLeaseChannel(port: MessagePort): LeaseChannel {
   // serveLeases expects arrays.
-  return new AskPort(port, { inTurns: true });
+  return new AskPort(port, { isBatched: true });
 }

@@ -38,7 +38,7 @@ export function generationOfCall(id: CallId): number {
 /**
  * What a side of the channel keeps of each open call (its _item_), by call slot. Only the slots `first` to
  * `first + count - 1` may be used: a call with another slot is not rejected, and would be lost. It is an
- * array: a Map would keep ended calls in memory for seconds (core/slot-list.ts says why).
+ * array: a Map would keep ended calls in memory for seconds (core/slot-array.ts says why).
  */
 export class OpenCalls<T> {
   readonly #first: number;

@@ -1,11 +1,11 @@
 /**
- * Questions and replies between threads and processes (a _port_ of the glossary). To _ask_ is here to send a
+ * Questions and replies between threads and processes (a _port_ of the glossary). To _ask_ is to send a
  * question. Runs on any thread, and in the supervisor process.
  *
  * PendingReplies keeps the promises of questions until their replies come. Its owner sends the questions, by
  * whatever carries messages: gateway/supervisor-link.ts and supervisor/gateway-process.ts by IPC. AskPort
  * sends questions over a MessagePort: request/intake.ts asks for the parsing of a large body, a worker for a
- * count of tokens. AskPort withdraws a question if its time is over, or if its asker calls `withdraw`.
+ * count of tokens. AskPort withdraws a question when its time is over, or when its asker calls `withdraw`.
  *
  * Must hold: each question gets one reply, also if its time is over or the other end is gone. An owner of
  * PendingReplies that notices the end of the other side calls `replyToAll`; otherwise askers wait for ever.
@@ -13,7 +13,7 @@
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from './errors.js';
-import { SlotList } from './slot-list.js';
+import { SlotArray } from './slot-array.js';
 
 /** How long to wait for a reply, and which reply to assume after that. */
 interface WaitBound<Reply> {
@@ -29,8 +29,8 @@ interface WaitingQuestion<Reply> {
 }
 
 /**
- * The id of a question is made of a count and of the question's slot in `#waiting`: together 53 bits, which a
- * number holds exactly. The count keeps a late reply from being taken for that of a later question in the
+ * The id of a question consists of a count (33 bits) and of its slot in `#waiting` (20 bits), which a number
+ * holds exactly. The count keeps a late reply from being taken for that of a later question in the
  * same slot.
  */
 const SLOTS_MAX = 2 ** 20;
@@ -39,7 +39,7 @@ const COUNTS_MAX = 2 ** 33;
 
 export class PendingReplies<Reply> {
   readonly #bound: WaitBound<Reply> | undefined;
-  readonly #waiting = new SlotList<WaitingQuestion<Reply>>();
+  readonly #waiting = new SlotArray<WaitingQuestion<Reply>>();
   #count = 0;
 
   /** `bound` is for each `ask` without a bound of its own. A question without any bound waits for ever. */
@@ -63,7 +63,7 @@ export class PendingReplies<Reply> {
       timer?.unref();
       const waiting: WaitingQuestion<Reply> = { id: 0, resolve, timer };
       const slot = this.#waiting.add(waiting);
-      invariant(slot < SLOTS_MAX, 'an id has room for everybody who waits');
+      invariant(slot < SLOTS_MAX, 'the slot of a question fits its id');
       this.#count = (this.#count + 1) % COUNTS_MAX;
       waiting.id = this.#count * SLOTS_MAX + slot;
       send(waiting.id);
@@ -121,7 +121,10 @@ export class AskRejected extends Error {
 }
 
 /** Resolves as `reply` does, or with `otherwise(rejection)` if `reply` rejects with an AskRejected. */
-export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: ErrorRecord) => T): Promise<T> {
+export async function replyOrElse<T>(
+  reply: Promise<T>,
+  otherwise: (rejection: ErrorRecord) => T,
+): Promise<T> {
   try {
     return await reply;
   } catch (error) {
@@ -133,8 +136,8 @@ export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: Er
 /** A question whose wait is bounded. */
 export interface PendingQuestion<Reply> {
   /**
-   * Resolves with the reply, or rejects with an AskRejected. Its `rejection` is the `late` of `askFor` if the
-   * time was over, the reason given to `withdraw`, or what the other end sent.
+   * Resolves with the reply, or rejects with an AskRejected. Its `rejection` is the `late` of `askWithin` if
+   * the time was over, the reason given to `withdraw`, or what the other end sent.
    */
   readonly reply: Promise<Reply>;
   /** Withdraws the question. Does nothing if the question no longer waits. */
@@ -143,21 +146,21 @@ export interface PendingQuestion<Reply> {
 
 /**
  * The asking end of a port. The calls in flight bound its questions: each call asks one at a time, and the
- * other end rejects what it cannot queue. With `inTurns`, the messages of one event-loop turn are sent as one
- * array, and the objects in `transfer` are copied. Replies may come as arrays in any case.
+ * other end rejects what it cannot queue. With `isBatched`, the messages of one event-loop turn are sent as
+ * one array, and the objects in `transfer` are copied. Replies may come as arrays in any case.
  *
  * `Message` is the type of what `send` takes.
  */
 export class AskPort<Content, Reply, Message = never> {
   readonly #port: MessagePort;
-  readonly #inTurns: boolean;
+  readonly #isBatched: boolean;
   readonly #pending = new PendingReplies<AskReply<Reply>>();
-  /** With `inTurns`, the messages of this turn, to be sent at its end. */
+  /** With `isBatched`, the messages of this turn, to be sent at its end. */
   #turnMessages: (Question<Content> | Withdrawal | Message)[] = [];
 
-  constructor(port: MessagePort, { inTurns = false } = {}) {
+  constructor(port: MessagePort, { isBatched = false } = {}) {
     this.#port = port;
-    this.#inTurns = inTurns;
+    this.#isBatched = isBatched;
     port.on('message', (message: AskReply<Reply> | readonly AskReply<Reply>[]) => {
       // Only an array has a length. `Array.isArray` would not narrow the type of a readonly array.
       if (!('length' in message)) this.#pending.reply(message.id, message);
@@ -165,7 +168,7 @@ export class AskPort<Content, Reply, Message = never> {
     });
   }
 
-  /** Resolves with the reply, or rejects with AskRejected. Waits without a bound, so it must come. */
+  /** Resolves with the reply, or rejects with AskRejected. Waits without a bound: the reply must come. */
   ask(ask: Content): Promise<Reply> {
     return resultOf(this.#pending.ask((id) => this.#post({ id, ask }, [])));
   }
@@ -175,7 +178,7 @@ export class AskPort<Content, Reply, Message = never> {
    * a withdrawn question too. AskPort drops that reply. Objects in `transfer` go to the other thread: do not
    * use them afterwards.
    */
-  askFor(
+  askWithin(
     waitMsMax: number,
     late: ErrorRecord,
     ask: Content,
@@ -213,7 +216,7 @@ export class AskPort<Content, Reply, Message = never> {
   }
 
   #post(message: Question<Content> | Withdrawal | Message, transfer: readonly Transferable[]): void {
-    if (!this.#inTurns) {
+    if (!this.#isBatched) {
       this.#port.postMessage(message, [...transfer]);
       return;
     }

@@ -10,7 +10,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
-import type { SlotList } from '../core/slot-list.js';
+import type { SlotArray } from '../core/slot-array.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { HttpTarget, HttpCall, HttpFault, HttpHandler } from './http-client.js';
 import type { ConnectionError, Http1Connection } from './connection.js';
@@ -38,7 +38,7 @@ export class Http1Call implements HttpCall, PooledCall {
   readonly #handler: HttpHandler;
   readonly #clock: Clock;
   /** All calls of the client that run. Its sweeps call `expire` of each. */
-  readonly #calls: SlotList<Http1Call>;
+  readonly #calls: SlotArray<Http1Call>;
   /** This call's slot in `#calls`; undefined before `dispatch`, and for a call that was rejected. */
   #slot: number | undefined;
   // Links of the WaitQueue (pool.ts), which alone sets them.
@@ -66,7 +66,7 @@ export class Http1Call implements HttpCall, PooledCall {
   #hasHead = false;
   #wasSent = false;
 
-  constructor(target: HttpTarget, handler: HttpHandler, clock: Clock, calls: SlotList<Http1Call>) {
+  constructor(target: HttpTarget, handler: HttpHandler, clock: Clock, calls: SlotArray<Http1Call>) {
     this.#target = target;
     this.#handler = handler;
     this.#clock = clock;

@@ -9,7 +9,7 @@
  * (test/unit/http1/client.test.ts, test/unit/http1/client.retain.test.ts).
  */
 import { type Clock, onEachTick } from '../core/clock.js';
-import { SlotList } from '../core/slot-list.js';
+import { SlotArray } from '../core/slot-array.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { HttpTarget, HttpCall, HttpClient, HttpHandler } from './http-client.js';
 import { Http1Call } from './call.js';
@@ -65,7 +65,7 @@ export class Http1Client implements HttpClient {
   readonly #heads = new Map<HttpTarget, TargetHeads>();
   /** Pools of removed targets, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
-  readonly #calls = new SlotList<Http1Call>();
+  readonly #calls = new SlotArray<Http1Call>();
   /** Stops the timer, which runs from the first call until the last connection has gone. */
   #stopSweeps: (() => void) | undefined;
   /** When a sweep first found no call; undefined while there are calls. */

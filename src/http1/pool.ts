@@ -260,7 +260,7 @@ export interface Waiter<T> {
 
 /**
  * Waiting calls in order. Any of them may leave from anywhere; a call is in one queue at most. A Set would
- * keep ended calls in memory for seconds (core/slot-list.ts). Exported for pool.wait-queue.test.ts.
+ * keep ended calls in memory for seconds (core/slot-array.ts). Exported for pool.wait-queue.test.ts.
  */
 export class WaitQueue<T extends Waiter<T>> {
   #first: T | undefined;

@@ -14,7 +14,7 @@ import type { AskPort } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import type { DoorName } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
-import type { SlotList } from '../core/slot-list.js';
+import type { SlotArray } from '../core/slot-array.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { CallNeeds, RefusedQuota } from '../ledger/quota-rejections.js';
 import type { JournalWriter, PendingCommits } from '../ledger/journal.js';
@@ -189,7 +189,7 @@ export interface IntakeContext extends ListenerContext, DiscardBudgets {
   readonly bodies: BodyBudget;
   readonly contents: ContentsGatherer;
   /** Bodies that are read, and responses that are written in pieces. Calls in flight bound the list. */
-  readonly sweeps: SlotList<Swept>;
+  readonly sweeps: SlotArray<Swept>;
   readonly locks: IdempotencyChannel;
   readonly cache: ResponseCache;
   readonly parser: AskPort<ParseAsk, ChatRequestResult>;

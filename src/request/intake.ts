@@ -14,7 +14,7 @@
  * freed (test/e2e/leaving-clients.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
-import { type PendingQuestion, orRejected } from '../core/ask-port.js';
+import { type PendingQuestion, replyOrElse } from '../core/ask-port.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED, UPLOAD_MS_MAX } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -251,7 +251,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   /** Waits for another thread, then continues the call. Never rejects. */
   async #awaitThread(wait: Promise<WaitResult>): Promise<void> {
     this.#isReading = false;
-    const result = await orRejected(wait, rejectionOf);
+    const result = await replyOrElse(wait, rejectionOf);
     this.#parseQuestion = undefined;
     if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
     else if (result.kind === 'rejection') this.reject(result.rejection);
@@ -265,7 +265,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     const { parser, limits } = this.#listener;
     const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
     if (this.#exchange.clientGone) return { kind: 'rejection', rejection: CLIENT_GONE };
-    this.#parseQuestion = parser.askFor(
+    this.#parseQuestion = parser.askWithin(
       limits.parseWaitMs,
       parseTooLate(limits.parseWaitMs),
       { account, task: { kind: 'parse', door: door.name, pieces } },

@@ -11,7 +11,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
-import { SlotList } from '../core/slot-list.js';
+import { SlotArray } from '../core/slot-array.js';
 import { clockOf } from '../ledger/coordinator-clock.js';
 import { JournalWriter, PendingCommits } from '../ledger/journal.js';
 import { Ledger } from '../ledger/ledger.js';
@@ -101,7 +101,7 @@ const listener = {
   durability,
   limits,
   connections,
-  sweeps: new SlotList<Swept>(),
+  sweeps: new SlotArray<Swept>(),
   bodies: new BodyBudget(init.bodies, init.index),
   discards: new DiscardBudget(clock),
   strangerDiscards: new DiscardBudget(clock),

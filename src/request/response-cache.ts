@@ -20,7 +20,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-messages.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
-import { AskPort, orRejected, PendingReplies } from '../core/ask-port.js';
+import { AskPort, replyOrElse, PendingReplies } from '../core/ask-port.js';
 import { type Clock, isWithin } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
@@ -206,7 +206,10 @@ export class ResponseCache {
     this.#flights.set(nameOfResponse(key), flight);
     // A reply that was sent before a `clear` may come after it: its response must not come back.
     const { clearCount } = this;
-    const reply = await orRejected(this.#port.askFor(WAIT_MS_MAX, LATE_ERROR, key).reply, () => ALONE_REPLY);
+    const reply = await replyOrElse(
+      this.#port.askWithin(WAIT_MS_MAX, LATE_ERROR, key).reply,
+      () => ALONE_REPLY,
+    );
     if (reply.state === 'lead') return { state: 'lead', flight };
     if (reply.state === 'found' && clearCount === this.clearCount) this.#addEntry(key, reply.response);
     this.#endFlight(flight, reply);

@@ -144,11 +144,11 @@ function counterAsks(
   return {
     count: (request, account) => {
       const ask = { account, task: { kind: 'count', request } } as const;
-      return counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, ask).reply as Promise<Usage>;
+      return counter.askWithin(COUNT_WAIT_MS_MAX, COUNT_LATE, ask).reply as Promise<Usage>;
     },
     translate: (large, account) => {
       const ask = { account, task: { kind: 'translate', large } } as const;
-      const question = counter.askFor(COUNT_WAIT_MS_MAX, TRANSLATION_LATE, ask, [
+      const question = counter.askWithin(COUNT_WAIT_MS_MAX, TRANSLATION_LATE, ask, [
         large.body.buffer as ArrayBuffer,
       ]);
       return question as PendingQuestion<LargeTranslated>;

@@ -63,7 +63,7 @@ void t.test(
     const told = new Map<string, number>();
     const all: Promise<void>[] = [];
     for (let ask = 1; ask <= 2_000; ask++) {
-      const asked = asks.askFor(20, LATE, ask);
+      const asked = asks.askWithin(20, LATE, ask);
       const leaves = next() < 0.3;
       if (leaves) setTimeout(() => asked.withdraw(GONE), next() * 5);
       all.push(
@@ -95,10 +95,10 @@ void t.test('to take back what was answered, or twice, does nothing', async (t) 
       port2.postMessage({ id: message.id, ok: true, result: 1 } satisfies AskReply);
   });
   const asks = new AskPort<string, number>(port1);
-  const first = asks.askFor(LONG_MS, LATE, 'first');
+  const first = asks.askWithin(LONG_MS, LATE, 'first');
   t.equal(await first.reply, 1);
   first.withdraw(GONE);
-  const second = asks.askFor(LONG_MS, LATE, 'second');
+  const second = asks.askWithin(LONG_MS, LATE, 'second');
   second.withdraw(GONE);
   t.equal(await messageOf(second.reply), 'gone');
   t.equal(await asks.ask('first'), 1, 'an answer still comes through');
@@ -118,7 +118,7 @@ void t.test(
         if ('ask' in message) replies.push({ id: message.id, ok: true, result: message.ask.toUpperCase() });
       port2.postMessage(replies);
     });
-    const asks = new AskPort<string, string, { readonly low: number }>(port1, { inTurns: true });
+    const asks = new AskPort<string, string, { readonly low: number }>(port1, { isBatched: true });
     const one = asks.ask('one');
     asks.send({ low: 7 });
     const two = asks.ask('two');

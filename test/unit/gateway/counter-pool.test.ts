@@ -44,7 +44,7 @@ function bed(t: Test, stuckMs = LONG_MS): Bed {
     await pool.close();
   });
   const ask = (account: number, task: CounterAsk['task']): PendingQuestion<Usage> =>
-    port.askFor(LONG_MS, LATE, { account: asAccountIndex(account), task });
+    port.askWithin(LONG_MS, LATE, { account: asAccountIndex(account), task });
   return {
     pool,
     log,

@@ -5,7 +5,7 @@ import { CallTable, createCallTable } from '#src/channel/call-table.js';
 import { ListenerChannel } from '#src/channel/listener-channel.js';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { SlotList } from '#src/core/slot-list.js';
+import { SlotArray } from '#src/core/slot-array.js';
 import { BodyBudget, createBodyBudget } from '#src/request/body-budget.js';
 import { ChatExchange } from '#src/request/chat-exchange.js';
 import type { IntakeContext, Swept } from '#src/request/context.js';
@@ -53,7 +53,7 @@ function bed(requestNumber = 1) {
       clock,
       send: () => undefined,
     }),
-    sweeps: new SlotList<Swept>(),
+    sweeps: new SlotArray<Swept>(),
     connections: { endsConnections: false, onCallBegun: () => undefined, onCallEnded: () => undefined },
   };
   const exchange = new ChatExchange(

@@ -1,7 +1,7 @@
 /**
  * A collection for items that come and go by the thousand a second, in place of a Set: calls, questions. An
- * item keeps its slot, an index, from `add` to `remove`. (The slot list of the glossary is another thing.)
- * ask-port.ts, http1/ and request/ have some. Any thread.
+ * item keeps its slot, an index of the array, from `add` to `remove`. ask-port.ts, http1/ and request/ use
+ * it. Any thread.
  *
  * V8's Set and Map make a new table every so many additions, and each old table points to the next. An old
  * table that has reached the old generation of the heap keeps all later tables alive, and their items, until
@@ -11,7 +11,7 @@
  *
  * Must hold: a removed item is garbage at the next minor collection.
  */
-export class SlotList<T> {
+export class SlotArray<T> {
   /** Items by slot; a free slot has undefined, so an item must not be undefined. */
   readonly #items: (T | undefined)[] = [];
   /** Slots of removed items, to be used again. */
@@ -33,7 +33,7 @@ export class SlotList<T> {
     return this.#items[slot];
   }
 
-  /** Frees a slot. Call it once for each `add`: a second call is not noticed, and two items get the slot. */
+  /** Frees a slot. Call it once for each `add`: after a second call two items would get the slot. */
   remove(slot: number): void {
     this.#items[slot] = undefined;
     this.#free.push(slot);
