@@ -63,6 +63,7 @@ const TWO_32 = 2 ** 32;
 const HTTP_OK = 200;
 
 export class BlockBuilder {
+  /** The fixed parts of the calls, and four views of these bytes. */
   readonly #fixed = new ArrayBuffer(BLOCK_BYTES + FIXED_BYTES);
   readonly #floats = new Float64Array(this.#fixed);
   readonly #amounts = new BigInt64Array(this.#fixed);

@@ -37,8 +37,7 @@
  * are followed by start and duration of its attempt, the balance (64 bits), calls in flight and of the day,
  * requests of the minute or none, and the list of its other quotas.
  *
- * block-builder.ts writes blocks, on the main thread of a gateway process; call-reader.ts reads them, there
- * and in commands.
+ * block-builder.ts writes blocks, on the main thread; call-reader.ts reads them, there and in commands.
  *
  * Must hold:
  * - Later versions read these files, so a change of the bytes needs another MAGIC

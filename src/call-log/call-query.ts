@@ -6,8 +6,7 @@
  * Must hold (test/unit/call-log/call-log.test.ts):
  * - An extent passes if any of its calls passes, else a search misses the call. So each filter key that
  *   `extentTestOf` asks for is one that segment-index.ts adds for such a call.
- * - A cursor is parsed as it was made, and any other text is rejected, so that pages neither skip nor repeat
- *   a call.
+ * - A cursor is parsed as it was made; any other text is rejected. So pages neither skip nor repeat a call.
  */
 import { ATTEMPTS, type Block, NAMED, NONE, PLAIN, STATUS } from './call-block.js';
 import {
@@ -150,10 +149,7 @@ function accountTestOf({ has }: AccountSet, { names, shorts }: Block): (at16: nu
 /** How many segments a cursor names: one of each process, and some that killed processes have left. */
 const CURSOR_SEGMENTS_MAX = 100;
 
-/**
- * What a list of calls is ordered by: when a call ended, and for calls that ended at the same time, where the
- * call is on disk.
- */
+/** What a list of calls is ordered by: when a call ended, then where it is on disk. */
 export interface SortKey {
   readonly endedMs: number;
   /** Number of the segment. */

@@ -1,6 +1,5 @@
 /**
- * Appends the records of calls to segments. gateway/gateway-logs.ts owns a CallWriter, on the main thread of
- * a gateway process.
+ * Appends the records of calls to segments. gateway/gateway-logs.ts has a CallWriter, on the main thread.
  *
  * Must hold: a call is in the file a second after it was appended, so that a killed process loses only that
  * second (test/unit/call-log/call-log.test.ts, test/durability/call-log.test.ts). segment-writer.ts flushes

@@ -6,8 +6,7 @@
  * The summary is at the end of a segment's index, so that a new reader (segment.ts) learns by one short read
  * of each file which extents it needs: reading the indexes of 1 GiB takes 150 ms. SegmentIndex
  * (segment-index.ts) fills a summary: it calls `begin` for each block, then `add` for each of the block's
- * calls, and `toBytes` at the end. A summary of `SegmentSummary.parse` is only read. Main threads and
- * commands.
+ * calls, and `toBytes` at the end. What `SegmentSummary.parse` returns is only read. Main threads; commands.
  *
  *     0 to 7 zero bytes, so that the length of all is a multiple of 8
  *     the JSON [firstMs, lastMs, runs], where runs is null or a list of

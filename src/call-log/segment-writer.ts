@@ -1,8 +1,7 @@
 /**
  * Appends blocks to segment files of the call log. CallWriter (call-writer.ts) and ContentsWriter
  * (contents-writer.ts) are SegmentWriters, which gateway/gateway-logs.ts owns on the main thread of a gateway
- * process. No other process writes to their segments. Nothing is synced (fsync), so a power cut loses some
- * seconds.
+ * process. No other process writes to their segments. A power cut loses some seconds: nothing is synced.
  *
  * Must hold:
  * - A disk that fails never makes a call fail. Blocks wait while the disk fails. Beyond WAITING_BYTES_MAX
@@ -13,6 +12,7 @@
  */
 import { closeSync, fstatSync, rmSync } from 'node:fs';
 import { type Clock, RetentionCalendar } from '../core/clock.js';
+import { errorText } from '../core/errors.js';
 import { writeWhole } from '../telemetry/line-file.js';
 import type { Log } from '../telemetry/log.js';
 import {
@@ -240,7 +240,7 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
     this.#loggedAtMs = nowMs;
     log.warn('the call log cannot be written; calls are not affected', {
       folder,
-      error: error instanceof Error ? error.message : String(error),
+      error: errorText(error),
       dropped: this.#dropped - this.#loggedDropped,
       droppedSinceStart: this.#dropped,
     });

@@ -1,7 +1,7 @@
 /**
- * A segment for readers, also while its writer appends: its summary, its index, and the blocks of an extent.
- * call-reader.ts creates a Segment for each file, on a main thread or in a command, and awaits `refreshTimes`
- * before each search.
+ * Reads a segment, also while its writer appends: its summary, its index, and the blocks of an extent.
+ * call-reader.ts has a Segment for each file, and awaits `refreshTimes` before each search. Main threads;
+ * commands.
  *
  * All reads are asynchronous, except those of `blocksAt`. One read brings at most one of these: the summary,
  * the whole index, the extents that the caller asks for, or CHUNK_BYTES of a segment that has no index. Files
@@ -16,8 +16,7 @@
  *
  * Must hold (test/unit/call-log/call-log.test.ts):
  * - Every whole block is found. Only blocks that a crash has cut or that are damaged are left out.
- * - A file may have any length and any bytes. A summary, an index or a block that is cut or damaged counts as
- *   absent.
+ * - A file may have any length and any bytes. A summary, index or block that is cut or damaged is not used.
  */
 import { closeSync, fstatSync, openSync, read, readSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -132,10 +131,7 @@ export class Segment {
     await this.extents();
   }
 
-  /**
-   * Returns the extents, oldest first; none if the file was removed. The extents do not change while the
-   * caller has them.
-   */
+  /** Returns the extents, oldest first; none if the file was removed. They do not change afterwards. */
   async extents(): Promise<readonly Extent[]> {
     // Searches at the same time share one read.
     if (!this.#takeFromWriter() && (this.#extents === undefined || this.isGrowing)) {

@@ -97,8 +97,7 @@ export class RetentionCalendar {
 
   /**
    * Unix milliseconds; -Infinity until FIRST_AFTER_MS after the start. Call it some times an hour, also if
-   * nothing is to be removed: only a call takes a reading, and without readings of the last hour a step ahead
-   * goes unnoticed.
+   * nothing is to be removed: only a call takes a reading, by which the next calls notice a step ahead.
    */
   nowMs(): number {
     const readAtMs = this.#clock.monotonicMs();

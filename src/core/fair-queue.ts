@@ -1,8 +1,7 @@
 /**
  * A bounded queue that serves its owners in turn (round-robin), so that an owner with many items delays only
- * itself. The main thread has one for the jobs of counter threads, each upstream worker one for the calls
- * that wait for an upstream (gateway/counter-pool.ts, upstream/quota-queue.ts). Owners are accounts, weights
- * are bytes. Pure.
+ * itself. The main thread has one for the jobs of counter threads (gateway/counter-pool.ts), each worker one
+ * for the calls that wait for an upstream (upstream/quota-queue.ts). Owners are accounts, weights are bytes.
  *
  * An item is a value with its weight. An owner has a lane while one of its items waits. The Map holds the
  * lanes in the order of their turns: the first lane gives one item, and goes to the end if it has more.

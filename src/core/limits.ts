@@ -33,8 +33,7 @@ export const GROUP_DEPTH_MAX = 4;
 
 /**
  * Accounts and keys that have a quota record in one process: keys with quotas besides requests a minute and
- * calls a day, and accounts on plans with such quotas that have called since the start. The records take 640
- * MiB.
+ * calls a day, and accounts on plans with such quotas that have called since the start. They take 640 MiB.
  */
 export const QUOTA_SCOPES_MAX = 1 << 20;
 /** Pairs of an account and a model with a rule of its own that have been called since the start. */
@@ -98,8 +97,7 @@ export const PROMPT_TOKENS_BESIDE_DOCUMENT = 128;
 /**
  * Prompt tokens that a provider may report for each part that the body names in a few bytes: an image, a
  * document, a video, a sound, or a tool that the provider runs. The bound is as much as a model reads: an
- * hour of video has a million tokens, and Gemini takes a video or a document by its address in any of these
- * parts.
+ * hour of video has a million tokens, and Gemini takes videos and documents by address in any such part.
  */
 export const PROMPT_TOKENS_OF_PART = 1_048_576;
 /** How many such parts count. If more did, a body of many names would make any report believable. */
@@ -129,22 +127,17 @@ export const TOKENIZER_BYTES_MAX = 4 * 1024 * 1024;
 /**
  * How long a caller may hold up a stream by not reading it, summed over the call. `total_timeout_ms` stops
  * meanwhile, so this alone bounds how long a caller who takes a byte now and then keeps a connection to the
- * provider. An hour is enough for 1 MB at 300 bytes a second. http1/call.ts counts by this bound and the next
- * two.
+ * provider. An hour is enough for 1 MB at 300 bytes a second. http1/call.ts uses this and the next two.
  */
 export const HELD_UP_MS_MAX = 3_600_000;
 
 /**
  * A caller holds a stream up if its pauses, less the time that the stream has run since, add up to this. The
- * threads that relay a fast stream pause it for a few milliseconds all the time, and no provider gives up
- * over such pauses.
+ * threads that relay a fast stream often pause it for some milliseconds, over which no provider gives up.
  */
 export const HELD_UP_MS_MIN = 100;
 
-/**
- * The most that pauses add up to. If a stream has run for so long after its pauses and then fails, the pauses
- * are not the reason.
- */
+/** The most that pauses add up to. If a stream has run for so long since, they do not explain its failure. */
 export const HELD_UP_MS_REMEMBERED = 10_000;
 
 /**
@@ -286,8 +279,5 @@ export const BODY_MEMORY_FACTOR = 2;
  */
 export const BODY_BYTES_UNCOUNTED = 4 * 1024;
 
-/**
- * How long a whole body may take, even if bytes keep coming: 10 MB at 6 KB a second. Each upload holds a
- * connection and memory.
- */
+/** How long a whole body may take: 10 MB at 6 KB a second. An upload holds a connection and memory. */
 export const UPLOAD_MS_MAX = 1_800_000;

@@ -24,10 +24,7 @@ export const SPECIFIED_TIMEZONE = '+08:00';
 
 interface QuotaKind {
   readonly unit: 'requests' | 'calls' | 'tokens' | 'money';
-  /**
-   * `minute`: a sliding window. `day`, `month`: a stock, refilled as the next day or month begins. `flight`:
-   * a stock of call slots.
-   */
+  /** `minute`: a sliding window. Others are stocks: refilled each `day` or `month`, or call slots. */
   readonly per: 'minute' | 'day' | 'month' | 'flight';
 }
 
@@ -48,9 +45,8 @@ export type QuotaName = keyof typeof QUOTA_KINDS;
 export const QUOTA_NAMES = Object.keys(QUOTA_KINDS) as QuotaName[];
 
 /**
- * The scopes of a call that may have quotas, in the order in which the call takes of their quotas. `model` is
- * one model for the account, limited by a rule of its plan. Upstreams are chosen later, and have
- * UPSTREAM_QUOTA_NAMES.
+ * The scopes of a call that may have quotas, in the order in which the call takes of them. `model` is one
+ * model for the account, limited by a rule of its plan. Upstreams have UPSTREAM_QUOTA_NAMES.
  */
 export const QUOTA_SCOPES = ['key', 'account', 'model', 'group'] as const;
 export type QuotaScope = (typeof QUOTA_SCOPES)[number];
@@ -198,7 +194,7 @@ export class Calendar {
     this.#otherDay = lastDay;
     if (isIn(otherDay, wallMs)) return (this.#day = otherDay);
     let number = Math.floor(this.#localMs(wallMs) / DAY_MS);
-    // Clocks that are set back over midnight show the day before once more. Here the new day goes on.
+    // If clocks are set back over midnight, the day before comes once more. Here the new day goes on.
     if (wallMs >= this.#utcOf((number + 1) * DAY_MS)) number += 1;
     const startMs = this.#utcOf(number * DAY_MS);
     return (this.#day = { number, startMs, endMs: this.#utcOf((number + 1) * DAY_MS) });
@@ -238,7 +234,7 @@ export class Calendar {
     return number === nextMonth.number ? nextMonth : month;
   }
 
-  /** What clocks on the wall show at `wallMs`, as if it were UTC. */
+  /** The local time at `wallMs`, in the milliseconds of the same time in UTC. */
   #localMs(wallMs: number): number {
     if (this.#offsetMs !== undefined) return wallMs + this.#offsetMs;
     const fields: Record<string, number> = {};
@@ -248,12 +244,12 @@ export class Calendar {
     return Date.UTC(year!, month! - 1, day, hour, minute, second) + (((wallMs % 1_000) + 1_000) % 1_000);
   }
 
-  /** The first moment at which clocks on the wall show `localMs` or later. */
+  /** The first moment at which the local time is `localMs` or later. */
   #utcOf(localMs: number): WallMs {
     if (this.#offsetMs !== undefined) return asWallMs(localMs - this.#offsetMs);
     // The search begins earlier by more than clocks are set back, so that it finds the first such moment. Its
-    // steps are short, so that none passes over a span that clocks show twice. A bisection of the last step
-    // then finds the millisecond.
+    // steps are short, so that none passes over a span of local time that comes twice. A bisection of the
+    // last step then finds the millisecond.
     let atOrAfterMs = localMs - (this.#localMs(localMs) - localMs) - SET_BACK_MS_MAX;
     while (this.#localMs(atOrAfterMs) >= localMs) atOrAfterMs -= SET_BACK_MS_MAX;
     while (this.#localMs(atOrAfterMs) < localMs) atOrAfterMs += SET_BACK_MS_MIN;

@@ -1,8 +1,7 @@
 /**
  * Finds what is secret in an address: user and password, values of its query (where some providers take the
  * key) and segments of its path (where some proxies take the key). config/ shows settings without these
- * secrets; upstream/target.ts looks for them in upstreams' errors and in the contents of calls. Pure; any
- * thread.
+ * secrets; upstream/target.ts looks for them in upstreams' errors and contents of calls. Pure; any thread.
  *
  * Must hold: nothing secret of an address is shown, also if the address is malformed.
  */

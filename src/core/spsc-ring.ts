@@ -16,8 +16,7 @@
  * (`published`). The reader gives bytes back by an atomic store, which the writer loads when it needs space.
  *
  * Must hold: one thread writes and one reads; the length of the ring is a power of two, so that counts may
- * wrap at 2^32; and all of a record is written before `publish` or the message announces it, or the reader
- * sees half of it.
+ * wrap at 2^32; and a record is whole before `publish` or the message announces it.
  */
 import { invariant } from './errors.js';
 
@@ -37,10 +36,7 @@ const LENGTH_AT = 4;
 /** Offset of the first field of a record, after its kind and length. */
 export const FIELDS_AT = 8;
 
-/**
- * The memory of a ring of `bytes`, which must be a power of two from 8 on. Pages that were never written to
- * take no memory.
- */
+/** Returns the memory of a ring of `bytes`, a power of two from 8 on. Pages not written to take no memory. */
 export function createSpscRing(bytes: number): SharedArrayBuffer {
   invariant(
     bytes <= 2 ** 30 && Number.isInteger(Math.log2(bytes)),

@@ -3,8 +3,7 @@
  * gateway sends, the OpenAPI documents, the traces, the metrics, and `/admin/v1/status`. Any thread.
  *
  * Must hold: the file that runs lies two folders below package.json: in dist/core, or in dist/chunks, where
- * scripts/bundle.mjs writes it. Otherwise no process starts (test/deploy/package.test.ts asks the package for
- * its version).
+ * scripts/bundle.mjs writes it. Otherwise no process starts (test/deploy/package.test.ts).
  */
 import { readFileSync } from 'node:fs';
 
