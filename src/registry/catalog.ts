@@ -85,9 +85,8 @@ export function tokenPriceOf(
 }
 
 /**
- * Fills in prices that are not set. Prompt tokens that are read from or written to the provider's cache cost
- * as much as other input, tokens written for an hour as much as other written tokens, and reasoning tokens as
- * much as other output.
+ * Fills in prices that are not set. Tokens read from or written to the provider's cache cost as much as other
+ * input, tokens written for an hour as much as other written tokens, reasoning as much as other output.
  */
 function priceSetOf(prices: GivenPrices): PriceSet {
   const { inputPicoUnits: input, outputPicoUnits: output } = prices;

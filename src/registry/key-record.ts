@@ -87,9 +87,8 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
 }
 
 /**
- * Joins what is used `now` with what the key has `inherited`. No process counts the inherited use before the
- * key is used first. Each count of the result is the count of the later period, or the greater count if the
- * periods are equal.
+ * Joins what is used `now` with what the key has `inherited`, which no process counts before the key is used
+ * first. Each count of the result is that of the later period; of equal periods the greater count.
  */
 export function mergeUse(now: InheritedUse, inherited: InheritedUse | undefined): InheritedUse {
   if (inherited === undefined) return now;

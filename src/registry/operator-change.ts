@@ -5,8 +5,7 @@
  * row; admin/change-routes.ts shows rows to operators. Main thread.
  *
  * Must hold: HASHED_CHANGE keeps its fields and their order, because the hashes of all rows on disk are made
- * of them. Test: test/unit/store/operator-changes.test.ts (the hash is that of the hash before and the JSON
- * of the row).
+ * of them. Test: test/unit/store/operator-changes.test.ts.
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';

@@ -4,8 +4,7 @@
  * token. Main thread of a gateway process, or a command.
  *
  * Must hold: only the digest of a token is kept. Each request reads the store, so a disabled operator is
- * rejected at the next request in every process of the host, and on other hosts once their copy has the
- * change.
+ * rejected at the next request to this host, and to another host once its copy has the change.
  */
 import { hash } from 'node:crypto';
 import { type Operator, type Role } from '../core/roles.js';

@@ -6,8 +6,7 @@
  * Why: all processes share the number of the file's newest transaction. Opening the file with lmdb 3.5.6
  * sets this number to what the file said some microseconds before (LMDB's ITS#9496, fixed there in 2021 but
  * not in the fork that lmdb builds). What another process committed in between is lost, and its pages are
- * used twice. A file that is opened again and again beside one writer, even only to read, is corrupt within
- * a second.
+ * used twice. A file that is often opened beside one writer, even only to read, is corrupt within a second.
  *
  * Must hold: lmdb's `open` and the writing methods of an opened file are called only inside the gate, so
  * that no process opens or writes the file while another process writes (test/unit/store/environment.test.ts:
@@ -87,12 +86,12 @@ function openFile(path: string, options: Readonly<RootDatabaseOptions>): RootDat
   );
 }
 
-/** By `access`, because to open and close a lock file would end the locks that this process has on it. */
+/** Calls `access`, because to open and close a lock file would end the locks that this process has on it. */
 function assertLockFile(path: string): void {
   try {
     accessSync(path, constants.R_OK | constants.W_OK);
   } catch (error) {
-    // One that is missing is made, and LMDB itself says of a disk that it is read-only.
+    // LMDB makes a missing file, and reports a read-only disk itself.
     if (['ENOENT', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')) return;
     throw error;
   }
@@ -155,7 +154,7 @@ export class Environment {
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
     // Before this thread can wait for a lock. Otherwise telemetry/main-watchdog.ts could not wake the thread.
     installSignalHandler();
-    this.#gate = openGate(`${path}-gate`, options.readOnly === true);
+    this.#gate = openGate(`${path}-gate`, options);
     try {
       this.root = this.inGate(() => openFile(path, options));
     } catch (error) {
@@ -245,11 +244,8 @@ export function makeEnvironmentFile(path: string, options: Readonly<RootDatabase
   }
 }
 
-/**
- * Undefined for a reader on a read-only disk, which needs no gate: without a lock file LMDB shares no
- * transaction number.
- */
-function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
+/** Undefined for a reader on a read-only disk: without a lock file LMDB shares no transaction number. */
+function openGate(path: string, { readOnly }: Readonly<RootDatabaseOptions>): RootDatabase | undefined {
   assertDisposableFile(path);
   try {
     return openFile(path, {
@@ -260,7 +256,8 @@ function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
       noMetaSync: true,
     });
   } catch (error) {
-    if (readOnly && error instanceof Error && 'code' in error && error.code === EROFS) return undefined;
+    if (readOnly === true && error instanceof Error && 'code' in error && error.code === EROFS)
+      return undefined;
     throw error;
   }
 }

@@ -17,6 +17,7 @@
  * test/unit/store/stored-responses.test.ts).
  */
 import type { Clock } from '../core/clock.js';
+import { errorText } from '../core/errors.js';
 import { ACCOUNTING_ROWS_WAITING_MAX } from '../core/limits.js';
 import { asWallMs, type AccountIndex, type KeyIndex } from '../core/units.js';
 import type { JournalReader } from '../ledger/journal.js';
@@ -72,8 +73,8 @@ export interface FlushedResponses {
   /** Call when `changes`, which `due` returned, are on disk. */
   recordWritten(changes: ResponseChanges): void;
   /**
-   * Call when the transaction failed, and once it is known not to be on disk all the same. Responses are long
-   * and the disk may have space for the charges alone, so the next flush leaves out their bodies.
+   * Call once it is known that the transaction failed and is not on disk. Responses are long, and the disk
+   * may have space for the charges alone, so the next flush leaves out their bodies.
    */
   recordFailed(): void;
 }
@@ -153,7 +154,7 @@ export class LedgerFlush {
   /** Accounts whose rows are to be written. A run that fails leaves them to the next. */
   readonly #accounts = new Set<AccountIndex>();
   /**
-   * The stored responses of the last commit, if it failed and it is not known yet whether its rows are on
+   * The stored responses of the last commit, while it is unknown whether that commit, which failed, is on
    * disk all the same. Set only if there is a flush mark.
    */
   #unresolved: { readonly responses: ResponseChanges | undefined } | undefined;
@@ -372,7 +373,7 @@ export class LedgerFlush {
     const { usage, keyUses, rejectOnError, clock, log } = this.#options;
     const accounts = this.#accounts.size;
     const rowsWaiting = accounts + usage.waiting.size + (keyUses?.size ?? 0);
-    this.#lastError = error instanceof Error ? error.message : String(error);
+    this.#lastError = errorText(error);
     const rejectsCalls = rejectOnError() || rowsWaiting > ACCOUNTING_ROWS_WAITING_MAX;
     this.#setRejecting(rejectsCalls);
     if (clock.monotonicMs() - this.#loggedAtMs < LOG_PERIOD_MS) return;

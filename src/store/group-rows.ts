@@ -1,7 +1,6 @@
 /**
- * The store's tables of groups and of their members, which are accounts and subgroups. registry/groups.ts and
- * registry-copy.ts change groups here, inside their transactions; store.ts moves accounts to other groups.
- * Main thread.
+ * The store's tables of groups and of their members: accounts and subgroups. registry/groups.ts and
+ * registry-copy.ts change groups in their transactions; store.ts moves accounts to other groups. Main thread.
  *
  * Must hold: `put`, `remove` and `removeWithoutFreeing` change all tables of a group; otherwise the audit
  * finds a difference (test/unit/store/audit-groups.test.ts).

@@ -16,6 +16,7 @@
  * of spans needs no migration (test/unit/store/history-rows.test.ts). No two rings of HISTORY_RINGS have the
  * same `seconds`, because it names the ring on disk.
  */
+import { parsedJson } from '../core/json.js';
 import { noStats, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-history.js';
 import {
   HISTORY_RINGS,
@@ -87,13 +88,9 @@ function positionOf(ring: RingName, { start }: Span): RingPosition {
   return [seconds, (start / seconds) % spans];
 }
 
-/** Null if the value is no JSON text. Otherwise any field may be missing: `#read` checks them. */
-function parsedSpan<Stored>(value: unknown): Partial<Stored> | null {
-  try {
-    return typeof value === 'string' ? (JSON.parse(value) as Partial<Stored> | null) : null;
-  } catch {
-    return null;
-  }
+/** Any field may be missing: `#read` checks them. Undefined, or null, if the value is no span's text. */
+function parsedSpan<Stored>(value: unknown): Partial<Stored> | null | undefined {
+  return typeof value === 'string' ? (parsedJson(value) as Partial<Stored> | null | undefined) : undefined;
 }
 
 /** Whether each value is the stats of an account, with a number for each count of `noStats`. */

@@ -1,7 +1,6 @@
 /**
- * The store's tables of API keys: their records, which key has or had which slot, and the last use and counts
- * of each key. store.ts makes KeyRows; the registry, recovery, the flush and registry-copy.ts use it. Main
- * thread.
+ * The store's tables of API keys: their records, their slots, and the last use and counts of each key.
+ * store.ts makes KeyRows; the registry, recovery, the flush and registry-copy.ts use it. Main thread.
  *
  * Must hold: a new field is optional and is left out if it is not set. Stores of formats 1 to 3, which had no
  * expiry, limits or rotation, or fewer limits, are read by this same schema
@@ -164,8 +163,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   }
 
   *eachOfName(name: string): Generator<KeyRecord> {
-    // The range has no end, because no key of a row follows all rows of the name. The first row of another
-    // name ends the loop.
+    // The range has no end, as no key would follow all rows of the name: a row of another name ends the loop.
     for (const [rowName, id] of this.#tables.keyNames.getKeys({ start: [name, ''] })) {
       if (rowName !== name) return;
       yield this.recordOf(id);

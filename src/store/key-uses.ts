@@ -83,10 +83,7 @@ export class KeyUses {
   }
 }
 
-/**
- * The rows on disk that several gateway processes add to (KeyRows). `rowOf` reads them in the transaction
- * that writes them.
- */
+/** The rows that several gateways add to (KeyRows). `rowOf` reads them in the flush's transaction. */
 interface SharedKeyRows {
   /** False if another process has deleted the key. */
   has(key: KeyIndex): boolean;

@@ -27,7 +27,7 @@ type NoticeKey = ['told', string, string] | ['waits', number, string];
 
 /** Ordered after every id, because ids consist of characters below it. */
 const AFTER_ALL_IDS = '~';
-/** The range of waiting webhooks. A new object for each call, because lmdb writes into it. */
+/** Returns the range of waiting webhooks. Each call makes an object, because lmdb writes into it. */
 const waitingRange = (): { start: Key; end: Key } => ({
   start: ['waits', 0, ''],
   end: ['waits', Number.MAX_SAFE_INTEGER, AFTER_ALL_IDS],
@@ -65,7 +65,7 @@ export class NoticeRows {
     this.#tables = tables;
   }
 
-  /** False if operators were told in the mark's period of a threshold as high as its own. Takes some µs. */
+  /** False if a threshold as high was told in the same period. Takes some µs. */
   isNew({ scopeId, quota, period, percent }: NoticeMark): boolean {
     const stored = this.#tables.notices.get(['told', scopeId, quota]);
     if (!isToldRow(stored)) return true;

@@ -20,7 +20,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import { invariant, throwIfLeft } from '../core/errors.js';
-import { insideOfString } from '../core/json.js';
+import { insideOfString, parsedJson } from '../core/json.js';
 import { schemaCheck } from '../core/schema-check.js';
 import type { WallMs } from '../core/units.js';
 import {
@@ -81,12 +81,8 @@ function decodedChange(stored: unknown): OperatorChange | undefined {
 }
 
 function parsedText(text: string): Omit<OperatorChange, 'hash'> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isHashedChange(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parsedJson(text);
+  return isHashedChange(value) ? value : undefined;
 }
 
 /** Returns CHAIN_START for undefined: the chain has no row. Throws StoreError `damaged`. */

@@ -89,10 +89,7 @@ export class QuotaUses {
     return counted;
   }
 
-  /**
-   * Yields the row of the scope, or nothing if no row is to be written. `slot`: of a rule for a model, its
-   * slot in the ledger.
-   */
+  /** Yields the row of the scope, if one is to be written. `slot`: of a rule for a model, in the ledger. */
   *#rowsOf(scope: UsedScope, slot?: ModelScopeIndex): Generator<readonly [UsedScope, QuotaUseRecord]> {
     const counted = slot === undefined ? this.#useOf(scope) : this.#useOfModel(slot);
     const row = counted && this.rowOf(scope, counted);

@@ -2,8 +2,7 @@
  * Recovery: fills the shared buffers (ledger, key table, names) from the store when a gateway starts.
  * gateway/accounting.ts and shared-accounting.ts call `recover` on the main thread, before any listener runs.
  *
- * An account can spend what was credited less what was spent. Holds are not on disk, because the calls that
- * had them are gone.
+ * An account can spend what was credited less what was spent. Holds are not on disk: their calls are gone.
  *
  * Must hold: groups are filled before accounts, and keys before their uses. A row with impossible amounts
  * stops the start with an error that names the row, before any call is served

@@ -190,10 +190,7 @@ export class ResponseTable {
     return new Map();
   }
 
-  /**
-   * At most `limit` keys after `after`, or from the first on, in the order of the table. Takes some µs,
-   * and 1 µs a key.
-   */
+  /** At most `limit` keys after `after`, or from the first on, in the order of the table. 1 µs a key. */
   keys(after: ResponseKey | undefined, limit: number): ResponseKey[] {
     const { answers } = this.#tables;
     // `\0` makes it the least text after `after.key`.

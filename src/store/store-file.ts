@@ -12,6 +12,7 @@
  */
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { errorText } from '../core/errors.js';
 import { findPageError, type PageError } from './page-walk.js';
 
 /** `newer`: the format is of a later Tollgate (tables.ts). `unloadable`: no binary of LMDB runs here. */
@@ -207,7 +208,7 @@ export function startErrorText(dataPath: string, error: unknown): string {
   const reason = DISK_ERRORS.get(NODE_CODES.get(code) ?? code);
   if (reason !== undefined)
     return `The start could not write to its disk: ${reason}. Look at the disk of ${dataPath}, and of log files.`;
-  return error instanceof Error ? error.message : String(error);
+  return errorText(error);
 }
 
 /**
@@ -216,10 +217,9 @@ export function startErrorText(dataPath: string, error: unknown): string {
  */
 export function unreadable(path: string, error: unknown): StoreError {
   if (error instanceof StoreError) return error;
-  const reason = error instanceof Error ? error.message : String(error);
   return new StoreError(
     'unreadable',
-    `${path} cannot be opened: ${reason}. Check the path, its owner, and that the disk is neither full nor read-only and can lock and map files.`,
+    `${path} cannot be opened: ${errorText(error)}. Check the path, its owner, and that the disk is neither full nor read-only and can lock and map files.`,
   );
 }
 

@@ -14,8 +14,7 @@
  * write make none. LMDB guards a reader's entry by a lock of the kernel on its lock file, which all
  * containers of one machine see, and which ends with its process, even if that is killed. Such a lock needs
  * no clock and no heartbeat, and works on volumes where no Unix socket can be made. If a file system has no
- * such locks, LMDB does not work either. An older Tollgate is no reader: its row is valid if `/proc` shows
- * its process.
+ * such locks, LMDB does not work either. For an older Tollgate, which is no reader, `/proc` decides.
  *
  * Gateways of one supervisor that share their limits share the hold. The row then names their group, and lets
  * in further members of it. A gateway that goes on draining after its supervisor has died keeps everybody

@@ -100,8 +100,7 @@ export class Store implements RecordStore {
 
   /**
    * Opens the store, and keeps commands and gateways of other process groups from changing it until `close`.
-   * `StoreHold.take` says what `onAlone` is. Throws StoreError, or StoreHeld if another process has the hold.
-   * Costs an fsync.
+   * Calls `StoreHold.take`, which says what `onAlone` is, what it throws and costs. Throws StoreError too.
    */
   static hold(dataPath: string, user: StoreUser, onAlone?: () => void): Store {
     const hold = StoreHold.take(dataPath, user, onAlone);

@@ -6,9 +6,9 @@
  * Must hold: stores of all earlier formats can be read. So a change of a table's name, its keys or their
  * order needs a new FORMAT and a reader of the old one (record-codec.ts). A new table is added to the list
  * below and to `tablesOf`; if the audit is to read it, to AUDITED_TABLES and to a check of audit.ts or
- * audit-groups.ts; and if an operator's change writes it, to RecordedTable (row-recorder.ts says which). No
- * test tells if the list or the audit lacks a table. test/unit/store/key-rows.key-codec.test.ts opens a store
- * of format 1, which works and is of this format from then on; no test has another earlier format.
+ * audit-groups.ts; and if an operator's change writes it, to RecordedTable (row-recorder.ts). No test finds a
+ * table that the list or the audit lacks. test/unit/store/key-rows.key-codec.test.ts opens a store of format
+ * 1, which is of the present format from then on; no test opens one of another earlier format.
  *
  *     accounts           id                        → account
  *     account_slots      account slot              → id
@@ -88,10 +88,7 @@ export const CHANGES_HEAD = 'operator_changes_head';
 export const CHANGES_BEFORE = 'operator_changes_before';
 const CHANGED_META = [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE];
 
-/**
- * Stands for bytes that cannot be decoded. No schema accepts it, so the reader of the row throws `damaged`
- * with the row's name.
- */
+/** Stands for bytes that cannot be decoded. No schema accepts it, so the row's reader throws `damaged`. */
 export const UNREADABLE = Symbol('unreadable row');
 
 /** The most values of an array whose length msgpack writes as one byte. */
