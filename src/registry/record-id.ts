@@ -35,7 +35,7 @@ const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)}|${OPERATOR_TOKEN.source.sli
 export const NAME_RULE = {
   minLength: 1,
   maxLength: NAME_CHARS_MAX,
-  pattern: `^(?!\\.{1,2}$)(?!${ID.source.slice(1)})${NOT_A_KEY}${PRINTABLE_TEXT}`,
+  pattern: `^(?!\\s|[^]*\\s$)(?!\\.{1,2}$)(?!${ID.source.slice(1)})${NOT_A_KEY}${PRINTABLE_TEXT}`,
 };
 /** What `assertReference` accepts. A character has one or two UTF-16 units, which that function counts. */
 export const REFERENCE_RULE = { maxLength: 2 * NAME_CHARS_MAX, pattern: `^${NOT_A_KEY}` };
@@ -97,6 +97,8 @@ export function newName(field: string, given: string): string {
     throw invalid(`${field} must have 1 to ${NAME_CHARS_MAX} characters, got ${chars}`);
   }
   if (UNPRINTABLE.test(name)) throw invalid(`${field} must not have control characters`);
+  // Nobody sees such a space in a table, so the name looks like another, and is mistyped later.
+  if (name !== name.trim()) throw invalid(`${field} must not begin or end with a space`);
   if (isId(name)) throw invalid(`${field} must not have the form of an id, got ${name}`);
   // A name is stored and shown, which must not happen to a secret.
   if (isSecret(name)) throw invalid(`${field} must not be an API key or a token`);
