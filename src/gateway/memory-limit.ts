@@ -1,7 +1,8 @@
 /**
- * Finds how much memory this process may use, and how much of that the bodies of calls in flight get.
- * settings-records.ts asks at the start and at each reload, stats.ts for each scrape, on the main thread of a
- * gateway process.
+ * Finds how much memory this process may use, how much of that the bodies of calls in flight get, and whether
+ * the kernel has killed processes for memory. settings-records.ts asks at the start and at each reload,
+ * stats.ts for each scrape, on the main thread of a gateway process. supervisor/gateway-process.ts asks for
+ * the kills.
  *
  * Must hold: the limits of all control groups around the process count, not only of its own, because a pod's
  * limit is often set on the control group above (test/unit/gateway/memory-limit.test.ts).
@@ -23,6 +24,30 @@ const FILES_V1 = ['memory.limit_in_bytes'];
  */
 export function containerMemoryBytes(root = '/'): number {
   let lowest = Infinity;
+  for (const { folder, isV1 } of memoryCgroups(root)) {
+    for (const file of isV1 ? FILES_V1 : FILES_V2) lowest = Math.min(lowest, limitOf(join(folder, file)));
+  }
+  return lowest;
+}
+
+/** The file in which the kernel counts the processes of a control group that it has killed for memory. */
+export interface MemoryKills {
+  readonly file: string;
+  readonly count: number;
+}
+
+/** Returns the kills in this process's own control group; undefined if no file can be read. */
+export function memoryKills(root = '/'): MemoryKills | undefined {
+  for (const { folder, isV1 } of memoryCgroups(root)) {
+    const file = join(folder, isV1 ? 'memory.oom_control' : 'memory.events');
+    const [, count] = /^oom_kill (\d+)$/m.exec(textOf(file)) ?? [];
+    if (count !== undefined) return { file, count: Number(count) };
+  }
+  return undefined;
+}
+
+/** Yields the folders of the control groups that this process is in, its own before those around it. */
+function* memoryCgroups(root: string): Generator<{ readonly folder: string; readonly isV1: boolean }> {
   // A line is `hierarchy:controllers:path`. Version 2 has hierarchy 0 and no controllers.
   for (const line of textOf(join(root, 'proc/self/cgroup')).split('\n')) {
     const [, hierarchy, controllers, path] = /^(\d+):([^:]*):(\/.*)$/.exec(line) ?? [];
@@ -34,12 +59,10 @@ export function containerMemoryBytes(root = '/'): number {
     // A container may see its own control group as the root of the mount, while the path is the host's. Then
     // only the last step of this loop, `/`, exists.
     for (let cgroup = posix.normalize(path); ; cgroup = posix.dirname(cgroup)) {
-      for (const file of isV1 ? FILES_V1 : FILES_V2)
-        lowest = Math.min(lowest, limitOf(join(mount, cgroup, file)));
+      yield { folder: join(mount, cgroup), isV1 };
       if (cgroup === '/') break;
     }
   }
-  return lowest;
 }
 
 /** Infinity for `max` and for a missing file. Version 1 has a number beyond any machine's memory instead. */

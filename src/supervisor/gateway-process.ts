@@ -31,12 +31,13 @@ import {
   type Snapshot,
   type SnapshotKind,
 } from '../gateway/messages.js';
+import { memoryKills } from '../gateway/memory-limit.js';
 import { processLimit } from '../core/process-limit.js';
 import type { Log } from '../telemetry/log.js';
 import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
 
 export interface GatewayExit {
-  /** How the process ended, for the log: `exit code 1`, `signal SIGABRT`. */
+  /** How the process ended, for the log: `exit code 1`, or `signal SIGABRT` with what may have caused it. */
   readonly how: string;
   /** Whether the exit code was 0. */
   readonly clean: boolean;
@@ -159,6 +160,8 @@ export class GatewayProcess {
   #killedFor: string | undefined;
   /** Why the gateway refused to start; undefined if it did not. */
   #rejection: string | undefined;
+  /** What the kernel had killed for memory when this process was started. */
+  readonly #kernelKillsBefore = memoryKills();
   /** One at a time, because Reloads runs reloads in sequence. */
   readonly #reloads: PendingReplies<readonly string[]>;
   /** Few at a time: GroupSnapshots shares questions of a kind, except those that name accounts. */
@@ -180,11 +183,11 @@ export class GatewayProcess {
       setImmediate(() => this.#onEnd({ how: `no process: ${(error as Error).message}`, clean: false }));
       return;
     }
-    this.#listenTo(this.#child);
+    this.#listenTo(this.#child, start.settings.data);
     this.send(start);
   }
 
-  #listenTo(child: ChildProcess): void {
+  #listenTo(child: ChildProcess, dataPath: string): void {
     // `stderr` is undefined, although its type forbids that, if a lack of descriptors made the fork fail.
     const { stderr } = child as { readonly stderr?: Readable | null };
     if (stderr) logStrayOutput(stderr, child.pid ?? 0, this.#options.log);
@@ -199,7 +202,8 @@ export class GatewayProcess {
       if (child.pid === undefined) this.#onEnd({ how: `no process: ${error.message}`, clean: false });
     });
     child.once('exit', (code, signal) => {
-      const how = signal === null ? `exit code ${code ?? 0}` : `signal ${signal}${addressesText(signal)}`;
+      const how =
+        signal === null ? `exit code ${code ?? 0}` : `signal ${signal}${this.#causeOf(signal, dataPath)}`;
       const onLastMessage = (): void => {
         if (code === START_REJECTED_EXIT_CODE) this.#rejection ??= 'the gateway refused to start';
         this.#onEnd({ how, clean: code === 0 });
@@ -293,6 +297,14 @@ export class GatewayProcess {
     }
   }
 
+  /** Returns what may have caused the signal and where to look, as the continuation of a line; or ''. */
+  #causeOf(signal: NodeJS.Signals, dataPath: string): string {
+    if (signal === 'SIGKILL') return memoryText(this.#kernelKillsBefore?.count);
+    // LMDB ends a process so if the disk does not do what it wants (store/environment.ts).
+    const isOfDisk = ['SIGSEGV', 'SIGBUS'].includes(signal) && this.#aliveTimer === undefined;
+    return `${isOfDisk ? `; perhaps the disk of ${dataPath} is full, or cannot map files to memory` : ''}${addressesText(signal)}`;
+  }
+
   /** Called once: after 'exit' and the last message, or after a fork that failed. */
   #onEnd({ how, clean }: { readonly how: string; readonly clean: boolean }): void {
     clearTimeout(this.#killTimer);
@@ -351,4 +363,16 @@ function addressesText(signal: NodeJS.Signals): string {
   const limit = processLimit('Max address space');
   if (limit === Infinity || !['SIGTRAP', 'SIGABRT', 'SIGSEGV', 'SIGILL'].includes(signal)) return '';
   return `; it may have ${(limit / 1024 ** 3).toFixed(1)} GiB of addresses, perhaps too few: lift the limit (ulimit -v unlimited, LimitAS=infinity)`;
+}
+
+/**
+ * Nothing tells a process who has sent SIGKILL. The kernel counts what it kills for memory in each control
+ * group; that of a gateway is the supervisor's. `killsBefore`: the count when the gateway was started.
+ */
+function memoryText(killsBefore: number | undefined): string {
+  const kills = memoryKills();
+  const count = kills === undefined || killsBefore === undefined ? 0 : kills.count - killsBefore;
+  if (kills !== undefined && count > 0)
+    return `; since it started the kernel has killed ${count} for memory (oom_kill in ${kills.file}): allow more memory, or lower limits.bodies_in_work_bytes`;
+  return "; perhaps the kernel killed it for memory: see the kernel's log (dmesg), and oom_kill in memory.events of its control group";
 }

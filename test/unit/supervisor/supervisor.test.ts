@@ -175,7 +175,7 @@ void t.test('a file that is gone at a reload: told, and its settings stay', asyn
 for (const [plan, changes, problem] of [
   ['used', {}, /^a plan is in use$/],
   ['stall', { reloadMsMax: 50 }, /^the gateway did not answer within 50 ms$/],
-  ['crash', {}, /^the gateway ended \(signal SIGKILL\) before it had taken the settings/],
+  ['crash', {}, /^the gateway ended \(signal SIGKILL;.*\) before it had taken the settings/],
 ] as const) {
   void t.test(`settings that a gateway does not take (${plan}): told, and the old ones stay`, async (t) => {
     const { signals, ready, end, logged, file } = run('serve', changes);
@@ -247,12 +247,13 @@ void t.test('a reload before the first gateway serves is refused in words', asyn
 });
 
 for (const [behaviour, how] of [
-  ['crash-once', 'signal SIGKILL'],
-  ['end-once', 'exit code 0'],
+  // A process that the kernel kills for memory shows no other trace.
+  ['crash-once', /^signal SIGKILL; perhaps the kernel killed it for memory: .*dmesg.*oom_kill/],
+  ['end-once', /^exit code 0$/],
 ] as const) {
   void t.test(`${behaviour}: started again, on the ports it had`, async (t) => {
     const { signals, logged, readyCount, end } = run(behaviour);
-    t.same(await logged(/is started again/), { how, pause_ms: 1 });
+    t.match(await logged(/is started again/), { how, pause_ms: 1 });
     t.same(await logged(/serves again/), { port: 4242 });
     t.equal(readyCount(), 1, 'ready is told once');
     signals.emit('SIGTERM');
@@ -304,6 +305,11 @@ for (const [behaviour, rejection] of [
   ['refuse', 'the books are damaged'],
   ['refuse-silently', 'the gateway refused to start'],
   ['crash-early', 'the gateway ended before it was ready (exit code 3)'],
+  // As lmdb ends it, if the data directory is on a disk that maps no files.
+  [
+    'fault-early',
+    'the gateway ended before it was ready (signal SIGSEGV; perhaps the disk of fault-early is full, or cannot map files to memory)',
+  ],
 ] as const) {
   void t.test(`${behaviour}: not started again, and the reason is told`, async (t) => {
     const { end, readyCount } = run(behaviour);
