@@ -167,7 +167,7 @@ for (const [what, cgroup, files, kills] of KILLS) {
   });
 }
 
-/** Runs a script in a group of that size, in which these functions are. Resolves with the number it prints. */
+/** Runs a script in a group of that size, which has these functions. Resolves with the number it prints. */
 async function numberIn(t: Test, bytes: number, script: string): Promise<number | undefined> {
   const group = MemoryCgroup.create(t, bytes);
   if (group === undefined) return undefined;
