@@ -17,7 +17,7 @@ import type { AccountRecord, CreditRecord } from './account-record.js';
 import type { AccountStatement } from './account-statement.js';
 import type { Accounts } from './accounts.js';
 import { assertIdempotencyKey, invalid, LINE_PATTERN } from './record-id.js';
-import { commitAndApply, type Page } from './record-store.js';
+import { commitAndApply, ifReadable, type Page } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 /** Length of a journal line's note: enough for a sentence and a document's number. */
@@ -120,8 +120,7 @@ export class Credits {
     const work = (): AccountStatement => {
       const record = this.#putRows(credit, hooks);
       const former = this.#accounts.statementOf(record);
-      // `former` lacks the credit, because the ledger gets it only after the disk: the law of the balance
-      // adds it.
+      // `former` lacks the credit, which the ledger gets after the disk. By the law of the balance:
       const available = asPicoUnits(record.credited - former.held - former.spent);
       const statement = { ...former, available };
       hooks.after(statement);
@@ -170,16 +169,16 @@ export class Credits {
   }
 
   /**
-   * Whether the disk has the account as before a debit whose commit threw: who has a ledger is alone on the
-   * store. False if it cannot be read: the ledger then has too little of this account until a restart.
+   * Whether the disk has the account as before a debit whose commit threw. (No other process changes it,
+   * because a gateway with a ledger is alone on its store.) False if the account cannot be read: the ledger
+   * then has too little of it until a restart.
    */
   #isUnchanged(account: AccountRecord): boolean {
-    try {
+    const isUnchanged = ifReadable(() => {
       this.#context.store.refresh();
       return this.#hasCredited(account);
-    } catch {
-      return false;
-    }
+    });
+    return isUnchanged ?? false;
   }
 
   /** Whether the account on disk has this `credited`, which each credit and debit changes. */

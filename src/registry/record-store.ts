@@ -160,7 +160,14 @@ export function commitAndApply<Result extends object>(
   try {
     committed = store.commit(() => (ofWork.result = work()));
   } catch (error) {
-    const written = ofWork.result === undefined ? undefined : readAgain(store, onDisk, ofWork.result);
+    const { result } = ofWork;
+    // If the store cannot be read either, memory stays older than the disk until a restart.
+    const written =
+      result &&
+      ifReadable(() => {
+        store.refresh();
+        return onDisk(result);
+      });
     if (written !== undefined) apply(written);
     throw error;
   }
@@ -168,24 +175,10 @@ export function commitAndApply<Result extends object>(
   return committed;
 }
 
-/** Returns undefined if the row cannot be read, whatever the error: `tollgate audit` names damaged rows. */
+/** Returns what `read` returns; undefined if it throws, whatever it throws. The audit names damaged rows. */
 export function ifReadable<Row>(read: () => Row | undefined): Row | undefined {
   try {
     return read();
-  } catch {
-    return undefined;
-  }
-}
-
-/** Undefined also if the store cannot be read: then memory stays older than the disk until a restart. */
-function readAgain<Result>(
-  store: Pick<RecordStore, 'refresh'>,
-  onDisk: (result: Result) => Result | undefined,
-  result: Result,
-): Result | undefined {
-  try {
-    store.refresh();
-    return onDisk(result);
   } catch {
     return undefined;
   }

@@ -236,9 +236,8 @@ function hostAccounting(
   return {
     spentOf: (scope): HostSpent | undefined => {
       store.refresh();
-      // The version first. An amount newer than its version is corrected by the next report. An amount older
-      // than its version would stay.
-      const version = store.shared.booksVersion();
+      // The version first: the next report corrects an amount newer than its version. An older one stays.
+      const version = store.shared.accountingVersion();
       const account = store.findAccount(scope);
       const spending = account && store.findSpending(account.index);
       return spending && { totalPicoUnits: spending.spent, version };

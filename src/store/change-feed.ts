@@ -23,7 +23,7 @@ import {
 import { accountingVersionOf } from './flush-mark.js';
 import { countAt, rowReader, rowsIn, Slot } from './record-codec.js';
 import type { RegistryCopy } from './registry-copy.js';
-import type { WrittenRow } from './row-recorder.js';
+import type { RecordedTable, WrittenRow } from './row-recorder.js';
 import type { Tables } from './tables.js';
 
 const NEWEST_CHANGE = 'changes';
@@ -34,10 +34,7 @@ const NEWEST_CHANGE = 'changes';
  */
 const CHANGES_KEPT = 4_096;
 
-/**
- * Slots that a change touched. The feed has no records: its reader takes the records from the store, as they
- * are when it reads.
- */
+/** Slots that a change touched. The reader of the feed takes the present records from the store. */
 export interface TouchedSlots {
   readonly groups: readonly GroupIndex[];
   readonly accounts: readonly AccountIndex[];
@@ -72,20 +69,20 @@ export class ChangeFeed {
    * no longer kept: then the caller reads all records.
    */
   since(number: number): TouchedSlots | undefined {
-    const groups = new Set<GroupIndex>();
-    const accounts = new Set<AccountIndex>();
-    const keys = new Set<KeyIndex>();
+    const changes: TouchedSlots[] = [];
     let nextNumber = number + 1;
     for (const [key, touched] of rowsIn(this.#tables.changes, readTouched, { start: nextNumber })) {
       if (key !== nextNumber) return undefined;
-      for (const group of touched.groups) groups.add(group);
-      for (const account of touched.accounts) accounts.add(account);
-      for (const slot of touched.keys) keys.add(slot);
+      changes.push(touched);
       nextNumber++;
     }
     // The feed ends before the newest change: its last rows are missing.
     if (nextNumber <= this.#newest()) return undefined;
-    return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
+    return {
+      groups: eachOnce(changes.flatMap(({ groups }) => groups)),
+      accounts: eachOnce(changes.flatMap(({ accounts }) => accounts)),
+      keys: eachOnce(changes.flatMap(({ keys }) => keys)),
+    };
   }
 
   #newest(): number {
@@ -94,17 +91,22 @@ export class ChangeFeed {
 }
 
 function touchedBy(rows: readonly WrittenRow[]): TouchedSlots {
-  const groups = new Set<GroupIndex>();
-  const accounts = new Set<AccountIndex>();
-  const keys = new Set<KeyIndex>();
-  for (const { table, value, former } of rows) {
-    // `value` or `former` is there, because row-recorder.ts leaves out removals that find no row.
-    const { index } = (value ?? former) as { readonly index?: unknown };
-    if (table === 'groups') groups.add(asGroupIndex(Number(index)));
-    else if (table === 'accounts') accounts.add(asAccountIndex(Number(index)));
-    else if (table === 'keys') keys.add(asKeyIndex(Number(index)));
-  }
-  return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
+  const slotsIn = (tableName: RecordedTable): number[] =>
+    eachOnce(
+      rows
+        .filter(({ table }) => table === tableName)
+        // One of the two is there, because row-recorder.ts leaves out removals that find no row.
+        .map(({ value, former }) => Number(((value ?? former) as { readonly index: unknown }).index)),
+    );
+  return {
+    groups: slotsIn('groups').map(asGroupIndex),
+    accounts: slotsIn('accounts').map(asAccountIndex),
+    keys: slotsIn('keys').map(asKeyIndex),
+  };
+}
+
+function eachOnce<Slot>(slots: readonly Slot[]): Slot[] {
+  return [...new Set(slots)];
 }
 
 const Slots = Type.Array(Slot);
@@ -152,7 +154,7 @@ export class SharedChanges {
    * The accounting version (flush-mark.ts), which grows with every flush of the processes that share the
    * store. Call `Store.refresh` first, or the version may be older by one event-loop turn.
    */
-  booksVersion(): number {
+  accountingVersion(): number {
     return accountingVersionOf(this.#tables);
   }
 

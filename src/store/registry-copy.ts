@@ -170,8 +170,7 @@ export class RegistryCopy {
 
   /**
    * Whether a download of all rows has begun and not ended: then the rows are a mix of two states, whatever
-   * `position` returns. If `position` returns undefined and `isPartial` false, the registry is this host's
-   * alone.
+   * `position` returns. If it is false and `position` undefined, the registry is this host's alone.
    */
   isPartial(): boolean {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
@@ -206,14 +205,8 @@ export class RegistryCopy {
     } else if (table === 'keys') {
       if (value === null) removeDeleted(this.#store.keys, String(key));
       else this.#applyKey(value, location);
-    } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
-      // A row of `meta`, as in the next branch: no other table has these keys.
-      this.#store.operatorChanges.applyLink(key, value);
-    } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
-      if (!Number.isSafeInteger(value)) throw damaged(location);
-      this.#tables.meta.putSync(key, value);
     } else {
-      throw new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);
+      this.#applyMeta(key, value, location);
     }
   }
 
@@ -248,6 +241,18 @@ export class RegistryCopy {
         // Not undefined, because the table is DELETABLE.
         if (!rowNames.has(deletableRow(row)!)) this.apply(row);
       }
+    }
+  }
+
+  /** Writes a row of `meta`. A newer Tollgate may send other rows, or rows of other tables. */
+  #applyMeta(key: RegistryRow['key'], value: unknown, location: string): void {
+    if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
+      this.#store.operatorChanges.applyLink(key, value);
+    } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
+      if (!Number.isSafeInteger(value)) throw damaged(location);
+      this.#tables.meta.putSync(key, value);
+    } else {
+      throw new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);
     }
   }
 

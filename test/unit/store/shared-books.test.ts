@@ -71,7 +71,7 @@ void t.test('members add up, in any order of their flushes', async (t) => {
   const { store, clock } = openShop(path);
   const call = callerOf(clock);
   const members = [0, 1, 2].map((slot) => joinStore(store, clock, slot));
-  let versionBefore = store.shared.booksVersion();
+  let versionBefore = store.shared.accountingVersion();
   for (let round = 1; round <= 4; round++) {
     members.forEach((member, index) => {
       for (let calls = 0; calls <= index; calls++) call(member, BigInt(10 ** index));
@@ -82,7 +82,7 @@ void t.test('members add up, in any order of their flushes', async (t) => {
     t.match(usageOf(store, clock), { calls: round * 6, cost: spent, promptTokens: round * 18 });
     t.match(store.keys.findUse(KEY), { dayCalls: round * 6 });
     t.equal(members[2]!.totals.writtenOf(FIRST), BigInt(round) * 300n);
-    const version = store.shared.booksVersion();
+    const version = store.shared.accountingVersion();
     t.ok(version > versionBefore, 'newer with every flush');
     versionBefore = version;
   }
@@ -91,7 +91,7 @@ void t.test('members add up, in any order of their flushes', async (t) => {
   const late = joinStore(store, clock, 3);
   t.equal(late.ledger.day.read(FIRST).dayCalls, 0, 'it has used nothing itself');
   call(late, 1n);
-  t.ok(store.shared.booksVersion() > versionBefore, 'and with every life that begins');
+  t.ok(store.shared.accountingVersion() > versionBefore, 'and with every life that begins');
   late.flush.run();
   t.match(store.findSpending(FIRST), { spent: 1_285n, dayCalls: 25 });
   await store.close();
