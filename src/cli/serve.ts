@@ -31,6 +31,7 @@ export async function serve(): Promise<void> {
     loaded = await readSettings();
   } catch (error) {
     if (error instanceof SettingsUnread) {
+      if (error.signal !== null) process.stderr.write(`${error.message}\n`);
       process.exitCode = error.exitCode;
       return;
     }
@@ -61,15 +62,20 @@ export type SettingsMessage =
   | { readonly kind: 'loaded'; readonly loaded: LoadedSettings }
   | { readonly kind: 'refused'; readonly problems: readonly string[] };
 
-/** The process that reads the settings ended without a message. That process has printed why, or the help. */
+/**
+ * The process that reads the settings ended without a message. Unless a signal ended it, it has printed why,
+ * or the help.
+ */
 class SettingsUnread extends Error {
   readonly exitCode: number;
+  readonly signal: string | null;
 
   constructor(exitCode: number | null, signal: string | null) {
     super(
       `the settings could not be read: the process that reads them ended (${signal ?? `exit code ${exitCode ?? 0}`})`,
     );
     this.exitCode = exitCode ?? 1;
+    this.signal = signal;
   }
 }
 

@@ -8,6 +8,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
+import { SETTINGS_PROCESS_VARIABLE } from '#src/cli/runtime-support.js';
 import { startGateway, temporaryFolder } from '../support/gateway.js';
 import { mountDisk, reasonToSkip } from '../support/small-disk.js';
 
@@ -129,4 +130,16 @@ void t.test('a gateway that gives up while it starts for the first time says why
   t.equal(code, 1);
   t.equal(stdout, '');
   t.match(stderr, /^the gateway gave up while it started: listeners died 6 times within a minute$/m);
+});
+
+void t.test('a process that is killed while it reads the settings', async (t) => {
+  const folder = temporaryFolder(t);
+  const preload = join(folder, 'killed.mjs');
+  writeFileSync(
+    preload,
+    `if (process.env.${SETTINGS_PROCESS_VARIABLE}) process.kill(process.pid, 'SIGKILL');`,
+  );
+  const { stderr, code } = await serve(folder, [], { NODE_OPTIONS: `--import=${preload}` });
+  t.equal(code, 1);
+  t.match(stderr, /^the settings could not be read: the process that reads them ended \(SIGKILL\)$/m);
 });
