@@ -77,17 +77,14 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   /** The question to the counter pool, while a counter thread parses the body. */
   #parseQuestion: PendingQuestion<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
-  /** The header Cache-Control. */
   #cacheControl: string | undefined;
-  /** Whether the response was looked up in the cache. */
-  #hasLookedUp = false;
+  #wasCacheAsked = false;
   /** Whether bytes of the body have come since the last sweep. */
   #hasNewBytes = false;
-  /** When the first sweep was. This and the next two are monotonic, and 0 before the first sweep. */
+  /** When the first sweep was. It and the next two are monotonic times, and 0 before the first sweep. */
   #firstSweepMs = 0;
   /** When the last sweep was that saw new bytes. */
   #lastBytesMs = 0;
-  /** When `onSweep` last restarted the timer of µWS. */
   #timerRestartedMs = 0;
   /** The header Content-Length, 0 without it. Becomes 0 when nothing more of the body is awaited. */
   #unreadBytes = 0;
@@ -288,8 +285,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
    * undefined if the call is to be made, a promise if another thread or call must be waited for.
    */
   #lookUp(call: ChatCall): EarlierResponse | Promise<WaitResult> | undefined {
-    if (this.#hasLookedUp) return undefined;
-    this.#hasLookedUp = true;
+    if (this.#wasCacheAsked) return undefined;
+    this.#wasCacheAsked = true;
     const hit = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
     if (!(hit instanceof Promise)) return hit;
     return hit.then((earlier) =>
