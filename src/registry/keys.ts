@@ -146,7 +146,7 @@ export class Keys {
       assertRotatable(former, nowMs);
       const account = this.#accounts.recordOf(former.accountId);
       // The new key gets this use as a row of key use and, with a quota record, a row of quota use.
-      const formerUse = isLimited(former) ? live.countsOf(former, nowMs) : undefined;
+      const formerUse = isLimited(former) ? live.useForSuccessor(former, nowMs) : undefined;
       const inherited = live.inheritsByRecord ? formerUse : undefined;
       const created = this.#putNew(account, former, this.takeSlots(1)[0]!, inherited);
       const replaced = {

@@ -154,8 +154,8 @@ export abstract class LiveState {
   abstract keyUseOf(key: KeyIndex, nowMs: WallMs): KeyUseRecord | undefined;
   protected abstract settledOf(key: KeyIndex): SettledQuotas | undefined;
 
-  /** What was used of a key's own limits, for the key that replaces it; undefined if nothing is known. */
-  countsOf({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
+  /** What a rotated key has used of its own limits, for its successor; undefined if nothing is known. */
+  useForSuccessor({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
     const counts = inheritedOf(this.keyUseOf(index, nowMs));
     const quotas = this.settledOf(index);
     return counts && (quotas === undefined ? counts : { ...counts, quotas });

@@ -147,6 +147,16 @@ void t.test('a statement shows what all processes use', async (t) => {
   t.equal(follows.count, 2);
 });
 
+void t.test('work that would go on without the uses is a bug', (t) => {
+  const store = new Store(t.testdir());
+  const uses = new SharedUses(store, new AccountDirectory());
+  const show = <Result>(work: () => Result) => uses.show(new Map(), work);
+  t.throws(() => show(() => show(() => 1)), /does not call `show`/);
+  t.throws(() => show(() => Promise.resolve(1)), /is done when it returns/);
+  t.equal(show(() => 1).result, 1, 'neither leaves anything behind');
+  return store.close();
+});
+
 void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   const { desk, other, store, recalled } = await openSharedHouse(t);
   const { record } = await desk.change(TESTER, ({ accounts }) =>
@@ -310,7 +320,7 @@ void t.test('a key that is rotated twice has the month that the first has used',
   const minute = { weighing: 0, unexpired: 0 };
   const unasked = useOf({ scope: third.id, minute, stocks: {}, processes: [], spent: asPicoUnits(0n) });
   const countsIn = (known: KnownUses): unknown =>
-    elsewhere.show(known, () => elsewhere.countsOf({ ...third, index: slot }, asWallMs(0))).result;
+    elsewhere.show(known, () => elsewhere.useForSuccessor({ ...third, index: slot }, asWallMs(0))).result;
   t.match(countsIn(new Map([[third.id, unasked]])), inherited, 'the coordinator does not know it');
   t.same(countsIn(new Map()), third.inherited, 'the coordinator is lost, and the store has nothing');
   for (const end of ends) await end.close();
