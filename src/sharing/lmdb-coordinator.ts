@@ -267,7 +267,7 @@ export class LmdbCoordinator implements Coordinator {
     try {
       return this.#options.file.environment.write(work);
     } catch (error) {
-      throw this.#unexpected.asLoss(error);
+      throw this.#unexpected.asLost(error);
     }
   }
 }

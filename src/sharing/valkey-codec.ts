@@ -107,7 +107,7 @@ export function encodeAsk(
   spent: HostSpent | undefined,
   credited: Credited | undefined,
   inherited: InheritedUse | undefined,
-): unknown {
+): readonly unknown[] {
   const counted = countedOf(stocks);
   const { balance } = stocks;
   return [

@@ -153,7 +153,7 @@ export class ValkeyCoordinator implements Coordinator {
     try {
       return await call();
     } catch (error) {
-      throw this.#unexpected.asLoss(error);
+      throw this.#unexpected.asLost(error);
     }
   }
 

@@ -248,7 +248,7 @@ export class ValkeyPartition {
     return views;
   }
 
-  #encode(ask: LeaseAsk): unknown {
+  #encode(ask: LeaseAsk): readonly unknown[] {
     const { accounting } = this.#options;
     const { scope, stocks: { balance } = {} } = ask;
     if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));

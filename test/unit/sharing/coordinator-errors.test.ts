@@ -1,4 +1,4 @@
-/** Which of the errors that nobody expects are logged. */
+/** Which of the bugs are logged. */
 import t from 'tap';
 import { CoordinatorLost } from '#src/sharing/coordinator.js';
 import { UnexpectedErrors } from '#src/sharing/coordinator-errors.js';
@@ -7,7 +7,7 @@ import { ListLog } from '../store/support.js';
 function world() {
   const log = new ListLog();
   const unexpected = new UnexpectedErrors(log);
-  const meet = (message: string): CoordinatorLost => unexpected.asLoss(new TypeError(message));
+  const meet = (message: string): CoordinatorLost => unexpected.asLost(new TypeError(message));
   return { log, unexpected, meet };
 }
 
@@ -38,7 +38,7 @@ void t.test('a new kind is logged however many came before, and one that goes on
 void t.test('a loss is returned as it is', (t) => {
   const { log, unexpected } = world();
   const loss = new CoordinatorLost('failing', 'gone');
-  t.equal(unexpected.asLoss(loss), loss);
+  t.equal(unexpected.asLost(loss), loss);
   t.same(log.lines, []);
   t.end();
 });

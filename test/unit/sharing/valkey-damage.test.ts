@@ -321,7 +321,7 @@ void t.test('a host leaves while a record of its store is damaged', NO_REDIS, as
   t.match(after, [{ money: { granted: 10n, remaining: 90n } }], 'mended, it is told what was spent');
 });
 
-void t.test('an error that nobody expects is told with its stack, once', NO_REDIS, async (t) => {
+void t.test('a bug is told with its stack, once', NO_REDIS, async (t) => {
   const server = await startRedis(t);
   const world = new ValkeyWorld(() => server.url);
   t.teardown(() => world.close());
