@@ -172,7 +172,7 @@ function scanOf(
     maxCompletionTokens: NOWHERE,
     streamOptions: asksForUsage ? streamOptions : NOWHERE,
     includeUsage: NOWHERE,
-    hasStreamOptions: false,
+    streamOptionsHasMembers: false,
     end: lastBraceAt,
     outputTokensName: outputTokens ?? 'max_tokens',
     outputTokensMin: form.outputTokensMin?.(body) ?? 1,

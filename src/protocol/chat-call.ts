@@ -272,7 +272,7 @@ export interface BodyScan {
   readonly streamOptions: Span;
   readonly includeUsage: Span;
   /** Whether `stream_options` has members: then a member added to it needs a comma before it. */
-  readonly hasStreamOptions: boolean;
+  readonly streamOptionsHasMembers: boolean;
   /** Position of the brace that closes the body. */
   readonly end: number;
   /** The member that bounds the output. */

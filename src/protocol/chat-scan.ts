@@ -111,7 +111,7 @@ export class ChatScan implements BodyScan {
   streamOptions: Span = NOWHERE;
   includeUsage: Span = NOWHERE;
   /** Whether `stream_options` has members. */
-  hasStreamOptions = false;
+  streamOptionsHasMembers = false;
   /**
    * Members of the body that need the model's `pass_members` (core/routing-members.ts): those of the request
    * itself that steer the call elsewhere, `extra_body`, `hosted_tools`, and what names something stored.
@@ -384,7 +384,7 @@ export class ChatScan implements BodyScan {
     if (reader.bytes[reader.position] !== BRACE) return reader.readValue();
     let includeUsage: unknown;
     if (reader.openLevel(STREAM_OPTIONS)) {
-      this.hasStreamOptions = true;
+      this.streamOptionsHasMembers = true;
       do {
         const index = reader.readName(STREAM_OPTIONS);
         reader.skipColon();

@@ -6,10 +6,16 @@
  * A body above some KB stays bytes, which threads transfer to each other without a copy: a string of 4 MB
  * costs each thread milliseconds.
  *
- * Must hold: a body gets the same response whether it is small or large, in one piece or in many. So one
- * scanner of a door checks all its bodies (test/unit/protocol/request-bytes.test.ts).
+ * Must hold:
+ * - A body gets the same response whether it is small or large, in one piece or in many. So one scanner of a
+ *   door checks all its bodies (test/unit/protocol/request-bytes.test.ts).
+ * - A ChatCall refers to no byte of the memory that it was read from: µWS uses that memory again. Strings and
+ *   `splicedBytes` are copies, the latter without a splice too.
+ * - The scanner of each door rejects a second `model`, in whatever case (member-reader.ts), or
+ *   `modelInFirstPiece` would check another model than the one that is called.
  */
 import { isAscii, isUtf8, transcode } from 'node:buffer';
+import { invariant } from '../core/errors.js';
 import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
 import {
   splicedBytes,
@@ -32,8 +38,8 @@ import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
  */
 const BODY_AS_BYTES_MIN = 4 * 1024;
 
-/** Bytes after a large body for the text of `usageSplice`, which has at most 40. */
-const SPLICE_BYTES_MAX = 64;
+/** What `usageSplice` adds to a body without `stream_options`. It is the longest splice. */
+const STREAM_OPTIONS_MEMBER = ',"stream_options":{"include_usage":true}';
 
 const MODEL_NAME = '"model"';
 
@@ -45,10 +51,10 @@ const INVALID_UTF8: ChatRequestResult = {
   },
 };
 
-/** The scanner of one door's bodies. `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError. */
-type Scanner = (bytes: Uint8Array, isAscii: boolean) => BodyScan;
+/** One door's scanner. `bytes` are valid UTF-8, and ASCII if `bodyIsAscii`. Throws a BodyError. */
+type Scanner = (bytes: Uint8Array, bodyIsAscii: boolean) => BodyScan;
 
-const scanChat: Scanner = (bytes, isAscii) => new ChatScan(bytes, isAscii);
+const scanChat: Scanner = (bytes, bodyIsAscii) => new ChatScan(bytes, bodyIsAscii);
 
 export const readChatBytes = (bytes: Uint8Array): ChatRequestResult => readBodyBytes(bytes, scanChat);
 
@@ -82,7 +88,7 @@ export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestR
 export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scanner): ChatRequestResult {
   const length = pieces.reduce((total, piece) => total + piece.length, 0);
   // Not of Node's buffer pool: the counter thread transfers this memory to the listener.
-  const memory = Buffer.allocUnsafeSlow(length + SPLICE_BYTES_MAX);
+  const memory = Buffer.allocUnsafeSlow(length + STREAM_OPTIONS_MEMBER.length);
   let filledBytes = 0;
   for (const piece of pieces) {
     memory.set(piece, filledBytes);
@@ -93,7 +99,9 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
   const scan = scanOf(bytes, bodyIsAscii, scanner);
   if ('ok' in scan) return scan;
   const splice = usageSplice(scan);
-  const largeBody = memory.subarray(0, length + growthOf(splice));
+  const splicedLength = length + growthOf(splice);
+  invariant(splicedLength <= memory.length, 'the splice fits behind the body');
+  const largeBody = memory.subarray(0, splicedLength);
   if (splice !== undefined) {
     memory.copyWithin(splice.start + splice.text.length, splice.end, length);
     memory.write(splice.text, splice.start, 'latin1');
@@ -107,8 +115,8 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
  * Undefined if the value has not come in full, or is not certain: the piece is no object or no JSON so far,
  * the value is no string or empty, a name has an escape.
  *
- * A returned value is certain: readLargeChatBytes rejects a body with a second `model`, in upper or lower
- * case. Never throws. Costs at most some 6 µs a KB.
+ * A returned value is certain, because a body with a second `model` is rejected. Never throws. Costs at most
+ * some 6 µs a KB.
  */
 export function modelInFirstPiece(piece: Uint8Array): string | undefined {
   const reader = new JsonReader(piece);
@@ -136,7 +144,10 @@ export function modelInFirstPiece(piece: Uint8Array): string | undefined {
   return undefined;
 }
 
-/** What the scanner finds; or a ChatRequestResult, which is never `ok`, if the body is rejected. */
+/**
+ * What the scanner finds; or a ChatRequestResult, which is never `ok`, if the body is rejected. Callers tell
+ * the two apart by the field `ok`, which a BodyScan lacks.
+ */
 function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): BodyScan | ChatRequestResult {
   if (!bodyIsAscii && !isUtf8(bytes)) return INVALID_UTF8;
   try {
@@ -147,19 +158,21 @@ function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): Body
   }
 }
 
-/** The splice, in bytes, that makes a stream report its usage; undefined if none is needed. */
+/**
+ * The splice, in bytes, that makes a stream report its usage; undefined if none is needed. A body may lack
+ * `stream_options`, have it as null, or have an object, with or without `include_usage`.
+ */
 function usageSplice(scan: BodyScan): Splice | undefined {
-  const { request, streamOptions, includeUsage, end, asksForUsage } = scan;
+  const { request, streamOptions, includeUsage: includeUsageSpan, end, asksForUsage } = scan;
   if (!asksForUsage || request.stream !== true || request.stream_options?.include_usage === true)
     return undefined;
-  if (streamOptions === NOWHERE) {
-    return { start: end, end, text: ',"stream_options":{"include_usage":true}' };
-  }
+  // The comma is right: the body has `stream`.
+  if (streamOptions === NOWHERE) return { start: end, end, text: STREAM_OPTIONS_MEMBER };
   if (!request.stream_options) return { ...streamOptions, text: '{"include_usage":true}' };
-  if (includeUsage !== NOWHERE) return { ...includeUsage, text: 'true' };
+  if (includeUsageSpan !== NOWHERE) return { ...includeUsageSpan, text: 'true' };
   // Before the brace that closes `stream_options`.
   const start = streamOptions.end - 1;
-  const text = scan.hasStreamOptions ? ',"include_usage":true' : '"include_usage":true';
+  const text = scan.streamOptionsHasMembers ? ',"include_usage":true' : '"include_usage":true';
   return { start, end: start, text };
 }
 
@@ -167,8 +180,9 @@ function usageSplice(scan: BodyScan): Splice | undefined {
 type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
 
 /**
- * The call of a valid request. `positions` are from before `splice`, which is outside of their spans. `body`
- * has the splice. `positions` and `splice` are in UTF-16 units of a text, or in bytes of a `largeBody`.
+ * The call of a valid request. `bodyBytes`: the length of what the client sent. `positions` are from before
+ * `splice`, which is outside of their spans. `body` has the splice: a text, or the bytes of `largeBody`.
+ * `positions` and `splice` are in UTF-16 units of the text, or in those bytes.
  */
 function callOf(
   { request, routingMembers, mediaParts, repeatedTokens, outputTokensName, outputTokensMin }: BodyScan,
@@ -212,13 +226,17 @@ function outputTokensMaxOf(request: BodyScan['request']): number | undefined {
   return Math.max(maxCompletionTokens, maxTokens);
 }
 
+/**
+ * The member that gave `outputTokensMax`; undefined if none did. Of two equal ones it is
+ * `max_completion_tokens`, the newer. `outputTokensName`: the door's own member.
+ */
 function outputTokensFieldOf(
   request: BodyScan['request'],
   outputTokensMax: number | undefined,
-  name: OutputTokensField,
+  outputTokensName: OutputTokensField,
 ): OutputTokensField | undefined {
   if (outputTokensMax === undefined) return undefined;
-  return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : name;
+  return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : outputTokensName;
 }
 
 /** How many bytes, and so UTF-16 units, the splice adds to the body, because all is ASCII; 0 without one. */
@@ -262,8 +280,8 @@ function spliceInUnits(bytes: Buffer, text: string, { start, end, text: added }:
  * The text of valid UTF-8. Text that is not ASCII is converted by way of UTF-16, because `transcode` uses
  * vector instructions: 64 KB of Chinese take 33 µs, and 380 µs by V8's decoder (TextDecoder).
  */
-function textOf(bytes: Buffer, isAscii: boolean): string {
-  return isAscii ? bytes.toString('latin1') : transcode(bytes, 'utf8', 'utf16le').toString('utf16le');
+function textOf(bytes: Buffer, bodyIsAscii: boolean): string {
+  return bodyIsAscii ? bytes.toString('latin1') : transcode(bytes, 'utf8', 'utf16le').toString('utf16le');
 }
 
 /**
