@@ -2,8 +2,11 @@
  * The list of ended calls on the page of calls (calls-page.tsx): the newest page, then new calls at its top
  * while the list is live (the live tail), and older ones at its end if the operator asks. Browser.
  *
- * Must hold: the list has no gap, also if the live tail cuts its end while older calls are fetched
- * (test/e2e/console-calls.test.ts).
+ * Must hold:
+ * - The list has no gap, also if the live tail cuts its end while older calls are fetched
+ *   (test/e2e/console-calls.test.ts).
+ * - The list has no call twice, and never calls of two filters, in whatever order responses come
+ *   (test/unit/console/call-list.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
@@ -17,15 +20,27 @@ const SEARCHES_MAX = 50;
 const CALLS_SHOWN_MAX = 500;
 /** In place of a cursor: all shown calls are fetched again, from the newest on. */
 const FROM_NEWEST = '';
-/** The period of the live tail. */
+/** The period of the live tail: as long as an ended call may wait until the call log has written it. */
 const TAIL_MS = 1_000;
 
 interface ShownCalls {
+  /** The newest first, as far as `addNewer` can tell. */
   readonly calls: readonly CallView[];
   /** The cursor of older calls; FROM_NEWEST if the list was cut, null if there are no older calls. */
   readonly next: string | null;
   /** `searched_to` of the last page. */
   readonly searchedTo: string | null;
+}
+
+/**
+ * The state of one list's requests. The filters begin a list when they change, and so does a page that is
+ * fetched again from the newest call on. Responses to a former list's requests are dropped.
+ */
+interface ListRequests {
+  /** The cursor of the tail's next request; undefined until the first page has come, and during a request. */
+  tailCursor: string | undefined;
+  /** Whether the first page or older calls are being fetched: another fetch would add the same calls. */
+  isFetchingOlder: boolean;
 }
 
 interface CallList {
@@ -36,32 +51,39 @@ interface CallList {
   /** Whether the live tail runs. */
   readonly isLive: boolean;
   readonly setLive: (isLive: boolean) => void;
+  /**
+   * Stops the tail, and adds older calls at the end. Adds none while the first page or older calls are being
+   * fetched, nor if the first page could not be fetched: the shown calls are those of former filters then.
+   */
   readonly showOlder: () => void;
 }
 
-/** The list of calls and its requests. Responses to earlier filters are dropped. */
+/** Fetches the calls that pass the filter. While a first page is awaited, the former list is shown. */
 export function useCallList(filter: Readonly<Record<string, string | undefined>>): CallList {
   const query = queryOf(filter);
   const [shown, setShown] = useState<ShownCalls>();
   const [error, setError] = useState<string>();
   const [isLive, setLive] = useState(true);
-  /** The cursor of the tail's next request; undefined until the first page has come, and during a request. */
-  const tailCursor = useRef<string | undefined>(undefined);
-  const latestQuery = useRef(query);
-  latestQuery.current = query;
+  /** Undefined before the first list, and once the page is left. */
+  const latestList = useRef<ListRequests | undefined>(undefined);
 
-  /** Requests a page by the filters and `parameters`. Drops the response if the filters have changed. */
+  /** Requests a page by the filters and `parameters`. Drops the response if `list` is not the latest one. */
   const request = useCallback(
-    async (parameters: Parameters<typeof queryOf>[0], onPage: (page: CallsPageView) => void) => {
+    async (
+      list: ListRequests,
+      parameters: Parameters<typeof queryOf>[0],
+      onPage: (page: CallsPageView) => void,
+    ) => {
       try {
         const page = await get<CallsPageView>(`/calls${queryOf({ ...filter, ...parameters })}`);
-        if (latestQuery.current !== query) return;
+        if (latestList.current !== list) return;
         setError(undefined);
         onPage(page);
       } catch (reason) {
-        if (latestQuery.current === query) setError(textOf(reason));
+        if (latestList.current === list) setError(textOf(reason));
       }
     },
+    // `filter` is another object at each call, but `query` is the same text for the same filters.
     [query],
   );
   /**
@@ -69,53 +91,70 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
    * or empty, if its search took too long. With FROM_NEWEST the found calls replace all shown ones.
    */
   const addOlder = useCallback(
-    async (firstCursor: string | null, count: number): Promise<void> => {
+    async (firstList: ListRequests, firstCursor: string | null, count: number): Promise<void> => {
+      let list = firstList;
       let cursor = firstCursor;
       let missingCount = count;
+      list.isFetchingOlder = true;
       for (let searches = 0; cursor !== null && missingCount > 0 && searches < SEARCHES_MAX; searches++) {
         const isFromNewest = cursor === FROM_NEWEST;
         const parameters = { limit: missingCount, cursor };
         // The cursor stays null, which ends the loop, if the request fails or its response is dropped.
         cursor = null;
-        await request(parameters, ({ data, next, newest, searched_to: searchedTo }) => {
+        await request(list, parameters, ({ data, next, newest, searched_to: searchedTo }) => {
           cursor = next;
           missingCount -= data.length;
-          if (isFromNewest) tailCursor.current = newest;
+          if (isFromNewest) {
+            // A response that the tail still awaits belongs to the former list: this page has its calls.
+            list = { tailCursor: newest, isFetchingOlder: true };
+            latestList.current = list;
+          }
           setShown((former) => {
-            if (former === undefined || isFromNewest) return former && { calls: data, next, searchedTo };
+            if (former === undefined || isFromNewest) return { calls: data, next, searchedTo };
             // If the tail has cut the list meanwhile, these calls would follow after a gap.
             if (former.next === FROM_NEWEST) return former;
             return { calls: [...former.calls, ...data], next, searchedTo };
           });
         });
       }
+      list.isFetchingOlder = false;
     },
     [request],
   );
   useEffect(() => {
-    tailCursor.current = undefined;
+    const list: ListRequests = { tailCursor: undefined, isFetchingOlder: true };
+    latestList.current = list;
     const timer = setTimeout(
       () =>
-        void request({ limit: PAGE_CALLS }, ({ data, next, newest, searched_to: searchedTo }) => {
-          tailCursor.current = newest;
+        void request(list, { limit: PAGE_CALLS }, ({ data, next, newest, searched_to: searchedTo }) => {
+          list.tailCursor = newest;
           setShown({ calls: data, next, searchedTo });
-          if (searchedTo !== null) void addOlder(next, PAGE_CALLS - data.length);
+          // A page without `searchedTo` is full, or has all calls.
+          if (searchedTo === null) list.isFetchingOlder = false;
+          else void addOlder(list, next, PAGE_CALLS - data.length);
         }),
+      // Only changed filters are being typed.
       shown === undefined ? 0 : TYPING_MS,
     );
-    return () => clearTimeout(timer);
+    return () => {
+      clearTimeout(timer);
+      latestList.current = undefined;
+    };
+    // Without `shown`: calls that come later begin no other list.
   }, [request]);
 
   const addNewer = useCallback((): void => {
-    const after = tailCursor.current;
-    if (after === undefined) return;
+    const list = latestList.current;
+    const after = list?.tailCursor;
+    if (list === undefined || after === undefined) return;
     // Without a cursor no second request of the tail is sent while this one runs. After a failure `finally`
-    // sets the same cursor again, unless the filters have changed.
-    tailCursor.current = undefined;
-    void request({ after, limit: PAGE_CALLS }, ({ data, newest }) => {
-      tailCursor.current = newest;
+    // sets the same cursor again.
+    list.tailCursor = undefined;
+    void request(list, { after, limit: PAGE_CALLS }, ({ data, newest }) => {
+      list.tailCursor = newest;
       if (data.length === 0) return;
-      // The calls come in the order in which they were recorded; the list has those that ended last first.
+      // Each process's calls come in the order in which it recorded them. The list has those first that ended
+      // last, but calls of a later response are above them all, also if they ended a little earlier.
       const added = data.toSorted((first, second) => second.time.localeCompare(first.time));
       setShown((former) => {
         if (former === undefined) return former;
@@ -124,15 +163,17 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
         const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : former.next;
         return { ...former, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
       });
-    }).finally(() => (tailCursor.current ??= latestQuery.current === query ? after : undefined));
+    }).finally(() => (list.tailCursor ??= after));
   }, [request]);
   useRefresh(addNewer, isLive ? TAIL_MS : undefined);
 
   const showOlder = (): void => {
     // The tail is stopped, or it would cut off the older calls again.
     setLive(false);
+    const list = latestList.current;
+    if (list === undefined || list.isFetchingOlder) return;
     const next = shown?.next ?? null;
-    void addOlder(next, next === FROM_NEWEST ? PAGE_CALLS + CALLS_SHOWN_MAX : PAGE_CALLS);
+    void addOlder(list, next, next === FROM_NEWEST ? PAGE_CALLS + CALLS_SHOWN_MAX : PAGE_CALLS);
   };
   return { shown, error, isLive, setLive, showOlder };
 }
