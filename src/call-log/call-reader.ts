@@ -108,6 +108,10 @@ export class CallReader {
     const mayPass = extentTestOf(filter);
     const calls: CallRecord[] = [];
     const segments = await this.#begunSegments();
+    // The next cursor does not name segments that were removed.
+    const listed = new Set(segments.map(({ number }) => number));
+    for (const number of positions.segments.keys())
+      if (!listed.has(number)) positions.segments.delete(number);
     let extentsLeft = NEWER_EXTENTS_MAX;
     // The number of the newest segment of which this method has read a part, now or before.
     let lastRead = positions.lastNumber;
@@ -115,23 +119,22 @@ export class CallReader {
       const isNew = segment.number > positions.lastNumber;
       const startPosition = positions.segments.get(segment.number) ?? (isNew ? FIRST_POSITION : undefined);
       if (startPosition === undefined) continue;
+      // Asked before the extents are read: a segment that ends meanwhile may have more calls than they have.
+      const isComplete = !segment.isGrowing;
+      const extents = await this.#extentsOf(segment);
       let position = startPosition;
-      for (const extent of await this.#extentsOf(segment)) {
-        if (extent.at + extent.bytes <= position.at) continue;
+      for (const extent of extents) {
+        if (endOf(extent) <= position.at) continue;
         if (calls.length >= limit || extentsLeft === 0) break;
         if (mayPass(extent)) {
           extentsLeft -= 1;
           position = appendNewer(await segment.blocks([extent]), position, filter, calls, limit);
-        } else position = { at: extent.at + extent.bytes, call: 0 };
+        } else position = { at: endOf(extent), call: 0 };
       }
-      positions.segments.set(segment.number, position);
-      if (position.at > 0 || position.call > 0) lastRead = Math.max(lastRead, segment.number);
-    }
-    // The next cursor does not name segments that were removed, or that have ended and were read whole.
-    for (const [number, { at }] of positions.segments) {
-      const segment = this.#segments.get(number);
-      if (segment === undefined || (!segment.isGrowing && at >= segment.end))
-        positions.segments.delete(number);
+      // Nor does the next cursor name complete segments that were read whole.
+      if (isComplete && position.at >= endOf(extents.at(-1))) positions.segments.delete(segment.number);
+      else positions.segments.set(segment.number, position);
+      if (position !== FIRST_POSITION) lastRead = Math.max(lastRead, segment.number);
     }
     // Segments above `lastRead` are still new for the next cursor, which names a bounded number of segments.
     positions.lastNumber = lastRead;
@@ -196,6 +199,11 @@ function findRecordIn(
     }
   }
   return undefined;
+}
+
+/** Returns the offset in the segment at which the extent ends; 0 without an extent. */
+function endOf(extent: ExtentAt | undefined): number {
+  return extent === undefined ? 0 : extent.at + extent.bytes;
 }
 
 /**

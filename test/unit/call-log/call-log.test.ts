@@ -262,6 +262,25 @@ void t.test('what another process writes between two reads of a page comes once'
   t.same(found.map(idOf).sort(), written.map(idOf).sort());
 });
 
+void t.test('newer calls of a segment that ends during a search are returned by the next one', async (t) => {
+  const folder = t.testdir();
+  const written = calls(31, 50);
+  const writer = writerOn(folder);
+  const reader = new CallReader(folder, { growingSegment: () => writer.growing });
+  const first = await reader.page({}, 10);
+  for (const call of written) writer.append(call);
+  writer.flush();
+  const search = reader.newerCalls(first!.newest, {}, 10);
+  // Now the search has the writer's index, and waits for the disk.
+  for (let turns = 0; turns < 100; turns++) await Promise.resolve();
+  writer.close();
+  const otherSearch = reader.page({}, 10);
+  const newer = await search;
+  await otherSearch;
+  const rest = await reader.newerCalls(newer!.newest, {}, 100);
+  t.same([...newer!.calls, ...rest!.calls].map(idOf), written.map(idOf));
+});
+
 void t.test('a segment that was cut anywhere has the whole blocks before the cut', async (t) => {
   const folder = join(t.testdir(), 'calls');
   const written = calls(7, 12);
