@@ -2,13 +2,15 @@
  * Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. import.ts calls
  * `importDeployment`, in the process of `tollgate config import-litellm`. In all files of this folder an
  * _entry_ is one map of `model_list`, `params` its `litellm_params`, `info` its `model_info`, and a
- * _deployment_ the entry after its conversion. `name` is the model's name for callers, `model` the provider's
- * name of it.
+ * _deployment_ the entry after its conversion. `modelName` is the model's name for callers, `model` the
+ * provider's name of it. `speaks` is the provider whose own protocol the upstream speaks, undefined
+ * if that is OpenAI's.
  *
  * Must hold (test/unit/config/litellm/import.test.ts):
  * - No secret of the file is written.
- * - What is not carried over gets a remark. So a name is read only if its value is used or gets a remark, and
- *   `remarkUnread` is called last, because it adds a remark on each name that was not read until then.
+ * - What is not carried over gets a remark. So who reads a name and does not use its value adds one, and
+ *   `remarkUnread`, which adds one on each name that was not read, is called last. Names of an entry that is
+ *   left out get none.
  */
 import type { Service } from '../../core/door-names.js';
 import { secretsInQuery } from '../../core/secret-url.js';
@@ -17,6 +19,7 @@ import { TIMEOUT_MS_MAX, TOTAL_TIMEOUT_MS_DEFAULT } from '../upstream-schema.js'
 import { headersOf, secretOf } from './headers.js';
 import { type DeploymentPrices, PRICE_WORDS, pricesOf, UNPLACED_PRICE } from './price.js';
 import {
+  isTranslated,
   nativeSettings,
   type NativeSettings,
   openaiSettings,
@@ -27,7 +30,7 @@ import {
   variableNameOf,
   type Variables,
 } from './provider.js';
-import { type ImportMap, PARAMETER_REASONS, reasonOf } from './remarks.js';
+import { DROP_PARAMS_REASON, type ImportMap, PARAMETER_REASONS, reasonOf } from './remarks.js';
 
 /** By LiteLLM's mode of a model. Modes that Tollgate does not serve are absent. */
 const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
@@ -99,13 +102,10 @@ const VERTEX_MODEL = /^(?:gemini-|claude-|\d+$|publishers\/google\/|endpoints\/)
 /** Parameters by which LiteLLM gets tokens of Entra ID. An entry with one of them needs no key at Azure. */
 const ENTRA_NAMES = ['azure_ad_token', 'tenant_id', 'client_id', 'client_secret', 'azure_username'];
 
-/**
- * Converts one entry. `name`: the model's name for callers. Returns undefined, with a remark, if the entry
- * cannot be an upstream.
- */
+/** Converts one entry. Returns undefined, with a remark, if the entry cannot be an upstream. */
 export function importDeployment(
   entry: ImportMap,
-  name: string,
+  modelName: string,
   context: DeploymentContext,
 ): Deployment | undefined {
   const params = entry.map('litellm_params');
@@ -125,45 +125,17 @@ export function importDeployment(
     params.remark('model', `${rejectionOf(providerModel.name, providerModel.model)}; the entry was left out`);
     return undefined;
   }
-  const { speaks } = provider;
-  const service = serviceOf(params, info, providerModel, name);
+  const service = serviceOf(params, info, providerModel, modelName);
   if (service === undefined) return undefined;
-  const dropsParameters = params.flag('drop_params') ?? context.dropsParameters;
-  const { variables } = context;
-  const providerSettings: Partial<NativeSettings> | undefined =
-    speaks === undefined
-      ? openaiSettings(params, provider, parameter, variables)
-      : nativeSettings(params, speaks, providerModel, parameter, variables);
-  if (providerSettings === undefined) return undefined;
-  const settings = withoutQuerySecrets(params, name, providerSettings, variables);
-  if (speaks === 'bedrock' && BEDROCK_PREFIX.test(providerModel.model))
-    params.remark(
-      'model',
-      "what is before the slash may be LiteLLM's own: see that Bedrock has this model id",
-    );
-  if (speaks === 'vertex' && !VERTEX_MODEL.test(providerModel.model))
-    params.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
-  const hasEntra = ENTRA_NAMES.some((parameterName) => isGiven(parameterName, params, credentials));
-  const key = keyOf(params, name, provider, hasEntra, parameter('api_key'), variables);
-  const isAuthorised = [key, settings.credentials_file, settings.profile].some(
-    (value) => value !== undefined,
+  const upstream = upstreamOf(
+    { params, modelName, provider, providerModel, credentials, parameter },
+    context,
   );
-  const { headers, betas } = headersOf(params, name, { speaks, isAuthorised, parameter }, variables);
-  if (provider.note !== undefined) params.remark('model', provider.note);
-  const timeoutMs = millisecondsOf(params, context.timeoutSeconds);
+  if (upstream === undefined) return undefined;
   const deployment: Deployment = {
     entry,
     service,
-    upstream: {
-      ...settings,
-      ...(key === undefined ? {} : { key }),
-      model: settings.model ?? variables.text(providerModel.model),
-      ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
-      ...(dropsParameters && isChatAlone(provider) ? { drop_unsupported: true } : {}),
-      ...(betas === undefined ? {} : { betas }),
-      ...(Object.keys(headers).length === 0 ? {} : { headers }),
-      ...(timeoutMs === undefined ? {} : timeoutsOf(timeoutMs)),
-    },
+    upstream,
     provider: providerModel.name,
     weight: params.number('weight'),
     rpm: params.number('rpm'),
@@ -176,9 +148,71 @@ export function importDeployment(
   return deployment;
 }
 
-/** Whether the provider has a protocol of its own, to which only chat is translated. Azure has OpenAI's. */
-function isChatAlone(provider: Provider | undefined): boolean {
-  return provider?.speaks !== undefined && provider.speaks !== 'azure';
+/** An entry with what was read of it. */
+interface ReadEntry {
+  readonly params: ImportMap;
+  readonly modelName: string;
+  readonly provider: Provider;
+  readonly providerModel: ProviderModel;
+  /** Undefined if the entry names no known credential. */
+  readonly credentials: ImportMap | undefined;
+  /** Reads a parameter of the entry, or else of its credential. */
+  readonly parameter: Parameter;
+}
+
+/** Returns the settings of the upstream; undefined, with a remark, if its address or project is missing. */
+function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | undefined {
+  const { params, modelName, provider, providerModel, credentials, parameter } = read;
+  const { speaks } = provider;
+  const { variables } = context;
+  const providerSettings: Partial<NativeSettings> | undefined =
+    speaks === undefined
+      ? openaiSettings(params, provider, parameter, variables)
+      : nativeSettings(params, speaks, providerModel, parameter, variables);
+  if (providerSettings === undefined) return undefined;
+  const settings = withoutQuerySecrets(params, modelName, providerSettings, variables);
+  if (speaks === 'bedrock' && BEDROCK_PREFIX.test(providerModel.model))
+    params.remark(
+      'model',
+      'the part before the slash may be a word of LiteLLM: check that Bedrock has a model of this id',
+    );
+  if (speaks === 'vertex' && !VERTEX_MODEL.test(providerModel.model))
+    params.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
+  const hasEntra = ENTRA_NAMES.some((parameterName) => isGiven(parameterName, params, credentials));
+  const key = keyOf(params, modelName, provider, hasEntra, parameter('api_key'), variables);
+  const isAuthorised = [key, settings.credentials_file, settings.profile].some(
+    (credential) => credential !== undefined,
+  );
+  const { headers, betas } = headersOf(params, modelName, { speaks, isAuthorised, parameter }, variables);
+  if (provider.note !== undefined) params.remark('model', provider.note);
+  const timeoutMs = millisecondsOf(params, context.timeoutSeconds);
+  const dropsUnsupported = dropsUnsupportedOf(params, speaks, context);
+  return {
+    ...settings,
+    ...(key === undefined ? {} : { key }),
+    // `settings` has the model if an address of Azure names it. The file may have `os.environ/NAME` as model.
+    model: settings.model ?? variables.text(providerModel.model),
+    ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
+    ...(dropsUnsupported ? { drop_unsupported: true } : {}),
+    ...(betas === undefined ? {} : { betas }),
+    ...(Object.keys(headers).length === 0 ? {} : { headers }),
+    ...(timeoutMs === undefined ? {} : timeoutsOf(timeoutMs)),
+  };
+}
+
+/**
+ * Returns the setting `drop_unsupported`, with a remark if it cannot have the entry's `drop_params`.
+ * import.ts adds the remark on `drop_params` of the file.
+ */
+function dropsUnsupportedOf(
+  params: ImportMap,
+  speaks: Provider['speaks'],
+  { dropsParameters }: DeploymentContext,
+): boolean {
+  const entryDrops = params.flag('drop_params');
+  if (isTranslated(speaks)) return entryDrops ?? dropsParameters;
+  if (entryDrops === true) params.remark('drop_params', DROP_PARAMS_REASON);
+  return false;
 }
 
 /**
@@ -189,26 +223,28 @@ function serviceOf(
   params: ImportMap,
   info: ImportMap,
   providerModel: ProviderModel,
-  name: string,
+  modelName: string,
 ): Service | undefined {
-  const mode = info.text('mode') ?? modeByName(params, info, providerModel, name);
+  const mode = info.text('mode') ?? modeByName(params, info, providerModel, modelName);
   const service = SERVICE_OF_MODE.get(mode);
-  if (service !== undefined && (service === 'chat' || !isChatAlone(providerModel.provider))) return service;
+  if (service !== undefined && (service === 'chat' || !isTranslated(providerModel.provider?.speaks)))
+    return service;
   const reason =
     service === undefined
       ? 'Tollgate does not serve it'
-      : "Tollgate has it of OpenAI's paths and Azure's alone";
+      : "Tollgate serves it only by upstreams with OpenAI's protocol, and by Azure";
   info.remark('mode', `${mode}: ${reason}; the entry was left out`);
   return undefined;
 }
 
 /**
- * Returns the upstream's key, as a reference to a variable; undefined if the upstream has none. `hasEntra`:
- * the entry has parameters of Entra. `apiKey`: the `api_key` of the entry or of its credential.
+ * Returns the upstream's key, as a reference to a variable; undefined if the upstream has none. Without an
+ * `api_key` LiteLLM reads the provider's variable, so the reference is to that. `hasEntra`: the entry has
+ * parameters of Entra. `apiKey`: the `api_key` of the entry or of its credential.
  */
 function keyOf(
   params: ImportMap,
-  name: string,
+  modelName: string,
   provider: Provider,
   hasEntra: boolean,
   apiKey: string | undefined,
@@ -216,7 +252,7 @@ function keyOf(
 ): string | undefined {
   const { speaks, variable, optionalVariable } = provider;
   if (apiKey !== undefined && speaks !== 'vertex')
-    return secretOf(params, 'api_key', apiKey, variable ?? variableNameOf(name), variables);
+    return secretOf(params, 'api_key', apiKey, variable ?? variableNameOf(modelName), variables);
   if (apiKey !== undefined) {
     params.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
     return undefined;
@@ -243,24 +279,26 @@ function remarkUnread(entry: ImportMap, params: ImportMap, info: ImportMap): voi
 }
 
 /**
- * Returns the mode of an entry that does not name the mode, with a remark unless a name tells that the model
- * is one of chat. The provider's name of the model is looked at first, then `base_model`, then `name`, which
- * callers use. `peek`, because `base_model` is not carried over and gets a remark.
+ * Returns the mode of an entry that does not name the mode: `chat` if no name tells another. Adds a remark if
+ * a name tells another, or if none tells any and the provider could serve others. The provider's name of the
+ * model is looked at first, then `base_model`, then `modelName`. `peek`, because `base_model` is not carried
+ * over and gets a remark.
  */
 function modeByName(
   params: ImportMap,
   info: ImportMap,
   { provider, model }: ProviderModel,
-  name: string,
+  modelName: string,
 ): string {
-  const candidates = [model, info.peek('base_model'), params.peek('base_model'), name];
+  const candidates = [model, info.peek('base_model'), params.peek('base_model'), modelName];
   const [mode] = candidates.flatMap((candidate) => {
     const match = MODE_OF_NAME.find(([pattern]) => typeof candidate === 'string' && pattern.test(candidate));
     return match === undefined ? [] : [match[1]];
   });
   const advice = 'if it is not, set mode and import again';
   const assumption = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
-  if (mode === undefined && !isChatAlone(provider)) params.remark('model', `${assumption} chat; ${advice}`);
+  if (mode === undefined && !isTranslated(provider?.speaks))
+    params.remark('model', `${assumption} chat; ${advice}`);
   if (mode !== undefined && mode !== 'chat')
     params.remark('model', `${assumption} ${mode} by its name; ${advice}`);
   return mode ?? 'chat';
@@ -269,27 +307,29 @@ function modeByName(
 /**
  * Returns the settings with references in place of secrets in the address's query, in which some providers
  * and proxies take the key. A provider with a protocol of its own takes no query: `config check` rejects the
- * address later, but the secret must not be written either. `name`: the model's name for callers.
+ * address later, but the secret must not be written either.
  */
 function withoutQuerySecrets(
   params: ImportMap,
-  name: string,
+  modelName: string,
   settings: Partial<NativeSettings>,
   variables: Variables,
 ): Partial<NativeSettings> {
   const { url } = settings;
   if (url === undefined) return settings;
+  // `secretsInQuery` returns each secret as it is written, which is in `url`, and decoded, which may not be.
   const secrets = new Set(secretsInQuery(url).filter((secret) => url.includes(secret)));
   if (secrets.size === 0) return settings;
   // `variableNameOf` ends all names with _API_KEY, which this variable is not.
-  const variableName = variableNameOf(`${name}_api_base`).replace(/_API_KEY$/, '');
+  const variableName = variableNameOf(`${modelName}_api_base`).replace(/_API_KEY$/, '');
   // Longer secrets are tried first, because a secret may be the start of another. All are replaced in one
   // pass, so that no secret is looked for in a reference.
   const longestFirst = [...secrets].sort((secret, other) => other.length - secret.length);
   const pattern = longestFirst.map((secret) => secret.replace(/[^\w]/g, '\\$&')).join('|');
   const replaced = url.replace(
     new RegExp(pattern, 'g'),
-    (secret) => secretOf(params, 'api_base', secret, variableName, variables) ?? secret,
+    // `!`: a word such as `none`, which stands for no key, is shorter than SECRET_CHARS_MIN.
+    (secret) => secretOf(params, 'api_base', secret, variableName, variables)!,
   );
   return { ...settings, url: replaced };
 }
@@ -303,9 +343,9 @@ function rejectionOf(provider: string, model: string): string {
 
 /** Returns the values of the credential that the entry names; undefined without a known name. */
 function credentialsOf(params: ImportMap, { credentials }: DeploymentContext): ImportMap | undefined {
-  const name = params.text('litellm_credential_name');
-  if (name === undefined) return undefined;
-  const values = credentials.get(name);
+  const credentialName = params.text('litellm_credential_name');
+  if (credentialName === undefined) return undefined;
+  const values = credentials.get(credentialName);
   if (values === undefined)
     params.remark('litellm_credential_name', 'there is no such entry in credential_list');
   return values;
@@ -322,7 +362,7 @@ function millisecondsOf(params: ImportMap, fileSeconds: number | undefined): num
   if (seconds === undefined) return undefined;
   const milliseconds = Math.round(seconds * 1_000);
   if (milliseconds >= 1 && milliseconds <= TIMEOUT_MS_MAX) return milliseconds;
-  params.remark('timeout', `wanted is up to a day (${TIMEOUT_MS_MAX / 1_000} seconds)`);
+  params.remark('timeout', `must be 0.001 to ${TIMEOUT_MS_MAX / 1_000} seconds (a day)`);
   return undefined;
 }
 
@@ -339,16 +379,21 @@ function timeoutsOf(
   };
 }
 
-/** Returns the most output tokens; undefined, with a remark if the file names a number beyond the bounds. */
+/**
+ * Returns the most output tokens; undefined, with a remark, if the file names a number beyond the bounds. In
+ * LiteLLM `max_tokens` is an older name, so a different number there gets a remark.
+ */
 function outputTokensOf(info: ImportMap): number | undefined {
   const outputMax = info.number('max_output_tokens');
   const tokensMax = info.number('max_tokens');
   const tokens = outputMax ?? tokensMax;
   if (tokens === undefined) return undefined;
+  if (outputMax !== undefined && tokensMax !== undefined && tokensMax !== outputMax)
+    info.remark('max_tokens', 'max_output_tokens counts in its place');
   if (Number.isInteger(tokens) && tokens >= 1 && tokens <= OUTPUT_TOKENS_MAX) return tokens;
   info.remark(
     outputMax === undefined ? 'max_tokens' : 'max_output_tokens',
-    `wanted is 1 to ${OUTPUT_TOKENS_MAX}`,
+    `must be a whole number from 1 to ${OUTPUT_TOKENS_MAX}`,
   );
   return undefined;
 }

@@ -23,8 +23,15 @@ import {
   withFallbacks,
 } from './model.js';
 import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';
-import { escapedText, providerModelOf, Variables } from './provider.js';
-import { ImportMap, type Remark, remarkCredential, Remarks, remarkSections } from './remarks.js';
+import { escapedText, isTranslated, providerModelOf, Variables } from './provider.js';
+import {
+  DROP_PARAMS_REASON,
+  ImportMap,
+  type Remark,
+  remarkCredential,
+  Remarks,
+  remarkSections,
+} from './remarks.js';
 
 interface LitellmImport {
   /** A `tollgate.yaml` that passes `config check` once its variables are set; if not, remarks say why. */
@@ -57,6 +64,10 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   };
   const leftOut: ImportMap[] = [];
   const models = withFallbacks(withAliases(modelsOf(entries, context, leftOut), router), [router, litellm]);
+  const isAnyUntranslated = models.some(({ upstreams }) =>
+    upstreams.some(({ provider }) => !isTranslated(provider)),
+  );
+  if (context.dropsParameters && isAnyUntranslated) litellm.remark('drop_params', DROP_PARAMS_REASON);
   for (const values of context.credentials.values()) remarkCredential(values);
   remarkSections({ file, router, litellm });
   if (models.length === 0) {

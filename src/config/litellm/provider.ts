@@ -127,6 +127,11 @@ function modelOfProvider(name: string, model: string): ProviderModel {
   return { name, provider, model: prefixed.slice(regionPrefix.length), region };
 }
 
+/** Whether calls are translated to the provider's own protocol, as only chat can be. Azure has OpenAI's. */
+export function isTranslated(speaks: ProviderName | undefined): boolean {
+  return speaks !== undefined && speaks !== 'azure';
+}
+
 /** What LiteLLM's file has before the name of a variable. */
 const ENVIRONMENT = 'os.environ/';
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;

@@ -142,6 +142,10 @@ const AWS_CREDENTIALS =
 
 const ENTRA = 'without a key, Tollgate gets tokens itself: see docs/credentials.md';
 
+/** Why a `drop_params` of an entry or of the file is not carried over to some upstreams. */
+export const DROP_PARAMS_REASON =
+  "drop_unsupported serves providers with a protocol of their own alone: upstreams with OpenAI's, and Azure, lack it";
+
 /** Why some parameters of an entry, or of a credential, are not carried over. */
 export const PARAMETER_REASONS: Reasons = {
   max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',

@@ -178,6 +178,10 @@ void t.test('nor in the query of an address of a provider with a protocol of its
     { model: 'gemini/x', api_base: `https://p.example/a?key=hidden-key-1&token=${long}` },
     { model: 'openai/x', api_base: `https://p.example/a?key=hidden-key-1&token=${long}` },
     { model: 'openai/x', api_base: `https://p.example/a?token=${long}&key=hidden-key-1&code=A_API_BASE_2` },
+    // Secrets that are decoded otherwise than they are written.
+    { model: 'openai/x', api_base: 'https://p.example/a?key=%68idden+key%zz%C3%A9%E9&b=os.environ' },
+    { model: 'openai/x', api_base: 'https://p.example/a?%6bey=hidden-$%7bk%7d-${k}' },
+    { model: 'azure/d', api_base: 'https://p.example/a??key=hidden-key&hidden-key-2' },
   ];
   for (const litellm_params of entries) {
     const list = [{ model_name: 'a', litellm_params }];

@@ -51,6 +51,53 @@ void t.test('drop_params by the words of YAML 1.1', (t) => {
   t.end();
 });
 
+void t.test('drop_params gets a remark if an upstream passes all on', (t) => {
+  const claude = { model: 'anthropic/claude-x' };
+  const azure = { model: 'azure/d', api_base: 'https://r.openai.azure.com' };
+  const cases: readonly (readonly [file: unknown, entries: readonly object[], paths: readonly string[]])[] = [
+    [true, [{}], ['litellm_settings']],
+    [true, [azure, claude], ['litellm_settings']],
+    [true, [claude], []],
+    [false, [{}, azure], []],
+    [null, [{ drop_params: true }], ['model_list[0].litellm_params']],
+    [null, [{ ...azure, drop_params: 'yes' }], ['model_list[0].litellm_params']],
+    [null, [{ drop_params: false }, { ...claude, drop_params: true }], []],
+  ];
+  for (const [value, entries, paths] of cases) {
+    const { lines } = importedFile(t, {
+      model_list: entries.map((own, at) => model(`m${at}`, own)),
+      litellm_settings: { drop_params: value },
+    });
+    const told = lines.filter((line) => line.includes('drop_params: '));
+    t.same(
+      told.map((line) => line.replace(/\.drop_params: .*/, '')),
+      paths,
+      JSON.stringify([value, entries]),
+    );
+  }
+  t.end();
+});
+
+void t.test('max_tokens gets a remark if max_output_tokens says otherwise', (t) => {
+  const cases: readonly (readonly [info: object, tokens: number, isTold: boolean])[] = [
+    [{ max_output_tokens: 8_000, max_tokens: 8_000 }, 8_000, false],
+    [{ max_output_tokens: 8_000, max_tokens: 128_000 }, 8_000, true],
+    [{ max_output_tokens: 0, max_tokens: 8_000 }, 16_384, true],
+    [{ max_tokens: 8_000 }, 8_000, false],
+    [{ max_output_tokens: 8_000 }, 8_000, false],
+  ];
+  for (const [model_info, tokens, isTold] of cases) {
+    const { models, lines } = importedFile(t, { model_list: [{ ...model('m'), model_info }] });
+    t.equal(models[0]!.max_output_tokens, tokens, JSON.stringify(model_info));
+    t.equal(
+      lines.some((line) => line.startsWith('model_list[0].model_info.max_tokens: ')),
+      isTold,
+      JSON.stringify(model_info),
+    );
+  }
+  t.end();
+});
+
 void t.test('what looks like a reference of Tollgate stays a text', (t) => {
   const headers = { 'x-a': 'a${b', 'x-b': 'a${b}', 'x-c': 'a$${b}', 'x-d': 'a${b${c}' };
   const { models, variables } = importedFile(t, {

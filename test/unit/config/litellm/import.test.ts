@@ -386,7 +386,7 @@ void t.test('what models serve, and prices of calls', (t) => {
     ],
   );
   t.match(JSON.stringify(remarks), /image_generation: Tollgate does not serve it/);
-  t.match(JSON.stringify(remarks), /rerank: Tollgate has it of OpenAI's paths/);
+  t.match(JSON.stringify(remarks), /rerank: Tollgate serves it only by upstreams with OpenAI's protocol/);
   t.end();
 });
 
