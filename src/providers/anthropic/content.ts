@@ -3,9 +3,9 @@
  * `blocksOf`; tools.ts uses `withCacheControl`, request.ts `hasText`. No I/O. Upstream worker, or counter
  * thread if the body is large. Follows platform.claude.com, "Messages", "Vision" and "PDF support", 2026-11.
  *
- * Must hold: no blank text becomes a block. A part that Claude lacks is rejected with its path, unless the
- * upstream has `drop_unsupported`: then it is left out, as `fields.unsupported` returns
- * (test/unit/providers/anthropic/conversation.test.ts).
+ * Must hold: no blank text becomes a block, of a text file neither. A part that Claude lacks is rejected with
+ * its path. With the upstream's `drop_unsupported`, `fields.unsupported` returns instead of throwing, and the
+ * part is left out (test/unit/providers/anthropic/conversation.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { clipped } from '../../core/wrong-input.js';
@@ -21,12 +21,14 @@ export interface ContentRules {
   readonly fetchesUrls: boolean;
 }
 
+/** Captures the media type. Parameters such as `charset` may follow it; they are not read. */
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)(?:;[\w=.+-]+)*;base64,/;
 
 /**
- * The blocks of a message's content, as new objects, whose `cache_control` alone is the caller's own. Blank
- * texts are left out: OpenAI accepts them, Anthropic does not. No content, or one that is neither text nor
- * list, has no blocks. `path`: of the message, as `messages[3]`. Throws a FieldError.
+ * Returns the blocks of a message's content. Blocks are new objects, but `cache_control` in them is the
+ * caller's own object. Blank texts are left out: OpenAI accepts them, Anthropic does not. Without content
+ * there are no blocks; protocol/chat-schema.ts rejects a content that is neither text nor list. `path`: of
+ * the message, as `messages[3]`. Throws a FieldError.
  */
 export function blocksOf(content: unknown, path: string, rules: ContentRules): Block[] {
   if (typeof content === 'string') return hasText(content) ? [{ type: 'text', text: content }] : [];
@@ -42,10 +44,13 @@ export function blocksOf(content: unknown, path: string, rules: ContentRules): B
   return blocks;
 }
 
-/** Sets `cache_control` of `block` to that of `holder`, which the caller sent at `path`. Returns `block`. */
-export function withCacheControl(block: Block, holder: Members, path: string): Block {
-  const cacheControl = holder.cache_control ?? undefined;
-  if (cacheControl === undefined) return block;
+/**
+ * Copies `cache_control`, if it is there, from `source` to `block`, and returns `block`. `source`: the object
+ * that the caller sent at `path`, such as a part, a message or a tool. Throws a FieldError.
+ */
+export function withCacheControl(block: Block, source: Members, path: string): Block {
+  const { cache_control: cacheControl } = source;
+  if (cacheControl === undefined || cacheControl === null) return block;
   if (!isRecord(cacheControl)) throw new FieldError(`${path}.cache_control`, 'must be an object');
   block.cache_control = cacheControl;
   return block;
@@ -78,6 +83,7 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
       const title = typeof filename === 'string' ? filename : undefined;
       if (typeof data === 'string') return mediaOf('document', data, title, `${path}.file.file_data`, rules);
       if (file.file_id === undefined) throw new FieldError(`${path}.file.file_data`, 'must be a string');
+      // The id of a file that was uploaded to OpenAI.
       rules.fields.unsupported(`${path}.file.file_id`);
       return undefined;
     }
@@ -91,8 +97,9 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
 }
 
 /**
- * An image or document block. A data URL decides by its own type; `httpsType` is the block's type for an
- * https URL, which tells none. `title`: of a document. `path`: of the URL, for a FieldError.
+ * Returns an image or document block; undefined for a blank text file. The media type of a data URL decides
+ * which block it is, whatever part has the URL. An https URL names no type: its block is of `httpsType`.
+ * `title`: of a document. `path`: of the URL, for a FieldError.
  */
 function mediaOf(
   httpsType: 'image' | 'document',
@@ -100,7 +107,7 @@ function mediaOf(
   title: string | undefined,
   path: string,
   rules: ContentRules,
-): Block {
+): Block | undefined {
   const titleMember = title === undefined ? {} : { title };
   if (url.startsWith('https://') && rules.fetchesUrls)
     return { type: httpsType, source: { type: 'url', url }, ...titleMember };
@@ -117,14 +124,17 @@ function mediaOf(
   if (type === 'application/pdf')
     return { type: 'document', source: { type: 'base64', media_type: type, data }, ...titleMember };
   if (type.startsWith('text/')) {
+    // Read as UTF-8, whatever `charset` the URL names.
     const text = Buffer.from(data, 'base64').toString();
+    if (!hasText(text)) return undefined;
+    // A source of a text has this one media type, for Markdown and CSV too.
     return {
       type: 'document',
       source: { type: 'text', media_type: 'text/plain', data: text },
       ...titleMember,
     };
   }
-  // Anthropic itself rejects image formats that Claude cannot read.
+  // Image formats are not checked: Anthropic rejects those that Claude cannot read.
   if (type.startsWith('image/'))
     return {
       type: 'image',

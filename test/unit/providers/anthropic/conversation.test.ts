@@ -33,6 +33,10 @@ const given = (id: string, content: unknown = id): object => ({
   content,
 });
 const text = (value: string, more: object = {}): object => ({ type: 'text', text: value, ...more });
+const blankFile = (value: string): object => ({
+  type: 'file',
+  file: { file_data: `data:text/plain;base64,${Buffer.from(value).toString('base64')}`, filename: 'a.txt' },
+});
 const reminder = (value: string): string => `<system-reminder>\n${value}\n</system-reminder>`;
 const MARK = { cache_control: { type: 'ephemeral' } };
 const HOUR = { cache_control: { type: 'ephemeral', ttl: '1h' } };
@@ -54,6 +58,7 @@ const CASES: [name: string, messages: Message[], expected: unknown[], system?: u
   ['marks of parts', [user([text('a', MARK), text('b')])], [user([text('a', MARK), text('b')])]],
   ['the mark of a message', [user('a', MARK)], [user([text('a', MARK)])]],
   ['empty parts', [user([text(''), text('b'), text(' \n')])], [user('b')]],
+  ['blank text files', [user([text('a'), blankFile(''), blankFile(' \n')])], [A]],
   ['an empty assistant', [A, assistant(''), user('b')], [user([text('a'), text('b')])]],
   ['a refusal', [A, assistant([{ type: 'refusal', refusal: 'No' }]), A], [A, assistant('No'), A]],
   ['a refusal beside', [A, assistant(null, { refusal: 'No', tool_calls: [] }), A], [A, assistant('No'), A]],
