@@ -37,18 +37,22 @@ const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, Finish
 ]);
 
 /**
- * The finish reason. Whether there are tool calls counts more than `stopReason`, because some models end a
- * turn with calls by `end_turn`. An unknown reason counts as `end_turn`.
+ * Returns the finish reason. Between `stop` and `tool_calls` the calls decide and not `stopReason`, because
+ * some models end a turn with calls by `end_turn`. An unknown reason counts as `end_turn`.
  */
-export function finishOf(stopReason: unknown, { hasCalls }: { readonly hasCalls: boolean }): FinishReason {
+export function finishOf(
+  stopReason: unknown,
+  { hasToolCalls }: { readonly hasToolCalls: boolean },
+): FinishReason {
   const finish = FINISH_REASONS.get(String(stopReason)) ?? 'stop';
-  if (finish === 'stop' || finish === 'tool_calls') return hasCalls ? 'tool_calls' : 'stop';
+  if (finish === 'stop' || finish === 'tool_calls') return hasToolCalls ? 'tool_calls' : 'stop';
   return finish;
 }
 
 /**
  * The usage of a call; undefined if none was reported. `usage`: Converse's, whose `inputTokens` excludes the
- * tokens of the cache. `modelFields`: `additionalModelResponseFields`.
+ * tokens of the cache. `modelFields`: `additionalModelResponseFields`, which has the thinking tokens of
+ * models for which request.ts asks for them.
  */
 export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
@@ -63,6 +67,8 @@ export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | u
   }
   const claudeUsage = isRecord(modelFields) ? modelFields.usage : undefined;
   const details = isRecord(claudeUsage) ? claudeUsage.output_tokens_details : undefined;
+  // Each `Math.min` lowers a part to its whole. Otherwise upstream/usage-shapes.ts would discard a usage with
+  // more 1-hour writes than writes, and would add reasoning that exceeds the output to the output.
   // Each member is written out: spreading an object of zeros would take longer than all else here.
   return {
     promptTokens: sumOfCounts(countIn(usage.inputTokens), cached, cacheWrite),
@@ -97,7 +103,11 @@ const STRING_INSIDE = String.raw`[^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{
 const NUMBER = String.raw`(?:0|[1-9]\d{0,8})`;
 const METRICS = String.raw`"metrics":\{"latencyMs":${NUMBER}\}`;
 const COUNT = String.raw`"\w+":(?:${NUMBER}|\{\})`;
-/** A response of one text, as Bedrock writes nearly all: to match it takes a fifth of the time of a parse. */
+/**
+ * A response of one text, as Bedrock writes nearly all: to match it takes a fifth of the time of a parse. It
+ * matches no number of more than nine digits, so that all are exact. `{}` in the usage is the value of
+ * `serverToolUsage`.
+ */
 const TEXT_RESPONSE = new RegExp(
   String.raw`^\{(?:${METRICS},)?"output":\{"message":\{(?:"role":"assistant",)?` +
     String.raw`"content":\[\{"text":"(${STRING_INSIDE})"\}\](?:,"role":"assistant")?\}\},` +
@@ -110,18 +120,14 @@ const MATCHED_CHARS_MAX = 16 * 1024;
 export function textResponse(json: string, call: UnsignedCall): CompletionText | undefined {
   const match = json.length <= MATCHED_CHARS_MAX ? TEXT_RESPONSE.exec(json) : null;
   if (match === null) return undefined;
-  const [, text, stopReason, usage] = match;
-  const completion = {
-    id: `chatcmpl-${call.requestId}`,
-    created: Math.floor(call.nowMs / 1000),
-    model: publicName(call.model),
-    usage: usageOf(JSON.parse(usage!), undefined),
-  };
-  return textCompletionOf(completion, text!, finishOf(stopReason, { hasCalls: false }));
+  const [, escapedText, stopReason, usage] = match;
+  const head = headOf(call, usageOf(JSON.parse(usage!), undefined));
+  return textCompletionOf(head, escapedText!, finishOf(stopReason, { hasToolCalls: false }));
 }
 
 /** Reads any response of Converse. Throws a ProviderError. */
 export function anyResponse(json: string, call: UnsignedCall): CompletionText {
+  // Only inputs of tools need their long integers: a response without `toolUse` is parsed the quicker way.
   const response = exactJson(json, 'toolUse');
   const output = isRecord(response) ? response.output : undefined;
   const message = isRecord(output) ? output.message : undefined;
@@ -130,25 +136,36 @@ export function anyResponse(json: string, call: UnsignedCall): CompletionText {
   const translated = messageOf(content, responseToolOf(call));
   const { stopReason, usage, additionalModelResponseFields } = response;
   return completionOf({
+    ...headOf(call, usageOf(usage, additionalModelResponseFields)),
+    choices: [{ index: 0, message: translated.message, finishReason: finishOf(stopReason, translated) }],
+  });
+}
+
+/** All of a completion but its choices. */
+function headOf(call: UnsignedCall, usage: ProviderUsage | undefined) {
+  return {
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(call.nowMs / 1000),
     model: publicName(call.model),
-    choices: [{ index: 0, message: translated.message, finishReason: finishOf(stopReason, translated) }],
-    usage: usageOf(usage, additionalModelResponseFields),
-  });
+    usage,
+  };
 }
 
 interface TranslatedMessage {
   readonly message: Record<string, unknown>;
-  readonly hasCalls: boolean;
+  readonly hasToolCalls: boolean;
 }
 
-/** The message of a chat completion. `responseTool`: the tool whose input is the content, if there is one. */
+/**
+ * Returns the message of a chat completion. `responseTool`: the tool whose input is the content, if there is
+ * one. Blocks for which OpenAI's protocol has no member, such as images and results of Bedrock's own tools,
+ * are left out. Throws a ProviderError.
+ */
 function messageOf(content: readonly unknown[], responseTool: string | undefined): TranslatedMessage {
   let text: string | undefined;
   let reasoning: string | undefined;
   const thinking: ThinkingBlock[] = [];
-  const calls: unknown[] = [];
+  const toolCalls: unknown[] = [];
   for (const block of content) {
     if (!isRecord(block)) throw ProviderError.invalid('a block is no object');
     const { toolUse, reasoningContent, citationsContent } = block;
@@ -159,7 +176,7 @@ function messageOf(content: readonly unknown[], responseTool: string | undefined
       // Bedrock itself ran the tool, so the caller does not see the call.
       if (type === 'server_tool_use') continue;
       if (responseTool !== undefined && name === responseTool) text = (text ?? '') + json;
-      else calls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });
+      else toolCalls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });
     } else if (isRecord(reasoningContent)) {
       const { reasoningText, redactedContent } = reasoningContent;
       if (typeof redactedContent === 'string') thinking.push(redactedBlock(redactedContent));
@@ -174,10 +191,10 @@ function messageOf(content: readonly unknown[], responseTool: string | undefined
       }
     }
   }
-  const hasCalls = calls.length > 0;
-  const message: Record<string, unknown> = { role: 'assistant', content: text ?? (hasCalls ? null : '') };
+  const hasToolCalls = toolCalls.length > 0;
+  const message: Record<string, unknown> = { role: 'assistant', content: text ?? (hasToolCalls ? null : '') };
   if (reasoning !== undefined) message.reasoning_content = reasoning;
   if (thinking.length > 0) message.thinking_blocks = thinking;
-  if (hasCalls) message.tool_calls = calls;
-  return { message, hasCalls };
+  if (hasToolCalls) message.tool_calls = toolCalls;
+  return { message, hasToolCalls };
 }

@@ -136,7 +136,7 @@ export class ConverseStream implements ProviderStream {
       case 'messageStop':
         this.#hasMessageStopped = true;
         this.#modelFields = event.additionalModelResponseFields;
-        this.#write(this.#writer.finish(finishOf(event.stopReason, { hasCalls: this.#toolCount > 0 })));
+        this.#write(this.#writer.finish(finishOf(event.stopReason, { hasToolCalls: this.#toolCount > 0 })));
         break;
       case 'metadata': {
         const usage = usageOf(event.usage, this.#modelFields);
