@@ -1,15 +1,14 @@
 /**
  * Sets a fallback quota aside for each scope that this process served lately, so that the process can go on
- * when the coordinator cannot be reached. open-hosts.ts makes it. equal-share.ts calls `start` when the node
- * of calls has joined, `recordReply` after each exchange of that node, and `grant` once the coordinator is
- * lost. Main thread.
+ * when the coordinator cannot be reached. open-hosts.ts makes it. equal-share.ts, which is the coordinator of
+ * calls, calls all its methods: `start` once calls have joined, `recordReply` after each of their exchanges,
+ * `holdsAny` and `grant` while the coordinator is lost, `leave` and `close` at the end. Main thread.
  *
  * For calls a process has two nodes at the coordinator: _the calls' node_, which has their leases, and _this
- * node_, which has the fallback quotas. If the coordinator denies a resource to calls, this node gives back
- * what it holds of the resource. After a loss of the coordinator this node sends nothing until the calls'
- * node has reported what the fallback quotas granted it meanwhile (`mayReport`).
- *
- * At most SCOPES_MAX scopes have a quota, so one exchange (EXCHANGE_ASKS_MAX) carries the asks of all.
+ * node_, which has the fallback quotas. If the coordinator denies calls a resource (permits, or one of the
+ * stocks), this node gives back what it holds of the resource. After a loss of the coordinator this node
+ * sends nothing until the calls' node has reported what the fallback quotas granted it meanwhile
+ * (`mayReport`).
  *
  * Must hold: the coordinator has on record, at one of these two nodes, all that the process holds; for a
  * moment it may be at both. What is on record at neither would be granted twice. (The unit test makes random
@@ -25,8 +24,9 @@ const REPORT_MS = 1_000;
 /** A scope that was not served for so long gives its quota back. */
 const SERVED_MS_MAX = 120_000;
 /**
- * A scope costs an ask a second, which takes the server some 50 µs. So twenty processes with so many scopes
- * take half of the server's time.
+ * So many scopes have a quota; others get one only after one of these was given back. A scope costs an ask a
+ * second, which takes the server some 50 µs: twenty processes with so many scopes take half of the server's
+ * time. One exchange carries the asks of all (EXCHANGE_ASKS_MAX of coordinator.ts).
  */
 const SCOPES_MAX = 500;
 
@@ -35,11 +35,20 @@ interface FallbackOptions {
   readonly coordinator: Coordinator;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  /** How many processes of all hosts serve calls. Each sets aside its share of what remains. */
+  /**
+   * How many processes of all hosts serve calls, by the settings at the start, whether they run or not. Each
+   * sets aside at most such a part of what remains, and half at most if there is one process.
+   */
   readonly shares: number;
-  /** After so long a silence the coordinator may end this node's life. */
+  /**
+   * After so long a silence the coordinator may end this node's life, which began as it joined: what the node
+   * held is then granted to others, and the node must join again.
+   */
   readonly nodeExpiryMs: number;
-  /** False while the coordinator is lost, or has not heard of all that fallback quotas granted. */
+  /**
+   * Whether this node may report. equal-share.ts returns false while the coordinator is lost, and until the
+   * calls' node has reported all that fallback quotas granted to it.
+   */
   readonly mayReport: () => boolean;
 }
 
@@ -49,8 +58,8 @@ export class FallbackCoordinator {
   #stopTimer: (() => void) | undefined; // stops the timer of the next report; undefined if none runs
   #reporting: Promise<void> | undefined; // the report that is under way
   #hasJoined = false;
-  #reportedMs = -Infinity; // when the last exchange left to which the coordinator replied
-  #isClosed = false;
+  #reportedMs = -Infinity; // when the last exchange was sent to which the coordinator replied
+  #hasStopped = false; // whether `leave` or `close` was called: no report begins any more
 
   constructor(options: FallbackOptions) {
     this.#options = options;
@@ -61,7 +70,10 @@ export class FallbackCoordinator {
     this.#reportAfter(0);
   }
 
-  /** Called when the coordinator itself has replied to an ask of the calls' node. */
+  /**
+   * Records an ask of the calls' node and the reply of the coordinator itself. Call it for no reply that was
+   * made of `grant`: such a reply does not show what the coordinator can grant.
+   */
   recordReply(ask: LeaseAsk, reply: LeaseReply): void {
     const nowMs = this.#nowMs;
     let quota = this.#quotas.get(ask.scope);
@@ -70,25 +82,30 @@ export class FallbackCoordinator {
       quota = new FallbackQuota(ask.scope, this.#options.shares, nowMs);
       this.#quotas.set(ask.scope, quota);
     }
-    // If calls were denied what the quota holds, it gives that back at once.
+    // True: calls were denied what this quota holds. The next report gives that back, so it comes at once.
     if (quota.recordReply(ask, reply, nowMs)) this.#reportAfter(0);
     if (this.#stopTimer === undefined) this.#reportAfter(REPORT_MS);
   }
 
+  /** Whether `grant` may have something for any scope. Looks at all quotas. */
   get holdsAny(): boolean {
     const nowMs = this.#nowMs;
     return !this.#isExpired && [...this.#quotas.values()].some((quota) => quota.holdsAnyAt(nowMs));
   }
 
-  /** Grants to the calls' node, which must report the grant to the coordinator; undefined without a quota. */
+  /**
+   * Grants to the calls' node what it asks for, as far as it is set aside; the amounts may be 0. The calls'
+   * node must report the grant to the coordinator. Undefined if the scope has no quota, or after the expiry.
+   */
   grant(ask: LeaseAsk): FallbackGrant | undefined {
     if (this.#isExpired) return undefined;
     return this.#quotas.get(ask.scope)?.grant(ask, this.#nowMs);
   }
 
   /**
-   * Gives all back, and ends the node. The caller first reports to the coordinator what `grant` returned,
-   * because `leave` does not ask `mayReport`. Rejects with CoordinatorLost. Call `close` in any case.
+   * Waits for the report under way, which may join or be granted some more, then gives all back in one
+   * exchange and ends the node. The caller first reports to the coordinator what `grant` returned, because
+   * `leave` does not ask `mayReport`. Rejects with CoordinatorLost. Call `close` in any case.
    */
   async leave(): Promise<void> {
     this.#stop();
@@ -99,7 +116,10 @@ export class FallbackCoordinator {
     await this.#options.coordinator.leave();
   }
 
-  /** Sends nothing more. Without `leave` the coordinator counts the quotas until the node expires. */
+  /**
+   * Closes the connection of this node, so that a report under way sends nothing more. Without `leave` the
+   * coordinator counts the quotas until the node expires.
+   */
   close(): Promise<void> {
     this.#stop();
     return this.#options.coordinator.close();
@@ -109,19 +129,22 @@ export class FallbackCoordinator {
     return this.#options.clock.monotonicMs();
   }
 
-  /** Whether this node was silent for so long that others may have been granted what it held. */
+  /**
+   * Whether this node was silent for so long that others may have been granted what it held. Counted from
+   * when the exchange was sent: the coordinator counts from when it came, which is later.
+   */
   get #isExpired(): boolean {
     return this.#nowMs - this.#reportedMs > this.#options.nodeExpiryMs;
   }
 
   #stop(): void {
-    this.#isClosed = true;
+    this.#hasStopped = true;
     this.#stopTimer?.();
   }
 
   /** Sets the timer of the next report, in place of the former timer. */
   #reportAfter(ms: number): void {
-    if (this.#isClosed) return;
+    if (this.#hasStopped) return;
     this.#stopTimer?.();
     this.#stopTimer = this.#options.timers.after(ms, () => {
       this.#stopTimer = undefined;
@@ -142,9 +165,10 @@ export class FallbackCoordinator {
   }
 
   /**
-   * Joins unless the node has joined, then exchanges an ask of each quota, and another of those that need a
-   * second ask. A loss of the coordinator is no error: the next report tries again. Rejects only by a bug,
-   * which ends the process.
+   * Joins unless the node has joined, then exchanges an ask of each quota, and a second ask of some: of a
+   * quota after its first reply, by which it knows how much it may ask for, and of one whose permits were
+   * replaced by newer ones, which it returns. A loss of the coordinator is no error: the next report tries
+   * again. Rejects only by a bug, which ends the process.
    */
   async #report(): Promise<void> {
     const { coordinator, mayReport } = this.#options;
