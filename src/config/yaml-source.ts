@@ -37,6 +37,8 @@ export interface YamlSource {
    * 1.1. Undefined if there is no scalar.
    */
   sourceTextAt(path: SettingPath): string | undefined;
+  /** The keys that their maps have had before, with their lines. Empty unless `asPyYaml` allows them. */
+  readonly repeatedKeys: readonly { readonly line: number; readonly key: string }[];
 }
 
 /**
@@ -84,17 +86,18 @@ function readBytes(path: string, bytesMax: number): Buffer | undefined {
 }
 
 /**
- * Parses YAML 1.2 (core schema, no other tags). `merge`: the key `<<` merges another map's entries, as in
- * YAML 1.1, by which LiteLLM reads its files. Throws ConfigError with lines such as `name:line: …`.
+ * Parses YAML 1.2 (core schema, no other tags). `asPyYaml`: as PyYAML, with which LiteLLM reads its files, the
+ * key `<<` merges another map's entries, and if a map has a key twice the last one counts. Throws ConfigError
+ * with lines such as `name:line: …`.
  */
-export function parseYaml(text: string, name: string, { merge = false } = {}): YamlSource {
+export function parseYaml(text: string, name: string, { asPyYaml = false } = {}): YamlSource {
   const lineCounter = new LineCounter();
   const document = parseDocument(text, {
     version: '1.2',
     schema: 'core',
     customTags: null,
     resolveKnownTags: false,
-    merge,
+    merge: asPyYaml,
     strict: true,
     stringKeys: true,
     uniqueKeys: true,
@@ -106,7 +109,9 @@ export function parseYaml(text: string, name: string, { merge = false } = {}): Y
     logLevel: 'error',
     lineCounter,
   });
-  const errors = [...document.errors, ...document.warnings];
+  const problems = [...document.errors, ...document.warnings];
+  const isAllowed = ({ code }: { readonly code: string }): boolean => asPyYaml && code === 'DUPLICATE_KEY';
+  const errors = problems.filter((problem) => !isAllowed(problem));
   if (errors.length > 0) {
     throw new ConfigError(
       errors.map(({ code, pos, message }) => {
@@ -125,6 +130,10 @@ export function parseYaml(text: string, name: string, { merge = false } = {}): Y
   }
   return {
     value: value ?? {},
+    repeatedKeys: problems.filter(isAllowed).map(({ pos: [from] }) => ({
+      line: lineCounter.linePos(from).line,
+      key: /^[^\s:]*/.exec(text.slice(from))?.[0] ?? '',
+    })),
     lineOf: (path) => lineCounter.linePos(positionOf(document, path).offset).line,
     sourceTextAt: (path) => {
       const { node } = positionOf(document, path);
@@ -146,7 +155,7 @@ function positionOf(
   for (const step of path) {
     if (isAlias(node)) node = node.resolve(document);
     if (isMap(node)) {
-      const pair = node.items.find((item) => isScalar(item.key) && item.key.value === step);
+      const pair = node.items.findLast((item) => isScalar(item.key) && item.key.value === step);
       if (pair === undefined) return { offset, node: undefined };
       offset = (pair.key as ParsedNode).range[0];
       node = pair.value as Node | null;

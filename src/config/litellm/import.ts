@@ -49,7 +49,7 @@ interface LitellmImport {
  * YAML or none of its models can be carried over.
  */
 export function importLitellm(text: string, fileName: string): LitellmImport {
-  const source = parseYaml(text, fileName, { merge: true });
+  const source = parseYaml(text, fileName, { asPyYaml: true });
   const remarks = new Remarks(source);
   const file = new ImportMap(source.value, [], remarks);
   const entries = listOf(file, 'model_list', remarks);
@@ -159,6 +159,13 @@ function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap
   return credentials;
 }
 
+function problemOfName(name: string | undefined): string {
+  if (name === undefined) return `is missing: ${MODEL_NAME_RULE}`;
+  return name.includes('*')
+    ? 'Tollgate has no patterns of names, since each model has its price and its limits: write an entry for each model that callers may use'
+    : MODEL_NAME_RULE;
+}
+
 /** Makes one model of all entries with the same name. Adds the entries that are in no model to `leftOut`. */
 function modelsOf(
   entries: readonly ImportMap[],
@@ -169,8 +176,7 @@ function modelsOf(
   for (const entry of entries) {
     const name = entry.text('model_name');
     if (name === undefined || !MODEL_NAME.test(name)) {
-      const problem = name === undefined ? `is missing: ${MODEL_NAME_RULE}` : MODEL_NAME_RULE;
-      entry.remark('model_name', `${problem}; the entry was left out`);
+      entry.remark('model_name', `${problemOfName(name)}; the entry was left out`);
       leftOut.push(entry);
       continue;
     }

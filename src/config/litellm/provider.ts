@@ -136,8 +136,9 @@ export function isTranslated(speaks: ProviderName | undefined): boolean {
 const ENVIRONMENT = 'os.environ/';
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** Words that stand for "no key" in examples of local servers. */
-const NO_KEY = /^(?:none|null|empty|no-?key)$/i;
+/** Words that stand for "no key" where people call servers of their own: clients of OpenAI demand some key. */
+const NO_KEY =
+  /^(?:sk-)?(?:none|null|empty|dummy|fake|placeholder|anything|ollama|lm-?studio|x+|not?-?(?:api-?)?(?:key|needed|required)(?:-required)?)$/i;
 
 /**
  * Rewrites values that LiteLLM takes from the environment as references of Tollgate's file. A secret that is

@@ -28,6 +28,12 @@ export class Remarks {
 
   constructor(source: YamlSource) {
     this.#source = source;
+    for (const { line, key } of source.repeatedKeys)
+      this.#remarks.set(`${line}: ${key}`, {
+        line,
+        path: key,
+        text: 'comes twice in its map: this value, the last, was read, as LiteLLM does',
+      });
   }
 
   /** `text` must not have a value that may be secret. */
@@ -123,10 +129,15 @@ export class ImportMap {
     this.remarks.add([...this.path, name], text);
   }
 
-  /** The names that were not read, in the order of the file. */
+  /** The names that were not read and have a value, in the order of the file. */
   get unread(): string[] {
-    return Object.keys(this.#values).filter((name) => !this.#read.has(name));
+    return Object.keys(this.#values).filter((name) => !this.#read.has(name) && hasValue(this.#values[name]));
   }
+}
+
+/** Whether a value says something: null, an empty text and an empty list do not. */
+function hasValue(value: unknown): boolean {
+  return value !== null && value !== '' && !(Array.isArray(value) && value.length === 0);
 }
 
 /** By LiteLLM's name of a setting: which setting replaces it, or why none does. Operators read the text. */
@@ -150,6 +161,7 @@ export const DROP_PARAMS_REASON =
 export const PARAMETER_REASONS: Reasons = {
   max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
   stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
+  ssl_verify: 'certificates are always checked: set NODE_EXTRA_CA_CERTS for an authority of your own',
   max_retries: 'a call is tried at each upstream of its model until the first byte',
   azure_ad_token: ENTRA,
   tenant_id: ENTRA,

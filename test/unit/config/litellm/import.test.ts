@@ -100,7 +100,7 @@ void t.test('a file with everything in it', (t) => {
     /model_list\[3\]\.litellm_params: the input price differs/m,
     /model_list\[4\]\.model_name: no price in the file/m,
     /api_base: the variable must be the provider's own address/m,
-    /model_list\[7\]\.model_name: .* without \*/m,
+    /model_list\[7\]\.model_name: Tollgate has no patterns of names/m,
     /aws_secret_access_key: credentials come from where the AWS SDK finds them/m,
     /model_list\[8\]\.litellm_params\.model: no region is given: us-west-2 was taken/m,
     /router_settings\.fallbacks: of "nobody": its models are not among/m,
@@ -230,7 +230,7 @@ void t.test('prices of long prompts, and prices without a place', (t) => {
   const unplaced = {
     input_cost_per_audio_token: 1e-6,
     search_context_cost_per_query: { search_context_size_low: 0.03 },
-    tiered_pricing: [],
+    tiered_pricing: [{ from: 0 }],
     input_cost_per_token_above_272k_tokens_priority: 1e-6,
     input_cost_per_token_above_99999k_tokens: 1e-6,
   };
@@ -591,5 +591,45 @@ void t.test('what config check would reject has a remark', (t) => {
     t.match(told[0]!.text, problem);
     t.match(told[0]!.text, /: tollgate\.yaml:\d+: models\[0\]\.upstreams\[0\]\./);
   }
+  t.end();
+});
+
+void t.test('what LiteLLM takes of a file that says a thing twice, or nothing', (t) => {
+  const text = [
+    'model_list:',
+    '  - model_name: m',
+    '    litellm_params: {model: openai/gpt-4o, api_key: os.environ/FIRST}',
+    '    litellm_params: {model: openai/gpt-4o, api_key: os.environ/LAST}',
+    'general_settings: {database_url: null, allowed_ips: [], master_key: ""}',
+  ].join('\n');
+  const { yaml, remarks, variables } = importLitellm(text, 'config.yaml');
+  const { models } = loaded(t.testdir(), yaml, variables);
+  t.match(models[0]!.upstreams, [{ key: 'value-of-LAST' }]);
+  t.same(
+    remarks.map((remark) => remarkLine('config.yaml', remark)).filter((line) => !line.includes('no price')),
+    [
+      'config.yaml:4: litellm_params: comes twice in its map: this value, the last, was read, as LiteLLM does',
+    ],
+    'and no remark on settings without a value',
+  );
+  t.end();
+});
+
+void t.test('a pattern of names is told what to write in its place', (t) => {
+  t.throws(
+    () => importLitellm('model_list: [{model_name: openai/*, litellm_params: {model: openai/*}}]', 'c.yaml'),
+    /c\.yaml:1: model_list\[0\]\.model_name: Tollgate has no patterns of names, .* each model that callers may use/,
+  );
+  t.end();
+});
+
+void t.test('words that stand for no key of a local server', (t) => {
+  const words = ['dummy', 'ollama', 'not-needed', 'sk-no-key-required', 'EMPTY', 'xxx', 'lm-studio', 'fake'];
+  const { upstreams, lines } = imported(
+    t,
+    ...words.map((api_key) => ({ model: 'openai/m', api_base: 'http://h/v1', api_key })),
+  );
+  for (const { key } of upstreams) t.equal(key, undefined);
+  t.notMatch(lines.join('\n'), 'set the variable');
   t.end();
 });
