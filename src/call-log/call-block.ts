@@ -244,6 +244,18 @@ export class Block {
     };
   }
 
+  /** Returns the record of that request; undefined if the block lacks it. */
+  find(prefix: string, request: number): CallRecord | undefined {
+    const prefixPosition = this.positionOf(prefix);
+    if (prefixPosition === undefined) return undefined;
+    for (let call = 0; call < this.count; call++) {
+      const at64 = this.first64Of(call);
+      if (this.floats[at64 + REQUEST] !== request) continue;
+      if (this.shorts[(at64 << 2) + NAMED.prefix] === prefixPosition) return this.recordOf(call);
+    }
+    return undefined;
+  }
+
   /** Returns the call's flags: STREAM and those declared after it. */
   flagsOf(call: number): number {
     return this.shorts[(this.first64Of(call) << 2) + FLAGS]!;

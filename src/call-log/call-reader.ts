@@ -1,16 +1,22 @@
 /**
  * Finds calls in the segments of all gateway processes of a data directory. gateway/admin-service.ts creates
- * a CallReader on the main thread, and cli/store-client.ts in a command that finds no gateway. Searches may
- * overlap: each keeps the segments and extents that it got, also if another one lists or frees them.
+ * a CallReader on the main thread, and cli/store-client.ts in a command that finds no gateway.
+ *
+ * Searches may overlap, and share the Segment objects. Each search keeps the list of segments and the extents
+ * that it got, also if another one lists the files again or frees extents. But a segment's `isGrowing` and
+ * `end` may change whenever a search awaits something.
  *
  * Must hold:
  * - Pages that continue at a cursor neither skip nor repeat a call, also while processes write
- *   (test/unit/call-log/call-log.test.ts).
- * - `refreshTimes` of a segment is awaited before any other method is called (`#begunSegments`).
+ *   (test/unit/call-log/call-log.test.ts). Nor does `newerCalls`, which relies on two things: a new segment
+ *   of any process has a greater number than the segments listed before (`createSegment` of
+ *   segment-files.ts), and a segment to which any process may still append is growing (`isGrowing` of
+ *   segment.ts).
+ * - `refreshTimes` of a segment is awaited before any other method is called (`#refreshedSegments`), because
+ *   a segment's times and `isGrowing` are not known before.
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
-import { NAMED, REQUEST } from './call-block.js';
 import {
   type CallFilter,
   extentTestOf,
@@ -48,7 +54,10 @@ export class CallReader {
   readonly #folder: string;
   readonly #searchMs: number;
   readonly #growingSegment: () => GrowingSegment | undefined;
-  /** By number. A segment whose file is gone is left out at the next search. */
+  /**
+   * By number, oldest first: the segments that were listed last. If a file is removed after that, a search
+   * finds no calls in its segment, and the next search does not list it.
+   */
   #segments = new Map<number, Segment>();
 
   constructor(
@@ -60,54 +69,65 @@ export class CallReader {
     this.#growingSegment = growingSegment;
   }
 
-  /** Optional, at the start: reads the summaries of all segments, so that the first search need not. */
+  /** Optional, at the start: reads the summary of each segment, so that the first search need not. */
   async begin(): Promise<void> {
-    await this.#begunSegments();
+    await this.#refreshedSegments();
   }
 
-  /** Returns the call of that request id; undefined if none is on disk, which takes up to a second. */
+  /**
+   * Returns the call of that request id; undefined if none is on disk. It takes up to a second to find that
+   * none is. The thread is blocked for each extent that is read, by 0.03 to 1 ms (`blocksAt` of Segment).
+   */
   async find(requestId: string): Promise<CallRecord | undefined> {
     // The id is a prefix that ends in `-`, and a request number in base 36.
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
     if (prefix === undefined) return undefined;
     const request = parseInt(number!, 36);
     // The newest segment first, because most searches are for recent calls.
-    for (const segment of (await this.#begunSegments()).reverse()) {
+    for (const segment of (await this.#refreshedSegments()).reverse()) {
       // `extentsWith` returns undefined if all extents must be asked, as while the segment grows.
       const extents =
         (await segment.extentsWith(prefix, request)) ??
         (await this.#extentsOf(segment)).filter((extent) => mayHaveCall(extent, prefix, request));
-      const record = findRecordIn(segment, extents, prefix, request);
-      if (record !== undefined) return record;
+      for (const extent of extents) {
+        for (const { block } of segment.blocksAt(extent)) {
+          const record = block.find(prefix, request);
+          if (record !== undefined) return record;
+        }
+      }
     }
     return undefined;
   }
 
   /**
    * Returns the calls that pass the filter, those that ended last first. `cursor` is `next` of the page
-   * before, or undefined for the first page. Returns undefined if the cursor is invalid.
+   * before, or undefined for the first page. Returns undefined if the cursor is invalid. After `searchMs` the
+   * page has the calls that were found by then.
    */
   async page(filter: CallFilter, limit: number, cursor?: string): Promise<CallPage | undefined> {
     const before = cursor === undefined ? undefined : sortKeyOf(cursor);
     if (cursor !== undefined && before === undefined) return undefined;
     const endMs = performance.now() + this.#searchMs;
-    const segments = await this.#begunSegments();
+    const segments = await this.#refreshedSegments();
     const extentsOf = (segment: Segment): Promise<readonly Extent[]> => this.#extentsOf(segment);
     return new PageSearch({ segments, filter, limit, before, endMs, extentsOf }).run();
   }
 
   /**
    * Returns calls that were written after the cursor (`newest` of a page or of the last `newerCalls`), in
-   * the order in which each process wrote them; undefined if the cursor is invalid. `newest` of the result is
-   * the next cursor; there may be more calls after it already. A segment that the cursor names is read from
-   * there on, a segment with a number above `lastNumber` is new, and any other was read to its end.
+   * the order in which each process wrote them; undefined if the cursor is invalid. Returns at most `limit`
+   * calls, and reads at most NEWER_EXTENTS_MAX extents. `newest` of the result is the next cursor; there may
+   * be more calls after it already.
+   *
+   * A segment that the cursor names is read from there on, a segment with a number above `lastNumber` is new,
+   * and any other was read to its end.
    */
   async newerCalls(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const positions = readPositionsOf(cursor);
     if (positions === undefined) return undefined;
     const mayPass = extentTestOf(filter);
     const calls: CallRecord[] = [];
-    const segments = await this.#begunSegments();
+    const segments = await this.#refreshedSegments();
     // The next cursor does not name segments that were removed.
     const listed = new Set(segments.map(({ number }) => number));
     for (const number of positions.segments.keys())
@@ -142,8 +162,11 @@ export class CallReader {
     return { calls, next: null, searchedToMs: null, newest: newerCursorOf(positions) };
   }
 
-  /** Lists the files. Returns a Segment of each, oldest first, whose `refreshTimes` has resolved. */
-  async #begunSegments(): Promise<Segment[]> {
+  /**
+   * Lists the files. Returns a Segment of each, oldest first, whose `refreshTimes` has resolved. That reads a
+   * complete segment's summary once, and what another process has appended since the last read.
+   */
+  async #refreshedSegments(): Promise<Segment[]> {
     const segments = new Map<number, Segment>();
     for (const { number, path } of segmentFiles(this.#folder, 'calls')) {
       segments.set(number, this.#segments.get(number) ?? this.#segmentOf(number, path));
@@ -167,10 +190,10 @@ export class CallReader {
     const extents = await segment.extents();
     let bytes = 0;
     for (const listed of this.#segments.values()) bytes += listed.indexBytes;
-    for (const oldest of this.#segments.values()) {
+    for (const listed of this.#segments.values()) {
       if (bytes <= INDEX_BYTES_MAX) break;
-      bytes -= oldest.indexBytes;
-      oldest.freeExtents();
+      bytes -= listed.indexBytes;
+      listed.freeExtents();
     }
     return extents;
   }
@@ -178,27 +201,6 @@ export class CallReader {
 
 export function callReaderOf(dataPath: string, options?: CallReaderOptions): CallReader {
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
-}
-
-/** Returns the record of that request if it is in one of the extents. */
-function findRecordIn(
-  segment: Segment,
-  extents: readonly ExtentAt[],
-  prefix: string,
-  request: number,
-): CallRecord | undefined {
-  for (const extent of extents) {
-    for (const { block } of segment.blocksAt(extent)) {
-      const prefixPosition = block.positionOf(prefix);
-      if (prefixPosition === undefined) continue;
-      for (let call = 0; call < block.count; call++) {
-        const firstWord = block.first64Of(call);
-        if (block.floats[firstWord + REQUEST] !== request) continue;
-        if (block.shorts[firstWord * 4 + NAMED.prefix] === prefixPosition) return block.recordOf(call);
-      }
-    }
-  }
-  return undefined;
 }
 
 /** Returns the offset in the segment at which the extent ends; 0 without an extent. */
@@ -223,6 +225,7 @@ function appendNewer(
     const passes = callTestOf(filter, block);
     for (let call = at === position.at ? position.call : 0; call < block.count; call++) {
       if (calls.length >= limit) return { at, call };
+      // Without a test, no call of the block passes.
       if (passes?.(call) === true) calls.push(block.recordOf(call));
     }
     nextPosition = { at: at + block.bytes, call: 0 };
