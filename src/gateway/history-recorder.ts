@@ -23,8 +23,11 @@ import type { StatusDocument } from '../telemetry/status-document.js';
 const MS_PER_SECOND = 1_000;
 
 interface HistoryRecorderOptions {
+  /** Reads the status of all processes. Rejects if the supervisor does not reply in time (stats.ts). */
   readonly status: () => Promise<StatusDocument>;
+  /** Reads the report of each process. Rejects as `status` does. */
   readonly accounts: () => Promise<readonly AccountReport[]>;
+  /** The history on disk. */
   readonly rows: HistoryRows;
   readonly clock: Clock;
   readonly log: Log;
@@ -32,7 +35,8 @@ interface HistoryRecorderOptions {
 
 /**
  * Reads the status each HISTORY_PERIOD_SECONDS, adds it to the history in memory and on disk, and passes it
- * to the live feed. If the status cannot be read, the history lacks this period, and an error is logged.
+ * to the live feed. If the status cannot be read, an error is logged, each time. The sums of the next status
+ * have the calls of both periods.
  */
 export class HistoryRecorder implements LiveSource {
   readonly history = new History();
@@ -45,10 +49,12 @@ export class HistoryRecorder implements LiveSource {
 
   constructor(options: HistoryRecorderOptions) {
     this.#options = options;
+    const nowSeconds = this.#nowSeconds();
     for (const ring of RING_NAMES) {
       if (!HISTORY_RINGS[ring].onDisk) continue;
-      this.history.restore(ring, options.rows.read(ring), this.#nowSeconds());
-      this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
+      // Damaged rows are skipped (`read` of HistoryRows).
+      this.history.restore(ring, options.rows.read(ring), nowSeconds);
+      this.accounts.restore(ring, options.rows.readAccounts(ring), nowSeconds);
     }
     this.#stopTimer = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
     // Spans count from the first read on, so a later first read would miss the first calls of a gateway.
@@ -78,15 +84,18 @@ export class HistoryRecorder implements LiveSource {
     try {
       const document = await status();
       // Both are read before the first `add`, which returns an ended span only once: nothing may fail between
-      // `add` and `put`.
+      // `add` and `put`. `put` itself never throws; if the store cannot be written, disk lacks the spans.
       const accountReports = await accounts();
+      // From here on nothing is awaited, so `close` cannot be called before `put`.
       if (this.#isClosed) return;
-      const endedSpans = this.history.add(document, this.#nowSeconds());
-      const endedAccountSpans = this.accounts.add(accountReports, this.#nowSeconds());
+      const nowSeconds = this.#nowSeconds();
+      const endedSpans = this.history.add(document, nowSeconds);
+      const endedAccountSpans = this.accounts.add(accountReports, nowSeconds);
       const spansToWrite = endedSpans.filter(isOnDisk);
-      // Running spans are written only with ended ones: alone they are not worth a flush of the disk.
+      // Running spans are written only with ended ones: alone they are not worth a flush of the disk. There
+      // are none of accounts: a process that still runs reports only its ended ones (top-accounts.ts).
       if (spansToWrite.length > 0)
-        spansToWrite.push(...this.history.running(document, this.#nowSeconds()).filter(isOnDisk));
+        spansToWrite.push(...this.history.running(document, nowSeconds).filter(isOnDisk));
       rows.put(spansToWrite, endedAccountSpans.filter(isOnDisk));
       for (const watcher of this.#watchers) watcher(document, endedSpans);
     } catch (error) {
