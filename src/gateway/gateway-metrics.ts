@@ -26,13 +26,9 @@ import type { LogSwitchBuffer } from '../telemetry/log.js';
 import { createMetrics, MAIN_THREAD, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
 import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
-import {
-  UpstreamNames,
-  type AccountSample,
-  type MetricsSource,
-  type GroupQuotaSample,
-} from '../telemetry/metrics-source.js';
+import type { AccountSample, GroupQuotaSample, MetricsSource } from '../telemetry/metrics-source.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
+import { UpstreamNames } from '../telemetry/upstream-names.js';
 import { UpstreamErrors } from '../telemetry/upstream-errors.js';
 import { workersInListeners } from './settings-records.js';
 

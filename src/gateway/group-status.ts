@@ -21,6 +21,7 @@ import {
   type ThreadStatus,
   type UpstreamStatus,
 } from '../telemetry/status-document.js';
+import { upstreamKeyOf } from '../telemetry/upstream-names.js';
 import type { CallsStatus, ModelStatus, ProcessStatus } from './messages.js';
 
 const MS_PER_SECOND = 1_000;
@@ -200,8 +201,6 @@ function addHistograms({ bounds, counts }: HistogramView, second: HistogramView)
 
 /** The states of breakers, from the best to the worst. */
 const SEVERITY: readonly BreakerState[] = ['closed', 'half_open', 'open'];
-
-const upstreamKeyOf = ({ model, name }: UpstreamStatus): string => `${model} ${name}`;
 
 /** Returns one entry for each key, in the order in which the keys first occur. */
 function addByKey<Entry>(

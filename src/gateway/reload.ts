@@ -31,7 +31,7 @@ import { reopenPlanless } from '../registry/live-buffers.js';
 import type { RecordStore } from '../registry/record-store.js';
 import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';
-import type { UpstreamNames } from '../telemetry/metrics-source.js';
+import type { UpstreamNames } from '../telemetry/upstream-names.js';
 import type { ModelRoute } from '../upstream/target.js';
 import { CredentialPositions } from '../providers/credentials/credential-spec.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';

@@ -32,7 +32,7 @@ import { azurePath } from '../providers/azure/azure.js';
 import { isClaudeAtCloud } from '../providers/claude-names.js';
 import { credentialSpecOf, type CredentialPositions } from '../providers/credentials/credential-spec.js';
 import type { ProviderSettings } from '../providers/provider.js';
-import type { UpstreamNames } from '../telemetry/metrics-source.js';
+import type { UpstreamNames } from '../telemetry/upstream-names.js';
 import type { ModelRoute, TargetQuotas, UpstreamTarget } from '../upstream/target.js';
 import type { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { bodiesInWorkBytesOf } from './memory-limit.js';

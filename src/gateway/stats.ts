@@ -31,7 +31,8 @@ import {
 } from '../telemetry/metrics-layout.js';
 import type { ModelSnapshot } from '../telemetry/metrics-reader.js';
 import { mergeFamily } from '../telemetry/metrics-snapshot.js';
-import type { NamedUpstream, SharingSnapshot } from '../telemetry/metrics-source.js';
+import type { SharingSnapshot } from '../telemetry/metrics-source.js';
+import type { NamedUpstream } from '../telemetry/upstream-names.js';
 import type {
   CredentialStatus,
   StatusDocument,

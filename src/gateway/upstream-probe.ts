@@ -22,7 +22,7 @@ import {
 import { CredentialPositions } from '../providers/credentials/credential-spec.js';
 import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
-import { UpstreamNames } from '../telemetry/metrics-source.js';
+import { UpstreamNames } from '../telemetry/upstream-names.js';
 import { CredentialTable } from '../upstream/credential-table.js';
 import { addressOf, type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';

@@ -328,7 +328,7 @@ export const SHARING_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_sharing_leased_subjects',
     type: 'gauge',
-    help: 'Accounts, and keys with limits of their own, of which something is leased.',
+    help: 'Accounts, groups, and keys with limits of their own, of which something is leased or waited for.',
     labels: [],
     collect: (source) => sharingSample(source, ({ leased }) => leased),
   },

@@ -132,7 +132,7 @@ export const OVERHEAD_BOUNDS_MS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 2
 
 /**
  * How many blocks a worker's stripe has. Each upstream of each model gets one for the life of the process.
- * When all are given, further upstreams share the last one (UpstreamNames in metrics-source.ts).
+ * When all are given, further upstreams share the last one (UpstreamNames in upstream-names.ts).
  */
 export const UPSTREAM_SLOTS_MAX = 4_096;
 

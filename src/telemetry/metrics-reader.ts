@@ -176,7 +176,7 @@ export class MetricsReader {
     });
   }
 
-  /** Returns the sums of an upstream. `upstreamSlot`: its slot by UpstreamNames (metrics-source.ts). */
+  /** Returns the sums of an upstream. `upstreamSlot`: its slot by UpstreamNames (upstream-names.ts). */
   upstream(upstreamSlot: number): UpstreamSnapshot {
     const block = layout.firstWordOfUpstream(upstreamSlot);
     const breakers = new Map<layout.BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));

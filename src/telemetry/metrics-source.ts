@@ -1,25 +1,24 @@
 /**
- * Declares what a scrape reads (MetricsSource), the types of families and samples, and the names of upstreams
- * in labels (UpstreamNames). gateway/gateway-metrics.ts provides the source and creates the names; the files
- * named …-families.ts read the source. Main thread.
+ * Declares what a scrape reads (MetricsSource), and what a metric is (MetricFamily, Sample), with helpers for
+ * samples. gateway/gateway-metrics.ts provides the source; the files named …-families.ts read it. Main
+ * thread.
  *
- * Must hold (test/unit/telemetry/metrics-source.upstream-names.test.ts):
- * - An upstream keeps its slot over reloads, because workers count in the words of the slot.
- * - Slots are bounded by UPSTREAM_SLOTS_MAX: when all are given, further upstreams share the last one.
+ * A new metric is a MetricFamily in one of those files. If it reads something new, add that to MetricsSource,
+ * and provide it in gateway-metrics.ts or gateway/stats.ts. `npm run docs` then writes docs/metrics.md, and
+ * test/unit/telemetry/exposition.test.ts checks that its samples have the labels that it declares.
  */
 import type { Service } from '../core/door-names.js';
-import type { UpstreamLimits, UpstreamQuotaName } from '../core/quotas.js';
-import type { UpstreamScopeIndex } from '../core/units.js';
+import type { UpstreamQuotaName } from '../core/quotas.js';
 import type { FlushSnapshot, HistogramSnapshot } from './histogram.js';
-import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 import type { MetricsReader } from './metrics-reader.js';
 import type { CredentialStatus, RegistryState, SharingState } from './status-document.js';
 import type { ExportCounts } from './span-outbox.js';
+import type { NamedUpstream, UpstreamScopeLimits } from './upstream-names.js';
 
 export interface ModelName {
   readonly id: string;
   readonly ownedBy: string;
-  /** Not empty for a model of the settings. */
+  /** Empty only in request-families.ts, for calls that name no model of the settings. */
   readonly serves: readonly Service[];
 }
 
@@ -63,9 +62,13 @@ export interface WebhookCounts {
   readonly dropped: number;
 }
 
-/** These bounds reach from a transaction in the host's own file to the longest wait for a server. */
+/**
+ * The bounds of SharingSnapshot's `exchanges`: from a transaction in the host's own file to the longest wait
+ * for a server.
+ */
 export const EXCHANGE_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
+/** How limits are shared. sharing/sharing-stats.ts makes it. */
 export interface SharingSnapshot {
   /** Who else uses the limits: other processes of this host, or other hosts too. */
   readonly with: 'processes' | 'hosts';
@@ -78,7 +81,7 @@ export interface SharingSnapshot {
   readonly exchanges: HistogramSnapshot;
   /** Exchanges that were not answered, or were rejected. */
   readonly failures: number;
-  /** How many accounts and keys have a lease. */
+  /** How many scopes (accounts, groups, keys with limits of their own) are leased or waited for. */
   readonly leased: number;
   /** Requests that wait for a lease now. */
   readonly waits: number;
@@ -86,24 +89,34 @@ export interface SharingSnapshot {
   readonly registry: { readonly state: RegistryState; readonly reason: string | undefined } | undefined;
 }
 
+/** What is used of one limit of upstreams. */
+interface UpstreamQuotaUse {
+  readonly quota: UpstreamQuotaName;
+  readonly limit: number;
+  /** Includes what calls hold. */
+  readonly used: number;
+}
+
 export interface MetricsSource {
   readonly version: string;
   readonly reader: MetricsReader;
   /** In the order of their indices in the catalogue. */
   readonly models: () => readonly ModelName[];
-  /** Upstreams of all settings since the start, because a reload removes no counter. */
+  /** Upstreams of all settings since the start (`known` of UpstreamNames): a reload removes no counter. */
   readonly knownUpstreams: () => readonly NamedUpstream[];
   /** Upstreams of the present settings. */
   readonly upstreams: () => readonly NamedUpstream[];
   /** Returns what is used of each limit of the scope. */
   readonly upstreamUse: (scope: UpstreamScopeLimits) => readonly UpstreamQuotaUse[];
-  /** Names of threads, in the order of the stripes (`threadNames` of metrics-layout.ts). */
+  /** In the order of the stripes (`threadNames` of metrics-layout.ts). No reload changes the threads. */
   readonly threads: readonly string[];
-  /** The setting limits.calls_in_flight, for this process. */
+  /** The setting limits.calls_in_flight, for this process, which no reload changes. */
   readonly callsInFlightMax: number;
   /** Memory that the bodies of requests take now, and how much they may take. */
   readonly bodies: { readonly bytesInWork: () => number; readonly bytesInWorkMax: () => number };
+  /** Durations and errors of writing the accounting to disk, and how far the disk is behind. */
   readonly flush: () => FlushSnapshot;
+  /** How many accounts have charges that wait in memory for the disk. */
   readonly unflushedAccounts: () => number;
   /** How full each listener's journal is, 0 to 1. */
   readonly journalFills: () => readonly number[];
@@ -130,11 +143,14 @@ export interface MetricsSource {
 export interface DroppedCalls {
   readonly records: number;
   readonly contents: number;
-  /** Rejected calls beyond those that are stored in a second (call-ring-writer.ts). */
+  /** Rejected calls that were not stored, because only so many are in a second (call-ring-writer.ts). */
   readonly rejected: number;
 }
 
-/** One number of the page. Samples of a histogram share the object `sharedLabels`, whose text comes last. */
+/**
+ * One number of the page. Samples of a histogram share the object `sharedLabels`, so that exposition.ts makes
+ * its text once; the text follows that of `labels`.
+ */
 export interface Sample {
   readonly value: number;
   readonly labels: Readonly<Record<string, string>>;
@@ -186,83 +202,4 @@ export function histogramSamples(
   samples.push({ metricName: `${name}_sum`, value: scale(sum), labels: {}, sharedLabels });
   samples.push({ metricName: `${name}_count`, value: cumulative, labels: {}, sharedLabels });
   return samples;
-}
-
-/** An upstream of the settings. */
-interface UpstreamSetting {
-  readonly model: string;
-  /** Host and port, or `echo`; no path, key or query. */
-  readonly name: string;
-  readonly priority: number;
-  readonly weight: number;
-  /** Undefined if it has no limits. */
-  readonly scope?: UpstreamScopeLimits | undefined;
-}
-
-/** The upstreams that share limits, and the limits. */
-interface UpstreamScopeLimits {
-  readonly index: UpstreamScopeIndex;
-  readonly limits: UpstreamLimits;
-}
-
-interface UpstreamQuotaUse {
-  readonly quota: UpstreamQuotaName;
-  readonly limit: number;
-  /** Includes what calls hold. */
-  readonly used: number;
-}
-
-export interface NamedUpstream extends UpstreamSetting {
-  readonly slot: number;
-}
-
-/**
- * Gives every upstream of every model a slot for its counters and a name for their labels. An upstream keeps
- * both for the life of the process, also when settings are reloaded.
- */
-export class UpstreamNames {
-  /** By model and name. No slot is ever removed; UPSTREAM_SLOTS_MAX bounds them. */
-  readonly #slots = new Map<string, number>();
-  /** By slot, upstreams that are no longer in the settings among them. */
-  readonly #knownUpstreams: NamedUpstream[] = [];
-  #currentUpstreams: readonly NamedUpstream[] = [];
-
-  /**
-   * Returns all upstreams of new settings with their slots, in the order given. If a model has several
-   * upstreams of one name, the second is named `name#2` and so on. When all slots are taken, further
-   * upstreams share the last.
-   */
-  assign(upstreams: readonly UpstreamSetting[]): readonly NamedUpstream[] {
-    const timesNamed = new Map<string, number>();
-    this.#currentUpstreams = upstreams.map((setting) => {
-      const modelAndName = `${setting.model} ${setting.name}`;
-      const count = (timesNamed.get(modelAndName) ?? 0) + 1;
-      timesNamed.set(modelAndName, count);
-      const name = count === 1 ? setting.name : `${setting.name}#${count}`;
-      const upstream = { ...setting, name, slot: this.#slotOf(`${setting.model} ${name}`) };
-      this.#knownUpstreams[upstream.slot] = upstream;
-      return upstream;
-    });
-    return this.#currentUpstreams;
-  }
-
-  /** Upstreams of the present settings. */
-  get current(): readonly NamedUpstream[] {
-    return this.#currentUpstreams;
-  }
-
-  /** Upstreams of all settings since the start. */
-  get known(): readonly NamedUpstream[] {
-    return this.#knownUpstreams;
-  }
-
-  /** Returns the slot of a model and name. If they have none yet, gives them the next free slot. */
-  #slotOf(modelAndName: string): number {
-    const existingSlot = this.#slots.get(modelAndName);
-    if (existingSlot !== undefined) return existingSlot;
-    const slot = this.#slots.size;
-    if (slot >= UPSTREAM_SLOTS_MAX) return UPSTREAM_SLOTS_MAX - 1;
-    this.#slots.set(modelAndName, slot);
-    return slot;
-  }
 }

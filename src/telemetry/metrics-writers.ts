@@ -128,7 +128,7 @@ export class ListenerMetrics {
 /** Paths by position in DOOR_NAMES. */
 const DOOR_ROUTES = DOOR_NAMES.map((name) => DOOR_PATHS[name]);
 
-/** `slot`: the number that UpstreamNames (metrics-source.ts) gave the upstream of one model. */
+/** `slot`: the number that UpstreamNames (upstream-names.ts) gave the upstream of one model. */
 export class UpstreamMetrics {
   readonly #words: Float64Array;
 

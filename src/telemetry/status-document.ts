@@ -154,7 +154,7 @@ export interface SharingStatus {
   readonly lost_seconds: number;
   readonly exchange_ms: HistogramView;
   readonly exchange_failures: number;
-  /** How many scopes have a lease. */
+  /** How many scopes are leased or waited for. */
   readonly leased_subjects: number;
   readonly waiting_requests: number;
   /** State of the shared accounts and keys; null if hosts do not share them. */

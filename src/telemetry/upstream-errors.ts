@@ -9,12 +9,10 @@
 import { requestIdOf, type CallRecord, type CallSink } from './call-record.js';
 import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 import type { UpstreamError } from './status-document.js';
+import { upstreamKeyOf } from './upstream-names.js';
 
 /** How many errors are kept of each upstream. */
 export const ERRORS_KEPT = 5;
-
-/** Unambiguous, because neither name has a space. UpstreamNames (metrics-source.ts) makes the same text. */
-const mapKeyOf = (model: string, upstream: string): string => `${model} ${upstream}`;
 
 export class UpstreamErrors implements CallSink {
   /**
@@ -30,7 +28,7 @@ export class UpstreamErrors implements CallSink {
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {
       if (code === null || code === 'cancelled' || upstream === null || model === null) continue;
-      const mapKey = mapKeyOf(model, upstream);
+      const mapKey = upstreamKeyOf({ model, name: upstream });
       // Unix time. `startMs` counts from the arrival of the call.
       const endedSeconds = Math.floor((call.endedMs - call.durationMs + startMs + durationMs) / 1_000);
       const requestId = requestIdOf(call.requestPrefix, call.request);
@@ -45,7 +43,7 @@ export class UpstreamErrors implements CallSink {
 
   /** Returns the errors of a model's upstream, newest first, at most ERRORS_KEPT. */
   errorsOf(model: string, upstream: string): readonly UpstreamError[] {
-    return this.#errors.get(mapKeyOf(model, upstream)) ?? [];
+    return this.#errors.get(upstreamKeyOf({ model, name: upstream })) ?? [];
   }
 }
 

@@ -10,13 +10,8 @@
  *   removes no counter. Breakers and limits cover only the upstreams of the present settings (`upstreams`).
  */
 import type { UpstreamSnapshot } from './metrics-reader.js';
-import {
-  type MetricFamily,
-  type MetricsSource,
-  type NamedUpstream,
-  type Sample,
-  secondsOf,
-} from './metrics-source.js';
+import { type MetricFamily, type MetricsSource, type Sample, secondsOf } from './metrics-source.js';
+import type { NamedUpstream } from './upstream-names.js';
 
 const UPSTREAM_LABELS = ['model', 'upstream'];
 const MODEL_LABELS = ['model'];

@@ -3,7 +3,7 @@ import t from 'tap';
 import { routesOf } from '#src/gateway/settings-records.js';
 import { CredentialPositions } from '#src/providers/credentials/credential-spec.js';
 import { factsOf } from '#src/providers/bedrock/models.js';
-import { UpstreamNames } from '#src/telemetry/metrics-source.js';
+import { UpstreamNames } from '#src/telemetry/upstream-names.js';
 import { UpstreamScopes } from '#src/upstream/upstream-scopes.js';
 import { worldOf } from '../config/support.js';
 

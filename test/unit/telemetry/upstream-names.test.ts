@@ -1,7 +1,7 @@
 /** Slots of upstreams: the same upstream keeps its slot over reloads, and no two share a name. */
 import t from 'tap';
 import { UPSTREAM_SLOTS_MAX } from '#src/telemetry/metrics-layout.js';
-import { UpstreamNames } from '#src/telemetry/metrics-source.js';
+import { UpstreamNames } from '#src/telemetry/upstream-names.js';
 
 const at = (model: string, name: string, weight = 1) => ({ model, name, priority: 1, weight });
 const shown = (names: UpstreamNames) =>
