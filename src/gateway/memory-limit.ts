@@ -1,8 +1,8 @@
 /**
  * Finds how much memory this process may use, how much of that the bodies of calls in flight get, and whether
- * the kernel has killed processes for memory. settings-records.ts asks at the start and at each reload,
- * stats.ts for each scrape, on the main thread of a gateway process. supervisor/gateway-process.ts asks for
- * the kills.
+ * the kernel has killed processes for memory. On the main thread of a gateway process
+ * settings-records.ts calls `bodiesInWorkBytesOf` at the start and at each reload, stats.ts for each scrape.
+ * supervisor/gateway-process.ts calls `memoryKills`. `containerMemoryBytes` is exported for tests.
  *
  * Must hold: the limits of all control groups around the process count, not only of its own, because a pod's
  * limit is often set on the control group above (test/unit/gateway/memory-limit.test.ts).
@@ -18,9 +18,9 @@ const FILES_V1 = ['memory.limit_in_bytes'];
 
 /**
  * Returns the bytes of memory that control groups allow this process, as a container, a pod or a systemd
- * service sets it: the lowest limit of its own control group and those around it, or Infinity.
- * `process.constrainedMemory()` reads only the process's own. `root` is `/` outside tests; `proc` and `sys`
- * are read below that folder.
+ * service sets it: the lowest limit of its own control group and those around it. Without a limit that is
+ * Infinity, or with version 1 a number beyond any machine's memory. `process.constrainedMemory()` reads only
+ * the process's own. `root` is `/` outside tests; `proc` and `sys` are read below that folder.
  */
 export function containerMemoryBytes(root = '/'): number {
   let lowest = Infinity;
@@ -30,13 +30,18 @@ export function containerMemoryBytes(root = '/'): number {
   return lowest;
 }
 
-/** The file in which the kernel counts the processes of a control group that it has killed for memory. */
 export interface MemoryKills {
+  /** The file in which the kernel counts the kills of a control group, for operators to look at. */
   readonly file: string;
+  /** How many processes of the control group the kernel has killed for memory. */
   readonly count: number;
 }
 
-/** Returns the kills in this process's own control group; undefined if no file can be read. */
+/**
+ * Returns the kills in this process's own control group. If the folder of that has no count, as in a
+ * container that sees its own control group at another path, the next one around it counts. Undefined if none
+ * has a count, as with old kernels.
+ */
 export function memoryKills(root = '/'): MemoryKills | undefined {
   for (const { folder, isV1 } of memoryCgroups(root)) {
     const file = join(folder, isV1 ? 'memory.oom_control' : 'memory.events');
@@ -53,6 +58,8 @@ function* memoryCgroups(root: string): Generator<{ readonly folder: string; read
     const [, hierarchy, controllers, path] = /^(\d+):([^:]*):(\/.*)$/.exec(line) ?? [];
     // The last line is empty. Without such a file the text is empty too, and nothing limits the process.
     if (path === undefined) continue;
+    // In a hybrid hierarchy version 1 has the controller of memory, and version 2 is mounted elsewhere
+    // (`unified`): then the folders of version 2 that are yielded have no files of memory.
     const isV1 = controllers!.split(',').includes('memory');
     if (!isV1 && hierarchy !== '0') continue;
     const mount = join(root, isV1 ? 'sys/fs/cgroup/memory' : 'sys/fs/cgroup');
@@ -65,7 +72,10 @@ function* memoryCgroups(root: string): Generator<{ readonly folder: string; read
   }
 }
 
-/** Infinity for `max` and for a missing file. Version 1 has a number beyond any machine's memory instead. */
+/**
+ * Infinity for `max`, for a missing file, and for 0, which would leave nothing for bodies. Version 1 writes
+ * "no limit" as a number beyond any machine's memory, which is returned as it is.
+ */
 function limitOf(file: string): number {
   const text = textOf(file).trim();
   return /^[1-9]\d*$/.test(text) ? Number(text) : Infinity;
@@ -85,10 +95,16 @@ function textOf(file: string): string {
  * accounting, for responses, and for garbage.
  */
 const BODIES_SHARE = 1 / 4;
-/** Enough for 200 bodies of 10 MiB, each counted twice. An operator who expects more sets the limit. */
+/**
+ * Enough for 200 bodies of 10 MiB, of which each counts BODY_MEMORY_FACTOR times. An operator who expects
+ * more sets the limit.
+ */
 const DEFAULT_BODIES_BYTES_MAX = 4 * 1024 * 1024 * 1024;
 
-/** Returns how many bytes the bodies of calls in work may take in one process. */
+/**
+ * Returns how many bytes the bodies of calls in work may take in one process. `limits.bodies_in_work_bytes`
+ * holds for one process; by default the gateway processes share the memory in equal parts.
+ */
 export function bodiesInWorkBytesOf({ limits, processes }: Settings): number {
   const { bodies_in_work_bytes: setBytes } = limits;
   if (setBytes !== undefined) return setBytes;
