@@ -228,7 +228,7 @@ class SharedAccounting implements Sharing {
 
   get snapshot(): SharingSnapshot {
     const hosts = this.#hosts && {
-      calls: this.#hosts.coordinators.calls,
+      leaseCoordinator: this.#hosts.coordinators.calls,
       registry: this.#hosts.registry.state,
     };
     const nowMs = this.#options.hostClock.monotonicMs();

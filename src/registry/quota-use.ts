@@ -37,7 +37,10 @@ export interface QuotaCount {
   readonly held: bigint;
   /** Granted, and not known to be used or held: other hosts may have used some since their report. */
   readonly leased: bigint;
-  /** The part of `leased` that other hosts have. */
+  /**
+   * The part of `leased` that no calls of this host have: other hosts have it, or fallback quotas, or it was
+   * held by processes that have ended.
+   */
   readonly leasedByOthers: bigint;
 }
 

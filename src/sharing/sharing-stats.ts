@@ -4,8 +4,9 @@
  * much of a scope is used, held and leased: shared-registry.ts calls it for statements. Pure; main thread.
  *
  * Must hold, of this host's processes: what they reported as used of a stock is not shown as unused, and an
- * unexpired permit is shown as used only if a call took it. Their counts must be read before the view of the
- * coordinator, which may have later asks of theirs (also test/unit/sharing/sharing-stats.calls-use.test.ts).
+ * unexpired permit is shown as used only if a call took it. Their counts must be read before the
+ * coordinator's view (ScopeView), which may have later asks of theirs: shared-registry.ts does so in
+ * `#usesOf` (also test/unit/sharing/sharing-stats.calls-use.test.ts).
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, maxOf } from '../core/units.js';
@@ -33,9 +34,13 @@ export interface ManagerState extends ContactState {
 
 export interface SharingContext {
   readonly manager: ManagerState;
-  /** Undefined if only processes of this host share. `calls` is the coordinator of all leases. */
+  /** Undefined if only processes of this host share. */
   readonly hosts:
-    | { readonly calls: Pick<EqualShare, 'isAlone' | 'silentMs'>; readonly registry: RegistryContactState }
+    | {
+        /** The coordinator of the calls' leases. */
+        readonly leaseCoordinator: Pick<EqualShare, 'isAlone' | 'silentMs'>;
+        readonly registry: RegistryContactState;
+      }
     | undefined;
   /** The time of the monotonic clock. */
   readonly nowMs: number;
@@ -43,13 +48,9 @@ export interface SharingContext {
 
 export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): SharingSnapshot {
   const { lost, exchanges, failures, scopes, waits } = manager;
-  const isAlone = hosts?.calls.isAlone === true;
-  const lossState = lost && (lost.reason === 'quarantine' ? 'quarantine' : 'lost');
   return {
     with: hosts === undefined ? 'processes' : 'hosts',
-    state: isAlone ? 'alone' : (lossState ?? 'connected'),
-    reason: lost?.message ?? (isAlone ? 'the server of sharing has not replied' : undefined),
-    lostMs: isAlone ? hosts.calls.silentMs : lost === undefined ? 0 : nowMs - lost.sinceMs,
+    ...lossOf(lost, hosts?.leaseCoordinator, nowMs),
     exchanges,
     failures,
     leased: scopes,
@@ -59,6 +60,21 @@ export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): Shar
       reason: hosts.registry.kind === 'following' ? undefined : hosts.registry.reason,
     },
   };
+}
+
+function lossOf(
+  lost: ManagerState['lost'],
+  leaseCoordinator: Pick<EqualShare, 'isAlone' | 'silentMs'> | undefined,
+  nowMs: number,
+): Pick<SharingSnapshot, 'state' | 'reason' | 'lostMs'> {
+  if (leaseCoordinator?.isAlone === true) {
+    // The lease manager knows of no loss while the node replies to its own calls.
+    const reason = lost?.message ?? 'the server of sharing has not replied';
+    return { state: 'alone', reason, lostMs: leaseCoordinator.silentMs };
+  }
+  if (lost === undefined) return { state: 'connected', reason: undefined, lostMs: 0 };
+  const state = lost.reason === 'quarantine' ? 'quarantine' : 'lost';
+  return { state, reason: lost.message, lostMs: nowMs - lost.sinceMs };
 }
 
 /** What the calls of one process use of one scope, as the process counts it. */
@@ -74,6 +90,7 @@ export interface CallsUse {
   readonly stocks: Stocks<StockHeld>;
 }
 
+/** The uses by the id of their scope: of each scope at most one of each process. */
 export function groupByScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
   const usesByScope = new Map<string, CallsUse[]>();
   for (const use of uses) usesByScope.set(use.scope, [...(usesByScope.get(use.scope) ?? []), use]);
@@ -87,6 +104,9 @@ const NEVER_ASKED: StockView = { period: 0, used: 0n, unused: 0n }; // no node h
  * processes of this host count. A process may have reported more after it was read. So its count replaces its
  * record at the coordinator only if the count is higher: if it counted 23 and has reported 20, then 3 more
  * are used, and 3 less leased.
+ *
+ * The slot is enough to find the record of a process: the view has records of this host alone, and a slot
+ * has one life at a time. If another life got the slot after the count was read, this one result is inexact.
  */
 function stockCountOf(name: StockName, view: ScopeView, processes: readonly CallsUse[]): QuotaCount {
   const { period, used: reported, unused } = view.stocks[name] ?? NEVER_ASKED;
@@ -95,7 +115,9 @@ function stockCountOf(name: StockName, view: ScopeView, processes: readonly Call
   let [held, leasedHere] = [0n, 0n];
   for (const { slot, stocks } of processes) {
     const count = stocks[name];
+    // The process has no count of the stock, or counts another period than the coordinator.
     if (count?.period !== period) continue;
+    // `maxOf`: other threads take and settle while the words of the lease are read.
     const heldByCalls = maxOf(count.granted - count.used - count.available, 0n);
     held += heldByCalls;
     leasedHere += maxOf(count.granted - count.used - heldByCalls, 0n);
@@ -103,13 +125,15 @@ function stockCountOf(name: StockName, view: ScopeView, processes: readonly Call
     const recorded = recordedBySlot.get(slot);
     if (recorded !== undefined) used += maxOf(count.used - recorded, 0n);
   }
+  // `maxOf`: a process that has given back, since it was read, what its calls held counts it in `held` still.
   const leased = maxOf(reported + unused - used - held, 0n);
   return { period, used, held, leased, leasedByOthers: maxOf(leased - leasedHere, 0n) };
 }
 
 /**
- * Divides the permits that weigh into used and leased. The coordinator can only count those as used that have
- * expired. A process of this host knows better, so for its permits its own count replaces the coordinator's.
+ * Divides the permits that weigh into used and leased. The coordinator can count a permit as used only when
+ * it has expired. A process of this host knows better: for its permits its own count replaces the
+ * coordinator's.
  *
  * If a process has 12 permits, 8 of them unexpired, the coordinator counts 12 - 8 = 4 as used. If the process
  * counts 3 as unused, 12 - 3 = 9 show as used. But if it has asked again since it was read, it may have got
@@ -122,11 +146,13 @@ function minuteCountOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCo
   for (const { slot, minute } of processes) {
     unusedHere += minute.unused;
     const recorded = view.processes.find((process) => process.slot === slot)?.minute;
+    // Without a record there is no count of the coordinator to replace.
     if (recorded === undefined) continue;
     const unknownPermits = recorded.number <= minute.heardNumber ? 0 : recorded.unexpired;
     const usedHere = Math.max(0, recorded.weighing - minute.unused - unknownPermits);
     used += usedHere - (recorded.weighing - recorded.unexpired);
   }
+  // Both bounds: the counts were read at different moments.
   used = Math.max(0, used);
   const leased = Math.max(0, weighing - used);
   return {
@@ -139,8 +165,9 @@ function minuteCountOf(view: ScopeView, processes: readonly CallsUse[]): QuotaCo
 }
 
 /**
- * The use of an account, a key or a group. What calls of other hosts hold of call slots and money shows as
- * leased. `processes` is omitted if no process of this host counts the scope.
+ * The use of an account, a key or a group. What calls of other hosts hold shows as leased, because their
+ * processes report it as unused (StockAsk). `processes` is omitted if no process of this host counts the
+ * scope.
  */
 export function useOf(view: ScopeView, processes: readonly CallsUse[] = []): SharedUse {
   const minute = minuteCountOf(view, processes);
@@ -148,6 +175,7 @@ export function useOf(view: ScopeView, processes: readonly CallsUse[] = []): Sha
   const day = countOf('calls_per_day');
   const callSlots = countOf('calls_in_flight');
   const money = countOf('balance');
+  // The balance is no quota: `held` and `leased.money` show it.
   const quotas = entriesOf(view.stocks).flatMap(([name]): [QuotaName, QuotaCount][] =>
     name === 'balance' ? [] : [[name, inQuotaUnit(name, countOf(name))]],
   );

@@ -4,7 +4,10 @@ import { CoordinatorContact } from '#src/sharing/coordinator-contact.js';
 import { CoordinatorLost } from '#src/sharing/coordinator.js';
 import { sharingSnapshot, type SharingContext } from '#src/sharing/sharing-stats.js';
 
-const HOSTS = { calls: { isAlone: false, silentMs: 120_000 }, registry: { kind: 'following' } } as const;
+const HOSTS = {
+  leaseCoordinator: { isAlone: false, silentMs: 120_000 },
+  registry: { kind: 'following' },
+} as const;
 
 function partsOf(contact: CoordinatorContact, hosts: SharingContext['hosts'], nowMs: number): SharingContext {
   return { manager: { ...contact.state, scopes: 2, waits: 3 }, hosts, nowMs };
@@ -33,9 +36,9 @@ void t.test('from connected over lost and quarantine to connected', (t) => {
     failures: 2,
     registry: { state: 'following', reason: undefined },
   });
-  const calls = { isAlone: true, silentMs: 120_000 };
+  const leaseCoordinator = { isAlone: true, silentMs: 120_000 };
   const registry = { kind: 'lost', reason: 'offline' } as const;
-  t.match(sharingSnapshot(partsOf(contact, { calls, registry }, 5_000)), {
+  t.match(sharingSnapshot(partsOf(contact, { leaseCoordinator, registry }, 5_000)), {
     state: 'alone',
     lostMs: 120_000,
     registry: { state: 'lost', reason: 'offline' },
