@@ -293,7 +293,7 @@ function managerOf(
   const { buffers, ledger, live, idNames, store, totals, upstreams, hostClock: clock, log } = options;
   const leases = new Leases(buffers.ledger);
   // The buffers have a calendar, because they were created as shared.
-  const coordinatorClock = new CoordinatorClock(clock, buffers.ledger.calendar!);
+  const coordinatorClock = new CoordinatorClock(clock, buffers.ledger.coordinatorAheadMs!);
   const accounting: SpentAccounting = {
     flushedOf: (account) => totals.writtenOf(account),
     collect: (account, amountMax) => uncoveredCharges.collect(account, amountMax),

@@ -11,8 +11,8 @@
 import { QUOTA_NAMES, NUMBERS_PER_QUOTA, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Balance } from './balance.js';
-import { EXTENDED_QUOTAS, lowestBitOf } from './layout.js';
-import { numberOf } from './packed-words.js';
+import { EXTENDED_QUOTAS } from './layout.js';
+import { lowestBitOf, numberOf } from './packed-words.js';
 import { ACCOUNT_SCOPE, DAY_BIT, GROUP_SCOPE, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { ScopeChain } from './scope-chain.js';
 import { createTightest } from './scope-quotas.js';

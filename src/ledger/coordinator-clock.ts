@@ -19,10 +19,10 @@ export class CoordinatorClock implements Clock {
    */
   readonly #aheadMs: BigInt64Array;
 
-  /** `calendar`: LedgerBuffers.calendar, which holds that word. */
-  constructor(hostClock: Clock, calendar: SharedArrayBuffer) {
+  /** `aheadMs`: LedgerBuffers.coordinatorAheadMs, which holds that word. */
+  constructor(hostClock: Clock, aheadMs: SharedArrayBuffer) {
     this.#hostClock = hostClock;
-    this.#aheadMs = new BigInt64Array(calendar);
+    this.#aheadMs = new BigInt64Array(aheadMs);
   }
 
   monotonicMs(): MonotonicMs {
@@ -40,6 +40,6 @@ export class CoordinatorClock implements Clock {
 }
 
 /** The clock for a thread that works on these buffers. It is `hostClock` if limits are not shared. */
-export function clockOf({ calendar }: LedgerBuffers, hostClock: Clock): Clock {
-  return calendar === undefined ? hostClock : new CoordinatorClock(hostClock, calendar);
+export function clockOf({ coordinatorAheadMs }: LedgerBuffers, hostClock: Clock): Clock {
+  return coordinatorAheadMs === undefined ? hostClock : new CoordinatorClock(hostClock, coordinatorAheadMs);
 }

@@ -12,7 +12,8 @@
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
-import { type CountedViews, DIRTY_BITS_PER_WORD, lowestBitOf } from './layout.js';
+import { type CountedViews, DIRTY_BITS_PER_WORD } from './layout.js';
+import { lowestBitOf } from './packed-words.js';
 
 /** How many words are compared with zeros at once: one page of memory. */
 const PAGE_WORDS = 1_024;

@@ -3,88 +3,91 @@
  * and every listener open them through this file, and no file outside of src/ledger has an offset of a
  * record. The buffers are in memory alone, so a new version may change their layout. Any thread.
  *
- * Must hold: no two fields of a record share a byte. The constants below say the same as the tables, in the
- * same order; they count words of 64 or 32 bits, as the comment of each group says. A word that several
- * threads write is changed atomically, mostly by compare-exchange (CAS) or addition (add). Further tests, of
- * quota records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
+ * Must hold: no two fields of a record share a byte (test/unit/ledger/layout.test.ts). Fields have the names
+ * of the constants below, which count words of 64 or 32 bits, as the comment of each group says. A word that
+ * several threads write is changed atomically, mostly by compare-exchange (CAS) or addition (add). Further
+ * tests, of quota records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
  *
  * The buffers are made once, at full capacity. The kernel provides a page of memory at the first touch, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new buffer.
  *
- * One account, 256 bytes: four cache lines, so that a neighbour's calls never touch them.
+ * Accounts, keys, groups and pairs have a _counted_ record each: 256 bytes, in which a minute and a day are
+ * counted. Four cache lines, so a neighbour's calls never touch them. An account's:
  *
- *     byte  bits  field      written by                 meaning
- *        0    64  window     any thread (CAS)           tick, age and count of the minute: window.ts
- *        8    64  day        any thread (CAS, add)      a stock of calls: day.ts, stocks.ts
- *       16    64  credited   main thread                all money ever put in, less what was taken out again
- *       24    64  available  any thread (CAS, add)      what a new hold may take
- *       32    64  spent      any thread (add)           what settled calls have cost
- *       40    64  uncovered  any thread (CAS)           cost that the balance did not cover
- *       48    32  status     main thread                index of the plan << 1 | 1 if it is active
- *       52  51×32 starts     any thread (CAS)           count as each of the last 51 ticks began
+ *     byte  bits  field               written by        meaning
+ *        0    64  WINDOW              any thread (CAS)  tick, age and count of the minute: window.ts
+ *        8    64  DAY                 any thread        a stock of calls (CAS, add): day.ts, stocks.ts
+ *       16    64  CREDITED            main thread       all money put in, less what was taken out
+ *       24    64  AVAILABLE           any thread        what a new hold may take (CAS, add)
+ *       32    64  SPENT               any thread (add)  what settled calls have cost
+ *       40    64  UNCOVERED           any thread (CAS)  cost that the balance did not cover
+ *       48    32  STATUS              main thread       index of the plan << 1 | 1 if it is active
+ *       52 51×32  TICK_STARTS         any thread (CAS)  count as each of the last 51 ticks began
  *
- * One reservation (a call in flight), 72 bytes. The owner is the listener that has the call slot. The owner
- * writes all fields but the state before the record is held. A call that took of no scope but its account
- * leaves the fields from `tokens` on as they were:
+ * One reservation (a call in flight), 72 bytes, of which 13 are unused. The owner is the listener that has
+ * the call slot. The owner writes all fields but the state before the record is held. A call that took of no
+ * scope but its account leaves the fields from TOKENS on as they were. Calls a day are counted by the day in
+ * UTC+8, as the specification wants; all other quotas of a day or month by `quota_timezone`:
  *
- *        0    32  state      owner, main thread (CAS)   free, held or settling: reservations.ts
- *        4    32  account                               whose money it is
- *        8    32  day                                   UTC+8 day whose call it took; -1: none, a free call
- *       12    32  scopes                                how many scopes have bits in `taken`; 0: none
- *       16    64  hold                                  pico-units
- *       24    64  tokens                                held (float)
- *       32  3×32  key, model, group                     index + 1 of the key, of the pair of account and
- *                                                       model, of the account's own group; or 0
- *       44  2×32  day, month                            of which the call took, in `quota_timezone`
- *       52   7×8  taken                                 a byte for each of SCOPES_MAX scopes: one bit a
- *                                                       quota: reservations.ts
+ *        0    32  STATE               owner, main (CAS) free, held or settling: reservations.ts
+ *        4    32  ACCOUNT                               whose money it is
+ *        8    32  DAY_NUMBER                            UTC+8 day whose call it took; -1: none, a free call
+ *       12    32  SCOPE_COUNT                           how many scopes have bits in TAKEN_MASKS; 0: none
+ *       16    64  HOLD                                  pico-units
+ *       24    64  TOKENS                                held; a float, which is read without a BigInt
+ *       32    32  CALL_KEY                              index + 1 of the key, or 0
+ *       36    32  CALL_MODEL                            index + 1 of the pair of account and model, or 0
+ *       40    32  CALL_GROUP                            index + 1 of the account's own group, or 0
+ *       44    32  CALENDAR_DAY                          day and month of which the call took,
+ *       48    32  CALENDAR_MONTH                        in `quota_timezone`
+ *       52   7×8  TAKEN_MASKS                           a byte for each of SCOPES_MAX scopes, a bit a quota
  *
- * Each account has 16 extra bytes outside of its record: 64 bits for its calls in flight, a stock (stocks.ts;
- * any thread, CAS and add), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
+ * The dirty set is one bit an account, 32 to a word: dirty-set.ts. The 16 extra bytes of an account:
  *
- * The dirty set is one bit an account, 32 to a word: dirty-set.ts.
+ *        0    64  FLIGHT              any thread        its calls in flight, a stock (CAS, add): stocks.ts
+ *        8    32  GROUP               main thread       index + 1 of its group, or 0
+ *       12    32  ACCOUNT_RECORD      any thread        index + 1 of its quota record, or 0
  *
- * One key, 256 bytes: `window`, `day` and `starts` are where an account has them, so the same code counts
- * them. No thread touches the record of a key that has no limits of its own:
+ * The counted record of a key. WINDOW, DAY and TICK_STARTS are where an account has them, so the same code
+ * counts them; bytes 32 to 51 are unused. No thread touches the record of a key without limits of its own:
  *
- *        0    64  window     any thread (CAS)           as an account's
- *        8    64  day        any thread (CAS)           as an account's
- *       16    32  minute     main thread                limit of requests a minute; 0: none of its own
- *       20    32  calls      main thread                limit of calls a day; 0: none of its own
- *       24    32  record     main thread                index + 1 of its quota record; 0 if it has none, -1
- *                                                       if it needs one and all are in use
- *       28    32  parent     main thread                of a group: index + 1 of the group above it, or 0
- *       52  51×32 starts     any thread (CAS)           as an account's
+ *       16    32  REQUESTS_PER_MINUTE main thread       its limit; 0: none of its own
+ *       20    32  CALLS_PER_DAY       main thread       its limit; 0: none of its own
+ *       24    32  RECORD              main thread       index + 1 of its quota record; 0: none, -1: none left
+ *       28    32  PARENT              main thread       of a group: index + 1 of the group above it, or 0
  *
- * Groups have the same record. So have _pairs_ of an account and a model that its plan has a rule for
- * (ModelScopes in scope-chain.ts); their `minute`, `calls` and `parent` stay 0, because the plan has their
- * limits. Keys, groups and pairs have a dirty set each.
+ * Groups have the same record. So have _pairs_ of an account and a model that its plan has a rule for: scopes
+ * of the kind `model` (ModelScopes in scope-chain.ts), in the buffers `models`. Any thread gives a pair its
+ * RECORD; its limits and parent stay 0, as the plan has the limits. All three have a dirty set each.
  *
- * One quota record, 640 bytes, of a scope that has quotas besides requests a minute and calls a day. Accounts
- * and pairs get one with their first call, keys and groups with their limits. Other scopes have none:
+ * One quota record, 640 bytes (the last 56 unused), of a scope that has quotas besides requests a minute and
+ * calls a day. Accounts and pairs get one with their first call, keys and groups with their limits:
  *
- *        0  7×64  limits     main thread                by EXTENDED_QUOTAS (float); of keys and groups alone
- *       56    32  mask       main thread                bit n: `limits` has one of quota n
- *       60    32  last       any thread (CAS)           last tick whose start is kept: token-window.ts
- *       64 14×64  stocks     any thread (CAS, add)      `taken` and `settled` of each quota: stocks.ts
- *      176 51×64  starts     any thread (CAS)           tokens settled as a tick began: token-window.ts; if
- *                                                       limits are shared, leases: leased-stocks.ts
+ *        0  7×64  LIMITS              main thread       by EXTENDED_QUOTAS (floats); of keys and groups alone
+ *       56    32  MASK                main thread       bit n: LIMITS has one of quota n
+ *       60    32  LAST_STARTED_TICK   any thread (CAS)  last tick whose start is kept: token-window.ts
+ *       64 14×64  STOCKS              any thread        two words a quota (CAS, add): stocks.ts
+ *      176 51×64  TOKEN_TICK_STARTS   any thread (CAS)  tokens settled as a tick began: token-window.ts
  *
- * If limits are shared with other processes, the record of an account, a key, a group or a pair holds what
- * the coordinator granted to this process, and has no `starts`. leases.ts writes it:
+ * Quota records lie in a memory of WebAssembly. Behind them are the scratch areas of quota-batch.ts. The
+ * module of quota-module.ts has offsets of quota records too: each thread that uses the module compiles it
+ * from a text with the constants below, so it follows them.
  *
- *        0    64  window     any thread (CAS)           expiry in ms << 20 | permits left: leased-window.ts
- *       16    64  credited   main thread                all money granted here, less what was given back
- *       24..47                                          money as above, since this process started
- *       64    64  LOW_MONEY                 main thread ask for more if a hold leaves less than this
- *       72    64  MONEY_REMAINING           main thread pico-units left at the coordinator, by its last reply
- *       80    64  MINUTE_FREE_MS            main thread monotonic ms when a permit of the minute is free
- *       88    64  MINUTE_REJECTED_UNTIL_MS  main thread monotonic ms before which no listener asks for one
- *       96    32  LOW_MINUTE                main thread ask for more if a take leaves so many permits
- *      100    32  MINUTE_REMAINING          main thread permits left at the coordinator, by its last reply
- *      104    32  MINUTE_REJECTED_LIMIT     main thread the limit for which MINUTE_REJECTED_UNTIL_MS holds
- *      112  5×64  DAY_LEASE                 main thread lease of the calls of the day: leased-stocks.ts
- *      152  5×64  FLIGHT_LEASE              main thread lease of an account's calls in flight
+ * If limits are shared with other processes, a quota record has LEASES in place of TOKEN_TICK_STARTS, and the
+ * counted record holds what the coordinator granted to this process, without TICK_STARTS (leases.ts):
+ *
+ *        0    64  WINDOW              any thread (CAS)  expiry in ms << 20 | permits left: leased-window.ts
+ *       16    64  CREDITED            main thread       all money granted here, less what was given back
+ *       24  3×64  AVAILABLE, …        any thread        money as above, since this process started
+ *       64    64  LOW_MONEY           main thread       ask for more if a hold leaves less than this
+ *       72    64  MONEY_REMAINING     main thread       pico-units left at the coordinator, by its last reply
+ *       80    64  MINUTE_FREE_MS      main thread       monotonic ms when a permit of the minute is free
+ *       88    64  MINUTE_REJECTED_UNTIL_MS main thread  monotonic ms before which no listener asks for one
+ *       96    32  LOW_MINUTE          main thread       ask for more if a take leaves so many permits
+ *      100    32  MINUTE_REMAINING    main thread       permits left at the coordinator, by its last reply
+ *      104    32  MINUTE_REJECTED_LIMIT main thread     limit for which MINUTE_REJECTED_UNTIL_MS holds
+ *      112  5×64  DAY_LEASE           main thread       lease of the calls of the day: leased-stocks.ts
+ *      152  5×64  FLIGHT_LEASE        main thread       lease of an account's calls in flight
  */
 import {
   type AccountIndex,
@@ -111,14 +114,14 @@ import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
  */
 export const EXCHANGES_MAX = 100_000;
 
-/** Bytes of the record of an account, a key, a group or a pair. */
+/** Bytes of the counted record of an account, a key, a group or a pair. */
 const COUNTED_BYTES = 256;
 const RESERVATION_BYTES = 72;
 const EXTRA_BYTES = 16;
 export const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
 
-/** Length of the record of 256 bytes, and fields of an account's, in 64-bit words. */
+/** Length of a counted record, and fields of an account's, in 64-bit words. */
 export const COUNTED_WORDS64 = COUNTED_BYTES / 8;
 export const WINDOW = 0;
 export const DAY = 1;
@@ -145,7 +148,7 @@ export const MINUTE_REMAINING = 25;
 export const MINUTE_REJECTED_LIMIT = 26;
 invariant(
   LOW_MONEY * 2 > STATUS && LOW_MINUTE === 2 * (MINUTE_REJECTED_UNTIL_MS + 1),
-  'fields do not overlap',
+  'no field of a shared account overlaps its status or another field',
 );
 
 /** Fields of a key, a group or a pair, where an account has its money, in 32-bit words. */
@@ -196,6 +199,7 @@ export const STOCKS = 8;
 export const STOCK_WORDS = 2;
 export const STOCK_SETTLED = 1;
 export const TOKEN_TICK_STARTS = STOCKS + EXTENDED_QUOTAS.length * STOCK_WORDS;
+/** How many tick starts are kept; token-window.ts needs exactly so many. */
 export const TOKEN_TICKS_KEPT = 51;
 /** If limits are shared, a lease of each quota is in place of `starts`. leased-stocks.ts has its fields. */
 export const LEASES = TOKEN_TICK_STARTS;
@@ -204,7 +208,7 @@ invariant(
   DAY_LEASE * 2 > MINUTE_REJECTED_LIMIT &&
     FLIGHT_LEASE === DAY_LEASE + LEASE_WORDS &&
     FLIGHT_LEASE + LEASE_WORDS <= COUNTED_WORDS64,
-  'nor do the leases of stocks',
+  'the leases lie behind the other fields of a shared record, and within it',
 );
 invariant(TOKEN_TICK_STARTS + TOKEN_TICKS_KEPT <= QUOTA_WORDS64, 'the tick starts fit the record');
 invariant(EXTENDED_QUOTAS.length * LEASE_WORDS <= TOKEN_TICKS_KEPT, 'leases fit in place of the tick starts');
@@ -253,11 +257,6 @@ export function indexIn(word: number): number | undefined {
 /** The word that holds `index` + 1; 0 for undefined. */
 export function wordOf(index: number | undefined): number {
   return index === undefined ? 0 : index + 1;
-}
-
-/** The number of the lowest bit that is set: in a mask the first quota. `bits` is not 0. */
-export function lowestBitOf(bits: number): number {
-  return 31 - Math.clz32(bits & -bits);
 }
 
 /** The records of scopes of one kind, and their dirty set. */
@@ -318,8 +317,8 @@ export function createLedgerBuffers(capacity: {
     quotasMax,
     /** Two 32-bit words: how many quota records are in use, how many scratch areas were ever asked for. */
     quotasUsed: new SharedArrayBuffer(8),
-    /** Ms by which the coordinator's wall clock is ahead (coordinator-clock.ts); undefined unless shared. */
-    calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
+    /** One word: ms by which the coordinator's wall clock is ahead; undefined unless limits are shared. */
+    coordinatorAheadMs: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
   };
 }
 
@@ -356,7 +355,8 @@ export function recordOf(views: LedgerViews, { kind, index }: Scope): number | u
   return indexIn(
     kind === 'account'
       ? Atomics.load(views.accountExtras, accountRecordAt(index))
-      : Atomics.load(views[`${kind}s`].records32, recordAt(index)),
+      : // The views of `key` are `keys`, and so on: LedgerViews is named by the kinds of Scope.
+        Atomics.load(views[`${kind}s`].records32, recordAt(index)),
   );
 }
 

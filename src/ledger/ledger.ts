@@ -75,7 +75,7 @@ export class Ledger extends Calls {
   readonly #tightest = createTightest(); // scratch for `tokenMinuteOf`
 
   /**
-   * If `buffers` has a `calendar` (the coordinator's clock), limits are shared: calls take from what this
+   * If `buffers` has `coordinatorAheadMs`, limits are shared: calls take from what this
    * process was granted (leases.ts). `clock` must be `clockOf(buffers, …)`, or days would end by this host's
    * clock. `onLowLease` is called if a lease runs low.
    */
@@ -300,12 +300,12 @@ export class Ledger extends Calls {
  * inlines the call. No test sees a call site with two classes; bench/micro/ledger.ts shows the time lost.
  */
 function countersOf(
-  { keysMax, groupsMax, timezone, calendar, quotas: memory }: LedgerBuffers,
+  { keysMax, groupsMax, timezone, coordinatorAheadMs, quotas: memory }: LedgerBuffers,
   views: LedgerViews,
   clock: Clock,
   onLowLease: OnLowLease,
 ): CallsOptions & { readonly minute: MinuteCounter<AccountIndex> } {
-  const isShared = calendar !== undefined;
+  const isShared = coordinatorAheadMs !== undefined;
   const stocks = isShared ? new LeasedStocks(views.quotas.words64, clock) : new Stocks(views.quotas.words64);
   const window = isShared ? undefined : new TokenWindow(views.quotas, clock);
   const quotas = new ScopeQuotas(views.quotas, { stocks, window }, clock, timezone);

@@ -1,6 +1,7 @@
 /**
  * 64-bit words of shared memory that hold a head (the number of a day, month or tick) above an amount.
- * stocks.ts, leased-stocks.ts and token-window.ts use them. Any thread.
+ * stocks.ts, leased-stocks.ts and token-window.ts use them; files that walk over masks use `lowestBitOf`. Any
+ * thread.
  *
  * A word is handled as two halves of 32 bits, which are numbers: an atomic load and an exchange take 41 ns
  * with BigInts, `glance` and `exchange` 17 ns (V8 11.3), because most of the time goes into making the
@@ -177,4 +178,9 @@ export function addTo(word: Halves, amount: number, into: Halves): void {
   const low = (word.low >>> 0) + (amount - high * TWO_32);
   into.low = low | 0;
   into.high = (word.high + high + (low >= TWO_32 ? 1 : 0)) | 0;
+}
+
+/** The number of the lowest bit that is set: in a mask of quotas the first quota. `bits` is not 0. */
+export function lowestBitOf(bits: number): number {
+  return 31 - Math.clz32(bits & -bits);
 }

@@ -17,6 +17,7 @@ import { canInstantiate, compile, instantiate, type SharedMemory } from '../core
 import type { MonotonicMs } from '../core/units.js';
 import type { CallLeft } from './call-left.js';
 import * as layout from './layout.js';
+import { lowestBitOf } from './packed-words.js';
 import { ENTRY, HALF_SETTLED, QUOTA_MODULE, SETTLED, UNSETTLED } from './quota-module.js';
 import { DAY_BIT, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { Link } from './scope-chain.js';
@@ -95,7 +96,7 @@ export class QuotaBatch {
     for (let scope = 0; scope < taken.scopeCount; scope++) {
       const { mask: linkMask, record, limits, firstLimit } = links[scope]!;
       for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1) {
-        const quota = layout.lowestBitOf(bits);
+        const quota = lowestBitOf(bits);
         this.#set(entry, record, quota, taken, tick, record * layout.QUOTA_BYTES + start);
         floats[entry + AMOUNT] = held[quota]!;
         floats[entry + LIMIT] = limits[firstLimit + quota]!;
@@ -108,7 +109,7 @@ export class QuotaBatch {
       const { mask: linkMask, record, limits, firstLimit } = links[scope]!;
       taken.masks[scope]! |= linkMask & quotaBits;
       for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1, entry += ENTRY_WORDS64) {
-        const quota = layout.lowestBitOf(bits);
+        const quota = lowestBitOf(bits);
         const quotaLeft = floats[entry + LIMIT]!;
         left.set(scope, quota, quotaLeft);
         // Rules for models are left out, as in tokenMinuteOf of ledger.ts.

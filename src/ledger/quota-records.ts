@@ -12,15 +12,8 @@
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
-import {
-  EXTENDED_QUOTAS,
-  LIMITS,
-  lowestBitOf,
-  MASK,
-  QUOTA_WORDS32,
-  QUOTA_WORDS64,
-  type QuotaViews,
-} from './layout.js';
+import { EXTENDED_QUOTAS, LIMITS, MASK, QUOTA_WORDS32, QUOTA_WORDS64, type QuotaViews } from './layout.js';
+import { lowestBitOf } from './packed-words.js';
 
 /** A scope's word, instead of record + 1, if the scope has quotas but found all records in use. */
 export const NO_RECORD_LEFT = -1;

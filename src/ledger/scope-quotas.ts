@@ -19,7 +19,6 @@ import { asWallMs, type MonotonicMs, type PicoUnits, type WallMs } from '../core
 import {
   CALLS_PER_MONTH,
   EXTENDED_QUOTAS,
-  lowestBitOf,
   type QuotaViews,
   SPEND_PER_DAY,
   SPEND_PER_MONTH,
@@ -29,7 +28,7 @@ import {
   TOKENS_PER_MONTH,
 } from './layout.js';
 import { KINDS, QuotaRecords } from './quota-records.js';
-import { numberOf } from './packed-words.js';
+import { lowestBitOf, numberOf } from './packed-words.js';
 import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 

@@ -240,7 +240,7 @@ export class LeaseNode {
     const { accountsMax, groups = [] } = subjects;
     const groupsMax = groups.length;
     const buffers = createLedgerBuffers({ accountsMax, groupsMax, callsInFlightMax: callsMax, shared: true });
-    const calendar = new CoordinatorClock(clock, buffers.calendar!);
+    const calendar = new CoordinatorClock(clock, buffers.coordinatorAheadMs!);
     const leases = new Leases(buffers);
     this.#time = time;
     this.#shared = shared;

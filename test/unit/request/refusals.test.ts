@@ -110,7 +110,7 @@ function createWorld(
   const buffers = createLedgerBuffers({
     ...{ accountsMax: 1, callsInFlightMax: 20, keysMax: 1, groupsMax: 1, shared: true },
   });
-  const clock = new CoordinatorClock(time.clock, buffers.calendar!);
+  const clock = new CoordinatorClock(time.clock, buffers.coordinatorAheadMs!);
   const leases = new Leases(buffers);
   const ledger = new Ledger(buffers, clock);
   ledger.keys.open(KEY, LIMITS);
@@ -269,7 +269,7 @@ void t.test('who was refused by the minute of a model that has come back since m
   const buffers = createLedgerBuffers({
     ...{ accountsMax: 1, callsInFlightMax: 1, keysMax: 1, groupsMax: 1, shared: true },
   });
-  const clock = new CoordinatorClock(time.clock, buffers.calendar!);
+  const clock = new CoordinatorClock(time.clock, buffers.coordinatorAheadMs!);
   const ledger = new Ledger(buffers, clock);
   const model = asModelScopeIndex(ledger.modelScopes.slotOf(ACCOUNT, MODEL)!);
   const nowMs = clock.monotonicMs();
