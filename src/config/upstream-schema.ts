@@ -3,13 +3,15 @@
  * model. Main threads and commands; no listener or worker imports it, because TypeBox takes memory.
  *
  * The descriptions are the text of docs/configuration.md and of the JSON Schema for editors; `x-want` is the
- * end of an error. If a description repeats what the gateway does, no test compares the two: names of members
- * are those of provider-settings.ts, cooldowns those of upstream/breaker.ts.
+ * end of an error. After a change run `npm run docs`. If a description repeats what the gateway does, no test
+ * compares the two: names of members are those of provider-settings.ts, cooldowns those of
+ * upstream/breaker.ts.
  * cross-checks.ts (files beside values) and provider-settings.ts check which settings of one upstream exclude
  * or need each other.
  *
  * Must hold: no header that a configuration may set frames a message (HEADER_NAMES_REJECTED), or responses of
- * one connection could reach wrong callers (test/unit/config/settings-reader.errors.test.ts).
+ * one connection could reach wrong callers (test/unit/config/settings-reader.errors.test.ts). A header whose
+ * value is a secret matches HEADER_NAMES_SECRET, or the value would be shown.
  */
 import { X509Certificate } from 'node:crypto';
 import * as Type from 'typebox';
@@ -27,12 +29,16 @@ import {
 
 /** Matches visible ASCII characters, because a key becomes a header. Keys in files match it too (load.ts). */
 export const KEY_PATTERN = '^[!-~]{1,4096}$';
-/** How many beta features an upstream may have. Every call carries them, and likewise headers and names. */
+/** A call carries its upstream's features and headers, and is searched for its member names: hence bounds. */
 export const BETAS_MAX = 16;
 const HEADERS_MAX = 64;
 const MEMBER_NAMES_MAX = 32;
 const MEMBER_NAME = '[A-Za-z][A-Za-z0-9_.-]{0,63}';
-/** Members that keep their names, because the gateway itself reads or writes them. */
+/**
+ * Members that keep their names, because the gateway itself reads or writes them by these names. Nor may
+ * another member get such a name: it would be taken for that one. Matches whole names after a `^`.
+ * (`stream_options` and bounds of the output, which the gateway adds, are renamed like a caller's.)
+ */
 const FIXED_NAME = '(?:model|messages|stream|n)$';
 const MEMBER_NAME_OR_NONE = `^(?!${FIXED_NAME})(?:${MEMBER_NAME})?$`;
 /** The provider's name of a feature in trial. */
@@ -55,7 +61,7 @@ const QUEUE_MS_MAX = 60_000;
 /** The certificate bundles of operating systems have some 220 KB. */
 export const CA_BYTES_MAX = 1024 * 1024;
 
-/** Matches a header's name. The three patterns of names are used without regard to case. */
+/** Matches a header's name. settings-reader.ts tests all `x-names…` patterns without regard to case. */
 export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
 /**
  * Matches names that a configuration cannot set. The HTTP client itself sets the headers that frame a
