@@ -13,7 +13,7 @@
  *   left out get none.
  */
 import type { Service } from '../../core/door-names.js';
-import { secretsInQuery } from '../../core/secret-url.js';
+import { secretsInPath } from '../../core/secret-url.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
 import { TIMEOUT_MS_MAX, TOTAL_TIMEOUT_MS_DEFAULT } from '../upstream-schema.js';
 import { headersOf, secretOf } from './headers.js';
@@ -170,7 +170,7 @@ function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | und
       ? openaiSettings(params, provider, parameter, variables)
       : nativeSettings(params, speaks, providerModel, parameter, variables);
   if (providerSettings === undefined) return undefined;
-  const settings = withoutQuerySecrets(params, modelName, providerSettings, variables);
+  const settings = withoutAddressSecrets(params, modelName, providerSettings, variables);
   if (speaks === 'bedrock' && BEDROCK_PREFIX.test(providerModel.model))
     params.remark(
       'model',
@@ -305,20 +305,21 @@ function modeByName(
 }
 
 /**
- * Returns the settings with references in place of secrets in the address's query, in which some providers
- * and proxies take the key. A provider with a protocol of its own takes no query: `config check` rejects the
- * address later, but the secret must not be written either.
+ * Returns the settings with references in place of secrets in the address's query and path, in which some
+ * providers and proxies take the key. A provider with a protocol of its own takes no query: `config check`
+ * rejects the address later, but the secret must not be written either.
  */
-function withoutQuerySecrets(
+function withoutAddressSecrets(
   params: ImportMap,
   modelName: string,
   settings: Partial<NativeSettings>,
   variables: Variables,
 ): Partial<NativeSettings> {
   const { url } = settings;
-  if (url === undefined) return settings;
-  // `secretsInQuery` returns each secret as it is written, which is in `url`, and decoded, which may not be.
-  const secrets = new Set(secretsInQuery(url).filter((secret) => url.includes(secret)));
+  if (url === undefined || url.startsWith('${')) return settings; // the value of a variable is not in the file
+  // `secretsInPath` returns each secret as it is written, which is in `url`, and decoded, which may not be.
+  const path = url.replace(/^[^/]*\/\/[^/?]*/, '');
+  const secrets = new Set(secretsInPath(path).filter((secret) => url.includes(secret)));
   if (secrets.size === 0) return settings;
   // `variableNameOf` ends all names with _API_KEY, which this variable is not.
   const variableName = variableNameOf(`${modelName}_api_base`).replace(/_API_KEY$/, '');

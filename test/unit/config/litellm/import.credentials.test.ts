@@ -163,7 +163,7 @@ void t.test('secrets in headers and addresses are not written', (t) => {
   t.end();
 });
 
-void t.test('nor in the query of an address of a provider with a protocol of its own', (t) => {
+void t.test('nor in the query or path of an address, whatever the protocol', (t) => {
   const long = 'hidden-key-1-and-more';
   const entries = [
     { model: 'gemini/x', api_base: 'https://p.example/a?key=hidden-key-1' },
@@ -182,6 +182,8 @@ void t.test('nor in the query of an address of a provider with a protocol of its
     { model: 'openai/x', api_base: 'https://p.example/a?key=%68idden+key%zz%C3%A9%E9&b=os.environ' },
     { model: 'openai/x', api_base: 'https://p.example/a?%6bey=hidden-$%7bk%7d-${k}' },
     { model: 'azure/d', api_base: 'https://p.example/a??key=hidden-key&hidden-key-2' },
+    { model: 'openai/x', api_base: 'https://p.example/sk-hidden0123456789/v1' },
+    { model: 'anthropic/x', api_base: 'https://p.example/sk-hidden0123456789' },
   ];
   for (const litellm_params of entries) {
     const list = [{ model_name: 'a', litellm_params }];
