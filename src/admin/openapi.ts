@@ -5,7 +5,7 @@
  * Must hold: each route is in the document and responds as the document says; operationIds differ
  * (test/unit/admin/openapi.test.ts calls all routes). An operationId stays, for generated clients (no test).
  */
-import type { TObject } from 'typebox';
+import type { TObject, TSchema } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
 import { ROLES } from '../core/roles.js';
 import { packageVersion } from '../core/version.js';
@@ -66,13 +66,24 @@ function operationOf(route: Route): object {
       200: {
         description: 'Done.',
         content: {
-          [JSON_TYPE]: { schema: responseSchema },
+          [JSON_TYPE]: { schema: openSchema(responseSchema) },
           ...Object.fromEntries(otherTypes.map((type) => [type, { schema: { type: 'string' } }])),
         },
       },
       ...errorResponses(codesOf(route)),
     },
   };
+}
+
+/**
+ * The schema without `additionalProperties: false` (closedObject of views.ts): a later version may add fields
+ * to a response, and clients that were generated from the document must not reject them.
+ */
+function openSchema(schema: TSchema): unknown {
+  const text = JSON.stringify(schema, (name, value: unknown) =>
+    name === 'additionalProperties' && value === false ? undefined : value,
+  );
+  return JSON.parse(text);
 }
 
 /** Fields that name something, for the error `not_found`. A new such field is added here (no test). */

@@ -1,7 +1,7 @@
 /**
  * The schemas and types of the admin interface's responses; those of calls, changes and operators are in
  * their route files. The routes respond with these views, the OpenAPI document shows the schemas, and the
- * commands, the console and the tests use the types. Pure.
+ * commands, the console and the tests use the types. A route names its view in `responseSchema`. Pure.
  *
  * Must hold: fields may be added, but none is renamed or removed, because operators' programs read them (no
  * test). A new one of USAGE_STATS comes last. The console compiles this file for the browser, so neither this
@@ -13,15 +13,19 @@ import { SERVICES } from '../core/door-names.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
 
+// The OpenAPI document shows it open (`openSchema`), because fields may be added.
 /** Closed, so that test/unit/admin/openapi.test.ts finds a field of a response that the schema lacks. */
 export const closedObject = <Fields extends TProperties>(fields: Fields, description?: string) =>
   Type.Object(fields, { additionalProperties: false, ...(description && { description }) });
 
-export const Money = Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description: 'exact decimal text' });
+const moneyText = (description: string) => Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description });
+export const Money = moneyText('exact decimal text');
+const Uncovered = moneyText('exact decimal text: cost beyond the balance, which cost and spent leave out');
 
 export const Moment = Type.Integer({ description: 'Unix seconds' });
 
 const Count = Type.Integer({ minimum: 0 });
+const countOf = (description: string) => Type.Integer({ minimum: 0, description });
 
 /** Returns the schema of a value that may be null. `description`: when, if the name does not tell. */
 export const orNull = <Schema extends TSchema>(schema: Schema, description?: string) =>
@@ -31,6 +35,7 @@ export const optionalText = (description: string) => Type.Optional(Type.String({
 
 export const DeletedView = closedObject({ id: Type.String(), deleted: Type.Literal(true) });
 
+// This view and HistoryView are written beside their schemas, because they are generic in the item.
 /** One page. `next` is the cursor that continues the list, null after its last page. */
 export interface ListView<View> {
   data: View[];
@@ -40,6 +45,9 @@ export interface ListView<View> {
 export function listSchema<Item extends TSchema>(item: Item) {
   return closedObject({ data: Type.Array(item), next: orNull(Type.String()) });
 }
+
+/** What `leased` means wherever it is shown. */
+const LEASED = 'were granted in advance and have not reported as used';
 
 const ResetsAt = orNull(
   Moment,
@@ -59,8 +67,8 @@ const CountUse = quotaUseSchema(Count);
 const MoneyUse = quotaUseSchema(Money);
 
 /**
- * limit = used + held + left, unless a lowered limit allows less than is used. `leased`, a public name, is
- * what all processes were granted and have not reported as used. Money is decimal text.
+ * limit = used + held + left, unless a lowered limit allows less than is used. QuotasView describes `leased`.
+ * Money is decimal text.
  */
 export type QuotaUseView = Readonly<Static<typeof CountUse> | Static<typeof MoneyUse>>;
 
@@ -77,7 +85,7 @@ export const QuotasView = Type.Unsafe<QuotasView>(
       ]),
     ),
     'the quotas that have a limit: what calls that have ended used, what calls in flight hold, and what is left. `leased` is ' +
-      'there if several processes share the scope: the part of `left` that they were granted in advance and have not reported as used',
+      `there if several processes share the scope: the part of \`left\` that they ${LEASED}`,
   ),
 );
 
@@ -99,7 +107,7 @@ export const AccountView = closedObject({
   held: Money,
   spent: Money,
   credited: Money,
-  uncovered: Money,
+  uncovered: Uncovered,
   calls_today: Type.Integer(),
   requests_this_minute: Type.Integer(),
   calls_in_flight: Type.Integer({ description: 'calls that run now, in all processes of this host' }),
@@ -113,7 +121,7 @@ export const AccountView = closedObject({
         requests_this_minute: Type.Integer(),
         calls_in_flight: Type.Integer(),
       },
-      'there if several processes share the account: what they were granted in advance and have not reported as used. It includes ' +
+      `there if several processes share the account: what they ${LEASED}. It includes ` +
         'what calls of other hosts use, until those hosts report it',
     ),
   ),
@@ -159,8 +167,8 @@ export const GroupView = closedObject({
   name: Type.String(),
   parent: orNull(Type.String({ description: 'id of the group that it is in' })),
   path: Type.Array(Type.String(), { description: 'names from the topmost group to this one' }),
-  accounts: Type.Integer({ minimum: 0, description: 'accounts that are in this group itself' }),
-  groups: Type.Integer({ minimum: 0, description: 'groups that are in this group itself' }),
+  accounts: countOf('accounts that are in this group itself'),
+  groups: countOf('groups that are in this group itself'),
   quotas: QuotasView,
   created: Moment,
 });
@@ -215,14 +223,14 @@ export function historyOf<Line>(range: RingName, data: Line[]): HistoryView<Line
 /** The numbers of a line of usage, as the CSV of `GET /usage` orders them: programs read by position. */
 export const USAGE_STATS = {
   calls: Count,
-  failed_calls: Count,
-  estimated_calls: Count,
+  failed_calls: countOf('calls that ended in an error; they cost nothing'),
+  estimated_calls: countOf('calls whose tokens were estimated, such as of a client that left early'),
   prompt_tokens: Count,
   cached_tokens: Count,
   completion_tokens: Count,
   cost: Money,
-  uncovered: Money,
-  fallback_calls: Count,
+  uncovered: Uncovered,
+  fallback_calls: countOf('calls to another model that this model answered as a fallback'),
   cache_write_tokens: Count,
   cache_write_1h_tokens: Count,
   reasoning_tokens: Count,
@@ -285,9 +293,7 @@ export const ModelView = closedObject({
       cached_response: Money,
       long: Type.Array(
         closedObject({ above: Type.Integer({ description: 'tokens of the prompt' }), ...TOKEN_PRICES }),
-        {
-          description: 'prices of calls with more tokens in the prompt than above, ascending',
-        },
+        { description: 'prices of calls with more tokens in the prompt than above, ascending' },
       ),
     },
     'per million tokens; call and cached_response: per call',
@@ -323,7 +329,7 @@ export const PlanView = closedObject({
     closedObject({ model: Type.String(), limits: Type.Unsafe<LimitsView>(closedObject(LIMITS)) }),
     { description: 'quotas of single models for one account, within those of the plan' },
   ),
-});
+} satisfies TProperties & Record<QuotaName, TSchema>);
 export type PlanView = Readonly<Static<typeof PlanView>>;
 
 const modelsView = (description: string) =>

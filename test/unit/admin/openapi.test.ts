@@ -197,6 +197,10 @@ void t.test('every route is in the document, answers as it says, and records wha
     if (schema === undefined) throw new Error(`${method} ${path} answers ${type}, which it does not declare`);
     const value: unknown = type === 'application/json' ? answer.json() : answer.body;
     t.ok(Check(schema, value), `${method} ${path} matches its schema`);
+    // The document allows a later field, the route's own schema does not: it finds a field that it lacks.
+    t.notMatch(JSON.stringify(schema), '"additionalProperties":false', `${method} ${path} may get a field`);
+    if (type === 'application/json')
+      t.ok(Check(route.responseSchema, value), `${method} ${path} has no field that the schema lacks`);
     t.equal(Check(schema, 5), false, 'which does not match everything');
   }
   t.same(
