@@ -3,8 +3,7 @@
  * `importDeployment`, in the process of `tollgate config import-litellm`. In all files of this folder an
  * _entry_ is one map of `model_list`, `params` its `litellm_params`, `info` its `model_info`, and a
  * _deployment_ the entry after its conversion. `modelName` is the model's name for callers, `model` the
- * provider's name of it. `speaks` is the provider whose own protocol the upstream speaks, undefined
- * if that is OpenAI's.
+ * provider's name of it. `speaks` is the provider whose own protocol the upstream speaks, if not OpenAI's.
  *
  * Must hold (test/unit/config/litellm/import.test.ts):
  * - No secret of the file is written.
@@ -251,8 +250,12 @@ function keyOf(
   variables: Variables,
 ): string | undefined {
   const { speaks, variable, optionalVariable } = provider;
-  if (apiKey !== undefined && speaks !== 'vertex')
-    return secretOf(params, 'api_key', apiKey, variable ?? variableNameOf(modelName), variables);
+  if (apiKey !== undefined && speaks !== 'vertex') {
+    // The provider's variable may be set already, with a key that a server elsewhere must not get.
+    const isElsewhere = speaks === undefined && params.peek('api_base') !== undefined;
+    const ofProvider = isElsewhere ? undefined : variable;
+    return secretOf(params, 'api_key', apiKey, ofProvider ?? variableNameOf(modelName), variables);
+  }
   if (apiKey !== undefined) {
     params.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
     return undefined;
@@ -321,7 +324,6 @@ function withoutAddressSecrets(
   const path = url.replace(/^[^/]*\/\/[^/?]*/, '');
   const secrets = new Set(secretsInPath(path).filter((secret) => url.includes(secret)));
   if (secrets.size === 0) return settings;
-  // `variableNameOf` ends all names with _API_KEY, which this variable is not.
   const variableName = variableNameOf(`${modelName}_api_base`).replace(/_API_KEY$/, '');
   // Longer secrets are tried first, because a secret may be the start of another. All are replaced in one
   // pass, so that no secret is looked for in a reference.
@@ -329,8 +331,8 @@ function withoutAddressSecrets(
   const pattern = longestFirst.map((secret) => secret.replace(/[^\w]/g, '\\$&')).join('|');
   const replaced = url.replace(
     new RegExp(pattern, 'g'),
-    // `!`: a word such as `none`, which stands for no key, is shorter than SECRET_CHARS_MIN.
-    (secret) => secretOf(params, 'api_base', secret, variableName, variables)!,
+    // A word such as `not-needed` is no secret, and stays.
+    (secret) => secretOf(params, 'api_base', secret, variableName, variables) ?? secret,
   );
   return { ...settings, url: replaced };
 }
@@ -347,8 +349,7 @@ function credentialsOf(params: ImportMap, { credentials }: DeploymentContext): I
   const credentialName = params.text('litellm_credential_name');
   if (credentialName === undefined) return undefined;
   const values = credentials.get(credentialName);
-  if (values === undefined)
-    params.remark('litellm_credential_name', 'there is no such entry in credential_list');
+  if (values === undefined) params.remark('litellm_credential_name', 'credential_list has no such entry');
   return values;
 }
 
@@ -374,8 +375,7 @@ function timeoutsOf(
   return {
     first_byte_timeout_ms: timeoutMs,
     idle_timeout_ms: timeoutMs,
-    // LiteLLM's timeout bounds no whole call. But Tollgate's bound of a call must not end a silence before
-    // its timeout.
+    // Tollgate bounds the whole call too, as LiteLLM does not: that must not end a silence before its timeout.
     ...(timeoutMs > TOTAL_TIMEOUT_MS_DEFAULT && { total_timeout_ms: timeoutMs }),
   };
 }

@@ -633,3 +633,13 @@ void t.test('words that stand for no key of a local server', (t) => {
   t.notMatch(lines.join('\n'), 'set the variable');
   t.end();
 });
+
+void t.test("a key of a server elsewhere is never looked for in the provider's variable", (t) => {
+  const { upstreams } = imported(
+    t,
+    { model: 'openai/gpt-4o', api_key: 'sk-written-inline' },
+    { model: 'openai/qwen', api_base: 'http://10.0.0.1:8000/v1', api_key: 'sk-of-the-server' },
+  );
+  t.match(upstreams, [{ key: 'value-of-OPENAI_API_KEY' }, { key: 'value-of-M1_API_KEY' }]);
+  t.end();
+});
