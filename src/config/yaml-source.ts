@@ -86,9 +86,9 @@ function readBytes(path: string, bytesMax: number): Buffer | undefined {
 }
 
 /**
- * Parses YAML 1.2 (core schema, no other tags). `asPyYaml`: as PyYAML, with which LiteLLM reads its files, the
- * key `<<` merges another map's entries, and if a map has a key twice the last one counts. Throws ConfigError
- * with lines such as `name:line: …`.
+ * Parses YAML 1.2 (core schema, no other tags). `asPyYaml`: like PyYAML, with which LiteLLM reads its files,
+ * the key `<<` merges another map's entries, and if a map has a key twice the last one counts. Throws
+ * ConfigError with lines such as `name:line: …`.
  */
 export function parseYaml(text: string, name: string, { asPyYaml = false } = {}): YamlSource {
   const lineCounter = new LineCounter();

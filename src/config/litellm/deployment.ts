@@ -375,7 +375,7 @@ function timeoutsOf(
   return {
     first_byte_timeout_ms: timeoutMs,
     idle_timeout_ms: timeoutMs,
-    // Tollgate bounds the whole call too, as LiteLLM does not: that must not end a silence before its timeout.
+    // LiteLLM does not bound the whole call. Tollgate's bound must not end a silence before its timeout.
     ...(timeoutMs > TOTAL_TIMEOUT_MS_DEFAULT && { total_timeout_ms: timeoutMs }),
   };
 }

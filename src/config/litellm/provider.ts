@@ -136,7 +136,7 @@ export function isTranslated(speaks: ProviderName | undefined): boolean {
 const ENVIRONMENT = 'os.environ/';
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** Words that stand for "no key" where people call servers of their own: clients of OpenAI demand some key. */
+/** Words that stand for "no key" where people call servers of their own: some clients demand a key. */
 const NO_KEY =
   /^(?:sk-)?(?:none|null|empty|dummy|fake|placeholder|anything|ollama|lm-?studio|x+|not?-?(?:api-?)?(?:key|needed|required)(?:-required)?)$/i;
 
