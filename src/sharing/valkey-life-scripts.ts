@@ -4,9 +4,12 @@
  * host-directory.ts runs LEAVE_SCRIPT for a host that an operator forgets. The server runs each script
  * atomically; this file makes their text on the main thread.
  *
- * valkey-lua.ts says what KEYS and ARGV are and what the keys hold, and has the numbers of a node's fields
- * (INCARNATION to PAGES) and `node_of`, `own_node`, `is_gone`, `now_ms`. Of valkey-marks.ts are `state_of`,
+ * valkey-lua.ts says what KEYS and ARGV are and what the keys hold. Of its LUA_PRELUDE are `head`, `place`,
+ * `host`, the constants (SILENT, QUARANTINE), the numbers of a node's fields (INCARNATION to PAGES), and
+ * `node_in`, `node_of`, `own_node`, `is_gone`, `info_of` and `now_ms`. Of valkey-marks.ts are `state_of`,
  * `server_id`, `has_promised`, `has_heard` and `lose`; there is also what a term, a mark and a witness are.
+ *
+ * A life _enters_, as often as it has to. A place _joins_ when it comes onto the list of nodes.
  *
  * Must hold: a server that was emptied grants nothing for QUARANTINE_MS once a host enters that remembers an
  * epoch of the server, nor before all places that this host remembers have reported
@@ -23,9 +26,10 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  * replies that it has lost data or does not know the life.
  *
  *     KEYS     meta, nodes, awaited, held
- *     ARGV[3]  [incarnation, time, epoch that the host remembers or '', name for a new epoch, equal shares,
- *              places that the host remembers, heard [number, server, how long ago (ms)],
- *              promised [term, server]]. `heard` is the last reply that this life has heard; number 0: none
+ *     ARGV[3]  [incarnation, time, epoch that the host remembers or '', name of the epoch that begins if the
+ *              server is empty, equal shares, places that the host remembers, heard [number, server, how long
+ *              ago (ms)], promised [term, server]]. `heard` is the last reply that this life has heard;
+ *              number 0: none
  *     reply    [status, now ms, epoch, whether the host has reported what it spent, scopes to free]
  *              status: ok; evicts, with the policy in place of the epoch; former, with the place of a node of
  *              a former version in place of the epoch; term, with [term, server] in place of the scopes
@@ -40,8 +44,13 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *     mute      The server checks whether it has lost something and awaits the mark of this place, but
  *               another life of the place has come. What the former life heard is not known: `lose`.
  *
- * `lose` begins a new epoch: every place is awaited, and nothing is granted for QUARANTINE. Nothing of the
- * node is written before the policy, the format and the promise are checked.
+ * `lose` begins a new epoch, whose name it makes itself: every place is awaited, and nothing is granted for
+ * QUARANTINE.
+ *
+ * The steps: check that the server evicts nothing; set up an empty server; check the format, then the
+ * promise; begin the quarantine that a host without memory did not begin; await the places that the host
+ * knows; decide what is lost; write the node; reply what is to be freed. Checks may change the state of the
+ * partition, but the node is not written before all of them have passed.
  */
 export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local incarnation, time, remembered, new_epoch = head[1], head[2], head[3], head[4]
@@ -53,10 +62,12 @@ local policy = info_of('memory', 'maxmemory_policy')
 if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then
   return pack({'evicts', now, policy})
 end
+-- The state of the partition: fields of T:meta, which valkey-lua.ts explains. s.places is not a list but the
+-- version of the list of nodes, and s.till is the field until, which is a word of Lua.
 local s = state_of(now)
 if not s then
   -- Empty. A host that remembers no epoch takes it for a new server, which may grant at once. A host that
-  -- remembers one knows that the server has lost its data. places: the version of the list of nodes.
+  -- remembers one knows that the server has lost its data.
   local is_new = remembered == ''
   s = {epoch = new_epoch, run = server_id(), term = promised[1] + 1, till = is_new and 0 or now + QUARANTINE,
     lost = is_new and 0 or now, places = 0, checking = 0, grown = false, witnessed = 0}
@@ -107,12 +118,14 @@ elseif is_lacking then
   s.till = max(s.till, now + QUARANTINE - heard_ago)
   call('HSET', KEYS[1], 'until', s.till)
 end
+-- A node that was silent comes back now. Its equal share is still held back for a QUARANTINE (held_back of
+-- EXCHANGE_SCRIPT), because the node may have used it meanwhile.
 local back = node and node[BACK] or 0
 if node and equal_shares > 0 and now - node[HEARD_AT] > SILENT then back = now end
 if is_same then
   node[HEARD_AT], node[BACK] = now, back
 else
-  -- The place has had no node, or one of an earlier life, whose join it takes over.
+  -- The place joins, or has a node of an earlier life, whose join this life takes over.
   local former, join_version, joined = '', 0, 0
   if node then former, join_version, joined = node[INCARNATION], node[JOIN_VERSION], node[JOINED] end
   if not node then
@@ -121,15 +134,17 @@ else
     -- lost the join would not be noticed. Two kinds of places need no witness: if the join of the first place
     -- of an empty list is lost, the list is empty again, which is a loss; and an awaited place is still
     -- awaited by a server without its join.
-    local needs_no_witness = call('HLEN', KEYS[2]) == 0 or call('SISMEMBER', KEYS[3], place) == 1
-    if s.grown and not needs_no_witness then join_version, joined = s.places, now end
+    local needs_witness = call('HLEN', KEYS[2]) > 0 and call('SISMEMBER', KEYS[3], place) == 0
+    if s.grown and needs_witness then join_version, joined = s.places, now end
   end
   -- The leases of earlier lives are still to be freed: 1. But a life that has heard a reply has freed them
   -- before that reply. If the server has no record of this life and still has rows of its place, these rows
   -- are the life's own: its report replaces them. If they were freed first, its use would count twice.
   local unfreed = (not node and heard_number > 0 and not was_gone) and 0 or 1
-  -- In the order of the fields, INCARNATION to PAGES.
-  node = {incarnation, 0, now, '', back, unfreed, equal_shares, 0, '', 0, join_version, joined, former, 0}
+  node = {}
+  node[INCARNATION], node[FORMER], node[SEQUENCE], node[HEARD_AT] = incarnation, former, 0, now
+  node[EPOCH], node[BACK], node[UNFREED], node[EQUAL_SHARES] = '', back, unfreed, equal_shares
+  node[JOIN_VERSION], node[JOINED] = join_version, joined
 end
 node[PAGES] = 0
 -- From here on the node reports all that it holds, so its mark is right again once it has reported.

@@ -1,6 +1,6 @@
 /**
- * The node's side of one partition at the server: it enters the partition (joins it), exchanges, views and
- * leaves. If the server may have lost data, it reports what the node holds and what the host has spent.
+ * The node's side of one partition at the server: it enters the partition, exchanges, views and leaves. If
+ * the server may have lost data, it reports what the node holds and what the host has spent.
  * valkey-coordinator.ts has one for each partition. Main thread. Calls reject with CoordinatorLost, or with
  * errors that the caller turns into one (coordinator-errors.ts).
  *

@@ -126,10 +126,10 @@ end
  *
  *     status ok          carried out
  *            term        promise this term first; in place of replies comes [term, server]
- *            unknown     this life is not known: join
+ *            unknown     this life is not known: enter
  *            old         the sequence is not above that of the last exchange
  *            aged        the exchange came too late, or the server's clock was set forward
- *            report      join again, with all that is held
+ *            report      enter again, and report all that is held
  *            quarantine  wait; in place of replies come some of the places that have to report
  *            check       wait; in place of replies come some of the places that have to show their mark
  *            new         wait until another node has heard of this one
