@@ -5,7 +5,8 @@
  *
  * Follows https://ai.google.dev/api/generate-content and https://ai.google.dev/api (v1beta), read 2026-11.
  *
- * Must hold: path and headers by kind of model and credential (test/unit/providers/gemini/gemini.test.ts).
+ * Must hold: a model is looked for among `models/` unless its name contains a path of its own, and a key and
+ * a token go in different headers (test/unit/providers/gemini/gemini.test.ts).
  */
 import {
   authorizationOf,
@@ -19,19 +20,23 @@ import { requestBody } from './request.js';
 import { readResponse } from './response.js';
 import { GeminiStream } from './stream.js';
 
-/** The end of the path: the method, and for a stream the query. vertex/vertex.ts calls this too. */
+/**
+ * The end of the path: after the colon what Google calls the method, and for a stream the query that asks for
+ * server-sent events. vertex/vertex.ts calls this too.
+ */
 export function methodOf(stream: boolean): string {
   return stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
 }
 
-/** The headers that authorise a call, also at Vertex: a key in Google's own header. */
+/** The headers that authorise a call, also at Vertex: a key in Google's own, a token in `authorization`. */
 export function authorization({ credential }: ProviderCall): readonly string[] {
   return authorizationOf(credential, 'x-goog-api-key');
 }
 
 function write(call: UnsignedCall): WrittenRequest {
   const { basePath, apiVersion } = call.settings;
-  // The name of a tuned model contains its collection: tunedModels/x.
+  // The name of a tuned model contains its collection: tunedModels/x. `encodeURI` keeps the slash. It also
+  // keeps `?` and `#`, but the name comes from the operator's settings, never from a caller.
   const model = call.model.includes('/') ? call.model : `models/${call.model}`;
   return {
     path: `${basePath}/${apiVersion}/${encodeURI(model)}${methodOf(call.stream)}`,
