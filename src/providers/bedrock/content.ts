@@ -19,7 +19,10 @@ export type Block = Members;
 /** Converse's formats, by the subtype of a data URL or by the file extension of an S3 object. */
 type Formats = ReadonlyMap<string, string>;
 
-/** `formats`: whose subtype and extension are the format itself. `otherNames`: the format by other names. */
+/**
+ * `formats`: the formats that a data URL or an S3 object calls by the same name. `otherNames`: the format by
+ * each other subtype or extension.
+ */
 function formatsBy(formats: readonly string[], otherNames: Readonly<Record<string, string>>): Formats {
   return new Map([...formats.map((format) => [format, format] as const), ...Object.entries(otherNames)]);
 }
@@ -63,10 +66,11 @@ export class ContentWriter {
   }
 
   /**
-   * The blocks of a content, each with its cache point. `path`: of the content, for a FieldError. A blank
-   * text becomes no block, because Converse rejects it. The cache point of a blank text follows the block
-   * before the text, and is left out if no block, or another cache point, is before. With `cachesBlank` no
-   * cache point is left out.
+   * The blocks of a content: after the block of each part the part's cache point. `path`: of the content, for
+   * a FieldError. A blank text becomes no block, because Converse rejects it; its cache point then stands
+   * after the block of an earlier part. A cache point that would be the first of the blocks, or follow
+   * another cache point, is left out. `cachesBlank` keeps it: for tool results, whose cache point messages.ts
+   * puts after the whole result, which is a block in any case.
    */
   blocks(content: unknown, path: string, { cachesBlank = false } = {}): Block[] {
     if (content === undefined || content === null) return [];
@@ -121,9 +125,9 @@ export class ContentWriter {
   #fileBlock(file: unknown, path: string): Block {
     if (!isRecord(file)) throw new FieldError(path, 'must be an object');
     const { file_data: data, file_id: id, filename } = file;
-    const url = data ?? id;
-    const member = url === data ? 'file_data' : 'file_id';
-    if (typeof url !== 'string') throw new FieldError(`${path}.file_data`, 'must be a string');
+    const url = data ?? id ?? undefined;
+    const member = url === undefined || url === data ? 'file_data' : 'file_id';
+    if (typeof url !== 'string') throw new FieldError(`${path}.${member}`, 'must be a string');
     const kind = /^data:(image|video)\//i.exec(url)?.[1]!.toLowerCase();
     if (kind === 'image') return mediaBlock('image', IMAGE_FORMATS, url, `${path}.${member}`);
     if (kind === 'video') return mediaBlock('video', VIDEO_FORMATS, url, `${path}.${member}`);
@@ -164,10 +168,10 @@ function mediaBlockAt(kind: string, formats: Formats, value: unknown, path: stri
 }
 
 /**
- * A block of an image, video or document. `kind`: the member of the block, and the word for it in errors.
- * `path`: of the URL, for a FieldError.
+ * A block of an image, video or document. `kind`: the member of the block. `path`: of the URL, for a
+ * FieldError.
  */
-function mediaBlock(kind: string, formats: ReadonlyMap<string, string>, url: string, path: string): Block {
+function mediaBlock(kind: string, formats: Formats, url: string, path: string): Block {
   const dataUrl = DATA_URL.exec(url);
   if (dataUrl === null && !S3_URL.test(url)) {
     throw new FieldError(
@@ -177,7 +181,10 @@ function mediaBlock(kind: string, formats: ReadonlyMap<string, string>, url: str
   }
   const subtype = dataUrl?.[1] ?? /\.([^./]*)$/.exec(url)?.[1] ?? '';
   const format = formats.get(subtype.toLowerCase());
-  if (format === undefined) throw new FieldError(path, `is of a format that Bedrock takes for no ${kind}`);
+  if (format === undefined) {
+    const accepted = [...new Set(formats.values())].join(', ');
+    throw new FieldError(path, `is of a format that Bedrock does not accept, want ${accepted}`);
+  }
   const source = dataUrl === null ? { s3Location: { uri: url } } : { bytes: url.slice(dataUrl[0].length) };
   return { [kind]: { format, source } };
 }

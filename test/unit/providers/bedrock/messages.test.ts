@@ -122,6 +122,7 @@ void t.test('images, videos, sounds and documents', (t) => {
   t.equal(refusal(user({ type: 'file', file: { file_id: 'file-1' } })), `${at}.file.file_id`);
   t.equal(refusal(user({ type: 'file', file: {} })), `${at}.file.file_data`);
   t.equal(refusal(user({ type: 'file', file: { file_data: null } })), `${at}.file.file_data`);
+  t.equal(refusal(user({ type: 'file', file: { file_id: 5 } })), `${at}.file.file_id`);
   t.equal(
     refusal(user({ type: 'file', file: { file_data: null, file_id: 'file-1' } })),
     `${at}.file.file_id`,
