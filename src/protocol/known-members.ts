@@ -1,7 +1,9 @@
 /**
- * The member names of a request that the gateway knows, in a hash table for each kind of object (Level):
- * names that it reads, and names that change what a call costs or means. MemberReader looks names up here.
- * Pure; any thread.
+ * The member names of a request that the gateway knows: names that it reads, and names that change what a
+ * call costs or means. Pure; any thread. In this order: Level, a hash table of the names of one kind of
+ * object, in which MemberReader looks names up; the levels of a chat completion, by which chat-scan.ts reads
+ * (other doors make levels of their own); members by which a caller would steer a call; values that name what
+ * a provider has stored. member-reader.ts asks for the last two as well.
  *
  * A name that differs from a known one only in case is rejected, because decoders that fold case (Go's
  * encoding/json, and Java and .NET if so configured) take `Model` for `model`, and the last of the two wins.
@@ -9,8 +11,8 @@
  * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second member, in
  * another case, goes to the upstream unseen (test/unit/protocol/known-members.test.ts,
  * test/unit/protocol/known-members.steering.test.ts). A value that is not certainly public counts as stored
- * at the provider, so that no unusual spelling of an address gets around the rule
- * (test/unit/protocol/known-members.stored.test.ts).
+ * at the provider, so that no unusual spelling of an address gets past the rejection of routing members
+ * (core/routing-members.ts, test/unit/protocol/known-members.stored.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
@@ -21,7 +23,11 @@ export const UNKNOWN = -1;
 /** `Level.find` returns FOLDED - index for a name that differs only in case from the name at that index. */
 export const FOLDED = -2;
 
-/** MemberReader marks each given name of a level by a bit of one 32-bit word (GIVEN_NAMES). */
+/**
+ * MemberReader marks each given name of a level by a bit of one 32-bit word (GIVEN_NAMES), without the sign
+ * bit. REQUEST has as many names already: before it gets another, MemberReader needs a second word, or Level
+ * throws when this file is loaded.
+ */
 const NAMES_MAX = 31;
 /** Slots of the hash table, a power of two: four times NAMES_MAX keeps probes short. */
 const SLOTS = 128;
@@ -43,9 +49,10 @@ function lowerByte(byte: number): number {
 }
 
 /**
- * The case-folded name, equal for names that any decoder takes for one. The function folds as Unicode's
- * simple case folding does, by which the Kelvin sign is a `k` and the long s an `s`. It also takes the two
- * Turkish letters for an `i`, as some decoders do.
+ * The case-folded name, equal for names that any decoder takes for one. By Unicode's simple case folding the
+ * Kelvin sign is a `k`, and the long s an `s`. Some decoders also take the two Turkish letters for an `i`:
+ * `toUpperCase` folds the one without a dot. It also makes `ss` of `ß`, which simple folding does not, so a
+ * name with that letter may be rejected needlessly.
  */
 export function foldedName(name: string): string {
   return name.replaceAll('\u0130', 'i').toUpperCase().toLowerCase();
@@ -231,6 +238,10 @@ export const STREAM_OPTIONS = new Level(
   uncheckedMembers('include_usage', 'include_obfuscation', 'continuous_usage_stats'),
 );
 
+/**
+ * The request itself. `messages` and `stream_options` have no level here, nor has `content` in MESSAGE: their
+ * values are not skipped, because chat-scan.ts reads them, by MESSAGE, STREAM_OPTIONS and PART.
+ */
 export const REQUEST = new Level({
   ...uncheckedMembers('model', 'messages', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p'),
   ...uncheckedMembers('n', 'stream', 'stream_options', 'stop', 'seed', 'user', 'response_format'),
@@ -275,8 +286,8 @@ export function steeringOf(folded: string): Steering | undefined {
 }
 
 /**
- * What a member may name. A `storage_url` is an address; a `file_id` is an id or an address. (A
- * `chat_template` is not stored, and is found in the same way.)
+ * What a member may name that a provider has stored. A `storage_url` is an address; a `file_id` is an id or
+ * an address. A `chat_template` is not stored, but is found in the same way.
  */
 export type StoredKind = Extract<
   RoutingMember,
