@@ -3,8 +3,9 @@
  * that the call lacks, and then `admit` tries again. Here `admit` _rejects_ and the coordinator _refuses_.
  * intake.ts makes at most one AdmissionAsk for each call. Listener thread.
  *
- * Must hold: in each of the stages `whole` and `lowered` a call asks for at most LEASE_TRIES_MS_MAX, because
- * its caller and its body wait meanwhile (further test: test/e2e/shared-quotas.test.ts).
+ * Must hold: after LEASE_TRIES_MS_MAX of a stage, `whole` or `lowered`, a call asks no more, because its
+ * caller and its body wait meanwhile. Only the first LEASE_TRIES_MIN asks of the call may begin later
+ * (further test: test/e2e/shared-quotas.test.ts).
  */
 import { type LeaseChannel, refusedBy } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
@@ -22,13 +23,16 @@ import { coordinatorRejection, LEASE_LATE } from './rejections.js';
  * coordinator has refused the whole hold. Then the call asks for the money that the account has. In the stage
  * `over` it asks for no lease.
  *
- *     whole ──→ lowered ──→ over
- *       └─ `low_balance: refuse`, or no money was refused ─↗
+ *     whole ── money was refused ──→ lowered ── refused again ──→ over
+ *       └── `low_balance: refuse`, or no money was refused ────────↗
  *
  * A refusal names the quotas that are used up (`context.refused`). Then `admit` is called once more, because
  * some of them may have come back. If another quota rejects the call now, other calls have taken it since the
  * refusal; the rejection still names the refused quota. If the time of a stage ends without a lease and
  * without a refusal, the rejection is LEASE_LATE, because perhaps no quota is used up.
+ *
+ * `admit` sets `context.asksLease` and `context.lackingNeeds` with each decision (admit.ts). Nothing clears
+ * `context.refused`.
  */
 export class AdmissionAsk {
   readonly #context: CallContext;
@@ -36,6 +40,7 @@ export class AdmissionAsk {
   readonly #leases: LeaseChannel;
   /** Monotonic. After LEASE_TRIES_MIN tries no lease is asked for beyond this time. */
   #askUntilMs: number;
+  /** The asks of both stages. */
   #tries = 0;
   #stage: 'whole' | 'lowered' | 'over' = 'whole';
 
@@ -63,6 +68,7 @@ export class AdmissionAsk {
     this.#tries += 1;
     const { hold, tokens, isFree } =
       this.#stage === 'whole' ? this.#wholeNeed(caller, call) : this.#loweredNeed(caller, call);
+    // LeaseEnd (lease-channel.ts) lists how the wait may end. After `try` both of the next two are undefined.
     const leaseEnd = await askLease(
       caller,
       { kind: 'admission', hold, tokens, ...(isFree && { isFree }) },
@@ -87,7 +93,8 @@ export class AdmissionAsk {
 
   /**
    * Begins the next stage, because the coordinator has too little of what the call asked for. A lower output
-   * helps only if money was refused. Otherwise the call would ask for all money of the account in vain.
+   * helps only if money was refused. Otherwise the call would ask in vain for all money of the account, as it
+   * does in the stage `lowered`.
    */
   #onRefused(refused: readonly RefusedQuota[]): void {
     const isMoney = refused.some(
@@ -108,7 +115,8 @@ export class AdmissionAsk {
   /**
    * What the call needs with its output lowered. If a quota of spending rejected the call, `admit` has set it
    * as `context.lackingNeeds`. If the balance rejected the call, it is all money that the account is known to
-   * have, and at least what one token of each choice costs.
+   * have, and at least what one token of each choice costs. The need is never `isFree`, because the output of
+   * a free call is not lowered (`lowersOutput`).
    */
   #loweredNeed(caller: Caller, call: ChatCall): CallNeeds {
     const { lackingNeeds } = this.#context;
