@@ -7,8 +7,9 @@
  * A process reports the 50 busiest accounts of a span, and a span here has the 50 busiest of the sums. So the
  * sums of an account are lower bounds: where the account is not among the 50, its calls are missing.
  *
- * Must hold: each process's report of a span is added once, and a span is complete only after all processes
- * have had time to report it. Members keep their names: spans are on disk, versions of processes may differ.
+ * Must hold: each process's report of a span is added once (`isNew` of history.ts decides which spans are
+ * taken), and a span is complete only after all processes have had time to report it. Members keep their
+ * names: spans are on disk, and versions of processes may differ.
  */
 import {
   HISTORY_PERIOD_SECONDS,
@@ -34,12 +35,12 @@ export interface AccountStats {
 
 /**
  * Sums by the account's id, the busiest account first. An object keeps the order in which ids were added,
- * because no id is a whole number.
+ * because no id is a whole number: each begins with `acct_` (registry/record-id.ts).
  */
-type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
+type StatsById = Readonly<Record<string, Readonly<AccountStats>>>;
 
 export interface AccountSpan extends Span {
-  readonly accounts: AccountsStats;
+  readonly accounts: StatsById;
 }
 
 export type AccountSpanOfRing = SpanOfRing<AccountSpan>;
@@ -117,10 +118,13 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
     for (const { source, spans } of reports) {
       for (const { ring, span } of spans) this.ring(ring).addReport(source, span, nowSeconds);
     }
-    return this.each((ring) => ring.complete(nowSeconds));
+    return this.each((ring) => ring.pushComplete(nowSeconds));
   }
 
-  /** Returns the complete spans of the ring's time, oldest first. A span without calls is left out. */
+  /**
+   * Returns the complete spans of the ring's time, oldest first. A span that no process has reported is
+   * absent: a process reports no span without calls, but for those that run when it ends (top-accounts.ts).
+   */
   spans(ring: RingName, nowSeconds: number): readonly AccountSpan[] {
     const { shape, spans } = this.ring(ring);
     const oldestSeconds = nowSeconds - REPORTING_SECONDS - shape.seconds * shape.spans;
@@ -129,21 +133,21 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 }
 
 class AccountRing extends SpanRing<AccountSpan> {
-  /** Reports by the span's start, then by `source`. `complete` removes them, `isNew` bounds the starts. */
-  readonly #reported = new Map<number, Map<string, AccountsStats>>();
+  /** Reports by the span's start, then by `source`. `pushComplete` removes them, `isNew` bounds starts. */
+  readonly #reported = new Map<number, Map<string, StatsById>>();
 
   /** A process repeats its report of a span until it has a later span. The last report counts. */
   addReport(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
-    // A clock that was far ahead may have left spans, dropped here, and reports, which `complete` drops.
+    // A clock that was far ahead may have left spans, dropped here, and reports, which `pushComplete` drops.
     this.dropAhead(nowSeconds);
     // A span is not new if it is complete already, if it is too old for the ring, or if it is in the future.
     if (!this.isNew(start, nowSeconds)) return;
-    const reports = this.#reported.get(start) ?? new Map<string, AccountsStats>();
+    const reports = this.#reported.get(start) ?? new Map<string, StatsById>();
     this.#reported.set(start, reports.set(source, accounts));
   }
 
   /** Sums up the spans that ended REPORTING_SECONDS ago or earlier. Pushes and returns them, oldest first. */
-  complete(nowSeconds: number): AccountSpan[] {
+  pushComplete(nowSeconds: number): AccountSpan[] {
     for (const start of this.#reported.keys()) if (isAhead(start, nowSeconds)) this.#reported.delete(start);
     const starts = [...this.#reported.keys()]
       .filter((start) => start + this.shape.seconds + REPORTING_SECONDS <= nowSeconds)
@@ -158,7 +162,7 @@ class AccountRing extends SpanRing<AccountSpan> {
 }
 
 /** Returns the ACCOUNTS_OF_SPAN_MAX busiest accounts of all `reports`, the busiest first. */
-function sumOf(reports: readonly AccountsStats[]): AccountsStats {
+function sumOf(reports: readonly StatsById[]): StatsById {
   const sums = new Map<string, AccountStats>();
   for (const report of reports) for (const [id, stats] of Object.entries(report)) addStats(sums, id, stats);
   return Object.fromEntries(busiestOf(sums));
