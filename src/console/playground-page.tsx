@@ -32,8 +32,8 @@ export function PlaygroundPage() {
   const typedText = useInput();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [isBusy, setBusy] = useState(false);
-  const [leaving] = useState(() => new AbortController());
-  useEffect(() => () => leaving.abort(), []);
+  const [pageController] = useState(() => new AbortController());
+  useEffect(() => () => pageController.abort(), []);
   useEffect(() => {
     // This path is not below /admin/v1, because it is not for programs (admin/playground.ts).
     requestJson<{ base_url: string }>('GET', '/admin/playground').then(
@@ -44,7 +44,8 @@ export function PlaygroundPage() {
 
   const model = fields.chosenModel.value === '' ? (models[0]?.id ?? '') : fields.chosenModel.value;
   const request = requestOf(fields, model, messagesOf(turns, typedText.value));
-  const canSend = !isBusy && model !== '' && fields.key.value !== '';
+  const key = fields.key.value.trim();
+  const canSend = !isBusy && model !== '' && key !== '';
   const ask = async (): Promise<void> => {
     const sentText = typedText.value;
     const earlierTurns = turns;
@@ -54,7 +55,7 @@ export function PlaygroundPage() {
     typedText.onValue('');
     show({ text: '' });
     // `chat` never rejects, so `setBusy` is called after a failure too.
-    await chat(fields.key.value.trim(), request, show, leaving.signal);
+    await chat(key, request, show, pageController.signal);
     setBusy(false);
   };
   return (
@@ -78,7 +79,10 @@ export function PlaygroundPage() {
   );
 }
 
-/** What an operator can set of the call, besides its messages. */
+/**
+ * What an operator can set of the call, besides its messages. These fields are in no form, so `min` and `max`
+ * bound only what their arrows give. The gateway checks the numbers, and the page shows its error.
+ */
 function useCallFields() {
   const key = useInput();
   /** Empty until the operator chooses a model; until then the first model is used. */
@@ -249,7 +253,10 @@ function Conversation({ turns, isBusy }: ConversationProps) {
 const RECORD_PAUSE_MS = 1_000;
 const RECORD_TRIES_MAX = 3;
 
-/** Returns the record of an ended call in the call log; undefined until it is found, or if there is none. */
+/**
+ * Returns the record of an ended call in the call log; undefined until it is found, or if there is none. The
+ * search is repeated after any failure, and no error is shown: the line only lacks some numbers then.
+ */
 function useRecord(requestId: string | undefined): CallView | undefined {
   const [record, setRecord] = useState<CallView>();
   useEffect(() => {
