@@ -1,6 +1,8 @@
 /**
  * Declares the sections `listen` and `admin`: addresses, TLS, and the web pages that may call (CORS).
- * schema.ts has both sections as part of all settings. Main threads and commands.
+ * schema.ts has both sections as part of all settings, and annotations.ts says what the keywords that begin
+ * with `x-` mean. `Cors` (request/response.ts) and admin/allowed-hosts.ts enforce `listen.cors` and
+ * `admin.hosts`. Main threads and commands.
  *
  * Must hold: an origin is written as browsers send it, because listeners compare it with the header `Origin`
  * as a text (test/unit/config/listen-schema.cors.test.ts).
@@ -10,6 +12,7 @@ import { LISTENERS_MAX } from '../core/limits.js';
 import { filePath, section, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 import { oidcSchema } from './oidc-schema.js';
 
+/** An address to listen on. It is no part of a URL, so IPv6 has no brackets. */
 const host = (environment: string, description: string) =>
   Type.String({
     pattern: '^[0-9A-Za-z.:_-]{1,255}$',
@@ -35,10 +38,12 @@ const ORIGINS_MAX = 100;
 /** No browser keeps the response to a preflight for longer than a day. */
 const MAX_AGE_SECONDS_MAX = 86_400;
 
+/** Apps and extensions have schemes of their own, such as `capacitor:`. */
 const ORIGIN = '^(?:\\*|[a-z][a-z0-9+.-]{0,30}://[a-z0-9._:\\[\\]-]{1,255})$';
 
 /** Whether browsers send the origin in this form. They leave out the scheme's default port. */
 function isAsSent(origin: string): boolean {
+  // For the schemes of apps and extensions `URL` gives no origin, and `*` is no URL: both pass.
   if (!/^https?:/.test(origin)) return true;
   try {
     return new URL(origin).origin === origin;
@@ -77,38 +82,33 @@ const corsSchema = Type.Object(
   ),
 );
 
+const tlsSchema = Type.Object(
+  {
+    cert_file: filePath(
+      'File with the certificate and those between it and a well-known one (PEM); relative to the configuration file.',
+    ),
+    key_file: filePath('File with the private key of the certificate (PEM).'),
+    passphrase: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 1_024,
+        description: 'What the private key is encrypted with, as a reference to an environment variable.',
+        'x-secret': true,
+        'x-want': 'a reference such as "${TLS_PASSPHRASE}"',
+      } satisfies Annotations),
+    ),
+  },
+  settingsMap(
+    'Serves HTTPS (TLS 1.2 and 1.3) in place of HTTP. The files are read again by a reload.',
+    'reload',
+  ),
+);
+
 /** `listen.tls` after load.ts has read the files. */
-export interface TlsSettings {
-  cert_file: string;
-  key_file: string;
-  passphrase?: string;
+export interface TlsSettings extends Type.Static<typeof tlsSchema> {
   /** Digest of both files, so that a change of a file is a change of the settings. load.ts adds it. */
   digest?: string;
 }
-
-const tlsSchema = Type.Unsafe<TlsSettings>(
-  Type.Object(
-    {
-      cert_file: filePath(
-        'File with the certificate and those between it and a well-known one (PEM); relative to the configuration file.',
-      ),
-      key_file: filePath('File with the private key of the certificate (PEM).'),
-      passphrase: Type.Optional(
-        Type.String({
-          minLength: 1,
-          maxLength: 1_024,
-          description: 'What the private key is encrypted with, as a reference to an environment variable.',
-          'x-secret': true,
-          'x-want': 'a reference such as "${TLS_PASSPHRASE}"',
-        } satisfies Annotations),
-      ),
-    },
-    settingsMap(
-      'Serves HTTPS (TLS 1.2 and 1.3) in place of HTTP. The files are read again by a reload.',
-      'reload',
-    ),
-  ),
-);
 
 export const listenSchema = Type.Object(
   {
@@ -118,13 +118,13 @@ export const listenSchema = Type.Object(
       description: 'Threads that accept calls, all on one port.',
       applies: 'replacement',
     }),
-    tls: Type.Optional(tlsSchema),
+    tls: Type.Optional(Type.Unsafe<TlsSettings>(tlsSchema)),
     cors: Type.Optional(corsSchema),
   },
   section('Where callers are served.'),
 );
 
-/** More names than any admin port has. */
+/** The Host of a request is compared with each entry `*.name`, one by one. */
 const ADMIN_HOSTS_MAX = 100;
 
 export const adminSchema = Type.Object(
@@ -133,6 +133,7 @@ export const adminSchema = Type.Object(
     port: port('TOLLGATE_ADMIN_PORT', 8081, 'Port of the admin interface, health and metrics.'),
     hosts: Type.Array(
       Type.String({
+        // As in the header Host, without the port: IPv6 has brackets.
         pattern: '^(?:\\*|(?:\\*\\.)?[0-9A-Za-z._-]{1,253}|\\[[0-9A-Fa-f:.]{2,45}\\])$',
         description: 'A name, an address, *.name for all names below it, or * for every Host.',
         'x-want': 'a host name or address without scheme and port, such as gateway.example or [fd00::1]',
@@ -141,7 +142,7 @@ export const adminSchema = Type.Object(
         default: [],
         maxItems: ADMIN_HOSTS_MAX,
         description:
-          'Names that the admin port is reached by, besides localhost, 127.0.0.1, [::1] and admin.host; any address if admin.host is not of the loopback. Under another Host it answers only /healthz, /readyz and who sends the admin token, so that no web page can read it by DNS rebinding. In the variable separated by commas.',
+          'Names by which browsers and monitoring reach the admin port. Always allowed are localhost, 127.0.0.1, [::1], admin.host and the host of admin.oidc.redirect_url; IP addresses too, unless admin.host is of the loopback. Under any other Host the port answers only /healthz, /readyz and requests with a valid token, so that no web page can read it by DNS rebinding. The variable has the names separated by commas.',
         'x-environment': 'TOLLGATE_ADMIN_HOSTS',
         'x-applies': 'restart',
         'x-want': 'a list of host names',
