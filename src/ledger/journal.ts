@@ -1,7 +1,8 @@
 /**
  * The journal carries the cost of each ended call from its listener to the main thread, which does the
  * accounting. Each listener has a ring in a shared buffer (journal-layout.ts). The listener appends a record
- * when it settles a call (request/settle.ts). The main thread drains the ring at each flush (store/flush.ts).
+ * when it settles a call (request/settle.ts), and another if it takes the charge back. The main thread drains
+ * the ring at each flush (store/flush.ts).
  *
  * The listener first writes a record, then counts it in `appended` by an atomic store. The main thread loads
  * `appended` before it reads records, so it finds each record whole. When the main thread has visited a
@@ -9,17 +10,11 @@
  * outlives its listener: the main thread drains what a dead listener has appended, and the next listener
  * continues there.
  *
- * With `durability: commit` the ends of responses wait in PendingCommits until their records are on disk.
- * request/delivery.ts and request/replay.ts hand it the ends.
- *
  * Must hold: a record is whole before `appended` counts it. Each word has one writer, which therefore needs
- * no compare-exchange. The listener calls `roomFor` with its calls in flight before it admits a call, so that
- * every charge finds room. Each pending end is called once, in the order of the journal. Further test:
- * test/unit/ledger/journal.pending-commits.test.ts.
+ * no compare-exchange. Before the listener admits a call, it calls `roomFor` with how many records its calls
+ * in flight may still append, so that every charge finds room.
  */
-import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import * as ring from './journal-layout.js';
 import type { JournalBuffer, JournalRecord } from './journal-layout.js';
@@ -43,6 +38,7 @@ class Ring {
     return (to - from) >>> 0;
   }
 
+  /** Where in the ring the record at `position` is. The capacity is a power of two, so `&` is a remainder. */
   protected recordIndexOf(position: number): number {
     return (position >>> 0) & (this.capacity - 1);
   }
@@ -78,7 +74,7 @@ export class JournalWriter extends Ring {
     this.#drained = Atomics.load(this.words32, ring.DRAINED);
   }
 
-  /** Whether one more record fits beside the `pending` ones, which calls in flight will append. 10 ns. */
+  /** Whether one more record fits beside `pending` others, which calls in flight may still append. 10 ns. */
   roomFor(pending: number): JournalCapacity {
     if (Atomics.load(this.words32, ring.REJECTING) === 1) return 'rejecting';
     if (this.#used() + pending < this.capacity) return 'room';
@@ -87,11 +83,12 @@ export class JournalWriter extends Ring {
   }
 
   /**
-   * Appends the record of a call for which `roomFor` saw room before its admission; throws if the ring is
-   * full. Returns the record's position, for `isCommitted`.
+   * Appends the record of a call for which `roomFor` saw room before its admission. Throws if the ring is
+   * full all the same. Returns the record's position, for `isCommitted`.
    */
   append(record: JournalRecord): number {
-    if (this.#used() * 2 >= this.capacity) this.#checkHalfFull();
+    // A full ring is more than half full, so `#checkFill` sees it.
+    if (this.#used() * 2 >= this.capacity) this.#checkFill();
     const position = this.#appended;
     const recordIndex = this.recordIndexOf(position);
     const first64 = ring.HEAD_WORDS64 + recordIndex * ring.RECORD_WORDS64;
@@ -136,100 +133,14 @@ export class JournalWriter extends Ring {
     return Ring.countBetween(this.#drained, this.#appended);
   }
 
-  #checkHalfFull(): void {
+  /** Throws if the ring is full. Calls `onHalfFull` if it has become half full since the last check. */
+  #checkFill(): void {
     this.#drained = Atomics.load(this.words32, ring.DRAINED);
     const used = this.#used();
     invariant(used < this.capacity, 'a call is admitted only if its record has room');
     const isHalfFull = used * 2 >= this.capacity;
     if (isHalfFull && !this.#wasHalfFull) this.#onHalfFull();
     this.#wasHalfFull = isHalfFull;
-  }
-}
-
-/** A response whose end waits until its charge is on disk. One of its two methods is called, once. */
-export interface PendingCommit {
-  onCommitted(): void;
-  /** The store fails or is too slow: the charge may not be on disk. */
-  onUncommitted(): void;
-}
-
-interface PendingEnd {
-  readonly position: number;
-  /** Since when the end waits (monotonic). */
-  readonly sinceMs: number;
-  readonly end: PendingCommit;
-}
-
-/**
- * The ends of responses that wait for the disk (group commit). One question to the main thread is for all
- * ends that wait by then; ends that come before the reply share the next question. Charges reach the disk in
- * the order of the journal, so `#pending` is in the order in which ends are called. The calls in flight bound
- * how many ends wait, and `onSweep` bounds for how long. Listener thread.
- */
-export class PendingCommits {
-  readonly #journal: JournalWriter;
-  readonly #clock: Clock;
-  readonly #askCommit: () => void;
-  #pending: PendingEnd[] = [];
-  #isAsked = false; // whether a question to the main thread is scheduled, or waits for its reply
-
-  /** `askCommit` asks the main thread for a commit. The listener passes the reply to `onCommit`. */
-  constructor(journal: JournalWriter, clock: Clock, askCommit: () => void) {
-    this.#journal = journal;
-    this.#clock = clock;
-    this.#askCommit = askCommit;
-  }
-
-  get size(): number {
-    return this.#pending.length;
-  }
-
-  /** Holds `end` until the record at `position` of the journal is on disk. */
-  hold(position: number, end: PendingCommit): void {
-    this.#pending.push({ position, sinceMs: this.#clock.monotonicMs(), end });
-    if (this.#isAsked) return;
-    this.#isAsked = true;
-    // Asked after this event-loop turn, so that one question is for all ends of the turn.
-    setImmediate(this.#askCommit);
-  }
-
-  /** Called with the main thread's reply. If not `isCommitted`, the store fails: all pending ends give up. */
-  onCommit(isCommitted: boolean): void {
-    this.#isAsked = false;
-    if (isCommitted) this.#endCommitted();
-    else this.giveUpAll();
-    if (this.#pending.length === 0) return;
-    this.#isAsked = true;
-    this.#askCommit();
-  }
-
-  /** Calls the ends whose charges are on disk, and gives up all others. Called if the listener fails, too. */
-  giveUpAll(): void {
-    this.#endCommitted();
-    this.#giveUp(this.#pending.length);
-  }
-
-  /** Called about once a second: gives up the ends that have waited for COMMIT_WAIT_MS_MAX. */
-  onSweep(): void {
-    this.#endCommitted();
-    const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
-    const firstInTime = this.#pending.findIndex(({ sinceMs }) => sinceMs > oldestMs);
-    this.#giveUp(firstInTime < 0 ? this.#pending.length : firstInTime);
-  }
-
-  // An end leaves `#pending` just before it is called: if it throws, no other end is lost with it.
-  #endCommitted(): void {
-    let first = this.#pending[0];
-    while (first !== undefined && this.#journal.isCommitted(first.position)) {
-      this.#pending.shift();
-      first.end.onCommitted();
-      first = this.#pending[0];
-    }
-  }
-
-  /** Gives up the first `count` ends, which are the oldest. */
-  #giveUp(count: number): void {
-    for (let given = 0; given < count; given++) this.#pending.shift()?.end.onUncommitted();
   }
 }
 
@@ -271,7 +182,7 @@ export class JournalReader extends Ring {
   }
 
   /** Marks all drained records as on disk. Called after a flush that wrote them (store/flush.ts). */
-  recordCommitted(): void {
+  markCommitted(): void {
     Atomics.store(this.words32, ring.COMMITTED, Atomics.load(this.words32, ring.DRAINED));
   }
 

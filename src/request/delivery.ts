@@ -31,7 +31,7 @@ import { DOOR_INDEX } from '../core/door-names.js';
 import type { Usage } from '../core/token-counts.js';
 import { NOWHERE } from '../protocol/chat-call.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
-import type { PendingCommit } from '../ledger/journal.js';
+import type { PendingCommit } from '../ledger/pending-commits.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { Admission, IntakeContext } from './context.js';
 import type { CandidateModel } from './model-access.js';
@@ -161,7 +161,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       // Copied, because the worker overwrites this memory.
       this.#pendingEnd = { settled, bytes: bytes.slice() };
       this.#writer?.flush();
-      pendingCommits.hold(settled.position, this);
+      pendingCommits.add(settled.position, this);
     } else {
       this.#endResponse(bytes);
     }

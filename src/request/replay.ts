@@ -15,7 +15,7 @@ import type { CachedResponse } from '../channel/cache-messages.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
-import type { PendingCommit } from '../ledger/journal.js';
+import type { PendingCommit } from '../ledger/pending-commits.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { requestDigestOf } from '../protocol/request-digest.js';
 import { ALL_ACCOUNTS, cacheKeyOf, nameOfResponse } from '../registry/stored-response.js';
@@ -127,7 +127,7 @@ export class ChargedHit implements PendingCommit {
     // A hit has waited for no upstream.
     this.#exchange.charged(this.#settled, 0);
     // `taken` is set if the charge can be taken back, so that the response must wait for the disk.
-    if (this.#settled.taken !== undefined) this.#listener.pendingCommits.hold(this.#settled.position, this);
+    if (this.#settled.taken !== undefined) this.#listener.pendingCommits.add(this.#settled.position, this);
     else this.onCommitted();
   }
 

@@ -1,8 +1,8 @@
 /**
  * The settle phase, which every admitted call reaches exactly once: its hold becomes a charge, or is given
  * back, and the journal gets a record. With `durability: commit` the end of a response then waits until that
- * record is on disk (PendingCommits in ledger/journal.ts). To _release_ a call is to settle it without a
- * charge. delivery.ts and replay.ts call this. Listener thread.
+ * record is on disk (ledger/pending-commits.ts). To _release_ a call is to settle it without a charge.
+ * delivery.ts and replay.ts call this. Listener thread.
  *
  * Must hold: ledger and journal change together, one record for each change, because the store is written
  * from the journal and limits are checked in the ledger (test/unit/request/admit.test.ts,

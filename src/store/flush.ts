@@ -326,7 +326,7 @@ export class LedgerFlush {
       this.#recordFailure(error);
       return false;
     }
-    for (const journal of journals) journal.recordCommitted();
+    for (const journal of journals) journal.markCommitted();
     this.#recordSuccess();
     return true;
   }

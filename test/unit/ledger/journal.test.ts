@@ -102,7 +102,7 @@ void t.test('small worlds: every order of eleven steps, against a queue', (t) =>
       } else if (action === 1) {
         const seen = drainAll(reader).map(({ request }) => request);
         if (seen.join() !== queue.splice(0).join()) throw new Error(inOrder(order, `drained ${seen.join()}`));
-        reader.recordCommitted();
+        reader.markCommitted();
         committed = appended;
       } else {
         // The listener has died, and another goes on.

@@ -105,7 +105,7 @@ function bed(
     journal: { append: () => 0, nextPosition: 1 },
     channel: { refund: () => undefined, release: () => void (seen.released += 1) },
     connections,
-    pendingCommits: { hold: () => undefined },
+    pendingCommits: { add: () => undefined },
     metrics: { callEnded: () => undefined },
     durability,
     cachedInput: 'count',

@@ -35,7 +35,7 @@ function bed() {
     },
     journal: { append: () => 0 },
     channel: { release: () => void (seen.released += 1) },
-    pendingCommits: { hold: () => undefined },
+    pendingCommits: { add: () => undefined },
     connections,
     durability: 'commit',
     cachedInput: 'count',

@@ -1,7 +1,8 @@
 import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { createRing } from '#src/ledger/journal-layout.js';
-import { JournalReader, JournalWriter, PendingCommits, type PendingCommit } from '#src/ledger/journal.js';
+import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
+import { PendingCommits, type PendingCommit } from '#src/ledger/pending-commits.js';
 import { FakeClock } from '../../fixtures/ledger-world.js';
 
 const RECORD = {
@@ -30,7 +31,7 @@ function openWorld() {
   const reader = new JournalReader(ring);
   const clock = new FakeClock();
   const events: string[] = [];
-  const held = new PendingCommits(journal, clock, () => events.push('ask'));
+  const pending = new PendingCommits(journal, clock, () => events.push('ask'));
   const end = (name: string): PendingCommit => ({
     onCommitted: () => {
       if (name === 'thrower') throw new Error('ordered');
@@ -40,11 +41,11 @@ function openWorld() {
   });
   return {
     clock,
-    held,
-    hold: (name: string) => held.hold(journal.append(RECORD), end(name)),
+    pending,
+    add: (name: string) => pending.add(journal.append(RECORD), end(name)),
     commit: () => {
       reader.drain(() => undefined);
-      reader.recordCommitted();
+      reader.markCommitted();
     },
     /** What has happened since the last look; a turn of the event loop is let pass before. */
     seen: async () => {
@@ -57,63 +58,63 @@ function openWorld() {
 void t.test(
   'ends of one turn ask once, and leave in their order when their charges are on disk',
   async (t) => {
-    const { held, hold, commit, seen } = openWorld();
-    hold('a');
-    hold('b');
-    t.equal(held.size, 2);
+    const { pending, add, commit, seen } = openWorld();
+    add('a');
+    add('b');
+    t.equal(pending.size, 2);
     t.same(await seen(), ['ask']);
     commit();
-    hold('c');
+    add('c');
     t.same(await seen(), [], 'one question at a time');
-    held.onCommit(true);
+    pending.onCommit(true);
     t.same(await seen(), ['a committed', 'b committed', 'ask'], 'c has come since');
     commit();
-    held.onCommit(true);
+    pending.onCommit(true);
     t.same(await seen(), ['c committed']);
-    hold('d');
+    add('d');
     t.same(await seen(), ['ask']);
   },
 );
 
 void t.test('a store that fails lets nothing wait, but what is on disk is', async (t) => {
-  const { held, hold, commit, seen } = openWorld();
-  hold('a');
+  const { pending, add, commit, seen } = openWorld();
+  add('a');
   commit();
-  hold('b');
+  add('b');
   await seen();
-  held.onCommit(false);
+  pending.onCommit(false);
   t.same(await seen(), ['a committed', 'b given up']);
-  t.equal(held.size, 0);
+  t.equal(pending.size, 0);
 });
 
 void t.test('a listener that fails ends all, also if the end of one has thrown', async (t) => {
-  const { held, hold, commit, seen } = openWorld();
-  hold('a');
-  hold('thrower');
-  hold('b');
+  const { pending, add, commit, seen } = openWorld();
+  add('a');
+  add('thrower');
+  add('b');
   commit();
-  hold('c');
+  add('c');
   await seen();
-  t.throws(() => held.onCommit(true));
-  held.giveUpAll();
+  t.throws(() => pending.onCommit(true));
+  pending.giveUpAll();
   t.same(await seen(), ['a committed', 'b committed', 'c given up']);
-  t.equal(held.size, 0);
+  t.equal(pending.size, 0);
 });
 
 void t.test('nothing waits for longer than ten seconds', async (t) => {
-  const { clock, held, hold, commit, seen } = openWorld();
-  hold('a');
+  const { clock, pending, add, commit, seen } = openWorld();
+  add('a');
   clock.pass(5_000);
-  hold('b');
+  add('b');
   await seen();
   clock.pass(4_999);
-  held.onSweep();
+  pending.onSweep();
   t.same(await seen(), []);
   clock.pass(1);
-  held.onSweep();
+  pending.onSweep();
   t.same(await seen(), ['a given up']);
   commit();
   clock.pass(5_000);
-  held.onSweep();
+  pending.onSweep();
   t.same(await seen(), ['b committed'], 'what came to the disk at the last moment counts');
 });

@@ -1,0 +1,103 @@
+/**
+ * With `durability: commit` a response ends only when its charge is on disk. PendingCommits keeps the
+ * responses that wait for that, and asks the main thread to commit (group commit). request/delivery.ts and
+ * request/replay.ts add responses, request/listener.thread.ts passes on the replies. Listener thread.
+ *
+ * Must hold: of each response one method is called, once. Responses leave in the order of the journal, which
+ * is the order in which their charges reach the disk.
+ */
+import type { Clock } from '../core/clock.js';
+import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
+import type { JournalWriter } from './journal.js';
+
+/** A response whose end waits until its charge is on disk. One of the two methods is called, once. */
+export interface PendingCommit {
+  onCommitted(): void;
+  /** The store fails or is too slow: the charge may not be on disk. */
+  onUncommitted(): void;
+}
+
+interface Waiting {
+  /** Of the charge's record in the journal. */
+  readonly position: number;
+  /** Since when the response waits (monotonic). */
+  readonly sinceMs: number;
+  readonly response: PendingCommit;
+}
+
+/**
+ * One question to the main thread is for all responses that wait by then. Those that come before the reply
+ * share the next question. The calls in flight bound how many responses wait, and `onSweep` bounds for how
+ * long.
+ */
+export class PendingCommits {
+  readonly #journal: JournalWriter;
+  readonly #clock: Clock;
+  readonly #askCommit: () => void;
+  /** In the order of the journal. */
+  #waiting: Waiting[] = [];
+  #isAsked = false; // whether a question to the main thread is scheduled, or waits for its reply
+
+  /** `askCommit` asks the main thread for a commit. The listener passes the reply to `onCommit`. */
+  constructor(journal: JournalWriter, clock: Clock, askCommit: () => void) {
+    this.#journal = journal;
+    this.#clock = clock;
+    this.#askCommit = askCommit;
+  }
+
+  get size(): number {
+    return this.#waiting.length;
+  }
+
+  /** Keeps `response` until the record at `position` of the journal is on disk. */
+  add(position: number, response: PendingCommit): void {
+    this.#waiting.push({ position, sinceMs: this.#clock.monotonicMs(), response });
+    if (this.#isAsked) return;
+    this.#isAsked = true;
+    // Asked after this event-loop turn, so that one question is for all responses of the turn.
+    setImmediate(this.#askCommit);
+  }
+
+  /**
+   * Called with the main thread's reply. If not `isCommitted`, the store fails: all responses that wait give
+   * up. If a response throws, no further question is asked: the exception ends the listener
+   * (request/listener.thread.ts), which calls `giveUpAll`.
+   */
+  onCommit(isCommitted: boolean): void {
+    this.#isAsked = false;
+    if (isCommitted) this.#endCommitted();
+    else this.giveUpAll();
+    if (this.#waiting.length === 0) return;
+    this.#isAsked = true;
+    this.#askCommit();
+  }
+
+  /** Ends the responses whose charges are on disk, gives up all others. Called if the listener fails, too. */
+  giveUpAll(): void {
+    this.#endCommitted();
+    this.#giveUp(this.#waiting.length);
+  }
+
+  /** Called about once a second: gives up the responses that have waited for COMMIT_WAIT_MS_MAX. */
+  onSweep(): void {
+    this.#endCommitted();
+    const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
+    const firstInTime = this.#waiting.findIndex(({ sinceMs }) => sinceMs > oldestMs);
+    this.#giveUp(firstInTime < 0 ? this.#waiting.length : firstInTime);
+  }
+
+  // A response leaves `#waiting` just before it is called: if it throws, no other is lost with it.
+  #endCommitted(): void {
+    let first = this.#waiting[0];
+    while (first !== undefined && this.#journal.isCommitted(first.position)) {
+      this.#waiting.shift();
+      first.response.onCommitted();
+      first = this.#waiting[0];
+    }
+  }
+
+  /** Gives up the first `count` responses, which have waited longest. */
+  #giveUp(count: number): void {
+    for (let given = 0; given < count; given++) this.#waiting.shift()?.response.onUncommitted();
+  }
+}
