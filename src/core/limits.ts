@@ -219,7 +219,7 @@ export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
 export const IDEMPOTENCY_KEY_PATTERN = '^[ -~]+$';
 
 /**
- * Records that a listener's journal holds, at least: 7 MB at 112 bytes each. One listener ends fewer calls in
+ * Records that a listener's journal holds, at least: 7 MB at 104 bytes each. One listener ends fewer calls in
  * two seconds, and it asks the main thread to drain the journal when half of the records are full.
  */
 export const JOURNAL_RECORDS_MIN = 65_536;

@@ -6,7 +6,7 @@
  *         64   drained    main thread   records ever taken into the memory of the accounting, modulo 2^32
  *        128   committed  main thread   records that are on disk, modulo 2^32
  *        132   rejecting  main thread   1 while the store cannot be written and no new call is admitted
- *        192   records    listener      `capacity` times 112 bytes:
+ *        192   records    listener      `capacity` times 104 bytes:
  *
  *     byte  bits  field
  *        0    64  request      number of the request in its listener (float)
@@ -23,9 +23,8 @@
  *       84    32  key          slot
  *       88    32  model        whose price was charged: index into the catalogue
  *       92    32  requested    the model that the caller named, likewise
- *       96     8  outcome, source: indices into JOURNAL_OUTCOMES and USAGE_SOURCES, 8 bits each
+ *       96    32  outcome in the low 8 bits (index into JOURNAL_OUTCOMES), source above (into USAGE_SOURCES)
  *      100    32  durationMs
- *      104    64  unused
  *
  * Must hold: the constants below follow this table, and an index into JOURNAL_OUTCOMES fits 8 bits. The ring
  * is in memory alone, so a new version may change the layout. Test: test/unit/ledger/journal.test.ts (every
@@ -37,19 +36,21 @@ import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 
 /**
- * `reversed` takes back the charge of an earlier record of the call: its amounts are negative. `collected`
- * charges what an earlier record left uncovered: its `uncovered` is negative.
+ * `reversed`: the listener takes back the charge of an earlier record of the call, so amounts and counts of
+ * tokens are negative. `collected`: the main thread charges what an earlier record of the call left
+ * uncovered, so `uncovered` is negative. Such a record is in no ring: sharing/uncovered-charges.ts makes it,
+ * and it goes to the flush directly. All other words say how a call ended.
  */
 export const JOURNAL_OUTCOMES = ['served', 'reversed', 'collected', ...ERROR_CODES] as const;
 export type JournalOutcome = (typeof JOURNAL_OUTCOMES)[number];
 
-/** Fields of the head, in 32-bit words. Each side's words lie in cache lines of their own. */
+/** Fields of the head, in 32-bit words. Each side's words have cache lines of their own, hence the gaps. */
 export const APPENDED = 0;
 export const DRAINED = 16;
 export const COMMITTED = 32;
 export const REJECTING = 33;
 const HEAD_BYTES = 192;
-const RECORD_BYTES = 112;
+const RECORD_BYTES = 104;
 
 /** Where the records begin, the length of a record, and its fields: in 64-bit words. */
 export const HEAD_WORDS64 = HEAD_BYTES / 8;
@@ -75,16 +76,18 @@ export const REQUESTED = 23;
 export const OUTCOME = 24;
 export const DURATION_MS = 25;
 export const SOURCE_SHIFT = 8;
-export const BYTE_MASK = 255;
+/** The bits of `outcome`. */
+export const OUTCOME_MASK = 255;
 
-invariant(JOURNAL_OUTCOMES.length <= BYTE_MASK, 'an outcome fits its byte');
+invariant(JOURNAL_OUTCOMES.length <= OUTCOME_MASK, 'an outcome fits its byte');
 
 export interface JournalRecord extends TokenCounts {
   /** The number of the request in its listener, a part of its identifier. */
   readonly request: number;
   readonly endedMs: WallMs;
+  /** A part of what the account was credited: at most CREDITED_PICO_UNITS_MAX, which is below 2^63. */
   readonly charged: PicoUnits;
-  /** Below 2^63, because upstream/usage-shapes.ts bounds the tokens of a call. */
+  /** At most the same: request/settle.ts lowers a larger one. */
   readonly uncovered: PicoUnits;
   readonly account: AccountIndex;
   readonly key: KeyIndex;
@@ -98,7 +101,7 @@ export interface JournalRecord extends TokenCounts {
   readonly durationMs: number;
 }
 
-/** A plain record, for the `workerData` of a thread. */
+/** One listener's ring. A plain record, because `workerData` of a thread is copied without methods. */
 export interface JournalBuffer {
   readonly shared: SharedArrayBuffer;
   readonly capacity: number;
@@ -106,8 +109,9 @@ export interface JournalBuffer {
 
 /**
  * An empty ring for a listener with at most `callsMax` calls in flight. Its capacity is a power of two, at
- * least JOURNAL_RECORDS_MIN and twice the calls, so that a record of each call fits even if the main thread
- * does not drain while the calls end.
+ * least JOURNAL_RECORDS_MIN and twice the calls, because with `durability: commit` a call may append two
+ * records: its charge, and what takes the charge back. So all fit even if the main thread drains none of them
+ * while the calls end.
  */
 export function createJournalBuffer(callsMax: number): JournalBuffer {
   invariant(callsMax >= 0 && callsMax <= CALLS_IN_FLIGHT_MAX, `callsMax within 0..${CALLS_IN_FLIGHT_MAX}`);

@@ -211,7 +211,7 @@ export class JournalReader extends Ring {
     record.model = words32[first32 + ring.MODEL]!;
     record.requested = words32[first32 + ring.REQUESTED]!;
     const outcome = words32[first32 + ring.OUTCOME]!;
-    record.outcome = ring.JOURNAL_OUTCOMES[outcome & ring.BYTE_MASK]!;
+    record.outcome = ring.JOURNAL_OUTCOMES[outcome & ring.OUTCOME_MASK]!;
     record.source = outcome >>> ring.SOURCE_SHIFT;
     record.durationMs = words32[first32 + ring.DURATION_MS]!;
     return record;
