@@ -144,8 +144,8 @@ export class CallTable {
   }
 
   /**
-   * Worker: the call goes to an upstream. `upstreamSlot`: the upstream's slot in the metrics. `fallback`: 0
-   * if the upstream serves the model that the call names, else the number of the fallback, from 1. `nowMs`:
+   * Worker: the call goes to an upstream. `upstreamSlot`: the upstream's slot (docs/glossary.md). `fallback`:
+   * 0 if the upstream serves the model that the call names, else the number of the fallback, from 1. `nowMs`:
    * the current time.
    */
   recordUpstream(slot: CallSlot, upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {

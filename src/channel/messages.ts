@@ -8,7 +8,8 @@
  *                         Cancel  the client has left
  *                         Stop    the client was cut, or the listener ends: as Cancel, and the upstream must
  *                                 not finish (`UpstreamSession.onCancel`)
- *                         Credit  the worker had run out of credits, and has some again
+ *                         Credit  the worker had run out of credits, and has some again. Without a number:
+ *                                 both sides count credits in the call table (call-table.ts)
  *     worker → listener   Tried   an attempt that failed; others may follow
  *                         Data    bytes of the response: events of a stream, or a piece of a large response
  *                         End     the last bytes, and the usage to be billed
@@ -78,8 +79,8 @@ export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame |
 
 /** An attempt that has failed, or whose client left before it was over, for the call log. */
 export interface TriedAttempt {
-  /** The upstream's position among those of the metrics (its slot there), as `recordUpstream` gets it. */
-  readonly upstream: number;
+  /** The upstream's slot (docs/glossary.md). */
+  readonly upstreamSlot: number;
   /** Which fallback was tried, from 1; 0 for the model that the call names. */
   readonly fallback: number;
   readonly startMs: MonotonicMs;
@@ -88,7 +89,7 @@ export interface TriedAttempt {
   readonly status: number;
   /** Undefined if the attempt did not fail: the response came whole, after the client had left. */
   readonly code: AttemptCode | undefined;
-  /** Why the attempt failed, in words for operators. */
+  /** Why the attempt failed, in words for operators. Empty if it did not fail, or the client left before. */
   readonly error: string;
 }
 
@@ -97,14 +98,14 @@ export const OUTPUT_TOKENS_UNLIMITED = 2 ** 31 - 1;
 
 /**
  * The fallbacks of a call, and where in its body bounds stand that change if a fallback allows less output. A
- * worker only lowers a bound that the body has. It adds no bound, so it needs no `bodyEnd` of ChatCall.
+ * worker only lowers a bound that the body has, and adds none.
  */
 export interface FallbackModels {
   /** Indices into the catalogue, in the order in which they are tried; at least one. */
   readonly models: readonly number[];
   /**
-   * Where the values of the two bounds stand in `body` or `largeBody` (a Span is here a part of the body).
-   * Both are NOWHERE (chat-call.ts) if the call has no bound, or only bounds that are null.
+   * Where the values of the two bounds stand: in UTF-16 units of `body`, or bytes of `largeBody`. Both are
+   * NOWHERE (protocol/chat-call.ts) if the call has no bound, or only bounds that are null.
    */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
@@ -130,7 +131,8 @@ export interface UpstreamRequest {
   readonly bodyIsAscii: boolean;
   /**
    * The body as UTF-8, if it has 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts): then `body`
-   * is empty. Its memory is transferred, besides the ring, so only the receiver may use it.
+   * is empty. The bytes do not go by the ring: frame-port.ts transfers their memory in a message, so only the
+   * receiver may use it.
    */
   readonly largeBody?: Uint8Array | undefined;
   /** Undefined if the call belongs to no trace. */
@@ -146,7 +148,7 @@ export interface UpstreamRequest {
   readonly choices: number;
   /** How many media parts the prompt has (docs/glossary.md). */
   readonly mediaParts: number;
-  /** As `repeatedTokens` of ChatCall. */
+  /** As in ChatCall (protocol/chat-call.ts): prompt tokens of texts that the model reads more than once. */
   readonly repeatedTokens: number;
   /** Undefined if the call has no fallbacks. */
   readonly fallbacks?: FallbackModels | undefined;
@@ -165,12 +167,15 @@ export interface DownstreamHandle {
   data(bytes: Uint8Array): boolean;
   /**
    * Records in the call table which upstream gets the call now, in place of an earlier one. `upstreamSlot`
-   * and `fallback`: as `upstream` and `fallback` of TriedAttempt. Sends no frame.
+   * and `fallback`: as in TriedAttempt. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
   /** The attempt on the upstream that was recorded last has failed, or ended after the client had left. */
   tried(attempt: TriedAttempt): void;
-  /** Records in the call table how long the call has waited so far for upstreams at their limits. */
+  /**
+   * Records in the call table how long the call has waited so far for upstreams at their limits. Sends no
+   * frame.
+   */
   recordQueued(queuedMs: number): void;
   /**
    * Ends a call that is billed. `upstreamWaitMs`: how long the call waited for its upstreams before the first
@@ -196,7 +201,7 @@ export interface UpstreamSession {
   /** As `onCancel`, but the upstream is aborted in any case, even one that `onCancel` has left to finish. */
   onStop(): void;
   /**
-   * `onCredit` or `onCancel` has thrown, which is a bug: the session ends the call by `fail`, if it has not
+   * Another of these methods has thrown, which is a bug: the session ends the call by `fail`, if it has not
    * ended. Must not throw, or the worker's thread ends with all of its calls.
    */
   crash(error: unknown): void;

@@ -133,7 +133,8 @@ export class ChatExchange extends CallContext {
    * An attempt has failed, or ended after its client had left. The gateway's status shows the attempt even if
    * no log keeps the call. At most CALL_ATTEMPTS_MAX attempts are kept: the first ones and the last.
    */
-  addAttempt({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
+  addAttempt(attempt: TriedAttempt): void {
+    const { upstreamSlot: upstream, fallback, startMs, durationMs, status, code, error } = attempt;
     const model = this.models[fallback]?.modelIndex;
     if (model === undefined) return;
     // Counted from the head of the request; the clocks of two threads differ by microseconds.

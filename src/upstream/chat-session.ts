@@ -236,10 +236,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** Reports a failed attempt to the listener; `code` is undefined if it ended well after its client left. */
   #report({ taken, status }: Attempt, code: AttemptCode | undefined, error: string): void {
     const { fallbackNumber: fallback, retries } = this.#models;
-    const { slot: upstream } = taken.target;
+    const { slot: upstreamSlot } = taken.target;
     const startMs = retries.attemptStartMs;
     const durationMs = this.#shared.clock.monotonicMs() - startMs;
-    this.#downstream.tried({ upstream, fallback, startMs, durationMs, status, code, error });
+    this.#downstream.tried({ upstreamSlot, fallback, startMs, durationMs, status, code, error });
   }
 
   #tryNextAfter(pauseMs: number): void {

@@ -93,7 +93,7 @@ function recorder(): CallReceiver & { readonly heard: string[] } {
   const heard: string[] = [];
   return {
     heard,
-    onTried: ({ upstream, code, error }) => void heard.push(`tried ${upstream} ${code} ${error}`),
+    onTried: ({ upstreamSlot, code, error }) => void heard.push(`tried ${upstreamSlot} ${code} ${error}`),
     onData: (bytes, more) => heard.push(`data ${Buffer.from(bytes).toString()}${more ? ' and more' : ''}`),
     onEnd: (bytes, usage, waitMs) =>
       heard.push(`end ${Buffer.from(bytes).toString()} ${JSON.stringify(usage)} ${waitMs}`) > 0,

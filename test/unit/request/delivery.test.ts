@@ -13,7 +13,7 @@ import { Delivery } from '#src/request/delivery.js';
 import type { IntakeContext } from '#src/request/context.js';
 
 const TRIED: TriedAttempt = {
-  upstream: 0,
+  upstreamSlot: 0,
   fallback: 0,
   startMs: asMonotonicMs(0),
   durationMs: 1,
