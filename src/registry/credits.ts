@@ -7,6 +7,12 @@
  * a credit is on disk before the ledger has it. Otherwise a call spends money that is taken
  * (test/unit/registry/registry-money.test.ts). A request repeated with its idempotency key changes nothing
  * (test/unit/registry/credits-once.test.ts).
+ *
+ * Of the three live states (registry-context.ts) only that of a gateway alone on its store has the ledger's
+ * money. For a command, and for gateways that share their accounts, `live.credit` does nothing and returns
+ * true: no call runs beside a command, and sharing/debits.ts sets the money of a debit aside. No other
+ * process changes the store between two reads of `addOnce`: the process is alone on it, or SharedRegistry
+ * runs the whole change in one transaction. `addOnce` checks again all the same, so as not to depend on this.
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -36,8 +42,9 @@ interface CreditOrDebitOnce extends CreditOrDebit {
 }
 
 /**
- * Steps within the transaction of a credit or debit; a throw undoes it all. `before` must only read, because
- * it is called without a transaction for a debit that the ledger does not cover.
+ * Steps within the transaction of a credit or debit, before and after its rows are put; a throw undoes it
+ * all. `before` must only read, because it is called without a transaction for a debit that the ledger does
+ * not cover.
  */
 interface Hooks {
   readonly before: (account: AccountRecord) => void;
@@ -73,8 +80,7 @@ export class Credits {
     const { idempotencyKey, amount, note } = request;
     assertIdempotencyKey(idempotencyKey);
     let earlierResponse: string | undefined;
-    let index = this.#accounts.recordOf(request.account).index;
-    const assertFirst = (): void => {
+    const assertFirst = ({ index }: AccountRecord): void => {
       const earlier = store.findCreditRequest(index, idempotencyKey);
       if (earlier === undefined) return;
       if (earlier.amount !== amount || earlier.note !== note) throw usedWithOtherContent(idempotencyKey);
@@ -83,17 +89,14 @@ export class Credits {
     };
     try {
       // Before the balance is checked: the first request may have taken all of it.
-      assertFirst();
+      assertFirst(this.#accounts.recordOf(request.account));
       let response = '';
       this.#change(request, {
-        before: (account) => {
-          index = account.index;
-          // Checked again, because another process may have made the same request meanwhile.
-          assertFirst();
-        },
+        // Again, in case another process has made the same request meanwhile.
+        before: assertFirst,
         after: (statement) => {
           response = responseOf(statement);
-          store.putCreditRequest(index, idempotencyKey, { amount, note, response });
+          store.putCreditRequest(statement.record.index, idempotencyKey, { amount, note, response });
         },
       });
       return response;
@@ -129,6 +132,7 @@ export class Credits {
     return commitAndApply(
       store,
       work,
+      // If the commit threw: the ledger gets the credit only if the disk has it.
       (statement) => (this.#hasCredited(statement.record) ? statement : undefined),
       ({ record }) => live.credit(record.index, credit.amount),
     );
@@ -137,14 +141,14 @@ export class Credits {
   /**
    * Takes the money from the ledger first, so that no call can spend it before the disk has the debit. The
    * ledger's balance is lower than the disk's by the charges that are not flushed yet, so what the ledger
-   * covers the disk covers too. Without a ledger `live.credit` returns true, and the disk decides inside the
-   * transaction, so that two commands cannot take the same money.
+   * covers the disk covers too. Without a ledger the disk decides, inside the transaction, so that two debits
+   * cannot take the same money.
    */
   #debit(debit: CreditOrDebit, hooks: Hooks): AccountStatement {
     const { store, live } = this.#context;
     const account = this.#accounts.recordOf(debit.account);
     if (!live.credit(account.index, debit.amount)) {
-      // Another process may have made the same request and taken the money: then `before` throws Replayed.
+      // If another process has made the same request meanwhile, and so taken the money, this throws Replayed.
       hooks.before(account);
       throw notCovered(this.#accounts.statementOf(account).available);
     }
@@ -156,6 +160,7 @@ export class Credits {
         // `held` is not subtracted: the ledger, or DebitService (sharing/debits.ts) if processes share the
         // balance, has set the debit's money aside, so no call holds it.
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
+        // The debit's amount is negative: without the debit, `unspent` would be larger by it.
         if (unspent < 0n) throw notCovered(asPicoUnits(unspent - debit.amount));
         hooks.after(statement);
         written.isWhole = true;
@@ -169,9 +174,9 @@ export class Credits {
   }
 
   /**
-   * Whether the disk has the account as before a debit whose commit threw. (No other process changes it,
-   * because a gateway with a ledger is alone on its store.) False if the account cannot be read: the ledger
-   * then has too little of it until a restart.
+   * Whether the disk has the account as before a debit whose commit threw. Only a gateway alone on its store
+   * has a ledger that needs this, so no other process has changed the account since. False if it cannot be
+   * read: the ledger then has too little of it until a restart.
    */
   #isUnchanged(account: AccountRecord): boolean {
     const isUnchanged = ifReadable(() => {
@@ -220,7 +225,10 @@ export function notCovered(available: PicoUnits): ProxyError {
   return invalid(`amount must not take more than the balance of ${decimalOf(available)}`);
 }
 
-/** The rule of a note as JSON Schema. */
+/**
+ * The rule of a note as JSON Schema, for the document of the admin interface. `assertNote` checks the same,
+ * and says which part was broken; test/unit/admin/openapi.test.ts compares the two.
+ */
 export const NOTE_RULE = { maxLength: NOTE_CHARS_MAX, pattern: LINE_PATTERN };
 
 function assertNote(note: string): void {
