@@ -101,11 +101,11 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   }
 
   takeIndex(deletedBeforeMs: WallMs, slotsMax: number): GroupIndex {
-    const { groupSlotsFree: table, quotaUses } = this.#tables;
+    const { groupSlotsFree: freed, quotaUses } = this.#tables;
     const clearUse = (index: number): void =>
       void quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
-    const freeSlots = { table, slotsUsedName: GROUP_SLOTS_USED, clearUse };
-    const [slot] = this.takeSlots(freeSlots, 1, deletedBeforeMs, slotsMax);
+    const source = { freed, slotsUsedName: GROUP_SLOTS_USED, clearUse };
+    const [slot] = this.takeSlots(source, 1, deletedBeforeMs, slotsMax);
     // `takeSlots` returns as many slots as it was asked for.
     return asGroupIndex(slot!);
   }

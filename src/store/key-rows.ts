@@ -192,13 +192,13 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   }
 
   takeIndexes(count: number, deletedBeforeMs: WallMs, slotsMax: number): KeyIndex[] {
-    const { keySlotsFree: table, keyUses, quotaUses } = this.#tables;
+    const { keySlotsFree: freed, keyUses, quotaUses } = this.#tables;
     const clearUse = (slot: number): void => {
       keyUses.removeSync(slot);
       quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: slot }));
     };
-    const freeSlots = { table, slotsUsedName: KEY_SLOTS_USED, clearUse };
-    return this.takeSlots(freeSlots, count, deletedBeforeMs, slotsMax).map(asKeyIndex);
+    const source = { freed, slotsUsedName: KEY_SLOTS_USED, clearUse };
+    return this.takeSlots(source, count, deletedBeforeMs, slotsMax).map(asKeyIndex);
   }
 
   /** The registry never changes name, account or slot of a key, so no index row of a former record stays. */

@@ -1,6 +1,7 @@
 /**
  * SlotRows finds records that have an id and a slot in the ledger, and takes slots for new records. GroupRows
- * and KeyRows extend it (group-rows.ts, key-rows.ts); store.ts uses it for accounts. Main thread.
+ * and KeyRows extend it (group-rows.ts, key-rows.ts); store.ts uses it for accounts. Main thread of a gateway
+ * process, or a command. Records call their slot `index`.
  *
  * Must hold: a slot is given again only if its record was deleted before `deletedBeforeMs`: until then calls
  * that end late, and other processes, may write under the slot (test/unit/store/store.test.ts).
@@ -17,12 +18,16 @@ interface SlotTables {
   readonly slots: Table<number>;
 }
 
-/** Where the slots of new records come from. Accounts have none: they are never deleted. */
-interface FreeSlots {
-  readonly table: Table<[deletedMs: number, slot: number]>;
+/**
+ * Where new keys or groups get their slots. Not for accounts: no account is ever deleted, so each takes the
+ * next slot (`Store.freeAccountIndex`).
+ */
+interface SlotSource {
+  /** The slots of deleted records. `remove` of KeyRows and GroupRows adds them. */
+  readonly freed: Table<[deletedMs: number, slot: number]>;
   /** Name of the row of `meta` that counts the slots ever used. */
   readonly slotsUsedName: string;
-  /** Removes the use of a deleted record that a process has flushed after the deletion. */
+  /** Removes the use of the slot. A process may have flushed some after the slot's record was deleted. */
   readonly clearUse: (slot: number) => void;
 }
 
@@ -42,7 +47,7 @@ export class SlotRows<SlotRecord, Index extends number> {
     return findRow(this.#slotTables.records, id, this.#read);
   }
 
-  /** Undefined if no record has the slot. */
+  /** Returns the record that has the slot `index`; undefined if none has. */
   findAt(index: Index): SlotRecord | undefined {
     const id = this.#slotTables.slots.get(index);
     return id === undefined ? undefined : this.recordOf(id);
@@ -61,9 +66,9 @@ export class SlotRows<SlotRecord, Index extends number> {
   /** The record that another row names by its id. Throws StoreError `damaged` if there is none. */
   recordOf(id: unknown): SlotRecord {
     const record = typeof id === 'string' ? this.find(id) : undefined;
-    if (record === undefined)
-      throw damaged(locationOf(this.#slotTables.records, typeof id === 'string' ? id : 'of a damaged id'));
-    return record;
+    if (record !== undefined) return record;
+    // An id that is no text cannot be shown: the message is then about "record of a damaged id of table …".
+    throw damaged(locationOf(this.#slotTables.records, typeof id === 'string' ? id : 'of a damaged id'));
   }
 
   /**
@@ -85,20 +90,20 @@ export class SlotRows<SlotRecord, Index extends number> {
    * Takes exactly `count` slots, in the transaction that puts their records. First come free slots whose
    * record was deleted before `deletedBeforeMs`, longest unused first; then slots never used. Free slots from
    * `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot never used may be `slotsMax`
-   * or above: callers check.
+   * or above: callers check, and throw, which undoes the transaction and so gives the slots back.
    */
   protected takeSlots(
-    { table, slotsUsedName, clearUse }: FreeSlots,
+    { freed, slotsUsedName, clearUse }: SlotSource,
     count: number,
     deletedBeforeMs: WallMs,
     slotsMax: number,
   ): number[] {
     const slots: number[] = [];
-    const restedKeys = table.getKeys({ end: [deletedBeforeMs, 0] }).filter(([, slot]) => slot < slotsMax);
+    const restedKeys = freed.getKeys({ end: [deletedBeforeMs, 0] }).filter(([, slot]) => slot < slotsMax);
     // Copied, because a range must not change while it is iterated.
-    for (const freeKey of Array.from(restedKeys.slice(0, count))) {
-      const [, slot] = freeKey;
-      table.removeSync(freeKey);
+    for (const freedKey of Array.from(restedKeys.slice(0, count))) {
+      const [, slot] = freedKey;
+      freed.removeSync(freedKey);
       clearUse(slot);
       slots.push(slot);
     }
