@@ -3,17 +3,16 @@
  * the token and authentication.ts checks it, both on the gateway's main thread. Commands read the file
  * (cli/admin-client.ts).
  *
- * Must hold: only its owner can read a new file (test/unit/admin/token.test.ts). The file is created once,
- * also if two processes start together (no test). The mode of a file that is there already is the operator's
- * affair, and is not checked. The comparison takes the same time wherever a wrong token differs (no test).
+ * Must hold: only its owner can read a new file. The mode of a file that is there already is the operator's
+ * affair, and is not checked. The file is created once, also if two processes start together. The comparison
+ * takes the same time wherever a wrong token differs (no test).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { OPERATOR_TOKEN } from '../registry/record-id.js';
-import { makeDataFolder } from '../store/store-file.js';
 
-/** As a caller's key has, and the secret of a console session (sessions.ts). */
+/** As many as a caller's key and the secret of a console session (sessions.ts) have. */
 const TOKEN_BITS = 256;
 /** A token that an operator chooses must be hard to guess, and fit a header. TOKEN_RULE says the same. */
 const TOKEN_PATTERN = /^[\x21-\x7e]{16,256}$/;
@@ -38,18 +37,19 @@ export function tokenPath(dataPath: string): string {
  * commands read the token of an operator from the same variable, so a mistake is likely. As the gateway's own
  * it would give the role admin, under the name `bootstrap`, and no change of that operator would revoke it.
  *
+ * The caller must have opened the store. So the folder is there, and only processes of the caller's own group
+ * can run this too, which are in one PID namespace (store/store-hold.ts).
+ *
  * A new token is written to a temporary file, which then gets the token's name, unless another process was
- * first. The pid makes the temporary name unique. The caller must have opened the store: then only processes
- * of its own group can run this too, and these are in one PID namespace (store/store-hold.ts). A crash before
- * the end may leave the temporary file, which nothing reads.
+ * first. The pid makes the temporary name unique. A crash before the end may leave the temporary file, which
+ * nothing reads.
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
   const givenToken = findAdminToken(dataPath, environment);
   if (givenToken !== undefined) {
-    if (OPERATOR_TOKEN.test(givenToken)) throw new TokenError(OPERATOR_TOKEN_GIVEN);
+    if (OPERATOR_TOKEN.test(givenToken)) throw new TokenError(NOT_FOR_GATEWAY);
     return givenToken;
   }
-  makeDataFolder(dataPath);
   const path = tokenPath(dataPath);
   const temporaryPath = `${path}.${process.pid}`;
   const token = randomBytes(TOKEN_BITS / 8).toString('base64url');
@@ -66,7 +66,8 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   }
 }
 
-const OPERATOR_TOKEN_GIVEN =
+/** The error of a token that is an operator's. */
+const NOT_FOR_GATEWAY =
   "TOLLGATE_ADMIN_TOKEN, or the file admin-token of the data directory, holds an operator's token, which " +
   "is for commands and the console. As the gateway's own token it would have the role admin, and could not " +
   'be revoked. ' +
@@ -117,8 +118,13 @@ function readToken(path: string): string {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') throw error;
-    const reason = code === 'EACCES' ? `permission denied. ${ownerText(path)}` : `${message}. Look at it`;
-    throw new TokenError(`${path} cannot be read: ${reason}, or set TOLLGATE_ADMIN_TOKEN to the token.`);
+    const [reason, advice] =
+      code === 'EACCES'
+        ? ['permission denied', `Only ${ownerOf(path)} may read it: run the command as that user (sudo -u)`]
+        : [message, 'Look at it'];
+    throw new TokenError(
+      `${path} cannot be read: ${reason}. ${advice}, or set TOLLGATE_ADMIN_TOKEN to the token.`,
+    );
   }
   if (!TOKEN_PATTERN.test(token)) {
     throw new TokenError(
@@ -128,15 +134,14 @@ function readToken(path: string): string {
   return token;
 }
 
-/** Says who may read the file. By number, because Node does not know the names of other users. */
-function ownerText(path: string): string {
-  let owner = 'its owner';
+/** Names the owner of the file, by number, because Node does not know the names of other users. */
+function ownerOf(path: string): string {
   try {
-    owner = `user ${statSync(path).uid}, who owns it,`;
+    return `user ${statSync(path).uid}, who owns it,`;
   } catch {
     // The folder hides who owns the file.
+    return 'its owner';
   }
-  return `Only ${owner} may read it: run the command as that user (sudo -u)`;
 }
 
 function digestOf(text: string): Buffer {

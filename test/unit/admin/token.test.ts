@@ -1,20 +1,37 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import t from 'tap';
 import { findAdminToken, obtainAdminToken, TokenCheck, tokenPath } from '#src/admin/token.js';
 
 void t.test('a token is made once, for its owner alone', (t) => {
-  const path = join(t.testdir(), 'made', 'data');
+  const path = t.testdir();
   t.equal(findAdminToken(path, {}), undefined);
   const token = obtainAdminToken(path, {});
   t.match(token, /^[A-Za-z0-9_-]{43}$/);
   t.equal(statSync(tokenPath(path)).mode & 0o777, 0o600);
-  t.equal(statSync(path).mode & 0o777, 0o700);
   t.same(readdirSync(path), ['admin-token'], 'no temporary file is left');
   t.equal(readFileSync(tokenPath(path), 'utf8'), `${token}\n`);
   t.equal(obtainAdminToken(path, {}), token);
   t.equal(findAdminToken(path, {}), token);
   t.not(obtainAdminToken(t.testdir(), {}), token);
+  t.end();
+});
+
+void t.test('of two processes that start together, the second takes the token of the first', (t) => {
+  const path = t.testdir();
+  const theirToken = 'x'.repeat(43);
+  const pid = Object.getOwnPropertyDescriptor(process, 'pid')!;
+  t.teardown(() => Object.defineProperty(process, 'pid', pid));
+  // The pid is read after the look for a file and before a file is made: the other is quicker just then.
+  Object.defineProperty(process, 'pid', {
+    configurable: true,
+    get: () => {
+      writeFileSync(tokenPath(path), `${theirToken}\n`);
+      return 1;
+    },
+  });
+  t.equal(obtainAdminToken(path, {}), theirToken);
+  t.equal(findAdminToken(path, {}), theirToken);
+  t.same(readdirSync(path), ['admin-token']);
   t.end();
 });
 
