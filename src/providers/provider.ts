@@ -194,11 +194,11 @@ export interface ProviderStream {
   /**
    * Returns the events that `chunk` completes, as text of server-sent events; empty if none. Throws a
    * ProviderError. The memory of a stream is bounded: an event has at most SSE_EVENT_BYTES_MAX bytes, or
-   * UPSTREAM_RESPONSE_BYTES_MAX if the stream has `heldBytes`.
+   * UPSTREAM_RESPONSE_BYTES_MAX if the stream has `bufferBytes`.
    */
   push(chunk: Uint8Array): string;
-  /** Bytes kept of an unfinished event. Above SSE_EVENT_BYTES_MAX the budget of responses counts them. */
-  readonly heldBytes?: number;
+  /** Buffer of an unfinished event. Above SSE_EVENT_BYTES_MAX the budget of responses counts it. */
+  readonly bufferBytes?: number;
   /**
    * The usage that the provider has reported so far; undefined if none. The usage is read at most once a
    * call, if the client leaves or the stream breaks off, and may lack the tokens of the completion.

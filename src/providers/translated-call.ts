@@ -212,10 +212,10 @@ export class TranslatedCall implements HttpCall, HttpHandler {
    */
   #push(stream: ProviderStream, chunk: Uint8Array): void {
     const text = stream.push(chunk);
-    const { heldBytes = 0 } = stream;
-    const uncountedBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#countedEventBytes : 0;
+    const { bufferBytes = 0 } = stream;
+    const uncountedBytes = bufferBytes > SSE_EVENT_BYTES_MAX ? bufferBytes - this.#countedEventBytes : 0;
     if (uncountedBytes > 0) {
-      this.#countedEventBytes = heldBytes;
+      this.#countedEventBytes = bufferBytes;
       if (this.#handler.countBuffered?.(uncountedBytes) === false) return;
     }
     this.#relay(text);

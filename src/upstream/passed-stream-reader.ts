@@ -52,10 +52,10 @@ export class PassedStreamReader extends EventReader {
 
   /** Counts a long unfinished event against the budget. The bound of calls in flight bounds short ones. */
   protected override partialEventFailure(): AttemptFailure | undefined {
-    const { heldBytes } = this.splitter;
-    const growthBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
+    const { bufferBytes } = this.splitter;
+    const growthBytes = bufferBytes > SSE_EVENT_BYTES_MAX ? bufferBytes - this.#eventBytes : 0;
     if (growthBytes <= 0) return undefined;
-    this.#eventBytes = heldBytes;
+    this.#eventBytes = bufferBytes;
     return this.#budget.grow(growthBytes) ? undefined : budgetFailure();
   }
 

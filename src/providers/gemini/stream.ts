@@ -80,8 +80,8 @@ export class GeminiStream implements ProviderStream {
     this.#reportsUsageEarly = isRecord(options) && options.continuous_usage_stats === true;
   }
 
-  get heldBytes(): number {
-    return this.#splitter.heldBytes;
+  get bufferBytes(): number {
+    return this.#splitter.bufferBytes;
   }
 
   get usageSoFar(): ProviderUsage | undefined {
