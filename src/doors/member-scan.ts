@@ -48,15 +48,15 @@ export interface BodyForm {
    * core/routing-members.ts. `body` is valid.
    */
   readonly routing?: (body: Members) => readonly RoutingMember[];
-  /** How many media parts (ChatCall) have no type; absent: none. `body` is valid. */
+  /** How many media parts have no `type`, by which the pass counts others; absent: none. `body` is valid. */
   readonly untypedMediaParts?: (body: Members) => number;
-  /** As `repeatedTokens` of ChatCall; absent: 0. `body` is valid. */
+  /** `repeatedTokens` of the ChatCall (protocol/chat-call.ts); absent: 0. `body` is valid. */
   readonly repeatedTokens?: (body: Members) => number;
   /** Whether a stream reports its usage only if `stream_options` asks for the usage. */
   readonly asksForUsage: boolean;
 }
 
-/** The two readers of a Door. */
+/** The two readers of a Door (door.ts): `read` for a body in one piece, `readPieces` for a large one. */
 export function readersOf(form: BodyForm): {
   readonly read: (bytes: Uint8Array) => ChatRequestResult;
   readonly readPieces: (pieces: readonly Uint8Array[]) => ChatRequestResult;
@@ -78,6 +78,7 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   const found = new Found();
   if (firstByte === BRACE) readMembers(reader, form, found);
   else reader.skipValue();
+  // The brace that closes the body. If the body is no object, its last byte; then the check rejects it.
   const lastBraceAt = reader.position - 1;
   if (reader.skipSpace() !== -1) throw reader.unexpected();
   if (reader.memberCount > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
@@ -90,7 +91,8 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   const routingOfBody = form.routing?.(body as Members) ?? NO_MEMBERS;
   if (routingOfBody.length + reader.storedMembers.length > 0)
     found.routing = [...found.routing, ...reader.storedMembers, ...routingOfBody];
-  // known-values.ts replaces a long name of the model, and reads bytes beyond ASCII as Latin-1.
+  // known-values.ts gives `…` for a long text, and Latin-1 for UTF-8. No rule minds. Of all texts only the
+  // model's name is used later, so it is decoded here.
   const { start, end: modelEnd } = found.model;
   if (isReadHere && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
     found.values.model = reader.decoded(start, modelEnd);
@@ -120,7 +122,6 @@ function readMembers(
   do {
     const index = reader.readName(level);
     reader.skipColon();
-    const { steering } = reader;
     const start = reader.position;
     if (index >= 0) {
       const name = level.names[index]!;
@@ -133,12 +134,17 @@ function readMembers(
     }
     reader.skipMember(level, index);
     // The name is unknown. `steering` is set if such a member changes where the call goes or what it costs.
+    // No name within the value has changed it.
+    const { steering } = reader;
     const member = steering && reader.routingMemberOf(steering, start, outputTokens);
     if (member !== undefined) found.routing = [...found.routing, member];
   } while (reader.moreMembers());
 }
 
-/** The scan of a valid body. Throws a BodyError for what no schema checks. */
+/**
+ * The scan of a valid body. Throws a BodyError for what no schema checks. A BodyScan has the form of a chat
+ * completion: members that other doors lack are null, NOWHERE or false.
+ */
 function scanOf(
   bytes: Buffer,
   body: Members,
@@ -151,7 +157,8 @@ function scanOf(
   if (outputTokens !== undefined) checkDigitsAlone(bytes, outputTokens, outputBound);
   const options = body.stream_options as Members | null | undefined;
   const asksAlready = options?.include_usage === true;
-  // The span of `include_usage` is not known here, so only the whole member can be replaced (usageSplice).
+  // The span of `include_usage` is not known here, so only the whole value can be replaced, and other members
+  // in it would be lost (`usageSplice` of protocol/request-bytes.ts).
   if (asksForUsage && options && !asksAlready && Object.keys(options).length > 0)
     throw new BodyError('stream_options must be {"include_usage":true} or be left out');
   return {
@@ -160,6 +167,7 @@ function scanOf(
       model: body.model as string,
       stream: body.stream === true,
       stream_options: asksAlready ? { include_usage: true } : null,
+      // 0 says that calls have no output that is billed (`outputTokensMax` of ChatCall).
       max_tokens: (outputTokens === undefined ? 0 : (body[outputTokens] ?? null)) as number | null,
       max_completion_tokens: null,
       n: form.choices(body),
@@ -174,6 +182,7 @@ function scanOf(
     includeUsage: NOWHERE,
     streamOptionsHasMembers: false,
     end: lastBraceAt,
+    // Means nothing if the door has no such member.
     outputTokensName: outputTokens ?? 'max_tokens',
     outputTokensMin: form.outputTokensMin?.(body) ?? 1,
     asksForUsage,
