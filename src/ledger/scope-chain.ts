@@ -6,7 +6,8 @@
  * that plans have rules for. Any thread.
  *
  * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
- * reused for each call, so nobody keeps a link. `set` allocates nothing, because it runs for each call.
+ * reused for each call, so nobody keeps a link, or relies on a field that was not set for the present call.
+ * `set` allocates nothing, because it runs for each call. See ModelScopes for what its table must hold.
  * Tests: test/unit/ledger/quotas.test.ts (trees of scopes at random), test/unit/ledger/reservations.test.ts;
  * no unit test sees an allocation.
  */
@@ -73,11 +74,14 @@ export interface ScopeTables {
 export interface Link {
   /** The slot of the key, the account, the pair or the group. */
   index: number;
-  /** The index of the scope's quota record; -1 if the scope has none. */
+  /**
+   * The index of the scope's quota record. Valid, as `limits` and `firstLimit` are, only if `mask` has a bit
+   * besides DAY_BIT: otherwise it is -1, or an earlier call's.
+   */
   record: number;
   /** Which quotas the scope has; bits as in `Taken.masks`. Limits are valid for these quotas alone. */
   mask: number;
-  /** Not valid for the account, whose plan has that limit. */
+  /** Valid if `mask` has DAY_BIT, but not for the account, whose plan has that limit. */
   callsPerDay: number;
   /** The limit of quota n is `limits[firstLimit + n]`: a plan has its own array, all records share one. */
   limits: Float64Array;
@@ -108,8 +112,9 @@ export class ScopeChain {
 
   /**
    * Sets `links` to the scopes of a call, and `taken` to nothing taken. If the account is the only scope, and
-   * its plan needs no quota record, sets no link, and sets `taken.scopeCount` to 0. Returns false if one of
-   * the scopes cannot be counted, because all quota records are in use.
+   * its plan needs no quota record, sets no link, and sets `taken.scopeCount` to 0: `Calls` then takes the
+   * account's call of the day by the plan. Returns false, with `scopeCount` 0 and no valid link, if one of
+   * the scopes cannot be counted, because all quota records (or slots of ModelScopes) are in use.
    */
   set({ account, plan, key, model }: CallScopes, taken: Taken): boolean {
     taken.account = account;
@@ -167,7 +172,7 @@ export class ScopeChain {
     if (masks[ACCOUNT_SCOPE] !== 0) {
       const link = this.links[ACCOUNT_SCOPE]!;
       link.index = account;
-      link.record = this.#accountExtras[accountRecordAt(account)]! - 1;
+      link.record = indexIn(this.#accountExtras[accountRecordAt(account)]!) ?? -1;
     }
     if (masks[MODEL_SCOPE] !== 0) this.#recall(MODEL_SCOPE, model!);
     for (let scope = GROUP_SCOPE, groupAbove = group; scope < scopeCount; scope++) {
@@ -217,16 +222,22 @@ export class ScopeChain {
       (record === undefined ? 0 : quotas.maskOf(record)) | (callsPerDay === undefined ? 0 : DAY_BIT);
     link.limits = quotas.limits;
     link.firstLimit = record === undefined ? 0 : quotas.firstLimitOf(record);
+    // Without a record the scope has no extended quota, or (false) all records were in use when it got one.
     return record !== undefined || !limited.isUncounted(index);
   }
 }
 
 /** How many slots are tried for one pair. If all have other pairs, the call is rejected. */
 const PROBES_MAX = 64;
-/** 2^14 models are more than CATALOG_ENTRIES_MAX (core/limits.ts), so a pair fits one word. */
+/**
+ * 2^14 models are more than CATALOG_ENTRIES_MAX, and ACCOUNTS_MAX (both core/limits.ts) is 2^22: so a pair
+ * has 36 bits, and fits one word.
+ */
 const MODEL_BITS = 14n;
-/** Spreads pairs over the table: 2^32 divided by the golden ratio. */
+/** Spreads accounts over the table: 2^32 divided by the golden ratio. */
 const SPREAD = 0x9e3779b1;
+/** Spreads models. With SPREAD itself all pairs of account n and model n - 1 would begin at slot 0. */
+const MODEL_SPREAD = SPREAD >>> 7;
 
 /**
  * Finds the slot of an account and a model, if the account's plan has a rule for the model: a hash table in
@@ -250,7 +261,7 @@ export class ModelScopes {
   slotOf(account: AccountIndex, modelIndex: number): number | undefined {
     const slots = this.#pairs.length;
     const pair = (BigInt(account) << MODEL_BITS) + BigInt(modelIndex) + 1n;
-    let slot = (Math.imul(account, SPREAD) ^ Math.imul(modelIndex + 1, SPREAD >>> 7)) >>> 0;
+    let slot = (Math.imul(account, SPREAD) ^ Math.imul(modelIndex + 1, MODEL_SPREAD)) >>> 0;
     for (let probe = 0; probe < Math.min(PROBES_MAX, slots); probe++, slot++) {
       const index = slot % slots;
       const word = Atomics.load(this.#pairs, index);
