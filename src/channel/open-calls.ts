@@ -14,10 +14,13 @@
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 
-/** Slot + generation × 2^20: a safe integer for 2^33 generations. After the last generation comes 1. */
+/**
+ * Slot + generation × 2^20. A safe integer has 53 bits: 20 for the slot, 33 for the generation. After the
+ * last generation comes 1, so a slot has an id again after 2^33 - 1 calls.
+ */
 export type CallId = number;
 
-/** By how much a slot's ids grow from call to call. Slots are below it: CALLS_IN_FLIGHT_MAX is as great. */
+/** By how much a slot's ids grow from call to call. All slots are below it: CALLS_IN_FLIGHT_MAX equals it. */
 const GENERATION_STEP = 2 ** 20;
 /** The id of slot 0 in the last generation. Ids from here on are of that generation. */
 const LAST_GENERATION = GENERATION_STEP * (2 ** 33 - 1);
@@ -29,23 +32,23 @@ export function slotOfCall(id: CallId): CallSlot {
 
 /**
  * The low 32 bits of the call's generation, as the signed word that call-table.ts shares. In a listener, two
- * calls of a slot with the same bits are at least 2^32 - 1 calls apart.
+ * calls of a slot with the same bits are at least 2^32 - 1 calls apart, because generation 0 is left out.
  */
 export function generationOfCall(id: CallId): number {
   return (id / GENERATION_STEP) | 0;
 }
 
 /**
- * What a side of the channel keeps of each open call (its _item_), by call slot. Only the slots `first` to
- * `first + count - 1` may be used: a call with another slot is not rejected, and would be lost. It is an
- * array: a Map would keep ended calls in memory for seconds (core/slot-array.ts says why).
+ * What a side of the channel keeps of each open call (its _item_), by call slot: the slots `first` to
+ * `first + count - 1`. It is an array: a Map would keep ended calls in memory for seconds (core/slot-array.ts
+ * says why).
  */
 export class OpenCalls<T> {
   readonly #first: number;
   readonly #items: (T | undefined)[];
   /** By slot: the id of its open call, or of its last one; 0 before the first. */
   readonly #ids: Float64Array;
-  /** The random first generation × 2^20, for `nextId`. A worker never calls `nextId`. */
+  /** The random first generation × 2^20, for `nextId`. */
   readonly #firstId = GENERATION_STEP * Math.floor(Math.random() * 2 ** 32);
 
   constructor(first: number, count: number) {
@@ -55,7 +58,10 @@ export class OpenCalls<T> {
     this.#ids = new Float64Array(count);
   }
 
-  /** An id that none of the slot's last 2^32 calls had. Returns the same id again until `add` is called. */
+  /**
+   * The id of the slot's next call: the same until `add` is called. Only a listener calls this, for its own
+   * slots: a worker would begin at a generation of its own.
+   */
   nextId(slot: CallSlot): CallId {
     const lastId = this.#ids[slot - this.#first]!;
     if (lastId >= LAST_GENERATION) return GENERATION_STEP + slot;
@@ -68,14 +74,21 @@ export class OpenCalls<T> {
     return this.#ids[index] === id ? this.#items[index] : undefined;
   }
 
-  /** The item of the open call in a slot; undefined if there is none. */
+  /**
+   * The item of the open call in a slot; undefined if there is none. The caller must know that the slot still
+   * belongs to the call that it means: it does until the listener releases the slot.
+   */
   at(slot: CallSlot): T | undefined {
     return this.#items[slot - this.#first];
   }
 
-  /** Opens a call. The earlier call of its slot must have been removed, or an invariant fails. */
+  /**
+   * Opens a call. An invariant fails if the earlier call of its slot was not removed, or if the slot is not
+   * one of this side: such a call would never be found again.
+   */
   add(id: CallId, item: T): void {
     const index = slotOfCall(id) - this.#first;
+    invariant(this.#ids[index] !== undefined, 'a call slot belongs to this side of the channel');
     invariant(this.#items[index] === undefined, 'a call slot carries one call');
     this.#ids[index] = id;
     this.#items[index] = item;

@@ -1,4 +1,4 @@
-/** Ids of calls: exact for ever. */
+/** Ids of calls: exact for ever. Calls by slot. */
 import t from 'tap';
 import { OpenCalls, slotOfCall } from '#src/channel/open-calls.js';
 import { asCallSlot } from '#src/core/units.js';
@@ -19,6 +19,18 @@ void t.test('after its last generation a slot begins anew: each id is exact and 
       t.equal(slotOfCall(next), slot);
       id = next;
     }
+  }
+  t.end();
+});
+
+void t.test('a call of a slot that is not of this side is a bug that shows', (t) => {
+  const calls = new OpenCalls<string>(SLOTS, SLOTS);
+  for (const slot of [0, SLOTS - 1, 2 * SLOTS]) {
+    t.throws(() => calls.add(2 ** 20 + slot, 'call'), { message: /belongs to this side/ }, String(slot));
+  }
+  for (const slot of [SLOTS, 2 * SLOTS - 1]) {
+    calls.add(2 ** 20 + slot, 'call');
+    t.equal(calls.get(2 ** 20 + slot), 'call');
   }
   t.end();
 });
