@@ -6,7 +6,8 @@
  *
  * Must hold: a connection carries one call at a time, and takes the next only after the last response is
  * whole. Otherwise a caller gets the response of another. So any doubt closes the connection: unsolicited
- * bytes, a response before the whole request was sent, an error in the framing.
+ * bytes, a response before the whole request was sent, an error in the framing. Tests:
+ * test/unit/http1/connection.test.ts, test/hostile/upstreams.test.ts.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.js';
@@ -44,6 +45,7 @@ const REQUEST_TIMEOUT_START_BYTES = 13;
 const CR = 0x0d;
 const LF = 0x0a;
 
+/** Of an unsolicited response that a connection has noticed, because it came too early. */
 const EARLY_RESPONSE: ConnectionError = {
   code: 'HTTP1_UNASKED',
   message: 'it answered before it had the whole request',
@@ -58,15 +60,24 @@ export interface ResponseEvents {
   onHead(head: ResponseHead): void;
   /** `bytes` are a copy, which belongs to the call. */
   onBody(bytes: Buffer): void;
+  /** The response is whole. */
   onEnd(): void;
   onConnectionError(error: ConnectionError): void;
-  /** As `onConnectionError`, but most likely the upstream closed before the request: repeating is safe. */
+  /**
+   * As `onConnectionError`, but the call may be sent again, although a response costs money: the upstream had
+   * not got the whole request, or, most likely, had closed the kept connection before the request. An
+   * upstream that dies as it begins to work looks the same as the latter, and may then work twice. Without a
+   * second attempt each close of a kept connection would fail a call.
+   */
   onDeadConnection(error: ConnectionError): void;
 }
 
 /** The pool, as a connection sees it. */
 export interface ConnectionOwner {
-  /** The connection can take a call: it has opened, or its response is whole. Called before `onEnd`. */
+  /**
+   * The connection can take a call: it has opened, or its response is whole. Called before `onEnd` of the
+   * call, so that the pool knows of the connection if `onEnd` begins the next call.
+   */
   onFree(connection: Http1Connection): void;
   /** The connection takes no calls any more. `error`: why it failed to open; otherwise undefined. */
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void;
@@ -109,11 +120,11 @@ export class Http1Connection implements SocketEvents {
   }
 
   /**
-   * Sends the request of a call, on a connection that the pool knows to be free. Calls no method of `call`
-   * before it returns. `isAscii`: each character of head and body is one byte.
+   * Sends the request of a call, on an idle connection. Calls no method of `call` before it returns.
+   * `isAscii`: each character of head and body is one byte.
    */
   send(call: ResponseEvents, head: string, body: string | Uint8Array, isAscii: boolean): void {
-    invariant(this.#call === undefined && this.#state !== 'gone', 'a connection carries one call');
+    invariant(this.#state === 'idle', 'a connection carries one call');
     this.#state = 'busy';
     this.#call = call;
     this.#parser.begin();
@@ -170,6 +181,7 @@ export class Http1Connection implements SocketEvents {
     else if (parser.isOver) this.#finish(call, bytes, length);
   }
 
+  /** The end of the connection: the upstream sends nothing more. */
   onEnd(): void {
     const call = this.#call;
     if (call !== undefined) {
@@ -228,8 +240,8 @@ export class Http1Connection implements SocketEvents {
 
   /**
    * Fails the call if the response on a kept connection is certainly not for its request, and returns whether
-   * it did. An unsolicited response that comes after the whole request looks like the right one: pool.ts
-   * makes such responses rare.
+   * it did. An unsolicited response that comes after the whole request looks like the right one. pool.ts
+   * makes that rare: it waits an event-loop turn before each use of a kept connection.
    */
   #failIfUnsolicited({ status, keepsAlive }: ResponseHead): boolean {
     // `onBytes` has found that there is a call, and has called none of its methods yet.
@@ -240,7 +252,8 @@ export class Http1Connection implements SocketEvents {
       call.onDeadConnection(CLOSED);
       return true;
     }
-    // A server may reject a request before it has the whole request, but cannot fulfil it.
+    // A server may reject a request before it has the whole request, but cannot fulfil it. And as it never
+    // gets the rest, the call may be sent again.
     if (status >= 300 || this.#socket.writableLength === 0) return false;
     this.#owner.onUnsolicited();
     this.#close(EARLY_RESPONSE);

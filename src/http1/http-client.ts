@@ -39,8 +39,8 @@ export interface HttpFault {
   readonly code: string;
   readonly message: string;
   /**
-   * Whether a second attempt on the same upstream most likely does no work twice: nothing was sent, or the
-   * upstream had closed the kept connection.
+   * Whether a second attempt on the same upstream most likely does no work twice: nothing was sent, the
+   * upstream had not got the whole request, or it had closed the kept connection.
    */
   readonly repeatable: boolean;
   /**
