@@ -1,8 +1,8 @@
 /**
  * Anthropic's Messages API as a Provider (provider.ts): path, headers, versions; and bodies of passed calls
  * in the form of a cloud. provider-client.ts calls ANTHROPIC, vertex/ and bedrock/ `cloudBodyOf` and
- * `betasOf`. The other files of this folder translate, for the clouds too. Upstream worker; `write` also on
- * counter threads.
+ * `knownBetasOf`. The other files of this folder translate, for the clouds too. Upstream worker; `write` also
+ * on counter threads.
  *
  * Follows platform.claude.com, pages "API overview", "Versions", "Beta headers", "Claude on Vertex AI" and
  * "Claude on Amazon Bedrock", 2026-11.
@@ -33,16 +33,17 @@ export const ANTHROPIC: Provider = {
   readResponse: readMessage,
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,
-  writePassed(call, body, { door, betas: callersHeader }) {
+  writePassed(call, body, { door, betas: callersBetas }) {
     const { basePath, betas } = call.settings;
-    const headers = headersOf(call, mergedBetas(betas, callersHeader));
+    const headers = headersOf(call, mergedBetas(betas, callersBetas));
     return { path: `${basePath}${DOOR_PATHS[door]}`, headers, body };
   },
 };
 
 /**
- * The headers of the last call, by upstream: the next call mostly has the same, and the HTTP client writes
- * the same list object only once.
+ * The headers of the last call of each settings object. Most calls have the headers of the call before, and
+ * the HTTP client writes the headers of one list object only once. A settings object never changes: a reload
+ * makes another.
  */
 const LAST_HEADERS = new WeakMap<ProviderSettings, LastHeaders>();
 
@@ -75,13 +76,17 @@ function headersOf({ settings, credential }: ProviderCall, betas: readonly strin
 }
 
 /** The beta names of the settings and those of the caller's `anthropic-beta` header, each once. */
-function mergedBetas(settingsBetas: readonly string[], callersHeader: string): readonly string[] {
-  if (callersHeader === '') return settingsBetas;
-  const names = callersHeader.split(',').map((name) => name.trim());
+function mergedBetas(settingsBetas: readonly string[], callersBetas: string): readonly string[] {
+  if (callersBetas === '') return settingsBetas;
+  const names = callersBetas.split(',').map((name) => name.trim());
   return [...new Set([...settingsBetas, ...names.filter((name) => name !== '')])];
 }
 
-/** Members that cloudBodyOf always removes. Clouds reject `model`; the other two are written again. */
+/**
+ * Members that cloudBodyOf always removes. Clouds reject `model`. The other two it writes itself: the version
+ * is the cloud's, and a caller of the Messages door names betas in a header, of which a cloud gets those that
+ * it knows. What a caller wrote there is dropped, or the body would have the member twice.
+ */
 const REMOVED_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 interface CloudBody {
@@ -94,13 +99,13 @@ interface CloudForm {
   readonly version: string;
   /** Of the settings: together with `callersBetas` the member `anthropic_beta`. */
   readonly betas: readonly string[];
-  /** A result of `betasOf`. */
+  /** A result of `knownBetasOf`. */
   readonly callersBetas: string;
   /** A member to remove. */
   readonly alsoRemoved?: string;
   /**
-   * A member to add unless the body has it. `jsonOf` gets the other members, each as `"name":value`, and
-   * returns the JSON text of the new member's value.
+   * A member to add unless the body has it, such as `max_tokens`. `jsonOf` gets the other members, each as
+   * `"name":value`, and returns the JSON text of the new member's value.
    */
   readonly added?: readonly [name: string, jsonOf: (otherMembers: readonly string[]) => string];
 }
@@ -124,8 +129,8 @@ export function cloudBodyOf(
  * Bedrock and Vertex reject the whole request for such a name, and coding agents send names that only
  * Anthropic's own service has. Operators add newer names with the setting `betas`.
  */
-export function betasOf(callersHeader: string, isKnown: (name: string) => boolean): string {
-  return callersHeader
+export function knownBetasOf(callersBetas: string, isKnown: (name: string) => boolean): string {
+  return callersBetas
     .split(',')
     .filter((name) => isKnown(name.trim()))
     .join(',');

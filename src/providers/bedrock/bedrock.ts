@@ -15,7 +15,7 @@
  */
 import { hash } from 'node:crypto';
 import { isRecord, parsedJson } from '../../core/json.js';
-import { betasOf, cloudBodyOf } from '../anthropic/anthropic.js';
+import { cloudBodyOf, knownBetasOf } from '../anthropic/anthropic.js';
 import {
   authorizationOf,
   type Provider,
@@ -107,7 +107,7 @@ export function claudeRequest(
   body: string | Uint8Array,
   { door, stream, betas }: PassedCall,
 ): ClaudeRequest {
-  const callersBetas = betasOf(betas, (name) => KNOWN_BETA.test(name));
+  const callersBetas = knownBetasOf(betas, (name) => KNOWN_BETA.test(name));
   const form = { version: CLAUDE_VERSION, betas: settings.betas, callersBetas, alsoRemoved: 'stream' };
   if (door !== 'count_tokens') {
     const operation = stream ? 'invoke-with-response-stream' : 'invoke';

@@ -13,7 +13,7 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
-import { betasOf, cloudBodyOf } from '../anthropic/anthropic.js';
+import { cloudBodyOf, knownBetasOf } from '../anthropic/anthropic.js';
 import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages as writeAnthropicRequest } from '../anthropic/request.js';
 import { readMessage as readAnthropicResponse } from '../anthropic/response.js';
@@ -106,7 +106,7 @@ function writePassedClaude(
   { door, stream, betas }: PassedCall,
 ): PassedRequest {
   const countsTokens = door === 'count_tokens';
-  const callersBetas = betasOf(
+  const callersBetas = knownBetasOf(
     betas,
     (name) => BETAS.test(name) && !(countsTokens && name.startsWith(BETA_NOT_FOR_COUNTS)),
   );
