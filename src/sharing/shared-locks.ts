@@ -5,7 +5,8 @@
  * when the call leaves no response to store. gateway/idempotency-service.ts calls it. Main thread.
  *
  * Must hold: of two processes one has the lock, until its response is on disk or the process has ended, which
- * voids its rows; else a call with one key is made and charged twice.
+ * voids its rows; else a call with one key is made and charged twice. A row that cannot be read (damaged, or
+ * of another version) holds no lock. Test: test/unit/sharing/shared-locks.test.ts.
  */
 import * as Type from 'typebox';
 import { invariant } from '../core/errors.js';
@@ -34,7 +35,10 @@ interface LockFile {
 export class SharedLocks {
   readonly #file: LockFile;
   readonly #identity: string;
-  /** Locks to be released. While that fails `acquire` fails too: so there are at most the calls in flight. */
+  /**
+   * Locks to be released. They stay here while the transaction fails. Then `acquire` fails too, so there are
+   * never more of them than the locks that this process had when that began.
+   */
   readonly #toRelease = new Map<string, ResponseKey>();
 
   /** Removes rows of processes that have ended. Throws what LMDB throws. */
@@ -48,8 +52,9 @@ export class SharedLocks {
 
   /**
    * Takes the lock and returns undefined. If another process has the lock, returns the digest of its
-   * request's body. Call it for no key whose lock this process has: the idempotency service knows those.
-   * Takes 20 to 50 µs. Throws what LMDB throws.
+   * request's body. A lock that this process has is given to it again, as if it were free. So the idempotency
+   * service, which knows the calls in progress here, does not ask for their keys. Takes 20 to 50 µs. Throws
+   * what LMDB throws; the service then rejects the call.
    */
   acquire({ account, key, bodyDigest }: LockRequest): string | undefined {
     const { environment, locks } = this.#file;
@@ -78,7 +83,9 @@ export class SharedLocks {
       });
       this.#toRelease.clear();
     } catch {
-      // The next release tries again. Until then other processes take the call for one that still runs.
+      // The next release tries again: the idempotency service calls this after each flush. Until then other
+      // processes take the call for one that still runs. It is not logged here, because `acquire`, which uses
+      // the same file, fails too, and the service logs that.
     }
   }
 

@@ -3,17 +3,28 @@
  * is outstanding, and the coordinator adds what it grants. leased-scope.ts owns a StockLease and collects its
  * asks, lease-manager.ts sends them. Main thread.
  *
- * _Outstanding_ is what was granted and is neither used nor given back: what calls hold, and what is
- * _available_ to the next calls. StockAsk calls it `unused`.
+ *     granted      what the coordinator granted in the period, less what was given back
+ *     used         what calls have used; of the balance 0, because a charge leaves `granted`
+ *     outstanding  granted - used; StockAsk calls it `unused`: what calls hold, and what is available
+ *     available    what the next calls may take
+ *     taken        what the coordinator counts as this node's: what is outstanding; of a day or month also
+ *                  what was used
  *
  * Must hold: the coordinator's record of this node is never less than what is outstanding, or the coordinator
  * would grant an amount twice. So an amount to be given back is first taken out of the ledger, and then the
- * next ask reports less (also test/unit/sharing/lease-stock.test.ts: random use over several nodes).
+ * next ask reports less. Tests: test/unit/sharing/stock-leases.test.ts, lease-stock.test.ts (random use over
+ * several nodes).
  */
 import { maxOf, minOf } from '../core/units.js';
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
-import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
+import {
+  STOCK_KINDS,
+  type StockAsk,
+  type StockGrant,
+  type StockKind,
+  type StockName,
+} from './coordinator.js';
 import {
   COVERED_MS_PLENTIFUL,
   COVERED_MS_SCARCE,
@@ -41,8 +52,10 @@ const IDLE_MS_WINDOW = 4_000;
 /** A thread reports that a stock runs low when 1 / LOW_PART of it is left. */
 const LOW_PART = 4n;
 
+/** Its public fields are written in this class alone. */
 export class StockLease {
   readonly name: StockName;
+  readonly #kind: StockKind;
   readonly #words: LeaseWords;
   readonly #idle: IdleFloor;
   readonly #rate: UseRate;
@@ -64,9 +77,14 @@ export class StockLease {
   deniedLimit = 0n;
   /** Whether the coordinator has plenty left, so that this process may keep idle amounts for longer. */
   #isPlentiful = false;
-  /** What the coordinator has on record of this node; `taken` is as `#takenOf` returns it. */
+  /** What the coordinator has on record of this node, by its last reply. */
   #reported: { readonly period: number; readonly taken: bigint; readonly used: bigint };
-  #gaveBack = false; // whether something was given back since the last ask
+  /**
+   * Whether the next sweep reports at once what the coordinator does not know yet, and not only after the
+   * idle time: an amount was given back, or the lease changed otherwise than by use. `ask` clears it; if that
+   * ask is lost, LeaseManager asks again.
+   */
+  #reportsSoon = false;
   #repliedMs: number; // when the last reply came; at first, when the lease was made
   /** How much of the account's uncovered charges is still to be collected; 0 in leases of other stocks. */
   #uncovered = 0n;
@@ -79,17 +97,18 @@ export class StockLease {
   constructor(name: StockName, words: LeaseWords, nowMs: number) {
     const { period, granted, used } = words.read();
     this.name = name;
+    this.#kind = STOCK_KINDS[name];
     this.#words = words;
     // LeaseManager forgets a scope with nothing outstanding. If it is needed again, its new lease finds in
     // shared memory what the earlier lease left. Of a day or month the coordinator then has on record what
     // was granted, and all of that was used. Of other kinds it has on record what is outstanding: 0.
-    this.#reported = { period, taken: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
+    this.#reported = { period, taken: this.#kind === 'period' ? granted : 0n, used };
     this.#idle = new IdleFloor(nowMs);
     this.#netGranted = granted;
     this.#rate = new UseRate(Number(used), nowMs);
     this.#usedMs = nowMs;
     this.#repliedMs = nowMs;
-    this.#largestNeed = name === 'calls_in_flight' || name === 'calls_per_day' ? 1n : 0n;
+    this.#largestNeed = this.#kind === 'flight' || name === 'calls_per_day' ? 1n : 0n;
   }
 
   /** What calls may take in `period`. The words may already be of the next period, if a clock is ahead. */
@@ -105,11 +124,11 @@ export class StockLease {
   }
 
   /**
-   * The next ask, while calls with these `needs` wait for this lease; undefined if nothing is wanted or to be
-   * reported. `low`: the lease runs low, so more is wanted although no call waits. `all`: report also what
-   * the coordinator has on record, because it may have lost its record. `currentPeriod`: the number of the
-   * day or month by the calendar, 0 for a stock without a period. Must be called before anyone reads what the
-   * host's store has as spent: see StockAsk.unused.
+   * Makes the next ask, which the caller sends, while calls with these `needs` wait for this lease; undefined
+   * if nothing is wanted or to be reported. `low`: the lease runs low, so more is wanted although no call
+   * waits. `all`: report also what the coordinator has on record, because it may have lost its record.
+   * `currentPeriod`: the number of the day or month by the calendar, 0 for a stock without a period. Must be
+   * called before the exchange reads what the host's store has as spent: see StockAsk.unused.
    */
   ask(
     { needs = [], low = false, all = false }: { needs?: readonly bigint[]; low?: boolean; all?: boolean },
@@ -119,7 +138,7 @@ export class StockLease {
   ): StockAsk | undefined {
     const held = this.#readHeld();
     if (this.#rate.read(this.#usedOf(held), nowMs)) this.#usedMs = nowMs;
-    this.#gaveBack = false;
+    this.#reportsSoon = false;
     const isOver = held.period < currentPeriod;
     const period = isOver ? currentPeriod : held.period;
     const { granted, used } = isOver ? { granted: 0n, used: 0n } : held;
@@ -136,7 +155,7 @@ export class StockLease {
     }
     const unmet = needs.filter((need) => need > available);
     const least = unmet.length === 0 ? 1n : unmet.reduce(minOf) - available;
-    const batch = BigInt(this.name === 'calls_in_flight' ? FIRST_SLOTS : FIRST_BATCH);
+    const batch = BigInt(this.#kind === 'flight' ? FIRST_SLOTS : FIRST_BATCH);
     // The largest of these is wanted.
     const most = [
       // What all calls that wait, and the uncovered charges, lack.
@@ -200,7 +219,7 @@ export class StockLease {
     if (this.#reported.period === mistakenPeriod) this.#reported = { ...this.#reported, period };
     // Nothing was denied, so requests that wait ask again.
     this.denial = undefined;
-    this.#gaveBack = true;
+    this.#reportsSoon = true;
     this.#repliedMs = nowMs;
   }
 
@@ -216,9 +235,9 @@ export class StockLease {
       this.#giveBack(idle);
       this.#idle.restart(nowMs);
     }
-    // A lease in use nearly always has something to report. It reports once in `idleMs`, but at once if an
-    // amount was given back or is to be collected.
-    const isDue = this.#gaveBack || nowMs - this.#repliedMs >= idleMs;
+    // A lease in use nearly always has something to report. It reports once in `idleMs`, but at once if
+    // `#reportsSoon` is set, or an amount is to be collected.
+    const isDue = this.#reportsSoon || nowMs - this.#repliedMs >= idleMs;
     if (this.#uncovered > 0n) return true;
     if (!isDue) return false;
     const heldNow = this.#readHeld();
@@ -234,13 +253,13 @@ export class StockLease {
   followLimit(limit: bigint): void {
     const limitBefore = this.#limitBefore;
     this.#limitBefore = limit;
-    if (this.name !== 'calls_in_flight' || limit >= limitBefore) return;
+    if (this.#kind !== 'flight' || limit >= limitBefore) return;
     const { period, granted } = this.#words.read();
     const kept = (granted * limit) / limitBefore;
     if (kept === granted) return;
     this.#words.add(period, kept - granted, 0n);
     this.#netGranted -= granted - kept;
-    this.#gaveBack = true;
+    this.#reportsSoon = true;
   }
 
   /**
@@ -257,10 +276,14 @@ export class StockLease {
     const change = isWithheld ? -granted : this.#words.held!();
     this.#words.add(period, change, 0n);
     this.#netGranted += change;
-    this.#gaveBack = true;
+    this.#reportsSoon = true;
   }
 
-  /** As `reject` of MinuteLease. Also gives back what is available: it was too little for the request. */
+  /**
+   * Has similar requests rejected for `forMs` without an ask. If that time runs already, it is not prolonged,
+   * or a busy client would keep this process from asking. Gives back what is available, because it was too
+   * little for the request.
+   */
   reject(nowMs: number, forMs: number): void {
     if (nowMs >= this.deniedUntilMs) this.deniedUntilMs = nowMs + forMs;
     this.giveBack();
@@ -286,8 +309,8 @@ export class StockLease {
 
   /** How long an amount may lie idle while the coordinator has plenty left. */
   get #plentifulMs(): number {
-    if (this.name === 'calls_in_flight') return IDLE_MS_SLOTS;
-    return STOCK_KINDS[this.name] === 'window' ? IDLE_MS_WINDOW : IDLE_MS_PLENTIFUL;
+    if (this.#kind === 'flight') return IDLE_MS_SLOTS;
+    return this.#kind === 'window' ? IDLE_MS_WINDOW : IDLE_MS_PLENTIFUL;
   }
 
   /** The low-water mark: the take that leaves so much of `unused` makes its thread wake the main thread. */
@@ -308,12 +331,12 @@ export class StockLease {
    * no longer in `granted`.
    */
   #usedOf({ granted, used }: StockHeld): number {
-    return Number(this.name === 'balance' ? this.#netGranted - granted : used);
+    return Number(this.#kind === 'balance' ? this.#netGranted - granted : used);
   }
 
-  /** What counts as taken by this node at the coordinator: of a day or month also what was used. */
+  /** What counts as taken by this node at the coordinator. `unused`: what is outstanding. */
   #takenOf(used: bigint, unused: bigint): bigint {
-    return STOCK_KINDS[this.name] === 'period' ? used + unused : unused;
+    return this.#kind === 'period' ? used + unused : unused;
   }
 
   /** Whether the coordinator has more on record than is taken, so that an ask can free some. */
@@ -324,16 +347,15 @@ export class StockLease {
 
   /** Whether the coordinator shows as unused what was used of a day or a month. */
   #isUnderreported({ period, used }: StockHeld): boolean {
-    const isCounted = STOCK_KINDS[this.name] === 'period';
-    return isCounted && period === this.#reported.period && used > this.#reported.used;
+    return this.#kind === 'period' && period === this.#reported.period && used > this.#reported.used;
   }
 
   /** Takes up to `amount` out of the ledger. The next ask reports that less is outstanding. */
   #giveBack(amount: bigint): void {
     if (amount <= 0n) return;
-    const taken = this.#words.takeBack(amount);
-    this.#netGranted -= taken;
-    if (taken > 0n) this.#gaveBack = true;
+    const givenBack = this.#words.takeBack(amount);
+    this.#netGranted -= givenBack;
+    if (givenBack > 0n) this.#reportsSoon = true;
   }
 
   /** Collects uncovered charges from what is available. */
