@@ -8,12 +8,17 @@
  * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. All other callers run
  * under the store hold, so their rows name processes of this supervisor, or processes that have ended.
  *
- * Must hold: an identity begins with the pid and a space, because `isRunning` and store-hold.ts read the pid
- * from it (test/unit/store/store-hold.test.ts).
+ * Must hold: a process of which `/proc` cannot be asked counts as running
+ * (test/unit/store/process-identity.test.ts). An identity begins with the pid and a space, because
+ * `isRunning` and store-hold.ts read the pid from it (test/unit/store/store-hold.test.ts).
  */
 import { readFileSync } from 'node:fs';
 
-/** EPERM and EACCES: the process is hidden (hidepid), so it is another user's, and none of Tollgate. */
+/**
+ * EPERM and EACCES: the process is hidden (hidepid), so it is another user's. It counts as ended, because
+ * commands run as the gateway's user (docs/operations.md) or as root, which sees all processes. A hidden
+ * gateway that reads the store is found by store-hold.ts all the same, by the kernel's locks.
+ */
 const NO_PROCESS_ERRORS: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESRCH', 'EPERM', 'EACCES']);
 
 /** The start in ticks is field 22 of proc_pid_stat(5); counted here from the state, which is field 3. */
@@ -46,7 +51,10 @@ function startTicksOf(pid: number): string | undefined {
   }
 }
 
-/** A text that no other boot of any machine has. Undefined if `/proc` does not have it. */
+/**
+ * A text that no other boot of any machine has. Undefined if it cannot be read, for whatever reason: the
+ * callers only compare clocks by it, and do without. `identityOf` reads it by `readBootId`, which throws.
+ */
 export function bootId(): string | undefined {
   try {
     return readBootId();
