@@ -47,6 +47,7 @@ export function addStatusCommand(program: Command): void {
     .action((options: StatusOptions) =>
       withGateway(options, async (client) => {
         const { watch } = options;
+        // Scripts read one JSON text, so `--json` prints once, also with `--watch`.
         if (options.json === true) printJson(await client.call('GET', '/status'));
         else if (watch === undefined) await printStatus(client, await firstSample(client));
         else await printEvery(client, watch === true ? WATCH_SECONDS_DEFAULT : watch);
@@ -82,6 +83,7 @@ async function firstSample(client: AdminClient): Promise<StatusSample> {
 
 /** Takes a sample, prints it with the rates since `former`, and returns it. */
 async function printStatus(client: AdminClient, former: StatusSample, separator = ''): Promise<StatusSample> {
+  // Imported only when the command runs, because program.ts imports this file for all commands.
   const { statsOf } = await import('./status-stats.js');
   const { statusText } = await import('./status-text.js');
   const latest = await sampleOf(client);
@@ -91,8 +93,10 @@ async function printStatus(client: AdminClient, former: StatusSample, separator 
 
 async function sampleOf(client: AdminClient): Promise<StatusSample> {
   const status = (await client.call('GET', '/status')) as StatusView;
+  // Rates are over the time between two responses, so the time is taken before the next request.
   const atMs = performance.now();
-  // A gateway of an earlier version has no such route, so an error of this request is ignored.
+  // Any error leaves the groups out, because the status is worth printing without them: a gateway of an
+  // earlier version has no such route.
   const groups = (await client.call('GET', GROUPS_PATH).catch(() => undefined)) as
     | ListView<GroupView>
     | undefined;
