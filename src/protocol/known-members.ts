@@ -10,9 +10,10 @@
  *
  * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second member, in
  * another case, goes to the upstream unseen (test/unit/protocol/known-members.test.ts,
- * test/unit/protocol/known-members.steering.test.ts). A value that is not certainly public counts as stored
- * at the provider, so that no unusual spelling of an address gets past the rejection of routing members
- * (core/routing-members.ts, test/unit/protocol/known-members.stored.test.ts).
+ * test/unit/protocol/known-members.steering.test.ts). An address whose scheme is not certainly public counts
+ * as stored at the provider, so that no unusual spelling of it gets past the rejection of routing members
+ * (core/routing-members.ts, test/unit/protocol/known-members.stored.test.ts). Without a scheme it names
+ * nothing that a provider could read.
  */
 import { invariant } from '../core/errors.js';
 import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
@@ -294,8 +295,12 @@ export type StoredKind = Extract<
   'file_id' | 'storage_url' | 'audio_id' | 'cached_content' | 'chat_template'
 >;
 
-/** Control characters and spaces before an address are ignored by most readers. */
-const SCHEME = /^[\0-\x20]*([a-z][a-z0-9+.-]*):/i;
+/**
+ * Most readers of addresses ignore control characters and spaces before one, and tabs and line ends (IGNORED)
+ * anywhere in it.
+ */
+const SCHEME = /^[\0-\x20]*([a-z][a-z0-9+.\t\n\r-]*):/i;
+const IGNORED = /[\t\n\r]/g;
 /** Schemes of addresses that anybody may read, and of data within the address. */
 const PUBLIC_SCHEMES: readonly string[] = ['http', 'https', 'data'];
 /** Files of Gemini: https://ai.google.dev/gemini-api/docs/files, read 2026-11. */
@@ -308,7 +313,7 @@ const GOOGLE_FILES = /generativelanguage/i;
 export function storedIn(kind: StoredKind, value: unknown): StoredKind | undefined {
   if (kind !== 'file_id' && kind !== 'storage_url') return kind;
   if (typeof value !== 'string') return kind === 'file_id' ? kind : undefined;
-  const scheme = SCHEME.exec(value)?.[1]!.toLowerCase();
+  const scheme = SCHEME.exec(value)?.[1]!.replace(IGNORED, '').toLowerCase();
   if (scheme === undefined) return kind === 'file_id' ? kind : undefined;
   if (!PUBLIC_SCHEMES.includes(scheme)) return 'storage_url';
   return scheme !== 'data' && GOOGLE_FILES.test(hostOf(value)) ? 'storage_url' : undefined;

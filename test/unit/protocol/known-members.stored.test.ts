@@ -37,6 +37,8 @@ const ADDRESSES: readonly (readonly [string, readonly string[]])[] = [
   [' gs://bucket/a.png', ADDRESS],
   ['\\u0067s:\\/\\/bucket/a.png', ADDRESS],
   ['\\ngs://bucket/a.png', ADDRESS],
+  ['g\\ns\\t://bucket/a.png', ADDRESS],
+  ['ht\\rtps://example.com/a.png', NOTHING],
   ['ms://file-1', ADDRESS],
   ['file:///etc/passwd', ADDRESS],
   ['https://generativelanguage.googleapis.com/v1beta/files/abc', ADDRESS],
