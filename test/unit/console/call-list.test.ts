@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { build } from 'esbuild';
 import t, { type Test } from 'tap';
+import { eventually } from '../../support/gateway.js';
 
 interface List {
   readonly shown: { readonly calls: readonly { readonly request_id: string }[] } | undefined;
@@ -16,9 +17,12 @@ interface Bundle {
   readonly render: (child: unknown, parent: unknown) => void;
   readonly h: (component: () => null, props: null) => unknown;
 }
+/** The first page of a list, a page of older calls, or what is new at the top (the live tail). */
+type Kind = 'first' | 'older' | 'tail';
 interface Request {
+  readonly kind: Kind;
   readonly query: URLSearchParams;
-  readonly respond: (ids: readonly string[], cursors: Cursors) => Promise<void>;
+  readonly respond: (ids: readonly string[], cursors: Cursors) => void;
 }
 /** `next` leads to older calls, and `newest` to newer ones. */
 interface Cursors {
@@ -38,17 +42,26 @@ async function bundle(): Promise<Bundle> {
 
 const bundled = bundle();
 
+/** A fault that sends or shows something does so within this time, if the machine has some. */
+const QUIET_MS = 50;
+
+const kindOf = (query: URLSearchParams): Kind => {
+  if (query.has('after')) return 'tail';
+  return query.has('cursor') ? 'older' : 'first';
+};
+
 /** Shows the list of the account `a`. Its requests wait until the test responds to them. */
 async function show(t: Test) {
   const requests: Request[] = [];
+  const taken = new Set<Request>();
   const fetchCalls = (path: string): Promise<Response> =>
     new Promise((resolve) => {
-      const respond: Request['respond'] = async (ids, { next = null, newest = '0' }) => {
+      const respond: Request['respond'] = (ids, { next = null, newest = '0' }) => {
         const data = ids.map((id) => ({ request_id: id, time: '2026-01-31T12:00:00.000Z' }));
         resolve(Response.json({ data, next, newest, searched_to: null }));
-        await pause(20);
       };
-      requests.push({ query: new URL(path, 'http://gateway').searchParams, respond });
+      const query = new URL(path, 'http://gateway').searchParams;
+      requests.push({ kind: kindOf(query), query, respond });
     });
   t.intercept(globalThis, 'fetch', { value: fetchCalls as never });
   t.intercept(globalThis, 'document' as never, { value: {} as never });
@@ -62,15 +75,26 @@ async function show(t: Test) {
   const root = { childNodes: [], firstChild: null };
   render(h(Page, null), root);
   t.teardown(() => list.setLive(false));
+  const ids = (): readonly string[] => list.shown?.calls.map((call) => call.request_id) ?? [];
   return {
     list: () => list,
-    ids: () => list.shown?.calls.map((call) => call.request_id),
-    requests,
-    /** Resolves with the request of that index as soon as it was sent. */
-    requestAt: async (index: number): Promise<Request> => {
-      while (requests.length <= index) await pause(5);
-      return requests[index]!;
-    },
+    ids,
+    /** How many requests of that kind were sent. */
+    countOf: (kind: Kind): number => requests.filter((request) => request.kind === kind).length,
+    /** Resolves with the first request of that kind and account that was not taken yet, once it is sent. */
+    take: (kind: Kind, of = 'a'): Promise<Request> =>
+      eventually(`a request of the kind ${kind}`, () => {
+        const request = requests.find(
+          (sent) => !taken.has(sent) && sent.kind === kind && sent.query.get('account') === of,
+        );
+        if (request !== undefined) taken.add(request);
+        return request;
+      }),
+    /** Resolves when the newest shown call is `first` and `count` calls are shown. */
+    shown: (first: string, count: number): Promise<true> =>
+      eventually(`${count} calls from ${first} on`, () =>
+        ids()[0] === first && ids().length === count ? true : undefined,
+      ),
     filterBy: (name: string): void => {
       account = name;
       render(h(Page, null), root);
@@ -79,49 +103,54 @@ async function show(t: Test) {
 }
 
 void t.test('older calls are fetched once, however often the operator asks', async (t) => {
-  const { list, ids, requests, requestAt } = await show(t);
-  await (await requestAt(0)).respond(['a9'], { next: 'older' });
+  const { list, ids, countOf, take, shown } = await show(t);
+  (await take('first')).respond(['a9'], { next: 'older' });
+  await shown('a9', 1);
   list().showOlder();
   list().showOlder();
-  await pause(20);
-  t.equal(requests.length, 2, 'the second click sends nothing');
-  for (const request of requests.slice(1)) await request.respond(['a8'], { next: 'oldest' });
+  const older = await take('older');
+  await pause(QUIET_MS);
+  t.equal(countOf('older'), 1, 'the second click sends nothing');
+  older.respond(['a8'], { next: 'oldest' });
+  await shown('a9', 2);
   t.same(ids(), ['a9', 'a8']);
 });
 
 void t.test('a response to former filters is dropped, also if the filters are the same again', async (t) => {
-  const { list, ids, requests, requestAt, filterBy } = await show(t);
-  await (await requestAt(0)).respond(['a9'], { next: 'older' });
+  const { list, ids, countOf, take, shown, filterBy } = await show(t);
+  (await take('first')).respond(['a9'], { next: 'older' });
+  await shown('a9', 1);
   list().showOlder();
-  const older = await requestAt(1);
+  const older = await take('older');
   filterBy('b');
-  await (await requestAt(2)).respond(['b9'], { next: 'older' });
-  t.same(ids(), ['b9']);
+  (await take('first', 'b')).respond(['b9'], { next: 'older' });
+  await shown('b9', 1);
   filterBy('a');
-  await pause(20);
-  await older.respond(['a8'], {});
+  const again = await take('first');
+  older.respond(['a8'], {});
+  await pause(QUIET_MS);
   t.same(ids(), ['b9'], 'calls of two filters are never shown together');
   list().showOlder();
-  await pause(20);
-  t.equal(requests.length, 3, 'nothing is added to the list of the former filters');
-  await (await requestAt(3)).respond(['a9'], {});
-  t.same(ids(), ['a9']);
+  await pause(QUIET_MS);
+  t.equal(countOf('older'), 1, 'nothing is added to the list of the former filters');
+  again.respond(['a9'], {});
+  await shown('a9', 1);
 });
 
 void t.test('a response to the tail is dropped if the list was fetched again meanwhile', async (t) => {
-  const { list, ids, requests, requestAt } = await show(t);
+  const { list, ids, take, shown } = await show(t);
   const first = Array.from({ length: 500 }, (_, index) => `first-${index}`);
-  await (await requestAt(0)).respond(first, { newest: '1' });
-  await (await requestAt(1)).respond(['second'], { newest: '2' });
-  t.equal(ids()?.length, 500, 'the tail has cut the list');
-  const tail = await requestAt(2);
-  t.equal(tail.query.get('after'), '2');
+  (await take('first')).respond(first, { newest: '1' });
+  (await take('tail')).respond(['second'], { newest: '2' });
+  await shown('second', 500);
+  const tail = await take('tail');
+  t.equal(tail.query.get('after'), '2', 'the tail has cut the list');
   list().showOlder();
-  await (await requestAt(3)).respond(['third', 'second', ...first], { newest: '3' });
-  t.equal(ids()?.length, 502);
-  await tail.respond(['third'], { newest: '3' });
-  t.equal(ids()?.length, 502, 'the list has this call already');
+  (await take('first')).respond(['third', 'second', ...first], { newest: '3' });
+  await shown('third', 502);
+  tail.respond(['third'], { newest: '3' });
+  await pause(QUIET_MS);
+  t.equal(ids().length, 502, 'the list has this call already');
   list().setLive(true);
-  t.equal((await requestAt(4)).query.get('after'), '3');
-  t.equal(requests.length, 5);
+  t.equal((await take('tail')).query.get('after'), '3');
 });
