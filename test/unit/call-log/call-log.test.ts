@@ -298,7 +298,7 @@ void t.test('a segment that was cut anywhere has the whole blocks before the cut
   t.ok(whole.length > ends.at(-1)!, 'an index follows');
   for (let cut = 0; cut <= whole.length; cut++) {
     writeFileSync(path, whole.subarray(0, cut));
-    const page = await new CallReader(folder).page({}, 100);
+    const page = await new CallReader(folder, { searchMs: 60_000 }).page({}, 100);
     const blocks = ends.filter((end) => end <= cut).length;
     if (page!.calls.length !== blocks * 3) t.fail(`cut at ${cut}: ${page!.calls.length} calls`);
   }
@@ -308,7 +308,7 @@ void t.test('a segment that was cut anywhere has the whole blocks before the cut
   const [more] = calls(8, 1, 'req_next-');
   next.append(more!);
   next.close();
-  const found = await new CallReader(folder).page({}, 100);
+  const found = await new CallReader(folder, { searchMs: 60_000 }).page({}, 100);
   t.same(found!.calls.map(idOf).sort(), [...written.slice(0, 9), more!].map(idOf).sort());
 });
 
