@@ -3,7 +3,8 @@
  * `/admin/v1/openapi.json`, and `npm run docs`. Pure; main thread.
  *
  * Must hold: each route is in the document and responds as the document says; operationIds differ
- * (test/unit/admin/openapi.test.ts calls all routes). An operationId stays, for generated clients (no test).
+ * (test/unit/admin/openapi.test.ts calls all routes). An operationId stays, and so do names of parameters and
+ * fields, for generated clients (test/unit/admin/stable-names.test.ts).
  */
 import type { TObject, TSchema } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';

@@ -8,8 +8,9 @@
  *     passed call:     ProviderCall and PassedCall --writePassed--> PassedRequest
  *
  * Must hold: a translator does no I/O: provider-client.ts has the connections, time limits and credentials.
- * Nothing that a translator caches of one call changes another (no test). The bytes that it keeps of a stream
- * are bounded (test/unit/providers/long-events.test.ts).
+ * Nothing that a translator caches of one call changes another
+ * (test/unit/providers/interleaved-calls.test.ts). The bytes that it keeps of a stream are bounded
+ * (test/unit/providers/long-events.test.ts).
  */
 import type { DoorName } from '../core/door-names.js';
 import type { Members } from '../core/json.js';

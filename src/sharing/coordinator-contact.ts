@@ -4,8 +4,8 @@
  * are monotonic. A _loss_ lasts from an exchange without a reply, or with an error as reply, to the next good
  * reply.
  *
- * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. No test measures it;
- * test/unit/sharing/lease-manager.test.ts starts without the coordinator.
+ * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine
+ * (test/unit/sharing/coordinator-contact.test.ts).
  */
 import { addValue, emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-source.js';

@@ -10,6 +10,7 @@
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
+import type { UsedScope } from '../registry/quota-use.js';
 import type { AuditRun } from './audit-run.js';
 import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
@@ -89,17 +90,23 @@ export function auditGroupOf(run: AuditRun, { id, index, groupId }: AccountRecor
     run.addDifference(row, `the account in the list of ${groupId}`, undefined, id);
 }
 
+/** The table of the owners of a scope's slots. `QuotaUseRows.ownerOf` chooses the same. */
+const OWNER_TABLES = {
+  account: 'account_slots',
+  model: 'account_slots',
+  key: 'key_slots',
+  group: 'group_slots',
+} as const satisfies Record<UsedScope['kind'], string>;
+
 /** Checks that each row of quota use can be read and has an owner. */
 function auditUses(run: AuditRun): void {
   const { snapshot } = run;
-  // As in `QuotaUseRows.ownerOf`: a new kind of scope must be added to both, which no test checks.
-  const owners = { account: 'account_slots', model: 'account_slots', key: 'key_slots', group: 'group_slots' };
   for (const { key, value } of snapshot.rows('quota_uses')) {
     run.readOrReport(readQuotaUse, 'quota_uses', key, value);
     const [kind, slot] = key;
-    const owner = Object.hasOwn(owners, kind)
+    const owner = Object.hasOwn(OWNER_TABLES, kind)
       ? // Cast to one of the three tables: their keys all have the same type.
-        snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
+        snapshot.get(OWNER_TABLES[kind as UsedScope['kind']] as 'key_slots', slot)
       : undefined;
     if (owner !== undefined) continue;
     const row = run.rowAt('quota_uses', key);

@@ -82,6 +82,13 @@ export function quotaUseKeyOf(scope: UsedScope): QuotaUseKey {
   return [scope.kind, scope.index, scope.kind === 'model' ? scope.modelId : ''];
 }
 
+const OWNER_TABLES = {
+  account: 'accountSlots',
+  model: 'accountSlots',
+  key: 'keySlots',
+  group: 'groupSlots',
+} as const satisfies Record<UsedScope['kind'], keyof Tables>;
+
 export class QuotaUseRows {
   readonly #tables: Tables;
 
@@ -95,13 +102,11 @@ export class QuotaUseRows {
   }
 
   /**
-   * The id of who has the slot; undefined after a deletion. A new kind of scope must be added in `auditUses`
-   * (audit-groups.ts) too. Flushes ask, so that no row is written for a deleted key or group.
+   * The id of who has the slot; undefined after a deletion. Flushes ask, so that no row is written for a
+   * deleted key or group. OWNER_TABLES of audit-groups.ts names the same tables.
    */
   ownerOf({ kind, index }: UsedScope): string | undefined {
-    const { accountSlots, groupSlots, keySlots } = this.#tables;
-    const slots = kind === 'key' ? keySlots : kind === 'group' ? groupSlots : accountSlots;
-    const id: unknown = slots.get(index);
+    const id: unknown = this.#tables[OWNER_TABLES[kind]].get(index);
     return typeof id === 'string' ? id : undefined;
   }
 

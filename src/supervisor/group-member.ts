@@ -4,13 +4,15 @@
  * callbacks and results are at the end of this file.
  *
  * Must hold:
- * - A member has at most one process at a time: `start` is called only without one (no test).
+ * - A member has at most one process at a time, since two would have one slot
+ *   (test/unit/supervisor/group-member.start-later.test.ts).
  * - The pause before a restart doubles each time, up to the longest one, and is the first one again after a
  *   healthy life (test/unit/supervisor/group-member.restart-policy.test.ts).
  * - A fork that fails is tried again after a pause (test/unit/supervisor/group-member.start-later.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { GatewayReady, StartGateway, Snapshot } from '../gateway/messages.js';
 import {
@@ -141,10 +143,11 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   /**
-   * Starts a process; none may run. Resolves with undefined when the process serves, or with the reason if it
-   * ended before.
+   * Starts a process; an invariant fails if one runs. Resolves with undefined when the process serves, or
+   * with the reason if it ended before.
    */
   start(): Promise<string | undefined> {
+    invariant(this.#process === undefined, 'a member has one process at a time');
     clearTimeout(this.#restartTimer);
     const started = new Promise<string | undefined>((resolve) => (this.#onStarted = resolve));
     this.#process = new GatewayProcess(this.#options, this.#owner.startOf(this), {

@@ -39,6 +39,7 @@ void t.test('a fork that throws is the exit of a process that never was, after `
   starting = true;
   const failure = member.start();
   starting = false;
+  t.throws(() => void member.start(), /one process/, 'and not before the former has ended');
   t.match(await failure, /no process/);
   await eventually('two tries', () => (log.lines.length >= 2 ? true : undefined));
   isDraining = true;
