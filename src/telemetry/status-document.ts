@@ -6,10 +6,10 @@
  * Counts are sums since the start: for rates and percentiles a reader takes the difference of two responses.
  * Money is decimal text, in units of the currency.
  *
- * Must hold: no field is renamed or removed, because operators' programs read them
- * (test/unit/admin/stable-names.test.ts). A new field of a process is added up in gateway/group-status.ts,
- * which takes the later state of SHARING_STATES and REGISTRY_STATES as the worse
- * (test/unit/gateway/group-status.test.ts).
+ * Must hold: no field is renamed or removed, because operators' programs read them. A whole document in
+ * test/unit/gateway/group-status.test.ts does not compile then; do not change it to fit. A new field of a
+ * process is added up in gateway/group-status.ts, which takes the later state of SHARING_STATES and
+ * REGISTRY_STATES as the worse (the same test).
  */
 import type { BreakerState } from './metrics-layout.js';
 
