@@ -53,6 +53,15 @@ const UNREADABLE: ErrorRecord = {
     'The gateway could not read its books, and the call was not made. It was not billed; try it again.',
 };
 
+const UNLOCKABLE: ErrorRecord = {
+  code: 'internal_error',
+  message:
+    'The gateway could not record that a call with this Idempotency-Key is in progress, and the call was not made. It was not billed; try it again.',
+};
+
+/** The file of the shared locks cannot be read or written, such as on a full disk. */
+class SharedLockError extends Error {}
+
 export interface IdempotencyServiceOptions {
   readonly settings: Pick<Settings, 'idempotency' | 'limits'>;
   /** Returns whether a response may be replayed before it is on disk, by the settings of that moment. */
@@ -233,8 +242,12 @@ export class IdempotencyService implements FlushedResponses {
     try {
       reply = { id, ok: true, result: this.#decideLock(listenerIndex, listener, ask as LockRequest) };
     } catch (error) {
-      this.#options.log.error('a stored response cannot be read', { error: String(error) });
-      reply = { id, ok: false, rejection: UNREADABLE };
+      const isLockError = error instanceof SharedLockError;
+      this.#options.log.error(
+        isLockError ? 'the lock of an Idempotency-Key cannot be taken' : 'a stored response cannot be read',
+        { error: String(isLockError ? error.cause : error) },
+      );
+      reply = { id, ok: false, rejection: isLockError ? UNLOCKABLE : UNREADABLE };
       this.#releaseShared([ask as LockRequest]);
     }
     listener.port.postMessage(reply);
@@ -242,7 +255,7 @@ export class IdempotencyService implements FlushedResponses {
 
   /**
    * Decides on a lock: calls in progress here come first, then stored responses, then locks of other
-   * processes. Throws if the store cannot be read.
+   * processes. Throws if the store cannot be read, and SharedLockError.
    */
   #decideLock(listenerIndex: number, listener: ListenerPort, lock: LockRequest): LockReply {
     const name = nameOfResponse(lock);
@@ -261,7 +274,7 @@ export class IdempotencyService implements FlushedResponses {
       const { settings, shared } = this.#options;
       // As many calls may be in progress as may be in flight.
       if (this.#inProgress.size >= settings.limits.calls_in_flight) return { state: 'busy' };
-      const digestOfOther = shared?.acquire(lock);
+      const digestOfOther = this.#acquireShared(lock);
       if (digestOfOther !== undefined) return stateInProgress(digestOfOther, lock);
       // Another process may have stored the response and released its lock since the lookup above.
       stored = shared && this.#responses.refreshAndFind(lock);
@@ -279,6 +292,15 @@ export class IdempotencyService implements FlushedResponses {
     if (this.#replayingBytes + bytes.length > REPLAYING_BYTES_MAX) return { state: 'busy' };
     this.#countReplay(listener, bytes.length);
     return { state: 'finished', stream, fallback, bytes };
+  }
+
+  /** As SharedLocks.acquire; undefined if no other process shares the host. Throws SharedLockError. */
+  #acquireShared(lock: LockRequest): string | undefined {
+    try {
+      return this.#options.shared?.acquire(lock);
+    } catch (cause) {
+      throw new SharedLockError('', { cause });
+    }
   }
 
   /** Releases shared locks, except those of keys that a new call has locked since. */

@@ -5,6 +5,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
+import { AskRejected } from '#src/core/ask-port.js';
 import { asAccountIndex } from '#src/core/units.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from '#src/gateway/idempotency-service.js';
 import { KeyedCall, bodyDigestOf } from '#src/request/idempotency.js';
@@ -25,6 +26,7 @@ const MIB = 1024 * 1024;
 
 interface World {
   readonly desk: IdempotencyService;
+  readonly log: ListLog;
   readonly clock: StoppedClock;
   readonly store: Store;
   readonly links: IdempotencyChannel[];
@@ -50,6 +52,7 @@ function openWorld(
     hasDrained: (position: number) => position < drained[index]!,
     hasAppended: (position: number) => position < drained[index]!,
   }));
+  const log = new ListLog();
   const desk = new IdempotencyService({
     settings,
     replaysUnwritten: () => durability === 'interval',
@@ -57,7 +60,7 @@ function openWorld(
     shared: shared?.(store),
     journals,
     clock,
-    log: new ListLog(),
+    log,
   });
   const ends: MessageChannel[] = [];
   const attach = (index: number): IdempotencyChannel => {
@@ -75,7 +78,7 @@ function openWorld(
     return store.close();
   });
   const call = (listener: number, key: string) => new KeyedCall(key, links[listener]!);
-  return { desk, clock, store, links, drained, attach, call };
+  return { desk, log, clock, store, links, drained, attach, call };
 }
 
 const claim = (call: KeyedCall, body = BODY, account = ACCOUNT) => call.lock(account, body);
@@ -320,3 +323,38 @@ void t.test('a key that was forgotten and claimed anew stays taken', async (t) =
   desk.recordWritten(due);
   t.ok(keys.taken.has('k'));
 });
+
+void t.test(
+  'a call that cannot be decided on is told what failed: the lock or the stored response',
+  async (t) => {
+    const keys = new HostKeys();
+    const { call, log, store } = openWorld(t, 'interval', () => keys);
+    // A full disk, as LMDB tells it.
+    keys.onTake = () => {
+      throw new Error('MDB_MAP_FULL: Environment mapsize limit reached');
+    };
+    const told = async (key: string): Promise<AskRejected> => {
+      try {
+        await claim(call(0, key));
+      } catch (error) {
+        if (error instanceof AskRejected) return error;
+      }
+      throw new Error('the call was not rejected');
+    };
+    const unlocked = await told('k');
+    t.match(unlocked, { rejection: { code: 'internal_error' } });
+    t.match(unlocked.message, /call was not made\. It was not billed/);
+    t.match(unlocked.message, /could not record that a call with this Idempotency-Key is in progress/);
+    t.match(log.lines, [/^error .*lock/]);
+    t.notMatch(log.lines, [/stored response/]);
+    t.match(log.fields, [{ error: /MDB_MAP_FULL/ }]);
+
+    keys.onTake = () => undefined;
+    t.same(await claim(call(1, 'k')), {}, 'nobody has the lock');
+    await store.close();
+    t.match(await told('other'), {
+      message: /could not read its books, .* was not made\. It was not billed/,
+    });
+    t.match(log.lines.slice(1), [/^error a stored response cannot be read/]);
+  },
+);
