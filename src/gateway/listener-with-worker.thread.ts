@@ -8,7 +8,7 @@
  * threads, by a channel within this thread.
  *
  * Must hold: if this thread fails, in the listener's part or in the worker's, its calls are cut. The main
- * thread gives back what the calls held, charges nothing, and starts a successor
+ * thread gives back what calls hold that were not charged yet, and starts a successor
  * (test/e2e/thread-failure.test.ts). With threads for workers, connections outlive a failure of the worker.
  * Callers see no other difference (test/e2e/workers.test.ts runs other tests with one kind of worker alone).
  */

@@ -148,9 +148,12 @@ function exitThread(exitCode: number): never {
 }
 
 process.on('uncaughtException', (error) => {
-  log.error('listener failed and is being replaced; its calls were cut and not billed', {
-    error: error.stack,
-  });
+  // Some calls may be charged already: their clients were still reading. `releaseListener` of accounting.ts
+  // logs how many were not.
+  log.error(
+    'listener failed and is being replaced; its calls were cut, and calls that were not charged yet are not billed',
+    { error: error.stack },
+  );
   // Takes back the charges that wait for the disk, because nobody could send the ends of their responses. An
   // exception here must not keep the connections open.
   try {

@@ -6,8 +6,9 @@ import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { startBed } from '../support/bed.js';
-import { eventually, temporaryFolder, type Gateway } from '../support/gateway.js';
+import { eventually, temporaryFolder, TEST_MODEL, type Gateway } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
+import { SlowReader } from '../support/slow-reader.js';
 
 const PRELOAD = join(process.cwd(), 'test/fixtures/fault-preload.mjs');
 
@@ -104,6 +105,46 @@ for (const workers of [2, 0])
       await t.test('one that dies in the place of another is replaced too', (t) => failSuccessor(t, bed));
     t.equal(await bed.gateway.stop(), 0);
   });
+
+void t.test('the log of a listener that fails is true of calls that were charged before', async (t) => {
+  const { gateway, key, account, faults, mock } = await startFaultyBed(t, {
+    listen: { listeners: 1 },
+    // All that the sockets do not take waits in the listener, and the worker is done with the call.
+    limits: { stream_buffer_bytes: 16_777_216 },
+  });
+  const body = { model: TEST_MODEL, messages: [{ role: 'user', content: steered('bytes=10000000') }] };
+  const reader = new SlowReader(gateway.port, key, body, 4_096);
+  t.teardown(() => reader.leave());
+  const charged = await eventually('the whole response is charged', async () => {
+    const view = await gateway.admin.account(account);
+    return reader.readBytes > 0 && view.held === '0.00' && view.spent !== '0.00' ? view : undefined;
+  });
+  const open = gateway.chat(key, steered('fault=stall-before')).then(
+    (answer) => answer.status,
+    () => 'cut' as const,
+  );
+  await eventually('the other call reaches the mock', async () =>
+    (await mock.stats()).open > 0 ? true : undefined,
+  );
+  t.notOk(reader.isClosed, 'its client is still reading');
+  writeFileSync(join(faults, 'listener-0.throw'), '');
+  t.equal(await open, 'cut');
+  reader.leave();
+  const lines = await eventually('another listener serves', async () => {
+    const { status } = await gateway.chat(key, 'after').catch(() => ({ status: 0 }));
+    return status === 200 ? gateway.log() : undefined;
+  });
+  const view = await gateway.admin.account(account);
+  t.ok(Number(view.spent) > Number(charged.spent), 'the response that was being read stays charged');
+  t.equal(view.calls_today, 2, 'and counts, as does the call after it');
+  const [failed, ...others] = lines.filter((line) => line.includes('listener failed and is being replaced'));
+  t.same(others, []);
+  t.notMatch(failed, /its calls were cut and not billed/, 'one of them was billed');
+  t.match(failed, /calls that were not charged yet are not billed/);
+  const released = lines.filter((line) => line.includes('calls were cut with their listener and not billed'));
+  t.match(released, [/"calls":1\b/], 'the main thread counts the other one alone');
+  t.equal(await gateway.stop(), 0);
+});
 
 void t.test('a worker that fails takes no call of a gateway that has time', async (t) => {
   const { gateway, key, faults, mock } = await startFaultyBed(t, { workers: 1 });
