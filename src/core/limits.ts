@@ -168,10 +168,11 @@ export const COUNTER_QUEUE_BYTES_MAX = 128 * 1024 * 1024;
 export const COUNTER_ACCOUNT_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
- * Calls whose clients have left and whose upstreams finish all the same (`when_client_leaves: finish`): for
- * each worker thread (with `workers: 0` for each listener) all that a process has, and those of one account
- * in one worker. They are bounded because it costs a client nothing to leave, and each such call keeps a
- * connection, a call slot, its body, and some 100 KiB of text that may have to be counted.
+ * Calls whose clients have left and whose upstreams finish all the same (`when_client_leaves: finish`): all
+ * of a process, and those of one account. A process may have so many for each worker thread (with
+ * `workers: 0` for each listener), whichever threads the calls are in. They are bounded because it costs a
+ * client nothing to leave, and each such call keeps a connection, a call slot, its body, and some 100 KiB of
+ * text that may have to be counted.
  */
 export const LEFT_CALLS_MAX = 512;
 export const LEFT_CALLS_OF_ACCOUNT_MAX = LEFT_CALLS_MAX / 4;

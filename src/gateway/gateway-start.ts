@@ -15,7 +15,7 @@ import { createCallTable } from '../channel/call-table.js';
 import { settingsDeclaration } from '../config/schema.js';
 import { secretsIn } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
-import { LEFT_CALLS_MAX, WHOLE_RESPONSES_BYTES_MAX } from '../core/limits.js';
+import { LEFT_CALLS_MAX, LEFT_CALLS_OF_ACCOUNT_MAX, WHOLE_RESPONSES_BYTES_MAX } from '../core/limits.js';
 import { processLimit } from '../core/process-limit.js';
 import { createUpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
@@ -25,6 +25,7 @@ import { createBodyBudget } from '../request/body-budget.js';
 import { createCallRing } from '../telemetry/call-ring-layout.js';
 import { createContentsBudget } from '../telemetry/contents-layout.js';
 import type { Log } from '../telemetry/log.js';
+import { createLeftCallTable } from '../upstream/left-calls.js';
 import { createBudget } from '../upstream/worker-budget.js';
 import { secretsOf } from '../upstream/target.js';
 import { type Accounting, openAccounting } from './accounting.js';
@@ -209,7 +210,7 @@ function createBuffers({ settings, group }: GatewayOptions) {
   return {
     upstreams: createUpstreamBuffers(workersMax, { isShared: group !== undefined }),
     responses: createBudget(workersMax, WHOLE_RESPONSES_BYTES_MAX * budgetShares),
-    leftCalls: createBudget(workersMax, LEFT_CALLS_MAX * budgetShares),
+    leftCalls: createLeftCallTable(LEFT_CALLS_MAX * budgetShares, LEFT_CALLS_OF_ACCOUNT_MAX * budgetShares),
     bodies: createBodyBudget(listeners, limits.accounts),
     calls: createCallTable(limits.calls_in_flight, limits.stream_buffer_bytes),
     callRings: Array.from({ length: listeners }, () => createCallRing()),

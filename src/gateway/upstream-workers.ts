@@ -19,6 +19,7 @@ import type { UpstreamBuffers, UpstreamCounters } from '../ledger/upstream-count
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { Log } from '../telemetry/log.js';
+import { type LeftCallTable, releaseLeftCalls } from '../upstream/left-calls.js';
 import { releaseBudget, type BudgetRecord } from '../upstream/worker-budget.js';
 import type { ModelRoute } from '../upstream/target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
@@ -51,7 +52,7 @@ interface UpstreamWorkersOptions {
   readonly upstreams: UpstreamUse;
   /** The memory budget of non-streamed responses. */
   readonly responses: BudgetRecord;
-  readonly leftCalls: BudgetRecord;
+  readonly leftCalls: LeftCallTable;
   readonly counter: CounterPool;
   /** Renews credentials. Gets the workers' reports of credentials that a provider rejects. */
   readonly credentials: Pick<CredentialKeeper, 'current' | 'rejected'>;
@@ -224,7 +225,7 @@ export class UpstreamWorkers {
     this.#controls.delete(index);
     this.#options.upstreams.counters.releaseWorker(index);
     releaseBudget(this.#options.responses, index);
-    releaseBudget(this.#options.leftCalls, index);
+    releaseLeftCalls(this.#options.leftCalls, index);
   }
 
   /** Runs the worker's task. Resolves with the reason when it has ended. */

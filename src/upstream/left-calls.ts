@@ -1,27 +1,66 @@
 /**
- * Counts a worker's left calls: those whose clients have left and whose upstreams may finish all the same.
- * chat-session.ts calls `begin` when a client leaves, and `end` of the LeftCall. Upstream worker.
+ * Counts left calls: those whose clients have left and whose upstreams may finish all the same. The workers
+ * of a process share a LeftCallTable, which gateway-start.ts makes; upstream-task.ts makes a LeftCalls for
+ * its worker. chat-session.ts calls `begin` when a client leaves, and `end` of the LeftCall. Upstream
+ * workers; `releaseLeftCalls` is the main thread's.
  *
- * Must hold: each LeftCall is ended, or it counts until the worker ends. Once the budget of all workers is
- * used up, no worker lets an upstream finish (test/unit/upstream/chat-session-finish.test.ts).
+ * Must hold: each LeftCall is ended, or it counts until its worker ends. All workers together let at most as
+ * many calls finish as the table has slots, and at most `accountCallsMax` of one account
+ * (test/unit/upstream/left-calls.test.ts, test/unit/upstream/chat-session-finish.test.ts).
  */
-import { LEFT_CALLS_OF_ACCOUNT_MAX } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
 import type { EndWithoutClient } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { UpstreamTarget } from './target.js';
-import type { WorkerBudget } from './worker-budget.js';
 
+/**
+ * The left calls of a process, a slot for each, in any order. A slot has two words:
+ *
+ *     WORKER    the index of the worker that took the slot, plus 1; 0: the slot is free
+ *     ACCOUNT   the index of the call's account, plus 1; 0: none
+ *
+ * A worker writes ACCOUNT after WORKER, and clears it before WORKER. So a free slot never counts for an
+ * account. The words are read one by one, some 2 µs for 512 slots, but only when a client leaves such a call.
+ * A plain record, for a thread's `workerData`.
+ */
+export interface LeftCallTable {
+  readonly buffer: SharedArrayBuffer;
+  readonly accountCallsMax: number;
+}
+
+const SLOT_WORDS = 2;
+const ACCOUNT = 1;
+
+/** Called once a process, on the main thread. `callsMax`: of all accounts. */
+export function createLeftCallTable(callsMax: number, accountCallsMax: number): LeftCallTable {
+  const buffer = new SharedArrayBuffer(callsMax * SLOT_WORDS * Int32Array.BYTES_PER_ELEMENT);
+  return { buffer, accountCallsMax };
+}
+
+/** Frees the slots of a dead worker. Main thread, before the worker's successor starts. */
+export function releaseLeftCalls({ buffer }: LeftCallTable, worker: number): void {
+  const words = new Int32Array(buffer);
+  for (let slot = 0; slot < words.length; slot += SLOT_WORDS)
+    if (Atomics.load(words, slot) === worker + 1) freeSlot(words, slot);
+}
+
+function freeSlot(words: Int32Array, slot: number): void {
+  Atomics.store(words, slot + ACCOUNT, 0);
+  Atomics.store(words, slot, 0);
+}
+
+/** The left calls of one worker. */
 export class LeftCalls {
   readonly #metrics: Pick<UpstreamMetrics, 'countLeft'>;
-  /** One for each left call. */
-  readonly #budget: WorkerBudget;
-  /** How many left calls each account has. An account without one has no entry. */
-  readonly #callsByAccount = new Map<AccountIndex, number>();
+  readonly #words: Int32Array;
+  readonly #accountCallsMax: number;
+  readonly #worker: number;
 
-  constructor(metrics: Pick<UpstreamMetrics, 'countLeft'>, budget: WorkerBudget) {
+  constructor(metrics: Pick<UpstreamMetrics, 'countLeft'>, table: LeftCallTable, worker: number) {
     this.#metrics = metrics;
-    this.#budget = budget;
+    this.#words = new Int32Array(table.buffer);
+    this.#accountCallsMax = table.accountCallsMax;
+    this.#worker = worker;
   }
 
   /**
@@ -29,21 +68,37 @@ export class LeftCalls {
    * by the upstream's settings, because the call must end `atOnce`, or because too many calls count already.
    */
   begin(target: UpstreamTarget, account: AccountIndex, atOnce: boolean): LeftCall | undefined {
-    const { slot, whenClientLeaves } = target;
-    const accountCalls = this.#callsByAccount.get(account) ?? 0;
-    const isAccountFull = accountCalls >= LEFT_CALLS_OF_ACCOUNT_MAX;
-    if (whenClientLeaves === 'abort' || atOnce || isAccountFull || !this.#budget.change(0, 1)) {
-      this.#metrics.countLeft(slot, 'aborted');
+    const { slot: upstream, whenClientLeaves } = target;
+    const slot = whenClientLeaves === 'abort' || atOnce ? undefined : this.#takeSlot(account);
+    if (slot === undefined) {
+      this.#metrics.countLeft(upstream, 'aborted');
       return undefined;
     }
-    this.#callsByAccount.set(account, accountCalls + 1);
     return new LeftCall((reason) => {
-      this.#metrics.countLeft(slot, reason);
-      this.#budget.change(1, 0);
-      const remaining = this.#callsByAccount.get(account)! - 1;
-      if (remaining > 0) this.#callsByAccount.set(account, remaining);
-      else this.#callsByAccount.delete(account);
+      this.#metrics.countLeft(upstream, reason);
+      freeSlot(this.#words, slot);
     });
+  }
+
+  /** Returns undefined beyond a bound. */
+  #takeSlot(account: AccountIndex): number | undefined {
+    for (let slot = 0; slot < this.#words.length; slot += SLOT_WORDS) {
+      if (Atomics.compareExchange(this.#words, slot, 0, this.#worker + 1) !== 0) continue;
+      // Counted after the call itself was added: of two workers that take the last call of an account at the
+      // same time, at least one sees the other. Perhaps both do, and neither call finishes.
+      Atomics.store(this.#words, slot + ACCOUNT, account + 1);
+      if (this.#callsOf(account) <= this.#accountCallsMax) return slot;
+      freeSlot(this.#words, slot);
+      return undefined;
+    }
+    return undefined;
+  }
+
+  #callsOf(account: AccountIndex): number {
+    let calls = 0;
+    for (let slot = 0; slot < this.#words.length; slot += SLOT_WORDS)
+      if (Atomics.load(this.#words, slot + ACCOUNT) === account + 1) calls += 1;
+    return calls;
   }
 }
 

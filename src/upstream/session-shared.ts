@@ -2,8 +2,8 @@
  * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps,
  * chat-session.ts calls `sharedOf`. Upstream worker.
  *
- * Must hold: `sharedOf` is called once a worker. With two calls, the worker would let twice the calls of an
- * account finish without a client (no test shows this).
+ * Must hold: `sharedOf` is called once a worker. With two calls, the worker would log twice what it is to log
+ * once (no test shows this).
  */
 import type { StartSession, UpstreamSession } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
@@ -13,7 +13,7 @@ import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { ErrorLog } from './error-log.js';
 import { CRASHED } from './error-mapping.js';
-import { LeftCalls } from './left-calls.js';
+import type { LeftCalls } from './left-calls.js';
 import type { WorkerBudget } from './worker-budget.js';
 import type { RouteTable } from './route-table.js';
 import { type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
@@ -35,8 +35,7 @@ export interface SessionDeps {
   readonly clock: Clock;
   readonly metrics: UpstreamMetrics;
   readonly wholeResponses: WorkerBudget;
-  /** Of left calls. */
-  readonly leftCallsBudget: WorkerBudget;
+  readonly leftCalls: LeftCalls;
   /** Undefined if spans are not exported. */
   readonly spanOutbox: SpanOutbox | undefined;
 }
@@ -44,16 +43,11 @@ export interface SessionDeps {
 /** The SessionDeps, and what `sharedOf` makes for all sessions. */
 export interface SessionShared extends Omit<SessionDeps, 'log'> {
   readonly errors: ErrorLog;
-  readonly leftCalls: LeftCalls;
 }
 
 /** Called once a worker, by createStartSession. */
 export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
-  return {
-    ...deps,
-    errors: new ErrorLog(log, deps.clock),
-    leftCalls: new LeftCalls(deps.metrics, deps.leftCallsBudget),
-  };
+  return { ...deps, errors: new ErrorLog(log, deps.clock) };
 }
 
 /** The client that calls this target. */

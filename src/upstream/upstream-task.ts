@@ -25,6 +25,7 @@ import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
 import { ErrorLog } from './error-log.js';
 import type { LargeTranslated } from './large-translation.js';
+import { LeftCalls } from './left-calls.js';
 import { Http1Client } from '../http1/client.js';
 import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
@@ -89,7 +90,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     clock,
     metrics,
     wholeResponses: new WorkerBudget(task.responses, task.index, WHOLE_RESPONSE_BYTES_UNCOUNTED),
-    leftCallsBudget: new WorkerBudget(task.leftCalls, task.index),
+    leftCalls: new LeftCalls(metrics, task.leftCalls, task.index),
     spanOutbox,
   });
   const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);

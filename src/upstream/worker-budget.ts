@@ -1,8 +1,7 @@
 /**
- * Bounds that all upstream workers of a process share: on the bytes of non-streamed responses, and on the
- * number of left calls. gateway.ts makes a BudgetRecord for each, upstream-task.ts a WorkerBudget for its
- * worker. chat-session.ts makes a ResponseBudget for each call; left-calls.ts counts in its WorkerBudget.
- * Upstream workers; `releaseBudget` is the main thread's.
+ * The bound on the bytes of non-streamed responses that all upstream workers of a process share.
+ * gateway-start.ts makes the BudgetRecord, upstream-task.ts a WorkerBudget for its worker, and
+ * chat-session.ts a ResponseBudget for each call. Upstream workers; `releaseBudget` is the main thread's.
  *
  * Must hold: each change goes into word 0 and into the worker's own word, so that `releaseBudget` can take
  * what a dead worker held out of word 0 (test/unit/upstream/worker-budget.test.ts).

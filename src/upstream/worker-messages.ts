@@ -19,6 +19,7 @@ import type { Usage } from '../core/token-counts.js';
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { LargeBody, LargeTranslated } from './large-translation.js';
 import type { CountRequest, CountRest } from './token-count.js';
+import type { LeftCallTable } from './left-calls.js';
 import type { BudgetRecord } from './worker-budget.js';
 import type { ModelRoute } from './target.js';
 
@@ -34,7 +35,7 @@ export interface UpstreamTask {
   readonly metrics: MetricsBuffers;
   readonly upstreams: UpstreamBuffers;
   readonly responses: BudgetRecord;
-  readonly leftCalls: BudgetRecord;
+  readonly leftCalls: LeftCallTable;
   /** The worker's stripe in the metrics of threads; undefined if a listener runs the task. */
   readonly thread: number | undefined;
   readonly controlPort: MessagePort;

@@ -80,6 +80,7 @@ const ATOMICS_FILES = [
   'core/spsc-ring.ts',
   'registry/key-table.ts',
   'request/body-budget.ts',
+  'upstream/left-calls.ts',
   'upstream/worker-budget.ts',
 ];
 
