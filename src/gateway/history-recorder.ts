@@ -35,7 +35,7 @@ interface HistoryRecorderOptions {
 
 /**
  * Reads the status each HISTORY_PERIOD_SECONDS, adds it to the history in memory and on disk, and passes it
- * to the live feed. If the status cannot be read, an error is logged, each time. The sums of the next status
+ * to the live feed. If that fails, an error is logged once, until it works again. The sums of the next status
  * have the calls of both periods.
  */
 export class HistoryRecorder implements LiveSource {
@@ -45,6 +45,7 @@ export class HistoryRecorder implements LiveSource {
   readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
   readonly #stopTimer: () => void;
   #isReading = false;
+  #hasLoggedFailure = false;
   #isClosed = false;
 
   constructor(options: HistoryRecorderOptions) {
@@ -98,8 +99,12 @@ export class HistoryRecorder implements LiveSource {
         spansToWrite.push(...this.history.running(document, nowSeconds).filter(isOnDisk));
       rows.put(spansToWrite, endedAccountSpans.filter(isOnDisk));
       for (const watcher of this.#watchers) watcher(document, endedSpans);
+      if (this.#hasLoggedFailure) log.warn('the history is recorded again');
+      this.#hasLoggedFailure = false;
     } catch (error) {
-      log.error('the history was not recorded, or not shown', { error: String(error) });
+      if (!this.#hasLoggedFailure)
+        log.error('the history was not recorded, or not shown', { error: String(error) });
+      this.#hasLoggedFailure = true;
     } finally {
       this.#isReading = false;
     }
