@@ -29,7 +29,7 @@ import {
 } from './call-query.js';
 import type { GrowingSegment } from './call-writer.js';
 import { type CallPage, PageSearch } from './page-search.js';
-import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
+import { CALLS_FOLDER, type SegmentFile, segmentFiles } from './segment-files.js';
 import { type Extent, mayHaveCall } from './segment-index.js';
 import type { ExtentAt } from './segment-summary.js';
 import { type BlockAt, Segment } from './segment.js';
@@ -168,14 +168,26 @@ export class CallReader {
    */
   async #refreshedSegments(): Promise<Segment[]> {
     const segments = new Map<number, Segment>();
-    for (const { number, path } of segmentFiles(this.#folder, 'calls')) {
+    for (const { number, path } of this.#listedFiles())
       segments.set(number, this.#segments.get(number) ?? this.#segmentOf(number, path));
-    }
     this.#segments = segments;
     const listed = [...segments.values()];
     for (let index = 0; index < listed.length; index += OPEN_FILES_MAX)
       await Promise.all(listed.slice(index, index + OPEN_FILES_MAX).map((segment) => segment.refreshTimes()));
     return listed;
+  }
+
+  /**
+   * Lists the files, oldest first. If there is a new one, lists them a second time, and returns the files up
+   * to that one. For the system may list a long folder in parts: then it may miss a file that another process
+   * adds meanwhile, and have the next file (seen with 1,000 files on ext4). Cursors would take the missing
+   * file for a segment that was read to its end. A listing that begins after the next file is there has both.
+   */
+  #listedFiles(): SegmentFile[] {
+    const files = segmentFiles(this.#folder, 'calls');
+    const newest = files.at(-1)?.number;
+    if (newest === undefined || this.#segments.has(newest)) return files;
+    return segmentFiles(this.#folder, 'calls').filter(({ number }) => number <= newest);
   }
 
   #segmentOf(number: number, path: string): Segment {

@@ -31,7 +31,7 @@ const HOUR_MS = 3_600_000;
 /** The file's extension. */
 export type SegmentKind = 'calls' | 'contents';
 
-interface SegmentFile {
+export interface SegmentFile {
   readonly number: number;
   readonly path: string;
 }

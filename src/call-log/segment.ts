@@ -16,6 +16,9 @@
  *
  * Must hold (test/unit/call-log/call-log.test.ts):
  * - Every whole block is found. Only blocks that a crash has cut or that are damaged are left out.
+ * - `#read` sets all that it has found at once, without an `await` in between. Other searches ask for
+ *   `isGrowing`, `end`, the times and the extents at any moment, and would lose calls if these were of two
+ *   moments (test/unit/call-log/segment.extents.test.ts).
  * - A file may have any length and any bytes. A summary, index or block that is cut or damaged is not used.
  */
 import { closeSync, fstatSync, openSync, read, readSync } from 'node:fs';
@@ -52,6 +55,13 @@ export interface BlockAt {
   readonly block: Block;
 }
 
+/** `at`: where the index begins, and the blocks end. */
+interface IndexOnDisk {
+  readonly at: number;
+  readonly extents: Extent[];
+  readonly summary: SegmentSummary | undefined;
+}
+
 export class Segment {
   readonly number: number;
   readonly path: string;
@@ -59,8 +69,8 @@ export class Segment {
   #extents: Extent[] | undefined;
   /** Undefined if the segment is complete, and until the first read. The header says whose index it is. */
   #builtIndex: SegmentIndex | undefined;
-  /** The read of the extents that runs; undefined if none does. */
-  #runningRead: Promise<void> | undefined;
+  /** The read of the extents that runs, and resolves with them; undefined if none does. */
+  #runningRead: Promise<Extent[]> | undefined;
   /** Undefined until a summary was read. A segment that grows, or of an earlier version, has no summary. */
   #summary: SegmentSummary | undefined;
   /** The length of the file when its extents were read last. */
@@ -71,8 +81,12 @@ export class Segment {
    * often, and its caller reads all extents.
    */
   #indexAt = 0;
-  /** Always a multiple of 8, at which the next block begins: SEGMENT_START has 8 bytes. */
   #end = SEGMENT_START.length;
+  /**
+   * How far `#read` has added blocks to `#builtIndex`: to `#end`, or further while it reads. Always a
+   * multiple of 8, at which the next block begins: SEGMENT_START has 8 bytes.
+   */
+  #builtTo = SEGMENT_START.length;
   #extentsBytes = 0;
   /** Returns the state of a writer in this thread that appends to this segment; undefined without one. */
   readonly #writerState: () => GrowingSegment | undefined;
@@ -134,11 +148,11 @@ export class Segment {
   /** Returns the extents, oldest first; none if the file was removed. They do not change afterwards. */
   async extents(): Promise<readonly Extent[]> {
     // Searches at the same time share one read.
-    if (!this.#takeFromWriter() && (this.#extents === undefined || this.isGrowing)) {
-      await (this.#runningRead ??= this.#read().finally(() => (this.#runningRead = undefined)));
-    }
-    // The last extent of a growing segment changes, so callers get copies. `!`: they were set above.
-    return this.isGrowing ? this.#extents!.map((extent) => ({ ...extent })) : this.#extents!;
+    let extents = this.#takeFromWriter() || !this.isGrowing ? this.#extents : undefined;
+    // Not `#extents` after the read: another search may have freed them by then.
+    extents ??= await (this.#runningRead ??= this.#read().finally(() => (this.#runningRead = undefined)));
+    // The last extent of a growing segment changes, so callers get copies.
+    return this.isGrowing ? extents.map((extent) => ({ ...extent })) : extents;
   }
 
   /**
@@ -225,53 +239,60 @@ export class Segment {
   }
 
   /** Reads the extents of the index. Without an index, makes them of the blocks since the last read. */
-  async #read(): Promise<void> {
-    const extents = await this.#withFile([], async (file, size) => {
+  async #read(): Promise<Extent[]> {
+    const extents = await this.#withFile(undefined, async (file, size) => {
       if (this.isGrowing && size === this.#size) return this.#extents!;
-      const indexed = await this.#readIndex(file, size);
-      if (indexed === undefined) {
-        const index = (this.#builtIndex ??= new SegmentIndex());
-        while (await this.#readBlocks(file, size, index));
+      const index = await this.#readIndex(file, size);
+      if (index !== undefined) {
+        this.#summary ??= index.summary;
+        this.#builtIndex = undefined;
+        this.#end = index.at;
+        this.#size = size;
+        return this.#setExtents(index.extents);
       }
-      // Set after the reads: if one of them fails, the next `#read` continues at `#end`.
+      const builtIndex = (this.#builtIndex ??= new SegmentIndex());
+      while (await this.#readBlocks(file, size, builtIndex));
+      // Set after the reads: if one of them fails, the next `#read` continues at `#builtTo`.
       this.#size = size;
-      return indexed ?? this.#builtIndex!.extents;
+      this.#end = this.#builtTo;
+      return this.#setExtents(builtIndex.extents);
     });
-    this.#setExtents(extents);
+    return extents ?? this.#setExtents([]);
   }
 
-  #setExtents(extents: Extent[]): void {
+  #setExtents(extents: Extent[]): Extent[] {
     this.#extents = extents;
     this.#extentsBytes = SegmentIndex.bytesOf(extents);
     this.firstMs = extents.reduce((first, extent) => Math.min(first, extent.firstMs), Infinity);
     this.lastMs = extents.reduce((last, extent) => Math.max(last, extent.lastMs), -Infinity);
+    return extents;
   }
 
   /** Returns undefined if the file has no index, or a damaged one. */
-  async #readIndex(file: number, size: number): Promise<Extent[] | undefined> {
+  async #readIndex(file: number, size: number): Promise<IndexOnDisk | undefined> {
     // `indexStart` rejects the fewer bytes of a file that is shorter than TAIL_BYTES.
     const at = indexStart(await bytesOf(file, Math.max(size - TAIL_BYTES, 0), TAIL_BYTES));
     if (at === undefined || at >= size) return undefined;
     const bytes = await bytesOf(file, at, size - at);
     const extents = extentsOf(bytes);
-    if (extents === undefined) return undefined;
-    this.#summary ??= SegmentSummary.parse(bytes.subarray(0, -TAIL_BYTES));
-    this.#builtIndex = undefined;
-    this.#end = at;
-    return extents;
+    return extents && { at, extents, summary: SegmentSummary.parse(bytes.subarray(0, -TAIL_BYTES)) };
   }
 
   /** Adds the whole blocks of the next bytes to the index. Returns whether there may be more. */
   async #readBlocks(file: number, size: number, index: SegmentIndex): Promise<boolean> {
-    const bytes = await bytesOf(file, this.#end, Math.min(CHUNK_BYTES, Math.max(size - this.#end, 0)));
-    const from = this.#end;
+    const bytes = await bytesOf(
+      file,
+      this.#builtTo,
+      Math.min(CHUNK_BYTES, Math.max(size - this.#builtTo, 0)),
+    );
+    const from = this.#builtTo;
     for (const { at, block } of blocksIn(bytes, from)) {
       index.add(at, block);
-      this.#end = at + block.bytes;
+      this.#builtTo = at + block.bytes;
     }
     if (bytes.length < CHUNK_BYTES) return false;
     // Without a whole block the first half is damaged, but a block may begin in the second half.
-    if (this.#end === from) this.#end += CHUNK_BYTES / 2;
+    if (this.#builtTo === from) this.#builtTo += CHUNK_BYTES / 2;
     return true;
   }
 

@@ -1,5 +1,6 @@
 /** Calls on disk: whole, found by their ids, and by filters as a plain search finds them. */
-import { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import fs, { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
@@ -279,6 +280,44 @@ void t.test('newer calls of a segment that ends during a search are returned by 
   await otherSearch;
   const rest = await reader.newerCalls(newer!.newest, {}, 100);
   t.same([...newer!.calls, ...rest!.calls].map(idOf), written.map(idOf));
+});
+
+void t.test('a listing without a file that is older than another of it loses no call', async (t) => {
+  // The system may list a folder of many files while others are added, and pass one by and not a later one.
+  const folder = t.testdir();
+  const groups = [51, 52, 53, 54].map((seed) => calls(seed, 5, `req_${seed}-`));
+  const write = (group: readonly CallRecord[]): void => {
+    const writer = writerOn(folder);
+    for (const call of group) writer.append(call);
+    writer.close();
+  };
+  write(groups[0]!);
+  const reader = new CallReader(folder);
+  const first = await reader.page({}, 100);
+  for (const group of groups.slice(1)) write(group);
+  const { readdirSync: list } = fs;
+  t.teardown(() => {
+    fs.readdirSync = list;
+    syncBuiltinESMExports();
+  });
+  let listings = 0;
+  fs.readdirSync = ((path: string) => {
+    const names = list(path).sort();
+    if (path !== folder) return names;
+    listings += 1;
+    return listings === 1 ? names.filter((_, index) => index === 0 || index === 2) : names;
+  }) as typeof list;
+  syncBuiltinESMExports();
+  const found: CallRecord[] = [];
+  for (let cursor = first!.newest, more = -1; more !== 0;) {
+    const newer = await reader.newerCalls(cursor, {}, 100);
+    found.push(...newer!.calls);
+    cursor = newer!.newest;
+    more = newer!.calls.length;
+  }
+  t.same(found.map(idOf), groups.slice(1).flat().map(idOf), 'newer calls: each once');
+  listings = 0;
+  sameCalls(t, await pages(new CallReader(folder), {}, 3), groups.flat(), 'pages');
 });
 
 void t.test('a segment that was cut anywhere has the whole blocks before the cut', async (t) => {
