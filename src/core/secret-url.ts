@@ -88,3 +88,31 @@ export function secretsInQuery(address: string): string[] {
     return [...new Set([rawValue, value])].filter((text) => text.length >= SECRET_CHARS_MIN);
   });
 }
+
+/** A part of an address. */
+interface AddressPart {
+  readonly text: string;
+  readonly isSecret: boolean;
+}
+
+/**
+ * Divides an address into the values of its query whose parameters have the name of a secret, of any length
+ * but not empty, and the parts between them. The parts in a row are the address as it is written.
+ */
+export function partedAtQuerySecrets(address: string): AddressPart[] {
+  const [start = address] = /^[^?]*\??/s.exec(address) ?? [];
+  const [query = ''] = /^[^#]*/s.exec(address.slice(start.length)) ?? [];
+  const parts: AddressPart[] = [];
+  let between = start;
+  for (const [index, pair] of query.split('&').entries()) {
+    const valueAt = pair.indexOf('=') + 1;
+    const [[name] = ['']] = new URLSearchParams(pair);
+    between += `${index === 0 ? '' : '&'}${pair.slice(0, valueAt)}`;
+    const value = pair.slice(valueAt);
+    if (valueAt > 0 && value !== '' && SECRET_NAME.test(name)) {
+      parts.push({ text: between, isSecret: false }, { text: value, isSecret: true });
+      between = '';
+    } else between += value;
+  }
+  return [...parts, { text: between + address.slice(start.length + query.length), isSecret: false }];
+}

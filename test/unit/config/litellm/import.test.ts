@@ -643,3 +643,38 @@ void t.test("a key of a server elsewhere is never looked for in the provider's v
   t.match(upstreams, [{ key: 'value-of-OPENAI_API_KEY' }, { key: 'value-of-M1_API_KEY' }]);
   t.end();
 });
+
+void t.test('what a query calls a secret is not written, however short it is', (t) => {
+  const names = [
+    ...['key', 'api_key', 'Ocp-Apim-Subscription-Key', 'token', 'access_token', 'sig', 'code', 'pass'],
+    ...['client_secret', 'X-Amz-Credential', 'auth'],
+  ];
+  const values = ['7', 'ab', 'k3y', 'p%20w', '1234567', '12345678', '$' + '{HOME}'];
+  for (const name of names)
+    for (const value of values) {
+      // The host, the port, the path and another parameter have the text too, and keep it.
+      const start = `https://7ab.k3y.example:1234/7/ab/v1?v=7&ab=${encodeURIComponent('7ab')}`;
+      const entry = {
+        model: 'openai/m',
+        api_key: 'os.environ/K',
+        api_base: `${start}&${name}=${value}&w=ab`,
+      };
+      const list = [{ model_name: 'm', litellm_params: entry }];
+      const { yaml, variables, remarks } = importLitellm(JSON.stringify({ model_list: list }), 'x');
+      const what = `${name}=${value}`;
+      t.notOk(yaml.includes(`${name}=${value}`), what);
+      t.ok(yaml.includes(`${start}&${name}=\${M_API_BASE}&w=ab`), `${what}: the rest stays`);
+      t.ok(variables.includes('M_API_BASE'), what);
+      t.ok(
+        remarks.some(({ text }) => text.includes('set the variable M_API_BASE')),
+        what,
+      );
+    }
+  for (const kept of ['key=none', 'key=', 'key', 'team=1', 'api-version=2024-06-01']) {
+    const url = `https://h.example/v1?${kept}`;
+    const list = [{ model_name: 'm', litellm_params: { model: 'openai/m', api_base: url } }];
+    const { yaml } = importLitellm(JSON.stringify({ model_list: list }), 'x');
+    t.ok(yaml.includes(url), `${kept} is no secret`);
+  }
+  t.end();
+});
