@@ -48,9 +48,14 @@ if s and now < s.till then return pack({'early', s.till - now, {}}) end
 -- Read again, because state_of may have removed it.
 node = node_of(KEYS[2], place)
 if not node then call('HINCRBY', KEYS[1], 'places', 1) end
--- In the order of the fields, INCARNATION to PAGES. UNFREED is 1: the leases of the place are to be freed.
-call('HSET', KEYS[2], place, pack({incarnation, 0, node and node[HEARD_AT] or 0, '', 0, 1, 0,
-  0, '', 0, 0, 0, node and node[INCARNATION] or '', 0}))
+local former, heard_at = node and node[INCARNATION] or '', node and node[HEARD_AT] or 0
+-- All fields from INCARNATION to PAGES. UNFREED: the leases of the place are to be freed.
+node = {}
+node[INCARNATION], node[FORMER], node[SEQUENCE], node[HEARD_AT] = incarnation, former, 0, heard_at
+node[EPOCH], node[BACK], node[UNFREED], node[EQUAL_SHARES] = '', 0, 1, 0
+node[MARK], node[MARK_SERVER], node[MARK_VERSION] = 0, '', 0
+node[JOIN_VERSION], node[JOINED], node[PAGES] = 0, 0, 0
+call('HSET', KEYS[2], place, pack(node))
 call('HSET', KEYS[1], 'gone:' .. host, now)
 return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})
 `);
