@@ -40,7 +40,10 @@ export class AdmissionAsk {
   readonly #leases: LeaseChannel;
   /** Monotonic. After LEASE_TRIES_MIN tries no lease is asked for beyond this time. */
   #askUntilMs: number;
-  /** The asks of both stages. */
+  /**
+   * The asks of both stages. They are not counted anew for `lowered`: that stage has at least one ask, at its
+   * beginning, and with a slow coordinator each further one would keep the caller waiting.
+   */
   #tries = 0;
   #stage: 'whole' | 'lowered' | 'over' = 'whole';
 

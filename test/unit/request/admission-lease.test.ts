@@ -59,3 +59,36 @@ void t.test(
     t.same(decisions, [undefined, undefined, undefined, undefined, LEASE_LATE]);
   },
 );
+
+void t.test(
+  'of a slow coordinator each stage asks once, and the call three times late at most',
+  async (t) => {
+    const refusal: LeaseEnd = { refused: [{ kind: 'account', index: 0, quota: 'balance' }] };
+    for (const [triesBefore, asks] of [
+      [0, 3],
+      [1, 3],
+      [2, 4],
+      [3, 3],
+    ] as const) {
+      const house = openHouse({ lowBalance: 'clamp' });
+      const context = knownCaller(house);
+      const call = chatCall({ max_tokens: 10 });
+      chooseModel(context, call, house.listener);
+      context.asksLease = true;
+      const ends: LeaseEnd[] = [...Array.from({ length: triesBefore }, (): LeaseEnd => 'try'), refusal];
+      let asked = 0;
+      const leases = {
+        ask: () => {
+          asked += 1;
+          house.clock.nowMs += 2_000;
+          return Promise.resolve(ends.shift() ?? 'try');
+        },
+      } as unknown as LeaseChannel;
+      const ask = new AdmissionAsk(context, house.listener, leases);
+      let decision;
+      for (let turns = 0; turns < 10 && decision === undefined; turns++) decision = await ask.askAgain(call);
+      t.equal(decision, LEASE_LATE, 'not told that its money is used up, which is not known');
+      t.equal(asked, asks, `the whole hold was refused after ${triesBefore} tries`);
+    }
+  },
+);
