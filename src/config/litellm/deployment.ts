@@ -178,7 +178,7 @@ function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | und
   if (speaks === 'vertex' && !VERTEX_MODEL.test(providerModel.model))
     params.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
   const hasEntra = ENTRA_NAMES.some((parameterName) => isGiven(parameterName, params, credentials));
-  const key = keyOf(params, modelName, provider, hasEntra, parameter('api_key'), variables);
+  const key = keyOf(params, modelName, provider, hasEntra, parameter, variables);
   const isAuthorised = [key, settings.credentials_file, settings.profile].some(
     (credential) => credential !== undefined,
   );
@@ -239,20 +239,23 @@ function serviceOf(
 /**
  * Returns the upstream's key, as a reference to a variable; undefined if the upstream has none. Without an
  * `api_key` LiteLLM reads the provider's variable, so the reference is to that. `hasEntra`: the entry has
- * parameters of Entra. `apiKey`: the `api_key` of the entry or of its credential.
+ * parameters of Entra. `parameter` reads the entry, or else its credential.
  */
 function keyOf(
   params: ImportMap,
   modelName: string,
   provider: Provider,
   hasEntra: boolean,
-  apiKey: string | undefined,
+  parameter: Parameter,
   variables: Variables,
 ): string | undefined {
   const { speaks, variable, optionalVariable } = provider;
+  const apiKey = parameter('api_key');
   if (apiKey !== undefined && speaks !== 'vertex') {
-    // The provider's variable may be set already, with a key that a server elsewhere must not get.
-    const isElsewhere = speaks === undefined && params.peek('api_base') !== undefined;
+    // The provider's variable may be set already, with a key that a server elsewhere must not get. Each
+    // upstream of Azure has an address.
+    const address = parameter('api_base') ?? parameter('base_url');
+    const isElsewhere = speaks !== 'azure' && address !== undefined;
     const ofProvider = isElsewhere ? undefined : variable;
     return secretOf(params, 'api_key', apiKey, ofProvider ?? variableNameOf(modelName), variables);
   }

@@ -635,12 +635,30 @@ void t.test('words that stand for no key of a local server', (t) => {
 });
 
 void t.test("a key of a server elsewhere is never looked for in the provider's variable", (t) => {
+  const address = 'http://10.0.0.1:8000';
   const { upstreams } = imported(
     t,
     { model: 'openai/gpt-4o', api_key: 'sk-written-inline' },
-    { model: 'openai/qwen', api_base: 'http://10.0.0.1:8000/v1', api_key: 'sk-of-the-server' },
+    { model: 'openai/qwen', api_base: `${address}/v1`, api_key: 'sk-of-the-server' },
+    { model: 'openai/qwen', base_url: `${address}/v1`, api_key: 'sk-of-base-url' },
+    { model: 'deepseek/deepseek-chat', base_url: `${address}/v1`, api_key: 'sk-of-deepseek' },
+    { model: 'anthropic/claude-sonnet-4-5', api_base: address, api_key: 'sk-of-a-proxy' },
   );
-  t.match(upstreams, [{ key: 'value-of-OPENAI_API_KEY' }, { key: 'value-of-M1_API_KEY' }]);
+  t.same(
+    upstreams.map(({ key }) => key),
+    ['OPENAI', 'M1', 'M2', 'M3', 'M4'].map((name) => `value-of-${name}_API_KEY`),
+  );
+  for (const name of ['api_base', 'base_url']) {
+    const { yaml } = importLitellm(
+      `model_list:
+  - {model_name: a, litellm_params: {model: openai/x, litellm_credential_name: home}}
+credential_list:
+  - {credential_name: home, credential_values: {${name}: "${address}/v1", api_key: sk-of-the-server}}
+`,
+      'litellm.yaml',
+    );
+    t.match(yaml, 'key: ${A_API_KEY}', `${name} of the credential`);
+  }
   t.end();
 });
 
