@@ -156,7 +156,7 @@ export class GatewayProcess {
   #aliveTimer: NodeJS.Timeout | undefined;
   /** How many checks there were since the last message. */
   #silentChecks = 0;
-  /** Why this class has killed the process, for GatewayExit.how; undefined if it has not. */
+  /** Why the supervisor has killed the process, for GatewayExit.how; undefined if it has not. */
   #killedFor: string | undefined;
   /** Why the gateway refused to start; undefined if it did not. */
   #rejection: string | undefined;
@@ -192,8 +192,7 @@ export class GatewayProcess {
     const { stderr } = child as { readonly stderr?: Readable | null };
     if (stderr) logStrayOutput(stderr, child.pid ?? 0, this.#options.log);
     this.#killTimer = setTimeout(() => {
-      this.#killedFor = `not ready after ${this.#options.readyMsMax} ms, killed`;
-      this.kill();
+      this.kill(`not ready after ${this.#options.readyMsMax} ms, killed`);
     }, this.#options.readyMsMax);
     child.on('message', (message) => this.#onMessage(message as FromGateway));
     child.on('error', (error) => {
@@ -227,7 +226,9 @@ export class GatewayProcess {
     return this.#snapshots.ask((id) => this.send({ kind: 'read', id, what: kind, accounts }));
   }
 
-  kill(): void {
+  /** `reason`: of the first call, for GatewayExit.how. */
+  kill(reason: string): void {
+    this.#killedFor ??= reason;
     this.#child?.kill('SIGKILL');
   }
 
@@ -243,12 +244,11 @@ export class GatewayProcess {
     this.#silentChecks += 1;
     if (this.#silentChecks <= SILENT_CHECKS_MAX || this.#killedFor !== undefined) return;
     const { silentMsMax, log } = this.#options;
-    this.#killedFor = `no sign of life for ${silentMsMax} ms, killed`;
     log.error('a gateway hangs and is killed: its main thread gives no sign of life', {
       gateway: this.#child?.pid,
       silent_ms: silentMsMax,
     });
-    this.kill();
+    this.kill(`no sign of life for ${silentMsMax} ms, killed`);
   }
 
   #onMessage(message: FromGateway): void {
@@ -265,7 +265,10 @@ export class GatewayProcess {
       case 'refused':
         clearTimeout(this.#killTimer);
         this.#rejection = message.message;
-        this.#killTimer = setTimeout(() => this.kill(), this.#options.exitGraceMs);
+        this.#killTimer = setTimeout(
+          () => this.kill(`not ended ${this.#options.exitGraceMs} ms after its refusal, killed`),
+          this.#options.exitGraceMs,
+        );
         return;
       case 'leads':
         this.#callbacks.onLeads();
@@ -306,12 +309,13 @@ export class GatewayProcess {
   }
 
   /** Called once: after 'exit' and the last message, or after a fork that failed. */
-  #onEnd({ how, clean }: { readonly how: string; readonly clean: boolean }): void {
+  #onEnd({ how: howItEnded, clean }: { readonly how: string; readonly clean: boolean }): void {
+    const how = this.#killedFor ?? howItEnded;
     clearTimeout(this.#killTimer);
     clearInterval(this.#aliveTimer);
     this.#reloads.replyToAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
     this.#snapshots.replyToAll({});
-    this.#callbacks.onExit({ how: this.#killedFor ?? how, clean, rejection: this.#rejection });
+    this.#callbacks.onExit({ how, clean, rejection: this.#rejection });
   }
 }
 

@@ -205,15 +205,18 @@ export class GroupMember implements PrimaryCandidate {
     clearTimeout(this.#restartTimer);
     if (this.#process === undefined) return;
     const ended = new Promise<void>((resolve) => (this.#onRetired = resolve));
-    const killTimer = setTimeout(() => this.kill(), waitMsMax);
+    const killTimer = setTimeout(() => this.kill(`not ended after ${waitMsMax} ms, killed`), waitMsMax);
     this.#process.send({ kind: 'drain', replaced: true });
     await ended;
     clearTimeout(killTimer);
   }
 
-  /** Kills the process. Does not end a pause: the group has called `drain` or `retire` before, which do. */
-  kill(): void {
-    this.#process?.kill();
+  /**
+   * Kills the process. Does not end a pause: the group has called `drain` or `retire` before, which do.
+   * `reason`: as in GatewayProcess.
+   */
+  kill(reason: string): void {
+    this.#process?.kill(reason);
   }
 
   #onReady(ready: GatewayReady): void {

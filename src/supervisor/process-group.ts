@@ -224,7 +224,7 @@ export class ProcessGroup {
   /** Kills every gateway. Calls in flight are cut, and charges since the last flush may be lost. */
   kill(): void {
     this.drain();
-    for (const member of this.#members) member.kill();
+    for (const member of this.#members) member.kill('killed as the gateway stops');
   }
 
   /** The time that a gateway has to end after `drain`, in milliseconds. */

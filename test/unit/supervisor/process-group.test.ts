@@ -37,8 +37,9 @@ async function groupOf(
     ...changes,
   };
   const infos: string[] = [];
+  const errors: object[] = [];
   const quiet = {
-    error: () => undefined,
+    error: (message: string, fields?: object) => void errors.push({ message, ...fields }),
     warn: () => undefined,
     info: (message: string) => void infos.push(message),
     record: () => undefined,
@@ -84,7 +85,7 @@ async function groupOf(
       const found = events().filter((one) => one.event === event);
       return found.length >= count ? found : undefined;
     });
-  return { group, settings, events, seen, machine, infos };
+  return { group, settings, events, seen, machine, infos, errors };
 }
 
 void t.test('each has a place of its own; the first leads, the others join its ports', async (t) => {
@@ -300,9 +301,14 @@ void t.test('a reload reaches one that is being replaced too, which keeps nobody
 });
 
 void t.test('one that does not end is killed after its time, and the next is replaced', async (t) => {
-  const { group, settings } = await groupOf(t, 2, { workers: BEHAVIOURS.deaf, drain_timeout_ms: 20 });
+  const { group, settings, errors } = await groupOf(t, 2, { workers: BEHAVIOURS.deaf, drain_timeout_ms: 20 });
   const { done } = group.replace({ ...settings, workers: BEHAVIOURS.serve });
   t.equal(await done, undefined);
+  const error = {
+    message: 'a gateway that was replaced did not end well',
+    how: 'not ended after 40 ms, killed',
+  };
+  t.same(errors, [error, error], 'no memory is blamed');
 });
 
 void t.test('a drain in the middle ends all of them', async (t) => {

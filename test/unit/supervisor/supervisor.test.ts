@@ -194,6 +194,18 @@ for (const [plan, changes, problem] of [
   });
 }
 
+void t.test('settings that a gateway does not take because it hangs: no memory is blamed', async (t) => {
+  const { signals, ready, end, logged, file } = run('hang-once', { silentMsMax: 1_200 });
+  await ready;
+  file.loaded = withPlan(file.loaded, 'stall');
+  signals.emit('SIGHUP');
+  const { problems } = await logged(/^settings not reloaded/);
+  t.match(problems, /^the gateway ended \(no sign of life for 1200 ms, killed\) before it had taken/);
+  await logged(/serves again/);
+  signals.emit('SIGTERM');
+  t.equal((await end).exitCode, 0);
+});
+
 void t.test('with watch, a file that a gateway did not take is tried again', async (t) => {
   const { signals, ready, end, logged, file } = run('serve', { watchPeriodMs: 5 });
   await ready;
