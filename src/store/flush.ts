@@ -390,7 +390,7 @@ export class LedgerFlush {
     this.#lastError = undefined;
     this.#loggedAtMs = -Infinity;
     this.#setRejecting(false);
-    this.#options.log.warn('the books are written again; nothing was lost');
+    this.#options.log.warn('the books are written again; no charge was lost');
   }
 
   #setRejecting(rejectsCalls: boolean): void {
