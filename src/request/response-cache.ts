@@ -44,12 +44,12 @@ const CACHED_BYTES_MAX = 1024 * 1024;
 const WAIT_MS_MAX = 60_000;
 /** KnownRequests may take, in addition, the memory that responses may take, divided by this number. */
 const KNOWN_DIVISOR = 16;
-/** Bounds of the requests that wait, and of the bytes of their bodies. */
+/** Bounds of the requests that wait in one listener, and of the bytes of their bodies. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
 /**
- * Bytes of the responses that are being sent to clients as hits: a slow client keeps a response in memory
- * that the cache may have evicted. Responses up to SENDING_BYTES_UNCOUNTED are not counted, because a
+ * Bytes of the responses that one listener is sending to clients as hits: a slow client keeps a response in
+ * memory that the cache may have evicted. Responses up to SENDING_BYTES_UNCOUNTED are not counted, because a
  * response of an upstream takes as much.
  */
 const SENDING_BYTES_MAX = 128 * 1024 * 1024;
