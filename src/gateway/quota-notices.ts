@@ -189,6 +189,7 @@ function mayHavePassed(scope: ScopeUse, thresholds: readonly number[]): boolean 
 export class QuotaNotices {
   readonly #options: QuotaNoticesOptions;
   #isChecking = false;
+  #hasLoggedFailure = false;
   #droppedWebhooks = 0;
 
   constructor(options: QuotaNoticesOptions) {
@@ -218,9 +219,13 @@ export class QuotaNotices {
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
         changed.addLater(scopesToCheck, clock.monotonicMs() + REPORT_WAIT_MS);
       await this.#report(scopes);
+      if (this.#hasLoggedFailure) log.warn('quotas are looked at again');
+      this.#hasLoggedFailure = false;
     } catch (error) {
       // The flush after the next call of a scope adds the scope again. Until then its notice waits.
-      log.error('quotas were not looked at, operators may be told late', { error: String(error) });
+      if (!this.#hasLoggedFailure)
+        log.error('quotas were not looked at, operators may be told late', { error: String(error) });
+      this.#hasLoggedFailure = true;
     } finally {
       this.#isChecking = false;
     }

@@ -260,11 +260,19 @@ void t.test('a read that fails is told, and the next look goes on', async (t) =>
   const world = open(t, {
     read: () => (broken ? Promise.reject(new Error('the store is gone')) : Promise.resolve(scopes)),
   });
-  await world.look();
-  t.match(world.log.lines, [{ message: /^quotas were not looked at/, error: /the store is gone/ }]);
+  const BEGUN = { message: /^quotas were not looked at/, error: /the store is gone/ };
+  const OVER = { message: 'quotas are looked at again' };
+  for (let flushes = 0; flushes < 5; flushes++) await world.look();
+  t.match(world.log.lines, [BEGUN]);
+  t.equal(world.log.lines.length, 1, 'once, however many flushes fail');
   broken = false;
-  await world.look();
-  t.equal(world.log.lines.length, 2);
+  for (let flushes = 0; flushes < 3; flushes++) await world.look();
+  t.match(world.log.lines.slice(1), [{ message: '80 % of a quota is used' }, OVER]);
+  t.equal(world.log.lines.length, 3);
+  broken = true;
+  for (let flushes = 0; flushes < 3; flushes++) await world.look();
+  t.match(world.log.lines.slice(3), [BEGUN]);
+  t.equal(world.log.lines.length, 4, 'another episode');
 });
 
 void t.test('what has changed is bounded, and taken oldest first', (t) => {
