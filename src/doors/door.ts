@@ -125,7 +125,8 @@ export const NO_MEANING: EventMeaning = {
  * Reads the events of one stream in the door's own protocol. upstream/passed-stream-reader.ts calls a judge
  * for events with data, in order: `known`, and `judge` if `known` returns undefined or the event is long.
  * Once an event was judged to bring text alone, the reader may skip later events that differ only in their
- * text (upstream/event-template.ts). So a judge must keep no state of such events, but what the first one shows.
+ * text (upstream/event-template.ts). So a judge must keep no state of such events, but what the first one
+ * shows.
  */
 export interface EventJudge {
   /**

@@ -32,7 +32,7 @@ export class Remarks {
       this.#remarks.set(`${line}: ${key}`, {
         line,
         path: key,
-        text: 'comes twice in its map: this value, the last, was read, as LiteLLM does',
+        text: 'is in its map already: the last value was read, as LiteLLM does',
       });
   }
 

@@ -607,9 +607,7 @@ void t.test('what LiteLLM takes of a file that says a thing twice, or nothing', 
   t.match(models[0]!.upstreams, [{ key: 'value-of-LAST' }]);
   t.same(
     remarks.map((remark) => remarkLine('config.yaml', remark)).filter((line) => !line.includes('no price')),
-    [
-      'config.yaml:4: litellm_params: comes twice in its map: this value, the last, was read, as LiteLLM does',
-    ],
+    ['config.yaml:4: litellm_params: is in its map already: the last value was read, as LiteLLM does'],
     'and no remark on settings without a value',
   );
   t.end();
