@@ -5,7 +5,8 @@
  * Must hold: rows of these records are on disk (store/record-codec.ts, group-rows.ts, operator-rows.ts), so
  * a field keeps its meaning, and a new one is optional. Tests: test/unit/store/store.test.ts (what was
  * committed is there after opening), test/unit/registry/groups.test.ts, test/unit/registry/operators.test.ts.
- * No test reads a row of an earlier format, so none tells if a field changes its meaning.
+ * test/durability/earlier-store.test.ts reads accounts and credits of format 3; no test reads groups and
+ * operators of an earlier format.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { Role } from '../core/roles.js';

@@ -9,7 +9,7 @@
  * made again (test/unit/store/audit.audited-tables.test.ts finds one that was forgotten); and if an
  * operator's change writes it, to RecordedTable (row-recorder.ts; no test finds one that was forgotten).
  * test/unit/store/key-rows.key-codec.test.ts opens a store of format 1, which is of the present format from
- * then on; no test opens one of another earlier format.
+ * then on, and test/durability/earlier-store.test.ts one of format 3.
  *
  *     accounts           id                        → account
  *     account_slots      account slot              → id

@@ -74,7 +74,7 @@ void t.test('it completes what it is sent, and survives what it cannot take', as
       },
     },
   );
-  t.teardown(() => gateway.kill());
+  t.teardown(() => gateway.kill('the test ends'));
   const failed = exit.then(([{ rejection, how }]) => {
     throw new Error(`it did not start: ${rejection ?? how}`);
   });
