@@ -8,7 +8,9 @@
  *   the oldest are dropped and counted (test/unit/call-log/call-log.test.ts).
  * - A block is added to the index only after it was written, because readers in this thread take the index
  *   and `openSegment` for what is on disk.
- * - A clock that is ahead for some minutes removes nothing.
+ * - A block is written once, also if the end of its segment fails; and no segment has a file that was closed
+ *   (test/unit/call-log/segment-writer.test.ts).
+ * - A clock that is ahead for some minutes removes nothing: RetentionCalendar (core/clock.ts) sees to it.
  */
 import { closeSync, fstatSync, rmSync } from 'node:fs';
 import { type Clock, RetentionCalendar } from '../core/clock.js';
@@ -95,7 +97,10 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
     this.#removeTimer = setInterval(() => this.#enforceRetention(), REMOVE_PERIOD_MS).unref();
   }
 
-  /** Returns one block of all that was appended since the last call of `take`; undefined if nothing was. */
+  /**
+   * Returns one block of all that was appended since the last call of `take`; undefined if nothing was. Must
+   * not throw.
+   */
   protected abstract take(): B | undefined;
 
   /** Called once for each segment, as it begins. */
@@ -137,8 +142,9 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
     try {
       while (this.#waitingBlocks.length > 0) {
         // Taken out only after the write, so that a block whose write throws is tried again.
-        this.#write(this.#waitingBlocks[0]!);
+        const segment = this.#write(this.#waitingBlocks[0]!);
         this.#takeOldestBlock();
+        if (segment.bytes >= segmentBytesOf(this.#retention) || this.#isOld(segment)) this.#endSegment();
       }
     } catch (error) {
       this.#fail(error);
@@ -161,15 +167,18 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
     return block;
   }
 
-  /** Writes the block to the open segment, or to a new one. Throws if the block cannot be written. */
-  #write(block: B): void {
+  /**
+   * Writes the block to the open segment, or to a new one, and returns the segment. Throws if the block
+   * cannot be written, and not after it was: `flush` would write it again.
+   */
+  #write(block: B): OpenSegment<B> {
     // A file without a link was removed, by an operator or by another process for the bound of bytes.
     if (this.#segment !== undefined && fstatSync(this.#segment.file).nlink === 0) this.#closeFile();
     const segment = (this.#segment ??= this.#beginSegment());
     writeWhole(segment.file, block.data, segment.bytes);
     segment.index.add(segment.bytes, block);
     segment.bytes += block.data.length;
-    if (segment.bytes >= segmentBytesOf(this.#retention) || this.#isOld(segment)) this.#endSegment();
+    return segment;
   }
 
   /** Removes old segments first, so that the new one fits within the bound of bytes. */
@@ -189,21 +198,29 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
     return { file, number, index: this.newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
   }
 
-  /** Ends the segment if one is open. If the index cannot be written, readers make one of the blocks. */
+  /**
+   * Ends the segment if one is open. If the index cannot be written, readers make one of the blocks. Logs
+   * errors instead of throwing them.
+   */
   #endSegment(): void {
     const segment = this.#segment;
     if (segment === undefined) return;
     try {
-      writeWhole(segment.file, segment.index.toBytes(segment.bytes), segment.bytes);
+      try {
+        writeWhole(segment.file, segment.index.toBytes(segment.bytes), segment.bytes);
+      } finally {
+        this.#closeFile();
+      }
     } catch (error) {
       this.#logFailure(error);
     }
-    this.#closeFile();
   }
 
+  /** There must be a segment. After an error of `close` its file is closed too: Linux frees the number. */
   #closeFile(): void {
-    closeSync(this.#segment!.file);
+    const { file } = this.#segment!;
     this.#segment = undefined;
+    closeSync(file);
   }
 
   #isOld({ begunMs }: OpenSegment<B>): boolean {

@@ -1,5 +1,6 @@
 /** What a segment writer leaves in its folder. */
-import { readdirSync, utimesSync, writeFileSync } from 'node:fs';
+import fs, { readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { REMOVE_PERIOD_MS } from '#src/call-log/segment-files.js';
@@ -37,6 +38,55 @@ void t.test('a segment that cannot be begun leaves no file, however often it is 
   t.equal(log.lines.length, 1, 'the failure is logged');
   t.same(readdirSync(folder), []);
   writer.close();
+  t.end();
+});
+
+/** Of blocks of one number, in the order of the segments. */
+function numbersIn(folder: string): number[] {
+  const files = readdirSync(folder).sort();
+  return files.flatMap((name) => [...readFileSync(join(folder, name)).subarray(8)]);
+}
+
+void t.test('if a segment cannot be closed, its block is written once, and the next has a new file', (t) => {
+  const folder = t.testdir();
+  const log = new ListLog();
+  const writer = new BlockWriter({
+    folder,
+    kind: 'calls',
+    start: Buffer.alloc(8),
+    // Each block fills a segment.
+    retention: { keepHours: 72, keepBytes: 1, processes: 1 },
+    clock: new SystemClock(),
+    log,
+  });
+  const { closeSync } = fs;
+  const setClose = (close: typeof closeSync): void => {
+    fs.closeSync = close;
+    syncBuiltinESMExports();
+  };
+  const flush = (): void => {
+    setClose((file) => {
+      closeSync(file);
+      throw new Error('EIO: i/o error, close');
+    });
+    try {
+      writer.flush();
+    } finally {
+      setClose(closeSync);
+    }
+  };
+  const kept: number[] = [];
+  for (const number of [1, 2, 3]) {
+    writer.blocks = [{ data: Buffer.of(number), count: 1 }];
+    flush();
+    flush();
+    // Segments beyond the bound of bytes are removed before the next one begins.
+    kept.push(...numbersIn(folder));
+  }
+  t.same(kept, [1, 2, 3]);
+  t.equal(writer.dropped, 0);
+  t.match(log.lines[0], /call log cannot be written/);
+  t.doesNotThrow(() => writer.close());
   t.end();
 });
 
