@@ -106,15 +106,15 @@ interface SwitchProps<View> extends ChangeProps<View> {
 const SWITCH_TEXTS = {
   account: [
     ['From now on all keys of ', ' are refused. Calls under way are finished.'],
-    ['The active keys of ', ' are taken again.'],
+    ['The active keys of ', ' are accepted again.'],
   ],
   key: [
     ['', ' is refused from now on.'],
-    ['', ' is taken again.'],
+    ['', ' is accepted again.'],
   ],
   operator: [
     ['The token of ', ' is refused from now on, and its sessions end.'],
-    ['The token of ', ' is taken again.'],
+    ['The token of ', ' is accepted again.'],
   ],
 } as const;
 
