@@ -40,7 +40,8 @@
  *       40    32  CALL_GROUP                            index + 1 of the account's own group, or 0
  *       44    32  CALENDAR_DAY                          day and month of which the call took,
  *       48    32  CALENDAR_MONTH                        in `quota_timezone`
- *       52   7×8  TAKEN_MASKS                           a byte for each of SCOPES_MAX scopes, a bit a quota
+ *       52   7×8  TAKEN_MASKS                           a byte for each of SCOPES_MAX scopes
+ *                                                             (reservations.ts), a bit a quota
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts. The 16 extra bytes of an account:
  *
@@ -116,7 +117,7 @@ export const EXCHANGES_MAX = 100_000;
 
 /** Bytes of the counted record of an account, a key, a group or a pair. */
 const COUNTED_BYTES = 256;
-const RESERVATION_BYTES = 72;
+export const RESERVATION_BYTES = 72;
 const EXTRA_BYTES = 16;
 export const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
@@ -130,19 +131,21 @@ export const AVAILABLE = 3;
 export const SPENT = 4;
 export const UNCOVERED = 5;
 
-/** The same in 32-bit words. TICKS_KEPT: how many `starts` fit; window.ts needs exactly so many. */
+/** The same in 32-bit words. TICKS_KEPT: how many TICK_STARTS fit; window.ts needs exactly so many. */
 export const COUNTED_WORDS32 = COUNTED_BYTES / 4;
 export const STATUS = 12;
 export const TICK_STARTS = 13;
 export const TICKS_KEPT = COUNTED_WORDS32 - TICK_STARTS;
 
-/** Fields in place of `starts`, if limits are shared: in 64-bit words, from LOW_MINUTE on in 32-bit ones. */
+/** Fields in place of TICK_STARTS, if limits are shared, in 64-bit words. */
 export const LOW_MONEY = 8;
 export const MONEY_REMAINING = 9;
 export const MINUTE_FREE_MS = 10;
 export const MINUTE_REJECTED_UNTIL_MS = 11;
 export const DAY_LEASE = 14;
 export const FLIGHT_LEASE = 19;
+
+/** The same in 32-bit words. */
 export const LOW_MINUTE = 24;
 export const MINUTE_REMAINING = 25;
 export const MINUTE_REJECTED_LIMIT = 26;
@@ -166,7 +169,7 @@ export const ACCOUNT_RECORD = 3;
 
 /**
  * The quotas that a quota record counts, in the order of its stocks, in which admission takes them too. There
- * is no bit for an eighth in a mask of `taken`, whose highest bit is DAY_BIT (reservations.ts).
+ * is no bit for an eighth in a byte of TAKEN_MASKS, whose highest bit is DAY_BIT (reservations.ts).
  */
 export const EXTENDED_QUOTAS = [
   'calls_in_flight',

@@ -14,6 +14,7 @@
  * Must hold: a call is settled or released once, whoever claims it. Further tests:
  * test/unit/ledger/ledger.test.ts (who settles and who releases), test/threads/ledger-hammer.test.ts.
  */
+import { invariant } from '../core/errors.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import {
   asAccountIndex,
@@ -41,6 +42,10 @@ export const ACCOUNT_SCOPE = 1;
 export const MODEL_SCOPE = 2;
 export const GROUP_SCOPE = 3;
 export const SCOPES_MAX = GROUP_SCOPE + GROUP_DEPTH_MAX;
+invariant(
+  layout.TAKEN_MASKS * 4 + SCOPES_MAX <= layout.RESERVATION_BYTES,
+  'the masks of a call fit into its record',
+);
 
 /** What a call took of its scopes, besides the hold. */
 export type Taken = ReturnType<typeof createTaken>;
