@@ -86,18 +86,30 @@ export class PendingCommits {
     this.#giveUp(firstInTime < 0 ? this.#waiting.length : firstInTime);
   }
 
-  // A response leaves `#waiting` just before it is called: if it throws, no other is lost with it.
   #endCommitted(): void {
+    let count = 0;
     let first = this.#waiting[0];
-    while (first !== undefined && this.#journal.isCommitted(first.position)) {
-      this.#waiting.shift();
-      first.response.onCommitted();
-      first = this.#waiting[0];
-    }
+    while (first !== undefined && this.#journal.isCommitted(first.position)) first = this.#waiting[++count];
+    this.#call('onCommitted', count);
   }
 
   /** Gives up the first `count` responses, which have waited longest. */
   #giveUp(count: number): void {
-    for (let given = 0; given < count; given++) this.#waiting.shift()?.response.onUncommitted();
+    this.#call('onUncommitted', count);
+  }
+
+  /**
+   * Calls the method of the first `count` responses, which leave. If one throws, those after it wait again.
+   * All leave at once, because `shift` moves all others if there are more than some 16,000.
+   */
+  #call(method: keyof PendingCommit, count: number): void {
+    if (count === 0) return;
+    const leaving = this.#waiting.splice(0, count);
+    let called = 0;
+    try {
+      while (called < count) leaving[called++]!.response[method]();
+    } finally {
+      if (called < count) this.#waiting = [...leaving.slice(called), ...this.#waiting];
+    }
   }
 }

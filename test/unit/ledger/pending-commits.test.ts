@@ -43,6 +43,11 @@ function openWorld() {
     clock,
     pending,
     add: (name: string) => pending.add(journal.append(RECORD), end(name)),
+    /** Adds many that wait for one record. */
+    addMany: (count: number, response: PendingCommit) => {
+      const position = journal.append(RECORD);
+      for (let added = 0; added < count; added++) pending.add(position, response);
+    },
     commit: () => {
       reader.drain(() => undefined);
       reader.markCommitted();
@@ -99,6 +104,44 @@ void t.test('a listener that fails ends all, also if the end of one has thrown',
   pending.giveUpAll();
   t.same(await seen(), ['a committed', 'b committed', 'c given up']);
   t.equal(pending.size, 0);
+});
+
+void t.test('those that come while others end wait behind those that a throw has left', async (t) => {
+  const { pending, add, addMany, commit, seen } = openWorld();
+  const bad: PendingCommit = {
+    onCommitted: () => {
+      add('late');
+      throw new Error('ordered');
+    },
+    onUncommitted: () => undefined,
+  };
+  addMany(1, bad);
+  add('a');
+  commit();
+  await seen();
+  t.throws(() => pending.onCommit(true));
+  t.equal(pending.size, 2);
+  await seen();
+  pending.giveUpAll();
+  t.same(await seen(), ['a committed', 'late given up']);
+});
+
+void t.test('the end of many does not hold up the thread', async (t) => {
+  const { pending, addMany, commit, seen } = openWorld();
+  const COUNT = 200_000;
+  for (const ending of ['on disk', 'given up'] as const) {
+    let ended = 0;
+    const response = { onCommitted: () => void ended++, onUncommitted: () => void ended++ };
+    addMany(COUNT, response);
+    if (ending === 'on disk') commit();
+    await seen();
+    const before = process.cpuUsage();
+    pending.onCommit(ending === 'on disk');
+    const { user, system } = process.cpuUsage(before);
+    t.equal(ended, COUNT);
+    // In proportion to their number it takes some 10 ms, to its square some seconds.
+    t.ok(user + system < 1_000_000, `${COUNT} ${ending}: ${Math.round((user + system) / 1_000)} ms of CPU`);
+  }
 });
 
 void t.test('nothing waits for longer than ten seconds', async (t) => {
