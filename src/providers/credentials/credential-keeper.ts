@@ -22,7 +22,7 @@ import {
   type CredentialError,
   credentialErrorOf,
   type CredentialSource,
-  filesOf,
+  watchedFilesOf,
   type IssuedCredential,
   credentialWithin,
 } from './credential-source.js';
@@ -386,7 +386,7 @@ function recordOf({ position, generation, issued }: Entry): CredentialRecord {
 
 /** Inode, size and time of each file of the credential, as one text. Never throws. */
 function filesStateOf(spec: CredentialSpec): string {
-  return filesOf(spec)
+  return watchedFilesOf(spec)
     .map((file) => {
       try {
         const stats = statSync(file, { throwIfNoEntry: false });

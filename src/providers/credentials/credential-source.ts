@@ -5,9 +5,11 @@
  * process, and commands.
  *
  * Must hold: the message of every error goes through `withoutTokens`, because packages put tokens and
- * assertions into theirs, and messages reach logs
- * (test/unit/providers/credentials/credential-source.test.ts). `credentialErrorOf` does that, except for a
+ * assertions into theirs, and messages reach logs. `credentialErrorOf` does that, except for a
  * CredentialError: code that makes one of a package's text must call `withoutTokens`.
+ *
+ * Must hold: `credentialWithin` ends within its time limit, whatever the source waits for. Otherwise one
+ * token server that never replies would stop the renewals of its credential for good.
  */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -49,7 +51,7 @@ export class CredentialError extends Error {
  * settings and the environment name, and AWS's in the home folder. The keeper renews at once if one of these
  * changes. Other files are read again at the next renewal.
  */
-export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.env): string[] {
+export function watchedFilesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.env): string[] {
   const inHome = (name: string): string => join(homedir(), '.aws', name);
   const files =
     spec.kind === 'google'
@@ -97,19 +99,24 @@ export async function credentialWithin(
   msMax: number,
   stop?: AbortSignal,
 ): Promise<IssuedCredential> {
-  const issued = await callWithin(msMax, stop, (signal) => {
-    const timeLimit = new Promise<never>((_, reject) => {
-      signal.addEventListener('abort', () =>
-        reject(
-          new CredentialError(
-            `no credential within ${msMax / 1_000} seconds`,
-            'see that the token server can be reached from here: network, firewall, proxy',
-          ),
-        ),
-      );
-    });
-    return Promise.race([source(signal), timeLimit]);
-  });
+  const issued = await callWithin(
+    msMax,
+    stop,
+    (signal) =>
+      new Promise<IssuedCredential>((resolve, reject) => {
+        const fail = (): void =>
+          reject(
+            new CredentialError(
+              `no credential within ${msMax / 1_000} seconds`,
+              'see that the token server can be reached from here: network, firewall, proxy',
+            ),
+          );
+        // A signal that is aborted already sends no event.
+        if (signal.aborted) fail();
+        else signal.addEventListener('abort', fail);
+        source(signal).then(resolve, reject);
+      }),
+  );
   // Each member of a Credential goes into a header.
   const members: readonly (string | undefined)[] = Object.values(issued.credential);
   if (members.some((member) => member !== undefined && !SENDABLE.test(member)))
@@ -132,7 +139,9 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
  * Returns the text in one line, cut to MESSAGE_CHARS_MAX, with long runs masked that have a digit, as tokens
- * and keys do. Words, paths and UUIDs stay, because operators need them. A short secret is not masked.
+ * and keys do. Words, paths and UUIDs stay, because operators need them. A short secret is not masked. The
+ * first cut, at 20 times as many characters, only bounds the work of the expressions: what they make of it is
+ * cut again.
  */
 export function withoutTokens(text: string): string {
   const line = text
@@ -145,16 +154,15 @@ export function withoutTokens(text: string): string {
 
 /**
  * Turns what was thrown into an error for operators. `advice` is used if no code of the error tells a better
- * one. A CredentialError is returned as it is.
+ * one. A CredentialError is returned as it is. Node's errors of connections may have a code as their message,
+ * or no message: the codes of all their causes then say more. The message is never empty.
  */
 export function credentialErrorOf(error: unknown, advice: string): CredentialError {
   if (error instanceof CredentialError) return error;
   const codes = codesOf(error);
   const message = withoutTokens(error instanceof Error ? error.message : String(error));
-  return new CredentialError(
-    codes.has(message) || message === '' ? [...codes].join(', ') : message,
-    adviceOf(codes, message) ?? advice,
-  );
+  const said = codes.has(message) || message === '' ? withoutTokens([...codes].join(', ')) : message;
+  return new CredentialError(said || 'an error without a message', adviceOf(codes, message) ?? advice);
 }
 
 /** The codes of an error, of its causes and of those in an AggregateError: CAUSES_MAX bounds a cycle. */

@@ -7,6 +7,7 @@ import { openSource } from '#src/providers/credentials/credential-keeper.js';
 import {
   CredentialError,
   credentialErrorOf,
+  credentialWithin,
   withoutTokens,
   type IssuedCredential,
 } from '#src/providers/credentials/credential-source.js';
@@ -291,8 +292,42 @@ void t.test('what looks like a secret is masked, words and paths are not', (t) =
   t.equal(withoutTokens(uuid), uuid);
   t.equal(withoutTokens('key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY is\nwrong'), 'key *** is wrong');
   t.ok(withoutTokens('word '.repeat(5_000)).length < 310);
-  t.match(credentialErrorOf(new Error(''), 'do this'), { advice: 'do this' });
   t.end();
+});
+
+void t.test('the message of an error is never empty, and codes are masked too', (t) => {
+  const coded = (message: string, code: string, cause?: unknown): Error =>
+    Object.assign(new Error(message, { cause }), { code });
+  t.match(credentialErrorOf(new Error(''), 'do this'), {
+    message: 'an error without a message',
+    advice: 'do this',
+  });
+  t.equal(credentialErrorOf(undefined, 'do this').message, 'undefined');
+  t.match(credentialErrorOf(coded('', 'ECONNREFUSED'), 'do this'), {
+    message: 'ECONNREFUSED',
+    advice: /cannot be reached/,
+  });
+  const nested = coded('EFAILED', 'EFAILED', coded('', 'ENOTFOUND'));
+  t.equal(credentialErrorOf(nested, 'do this').message, 'EFAILED, ENOTFOUND', 'all codes replace one');
+  const secret = `ya29.${'a1b2c3d4'.repeat(4)}`;
+  t.notMatch(credentialErrorOf(coded('', secret), 'do this').message, 'a1b2c3d4');
+  t.end();
+});
+
+void t.test('credentialWithin ends, whatever the source does', async (t) => {
+  const never = (): Promise<never> => new Promise(() => {});
+  const throws = (): never => {
+    throw new CredentialError('thrown at once', '');
+  };
+  // Nothing else keeps the test's process alive, and a promise that never settles is a failure of the test.
+  t.match((await errorOf(credentialWithin(never, 20))).message, /no credential within 0\.02 seconds/);
+  t.match((await errorOf(credentialWithin(never, 1_000, AbortSignal.abort()))).message, /no credential/);
+  const stop = new AbortController();
+  const stopped = errorOf(credentialWithin(never, 1_000, stop.signal));
+  stop.abort();
+  t.match((await stopped).message, /no credential/);
+  t.equal((await errorOf(credentialWithin(throws, 60_000))).message, 'thrown at once');
+  await errorOf(credentialWithin(throws, 60_000, AbortSignal.abort()));
 });
 
 void t.test('a redirect of a token server is not followed: it has the secret in its body', async (t) => {
