@@ -315,7 +315,7 @@ void t.test('the message of an error is never empty, and codes are masked too', 
 });
 
 void t.test('credentialWithin ends, whatever the source does', async (t) => {
-  const never = (): Promise<never> => new Promise(() => {});
+  const never = (): Promise<never> => new Promise(() => undefined);
   const throws = (): never => {
     throw new CredentialError('thrown at once', '');
   };
