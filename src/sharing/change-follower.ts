@@ -59,6 +59,7 @@ export class ChangeFollower {
   #appliedTo: number; // the number of the newest change that was read
   #failedPolls = 0; // how many polls in a row have failed
   #isResyncing = false;
+  #hasStopped = false;
   /** Whether a group was applied late. Its accounts stay disabled until the next resync. */
   #wasGroupLate = false;
   /** How many resyncs have begun. They may overlap; only the last ends `#isResyncing`. */
@@ -78,14 +79,18 @@ export class ChangeFollower {
     this.#timer = setInterval(() => this.poll(), POLL_PERIOD_MS);
   }
 
+  /** Ends a resync too: the store may be closed next. */
   stop(): void {
+    this.#hasStopped = true;
     clearInterval(this.#timer);
   }
 
   /**
-   * The number of the newest change that every thread of this process sees; 0 during a resync, and while a
-   * record could not be applied. A record that has failed for 13 s no longer makes it 0: the operator who
-   * changed the record was warned long before, and operators who change other records need no warning.
+   * The number of the newest change that every thread of this process sees. `followChanges`
+   * (gateway/shared-accounting.ts) replies with it to the process that made a change. It is 0 during a
+   * resync, and while a record could not be applied. A record that has failed for 13 s no longer makes it 0:
+   * the operator who changed the record was warned long before, and operators who change other records need
+   * no warning.
    */
   get appliedTo(): number {
     const isLate = [...this.#failed.values()].some(({ tries }) => tries < TRIES_UNTIL_LONGEST);
@@ -100,7 +105,7 @@ export class ChangeFollower {
     try {
       this.#follow();
       this.#failedPolls = 0;
-      if (this.#wasGroupLate) void this.#resync('a group was taken over late');
+      if (this.#wasGroupLate) void this.#resync('a group was applied late');
     } catch (error) {
       if (this.#failedPolls++ % LOG_PERIOD_POLLS > 0) return;
       this.#options.log.error('changes of other processes cannot be read; they are looked for again', {
@@ -146,7 +151,10 @@ export class ChangeFollower {
     // Groups come first: an account whose group is not in the buffers is disabled.
     for (let first = 0; first < groupsMax; first += PAGE_RECORDS) {
       this.#apply({ groups: slotsOfPage(first, groupsMax).map(asGroupIndex), accounts: [], keys: [] });
+      // A group that was applied late here needs no further resync: all accounts are still to be read.
+      this.#wasGroupLate = false;
       await nextTurn();
+      if (this.#hasStopped) return;
     }
     for (let first = 0; first < Math.max(accountsMax, keysMax); first += PAGE_RECORDS) {
       this.#apply({
@@ -155,6 +163,7 @@ export class ChangeFollower {
         keys: slotsOfPage(first, keysMax).map(asKeyIndex),
       });
       await nextTurn();
+      if (this.#hasStopped) return;
     }
     // If a later resync has begun meanwhile, it is still under way.
     if (resync === this.#resyncCount) this.#isResyncing = false;
@@ -171,7 +180,7 @@ export class ChangeFollower {
     try {
       applyRecord();
       if (!hasFailed) return;
-      log.warn(`a change of the ${name} was taken over after all`);
+      log.warn(`a change of the ${name} was applied after all`);
       if (kind === 'group') this.#wasGroupLate = true;
     } catch (error) {
       const triesFailed = tries + 1;
@@ -184,7 +193,7 @@ export class ChangeFollower {
         tryAgain: () => this.#attempt(kind, slot, applyRecord, triesFailed),
       });
       if (tries % LOG_PERIOD_TRIES === 0)
-        log.error(`a change of the ${name} was not taken over; it is tried again`, {
+        log.error(`a change of the ${name} was not applied; it is tried again`, {
           error: errorText(error),
         });
     }

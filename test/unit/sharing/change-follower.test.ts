@@ -203,48 +203,99 @@ void t.test('who has fallen behind reads all anew', async (t) => {
   t.match(log.lines, [/^warn this process fell far behind/, /^error a change of the key in slot 7/]);
 });
 
-void t.test(
-  'a group that is taken over late: its accounts, disabled until then, are read anew',
-  async (t) => {
-    const log = new ListLog();
-    const group = asGroupIndex(2);
-    let newest = 3;
-    let isOpen = false;
-    let fails = true;
-    const active: boolean[] = [];
-    const follower = new ChangeFollower({
-      feed: {
-        newest: () => newest,
-        since: (after) => ({
-          groups: after < 3 ? [group] : [],
-          accounts: after < 3 ? [] : [asAccountIndex(1)],
-          keys: [],
-        }),
+void t.test('a group that is applied late: its accounts, disabled until then, are read anew', async (t) => {
+  const log = new ListLog();
+  const group = asGroupIndex(2);
+  let newest = 3;
+  let isOpen = false;
+  let fails = true;
+  const active: boolean[] = [];
+  const follower = new ChangeFollower({
+    feed: {
+      newest: () => newest,
+      since: (after) => ({
+        groups: after < 3 ? [group] : [],
+        accounts: after < 3 ? [] : [asAccountIndex(1)],
+        keys: [],
+      }),
+    },
+    applier: {
+      applyGroup: (index) => {
+        if (index === group && fails) throw new Error('cannot be read now');
+        if (index === group) isOpen = true;
       },
+      applyAccount: (account) => (active[account] = isOpen),
+      applyKey: () => undefined,
+    },
+    ...{ appliedTo: 2, groupsMax: 4, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log },
+  });
+  follower.poll();
+  newest = 4;
+  follower.poll();
+  t.equal(active[1], false, 'put into the group meanwhile');
+  fails = false;
+  for (let looks = 0; looks < 4; looks++) {
+    follower.poll();
+    await new Promise(setImmediate);
+  }
+  t.equal(active[1], true);
+  while (follower.appliedTo === 0) await new Promise(setImmediate);
+  t.equal(log.lines.filter((line) => line.includes('read anew')).length, 1, 'once');
+});
+
+void t.test('a follower that was stopped applies nothing more', async (t) => {
+  for (const [groupsMax, accountsMax] of [
+    [2_000, 0],
+    [0, 2_000],
+  ] as const) {
+    let applied = 0;
+    const log = new ListLog();
+    const follower = new ChangeFollower({
+      feed: { newest: () => 9_000, since: () => undefined },
       applier: {
-        applyGroup: (index) => {
-          if (index === group && fails) throw new Error('cannot be read now');
-          if (index === group) isOpen = true;
-        },
-        applyAccount: (account) => (active[account] = isOpen),
+        applyGroup: () => (applied += 1),
+        applyAccount: () => (applied += 1),
         applyKey: () => undefined,
       },
-      ...{ appliedTo: 2, groupsMax: 4, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log },
+      ...{ appliedTo: 2, groupsMax, accountsMax, keysMax: 0, log },
     });
     follower.poll();
-    newest = 4;
-    follower.poll();
-    t.equal(active[1], false, 'put into the group meanwhile');
-    fails = false;
-    for (let looks = 0; looks < 4; looks++) {
-      follower.poll();
-      await new Promise(setImmediate);
-    }
-    t.equal(active[1], true);
-    while (follower.appliedTo === 0) await new Promise(setImmediate);
-    t.equal(log.lines.filter((line) => line.includes('read anew')).length, 1, 'once');
-  },
-);
+    follower.stop();
+    t.equal(applied, 500, 'the first page, within the poll');
+    for (let turns = 0; turns < 10; turns++) await new Promise(setImmediate);
+    t.equal(applied, 500);
+  }
+});
+
+void t.test('a group that a resync applies late starts no second resync', async (t) => {
+  const log = new ListLog();
+  const group = asGroupIndex(2);
+  let newest = 3;
+  let tries = 0;
+  let accounts = 0;
+  const follower = new ChangeFollower({
+    feed: {
+      newest: () => newest,
+      since: (after) => (after < 3 ? { groups: [group], accounts: [], keys: [] } : undefined),
+    },
+    applier: {
+      applyGroup: (index) => {
+        // The change itself, and the next poll's try; the resync's own try is the third.
+        if (index === group && ++tries < 3) throw new Error('cannot be read now');
+      },
+      applyAccount: () => (accounts += 1),
+      applyKey: () => undefined,
+    },
+    ...{ appliedTo: 2, groupsMax: 4, accountsMax: 700, keysMax: 1, log },
+  });
+  follower.poll();
+  newest = 9_000;
+  follower.poll();
+  follower.poll();
+  while (follower.appliedTo === 0) await new Promise(setImmediate);
+  t.same([tries, accounts], [3, 700], 'the accounts come after the group, and once');
+  t.equal(log.lines.filter((line) => line.includes('read anew')).length, 1);
+});
 
 void t.test('who reads all anew has all groups before the accounts in them', async (t) => {
   const groups = new Set<number>();
