@@ -16,11 +16,13 @@
  * - A request may take SILENT_MS to reach the server. A slower one finds the share held back. So a share
  *   begins SHARE_BEGINS_MS after the server may last have heard the node; a request without a reply postpones
  *   that, because the server may have heard it.
- * - A share ends at the first reply, or when the node expires, which only a request with a reply postpones.
+ * - A share ends at the first reply, when a request may have been heard, or when the node expires, which only
+ *   a request with a reply postpones.
  * - If the server is gone, all nodes use their shares, which together are the limit.
  * - A node that has not joined in its life has no share, because its earlier life may have used the share.
  *
  * Must hold: no limit is exceeded, whichever nodes are cut off. (The unit test makes random cuts and use.)
+ * What was granted alone is reported before anything else is asked of the server.
  */
 import type { Clock } from '../core/clock.js';
 import type { WallMs } from '../core/units.js';
@@ -28,22 +30,16 @@ import { CoordinatorContact } from './coordinator-contact.js';
 import {
   type Coordinator,
   CoordinatorLost,
-  EXCHANGE_ASKS_MAX,
   type ExchangeReply,
-  type LeaseReply,
   type LeaseAsk,
-  mapStocks,
-  type MinuteAsk,
   type MinuteGrant,
   type ScopeView,
-  type StockAsk,
-  type StockGrant,
-  type GrantedPermits,
 } from './coordinator.js';
 import type { FallbackCoordinator } from './fallback-coordinator.js';
-import type { FallbackGrant } from './fallback-quota.js';
 import { type LeaseTimers, SYSTEM_TIMERS } from './lease-terms.js';
+import { replyAlone, withoutLocalPermits } from './replies-alone.js';
 import { MinuteBuckets } from './scope-grants.js';
+import { UnreportedAsks } from './unreported-asks.js';
 import { wasNotSent } from './valkey-client.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 
@@ -54,12 +50,6 @@ const HEARTBEAT_MS = SILENT_MS / 4;
 /** How soon a heartbeat follows if a connection broke, or another node of the process lost the server. */
 const HEARTBEAT_SOON_MS = 100;
 
-/**
- * The tick of permits of the fallback quota, which the server has on record at another node. Permits of the
- * share have other ticks below 0 (`minuteAlone`). Neither are returned to the server (`withoutLocalPermits`).
- */
-const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
-
 const THIS_NODE = 'this'; // the node's name in the record of what its own share has granted
 
 export interface EqualShareOptions {
@@ -68,7 +58,10 @@ export interface EqualShareOptions {
   /** How many processes of all hosts serve calls, by the settings; 0 if this node has no share. */
   readonly shares: number;
   readonly nodeExpiryMs: number; // after so long a silence the server may end the node's life
-  /** Makes the fallback quotas of this node; called only if there are shares. */
+  /**
+   * Makes the fallback quotas of this node; called only if there are shares. The fallback's node may report
+   * only if `mayReport`: while the calls' node has something unreported, the server would count it at both.
+   */
   readonly openFallback?: (mayReport: () => boolean) => FallbackCoordinator;
   readonly onLost?: () => void; // called when a request to the server failed
   /** Called with a reason when the node begins to be alone, and with undefined when that ends. */
@@ -175,6 +168,8 @@ export class EqualShare implements Coordinator {
     // Stopped before anything is awaited: a heartbeat that waits to be sent would join again.
     this.#stopHeartbeat?.();
     this.#hasLeft = true;
+    // If this fails, neither node leaves: the server would take for unused what was granted alone. It counts
+    // the grants of both until their lives expire.
     await this.#oneByOne(() => this.#reportUnreported());
     try {
       await this.#fallback?.leave();
@@ -228,6 +223,8 @@ export class EqualShare implements Coordinator {
     while (this.#unreported.size > 0) {
       const page = this.#unreported.page();
       await this.#options.coordinator.exchange(page);
+      // Recorded here, because the next page may fail as not sent, and then `#oneByOne` records nothing.
+      this.#maybeHeardMs = this.#options.clock.monotonicMs();
       this.#unreported.reported(page);
     }
   }
@@ -316,83 +313,5 @@ export class EqualShare implements Coordinator {
     const grants = this.#shareGrants.get(scope) ?? new MinuteBuckets();
     this.#shareGrants.set(scope, grants);
     return grants.reply(THIS_NODE, { ...minute, limit, returned, used: [] }, clock.monotonicMs());
-  }
-}
-
-/** The ask without permits that the node has granted to itself: the server does not know their ticks. */
-function withoutLocalPermits(ask: LeaseAsk): LeaseAsk {
-  const { minute } = ask;
-  if (minute === undefined) return ask;
-  const { returned, used = [] } = minute;
-  return { ...ask, minute: { ...minute, returned: grantedByServer(returned), used: grantedByServer(used) } };
-}
-
-function grantedByServer(permits: readonly GrantedPermits[]): GrantedPermits[] {
-  return permits.filter(({ tick }) => tick >= 0);
-}
-
-/**
- * The reply of a node that is cut off to an ask of its own calls. Permits come from its share (`shareGrant`),
- * or, if it has none yet, from the fallback quota. Of what comes from the fallback quota the reply says that
- * nothing remains and that others may hold some, and sets `isUnknown` if less than `least` was granted.
- */
-function replyAlone(
-  ask: LeaseAsk,
-  shareGrant: MinuteGrant | undefined,
-  fallbackGrant: FallbackGrant | undefined,
-): LeaseReply {
-  const { minute, stocks = {} } = ask;
-  const minuteGrant = minute && minuteAlone(minute, shareGrant, fallbackGrant?.minute);
-  let isUnknown = minute !== undefined && shareGrant === undefined && minute.least > minuteGrant!.granted;
-  const grants = mapStocks(stocks, ({ least, period }, name): StockGrant => {
-    const amount = fallbackGrant?.stocks[name] ?? 0n;
-    isUnknown ||= least > amount;
-    return { granted: amount, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
-  });
-  return { ...(minuteGrant && { minute: minuteGrant }), stocks: grants, ...(isUnknown && { isUnknown }) };
-}
-
-/** Permits of the share get the tick -1 - t in place of t; `#grantOfShare` finds t again in a later ask. */
-function minuteAlone(
-  { forMs }: MinuteAsk,
-  shareGrant: MinuteGrant | undefined,
-  fallbackGrant: FallbackGrant['minute'],
-): MinuteGrant {
-  if (shareGrant !== undefined) return { ...shareGrant, tick: -1 - shareGrant.tick, heldByOthers: false };
-  const { count, validMs } = fallbackGrant ?? { count: 0, validMs: forMs };
-  return { remaining: 0, heldByOthers: true, granted: count, tick: FALLBACK_TICK, validMs, freeInMs: 0 };
-}
-
-/**
- * What a node that is cut off holds of stocks, to be reported before anything else: the newest ask of each
- * scope, with what was granted to it. Bounded by the scopes of the ledger.
- */
-class UnreportedAsks {
-  readonly #asks = new Map<string, LeaseAsk>();
-
-  get size(): number {
-    return this.#asks.size;
-  }
-
-  record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply): void {
-    const earlierAsks = this.#asks.get(scope)?.stocks;
-    const held = mapStocks(stocks, (ask, name): StockAsk => {
-      const granted = reply.stocks?.[name]?.granted ?? 0n;
-      const earlier = earlierAsks?.[name];
-      // The ask's later period may be a mistake of this host's clock, and nothing is held of that period.
-      if (earlier !== undefined && earlier.period < ask.period && granted === 0n) return earlier;
-      return { ...ask, unused: ask.unused + granted, least: 0n, most: 0n };
-    });
-    this.#asks.set(scope, { scope, stocks: { ...earlierAsks, ...held } });
-  }
-
-  /** The next asks to report, as many as one exchange carries. */
-  page(): LeaseAsk[] {
-    return [...this.#asks.values()].slice(0, EXCHANGE_ASKS_MAX);
-  }
-
-  /** Removes asks that the server has replied to. A newer ask that was recorded meanwhile stays. */
-  reported(page: readonly LeaseAsk[]): void {
-    for (const ask of page) if (this.#asks.get(ask.scope) === ask) this.#asks.delete(ask.scope);
   }
 }

@@ -5,7 +5,12 @@
 import t, { type Test } from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
+import {
+  CoordinatorLost,
+  EXCHANGE_ASKS_MAX,
+  type Coordinator,
+  type LeaseAsk,
+} from '#src/sharing/coordinator.js';
 import { EqualShare, SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
 import type { FallbackCoordinator } from '#src/sharing/fallback-coordinator.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
@@ -186,6 +191,42 @@ void t.test("the calls' node leaves though the fallback's cannot", async (t) => 
   await t.rejects(share.leave(), lost);
   t.same(left, ['fallback', 'calls']);
 });
+
+void t.test(
+  'a page of unreported grants that arrives counts as heard though the next does not',
+  async (t) => {
+    let nowMs = 0;
+    let isLost = false;
+    const pages: number[] = [];
+    const left: string[] = [];
+    const share = new EqualShare({
+      coordinator: {
+        join: () => Promise.resolve(asWallMs(0)),
+        exchange: (asks: readonly LeaseAsk[]) => {
+          if (isLost || pages.length > 0) return Promise.reject(offline());
+          pages.push(asks.length);
+          return Promise.resolve({ wallMs: asWallMs(0), replies: [] });
+        },
+        leave: () => Promise.resolve(left.push('calls')),
+      } as unknown as Coordinator,
+      clock: { monotonicMs: () => asMonotonicMs(nowMs), wallMs: () => asWallMs(nowMs) },
+      shares: SHARES,
+      nodeExpiryMs: EXPIRY_MS,
+      timers: { soon: () => undefined, after: () => () => undefined },
+    });
+    await share.join();
+    isLost = true;
+    nowMs = SHARE_BEGINS_MS;
+    const asks = Array.from({ length: EXCHANGE_ASKS_MAX + 1 }, (_, n) => ({ scope: `acct_${n}` }));
+    t.ok((await share.exchange(asks)).isAlone);
+    t.equal(share.silentMs, SHARE_BEGINS_MS, 'what was not sent was not heard');
+    isLost = false;
+    await t.rejects(share.leave(), { code: 'authority_lost' });
+    t.same(pages, [EXCHANGE_ASKS_MAX]);
+    t.equal(share.silentMs, 0);
+    t.same(left, [], 'and a node that could not report all does not leave');
+  },
+);
 
 void t.test('with a connection again nothing waits for the next try', async (t) => {
   const time = new EventTime();
