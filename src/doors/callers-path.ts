@@ -6,18 +6,22 @@
  *
  *     messages[3].content[0].image_url.url  →  input[2].content[0].image_url
  *
- * Must hold: a path is the caller's own, or the door's name of the member
- * (test/unit/doors/callers-path.test.ts).
+ * Must hold: if an object on the path has an origin, the path returned begins with the origin of the
+ * innermost one, which is the caller's path; what follows has the door's names, as far as the door names it.
+ * A path that has neither an origin nor such a name is returned as it is.
  */
 import { isRecord, type Members } from '../core/json.js';
 
 /**
  * For messages, parts, calls and tools of chat completions: the path in the caller's request from which each
- * comes. An entry lives as long as its object.
+ * comes. An entry lives as long as its object. A copy of the object has no origin.
  */
 const ORIGINS = new WeakMap<object, string>();
 
-/** Records that `value`, a part of the chat completion, comes from `path`. Returns `value`. */
+/**
+ * Records that `value`, a part of the chat completion, comes from `path`. Returns `value`. A path without an
+ * index, as `input`, says that the content of the message `value` is that text or list of the request.
+ */
 export function withOrigin<Value extends object>(path: string, value: Value): Value {
   ORIGINS.set(value, path);
   return value;
@@ -29,7 +33,7 @@ const SEGMENT = /[^.[\]]+/g;
 /**
  * Returns the caller's path for `path` in the chat completion `chat`, which `toChat` made. `names`: the
  * door's names of members, by the members' paths below the innermost object with an origin. The longest
- * matching path counts. An empty name means that object, so the path ends there.
+ * matching path counts. An empty name means that object itself: what follows comes directly below it.
  */
 export function callersPath(chat: unknown, path: string, names: Readonly<Record<string, string>>): string {
   let value = chat;
@@ -59,7 +63,9 @@ function renamed(path: string, names: Readonly<Record<string, string>>): string 
     end > 0;
     end = Math.max(path.lastIndexOf('.', end - 1), path.lastIndexOf('[', end - 1))
   ) {
-    const name = names[path.slice(0, end)];
+    const start = path.slice(0, end);
+    // Paths come from providers: `constructor` must not find the member of Object.prototype.
+    const name = Object.hasOwn(names, start) ? names[start] : undefined;
     if (name !== undefined) return name + path.slice(end).replace(/^\./, name === '' ? '' : '.');
   }
   return path;

@@ -1,7 +1,7 @@
 /** The caller of another door is told its own names for what a provider refuses of the translated request. */
 import t, { type Test } from 'tap';
 import { DOOR_INDEX } from '#src/core/door-names.js';
-import { callersPath } from '#src/doors/callers-path.js';
+import { callersPath, withOrigin } from '#src/doors/callers-path.js';
 import { dialectAt } from '#src/doors/dialects.js';
 
 type Case = readonly [chat: string, own: string];
@@ -92,6 +92,19 @@ void t.test('outputs with images for an upstream whose tools return texts alone'
     ],
   ),
 );
+
+void t.test('what the door does not name stays as it is', (t) => {
+  const names = { function: '', 'function.parameters': 'input_schema' };
+  const chat = { tools: [withOrigin('tools[4]', { type: 'function', function: {} })], model: {} };
+  for (const path of ['constructor', '__proto__.x', 'toString', 'model.constructor', 'valueOf[0].function'])
+    t.equal(callersPath(chat, path, names), path);
+  t.equal(callersPath(chat, 'tools[0].function.constructor', names), 'tools[4].constructor');
+  t.equal(callersPath(chat, 'tools[0].function.parameters.a', names), 'tools[4].input_schema.a');
+  t.equal(callersPath(chat, 'tools[0].function.name', names), 'tools[4].name');
+  t.equal(callersPath(chat, 'function.name', names), 'name');
+  t.equal(callersPath({ tools: [{ ...chat.tools[0] }] }, 'tools[0].type', names), 'tools[0].type', 'a copy');
+  t.end();
+});
 
 void t.test('messages of the system that become one', (t) =>
   check(
