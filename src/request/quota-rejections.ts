@@ -4,13 +4,14 @@
  * its advice on media. Pure; listener thread. ledger/quota-rejections.ts decides which quota rejects a call.
  *
  * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
- * was faster (test/unit/request/admit.test.ts). Callers see the messages and codes, so to change one is to
- * change behaviour.
+ * was faster. The seconds come from rate-limit.ts and admit.ts (test/unit/request/admit.test.ts). Callers see
+ * the messages and codes, so to change one is to change behaviour
+ * (test/unit/request/quota-rejections.test.ts).
  */
 import { type DoorName, PROMPT_OF } from '../core/door-names.js';
 import { secondsText, type ErrorCode, type ErrorRecord, type RejectionDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
-import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+import { QUOTA_KINDS, type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 import { asGroupIndex } from '../core/units.js';
 import { type ChatCall, mediaTokensOf } from '../protocol/chat-call.js';
 import type { GroupNames } from '../registry/group-names.js';
@@ -64,6 +65,9 @@ interface UsedUpQuota extends QuotaNeed {
   readonly retryAfterSeconds: number;
 }
 
+/** Such as `UTC+8`. */
+const SPECIFIED_ZONE_NAME = `UTC${SPECIFIED_TIMEZONE.replace(/^([+-])0?(\d+):00$/, '$1$2')}`;
+
 /** The code of a rejection by each quota. */
 const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
   requests_per_minute: 'rate_limit_exceeded',
@@ -88,7 +92,7 @@ export function quotaUsedUp(usedUp: UsedUpQuota): ErrorRecord {
         ? ' and they are all in use'
         : ' and they are used up';
   // Only the day of calls always begins at SPECIFIED_TIMEZONE's midnight; `quota_timezone` moves the others.
-  const resetText = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
+  const resetText = quota === 'calls_per_day' ? `, at 00:00 ${SPECIFIED_ZONE_NAME}` : '';
   const record = {
     code: CODES[quota],
     message: `${capitalized(allowanceText(owner, quota, limit))}${stateText}. Retry after ${secondsText(retryAfterSeconds)}${resetText}.`,
@@ -144,7 +148,8 @@ function ownerText(owner: QuotaOwner): string {
 }
 
 function needText(need: bigint, quota: QuotaName): string {
-  return QUOTA_KINDS[quota].unit === 'money' ? `cost up to ${decimalOf(need)}` : `use up to ${need} tokens`;
+  const { unit } = QUOTA_KINDS[quota];
+  return unit === 'money' ? `cost up to ${decimalOf(need)}` : `use up to ${need} ${unit}`;
 }
 
 function amountText(amount: bigint, quota: QuotaName): string {
@@ -158,6 +163,7 @@ function metricsDetailOf({ kind }: QuotaOwner, quota: QuotaName): RejectionDetai
     case 'calls_per_day':
       return undefined;
     case 'calls_in_flight':
+      // A rule for a model limits one account, so its metric is the account's: it has no detail of its own.
       return kind === 'key' || kind === 'group' ? `${kind}_calls_in_flight` : 'account_calls_in_flight';
     default:
       return quota;

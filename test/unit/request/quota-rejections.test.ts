@@ -104,5 +104,7 @@ void t.test('a call that never fits is told the bound, and what would fit', (t) 
     neverFits(money, 'chat', 'max_completion_tokens', undefined).message,
     /^The call may cost up to 2\.00 and the group research allows spending 1\.00 per day: /,
   );
+  const calls = { ...beyond, quota: 'calls_per_day', limit: 1n, need: 2n } as const;
+  t.match(neverFits(calls, 'chat', 'max_tokens', 0).message, /^The call may use up to 2 calls and /);
   t.end();
 });
