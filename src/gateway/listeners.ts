@@ -143,7 +143,7 @@ export class Listeners implements WorkerClients {
 
   /** Removes the cached responses of that model, or all, from the listeners' memory. */
   clearCache(modelId: string | undefined): void {
-    this.#sendAll({ kind: 'cache_cleared', modelId });
+    this.#sendAll({ kind: 'clear_cache', modelId });
   }
 
   /**

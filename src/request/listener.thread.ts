@@ -115,21 +115,25 @@ const listener = {
 const tracer = new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox });
 const server = new ListenerServer(listener, init.settings.cors, init.requestPrefix, tracer);
 
-/** Applies each member of ListenerSettings. The compiler does not see if one is missing here. */
+/** Applies each member of ListenerSettings. The server comes last, because it reads what was replaced. */
 function applySettings(settings: ListenerSettings): void {
+  const { contents: contentsSettings, cacheBytesMax, tls, cors, ...others } = settings;
+  const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits, ...unapplied } = others;
+  // Does not compile if ListenerSettings has a member that is not named above.
+  unapplied satisfies Record<string, never>;
   Object.assign(listener, {
-    catalog: settings.catalog,
-    access: new ModelAccess(settings.catalog),
-    lowBalance: settings.lowBalance,
-    tokenQuota: settings.tokenQuota,
-    cachedInput: settings.cachedInput,
-    durability: settings.durability,
-    limits: settings.limits,
+    catalog,
+    access: new ModelAccess(catalog),
+    lowBalance,
+    tokenQuota,
+    cachedInput,
+    durability,
+    limits,
   } satisfies Partial<IntakeContext>);
-  cache.applySettings(settings.catalog, settings.cacheBytesMax);
-  contents.applySettings(settings.contents);
-  server.onSettings(settings.cors);
-  if (!connections.replaceTls(settings.tls))
+  cache.applySettings(catalog, cacheBytesMax);
+  contents.applySettings(contentsSettings);
+  server.onSettings(cors);
+  if (!connections.replaceTls(tls))
     log.error('the certificate cannot be used; the one before stays in force');
 }
 
@@ -182,7 +186,7 @@ main.on('message', (message: ToListener) => {
       applySettings(message.settings);
       send({ kind: 'settings_taken', id: message.id });
       return;
-    case 'cache_cleared':
+    case 'clear_cache':
       cache.clear(message.modelId);
       return;
     case 'drain':

@@ -1,11 +1,11 @@
 /**
  * Types of the messages between the main thread (gateway/listeners.ts) and a listener thread
  * (listener.thread.ts), and of the listener's `workerData`, which gateway/listeners.ts makes.
- * gateway/settings-records.ts makes the ListenerSettings. The compiler checks both ends, but not that a
- * reload applies a new setting: `applySettings` of listener.thread.ts needs a line for it, and no test of its
- * own finds a missing one.
+ * gateway/settings-records.ts makes the ListenerSettings. The compiler checks both ends, and that
+ * `applySettings` of listener.thread.ts names each setting.
  *
- * Must hold: no provider's key is in these messages, because only upstream workers get the keys.
+ * Must hold: no provider's key is in these messages, because only upstream workers get the keys
+ * (test/unit/gateway/settings-records.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { JournalBuffer } from '../ledger/journal-layout.js';
@@ -116,8 +116,11 @@ export type ToListener =
   /** Use these settings, because of a reload. The reply is `settings_taken` with the same `id`. */
   | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly id: number }
   /** Remove the cached responses of that model; undefined: of all models. */
-  | { readonly kind: 'cache_cleared'; readonly modelId: string | undefined }
-  /** Stop accepting connections. The reply is `drained`, once (Connections.drain says when). */
+  | { readonly kind: 'clear_cache'; readonly modelId: string | undefined }
+  /**
+   * Stop accepting connections. The reply is `drained`, once (Connections.drain says when). `keepsIdle`:
+   * another gateway serves in place of this one, so the drain also waits until idle connections have ended.
+   */
   | { readonly kind: 'drain'; readonly keepsIdle: boolean }
   /** The drain's time is over: from now on wait only for the calls that began during the drain. */
   | { readonly kind: 'drain_late' }

@@ -1,6 +1,6 @@
-/** Which doors besides chat an upstream at a cloud has, by the name of its model. */
+/** Which doors besides chat an upstream at a cloud has, by the name of its model; and who gets keys. */
 import t from 'tap';
-import { routesOf } from '#src/gateway/settings-records.js';
+import { catalogOf, listenerSettingsOf, routesOf } from '#src/gateway/settings-records.js';
 import { CredentialPositions } from '#src/providers/credentials/credential-spec.js';
 import { factsOf } from '#src/providers/bedrock/models.js';
 import { UpstreamNames } from '#src/telemetry/upstream-names.js';
@@ -38,5 +38,28 @@ plans:
     const isClaude = factsOf(model).family === 'claude';
     t.equal(doorsOf('bedrock', model).includes('messages'), isClaude, model);
   }
+  t.end();
+});
+
+void t.test("no provider's key is in what listeners get", (t) => {
+  const yaml = `models:
+  - id: m1
+    price: { input: "1", output: "2" }
+    cache: { ttl_seconds: 60 }
+    upstreams:
+      - { url: "https://a.example/v1", key: "\${KEY}", headers: { x-api-key: "\${HEADER}" } }
+      - { url: "https://b.example/v1", key_file: key }
+plans:
+  - { id: p1, requests_per_minute: 60, calls_per_day: 1000 }
+`;
+  const secrets = { KEY: 'secret-of-the-key', HEADER: 'secret-of-the-header' };
+  const world = worldOf(t, { 'tollgate.yaml': yaml, key: 'secret-of-the-file' });
+  const { settings } = world.load({}, secrets);
+  const routes = routesOf(settings, new UpstreamNames(), new UpstreamScopes(), new CredentialPositions());
+  const textOf = (value: unknown): string =>
+    JSON.stringify(value, (_, member: unknown) => (typeof member === 'bigint' ? String(member) : member));
+  const all = [...Object.values(secrets), 'secret-of-the-file'];
+  for (const secret of all) t.match(textOf(routes), secret, 'workers have it');
+  t.notMatch(textOf(listenerSettingsOf(settings, catalogOf(settings))), /secret/);
   t.end();
 });
