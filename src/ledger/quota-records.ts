@@ -7,8 +7,8 @@
  * Must hold: a scope has one record on all threads, and a record one scope. So a thread gives a scope a
  * record by a compare-exchange of the scope's word, and no record is given back. A thread that loses the
  * exchange keeps its record for the next scope. If all records are in use, the scope's calls are rejected,
- * never admitted uncounted. Test: test/unit/ledger/quotas.test.ts (a scope whose quotas cannot be counted
- * refuses); no test races two threads for a record.
+ * never admitted uncounted. Tests: test/unit/ledger/quotas.test.ts (a scope whose quotas cannot be counted
+ * refuses), test/threads/quota-records.test.ts (two threads race for each record).
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
@@ -91,17 +91,21 @@ export class QuotaRecords {
   setLimits(words: Int32Array, word: number, limits: Partial<QuotaLimits>): void {
     const newLimits = new Float64Array(QUOTA_COUNT);
     const mask = fill(newLimits, limits);
+    // Exchanges, not stores, because another thread may have given the scope a record meanwhile.
     if (mask === 0 && Atomics.load(words, word) <= 0) {
-      Atomics.store(words, word, 0);
+      Atomics.compareExchange(words, word, NO_RECORD_LEFT, 0);
       return;
     }
     const record = this.recordAt(words, word);
     if (record === undefined) {
-      Atomics.store(words, word, NO_RECORD_LEFT);
+      const current = Atomics.compareExchange(words, word, 0, NO_RECORD_LEFT);
+      if (current > 0) this.setLimits(words, word, limits);
       return;
     }
     // Limits before the mask, or a thread could use a limit that is not set yet. The word of a limit that is
-    // taken away stays as it was, because a thread that has read the former mask may still use it.
+    // taken away stays as it was, because a thread that has read the former mask may still use it. Readers
+    // load both without atomics, so on ARM a call of that moment may find the new mask and still a former
+    // limit, or 0, which rejects it. An atomic load would cost every call (`maskOf`).
     for (let bits = mask; bits !== 0; bits &= bits - 1) {
       const quota = lowestBitOf(bits);
       this.limits[this.firstLimitOf(record) + quota] = newLimits[quota]!;
