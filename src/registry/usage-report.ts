@@ -3,7 +3,12 @@
  * account, key, model and hour. usage-reader.ts makes reports from the store's rows; admin/usage-routes.ts
  * keeps a report in KeptReport, which has a timer. Everything but KeptReport is pure. Main thread.
  *
- * Must hold: a report has at most LINES_MAX lines, however many rows it sums.
+ * Must hold: a report has at most LINES_MAX lines, however many rows it sums; beyond, `add` throws. A report
+ * in work may have the lines of one page more.
+ *
+ * Must hold, and store/ keeps it: after every commit the `cost` of all rows of an account adds up to the
+ * `spent` of its spending record, and likewise `uncovered`. store/audit.ts checks it
+ * (test/unit/store/audit.test.ts).
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from './record-id.js';
@@ -19,10 +24,7 @@ export interface UsageKey {
   readonly modelId: string;
 }
 
-/**
- * Totals, so writing a row twice changes nothing. The law of the accounting: after every commit the `cost` of
- * all rows of an account adds up to the `spent` of its spending record, and likewise `uncovered`.
- */
+/** Totals, so writing a row twice changes nothing. */
 export interface UsageTotals {
   /** Admitted calls that ended, served or not. */
   readonly calls: number;
@@ -119,8 +121,7 @@ export class UsageReport {
   }
 
   /**
-   * Adds the selected rows of a page. Throws `invalid_parameters` if there are more than LINES_MAX lines,
-   * which are exceeded by one page at most.
+   * Adds the selected rows of a page. Throws `invalid_parameters` if it makes more than LINES_MAX lines.
    */
   add(rows: Iterable<UsageRow>): void {
     const { keyId, modelId, by } = this.#selection;

@@ -64,6 +64,19 @@ void t.test('by each group, in the order of names', (t) => {
   t.end();
 });
 
+void t.test('each total is summed', (t) => {
+  const names = Object.keys(NO_USAGE) as (keyof typeof NO_USAGE)[];
+  const totalsOf = (value: number) =>
+    Object.fromEntries(
+      names.map((name) => [name, typeof NO_USAGE[name] === 'bigint' ? BigInt(value) : value]),
+    );
+  const one = { ...row(0, HOUR, 'key_a', 'small', 1), ...totalsOf(1) };
+  const made = new UsageReport({ keyId: undefined, modelId: undefined, by: 'model' });
+  made.add([one, one]);
+  t.same(made.lines(), [{ name: 'small', accountId: undefined, ...totalsOf(2) }]);
+  t.end();
+});
+
 void t.test('filters, alone and together', (t) => {
   t.same(report({ keyId: 'key_c' }), [
     ['large', 16],
