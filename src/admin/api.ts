@@ -158,7 +158,8 @@ export class AdminApi {
         path,
         error: diskError,
       });
-      // There is no code for a full disk. `overloaded` is a 503 with `Retry-After`, so clients may retry.
+      // "Nothing was changed" is true only of a route that makes one change, in one transaction. There is no
+      // code for a full disk. `overloaded` is a 503 with `Retry-After`, so clients may retry.
       return responseOfError({
         code: 'overloaded',
         message: `The books cannot be written: look at the disk of the data directory, ${diskError}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,

@@ -34,12 +34,15 @@ const IS_HEAD = false;
 const SUBSCRIBERS_MAX = 64;
 
 /** Where the stats come from: gateway/history-recorder.ts. */
+/** Gets the status and the spans that have ended since the last read. */
+export type LiveWatcher = (status: object, ended: readonly EndedSpan[]) => void;
+
 export interface LiveSource {
   readonly history: History;
   /** Not used here: server.ts gives it to the route of the busiest accounts. */
   readonly accounts: AccountHistory;
-  /** Calls `watcher` every two seconds with the status and the ended spans. Returns its stop function. */
-  watch(watcher: (status: object, ended: readonly EndedSpan[]) => void): () => void;
+  /** Calls `watcher` every two seconds. Returns its stop function. */
+  watch(watcher: LiveWatcher): () => void;
 }
 
 interface Subscriber {

@@ -174,7 +174,7 @@ export class AdminService {
       const clock = new SystemClock();
       this.#recorder ??= new HistoryRecorder({
         status: () => stats.status(),
-        accounts: () => stats.accounts(),
+        accountReports: () => stats.accounts(),
         rows: accounting.base.store.history,
         clock,
         log,

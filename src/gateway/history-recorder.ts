@@ -6,7 +6,7 @@
  * (test/unit/gateway/admin-service.test.ts). Tests of what is recorded: test/unit/telemetry/history.test.ts,
  * test/e2e/account-history.test.ts.
  */
-import type { LiveSource } from '../admin/live-feed.js';
+import type { LiveSource, LiveWatcher } from '../admin/live-feed.js';
 import { type Clock, onEachTick } from '../core/clock.js';
 import type { HistoryRows } from '../store/history-rows.js';
 import { AccountHistory, type AccountReport } from '../telemetry/account-history.js';
@@ -26,7 +26,7 @@ interface HistoryRecorderOptions {
   /** Reads the status of all processes. Rejects if the supervisor does not reply in time (stats.ts). */
   readonly status: () => Promise<StatusDocument>;
   /** Reads the report of each process. Rejects as `status` does. */
-  readonly accounts: () => Promise<readonly AccountReport[]>;
+  readonly accountReports: () => Promise<readonly AccountReport[]>;
   /** The history on disk. */
   readonly rows: HistoryRows;
   readonly clock: Clock;
@@ -42,7 +42,7 @@ export class HistoryRecorder implements LiveSource {
   readonly history = new History();
   readonly accounts = new AccountHistory();
   readonly #options: HistoryRecorderOptions;
-  readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
+  readonly #watchers = new Set<LiveWatcher>();
   readonly #stopTimer: () => void;
   #isReading = false;
   #hasLoggedFailure = false;
@@ -66,7 +66,7 @@ export class HistoryRecorder implements LiveSource {
    * Calls `watcher` after each read, until the returned function is called. The only watcher is the live feed
    * of the admin server.
    */
-  watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
+  watch(watcher: LiveWatcher): () => void {
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);
   }
@@ -81,17 +81,17 @@ export class HistoryRecorder implements LiveSource {
   async #record(): Promise<void> {
     if (this.#isReading) return;
     this.#isReading = true;
-    const { status, accounts, rows, log } = this.#options;
+    const { status, accountReports, rows, log } = this.#options;
     try {
       const document = await status();
       // Both are read before the first `add`, which returns an ended span only once: nothing may fail between
       // `add` and `put`. `put` itself never throws; if the store cannot be written, disk lacks the spans.
-      const accountReports = await accounts();
+      const reports = await accountReports();
       // From here on nothing is awaited, so `close` cannot be called before `put`.
       if (this.#isClosed) return;
       const nowSeconds = this.#nowSeconds();
       const endedSpans = this.history.add(document, nowSeconds);
-      const endedAccountSpans = this.accounts.add(accountReports, nowSeconds);
+      const endedAccountSpans = this.accounts.add(reports, nowSeconds);
       const spansToWrite = endedSpans.filter(isOnDisk);
       // Running spans are written only with ended ones: alone they are not worth a flush of the disk. There
       // are none of accounts: a process that still runs reports only its ended ones (top-accounts.ts).
