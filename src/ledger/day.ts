@@ -15,6 +15,12 @@ const DAY_MS = 86_400_000;
 /** Ms by which UTC+8 is ahead of UTC: it has no summer time. sharing/valkey-lua.ts builds it into scripts. */
 export const ZONE_OFFSET_MS = 8 * 3_600_000;
 
+/** The last day with a call, in days since 1970-01-01 UTC+8, and the calls on that day. */
+export interface DayCount {
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+}
+
 /** The number of the day: days since 1970-01-01 in UTC+8. */
 export function dayNumberOf(wallMs: WallMs): number {
   return Math.floor((wallMs + ZONE_OFFSET_MS) / DAY_MS);
@@ -73,7 +79,7 @@ export class DayCounter {
   }
 
   /** The last day on which the scope was used, and its calls on that day. Any thread. */
-  read(scope: number): { readonly dayNumber: number; readonly dayCalls: number } {
+  read(scope: number): DayCount {
     const { period, taken } = this.#stocks.last(dayAt(scope), this.#today());
     return { dayNumber: period, dayCalls: taken };
   }

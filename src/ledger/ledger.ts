@@ -26,7 +26,7 @@ import {
 } from '../core/units.js';
 import { Balance, type Funds, LeasedBalance } from './balance.js';
 import { Calls, type CallsOptions } from './calls.js';
-import { DayCounter } from './day.js';
+import { type DayCount, DayCounter } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import * as layout from './layout.js';
 import type { CountedViews, LedgerBuffers, LedgerViews, OnLowLease, Scope } from './layout.js';
@@ -49,8 +49,7 @@ import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
 
 /** What the store has of an account that is opened. Holds are not stored: a restart ends the calls. */
-export interface AccountState
-  extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, Pick<ScopeCounts, 'dayNumber' | 'dayCalls'> {
+export interface AccountState extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, DayCount {
   /** The plan's index in the catalogue. */
   readonly planIndex: number;
   readonly active: boolean;

@@ -13,7 +13,7 @@
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import type { KeyIndex, WallMs } from '../core/units.js';
-import type { DayCounter } from './day.js';
+import type { DayCount, DayCounter } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import * as layout from './layout.js';
 import type { CountedViews } from './layout.js';
@@ -24,12 +24,9 @@ import type { MinuteCounter } from './window.js';
 /** The word of a limit that is not set. Nobody can set a limit of 0. */
 const NO_LIMIT = 0;
 
-export interface ScopeCounts {
+export interface ScopeCounts extends DayCount {
   /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;
-  /** The last day with a call, in days since 1970-01-01 UTC+8, and the calls on that day. */
-  readonly dayNumber: number;
-  readonly dayCalls: number;
 }
 
 export class LimitedScopes<Index extends number = KeyIndex> {

@@ -27,7 +27,7 @@
  */
 import type { Calendar, QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
-import { dayNumberOf } from '../ledger/day.js';
+import { type DayCount, dayNumberOf } from '../ledger/day.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 
 /** The most asks in one exchange: they are some 100 KB, and take a coordinator some milliseconds. */
@@ -106,10 +106,7 @@ export interface PeriodUse {
 }
 
 /** What the scope has used of each day and month: calls of a day by `calls`, all others by `quotas`. */
-export function periodUsesOf(
-  calls: { readonly dayNumber: number; readonly dayCalls: number },
-  quotas: SettledQuotas | undefined,
-): Stocks<PeriodUse> {
+export function periodUsesOf(calls: DayCount, quotas: SettledQuotas | undefined): Stocks<PeriodUse> {
   const callsUse = { calls_per_day: { period: calls.dayNumber, used: calls.dayCalls } };
   if (quotas === undefined) return callsUse;
   const { dayNumber, monthNumber } = quotas;

@@ -16,11 +16,13 @@
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
+import type { DayCount } from '../ledger/day.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
 import { keyUseOf, type LiveBuffers } from '../registry/live-buffers.js';
 import type { Log } from '../telemetry/log.js';
-import { unlessDamaged } from './record-codec.js';
-import { type Day, mergedDayOf } from './spent-totals.js';
+import type { KeyRows } from './key-rows.js';
+import { CountsOnDisk, mergedCounts } from './shared-counts.js';
+import { CALLS_BY_DAY } from './spent-totals.js';
 
 export class KeyUses {
   readonly #live: LiveBuffers;
@@ -83,72 +85,44 @@ export class KeyUses {
   }
 }
 
-/** The rows that several gateways add to (KeyRows). `rowOf` reads them in the flush's transaction. */
-interface SharedKeyRows {
-  /** False if another process has deleted the key. */
-  has(key: KeyIndex): boolean;
-  findUse(key: KeyIndex): KeyUseRecord | undefined;
-}
-
-const NO_DAY: Day = { dayNumber: 0, dayCalls: 0 };
-
 /**
- * For rows that several gateway processes add to. A flush reads the row in the transaction that will write
- * it. It adds the calls that this process has counted since its last flush to the row's calls of the day, and
- * keeps the later of both last uses. A damaged row is replaced by the counts of this process alone.
+ * For rows that several gateway processes add to (shared-counts.ts): adds the calls of the day, and keeps the
+ * later of both last uses.
  */
 export class SharedKeyUses extends KeyUses {
-  readonly #rows: SharedKeyRows;
-  readonly #log: Log;
+  readonly #rows: Pick<KeyRows, 'has' | 'findUse'>;
   /**
-   * For keys with limits: the day that this process counted last, and its calls of that day that are on
-   * disk. An entry stays for good, so there are at most as many as key slots. The slot's next key comes a
-   * day later (SLOT_REST_MS), and `mergedDayOf` ignores entries of another day.
+   * Of keys with limits: the day that this process counted last. The slot's next key comes a day later
+   * (SLOT_REST_MS), and `mergedCounts` ignores days of another number.
    */
-  readonly #daysOnDisk = new Map<KeyIndex, Day>();
-  /**
-   * The same for the rows that the last `rows` returned: `recordWritten` moves them to `#daysOnDisk`. The
-   * next `rows` drops the entries of a flush that failed: it may make no entry for one of these keys, and
-   * `recordWritten` would then take the old entry for written.
-   */
-  readonly #daysInCommit = new Map<KeyIndex, Day>();
+  readonly #days: CountsOnDisk<KeyIndex, DayCount>;
 
-  constructor(live: LiveBuffers, clock: Clock, rows: SharedKeyRows, log: Log) {
+  constructor(live: LiveBuffers, clock: Clock, rows: Pick<KeyRows, 'has' | 'findUse'>, log: Log) {
     super(live, clock);
     this.#rows = rows;
-    this.#log = log;
+    this.#days = new CountsOnDisk('key use', log);
   }
 
   override rows(): Map<KeyIndex, KeyUseRecord> {
-    this.#daysInCommit.clear();
+    this.#days.begin();
     return super.rows();
   }
 
   override recordWritten(): void {
     super.recordWritten();
-    for (const [key, day] of this.#daysInCommit) this.#daysOnDisk.set(key, day);
-    this.#daysInCommit.clear();
+    this.#days.recordWritten();
   }
 
   protected override rowOf(key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
+    // Another process has deleted the key.
     if (!this.#rows.has(key)) return undefined;
-    let ownOnDisk = this.#daysOnDisk.get(key) ?? NO_DAY;
-    const stored = unlessDamaged(
-      () => this.#rows.findUse(key),
-      (message) => {
-        ownOnDisk = NO_DAY;
-        this.#log.error('a damaged row of key use is replaced by what this gateway counted', {
-          error: message,
-        });
-      },
-    );
+    const { stored, own } = this.#days.read(key, () => this.#rows.findUse(key));
     const { dayNumber, dayCalls } = use;
+    // Also if the count has fallen to 0 since the last flush, because calls were given back to the day: the
+    // row must lose these calls.
+    if (dayCalls > 0 || (own?.dayCalls ?? 0) > 0) this.#days.put(key, { dayNumber, dayCalls });
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
-    // An entry is also made if the count has fallen to 0 since the last flush, because calls were given back
-    // to the day: the row must lose these calls.
-    if (dayCalls > 0 || ownOnDisk.dayCalls > 0) this.#daysInCommit.set(key, { dayNumber, dayCalls });
-    // `mergedDayOf` adds the calls of this process that are not in the row yet.
-    return { ...use, lastUsedSeconds, ...mergedDayOf(use, ownOnDisk, stored) };
+    return { ...mergedCounts(CALLS_BY_DAY, use, own, stored), lastUsedSeconds };
   }
 }
 

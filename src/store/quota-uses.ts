@@ -26,8 +26,8 @@ import type { ScopeCounts } from '../ledger/limited-scopes.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
 import type { Log } from '../telemetry/log.js';
-import { quotaUseKeyOf } from './quota-use-rows.js';
-import { unlessDamaged } from './record-codec.js';
+import { quotaUseKeyOf, type QuotaUseRows } from './quota-use-rows.js';
+import { type CountsByPeriod, CountsOnDisk, mergedCounts } from './shared-counts.js';
 
 /** For accounts and keys: their requests a minute and calls a day are in `spending` and `key_uses`. */
 const NO_COUNTS = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
@@ -138,108 +138,59 @@ const NOTHING_SETTLED = {
   spendPerMonth: 0,
 };
 
-/** The rows that several gateways add to (QuotaUseRows). `rowOf` reads them in the flush's transaction. */
-interface SharedQuotaRows {
-  find(scope: UsedScope): QuotaUseRecord | undefined;
-  /** The id of who has the slot; undefined if another gateway has deleted the key or group. */
-  ownerOf(scope: UsedScope): string | undefined;
-}
-
-/**
- * Adds what this gateway has counted since its last flush to the row, which is read in the transaction that
- * writes it. A damaged row is replaced by what this gateway counted, so that charges do not wait for it.
- */
-export class SharedQuotaUses extends QuotaUses {
-  readonly #rows: SharedQuotaRows;
-  readonly #log: Log;
-  /**
-   * By row: what this gateway has counted and has on disk. An entry names the owner of the slot, because the
-   * slot of a deleted key or group is given again after a day, and the next owner's counts begin at 0 within
-   * the same month. Entries stay for good, one at most for each row.
-   */
-  readonly #usesOnDisk = new Map<string, OwnedUse>();
-  /** The counts in the rows that the last `rows` yielded. `recordWritten` moves them to `#usesOnDisk`. */
-  readonly #usesInCommit = new Map<string, OwnedUse>();
-
-  constructor(
-    ledger: Ledger,
-    clock: Clock,
-    modelIdOf: (modelIndex: number) => string,
-    rows: SharedQuotaRows,
-    log: Log,
-  ) {
-    super(ledger, clock, modelIdOf);
-    this.#rows = rows;
-    this.#log = log;
-  }
-
-  override rows(...scopes: Parameters<QuotaUses['rows']>): ReturnType<QuotaUses['rows']> {
-    // Drops entries of a flush that failed: their scopes may have been deleted since.
-    this.#usesInCommit.clear();
-    return super.rows(...scopes);
-  }
-
-  override recordWritten(): void {
-    super.recordWritten();
-    for (const [rowKey, use] of this.#usesInCommit) this.#usesOnDisk.set(rowKey, use);
-    this.#usesInCommit.clear();
-  }
-
-  protected override rowOf(scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
-    const owner = this.#rows.ownerOf(scope);
-    if (owner === undefined) return undefined;
-    const rowKey = quotaUseKeyOf(scope).join('/');
-    this.#usesInCommit.set(rowKey, { owner, use: counted });
-    let onDisk = this.#usesOnDisk.get(rowKey);
-    const stored = unlessDamaged(
-      () => this.#rows.find(scope),
-      (message) => {
-        onDisk = undefined;
-        this.#log.error('a damaged row of quota use is replaced by what this gateway counted', {
-          error: message,
-        });
-      },
-    );
-    return mergedUseOf(stored, counted, onDisk?.owner === owner ? onDisk.use : undefined);
-  }
-}
-
 /** Counts of this gateway, and the id that had the slot then. */
 interface OwnedUse {
   readonly owner: string;
   readonly use: QuotaUseRecord;
 }
 
-type Period = 'callDayNumber' | 'dayNumber' | 'monthNumber';
+type SharedRows = Pick<QuotaUseRows, 'find' | 'ownerOf'>;
 
-/** Which counts start at 0 with which period. */
-const COUNTS_BY_PERIOD: readonly (readonly [Period, readonly (keyof QuotaUseRecord)[]])[] = [
+/** For rows that several gateways add to (shared-counts.ts). A row has this gateway's minute. */
+export class SharedQuotaUses extends QuotaUses {
+  readonly #rows: SharedRows;
+  /**
+   * An entry names the owner of the slot, because the slot of a deleted key or group is given again after a
+   * day, and the next owner's counts begin at 0 within the same month.
+   */
+  readonly #uses: CountsOnDisk<string, OwnedUse>;
+
+  constructor(
+    ledger: Ledger,
+    clock: Clock,
+    modelIdOf: (modelIndex: number) => string,
+    rows: SharedRows,
+    log: Log,
+  ) {
+    super(ledger, clock, modelIdOf);
+    this.#rows = rows;
+    this.#uses = new CountsOnDisk('quota use', log);
+  }
+
+  override rows(...scopes: Parameters<QuotaUses['rows']>): ReturnType<QuotaUses['rows']> {
+    this.#uses.begin();
+    return super.rows(...scopes);
+  }
+
+  override recordWritten(): void {
+    super.recordWritten();
+    this.#uses.recordWritten();
+  }
+
+  protected override rowOf(scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
+    const owner = this.#rows.ownerOf(scope);
+    // Another gateway has deleted the key or group.
+    if (owner === undefined) return undefined;
+    const rowName = quotaUseKeyOf(scope).join('/');
+    const { stored, own } = this.#uses.read(rowName, () => this.#rows.find(scope));
+    this.#uses.put(rowName, { owner, use: counted });
+    return mergedCounts(COUNTS_BY_PERIOD, counted, own?.owner === owner ? own.use : undefined, stored);
+  }
+}
+
+/** Which counts start at 0 with which period. Exported for the test. */
+export const COUNTS_BY_PERIOD: CountsByPeriod<Exclude<keyof QuotaUseRecord, 'takenMs'>> = [
   ['callDayNumber', ['callsPerDay']],
   ['dayNumber', ['tokensPerDay', 'spendPerDay']],
   ['monthNumber', ['callsPerMonth', 'tokensPerMonth', 'spendPerMonth']],
 ];
-
-/**
- * Returns `stored`, which is undefined for a new row, plus what this gateway has counted that is not in the
- * row yet. `ownOnDisk` is the part of its counts that is in the row. A count whose period on disk is later
- * than this gateway's stays as it is: a period begins for all gateways at once. Counts of the minute are this
- * gateway's alone.
- */
-export function mergedUseOf(
-  stored: QuotaUseRecord | undefined,
-  counted: QuotaUseRecord,
-  ownOnDisk: QuotaUseRecord | undefined,
-): QuotaUseRecord {
-  if (stored === undefined && ownOnDisk === undefined) return counted;
-  const merged: Record<keyof QuotaUseRecord, number> = { ...counted };
-  for (const [period, counts] of COUNTS_BY_PERIOD) {
-    const isLater = stored !== undefined && stored[period] > counted[period];
-    if (isLater) merged[period] = stored[period];
-    for (const count of counts) {
-      const storedCount = stored?.[period] === merged[period] ? stored[count] : 0;
-      const ownCountOnDisk = ownOnDisk?.[period] === counted[period] ? ownOnDisk[count] : 0;
-      merged[count] = isLater ? storedCount : Math.max(0, storedCount + counted[count] - ownCountOnDisk);
-    }
-  }
-  return { ...merged, takenMs: counted.takenMs };
-}

@@ -15,7 +15,9 @@
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
+import type { DayCount } from '../ledger/day.js';
 import type { SpendingRecord } from '../registry/account-record.js';
+import { type CountsByPeriod, mergedCounts } from './shared-counts.js';
 
 /** The part of a row that is not money: counts of the ledger, and when they were taken. */
 type LedgerCounts = Pick<SpendingRecord, 'dayNumber' | 'dayCalls' | 'minuteUsed' | 'takenMs'>;
@@ -73,11 +75,8 @@ export class SpentTotals implements FlushedTotals {
   }
 }
 
-/** A day (of quotas of calls) and its calls: of an account here, of a key in key-uses.ts. */
-export interface Day {
-  readonly dayNumber: number;
-  readonly dayCalls: number;
-}
+/** The day and its calls, in rows that several gateways add to: of accounts here, of keys in key-uses.ts. */
+export const CALLS_BY_DAY: CountsByPeriod<keyof DayCount> = [['dayNumber', ['dayCalls']]];
 
 /** Adds what this gateway has charged since its last flush to the rows, to which other gateways add too. */
 export class SharedSpentTotals implements FlushedTotals {
@@ -94,7 +93,7 @@ export class SharedSpentTotals implements FlushedTotals {
   /** Reversals: charges that were taken back, as positive amounts, until the reversal is on disk. */
   readonly #reversed = new Map<AccountIndex, bigint>();
   /** Days of the last `recordOf`, which `recordWritten` moves to `#dayNumbers` and `#dayCalls`. */
-  readonly #daysInCommit = new Map<AccountIndex, Day>();
+  readonly #daysInCommit = new Map<AccountIndex, DayCount>();
 
   /**
    * A row on disk is the sum of all gateways, so `findSpending` is called in the transaction that writes it.
@@ -128,8 +127,7 @@ export class SharedSpentTotals implements FlushedTotals {
     const dayOnDisk = { dayNumber: this.#dayNumbers[account]!, dayCalls: this.#dayCalls[account]! };
     return {
       // `minuteUsed` is the count of the gateway that wrote last. Only the coordinator has the sum.
-      ...counts,
-      ...mergedDayOf(counts, dayOnDisk, stored),
+      ...mergedCounts(CALLS_BY_DAY, counts, dayOnDisk, stored),
       spent: asPicoUnits(spent),
       uncovered: uncoveredAfter(stored?.uncovered ?? 0n, this.#uncovered.get(account) ?? 0n),
     };
@@ -154,17 +152,4 @@ export class SharedSpentTotals implements FlushedTotals {
   writtenOf(account: AccountIndex): PicoUnits {
     return asPicoUnits(this.#chargedOnDisk[account]!);
   }
-}
-
-/**
- * Returns the day of a row that several gateways add to: `stored`, which is undefined for a new row, plus
- * this gateway's calls that are not in the row yet. `ownOnDisk` are its calls that are in the row. A row with
- * a later day keeps it, because a day begins for all gateways at once.
- */
-export function mergedDayOf({ dayNumber, dayCalls }: Day, ownOnDisk: Day, stored: Day | undefined): Day {
-  if (stored !== undefined && stored.dayNumber > dayNumber)
-    return { dayNumber: stored.dayNumber, dayCalls: stored.dayCalls };
-  const callsOf = (day: Day | undefined): number => (day?.dayNumber === dayNumber ? day.dayCalls : 0);
-  // Below 0 only if a damaged row was replaced by counts from 0, and earlier calls were then taken back.
-  return { dayNumber, dayCalls: Math.max(0, callsOf(stored) + dayCalls - callsOf(ownOnDisk)) };
 }

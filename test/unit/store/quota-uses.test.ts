@@ -6,7 +6,8 @@ import type { Catalog } from '#src/registry/catalog.js';
 import type { QuotaUse, QuotaUseRecord } from '#src/registry/quota-use.js';
 import { audit } from '#src/store/audit.js';
 import type { FlushStore } from '#src/store/flush.js';
-import { QuotaUses, SharedQuotaUses, mergedUseOf } from '#src/store/quota-uses.js';
+import { COUNTS_BY_PERIOD, QuotaUses, SharedQuotaUses } from '#src/store/quota-uses.js';
+import { mergedCounts } from '#src/store/shared-counts.js';
 import { recover } from '#src/store/recovery.js';
 import { Store } from '#src/store/store.js';
 import {
@@ -341,10 +342,12 @@ void t.test('several gateways add to a row, each what it has counted since', (t)
     spendPerMonth: 0,
     ...fields,
   });
+  const merged = (...[stored, mine, own]: readonly (QuotaUseRecord | undefined)[]): QuotaUseRecord =>
+    mergedCounts(COUNTS_BY_PERIOD, mine!, own, stored);
   const counted = use({ callsPerDay: 2, tokensPerDay: 20, tokensPerMonth: 200, takenMs: asWallMs(5) });
-  t.same(mergedUseOf(undefined, counted, undefined), counted);
+  t.same(merged(undefined, counted, undefined), counted);
   const stored = use({ callsPerDay: 1, tokensPerDay: 10, tokensPerMonth: 100, spendPerMonth: 7 });
-  t.same(mergedUseOf(stored, counted, undefined), {
+  t.same(merged(stored, counted, undefined), {
     ...counted,
     callsPerDay: 3,
     tokensPerDay: 30,
@@ -352,12 +355,12 @@ void t.test('several gateways add to a row, each what it has counted since', (t)
     spendPerMonth: 7,
   });
   const written = use({ callsPerDay: 2, tokensPerDay: 15, tokensPerMonth: 150 });
-  t.match(mergedUseOf(stored, counted, written), { callsPerDay: 1, tokensPerDay: 15, tokensPerMonth: 150 });
+  t.match(merged(stored, counted, written), { callsPerDay: 1, tokensPerDay: 15, tokensPerMonth: 150 });
   const tomorrow = use({ ...counted, dayNumber: 11, tokensPerDay: 3 });
-  t.match(mergedUseOf(stored, tomorrow, written), { dayNumber: 11, tokensPerDay: 3, tokensPerMonth: 150 });
+  t.match(merged(stored, tomorrow, written), { dayNumber: 11, tokensPerDay: 3, tokensPerMonth: 150 });
   const ahead = use({ dayNumber: 11, tokensPerDay: 4 });
-  t.match(mergedUseOf(ahead, counted, written), { dayNumber: 11, tokensPerDay: 4, tokensPerMonth: 50 });
-  t.match(mergedUseOf(undefined, counted, written), { tokensPerDay: 5 }, 'the row was removed meanwhile');
+  t.match(merged(ahead, counted, written), { dayNumber: 11, tokensPerDay: 4, tokensPerMonth: 50 });
+  t.match(merged(undefined, counted, written), { tokensPerDay: 5 }, 'the row was removed meanwhile');
   t.end();
 });
 
