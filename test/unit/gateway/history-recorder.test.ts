@@ -52,7 +52,7 @@ for (const late of ['status', 'accounts'] as const)
     };
     const recorder = new HistoryRecorder({
       status: () => read('status', STATUS),
-      accounts: () => read('accounts', []),
+      accountReports: () => read('accounts', []),
       rows: NO_ROWS,
       clock: new SystemClock(),
       log,
