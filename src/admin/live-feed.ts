@@ -33,10 +33,10 @@ const IS_HEAD = false;
  */
 const SUBSCRIBERS_MAX = 64;
 
-/** Where the stats come from: gateway/history-recorder.ts. */
 /** Gets the status and the spans that have ended since the last read. */
 export type LiveWatcher = (status: object, ended: readonly EndedSpan[]) => void;
 
+/** Where the stats come from: gateway/history-recorder.ts. */
 export interface LiveSource {
   readonly history: History;
   /** Not used here: server.ts gives it to the route of the busiest accounts. */

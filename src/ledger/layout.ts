@@ -40,8 +40,7 @@
  *       40    32  CALL_GROUP                            index + 1 of the account's own group, or 0
  *       44    32  CALENDAR_DAY                          day and month of which the call took,
  *       48    32  CALENDAR_MONTH                        in `quota_timezone`
- *       52   7×8  TAKEN_MASKS                           a byte for each of SCOPES_MAX scopes
- *                                                             (reservations.ts), a bit a quota
+ *       52   7×8  TAKEN_MASKS                           SCOPES_MAX bytes (reservations.ts), a bit a quota
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts. The 16 extra bytes of an account:
  *
@@ -117,7 +116,7 @@ export const EXCHANGES_MAX = 100_000;
 
 /** Bytes of the counted record of an account, a key, a group or a pair. */
 const COUNTED_BYTES = 256;
-export const RESERVATION_BYTES = 72;
+const RESERVATION_BYTES = 72;
 const EXTRA_BYTES = 16;
 export const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
@@ -144,9 +143,7 @@ export const MINUTE_FREE_MS = 10;
 export const MINUTE_REJECTED_UNTIL_MS = 11;
 export const DAY_LEASE = 14;
 export const FLIGHT_LEASE = 19;
-
-/** The same in 32-bit words. */
-export const LOW_MINUTE = 24;
+export const LOW_MINUTE = 24; // from here on in 32-bit words
 export const MINUTE_REMAINING = 25;
 export const MINUTE_REJECTED_LIMIT = 26;
 invariant(

@@ -43,7 +43,7 @@ export const MODEL_SCOPE = 2;
 export const GROUP_SCOPE = 3;
 export const SCOPES_MAX = GROUP_SCOPE + GROUP_DEPTH_MAX;
 invariant(
-  layout.TAKEN_MASKS * 4 + SCOPES_MAX <= layout.RESERVATION_BYTES,
+  layout.TAKEN_MASKS * 4 + SCOPES_MAX <= layout.RESERVATION_WORDS32 * 4,
   'the masks of a call fit into its record',
 );
 

@@ -3,12 +3,13 @@
  * account, key, model and hour. usage-reader.ts makes reports from the store's rows; admin/usage-routes.ts
  * keeps a report in KeptReport, which has a timer. Everything but KeptReport is pure. Main thread.
  *
- * Must hold: a report has at most LINES_MAX lines, however many rows it sums; beyond, `add` throws. A report
- * in work may have the lines of one page more.
- *
- * Must hold, and store/ keeps it: after every commit the `cost` of all rows of an account adds up to the
- * `spent` of its spending record, and likewise `uncovered`. store/audit.ts checks it
- * (test/unit/store/audit.test.ts).
+ * Must hold:
+ * - A report has at most LINES_MAX lines, however many rows it sums; beyond, `add` throws. A report in work
+ *   may have the lines of one page more.
+ * - Each total is summed (test/unit/registry/usage-report.test.ts).
+ * - After every commit the `cost` of all rows of an account adds up to the `spent` of its spending record,
+ *   and likewise `uncovered`. The flush writes both at once, and the audit compares them
+ *   (test/unit/store/audit.test.ts).
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from './record-id.js';

@@ -59,8 +59,8 @@ export interface NoRoom {
   readonly queueMs: number;
   /** The coordinator may grant more to one of the upstreams: it was not asked, or has not replied yet. */
   readonly mayBeGranted: boolean;
-  /** The coordinator has not replied in time whether it has more for one of the upstreams. */
-  readonly isLate: boolean;
+  /** The coordinator has not said of one of the upstreams that its limit is used up. */
+  readonly isUnknown: boolean;
 }
 
 /** What the Balancers of a worker share. */
@@ -189,7 +189,7 @@ export class Balancer {
     let soonest: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
     let queueMs = 0;
     let mayBeGranted = false;
-    let isLate = false;
+    let isUnknown = false;
     for (let skipped = tried; ;) {
       const state = this.#best(skipped, nowMs, account);
       if (state === undefined) break;
@@ -202,9 +202,9 @@ export class Balancer {
         soonest = { quota: shortage?.quota, slot, freeInMs };
       queueMs = Math.max(queueMs, quotas?.queueMs ?? 0);
       mayBeGranted ||= shortage?.mayBeGranted === true;
-      isLate ||= shortage?.isLate === true;
+      isUnknown ||= shortage?.isUnknown === true;
     }
-    return soonest && { ...soonest, queueMs, mayBeGranted, isLate };
+    return soonest && { ...soonest, queueMs, mayBeGranted, isUnknown };
   }
 
   /**

@@ -310,7 +310,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const seconds = Math.max(1, Math.ceil((noRoom?.freeInMs ?? 0) / 1_000));
     const error =
       this.#lastReason === undefined
-        ? noRoomError(noRoom?.quota, seconds, noRoom?.isLate)
+        ? noRoomError(noRoom?.quota, seconds, noRoom?.isUnknown)
         : unavailableError(this.#lastReason, shorterWait(this.#retryAfterSeconds, seconds));
     this.#failModel(error, 'unavailable');
   }

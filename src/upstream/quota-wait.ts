@@ -171,16 +171,16 @@ export class QuotaWait implements WaitingCall {
 
 /**
  * All upstreams were at their limits for as long as the call could wait. `quota`: the limit that was
- * reached; undefined if not known. `seconds`: when to retry. `isLate`: the coordinator has not replied in
- * time, so the upstreams may have been below their limits.
+ * reached; undefined if not known. `seconds`: when to retry. `isUnknown`: the coordinator has not said
+ * that a limit is used up, so the upstreams may have been below their limits.
  */
 export function noRoomError(
   quota: UpstreamQuotaName | undefined,
   seconds: number,
-  isLate = false,
+  isUnknown = false,
 ): ErrorRecord {
   const limit = quota === undefined ? '' : ` (${quota})`;
-  const state = isLate ? 'could not be found out in time' : 'is used up';
+  const state = isUnknown ? 'could not be found out in time' : 'is used up';
   return {
     code: 'overloaded',
     message: `what the gateway may ask of the provider of this model ${state}${limit}; retry after ${secondsText(seconds)}. This call is not billed.`,

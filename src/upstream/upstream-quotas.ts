@@ -34,14 +34,17 @@ interface Question {
   readonly isOpen: boolean;
   /** Once the reply has come: when the next question may be asked (monotonic). */
   readonly nextMs: number;
-  /** When `isLate` begins: Infinity if the reply said that the limit is used up (monotonic). */
-  readonly lateMs: number;
+  /**
+   * Until when the limit counts as used up, because a reply said so (monotonic): Infinity from that reply to
+   * the next question, which may be open for ASK_MS before it counts no longer; 0 if no reply said so.
+   */
+  readonly refusedUntilMs: number;
 }
 
 /** Why the limits of an upstream keep a call out (see Shortage), and what to expect of the coordinator. */
 interface UpstreamShortage extends Omit<Shortage, 'mayAskForMore'> {
   readonly mayBeGranted: boolean;
-  readonly isLate: boolean;
+  readonly isUnknown: boolean;
 }
 
 /** Who takes: a new call, or one that the queue serves, which may take of scopes that calls wait for. */
@@ -81,15 +84,15 @@ export class UpstreamQuotas {
 
   /**
    * Why `take` gives nothing now; the session then decides whether the call waits. `mayBeGranted`: as the
-   * method of this name. `isLate`: the coordinator has not said in time whether the limit is used up.
+   * method of this name. `isUnknown`: the coordinator has not said that the limit is used up.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): UpstreamShortage {
     const { mayAskForMore, ...shortage } = this.#counters.shortageOf(scope, limits, tokens);
-    const { lateMs = Infinity } = this.#questions.get(scope) ?? {};
+    const { refusedUntilMs = 0 } = this.#questions.get(scope) ?? {};
     return {
       ...shortage,
       mayBeGranted: mayAskForMore && this.#isUnanswered(scope),
-      isLate: mayAskForMore && this.#clock.monotonicMs() >= lateMs,
+      isUnknown: mayAskForMore && this.#clock.monotonicMs() >= refusedUntilMs,
     };
   }
 
@@ -125,11 +128,13 @@ export class UpstreamQuotas {
   #ask(scope: UpstreamScopeIndex, tokens: number): void {
     if (this.#leases === undefined) return;
     const nowMs = this.#clock.monotonicMs();
-    const { isOpen = false, nextMs = 0, lateMs = Infinity } = this.#questions.get(scope) ?? {};
+    const { isOpen = false, nextMs = 0, refusedUntilMs = 0 } = this.#questions.get(scope) ?? {};
     if (isOpen || nextMs > nowMs) return;
-    // If the last reply decided nothing, `isLate` stays true until the next one decides.
-    const openLateMs = Math.min(lateMs, nowMs + ASK_MS);
-    this.#questions.set(scope, { isOpen: true, nextMs: Infinity, lateMs: openLateMs });
+    this.#questions.set(scope, {
+      isOpen: true,
+      nextMs: Infinity,
+      refusedUntilMs: Math.min(refusedUntilMs, nowMs + ASK_MS),
+    });
     const lack = { kind: 'upstream', tokens } as const;
     void this.#leases.ask({ scopes: [{ kind: 'upstream', index: scope }], need: lack }).then((reply) => {
       // 'try': as much as the call lacks has come. If another call takes it first, the next question needs
@@ -137,9 +142,11 @@ export class UpstreamQuotas {
       if (reply === 'try') this.#questions.delete(scope);
       else {
         const repliedMs = this.#clock.monotonicMs();
-        // Only a refusal says that the limit is used up. After any other reply `isLate` is true at once.
-        const lateMsNow = refusedBy(reply) === undefined ? repliedMs : Infinity;
-        this.#questions.set(scope, { isOpen: false, nextMs: repliedMs + ASK_AGAIN_MS, lateMs: lateMsNow });
+        this.#questions.set(scope, {
+          isOpen: false,
+          nextMs: repliedMs + ASK_AGAIN_MS,
+          refusedUntilMs: refusedBy(reply) === undefined ? 0 : Infinity,
+        });
       }
       // After any reply: what came may be too little for the call that asked, but enough for another.
       this.queue.onRoom();

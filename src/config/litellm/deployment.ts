@@ -12,10 +12,9 @@
  *   left out get none.
  */
 import type { Service } from '../../core/door-names.js';
-import { partedAtQuerySecrets, secretsInPath } from '../../core/secret-url.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
 import { TIMEOUT_MS_MAX, TOTAL_TIMEOUT_MS_DEFAULT } from '../upstream-schema.js';
-import { headersOf, secretOf } from './headers.js';
+import { headersOf } from './headers.js';
 import { type DeploymentPrices, PRICE_WORDS, pricesOf, UNPLACED_PRICE } from './price.js';
 import {
   isTranslated,
@@ -30,6 +29,7 @@ import {
   type Variables,
 } from './provider.js';
 import { DROP_PARAMS_REASON, type ImportMap, PARAMETER_REASONS, reasonOf } from './remarks.js';
+import { secretOf, withoutAddressSecrets } from './secrets.js';
 
 /** By LiteLLM's mode of a model. Modes that Tollgate does not serve are absent. */
 const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
@@ -308,40 +308,6 @@ function modeByName(
   if (mode !== undefined && mode !== 'chat')
     params.remark('model', `${assumption} ${mode} by its name; ${advice}`);
   return mode ?? 'chat';
-}
-
-/**
- * Returns the settings with references in place of secrets in the address's query and path, where some
- * providers and proxies take the key. A provider with a protocol of its own takes no query: `config check`
- * rejects the address later, but the secret must not be written either.
- */
-function withoutAddressSecrets(
-  params: ImportMap,
-  modelName: string,
-  settings: Partial<NativeSettings>,
-  variables: Variables,
-): Partial<NativeSettings> {
-  const { url } = settings;
-  if (url === undefined || url.startsWith('${')) return settings; // the value of a variable is not in the file
-  // `secretsInPath` returns each secret as it is written, which is in `url`, and decoded, which may not be.
-  const path = url.replace(/^[^/]*\/\/[^/?]*/, '');
-  const secrets = new Set(secretsInPath(path).filter((secret) => url.includes(secret)));
-  const parts = partedAtQuerySecrets(url);
-  if (secrets.size === 0 && parts.length === 1) return settings;
-  const variableName = variableNameOf(`${modelName}_api_base`).replace(/_API_KEY$/, '');
-  // A word such as `not-needed` is no secret, and stays.
-  const referenceTo = (secret: string): string =>
-    secretOf(params, 'api_base', secret, variableName, variables) ?? secret;
-  // Longer secrets are tried first, because a secret may be the start of another. All are replaced in one
-  // pass, so that no secret is looked for in a reference.
-  const longestFirst = [...secrets].sort((secret, other) => other.length - secret.length);
-  const pattern = longestFirst.map((secret) => secret.replace(/[^\w]/g, '\\$&')).join('|');
-  // What the query calls a secret is replaced where it stands, because a short one may be in the host too.
-  const replaced = parts.map(({ text, isSecret }) => {
-    if (isSecret) return referenceTo(text);
-    return secrets.size === 0 ? text : text.replace(new RegExp(pattern, 'g'), referenceTo);
-  });
-  return { ...settings, url: replaced.join('') };
 }
 
 /** Returns why an entry of this provider and model cannot be carried over. */

@@ -17,28 +17,9 @@ import {
   HEADER_NAMES_SECRET,
   HEADER_VALUES,
 } from '../upstream-schema.js';
-import { type Parameter, variableNameOf, type Variables } from './provider.js';
+import type { Parameter, Variables } from './provider.js';
 import type { ImportMap } from './remarks.js';
-
-/**
- * Returns a reference to a variable in place of the secret `value`, which `map` has under `name`. If the file
- * has the secret itself, the variable is called `variableName`, perhaps with a number at its end, and gets a
- * remark. Undefined for a word such as `none`, which stands for "no key". deployment.ts calls `secretOf` too,
- * for keys and for secrets in addresses.
- */
-export function secretOf(
-  map: ImportMap,
-  name: string,
-  value: string,
-  variableName: string,
-  variables: Variables,
-): string | undefined {
-  const secret = variables.secret(value, variableName);
-  if (secret?.inline !== undefined) {
-    map.remark(name, `a secret written inline is not carried over: set the variable ${secret.inline}`);
-  }
-  return secret?.reference;
-}
+import { secretOf, secretNameOf } from './secrets.js';
 
 interface ImportedHeaders {
   readonly headers: Readonly<Record<string, string>>;
@@ -70,8 +51,7 @@ export function headersOf(
   // Adds the header that `map` has under `name`, or a remark on it.
   const add = (map: ImportMap, name: string, header: string, value: string): void => {
     const isThere = Object.keys(headers).some((other) => other.toLowerCase() === header.toLowerCase());
-    // `variableNameOf` ends all names with _API_KEY, which this header is not.
-    const variableName = variableNameOf(`${modelName}_${header}`).replace(/_API_KEY$/, '');
+    const variableName = secretNameOf(modelName, header);
     const problem = isThere ? 'a header that is given twice' : problemOf(header, value, context);
     if (problem !== undefined) {
       map.remark(name, problem);

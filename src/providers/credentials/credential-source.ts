@@ -4,12 +4,12 @@
  * credential-keeper.ts, which loads the sources, and gateway/upstream-probe.ts. Main thread of a gateway
  * process, and commands.
  *
- * Must hold: the message of every error goes through `withoutTokens`, because packages put tokens and
- * assertions into theirs, and messages reach logs. `credentialErrorOf` does that, except for a
- * CredentialError: code that makes one of a package's text must call `withoutTokens`.
- *
- * Must hold: `credentialWithin` ends within its time limit, whatever the source waits for. Otherwise one
- * token server that never replies would stop the renewals of its credential for good.
+ * Must hold (test/unit/providers/credentials/credential-source.test.ts):
+ * - The message of every error goes through `withoutTokens`, because packages put tokens and assertions into
+ *   theirs, and messages reach logs. `credentialErrorOf` does that, except for a CredentialError: code that
+ *   makes one of a package's text must call `withoutTokens`.
+ * - `credentialWithin` ends within its time limit, whatever the source waits for. Otherwise one token server
+ *   that never replies would stop the renewals of its credential for good.
  */
 import { homedir } from 'node:os';
 import { join } from 'node:path';

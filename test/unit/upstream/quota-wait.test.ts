@@ -15,7 +15,7 @@ const NO_ROOM = {
   freeInMs: 0,
   queueMs: 1_000,
   mayBeGranted: false,
-  isLate: false,
+  isUnknown: false,
 };
 
 void t.test('whichever of its methods throws', (t) => {

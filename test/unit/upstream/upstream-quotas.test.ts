@@ -93,29 +93,36 @@ void t.test('what can never fit is not asked for', (t) => {
   t.end();
 });
 
-void t.test('who was told nothing in time is not told that the limit is reached', async (t) => {
+void t.test('only after a refusal is a caller told that the limit is used up', async (t) => {
   const { clock, quotas, asks } = world();
   const take = (): unknown => quotas.take(QUOTAS, 50, 'call');
-  const isLate = (): boolean => quotas.shortageOf(QUOTAS, 50).isLate;
+  const isUnknown = (): boolean => quotas.shortageOf(QUOTAS, 50).isUnknown;
   take();
-  clock.ms += ASK_MS - 1;
-  t.equal(isLate(), false);
-  clock.ms += 1;
-  t.equal(isLate(), true, 'no reply');
-  for (const [end, late] of [
+  t.equal(isUnknown(), true, 'no reply yet');
+  for (const [end, unknown] of [
     ['late', true],
     [REFUSED, false],
     ['lost', true],
     [{ lostForMs: 5_000 }, true],
-    ['try', false],
+    [REFUSED, false],
+    // As much as was lacking has come, and others have taken it first.
+    ['try', true],
   ] as const) {
     asks.at(-1)!.reply(end);
     await turn();
-    t.equal(isLate(), late, JSON.stringify(end));
+    t.equal(isUnknown(), unknown, JSON.stringify(end));
     clock.ms += 300;
     take();
-    t.equal(isLate(), late, 'until the next reply');
+    t.equal(isUnknown(), unknown, 'until the next reply');
   }
+  asks.at(-1)!.reply(REFUSED);
+  await turn();
+  clock.ms += 300;
+  take();
+  clock.ms += ASK_MS - 1;
+  t.equal(isUnknown(), false);
+  clock.ms += 1;
+  t.equal(isUnknown(), true, 'if that takes too long, the refusal is too old');
 });
 
 void t.test('full is what the coordinator has just said, not what it was not asked for', async (t) => {
