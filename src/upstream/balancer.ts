@@ -57,7 +57,7 @@ export interface NoRoom {
   readonly freeInMs: number;
   /** How long a call may wait for one of the upstreams; the longest of their settings. */
   readonly queueMs: number;
-  /** The coordinator may grant more to one of the upstreams: it was not asked, or has not replied yet. */
+  /** The coordinator may grant more to one of the upstreams, or has just done so: its reply is under way. */
   readonly mayBeGranted: boolean;
   /** The coordinator has not said of one of the upstreams that its limit is used up. */
   readonly isUnknown: boolean;

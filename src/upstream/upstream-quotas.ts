@@ -83,16 +83,19 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Why `take` gives nothing now; the session then decides whether the call waits. `mayBeGranted`: as the
-   * method of this name. `isUnknown`: the coordinator has not said that the limit is used up.
+   * Why `take` gives nothing now; the session then decides whether the call waits. `mayBeGranted`: the reply
+   * of the coordinator, which may have what is missing, is under way. If nothing is missing, a lease has come
+   * already, and `take` only kept the call from overtaking calls that wait. `isUnknown`: the coordinator has
+   * not said that the limit is used up.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): UpstreamShortage {
     const { mayAskForMore, ...shortage } = this.#counters.shortageOf(scope, limits, tokens);
     const { refusedUntilMs = 0 } = this.#questions.get(scope) ?? {};
+    const hasLease = this.#leases !== undefined && shortage.quota === undefined;
     return {
       ...shortage,
-      mayBeGranted: mayAskForMore && this.#isUnanswered(scope),
-      isUnknown: mayAskForMore && this.#clock.monotonicMs() >= refusedUntilMs,
+      mayBeGranted: (hasLease || mayAskForMore) && this.#isUnanswered(scope),
+      isUnknown: hasLease || (mayAskForMore && this.#clock.monotonicMs() >= refusedUntilMs),
     };
   }
 

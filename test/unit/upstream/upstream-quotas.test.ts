@@ -2,7 +2,7 @@
 import t from 'tap';
 import type { LeaseAsk, LeaseEnd } from '#src/channel/lease-channel.js';
 import type { Clock } from '#src/core/clock.js';
-import { asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
+import { asAccountIndex, asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
 import { createUpstreamBuffers, UpstreamCounters, UpstreamLeases } from '#src/ledger/upstream-counters.js';
 import type { TargetQuotas } from '#src/upstream/target.js';
 import { ASK_MS, UpstreamQuotas } from '#src/upstream/upstream-quotas.js';
@@ -123,6 +123,34 @@ void t.test('only after a refusal is a caller told that the limit is used up', a
   t.equal(isUnknown(), false);
   clock.ms += 1;
   t.equal(isUnknown(), true, 'if that takes too long, the refusal is too old');
+});
+
+void t.test('a call that finds room while others wait has its turn after them', (t) => {
+  const { quotas, asks, grant } = world();
+  const minuteAlone = { ...QUOTAS, limits: { ...QUOTAS.limits, callsInFlight: undefined } };
+  quotas.take(minuteAlone, 50, 'call');
+  const served: string[] = [];
+  quotas.queue.add({
+    account: asAccountIndex(1),
+    bytes: 0,
+    isLate: () => false,
+    waitsFor: () => [SCOPE],
+    tryNow: () => {
+      if (quotas.take(minuteAlone, 50, 'queue') === undefined) return false;
+      served.push('the call that waits');
+      return true;
+    },
+    giveUp: () => undefined,
+  });
+  // The main thread writes a lease before it replies.
+  grant(9, 1_000n, 9n);
+  t.equal(quotas.take(minuteAlone, 50, 'call'), undefined, 'nobody overtakes');
+  t.match(quotas.shortageOf(minuteAlone, 50), { quota: undefined, mayBeGranted: true, isUnknown: true });
+  t.equal(asks.length, 1);
+  quotas.queue.sweep();
+  t.same(served, ['the call that waits']);
+  t.ok(quotas.take(minuteAlone, 50, 'call'));
+  t.end();
 });
 
 void t.test('full is what the coordinator has just said, not what it was not asked for', async (t) => {
