@@ -1,6 +1,6 @@
 /**
  * Reads the limits that the system sets to this process and to those that it starts (`ulimit`).
- * store/environment.ts calls it before it maps a file, core/wasm.ts before it makes a memory,
+ * store/environment.ts calls it before it maps a file, core/shared-memory.ts before it makes a memory,
  * gateway/gateway-start.ts to compare the limit of open files, and supervisor/gateway-process.ts to explain
  * why a gateway ended. Any thread; each call reads a file. Tests: test/unit/cli/program.test.ts.
  */

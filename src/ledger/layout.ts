@@ -97,7 +97,7 @@ import {
   type ModelScopeIndex,
 } from '../core/units.js';
 import { invariant } from '../core/errors.js';
-import { createSharedMemory } from '../core/wasm.js';
+import { createSharedMemory } from '../core/shared-memory.js';
 import {
   ACCOUNTS_MAX,
   CALLS_IN_FLIGHT_MAX,

@@ -13,12 +13,13 @@
  * without).
  */
 import { invariant } from '../core/errors.js';
-import { canInstantiate, compile, instantiate, type SharedMemory } from '../core/wasm.js';
+import { canInstantiate, compile, instantiate, type SharedMemory } from '../core/shared-memory.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { CallLeft } from './call-left.js';
 import * as layout from './layout.js';
 import { lowestBitOf } from './packed-words.js';
-import { ENTRY, HALF_SETTLED, QUOTA_MODULE, SETTLED, UNSETTLED } from './quota-module.js';
+import { QUOTA_MODULE_BYTES } from './generated-module.js';
+import { ENTRY, HALF_SETTLED, SETTLED, UNSETTLED } from './quota-module.js';
 import { DAY_BIT, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { Link } from './scope-chain.js';
 import {
@@ -183,7 +184,7 @@ export class QuotaBatch {
     // Cleared also if no area is left: this Ledger does not try again.
     this.#memory = undefined;
     if (area >= layout.SCRATCH_AREAS) return undefined;
-    quotaModule ??= compile(QUOTA_MODULE);
+    quotaModule ??= compile(Buffer.from(QUOTA_MODULE_BYTES, 'base64'));
     const { take, settle } = instantiate(quotaModule, memory);
     const scratchByte = words64.byteLength + area * layout.SCRATCH_BYTES;
     this.#words32 = new Int32Array(memory.buffer, scratchByte, layout.SCRATCH_BYTES / 4);

@@ -1,7 +1,8 @@
 /**
  * The steps of quota-batch.ts on 64-bit words, as the text of a WebAssembly module over the memory of quota
  * records. Atomics of JavaScript make BigInts of such words; those of this module take a third of the time
- * and leave no garbage. Any thread, each with an instance of its own.
+ * and leave no garbage. scripts/build-module.mjs makes bytes of the text (generated-module.d.ts), by the
+ * assembler of WABT, which refuses what it does not know. Any thread, each with an instance of its own.
  *
  * An entry, 32 bytes, is one quota of one scope:
  *
@@ -53,7 +54,11 @@ export const SETTLED = 0;
 export const UNSETTLED = 1;
 export const HALF_SETTLED = 2;
 
-export const QUOTA_MODULE = `
+/** Returns the text. The build alone calls it, so no bundle has the text. */
+export const quotaModuleText = (): string => `
+(module
+(import "js" "memory" (memory 1 65536 shared))
+
 ;; Adds to the amount of a stock of that period. Returns what is then left of max; -1 if nothing was added.
 (func $change (param $at i32) (param $period i32) (param $amount i64) (param $max i64) (result i64)
   (local $word i64) (local $before i64) (local $there i64) (local $sum i64) (local $tries i32)
@@ -166,5 +171,5 @@ export const QUOTA_MODULE = `
     (local.set $all (i32.or (local.get $all) (local.get $status)))
     (local.set $entry (i32.add (local.get $entry) (i32.const ${ENTRY.bytes})))
     (br_if $next (i32.lt_u (local.get $entry) (local.get $end))))
-  (local.get $all))
+  (local.get $all)))
 `;
