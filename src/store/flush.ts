@@ -164,9 +164,9 @@ export class LedgerFlush {
   /**
    * Records that the next drain counts after the journals: what `drainEnded` has taken from a journal, and
    * corrections. Example: a call has left 0.02 uncovered, and the coordinator has granted 0.02 since. The
-   * correction has 0.02 charged, -0.02 uncovered.
+   * correction has 0.02 charged, -0.02 uncovered. A Set, because `shift` of a long array moves all others.
    */
-  readonly #queued: { readonly requestPrefix: string; readonly record: JournalRecord }[] = [];
+  readonly #queued = new Set<{ readonly requestPrefix: string; readonly record: JournalRecord }>();
 
   constructor(options: LedgerFlushOptions) {
     this.#options = options;
@@ -218,9 +218,9 @@ export class LedgerFlush {
         const requestPrefix = this.#options.requestPrefixOf(index);
         journal.drain((record) => this.#count(requestPrefix, record));
       });
-      for (let queued = this.#queued[0]; queued !== undefined; queued = this.#queued[0]) {
+      for (const queued of this.#queued) {
         this.#count(queued.requestPrefix, queued.record);
-        this.#queued.shift();
+        this.#queued.delete(queued);
       }
       return true;
     } catch (error) {
@@ -232,10 +232,11 @@ export class LedgerFlush {
   /**
    * Call when a listener has ended, before its successor gets another prefix of request ids. As `drain`; but
    * records that cannot be counted now are queued with the prefix of this listener, as copies, because the
-   * journal reuses its object. If ACCOUNTING_ROWS_WAITING_MAX are queued already, they stay in the journal.
+   * journal reuses its object. If ACCOUNTING_ROWS_WAITING_MAX are queued already, they stay in the journal:
+   * the usage log then gives them the successor's prefix.
    */
   drainEnded(listener: number): void {
-    if (this.drain() || this.#queued.length >= ACCOUNTING_ROWS_WAITING_MAX) return;
+    if (this.drain() || this.#queued.size >= ACCOUNTING_ROWS_WAITING_MAX) return;
     const { journals, requestPrefixOf } = this.#options;
     const requestPrefix = requestPrefixOf(listener);
     journals[listener]!.drain((record) => this.correct(requestPrefix, { ...record }));
@@ -243,7 +244,7 @@ export class LedgerFlush {
 
   /** Queues a record. `requestPrefix` is that with which the call's first record was counted. */
   correct(requestPrefix: string, record: JournalRecord): void {
-    this.#queued.push({ requestPrefix, record });
+    this.#queued.add({ requestPrefix, record });
   }
 
   get state(): FlushState {
