@@ -7,7 +7,6 @@
  * test/e2e/upstream-quotas.test.ts).
  */
 import type { LeaseScope } from '../channel/lease-channel.js';
-import type { Clock } from '../core/clock.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import {
   type AccountIndex,
@@ -33,7 +32,6 @@ import type { LiveSettings } from './reload.js';
 interface LeaseScopesOptions {
   readonly ledger: Ledger;
   readonly leases: Leases;
-  readonly clock: Clock;
   readonly live: LiveSettings;
   readonly accounting: SpentAccounting;
   readonly upstreams: UpstreamLeases;
@@ -138,8 +136,8 @@ export class LeaseScopes {
 
   /** Returns the words of shared memory with that stock's lease; undefined if the scope has no such stock. */
   #wordsOf(scope: Scope, name: StockName): LeaseWords | undefined {
-    const { leases, accounting, clock } = this.#options;
-    if (name !== 'balance') return leases.stockOf(scope, name, clock);
+    const { leases, accounting } = this.#options;
+    if (name !== 'balance') return leases.stockOf(scope, name);
     return scope.kind === 'account' ? leases.balanceOf(scope.index, accounting) : undefined;
   }
 

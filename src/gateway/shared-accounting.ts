@@ -63,7 +63,7 @@ export function openShared(options: AccountingOptions, group: GroupPosition): Ac
   const tables = { ledger, keyTable, groupNames };
   const capacity = { accountsMax, keysMax, groupsMax };
   const leaseFile = openLeaseFile(base.settings.data);
-  const leases = new Leases(buffers.ledger);
+  const leases = new Leases(buffers.ledger, clock);
   const totals = new SharedSpentTotals(
     accountsMax,
     (account) => store.findSpending(account),
@@ -291,7 +291,7 @@ function managerOf(
   uncoveredCharges: UncoveredCharges,
 ): LeaseManager {
   const { buffers, ledger, live, idNames, store, totals, upstreams, hostClock: clock, log } = options;
-  const leases = new Leases(buffers.ledger);
+  const leases = new Leases(buffers.ledger, clock);
   // The buffers have a calendar, because they were created as shared.
   const coordinatorClock = new CoordinatorClock(clock, buffers.ledger.coordinatorAheadMs!);
   const accounting: SpentAccounting = {
@@ -299,7 +299,7 @@ function managerOf(
     collect: (account, amountMax) => uncoveredCharges.collect(account, amountMax),
   };
   const scopes = new LeaseScopes({
-    ...{ ledger, leases, clock, live, accounting },
+    ...{ ledger, leases, live, accounting },
     upstreams: new UpstreamLeases(upstreams, clock),
     idOf: {
       account: (account) => idNames.accountIdOf(account) ?? undefined,

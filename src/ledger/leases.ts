@@ -28,18 +28,20 @@ import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js'
 export interface SpentAccounting {
   /** What this process has charged the account since its start, as far as flushes have written it. */
   flushedOf(account: AccountIndex): PicoUnits;
-  /** As `LeaseWords.collect`. Only tests without uncovered charges leave it out. */
-  collect?(account: AccountIndex, amountMax: PicoUnits): PicoUnits;
+  /** As `LeaseWords.collect`. */
+  collect(account: AccountIndex, amountMax: PicoUnits): PicoUnits;
 }
 
 /** The leases of requests a minute and calls a day, of all scopes of one kind. `scope`: the index of one. */
 export class CountedLeases<Index extends number> {
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
+  readonly #days: LeasedStocks;
 
-  constructor(views: CountedViews) {
+  constructor(views: CountedViews, clock: Clock) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;
+    this.#days = new LeasedStocks(views.records64, clock, dayLeases(views.records64));
   }
 
   /** How many permits calls can take at `nowMs`; 0 after the expiry. All times of grants are monotonic. */
@@ -88,7 +90,13 @@ export class CountedLeases<Index extends number> {
    * their limit is `limit`. LeasedWindow reads the four words one by one: a mix of two replies costs one ask
    * or one rejection, and exceeds no limit.
    */
-  publishMinute(scope: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
+  publishMinute(
+    scope: Index,
+    remaining: number,
+    freeMs: number,
+    rejectedUntilMs: number,
+    limit: number,
+  ): void {
     const first64 = scope * layout.COUNTED_WORDS64;
     Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT, limit);
     Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REMAINING, remaining);
@@ -100,10 +108,9 @@ export class CountedLeases<Index extends number> {
     );
   }
 
-  /** The lease of calls a day. Here and in `stockOf`, `clock` is read for its monotonic time alone. */
-  dayOf(scope: Index, clock: Clock): LeaseWords {
-    const words = this.#words64;
-    return new LeasedStocks(words, clock, dayLeases(words)).leaseOf(layout.dayAt(scope));
+  /** The lease of calls a day. */
+  dayOf(scope: Index): LeaseWords {
+    return this.#days.leaseOf(layout.dayAt(scope));
   }
 }
 
@@ -115,36 +122,38 @@ export class Leases {
   readonly groups: CountedLeases<GroupIndex>;
   readonly models: CountedLeases<ModelScopeIndex>;
   readonly #words64: BigInt64Array;
+  /** The stocks of quota records, and accounts' calls in flight. */
+  readonly #stocks: LeasedStocks;
+  readonly #flights: LeasedStocks;
   readonly #balance: Balance;
 
-  constructor(buffers: LedgerBuffers) {
+  /** `clock` is read for its monotonic time alone. */
+  constructor(buffers: LedgerBuffers, clock: Clock) {
     const views = layout.openLedgerViews(buffers);
     this.#views = views;
-    this.accounts = new CountedLeases(views.accounts);
-    this.keys = new CountedLeases(views.keys);
-    this.groups = new CountedLeases(views.groups);
-    this.models = new CountedLeases(views.models);
+    this.accounts = new CountedLeases(views.accounts, clock);
+    this.keys = new CountedLeases(views.keys, clock);
+    this.groups = new CountedLeases(views.groups, clock);
+    this.models = new CountedLeases(views.models, clock);
     this.#words64 = views.accounts.records64;
+    this.#stocks = new LeasedStocks(views.quotas.words64, clock);
+    this.#flights = new LeasedStocks(views.accountExtras64, clock, flightLeases(views.accounts.records64));
     this.#balance = new Balance(views);
   }
 
   /** The lease of one quota of a scope; undefined if it needs a quota record and the scope has none. */
-  stockOf(scope: Scope, quota: layout.ExtendedQuota | 'calls_per_day', clock: Clock): LeaseWords | undefined {
+  stockOf(scope: Scope, quota: layout.ExtendedQuota | 'calls_per_day'): LeaseWords | undefined {
     const { kind, index } = scope;
-    const { accountExtras64, accounts, quotas } = this.#views;
     if (quota === 'calls_per_day') {
       // `never` is a cast: the type checker cannot tell that `index` and `leases` are of the same kind.
       const leases: CountedLeases<never> = this[`${kind}s`];
-      return leases.dayOf(index as never, clock);
+      return leases.dayOf(index as never);
     }
-    if (quota === 'calls_in_flight' && kind === 'account') {
-      const leases = flightLeases(accounts.records64);
-      return new LeasedStocks(accountExtras64, clock, leases).leaseOf(layout.flightAt(index));
-    }
+    if (quota === 'calls_in_flight' && kind === 'account')
+      return this.#flights.leaseOf(layout.flightAt(index));
     const record = layout.recordOf(this.#views, scope);
     if (record === undefined) return undefined;
-    const stock = layout.stockAt(record, layout.EXTENDED_QUOTAS.indexOf(quota));
-    return new LeasedStocks(quotas.words64, clock).leaseOf(stock);
+    return this.#stocks.leaseOf(layout.stockAt(record, layout.EXTENDED_QUOTAS.indexOf(quota)));
   }
 
   /**
@@ -163,7 +172,7 @@ export class Leases {
       add: (_, amount, low) => this.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
       takeBack: (amountMax) => this.takeBackMoney(account, asPicoUnits(amountMax)),
       publish: (remaining) => void Atomics.store(this.#words64, first + layout.MONEY_REMAINING, remaining),
-      collect: (amountMax) => accounting.collect?.(account, asPicoUnits(amountMax)) ?? 0n,
+      collect: (amountMax) => accounting.collect(account, asPicoUnits(amountMax)),
     };
   }
 

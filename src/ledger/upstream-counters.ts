@@ -265,7 +265,7 @@ export class UpstreamLeases {
 
   constructor(buffers: UpstreamBuffers, clock: Clock) {
     const { counted, quotas } = openScopeViews(buffers);
-    this.minute = new CountedLeases(counted);
+    this.minute = new CountedLeases(counted, clock);
     this.#stocks = new LeasedStocks(quotas.words64, clock);
   }
 

@@ -54,7 +54,7 @@ export function joinBooks(
   more: Partial<LedgerFlushOptions> = {},
 ): BooksMember {
   const buffers = createLedgerBuffers({ ...BOUNDS, callsInFlightMax: 16, shared: true });
-  const leases = new Leases(buffers);
+  const leases = new Leases(buffers, clock);
   const ledger = new Ledger(buffers, clock);
   const keyTable = new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX }));
   const groupNames = new GroupNames(createGroupNames(BOUNDS.groupsMax));

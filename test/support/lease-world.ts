@@ -241,7 +241,7 @@ export class LeaseNode {
     const groupsMax = groups.length;
     const buffers = createLedgerBuffers({ accountsMax, groupsMax, callsInFlightMax: callsMax, shared: true });
     const calendar = new CoordinatorClock(clock, buffers.coordinatorAheadMs!);
-    const leases = new Leases(buffers);
+    const leases = new Leases(buffers, clock);
     this.#time = time;
     this.#shared = shared;
     this.#subjects = subjects;
@@ -267,7 +267,7 @@ export class LeaseNode {
           return {
             ...{ kind, index, scopeId: groups[index]!.id, minute: leases.groups },
             wordsOf: (name) =>
-              name === 'balance' ? undefined : leases.stockOf({ kind, index: group }, name, calendar),
+              name === 'balance' ? undefined : leases.stockOf({ kind, index: group }, name),
             limits: () => groups[index]!.limits,
           };
         const account = asAccountIndex(index);
@@ -277,8 +277,7 @@ export class LeaseNode {
           scopeId: subjects.subjectOf(account),
           minute: leases.accounts,
           wordsOf: (name) => {
-            if (name !== 'balance')
-              return leases.stockOf({ kind: 'account', index: account }, name, calendar);
+            if (name !== 'balance') return leases.stockOf({ kind: 'account', index: account }, name);
             return leases.balanceOf(account, {
               flushedOf: (of) => asPicoUnits(this.#flushed[of]!),
               collect: (of, most) => {

@@ -44,7 +44,7 @@ function createWorld(time: () => number) {
   };
   const ledger = new Ledger(buffers, clock);
   for (let account = 0; account < ACCOUNTS; account++) ledger.openAccount(asAccountIndex(account), stateOf());
-  return { buffers, ledger, leases: new Leases(buffers) };
+  return { buffers, ledger, leases: new Leases(buffers, clock) };
 }
 
 /**

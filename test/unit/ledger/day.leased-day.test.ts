@@ -32,7 +32,7 @@ function createWorld(lent = 0, low = 0): World {
   const clock = new FakeClock();
   clock.wall = MIDNIGHT_MS;
   const buffers = createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1, shared: true });
-  const leases = new Leases(buffers).accounts;
+  const leases = new Leases(buffers, clock).accounts;
   const told: number[] = [];
   const { accounts } = openLedgerViews(buffers);
   const stocks = new LeasedStocks(accounts.records64, clock, dayLeases(accounts.records64));

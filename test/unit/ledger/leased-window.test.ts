@@ -23,7 +23,7 @@ function createWorld(): World {
   const clock = new FakeClock();
   const buffers = createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1, shared: true });
   const low: AccountIndex[] = [];
-  const leases = new Leases(buffers).accounts;
+  const leases = new Leases(buffers, clock).accounts;
   return {
     clock,
     window: new LeasedWindow(openLedgerViews(buffers).accounts, clock, (account) => low.push(account)),
@@ -100,7 +100,7 @@ void t.test('who leaves few is the only one to say so', (t) => {
 
 void t.test('what was refused for good is not asked again before its time', (t) => {
   const { clock, window, leases } = createWorld();
-  leases.publishMinute(ACCOUNT, 7, clock.monotonic + 30_000, clock.monotonic + 250);
+  leases.publishMinute(ACCOUNT, 7, clock.monotonic + 30_000, clock.monotonic + 250, 0);
   const { admitted, mayAskForMore, resetWallMs } = window.take(ACCOUNT);
   t.same([admitted, mayAskForMore], [false, false]);
   t.equal(resetWallMs, clock.wallMs() + 30_001, 'whoever waits so long finds one free');

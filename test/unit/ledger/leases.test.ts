@@ -18,7 +18,7 @@ import {
   stateOf,
   takenOfDay,
 } from '../../fixtures/ledger-world.js';
-import { addDay, addSlots, dayHeld, slotsOf } from '../../fixtures/day-leases.js';
+import { addDay, addSlots, dayHeld, NOTHING_FLUSHED, slotsOf } from '../../fixtures/day-leases.js';
 
 const KEY = asKeyIndex(3);
 const MANY = 1_000;
@@ -33,7 +33,7 @@ function createWorld() {
     if (kind === 'key') low.keys += 1;
   });
   ledger.openAccount(ACCOUNT, stateOf());
-  const leases = new Leases(buffers);
+  const leases = new Leases(buffers, clock);
   const today = dayNumberOf(clock.wallMs());
   return { clock, ledger, leases, low, today };
 }
@@ -52,7 +52,7 @@ void t.test('what the store knows of an account is not what it may spend', (t) =
   t.equal(ledger.balance.available(ACCOUNT), 0n, 'opened with a credit, and nothing is lent');
   t.equal(admit(1n), 'insufficient_quota');
   leases.addMoney(ACCOUNT, pico(100n), pico(0n));
-  leases.balanceOf(ACCOUNT, { flushedOf: () => pico(0n) }).publish(900n, 0);
+  leases.balanceOf(ACCOUNT, NOTHING_FLUSHED).publish(900n, 0);
   t.equal(ledger.balanceOf(ACCOUNT), 1_000n, 'messages tell what the account has');
   t.equal(admit(101n), 'insufficient_quota', 'a hold takes what is here');
   t.equal(admit(100n), 'admitted');
@@ -63,7 +63,7 @@ void t.test('lent = available + held + spent, and what is given back is lent no 
   const { ledger, leases, admit } = moneyWorld();
   leases.addMoney(ACCOUNT, pico(100n), pico(0n));
   admit(60n);
-  leases.balanceOf(ACCOUNT, { flushedOf: () => pico(0n) }).publish(900n, 0);
+  leases.balanceOf(ACCOUNT, NOTHING_FLUSHED).publish(900n, 0);
   t.equal(ledger.balanceOf(ACCOUNT), 940n);
   t.equal(leases.takeBackMoney(ACCOUNT, pico(1_000n)), 40n, 'what is held stays');
   t.equal(ledger.balanceOf(ACCOUNT), 940n, "what is given back is the account's all the same");
@@ -191,11 +191,11 @@ void t.test('a key that is opened again holds nothing of the slot before', (t) =
 });
 
 void t.test('tokens of the minute that are left: here, and at the coordinator', (t) => {
-  const { ledger, leases, clock } = createWorld();
+  const { ledger, leases } = createWorld();
   ledger.keys.open(KEY, { tokensPerMinute: 500 });
   const left = () => ledger.tokenMinuteOf(ACCOUNT, NO_QUOTAS, KEY);
   t.match(left(), { limit: 500, remaining: 500 }, 'nobody was asked');
-  const lease = leases.stockOf({ kind: 'key', index: KEY }, 'tokens_per_minute', clock)!;
+  const lease = leases.stockOf({ kind: 'key', index: KEY }, 'tokens_per_minute')!;
   lease.add(0, 100n, 0n);
   lease.publish(300n, 0);
   t.match(left(), { limit: 500, remaining: 400 }, 'others have 100');

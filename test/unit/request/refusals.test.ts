@@ -28,6 +28,7 @@ import type { Coordinator, LeaseAsk, LeaseReply, StockName } from '#src/sharing/
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { EventTime } from '../../support/lease-world.js';
 import { chatCall, knownCaller, openHouse } from './support.js';
+import { NOTHING_FLUSHED } from '../../fixtures/day-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
 const KEY = asKeyIndex(0);
@@ -111,7 +112,7 @@ function createWorld(
     ...{ accountsMax: 1, callsInFlightMax: 20, keysMax: 1, groupsMax: 1, shared: true },
   });
   const clock = new CoordinatorClock(time.clock, buffers.coordinatorAheadMs!);
-  const leases = new Leases(buffers);
+  const leases = new Leases(buffers, clock);
   const ledger = new Ledger(buffers, clock);
   ledger.keys.open(KEY, LIMITS);
   ledger.groups.open(GROUP, LIMITS);
@@ -123,8 +124,8 @@ function createWorld(
     return kind === 'group' ? { kind, index: GROUP } : { kind, index: model };
   };
   const wordsOf = (kind: Quota['kind'], name: StockName) => {
-    if (name !== 'balance') return leases.stockOf(scopeOf(kind), name, clock);
-    return kind === 'account' ? leases.balanceOf(ACCOUNT, { flushedOf: () => asPicoUnits(0n) }) : undefined;
+    if (name !== 'balance') return leases.stockOf(scopeOf(kind), name);
+    return kind === 'account' ? leases.balanceOf(ACCOUNT, NOTHING_FLUSHED) : undefined;
   };
   const manager = new LeaseManager({
     coordinator: coordinatorWithout(time, usedUp),
@@ -273,7 +274,7 @@ void t.test('who was refused by the minute of a model that has come back since m
   const ledger = new Ledger(buffers, clock);
   const model = asModelScopeIndex(ledger.modelScopes.slotOf(ACCOUNT, MODEL)!);
   const nowMs = clock.monotonicMs();
-  new Leases(buffers).models.addMinute(model, nowMs + 9_000, 5, 0, nowMs);
+  new Leases(buffers, clock).models.addMinute(model, nowMs + 9_000, 5, 0, nowMs);
   const rule = { modelIndex: MODEL, limits: { ...NO_QUOTAS, requestsPerMinute: 10 } };
   const scopes = { account: ACCOUNT, plan: { ...PLAN, quotas: NO_QUOTAS }, key: undefined, model: rule };
   const needs = { hold: asPicoUnits(0n), tokens: 1 };

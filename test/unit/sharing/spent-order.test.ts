@@ -26,6 +26,7 @@ import { identity } from '../../support/authority-conformance.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
+import { NOTHING_FLUSHED } from '../../fixtures/day-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
 const SCOPE = 'acct_order';
@@ -62,9 +63,12 @@ async function play(connect: Connect, at: number, isSwapped: boolean) {
   const side = await connect(onRead);
   const clock = new SystemClock();
   const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 8, shared: true });
-  const leases = new Leases(buffers);
+  const leases = new Leases(buffers, clock);
   const ledger = new Ledger(buffers, clock, () => undefined);
-  const real = leases.balanceOf(ACCOUNT, { flushedOf: () => (isFlushed ? CHARGED : asPicoUnits(0n)) });
+  const real = leases.balanceOf(ACCOUNT, {
+    ...NOTHING_FLUSHED,
+    flushedOf: () => (isFlushed ? CHARGED : asPicoUnits(0n)),
+  });
   const words: LeaseWords = {
     ...real,
     read: () => {
@@ -84,7 +88,7 @@ async function play(connect: Connect, at: number, isSwapped: boolean) {
     addressOf: ({ kind, index }) => ({
       ...{ kind, index, scopeId: SCOPE, minute: leases.accounts },
       wordsOf: (name) =>
-        name === 'balance' ? words : leases.stockOf({ kind: 'account', index: ACCOUNT }, name, clock),
+        name === 'balance' ? words : leases.stockOf({ kind: 'account', index: ACCOUNT }, name),
       limits: () => LIMITS,
     }),
     onCalendar: () => undefined,

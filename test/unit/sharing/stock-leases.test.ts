@@ -7,6 +7,7 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { StockLease } from '#src/sharing/stock-leases.js';
+import { NOTHING_FLUSHED } from '../../fixtures/day-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
@@ -23,8 +24,11 @@ const granted = (amount: bigint, remaining = 0n) => ({
 const GRANTED = granted(1_000n);
 
 function createLease(): { readonly lease: StockLease; readonly leases: Leases } {
-  const leases = new Leases(createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true }));
-  const words = leases.balanceOf(ACCOUNT, { flushedOf: () => pico(0n) });
+  const leases = new Leases(
+    createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true }),
+    new SystemClock(),
+  );
+  const words = leases.balanceOf(ACCOUNT, NOTHING_FLUSHED);
   return { lease: new StockLease('balance', words, 0), leases };
 }
 
@@ -137,7 +141,7 @@ void t.test('calls left of yesterday keep nobody from asking for calls of today'
       const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true });
       const lease = new StockLease(
         'calls_per_day',
-        new Leases(buffers).accounts.dayOf(ACCOUNT, new SystemClock()),
+        new Leases(buffers, new SystemClock()).accounts.dayOf(ACCOUNT),
         0,
       );
       const some = { ...granted(BigInt(left), 1_000n), period: YESTERDAY };
@@ -161,7 +165,7 @@ void t.test(
   (t) => {
     const clock = new SystemClock();
     const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true });
-    const lease = new StockLease('calls_per_day', new Leases(buffers).accounts.dayOf(ACCOUNT, clock), 0);
+    const lease = new StockLease('calls_per_day', new Leases(buffers, clock).accounts.dayOf(ACCOUNT), 0);
     const ledger = new Ledger(buffers, clock);
     const today = dayNumberOf(clock.wallMs());
     const reply = (calls: bigint, day: number) => {
