@@ -71,17 +71,18 @@ export const FOLDER_WANTED =
   'file system can lock files and map them to memory: name it by `data` (--data, TOLLGATE_DATA).';
 
 /**
- * Not by `recursive: true`: with that option Node never returns if the system says ENOENT although the folder
- * around it exists, as below /proc (tried with Node 20.20).
+ * Other processes may make the same folders meanwhile. If `isParentMade`, ENOENT is final: the system also
+ * says so of a folder that cannot be made, as below /proc. (Node never returns there from a `mkdirSync` with
+ * `recursive: true`; tried with Node 20.20.)
  */
-function makeFolder(path: string): void {
+function makeFolder(path: string, isParentMade = false): void {
   try {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
     if (existsSync(path) && statSync(path).isDirectory()) return;
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || existsSync(dirname(path))) throw error;
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || isParentMade) throw error;
     makeFolder(dirname(path));
-    makeFolder(path);
+    makeFolder(path, true);
   }
 }
 
