@@ -101,6 +101,10 @@ export class IdempotencyService implements FlushedResponses {
   readonly #inProgress = new Map<string, CallInProgress>();
   /** Lock requests that were read from the ports and not decided yet: at most one for each connection. */
   #questions: LockQuestion[] = [];
+  /** What fails now. It was logged as it began to: not once a request, which clients repeat. */
+  readonly #failing = new Set<'store' | 'lock'>();
+  /** The message of the damaged row that was logged last. */
+  #loggedDamage: string | undefined;
   #replayingBytes = 0;
   #sweptMs = -Infinity;
   #isClosed = false;
@@ -243,10 +247,9 @@ export class IdempotencyService implements FlushedResponses {
       reply = { id, ok: true, result: this.#decideLock(listenerIndex, listener, ask as LockRequest) };
     } catch (error) {
       const isLockError = error instanceof SharedLockError;
-      this.#options.log.error(
-        isLockError ? 'the lock of an Idempotency-Key cannot be taken' : 'a stored response cannot be read',
-        { error: String(isLockError ? error.cause : error) },
-      );
+      if (isLockError)
+        this.#logFailure('lock', 'the lock of an Idempotency-Key cannot be taken', error.cause);
+      else this.#logFailure('store', 'a stored response cannot be read', error);
       reply = { id, ok: false, rejection: isLockError ? UNLOCKABLE : UNREADABLE };
       this.#releaseShared([ask as LockRequest]);
     }
@@ -267,9 +270,12 @@ export class IdempotencyService implements FlushedResponses {
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
       // The call was made and charged, so it must not be made again, although its response is lost.
-      this.#options.log.error('a stored response is damaged and is not replayed', { error: error.message });
+      if (error.message !== this.#loggedDamage)
+        this.#options.log.error('a stored response is damaged and is not replayed', { error: error.message });
+      this.#loggedDamage = error.message;
       return { state: 'not_stored' };
     }
+    this.#failing.delete('store');
     if (stored === undefined) {
       const { settings, shared } = this.#options;
       // As many calls may be in progress as may be in flight.
@@ -297,10 +303,19 @@ export class IdempotencyService implements FlushedResponses {
   /** As SharedLocks.acquire; undefined if no other process shares the host. Throws SharedLockError. */
   #acquireShared(lock: LockRequest): string | undefined {
     try {
-      return this.#options.shared?.acquire(lock);
+      const digestOfOther = this.#options.shared?.acquire(lock);
+      this.#failing.delete('lock');
+      return digestOfOther;
     } catch (cause) {
       throw new SharedLockError('', { cause });
     }
+  }
+
+  /** Logs that `what` fails, unless it has failed ever since that was logged. */
+  #logFailure(what: 'store' | 'lock', text: string, error: unknown): void {
+    if (this.#failing.has(what)) return;
+    this.#failing.add(what);
+    this.#options.log.error(text, { error: String(error) });
   }
 
   /** Releases shared locks, except those of keys that a new call has locked since. */

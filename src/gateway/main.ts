@@ -160,13 +160,19 @@ async function lead(): Promise<void> {
   if ((await gateway?.lead()) === true) await send({ kind: 'leads' });
 }
 
+/** Kinds of snapshots that cannot be read now. Each is asked for again and again, and was logged once. */
+const unreadableSnapshots = new Set<ReadGateway['what']>();
+
 async function read({ id, what: kind, accounts }: ReadGateway): Promise<void> {
   // Empty if the gateway is still starting or fails: the supervisor must not wait for a snapshot.
   let snapshot: Snapshot = {};
   try {
     snapshot = (await gateway?.read(kind, accounts)) ?? {};
+    unreadableSnapshots.delete(kind);
   } catch (error) {
-    log.error('a snapshot cannot be read', { what: kind, error: String(error) });
+    if (!unreadableSnapshots.has(kind))
+      log.error('a snapshot cannot be read', { what: kind, error: String(error) });
+    unreadableSnapshots.add(kind);
   }
   await send({ kind: 'reading', id, reading: snapshot });
 }

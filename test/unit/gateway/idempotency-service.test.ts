@@ -12,6 +12,7 @@ import { KeyedCall, bodyDigestOf } from '#src/request/idempotency.js';
 import { IdempotencyChannel } from '#src/channel/idempotency-channel.js';
 import type { Settings } from '#src/config/schema.js';
 import type { ResponseRecord } from '#src/registry/stored-response.js';
+import { StoreError } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { ListLog, StoppedClock } from '../store/support.js';
 
@@ -348,13 +349,38 @@ void t.test(
     t.match(log.lines, [/^error .*lock/]);
     t.notMatch(log.lines, [/stored response/]);
     t.match(log.fields, [{ error: /MDB_MAP_FULL/ }]);
+    for (const key of ['k', 'l', 'm']) await told(key);
+    t.equal(log.lines.length, 1, 'the same failure is logged once');
 
+    const fail = keys.onTake;
     keys.onTake = () => undefined;
     t.same(await claim(call(1, 'k')), {}, 'nobody has the lock');
+    keys.onTake = fail;
+    await told('l');
+    await told('l');
+    t.match(log.lines.slice(1), [/^error .*lock/], 'it had worked meanwhile');
     await store.close();
-    t.match(await told('other'), {
-      message: /could not read its books, .* was not made\. It was not billed/,
-    });
-    t.match(log.lines.slice(1), [/^error a stored response cannot be read/]);
+    for (const key of ['other', 'other', 'l'])
+      t.match(await told(key), {
+        message: /could not read its books, .* was not made\. It was not billed/,
+      });
+    t.match(log.lines.slice(2), [/^error a stored response cannot be read/]);
+    t.equal(log.lines.length, 3);
+  },
+);
+
+void t.test(
+  'a damaged response is logged as it is found, and not again for each request with its key',
+  async (t) => {
+    const { call, log, store } = openWorld(t);
+    store.answers.find = ({ key }) => {
+      throw new StoreError('damaged', `record ${key} is damaged`);
+    };
+    const asked = async (key: string): Promise<void> => {
+      t.match(await claim(call(0, key)), { rejection: { code: /./ } });
+    };
+    for (const key of ['k', 'k', 'l', 'l']) await asked(key);
+    t.match(log.fields, [{ error: 'record k is damaged' }, { error: 'record l is damaged' }]);
+    t.equal(log.lines.length, 2);
   },
 );
