@@ -10,10 +10,9 @@
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
-import type { UsedScope } from '../registry/quota-use.js';
 import type { AuditRun } from './audit-run.js';
 import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
-import { readQuotaUse } from './quota-use-rows.js';
+import { ownerKindOf, readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
 
 /** Checks all groups, members and rows of quota use. Returns the number of groups, damaged ones included. */
@@ -90,27 +89,16 @@ export function auditGroupOf(run: AuditRun, { id, index, groupId }: AccountRecor
     run.addDifference(row, `the account in the list of ${groupId}`, undefined, id);
 }
 
-/** The table of the owners of a scope's slots. `QuotaUseRows.ownerOf` chooses the same. */
-const OWNER_TABLES = {
-  account: 'account_slots',
-  model: 'account_slots',
-  key: 'key_slots',
-  group: 'group_slots',
-} as const satisfies Record<UsedScope['kind'], string>;
-
 /** Checks that each row of quota use can be read and has an owner. */
 function auditUses(run: AuditRun): void {
   const { snapshot } = run;
   for (const { key, value } of snapshot.rows('quota_uses')) {
     run.readOrReport(readQuotaUse, 'quota_uses', key, value);
     const [kind, slot] = key;
-    const owner = Object.hasOwn(OWNER_TABLES, kind)
-      ? // Cast to one of the three tables: their keys all have the same type.
-        snapshot.get(OWNER_TABLES[kind as UsedScope['kind']] as 'key_slots', slot)
-      : undefined;
-    if (owner !== undefined) continue;
+    const ownerKind = ownerKindOf(kind);
+    if (ownerKind !== undefined && snapshot.get(`${ownerKind}_slots`, slot) !== undefined) continue;
     const row = run.rowAt('quota_uses', key);
-    const shouldBe = kind === 'model' ? 'an account' : `a ${kind}`;
+    const shouldBe = ownerKind === 'account' ? 'an account' : `a ${ownerKind ?? kind}`;
     run.addDifference(row, `the owner of slot ${slot}`, undefined, shouldBe);
   }
 }

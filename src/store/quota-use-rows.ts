@@ -82,12 +82,16 @@ export function quotaUseKeyOf(scope: UsedScope): QuotaUseKey {
   return [scope.kind, scope.index, scope.kind === 'model' ? scope.modelId : ''];
 }
 
-const OWNER_TABLES = {
-  account: 'accountSlots',
-  model: 'accountSlots',
-  key: 'keySlots',
-  group: 'groupSlots',
-} as const satisfies Record<UsedScope['kind'], keyof Tables>;
+/** Whose slot is in the key of a row, by the row's kind. */
+const OWNERS = { account: 'account', model: 'account', key: 'key', group: 'group' } as const satisfies Record<
+  UsedScope['kind'],
+  string
+>;
+
+/** Undefined for a kind that this program does not write: a key on disk may be damaged. */
+export function ownerKindOf(kind: string): 'account' | 'key' | 'group' | undefined {
+  return Object.hasOwn(OWNERS, kind) ? OWNERS[kind as UsedScope['kind']] : undefined;
+}
 
 export class QuotaUseRows {
   readonly #tables: Tables;
@@ -103,10 +107,11 @@ export class QuotaUseRows {
 
   /**
    * The id of who has the slot; undefined after a deletion. Flushes ask, so that no row is written for a
-   * deleted key or group. OWNER_TABLES of audit-groups.ts names the same tables.
+   * deleted key or group: the audit reports such a row (audit-groups.ts). A damaged id counts as none and
+   * does not throw, because the transaction is that of charges.
    */
   ownerOf({ kind, index }: UsedScope): string | undefined {
-    const id: unknown = this.#tables[OWNER_TABLES[kind]].get(index);
+    const id = this.#tables[`${OWNERS[kind]}Slots`].get(index);
     return typeof id === 'string' ? id : undefined;
   }
 

@@ -149,7 +149,7 @@ const DAMAGES: readonly Damage[] = [
     row: () => [kind, 3, ''],
     change: () => ({ format: 4, ...USE }),
     told: [
-      `null: the owner of slot 3: nothing, not ${kind === 'model' || kind === 'account' ? 'a' : `a ${kind}`}`,
+      `null: the owner of slot 3: nothing, not ${kind === 'model' || kind === 'account' ? 'an account' : `a ${kind}`}: `,
     ],
   })),
 ];
