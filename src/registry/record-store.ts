@@ -139,15 +139,19 @@ export interface OperatorStore {
 }
 
 /**
- * Runs `work` in one transaction and applies its result to memory: `apply` gets
+ * Runs `work` in one transaction, then has `apply` change memory as the disk was changed:
  *
- * - what `work` returned, if the commit has returned;
- * - what `onDisk` returns for that, if the commit threw: its rows may be on disk all the same, and otherwise
- *   memory would be older than the disk until a restart. If the disk has a record as it was before `work`,
- *   `apply` changes nothing. Undefined means that the disk has no such record, and `apply` is not called;
- * - nothing, if `work` threw: then nothing is on disk.
+ *     what happened                              what memory gets
+ *     `commit` has returned                      what `work` returned
+ *     `work` threw: nothing is on disk           nothing
+ *     `work` returned, and then `commit` threw   what `onDisk` returns; nothing if that is undefined
  *
- * Throws what `commit` and `work` throw, also after `apply`.
+ * In the third case the rows may be on disk all the same, and memory would be older than the disk until a
+ * restart. So the store is read again: `onDisk` gets what `work` returned, and returns the part of it that is
+ * on disk. For a record that was there before it may also return the record as the disk has it; if that is
+ * the former one, `apply` changes nothing.
+ *
+ * Throws what `work` or `commit` threw, also after `apply`.
  */
 export function commitAndApply<Result extends object>(
   store: Pick<RecordStore, 'commit' | 'refresh'>,
@@ -155,6 +159,7 @@ export function commitAndApply<Result extends object>(
   onDisk: (result: Result) => Result | undefined,
   apply: (result: Result) => void,
 ): Result {
+  // An object, because the compiler would take a plain variable for undefined in `catch`.
   const ofWork: { result?: Result } = {};
   let committed: Result;
   try {
