@@ -16,8 +16,8 @@ import type { UsageCursor, UsageNames } from '../registry/usage-reader.js';
 import {
   hourOf,
   secondsOfHour,
-  USAGE_GROUPS,
-  type UsageGroup,
+  USAGE_DIMENSIONS,
+  type UsageDimension,
   type UsageLine,
   type UsageRow,
   type UsageTotals,
@@ -63,7 +63,7 @@ const UsageQuery = closedObject({
   key: optionalText('id or name'),
   model: optionalText('id or alias'),
   ...TIME_PARAMETERS,
-  by: Type.Optional(Type.Enum([...USAGE_GROUPS], { description: 'day by default' })),
+  by: Type.Optional(Type.Enum([...USAGE_DIMENSIONS], { description: 'day by default' })),
   format: Type.Optional(Type.Enum(['json', 'csv'], { description: 'json by default' })),
   cursor: optionalText('`next` of the page before; JSON alone has pages'),
   limit: PAGE_LIMIT,
@@ -140,7 +140,7 @@ function viewOfRow(row: UsageRow, names: UsageNames): UsageRowView {
 }
 
 /** `names`: of the account and the key; undefined unless lines are by account or by key, and for the CSV. */
-function viewOfLine(line: UsageLine, by: UsageGroup, names: UsageNames | undefined): UsageView {
+function viewOfLine(line: UsageLine, by: UsageDimension, names: UsageNames | undefined): UsageView {
   return {
     [by]: by === 'hour' ? Number(line.name) : line.name,
     ...(names && { account_name: names.account ?? null }),
@@ -197,7 +197,7 @@ function hoursOf(from: string | undefined, to: string | undefined): { fromHour: 
 }
 
 /** Throws `invalid_parameters` if there are more than CSV_LINES_MAX lines. */
-function csvOfLines(lines: readonly UsageLine[], by: UsageGroup): string {
+function csvOfLines(lines: readonly UsageLine[], by: UsageDimension): string {
   if (lines.length > CSV_LINES_MAX) {
     throw invalid(
       `the CSV would have ${lines.length} lines and may have ${CSV_LINES_MAX}: give an account, a key, a model or a ` +

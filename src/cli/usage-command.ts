@@ -8,7 +8,7 @@
  */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
-import type { UsageGroup } from '../registry/usage-report.js';
+import type { UsageDimension } from '../registry/usage-report.js';
 import { addAdminCommand } from './admin-command.js';
 import { type AdminClient, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
 import { type AdminOptions, parseNonEmpty } from './options.js';
@@ -16,10 +16,10 @@ import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
 /**
- * What lines can be grouped by. A line has the field of the chosen name. Only the type of USAGE_GROUPS
+ * What lines can be grouped by. A line has the field of the chosen name. Only the type of USAGE_DIMENSIONS
  * (registry/usage-report.ts) is imported, because the value would load the registry.
  */
-const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const satisfies readonly UsageGroup[];
+const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const satisfies readonly UsageDimension[];
 
 interface UsageOptions extends AdminOptions {
   readonly account?: string;

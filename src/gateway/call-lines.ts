@@ -46,7 +46,7 @@ import {
 import { type AccountIndex, asGroupIndex, type GroupIndex, type KeyIndex } from '../core/units.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
-import type { UsageKey } from '../registry/usage-report.js';
+import type { UsageRowKey } from '../registry/usage-report.js';
 import type { EndedAttempt, EndedCall } from '../telemetry/call-ring-layout.js';
 import {
   callMembers,
@@ -267,7 +267,7 @@ export function usageLine(
   names: CallNames,
   requestPrefix: string,
   record: JournalRecord,
-  row: Pick<UsageKey, 'keyId' | 'modelId'>,
+  row: Pick<UsageRowKey, 'keyId' | 'modelId'>,
 ): string {
   const answered = JSON.stringify(row.modelId);
   const model =
@@ -306,7 +306,7 @@ export class UsageLog {
    * Adds a line for a record that was counted in the usage row `row`. The listener's `requestPrefix` and the
    * record's number make the request id.
    */
-  add(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
+  add(requestPrefix: string, record: JournalRecord, row: Pick<UsageRowKey, 'keyId' | 'modelId'>): void {
     this.#lines.push(usageLine(this.#names, requestPrefix, record, row));
     if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.write();
   }

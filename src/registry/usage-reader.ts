@@ -15,7 +15,13 @@ import type { KeyRecord } from './key-record.js';
 import type { Keys } from './keys.js';
 import { isIdOf } from './record-id.js';
 import { ifReadable, type RecordStore } from './record-store.js';
-import { KeptReport, type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
+import {
+  KeptReport,
+  type UsageDimension,
+  type UsageLine,
+  UsageReport,
+  type UsageRow,
+} from './usage-report.js';
 
 /** Unix hours; both ends are included. */
 interface UsageHours {
@@ -25,7 +31,7 @@ interface UsageHours {
 
 /** A field that is undefined does not restrict the report. An account or a key is given by id or name. */
 export interface UsageRequest extends UsageHours {
-  readonly by: UsageGroup;
+  readonly by: UsageDimension;
   readonly account: string | undefined;
   readonly key: string | undefined;
   readonly model: string | undefined;

@@ -16,8 +16,11 @@ import { invalid } from './record-id.js';
 
 const HOUR_MS = 3_600_000;
 
-/** Key and model are named by id: a key's slot is given again, a model's index ends with a restart. */
-export interface UsageKey {
+/**
+ * What identifies a row of usage. Key and model are named by id: a key's slot is given again, a model's index
+ * ends with a restart.
+ */
+export interface UsageRowKey {
   readonly account: AccountIndex;
   /** Hours since 1970-01-01T00:00Z: the hour in which the calls ended. */
   readonly hour: number;
@@ -48,7 +51,7 @@ export interface UsageTotals {
   readonly uncovered: PicoUnits;
 }
 
-export interface UsageRecord extends UsageKey, UsageTotals {}
+export interface UsageRecord extends UsageRowKey, UsageTotals {}
 
 export const NO_USAGE: UsageTotals = {
   calls: 0,
@@ -88,14 +91,15 @@ export function secondsOfHour(hour: number): number {
   return (hour * HOUR_MS) / 1_000;
 }
 
-export const USAGE_GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
-export type UsageGroup = (typeof USAGE_GROUPS)[number];
+/** By what a report can sum rows: a line for each account, or for each day. */
+export const USAGE_DIMENSIONS = ['account', 'key', 'model', 'day', 'hour'] as const;
+export type UsageDimension = (typeof USAGE_DIMENSIONS)[number];
 
 /** A field that is undefined does not restrict the report. */
 export interface UsageSelection {
   readonly keyId: string | undefined;
   readonly modelId: string | undefined;
-  readonly by: UsageGroup;
+  readonly by: UsageDimension;
 }
 
 /**
@@ -186,7 +190,7 @@ export class KeptReport {
   }
 }
 
-function nameOf(row: UsageRow, by: UsageGroup): string {
+function nameOf(row: UsageRow, by: UsageDimension): string {
   switch (by) {
     case 'account':
       return row.accountId;

@@ -26,7 +26,7 @@ import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { SpendingRecord } from '../registry/account-record.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
-import type { UsageKey, UsageRecord } from '../registry/usage-report.js';
+import type { UsageRowKey, UsageRecord } from '../registry/usage-report.js';
 import type { TopAccounts } from '../telemetry/top-accounts.js';
 import { FlushMeter, type FlushSnapshot } from '../telemetry/histogram.js';
 import type { Log } from '../telemetry/log.js';
@@ -89,7 +89,7 @@ export interface FlushStore extends UsageStore {
 /** The usage log: a line for each journal record. */
 interface UsageLogLines {
   /** Makes the line of a record that was counted in the usage row `row`. */
-  add(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
+  add(requestPrefix: string, record: JournalRecord, row: Pick<UsageRowKey, 'keyId' | 'modelId'>): void;
   /** Writes the lines to the log's file. Called after each transaction, even if it failed. */
   write(): void;
 }

@@ -18,7 +18,7 @@ import type {
   SpendingRecord,
 } from '../registry/account-record.js';
 import type { Page, RecordStore } from '../registry/record-store.js';
-import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
+import type { UsageRowKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
 import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './response-table.js';
 import type { FlushRows } from './flush.js';
 import { FlushMark, type HostClocks, putClocks, steppedMs } from './flush-mark.js';
@@ -256,7 +256,7 @@ export class Store implements RecordStore {
   }
 
   /** Undefined if no call of that key, model and hour was flushed. */
-  findUsage({ account, hour, keyId, modelId }: UsageKey): UsageTotals | undefined {
+  findUsage({ account, hour, keyId, modelId }: UsageRowKey): UsageTotals | undefined {
     return findRow(this.#tables.usage, [account, hour, keyId, modelId], readUsage);
   }
 

@@ -15,14 +15,14 @@ import { USAGE_SOURCES } from '../core/token-counts.js';
 import {
   NO_USAGE,
   hourOf,
-  type UsageKey,
+  type UsageRowKey,
   type UsageRecord,
   type UsageTotals,
 } from '../registry/usage-report.js';
 
 /** The part of the store that usage is read from. Methods throw StoreError. */
 export interface UsageStore {
-  findUsage(key: UsageKey): UsageTotals | undefined;
+  findUsage(key: UsageRowKey): UsageTotals | undefined;
   /** The key that has the slot, or had it last. */
   findKeyId(index: KeyIndex): string | undefined;
 }
@@ -66,7 +66,7 @@ export class UsageBook {
     const rowIndex = record.key * CATALOG_ENTRIES_MAX + record.model;
     let row = rows.get(rowIndex);
     if (row === undefined) {
-      const key: UsageKey = {
+      const key: UsageRowKey = {
         account: record.account,
         hour,
         keyId: this.store.findKeyId(record.key) ?? UNKNOWN_KEY,
@@ -127,7 +127,7 @@ export class UsageBook {
   }
 
   /** What a new row in memory begins with. SharedUsageBook overrides the protected methods. */
-  protected startTotalsOf(key: UsageKey): UsageTotals {
+  protected startTotalsOf(key: UsageRowKey): UsageTotals {
     return this.store.findUsage(key) ?? NO_USAGE;
   }
 
@@ -172,7 +172,7 @@ export class SharedUsageBook extends UsageBook {
 }
 
 /** Field by field: V8 makes a dictionary of two spread objects, in which a count took seven times as long. */
-function rowWith(key: UsageKey, totals: UsageTotals): GrowingUsage {
+function rowWith(key: UsageRowKey, totals: UsageTotals): GrowingUsage {
   return {
     account: key.account,
     hour: key.hour,

@@ -3,7 +3,7 @@ import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import {
   NO_USAGE,
-  USAGE_GROUPS,
+  USAGE_DIMENSIONS,
   type UsageSelection,
   UsageReport,
   type UsageRow,
@@ -36,7 +36,7 @@ function report(question: Partial<UsageSelection>, rows: readonly UsageRow[] = R
 void t.test('by each group, in the order of names', (t) => {
   const day = new Date(HOUR * 3_600_000).toISOString().slice(0, 10);
   const next = new Date((HOUR + 24) * 3_600_000).toISOString().slice(0, 10);
-  const wanted: Record<(typeof USAGE_GROUPS)[number], [string, number][]> = {
+  const wanted: Record<(typeof USAGE_DIMENSIONS)[number], [string, number][]> = {
     account: [
       ['acct_8', 24],
       ['acct_9', 7],
@@ -60,7 +60,7 @@ void t.test('by each group, in the order of names', (t) => {
       [String((HOUR + 24) * 3_600), 4],
     ],
   };
-  for (const by of USAGE_GROUPS) t.same(report({ by }), wanted[by], by);
+  for (const by of USAGE_DIMENSIONS) t.same(report({ by }), wanted[by], by);
   t.end();
 });
 
