@@ -15,7 +15,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
-import { isRecord, parsedJson, jsonStringEnd } from '../../core/json.js';
+import { hasLiteral, isRecord, jsonStringEnd, parsedJson } from '../../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { CHOICES_MAX } from '../../protocol/request-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
@@ -345,9 +345,4 @@ export class TextTemplate {
 
 function isDigit(code: number): boolean {
   return code >= ZERO && code <= NINE;
-}
-
-/** Whether `literal` is at `position`. `String.startsWith`, character by character, takes twice as long. */
-function hasLiteral(text: string, position: number, literal: string): boolean {
-  return text.slice(position, position + literal.length) === literal;
 }
