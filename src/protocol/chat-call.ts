@@ -9,6 +9,7 @@
  * after it, so that all spans stay exact (test/unit/protocol/chat-call.test.ts). Values are not searched for
  * again, because a search would cost a listener 10 to 60 ms for a body of 10 MB.
  */
+import { asBuffer } from '../core/bytes.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { PROMPT_PARTS_MAX, PROMPT_TOKENS_BESIDE_DOCUMENT, PROMPT_TOKENS_OF_PART } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
@@ -187,7 +188,7 @@ export function withOutputTokensMax<
 /** The text of a span, which must be ASCII. */
 function textAt({ body, largeBody }: SplicedBody, { start, end }: Span): string {
   if (largeBody === undefined) return body.slice(start, end);
-  return Buffer.from(largeBody.buffer, largeBody.byteOffset + start, end - start).toString('latin1');
+  return asBuffer(largeBody).toString('latin1', start, end);
 }
 
 /** Applies `splices`, which must be in the order of the body, each at a value or before the last brace. */

@@ -14,6 +14,7 @@
  * Costs about 2 µs for a body of some hundred bytes, 3 ms a megabyte at most.
  */
 import { hash } from 'node:crypto';
+import { asBuffer } from '../core/bytes.js';
 import type { ChatCall } from './chat-call.js';
 import { BACKSLASH, BRACE, BRACE_END, BRACKET, BRACKET_END, COMMA, QUOTE } from './json-reader.js';
 
@@ -43,10 +44,7 @@ export function requestDigestOf(
   { body, bodyIsAscii, largeBody }: Pick<ChatCall, 'body' | 'bodyIsAscii' | 'largeBody'>,
   facts: string,
 ): string {
-  const bytes =
-    largeBody === undefined
-      ? sourceOf(body, bodyIsAscii)
-      : Buffer.from(largeBody.buffer, largeBody.byteOffset, largeBody.length);
+  const bytes = largeBody === undefined ? sourceOf(body, bodyIsAscii) : asBuffer(largeBody);
   const compact = bytes.length <= SHORT_BYTES_MAX ? COMPACT : Buffer.allocUnsafe(bytes.length);
   const members = compactMembers(bytes, compact);
   members.sort((first, second) => (first.name < second.name ? -1 : 1));

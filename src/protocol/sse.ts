@@ -17,6 +17,7 @@
  * cannot be decided at the end of a chunk: after a LF a CR may be a blank line, or the first half of a CRLF.
  * The event then stays _held_, as does any event whose end has not come: the splitter keeps it for later.
  */
+import { asBuffer } from '../core/bytes.js';
 import { errorBody, type ErrorRecord } from '../core/errors.js';
 import { SSE_EVENT_BYTES_MAX } from '../core/limits.js';
 
@@ -55,11 +56,6 @@ export function sseEvent(json: string): string {
 /** The event that ends a stream that failed after its first byte: `data: {"error":{…}}`. */
 export function errorEvent(record: ErrorRecord): string {
   return sseEvent(errorBody(record));
-}
-
-/** Returns a Buffer over the same memory. */
-export function asBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /**

@@ -13,6 +13,7 @@
  *
  * A response that is not the provider's, such as a web page or a redirect, goes to the handler as it is.
  */
+import { joinedChunks } from '../core/bytes.js';
 import {
   SSE_EVENT_BYTES_MAX,
   UPSTREAM_MESSAGE_CHARS_MAX,
@@ -224,21 +225,13 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   /** Translates the end of a response with a status of success. */
   #relayLast(): void {
     if (this.#stream !== undefined) this.#relay(this.#stream.end());
-    else this.#relayWhole(this.#bufferedBody());
+    else this.#relayWhole(joinedChunks(this.#chunks, this.#bufferedBytes));
     if (this.#isOverNow()) return;
     // Of an empty stream nothing was relayed: its reader finds out that the end is missing.
     this.#startHandler(200, 'text/event-stream');
     if (this.#isOverNow()) return;
     this.#isOver = true;
     this.#handler.onEnd();
-  }
-
-  /** The buffered body. Most responses come in one chunk, which is not copied. */
-  #bufferedBody(): Buffer {
-    const [firstChunk] = this.#chunks;
-    return this.#chunks.length === 1 && Buffer.isBuffer(firstChunk)
-      ? firstChunk
-      : Buffer.concat(this.#chunks, this.#bufferedBytes);
   }
 
   /** Translates a response that is not streamed. */

@@ -8,6 +8,7 @@
  * leaves nothing, even if the key became private during the call (test/e2e/contents.test.ts). `end` is called
  * once for each GatheredContents, or its bytes stay in the budget.
  */
+import { joinedBytes } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type KeyIndex } from '../core/units.js';
 import type { KeyTable } from '../registry/key-table.js';
@@ -18,7 +19,6 @@ import {
   packContents,
 } from '../telemetry/contents-layout.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
-import { joinedBytes } from './read-body.js';
 
 /** A batch of so much is sent. gateway-logs.ts sizes its blocks for it and the contents of one more call. */
 export const CONTENTS_MESSAGE_BYTES = 64 * 1024;

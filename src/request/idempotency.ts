@@ -15,11 +15,11 @@
 import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { IdempotencyChannel, LockRequest } from '../channel/idempotency-channel.js';
+import { joinedBytes } from '../core/bytes.js';
 import { DOOR_PATHS } from '../core/door-names.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
-import { joinedBytes } from './read-body.js';
 import { LOCK_REJECTIONS, WRONG_IDEMPOTENCY_KEY } from './rejections.js';
 
 const KEY_PATTERN = new RegExp(IDEMPOTENCY_KEY_PATTERN);

@@ -11,10 +11,10 @@
  * Must hold: `read` returns for a known request what the door would read of its body. Requests share the
  * ChatCall of an entry, so nobody writes to its fields.
  */
+import { asBuffer } from '../core/bytes.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Door } from '../doors/door.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
-import { asBuffer } from '../protocol/sse.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 
 /**

@@ -9,6 +9,7 @@
  * test/unit/request/read-body.discard-budget.test.ts, test/hostile/unread-bodies.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
+import { joinedBytes } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
 import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -107,23 +108,6 @@ export function readBody(
       else receiver.onLargeBody(pieces);
     }
   });
-}
-
-/**
- * Joins pieces of bytes to one array. `length` is the sum of their lengths: a RangeError is thrown if it is
- * less. idempotency.ts and call-contents.ts call it too.
- *
- * Must hold: the result has memory of its own, because callers transfer it to other threads. Buffer.concat
- * may return a part of Node's pool (test/unit/request/idempotency.test.ts).
- */
-export function joinedBytes(pieces: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
-  const joined = new Uint8Array(length);
-  let end = 0;
-  for (const piece of pieces) {
-    joined.set(piece, end);
-    end += piece.length;
-  }
-  return joined;
 }
 
 /** The bytes so far of a body that does not come in one chunk. */

@@ -12,6 +12,7 @@
  * test/e2e/responses.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
+import { asBuffer } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { exactJson, exactJsonText, LONG_INTEGER } from '../core/exact-json.js';
@@ -21,7 +22,7 @@ import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
 import type { HttpFault } from '../http1/http-client.js';
-import { asBuffer, forEachEvent } from '../protocol/sse.js';
+import { forEachEvent } from '../protocol/sse.js';
 import { usageMember } from '../providers/chat-writer.js';
 import { FieldError, type PassedCall, ProviderError } from '../providers/provider.js';
 import { invalidResponseFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';

@@ -10,10 +10,10 @@
  *                     (unless chat)               (unless the upstream speaks OpenAI's protocol)
  */
 import { hash } from 'node:crypto';
+import { asBuffer } from '../core/bytes.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
 import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { dialectAt } from '../doors/dialects.js';
-import { asBuffer } from '../protocol/sse.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { FieldError, type ProviderSettings } from '../providers/provider.js';
 import { exactBody, inCallersWords, readsExtras } from './door-call.js';

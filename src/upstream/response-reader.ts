@@ -6,11 +6,11 @@
  * tried. The bytes of a response are counted before they are kept
  * (test/unit/upstream/response-reader.test.ts).
  */
+import { joinedChunks } from '../core/bytes.js';
 import type { Members } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { Usage } from '../core/token-counts.js';
 import type { Dialect } from '../doors/door.js';
-import { asBuffer } from '../protocol/sse.js';
 import {
   type AttemptFailure,
   invalidResponseFailure,
@@ -158,9 +158,4 @@ export class ResponseReader implements ResponseBodyReader {
     this.#chunks = [];
     this.#outcome.reject(failure);
   }
-}
-
-/** Most responses come in one chunk, which is not copied. */
-function joinedChunks(chunks: readonly Uint8Array[], bytes: number): Buffer {
-  return chunks.length === 1 ? asBuffer(chunks[0]!) : Buffer.concat(chunks, bytes);
 }

@@ -8,6 +8,7 @@
  * with the source `estimated` (test/unit/upstream/token-count.test.ts,
  * test/unit/upstream/token-count.count-wait.test.ts).
  */
+import { asBuffer } from '../core/bytes.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -15,7 +16,6 @@ import { COUNT_SLICES_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
 import { type Usage, usageWithoutParts } from '../core/token-counts.js';
-import { asBuffer } from '../protocol/sse.js';
 import { FieldError } from '../providers/provider.js';
 import { addStreamTexts, keyedResponseTexts, type StreamTexts } from './chat-text.js';
 import type { ErrorLog } from './error-log.js';

@@ -9,10 +9,10 @@
  * integers keep their digits, but for long ones in a text of more than 1 MiB (exact-json.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
+import { asBuffer } from '../core/bytes.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
 import type { Members } from '../core/json.js';
 import { withModelName } from '../protocol/chat-call.js';
-import { asBuffer } from '../protocol/sse.js';
 
 /** The upstream's name of a member, by OpenAI's name; empty if the member is left out. */
 export type MemberNames = Readonly<Record<string, string>>;
