@@ -16,6 +16,7 @@
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
+import { sseEvent } from '../protocol/sse.js';
 import type { AccountHistory } from '../telemetry/account-history.js';
 import { type EndedSpan, type History, HISTORY_RINGS, type RingName } from '../telemetry/history.js';
 import { RangeQuery } from './fields.js';
@@ -113,7 +114,7 @@ export class LiveFeed {
       response.writeHeader('content-type', 'text/event-stream');
       response.writeHeader('cache-control', 'no-store');
       response.writeHeader('x-accel-buffering', 'no');
-      subscriber.isBlocked = !response.write(eventOf('history', { range: ring, seconds, spans }));
+      subscriber.isBlocked = !response.write(sseEvent(jsonText({ range: ring, seconds, spans }), 'history'));
     });
     this.#subscribers.add(subscriber);
     this.#unwatch ??= this.#source.watch((status, ended) => this.#send(status, ended));
@@ -130,10 +131,10 @@ export class LiveFeed {
   }
 
   #send(status: object, ended: readonly EndedSpan[]): void {
-    const nowEvent = eventOf('now', status);
+    const nowEvent = sseEvent(jsonText(status), 'now');
     // With each status at most one span of a ring ends (StatusRing.add of history.ts).
     const spanEvents = new Map<RingName, string>(
-      ended.map(({ ring, span }) => [ring, eventOf('span', span)]),
+      ended.map(({ ring, span }) => [ring, sseEvent(jsonText(span), 'span')]),
     );
     for (const subscriber of this.#subscribers) {
       const { response, ring, stillAdmitted } = subscriber;
@@ -157,9 +158,4 @@ export class LiveFeed {
     this.#unwatch?.();
     this.#unwatch = undefined;
   }
-}
-
-/** `jsonText` writes no line break, which would end the event's `data`. */
-function eventOf(name: string, data: object): string {
-  return `event: ${name}\ndata: ${jsonText(data)}\n\n`;
 }

@@ -44,13 +44,16 @@ const HELD_BYTES_KEPT = 4 * 1024;
 /** The data of the event that ends a stream. */
 export const SSE_DONE_DATA = '[DONE]';
 /** The last event of a stream that ended well. */
-export const SSE_DONE = `data: ${SSE_DONE_DATA}\n\n`;
+export const SSE_DONE = sseEvent(SSE_DONE_DATA);
 /** A comment that tells the client, and proxies on the way, that the stream is alive. */
 export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
 
-/** One event whose data is `json`, which must be JSON text on one line. */
-export function sseEvent(json: string): string {
-  return `data: ${json}\n\n`;
+/**
+ * One event, with an `event:` line if it has a `type`. `data` must have no line break, which would end its
+ * line: neither JSON.stringify nor `jsonText` writes one.
+ */
+export function sseEvent(data: string, type?: string): string {
+  return type === undefined ? `data: ${data}\n\n` : `event: ${type}\ndata: ${data}\n\n`;
 }
 
 /** The event that ends a stream that failed after its first byte: `data: {"error":{…}}`. */

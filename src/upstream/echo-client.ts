@@ -10,7 +10,7 @@
 import type { Clock } from '../core/clock.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { HttpCall, HttpHandler } from '../http1/http-client.js';
-import { sseEvent } from '../protocol/sse.js';
+import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 import type { AttemptClient, UpstreamTarget } from './target.js';
 
 /**
@@ -103,7 +103,7 @@ class EchoResponse {
           choices: [],
           usage: this.#usage(),
         });
-        return this.#chunk({}, this.#takeFinishReason()) + sseEvent(usage) + sseEvent('[DONE]');
+        return this.#chunk({}, this.#takeFinishReason()) + sseEvent(usage) + SSE_DONE;
       }
       case 'ended':
         return undefined;

@@ -12,6 +12,7 @@
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
+import { sseEvent } from '../../protocol/sse.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall, DoorStream } from '../door.js';
 import {
@@ -208,7 +209,7 @@ export class MessageWriter implements DoorStream {
 
   /** By JSON.stringify: arguments are pieces of JSON text here, so no digit of their numbers changes. */
   #writeEvent(type: string, members: Members): void {
-    this.#events += `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
+    this.#events += sseEvent(JSON.stringify({ type, ...members }), type);
   }
 }
 

@@ -8,6 +8,7 @@
  * is").
  */
 import { isRecord, type Members } from '../../core/json.js';
+import { sseEvent } from '../../protocol/sse.js';
 import { promptReportOf } from '../../providers/anthropic/response.js';
 import { NO_MEANING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { fromChat, MessageWriter } from './message-stream.js';
@@ -59,6 +60,7 @@ const WITHOUT_TEXT =
   /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
 /** Matches all types of Anthropic's errors. Its bound keeps the type, which is logged, to 64 characters. */
 const ERROR_TYPE = /^[a-z_]{1,58}_error$/;
+const MESSAGE_STOP = sseEvent('{"type":"message_stop"}', 'message_stop');
 const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 
 /**
@@ -71,7 +73,7 @@ const STOP = /^\{"type":"message_stop" {0,32}\}$/;
  */
 class MessageJudge implements EventJudge {
   /** For a stream that fails between `message_delta` with its stop reason and `message_stop`. */
-  readonly lastEvent = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
+  readonly lastEvent = MESSAGE_STOP;
   /** All reports so far, merged. It changes after it was returned, so a reader must copy the numbers. */
   #usage: Record<string, unknown> = {};
 

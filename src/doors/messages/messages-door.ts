@@ -12,6 +12,7 @@ import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
 import { jsonText } from '../../core/json.js';
 import { REQUEST_RULES } from '../../protocol/generated.js';
 import { Level, uncheckedMembers } from '../../protocol/known-members.js';
+import { sseEvent } from '../../protocol/sse.js';
 import type { Door, ErrorShape, ResponseFacts } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { costlyMembersIn, outputTokensMin } from './messages-rules.js';
@@ -42,7 +43,7 @@ function errorBodyOf(error: ErrorRecord, requestId: string): string {
 const MESSAGES_ERRORS: ErrorShape = {
   status: statusOfError,
   body: errorBodyOf,
-  event: (error, requestId) => `event: error\ndata: ${errorBodyOf(error, requestId)}\n\n`,
+  event: (error, requestId) => sseEvent(errorBodyOf(error, requestId), 'error'),
 };
 
 /** The time that was formatted last. It is kept, because the next reset is mostly at the same second. */

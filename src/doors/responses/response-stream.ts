@@ -18,6 +18,7 @@
  * which they were made (test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
+import { sseEvent } from '../../protocol/sse.js';
 import type { DoorCall, DoorStream } from '../door.js';
 import {
   textOf,
@@ -395,6 +396,7 @@ export class ResponseStream implements DoorStream {
   /** The text of the next event, which gets the next sequence number; '' if there is no stream. */
   #eventText(type: string, members: object): string {
     if (!this.#isStream) return '';
-    return `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: this.#nextSequenceNumber++, ...members })}\n\n`;
+    const event = { type, sequence_number: this.#nextSequenceNumber++, ...members };
+    return sseEvent(JSON.stringify(event), type);
   }
 }

@@ -14,6 +14,7 @@ import { isGiven, isRecord, jsonText, type Members } from '../../core/json.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 import { REQUEST_RULES } from '../../protocol/generated.js';
 import { Level, uncheckedMembers } from '../../protocol/known-members.js';
+import { sseEvent } from '../../protocol/sse.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
@@ -172,7 +173,7 @@ function errorEvent({ code, message }: ErrorRecord, _requestId: string, number =
     param: null,
     error: { type: ERROR_KINDS[code].type, code, message, param: null },
   };
-  return `event: error\ndata: ${jsonText(event)}\n\n`;
+  return sseEvent(jsonText(event), 'error');
 }
 
 export const RESPONSES: Door = {

@@ -15,6 +15,7 @@
  */
 import { hash } from 'node:crypto';
 import { isRecord, parsedJson } from '../../core/json.js';
+import { sseEvent } from '../../protocol/sse.js';
 import { cloudBodyOf, knownBetasOf } from '../anthropic/anthropic.js';
 import {
   authorizationOf,
@@ -177,5 +178,5 @@ function sseOf(json: string): string {
     // A line break would end the event's line; outside of strings it means nothing.
     data = json.replaceAll(/[\r\n]/g, ' ');
   }
-  return `event: ${type}\ndata: ${data}\n\n`;
+  return sseEvent(data, type);
 }

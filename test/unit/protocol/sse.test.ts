@@ -223,12 +223,13 @@ void t.test('the cost is linear where all but the last line end in CR', (t) => {
 
 void t.test('what is written reads back', (t) => {
   const record = { code: 'provider_unavailable', message: 'a "quote"\nand a line' } as const;
-  const text = `${sseEvent('{"a":1}')}${SSE_KEEP_ALIVE}${errorEvent(record)}${SSE_DONE}`;
+  t.equal(sseEvent('{"a":1}', 'b'), 'event: b\ndata: {"a":1}\n\n');
+  const text = `${sseEvent('{"a":1}')}${sseEvent('{"b":2}', 'b')}${SSE_KEEP_ALIVE}${errorEvent(record)}${SSE_DONE}`;
   const found = eventsOf(Buffer.from(text));
-  t.same(found.slice(0, 2), ['{"a":1}', undefined]);
-  t.same(JSON.parse(found[2] ?? ''), {
+  t.same(found.slice(0, 3), ['{"a":1}', '{"b":2}', undefined]);
+  t.same(JSON.parse(found[3] ?? ''), {
     error: { message: record.message, type: 'provider_error', code: 'provider_unavailable' },
   });
-  t.equal(found[3], '[DONE]');
+  t.equal(found[4], '[DONE]');
   t.end();
 });
