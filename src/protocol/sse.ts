@@ -26,7 +26,7 @@ const CR = 13;
 const SPACE = 32;
 const COLON = 58;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
-const DATA_FIELD = Buffer.from('data');
+const DATA_NAME = Buffer.from('data');
 const DATA_START = 'data:';
 const EVENT_LINE_START = 'event:';
 const NO_BYTES = Buffer.alloc(0);
@@ -184,13 +184,16 @@ export class SseSplitter {
   }
 }
 
+/**
+ * How the bytes of data become characters. `latin1` makes one of each byte: so positions in the text are
+ * those of the bytes, and bytes that are no UTF-8 stay what they are.
+ */
+type DataEncoding = 'utf8' | 'latin1';
+
 interface StreamEvent {
   /** Where the next event starts. */
   readonly end: number;
-  /**
-   * The data lines, joined with LF; `latin1EventFrom` gives them as Latin-1. Undefined if there are none, as
-   * in a comment or a lone `event:`.
-   */
+  /** The data lines, joined with LF. Undefined if there are none, as in a comment or a lone `event:`. */
   readonly data: string | undefined;
 }
 
@@ -198,13 +201,13 @@ interface StreamEvent {
  * Returns the event at `start` of `events`, which are whole; undefined at the end of `events`. Takes 0.3 µs
  * for one data line of 260 bytes that ends in LF, 1 µs for any other.
  */
-function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
-  return oneLineEventInBytes(events, start) ?? anyEventInBytes(events, start);
+function eventFrom(events: Buffer, start: number, encoding: DataEncoding): StreamEvent | undefined {
+  return oneLineEventInBytes(events, start, encoding) ?? anyEventInBytes(events, start, encoding);
 }
 
 /**
- * As `eventFrom`, with the data as Latin-1, one character a byte, for upstream/event-reader.ts. `text` is
- * `events` as Latin-1, or undefined if the caller does not have it; with `text` one line takes 0.1 µs.
+ * As `eventFrom`, with the data as Latin-1, for upstream/event-reader.ts. `text` is all of `events` as
+ * Latin-1, or undefined if the caller does not have it; with `text` one line takes 0.1 µs.
  */
 export function latin1EventFrom(
   events: Buffer,
@@ -212,15 +215,12 @@ export function latin1EventFrom(
   start: number,
 ): StreamEvent | undefined {
   const oneLine = text === undefined ? undefined : oneLineEventInText(text, start);
-  if (oneLine !== undefined) return oneLine;
-  const event = eventFrom(events, start);
-  if (event?.data === undefined) return event;
-  return { end: event.end, data: Buffer.from(event.data).toString('latin1') };
+  return oneLine ?? eventFrom(events, start, 'latin1');
 }
 
 /**
- * The event, if it is one data line that ends in LF, perhaps after an `event:` line; else undefined, also for
- * a line with a CR, because a CR ends a line.
+ * The event at `start` of `text`, which are whole events in either encoding, if it is one data line that ends
+ * in LF, perhaps after an `event:` line; else undefined, also for a line with a CR, because a CR ends a line.
  */
 function oneLineEventInText(text: string, start: number): StreamEvent | undefined {
   let lineStart = start;
@@ -247,16 +247,16 @@ function lineEndIn(text: string, start: number): number {
  * As `oneLineEventInText`, but without an `event:` line. `indexOf` costs a tenth of reading byte by byte, so
  * this is tried before `anyEventInBytes`.
  */
-function oneLineEventInBytes(events: Buffer, start: number): StreamEvent | undefined {
+function oneLineEventInBytes(events: Buffer, start: number, encoding: DataEncoding): StreamEvent | undefined {
   const length = events.subarray(start, start + ONE_LINE_BYTES_MAX).indexOf(LF);
   const lineEnd = start + length;
   if (length < 0 || events[lineEnd + 1] !== LF) return undefined;
-  const data = dataOf(events, start, lineEnd);
+  const data = dataOf(events, start, lineEnd, encoding);
   return data === undefined || data.includes('\r') ? undefined : { end: lineEnd + 2, data };
 }
 
 /** The event, with any lines; undefined at the end of `events`. */
-function anyEventInBytes(events: Buffer, start: number): StreamEvent | undefined {
+function anyEventInBytes(events: Buffer, start: number, encoding: DataEncoding): StreamEvent | undefined {
   let data: string | undefined;
   let position = start;
   while (position < events.length) {
@@ -264,7 +264,7 @@ function anyEventInBytes(events: Buffer, start: number): StreamEvent | undefined
     while (lineEnd < events.length && events[lineEnd] !== LF && events[lineEnd] !== CR) lineEnd++;
     const nextLine = lineEnd + (events[lineEnd] === CR && events[lineEnd + 1] === LF ? 2 : 1);
     if (lineEnd === position) return { end: nextLine, data };
-    const value = dataOf(events, position, lineEnd);
+    const value = dataOf(events, position, lineEnd, encoding);
     if (value !== undefined) data = data === undefined ? value : `${data}\n${value}`;
     position = nextLine;
   }
@@ -296,29 +296,30 @@ type VisitEvent = (start: number, end: number, data: string | undefined) => void
 
 /**
  * Calls `visit` for each of `events`, which are whole, in order. The spans `[start, end)` leave no gap and
- * reach to the end of `events`. For readers that need no Latin-1: chat-text.ts and door-call.ts of upstream/,
- * and providers/anthropic/stream.ts.
+ * reach to the end of `events`. The data is decoded as UTF-8. Called by chat-text.ts and door-call.ts of
+ * upstream/, and by providers/anthropic/stream.ts.
  */
 export function forEachEvent(events: Buffer, visit: VisitEvent): void {
   let start = 0;
-  let event = eventFrom(events, start);
+  let event = eventFrom(events, start, 'utf8');
   while (event !== undefined) {
     visit(start, event.end, event.data);
     start = event.end;
-    event = eventFrom(events, start);
+    event = eventFrom(events, start, 'utf8');
   }
 }
 
 /**
- * The value of the line `[start, end)` if its field is `data`, else undefined. One space after the colon is
- * left out. The value is empty if the line has no colon.
+ * The value of the line `[start, end)` if the name of its field is `data`, else undefined. A line is a name,
+ * and perhaps a colon, one space that does not count, and the value. Without a colon the value is empty.
  */
-function dataOf(events: Buffer, start: number, end: number): string | undefined {
-  const colon = start + DATA_FIELD.length;
-  if (colon > end || (colon < end && events[colon] !== COLON)) return undefined;
-  for (let index = 0; index < DATA_FIELD.length; index++) {
-    if (events[start + index] !== DATA_FIELD[index]) return undefined;
+function dataOf(events: Buffer, start: number, end: number, encoding: DataEncoding): string | undefined {
+  const nameEnd = start + DATA_NAME.length;
+  if (nameEnd > end || (nameEnd < end && events[nameEnd] !== COLON)) return undefined;
+  for (let index = 0; index < DATA_NAME.length; index++) {
+    if (events[start + index] !== DATA_NAME[index]) return undefined;
   }
-  const valueStart = events[colon + 1] === SPACE ? colon + 2 : colon + 1;
-  return valueStart >= end ? '' : events.toString('utf8', valueStart, end);
+  const afterColon = nameEnd + 1;
+  if (afterColon >= end) return '';
+  return events.toString(encoding, events[afterColon] === SPACE ? afterColon + 1 : afterColon, end);
 }

@@ -137,6 +137,21 @@ void t.test(
   },
 );
 
+void t.test('Latin-1 has one character for each byte, also of what is no UTF-8', (t) => {
+  const all = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)).filter(
+    (byte) => byte !== 10 && byte !== 13,
+  );
+  for (const lineEnd of ['\n', '\r\n', '\r']) {
+    const event = Buffer.concat([Buffer.from('data: '), all, Buffer.from(lineEnd + lineEnd)]);
+    for (const text of [undefined, event.toString('latin1')])
+      t.same(latin1EventFrom(event, text, 0), {
+        end: event.length,
+        data: Buffer.from(all).toString('latin1'),
+      });
+  }
+  t.end();
+});
+
 void t.test('a chunk that ends with an event is passed on as it is', (t) => {
   const chunk = Buffer.from('data: 1\n\ndata: 2\n\n');
   const splitter = new SseSplitter();
