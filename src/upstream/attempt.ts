@@ -384,11 +384,14 @@ function isEncoded(contentEncoding: string | undefined): boolean {
   return contentEncoding !== undefined && contentEncoding.trim().toLowerCase() !== 'identity';
 }
 
-/** A non-streamed response without a content type is accepted: its reader checks it as JSON anyway. */
+/**
+ * Whether the body may be read. A stream must say so. A whole response may have any type but those of a page
+ * and a stream, or none, as at a translated upstream (providers/translated-call.ts): Go's servers say
+ * `text/plain` of JSON if nobody names its type, and the reader checks the body as JSON anyway.
+ */
 function isOfType(contentType: string | undefined, stream: boolean): boolean {
   // Nearly all responses have exactly this type, so none of them is cut and converted.
   if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;
-  const type = contentType?.split(';', 1)[0]!.trim().toLowerCase();
-  if (stream) return type === 'text/event-stream';
-  return type === undefined || type === 'application/json' || type.endsWith('+json');
+  const isStream = contentType?.split(';', 1)[0]!.trim().toLowerCase() === 'text/event-stream';
+  return stream ? isStream : !isStream && !isHtml(contentType);
 }

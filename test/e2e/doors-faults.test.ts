@@ -159,7 +159,17 @@ function rowsOf({ whole, stream, errorEvents, errorsInWhole }: SpeechForm): Row[
     { name: 'no object', ...UNSERVED, script: both('[]', 'data: []\n\n') },
     { name: 'nothing of the protocol', ...UNSERVED, script: both('{}', 'data: {}\n\n') },
     { name: 'empty', ...UNSERVED, script: both('', '') },
-    { name: 'the other kind', ...UNSERVED, script: sized(whole(SAID), 'text/plain') },
+    {
+      name: 'the other kind',
+      ...UNSERVED,
+      script: (socket, isStream, reached) => sized(whole(SAID), typeOf(!isStream))(socket, isStream, reached),
+    },
+    {
+      name: 'JSON as plain text',
+      whole: SERVED.whole,
+      stream: UNSERVED.stream,
+      script: sized(whole(SAID), 'text/plain; charset=utf-8'),
+    },
     ...errorsInWhole.map((text, index): Row => ({
       name: `error ${index} for an answer`,
       whole: UNSERVED.whole,

@@ -117,6 +117,35 @@ void t.test('what is no answer', async (t) => {
   t.equal((await run()).error, undefined, 'and the next call is well');
 });
 
+void t.test('JSON is a whole answer by any name of its type but those of pages and streams', async (t) => {
+  let script: Script = () => undefined;
+  const { run } = await world(t, [(request, response, body) => script(request, response, body)]);
+  const types = [
+    'application/json',
+    'Application/JSON; charset=utf-8',
+    'application/problem+json',
+    // What Go's servers say of JSON if their handler names no type.
+    'text/plain; charset=utf-8',
+    'application/octet-stream',
+    'nonsense',
+    '',
+  ];
+  for (const type of types) {
+    script = answering(answerOf(USAGE), type);
+    t.equal((await run()).error, undefined, type);
+    script = answering('OK', type);
+    t.equal((await run()).error?.code, 'provider_unavailable', `${type}, but no JSON`);
+  }
+  for (const type of ['text/html', 'Application/XHTML+xml', 'text/event-stream', 'TEXT/Event-Stream;x=y']) {
+    script = answering(answerOf(USAGE), type);
+    t.equal((await run()).error?.code, 'provider_unavailable', type);
+  }
+  for (const type of ['text/plain', 'application/json', 'application/octet-stream', '']) {
+    script = answering(STREAM + DONE, type);
+    t.equal((await run({ stream: true })).error?.code, 'provider_unavailable', `a stream as ${type}`);
+  }
+});
+
 void t.test('an error body without end does not hold the caller', async (t) => {
   const { run } = await world(t, [
     (_request, response) => {
