@@ -8,7 +8,7 @@
 import * as Type from 'typebox';
 import { picoUnitsOf } from '../core/money.js';
 import { optionalFile, settingsMap, wholeNumber, type Annotations } from './annotations.js';
-import { isHttpUrl } from './upstream-schema.js';
+import { HTTP_HOST_HINT, isHttpUrl } from './upstream-schema.js';
 
 /** Each threshold makes a notice for each quota and period; more notices would not be read. */
 const THRESHOLDS_MAX = 10;
@@ -40,6 +40,7 @@ export const notifySchema = Type.Object(
           description:
             'Where each notice is sent by POST, signed as Standard Webhooks are; without it notices are lines in the log alone. Redirects are not followed.',
           'x-want': 'an http:// or https:// address without user and password',
+          'x-hint': HTTP_HOST_HINT,
           'x-secret-path': true,
         } satisfies Annotations),
         isHttpUrl,

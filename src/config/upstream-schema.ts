@@ -87,6 +87,12 @@ export function isUpstreamUrl(text: string): boolean {
 }
 
 /**
+ * What `isHttpUrl` rejects and users do not expect: the URL parser takes such a host for an IPv4 address, so
+ * `http://nomic-embed-v1.5/v1` is no URL to Node.
+ */
+export const HTTP_HOST_HINT = 'no host name may end with a dot and a number, such as v1.5';
+
+/**
  * Whether a text is an address without user and password, which would be a secret written inline, and without
  * a fragment, which is never sent.
  */
@@ -119,6 +125,7 @@ export const upstreamSchema = Type.Object(
           description:
             "Base address, as the provider's own SDKs take it, or echo: for the built-in model; the provider's public address if it is left out (azure has none).",
           'x-want': 'an http:// or https:// address without user and password, or echo:',
+          'x-hint': HTTP_HOST_HINT,
         } satisfies Annotations),
         isUpstreamUrl,
       ),

@@ -10,7 +10,7 @@
  */
 import type { ProviderName } from '../../core/provider-names.js';
 import { withoutAddedPath } from '../provider-settings.js';
-import { isUpstreamUrl } from '../upstream-schema.js';
+import { HTTP_HOST_HINT, isUpstreamUrl } from '../upstream-schema.js';
 import type { ImportMap } from './remarks.js';
 
 export interface Provider {
@@ -359,7 +359,7 @@ function checkedUrl(params: ImportMap, url: string): string | undefined {
   if (url.startsWith('${') || isUpstreamUrl(url)) return url;
   params.remark(
     'api_base',
-    'no http:// or https:// address without user and password; the entry was left out',
+    `no http:// or https:// address without user and password (${HTTP_HOST_HINT}); the entry was left out`,
   );
   return undefined;
 }

@@ -9,7 +9,8 @@ const PRICE_WANT =
 const KEY_WANT =
   'want a reference to an environment variable such as "${OPENAI_API_KEY}" (visible characters, no spaces), or key_file';
 const NAME_WANT = 'want a name of 1 to 128 visible ASCII characters without *';
-const URL_WANT = 'want an http:// or https:// address without user and password, or echo:';
+const HOST_HINT = '(no host name may end with a dot and a number, such as v1.5)';
+const URL_WANT = `want an http:// or https:// address without user and password, or echo: ${HOST_HINT}`;
 
 /** [what is replaced in the sound file, by what, the one line that is told] */
 const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
@@ -101,6 +102,14 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   ],
   ['"echo:"', '"ftp://h"', `4: models[0].upstreams[0].url: got "ftp://h", ${URL_WANT}`],
   ['"echo:"', '"api.openai.com/v1"', `4: models[0].upstreams[0].url: got "api.openai.com/v1", ${URL_WANT}`],
+  ...['nomic-embed-v1.5', 'nomic-embed-v1.5:8080', 'h.0x1f', 'h.5.'].map(
+    (host) =>
+      [
+        '"echo:"',
+        `"http://${host}/v1"`,
+        `4: models[0].upstreams[0].url: got "http://${host}/v1", ${URL_WANT}`,
+      ] as const,
+  ),
   // Missing and unknown.
   ['  - id: m1\n    price', '  - price', `2: models[0].id: missing, ${NAME_WANT}`],
   [', output: "2"', '', `3: models[0].price.output: missing, ${PRICE_WANT}`],
@@ -379,7 +388,8 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   [
     'plans:',
     'notify: { url: "htps://hooks.example/T/B/secret" }\nplans:',
-    '5: notify.url: got a value that is not shown, want an http:// or https:// address without user and password',
+    '5: notify.url: got a value that is not shown, want an http:// or https:// address without user and password ' +
+      HOST_HINT,
   ],
   [
     'plans:',
