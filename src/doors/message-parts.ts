@@ -1,8 +1,8 @@
 /**
- * Hides what servers with OpenAI's protocol do differently in chat completions. message-stream.ts and
- * response-stream.ts read texts, thoughts and tool calls of a message or a delta with this file. For requests
- * the two to-chat.ts join system messages, and write earlier thoughts as some servers want them. No I/O;
- * upstream worker, or for requests a counter thread if the body is large.
+ * Hides what servers with OpenAI's protocol do differently in chat completions. from-chat.ts,
+ * message-stream.ts and response-stream.ts read texts, thoughts and tool calls of a message or a delta with
+ * this file. For requests the two to-chat.ts join system messages, and write earlier thoughts as some servers
+ * want them. No I/O; upstream worker, or for requests a counter thread if the body is large.
  *
  * Where servers put thoughts:
  *

@@ -1,7 +1,7 @@
 /**
- * Translates a chat completion into a response of Anthropic's Messages API (`fromChat`), and its chunks into
- * a stream (MessageWriter). messages-dialect.ts calls `fromChat` once a call, or makes a writer for each
- * stream; upstream/door-call.ts calls `push` and `end` (DoorStream in door.ts). Upstream worker.
+ * Translates the chunks of a chat completion into a stream of Anthropic's Messages API. messages-dialect.ts
+ * makes a MessageWriter for each stream; upstream/door-call.ts calls `push` and `end` (DoorStream in
+ * door.ts). from-chat.ts is for responses that are not streamed. Upstream worker.
  *
  *     message_start, ping → (content_block_start → content_block_delta … → content_block_stop) …
  *       → message_delta → message_stop
@@ -10,13 +10,11 @@
  * that. `message_start` has the usage of the first chunk, if the upstream reports any there, else zeros.
  * `message_delta` has the whole usage (test/unit/doors/messages/messages-dialect.test.ts).
  */
-import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
 import { sseEvent } from '../../protocol/sse.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall, DoorStream } from '../door.js';
 import {
-  textOf,
   thoughtsOf,
   addPiece,
   canSendToolCall,
@@ -24,6 +22,14 @@ import {
   toolCallPieceOf,
   type ToolCallSoFar,
 } from '../message-parts.js';
+import {
+  messageIdOf,
+  stopReasonOf,
+  textOrRefusalOf,
+  thinkingBlocksIn,
+  toolIdOf,
+  usageOf,
+} from './from-chat.js';
 
 export class MessageWriter implements DoorStream {
   readonly #call: DoorCall;
@@ -211,110 +217,4 @@ export class MessageWriter implements DoorStream {
   #writeEvent(type: string, members: Members): void {
     this.#events += sseEvent(JSON.stringify({ type, ...members }), type);
   }
-}
-
-/** `stop_reason` by `finish_reason`. */
-const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
-  ['length', 'max_tokens'],
-  ['tool_calls', 'tool_use'],
-  ['function_call', 'tool_use'],
-  ['content_filter', 'refusal'],
-]);
-
-/**
- * Returns the `stop_reason`. For `stop`, an unknown reason or none, `hasToolCalls` decides, because some
- * servers end a message with tool calls by `stop`. A chat completion does not say whether one of the caller's
- * stop sequences ended it, so such an end becomes `end_turn`.
- */
-function stopReasonOf(finishReason: unknown, hasToolCalls: boolean): string {
-  return STOP_REASONS.get(finishReason) ?? (hasToolCalls ? 'tool_use' : 'end_turn');
-}
-
-/**
- * `usage` of a chat completion in Anthropic's form, whose `input_tokens` excludes cached tokens. The inverse
- * of MessageUsage in providers/anthropic/response.ts (test/unit/doors/messages/messages-dialect.test.ts).
- */
-function usageOf(usage: unknown): Record<string, unknown> {
-  const report = isRecord(usage) ? usage : {};
-  const prompt = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
-  const completion = isRecord(report.completion_tokens_details) ? report.completion_tokens_details : {};
-  const cachedTokens = countOf(prompt.cached_tokens);
-  const cacheWriteTokens = countOf(prompt.cache_write_tokens);
-  const cacheWrite1hTokens = Math.min(cacheWriteTokens, countOf(prompt.cache_write_1h_tokens));
-  return {
-    input_tokens: Math.max(0, countOf(report.prompt_tokens) - cachedTokens - cacheWriteTokens),
-    cache_creation_input_tokens: cacheWriteTokens,
-    cache_read_input_tokens: cachedTokens,
-    cache_creation: {
-      ephemeral_5m_input_tokens: cacheWriteTokens - cacheWrite1hTokens,
-      ephemeral_1h_input_tokens: cacheWrite1hTokens,
-    },
-    output_tokens: countOf(report.completion_tokens),
-    output_tokens_details: { thinking_tokens: countOf(completion.reasoning_tokens) },
-  };
-}
-
-function countOf(value: unknown): number {
-  return typeof value === 'number' && value > 0 ? value : 0;
-}
-
-function messageIdOf({ requestId }: DoorCall): string {
-  return `msg_${requestId.replace(/^req_/, '')}`;
-}
-
-/** The id of a tool call, which is made here if the upstream gave none. `position`: in the message. */
-function toolIdOf(id: unknown, position: number, call: DoorCall): string {
-  return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${position}`;
-}
-
-/** The text of a message or a delta, which may be a refusal instead. */
-function textOrRefusalOf({ content, refusal }: Members): string {
-  return textOf(content) || (typeof refusal === 'string' ? refusal : '');
-}
-
-/** The thinking blocks in a message or a delta, with their signatures. */
-function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly Members[] {
-  return Array.isArray(blocks) ? (blocks as unknown[]).filter(isRecord) : [];
-}
-
-/**
- * As `Translator.fromChat` (door.ts). Throws a ProviderError if the chat completion has no message, or the
- * arguments of a tool are no JSON object.
- */
-export function fromChat(response: Members, call: DoorCall): string {
-  const choice: unknown = Array.isArray(response.choices) ? response.choices[0] : undefined;
-  const message = isRecord(choice) ? choice.message : undefined;
-  if (!isRecord(choice) || !isRecord(message)) throw ProviderError.invalid('no message');
-  const content: Members[] = [...thinkingBlocksIn(message)];
-  const thoughts = thoughtsOf(message);
-  // If there are blocks, `reasoning_content` has their text a second time.
-  if (content.length === 0 && thoughts !== '')
-    content.push({ type: 'thinking', thinking: thoughts, signature: '' });
-  const text = textOrRefusalOf(message);
-  if (text !== '') content.push({ type: 'text', text });
-  const { tool_calls: given } = message;
-  const toolCalls = Array.isArray(given) ? (given as unknown[]).filter(isRecord) : [];
-  toolCalls.forEach((toolCall, position) => {
-    const calledFunction = isRecord(toolCall.function) ? toolCall.function : ({} as Members);
-    const { name: givenName, arguments: args } = calledFunction;
-    // Empty if the upstream gave no name, as in a stream: clients rely on the member.
-    const name = typeof givenName === 'string' ? givenName : '';
-    // Undefined if the text of the arguments is no JSON.
-    const parsed = typeof args !== 'string' ? args : args.trim() === '' ? {} : exactJson(args);
-    // `max_tokens` has cut the arguments. Anthropic sends such a call too, and its `stop_reason` says so.
-    const input = isRecord(parsed) || choice.finish_reason !== 'length' ? parsed : {};
-    if (!isRecord(input)) throw ProviderError.invalid('arguments of a tool are no JSON object');
-    content.push({ type: 'tool_use', id: toolIdOf(toolCall.id, position, call), name, input });
-  });
-  // By exactJsonText, because exactJson made each `input`.
-  return exactJsonText({
-    id: messageIdOf(call),
-    type: 'message',
-    role: 'assistant',
-    model: call.model,
-    content,
-    stop_reason: stopReasonOf(choice.finish_reason, toolCalls.length > 0),
-    stop_sequence: null,
-    usage: usageOf(response.usage),
-  });
 }

@@ -11,7 +11,8 @@ import { isRecord, type Members } from '../../core/json.js';
 import { sseEvent } from '../../protocol/sse.js';
 import { promptReportOf } from '../../providers/anthropic/response.js';
 import { NO_MEANING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
-import { fromChat, MessageWriter } from './message-stream.js';
+import { fromChat } from './from-chat.js';
+import { MessageWriter } from './message-stream.js';
 import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {

@@ -9,7 +9,7 @@
  *
  * Must hold: `promptTokens` includes tokens read from and written to the cache. Anthropic's `input_tokens`
  * excludes them, and the charge is computed from the sum (test/unit/providers/anthropic/response.test.ts).
- * doors/messages/message-stream.ts writes such usage from `promptTokens`: a change of MessageUsage needs a
+ * doors/messages/from-chat.ts writes such usage from `promptTokens`: a change of MessageUsage needs a
  * change there.
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
