@@ -1,7 +1,7 @@
 /**
  * Translates a chat completion into a response of Anthropic's Messages API. messages-dialect.ts calls
- * `fromChat` once for each response that is not streamed. message-stream.ts uses the functions below it for
- * streams. Pure; upstream worker.
+ * `fromChat` once for each response that is not streamed. message-stream.ts uses the exported functions
+ * below it for streams. Pure; upstream worker.
  *
  * Must hold: blocks, usage and `stop_reason` are those of a stream with the same contents
  * (test/unit/doors/messages/messages-dialect.test.ts, "the joined pieces of a stream are the whole
@@ -35,14 +35,10 @@ export function fromChat(response: Members, call: DoorCall): string {
     const { name: givenName, arguments: args } = calledFunction;
     // Empty if the upstream gave no name, as in a stream: clients rely on the member.
     const name = typeof givenName === 'string' ? givenName : '';
-    // Undefined if the text of the arguments is no JSON.
-    const parsed = typeof args !== 'string' ? args : args.trim() === '' ? {} : exactJson(args);
-    // `max_tokens` has cut the arguments. Anthropic sends such a call too, and its `stop_reason` says so.
-    const input = isRecord(parsed) || choice.finish_reason !== 'length' ? parsed : {};
-    if (!isRecord(input)) throw ProviderError.invalid('arguments of a tool are no JSON object');
+    const input = inputOf(args, choice.finish_reason === 'length');
     content.push({ type: 'tool_use', id: toolIdOf(toolCall.id, position, call), name, input });
   });
-  // By exactJsonText, because exactJson made each `input`.
+  // By exactJsonText, because exactJson made each `input` (`inputOf`).
   return exactJsonText({
     id: messageIdOf(call),
     type: 'message',
@@ -53,6 +49,20 @@ export function fromChat(response: Members, call: DoorCall): string {
     stop_sequence: null,
     usage: usageOf(response.usage),
   });
+}
+
+/**
+ * The input of a tool call. `args`: its `arguments`, which are a text, or an object at some servers. Without
+ * any the input is empty, as it is in a stream. `isCut`: `max_tokens` has ended the response. Then arguments
+ * that were cut become an empty input: Anthropic sends such a call too, and its `stop_reason` says so.
+ */
+function inputOf(args: unknown, isCut: boolean): Members {
+  const given = args ?? '';
+  // Undefined if the text is no JSON.
+  const input = typeof given !== 'string' ? given : given.trim() === '' ? {} : exactJson(given);
+  if (isRecord(input)) return input;
+  if (isCut) return {};
+  throw ProviderError.invalid('arguments of a tool are no JSON object');
 }
 
 /** `stop_reason` by `finish_reason`. */

@@ -288,6 +288,26 @@ void t.test('a call whose arguments max_tokens has cut', (t) => {
   t.end();
 });
 
+void t.test('a call without arguments has an empty input, whole as in a stream', (t) => {
+  for (const args of [{}, { arguments: undefined }, { arguments: null }, { arguments: '' }]) {
+    const call = { id: 't', function: { name: 'f', ...args } };
+    const choice = { finish_reason: 'tool_calls' };
+    const whole = fromChat({ choices: [{ message: { tool_calls: [call] }, ...choice }] }, CALL);
+    const content = [{ type: 'tool_use', id: 't', name: 'f', input: {} }];
+    t.match(JSON.parse(whole), { content, stop_reason: 'tool_use' }, JSON.stringify(args));
+    const stream = openStream(CALL);
+    const pieces = [{ index: 0, ...call }];
+    const events = stream.push({ choices: [{ index: 0, delta: { tool_calls: pieces }, ...choice }] });
+    t.same(joined(eventsOf(events + stream.end())), content, JSON.stringify(args));
+  }
+  for (const args of ['[]', '1', 'null', '{"a":1', 7, [1], false]) {
+    const call = { id: 't', function: { name: 'f', arguments: args } };
+    const answer = { choices: [{ message: { tool_calls: [call] }, finish_reason: 'tool_calls' }] };
+    t.throws(() => fromChat(answer, CALL), /no JSON object/, JSON.stringify(args));
+  }
+  t.end();
+});
+
 void t.test('calls that a server gives one index stay several', (t) => {
   const chunk = (call: object): Members => ({ choices: [{ index: 0, delta: { tool_calls: [call] } }] });
   const called = (id: string, name: string, json: string): object => ({
