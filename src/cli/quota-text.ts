@@ -1,22 +1,15 @@
 /**
  * Quotas in commands: the options that give limits, and the text of how much of each quota is used. The
  * commands of groups, keys, accounts and the catalogue use these functions. Pure.
- *
- * Must hold: percentages are rounded down, so that 100 % means that nothing is left
- * (test/unit/cli/quota-text.test.ts).
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { QuotasView, QuotaUseView } from '../admin/views.js';
-import { picoUnitsOfExact } from '../core/money.js';
-import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
+import { percentText, QUOTA_KINDS, QUOTA_NAMES, type QuotaAmount, type QuotaName } from '../core/quotas.js';
 import { parseWholeNumber } from './options.js';
 import { Misuse, timeText } from './output.js';
 
 /** The value of an option that removes the limit. */
 const NO_LIMIT = 'none';
-
-/** A count as a number, or money as decimal text. */
-type Amount = number | string;
 
 const HELP_TEXTS: Readonly<Record<QuotaName, string>> = {
   requests_per_minute: 'requests in any 60 seconds',
@@ -54,8 +47,8 @@ function parseAmount(text: string): string {
  * Returns the limits that the options of `addLimitOptions` give, with the names of the admin interface. Null
  * removes a limit. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
  */
-export function limitsOf(options: object): Readonly<Record<string, Amount | null>> {
-  const values = options as Readonly<Record<string, Amount | undefined>>;
+export function limitsOf(options: object): Readonly<Record<string, QuotaAmount | null>> {
+  const values = options as Readonly<Record<string, QuotaAmount | undefined>>;
   return Object.fromEntries(
     QUOTA_NAMES.flatMap((name) => {
       const value = values[name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase())];
@@ -97,7 +90,7 @@ function quotaLineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
   const { limit, used, held, leased = 0, resets_at: resetsAt } = use;
   return {
     quota: name.replaceAll('_', ' '),
-    used: `${amountText(used)} of ${amountText(limit)} (${percentText(used, limit)})`,
+    used: `${amountText(used)} of ${amountText(limit)} (${percentText(limit, used)})`,
     held: Number(held) === 0 ? '' : amountText(held),
     leased: Number(leased) === 0 ? '' : amountText(leased),
     resets: resetsAt === null ? '' : timeText(resetsAt),
@@ -121,18 +114,6 @@ export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
  * Returns a count with commas between thousands, and money as it is. No Intl.NumberFormat, which would add
  * 20 ms to the start of each command.
  */
-export function amountText(amount: Amount): string {
+export function amountText(amount: QuotaAmount): string {
   return typeof amount === 'number' ? amount.toLocaleString('en') : amount;
-}
-
-/** Returns whole percent, rounded down. `limit` is never 0: settings and the admin interface reject that. */
-function percentText(used: Amount, limit: Amount): string {
-  // Integers are exact. As floats 0.57 of 1.00 would be 56 %, and all but a pico-unit of a million 100 %.
-  const percent = (100n * integerOf(used)) / integerOf(limit);
-  return percent === 0n && integerOf(used) > 0n ? 'under 1 %' : `${percent} %`;
-}
-
-/** Returns the count, or the money in pico-units. */
-function integerOf(amount: Amount): bigint {
-  return typeof amount === 'number' ? BigInt(amount) : picoUnitsOfExact(amount);
 }

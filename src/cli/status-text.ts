@@ -13,6 +13,7 @@
  * The functions of single numbers are exported for status-text.numbers.test.ts.
  */
 import type { GroupView } from '../admin/views.js';
+import { percentOfLimit } from '../core/quotas.js';
 import { visible } from '../core/wrong-input.js';
 import type { CredentialStatus, Percentile, ThreadStatus } from '../telemetry/status-document.js';
 import {
@@ -243,13 +244,8 @@ function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[
 function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
   if (quotas === undefined) return UNKNOWN;
   if (quotas.length === 0) return NOTHING;
-  const percent = Math.max(...quotas.map(({ used, limit }) => percentOf(used, limit)));
-  return `${Math.floor(percent)} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
-}
-
-/** Returns 100 for a limit of 0. Callers round down, so that 100 % means that nothing is left. */
-function percentOf(used: number, limit: number): number {
-  return limit === 0 ? 100 : (100 * used) / limit;
+  const percent = Math.max(...quotas.map(({ used, limit }) => percentOfLimit(limit, used)));
+  return `${percent} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
 
 const GROUPS_SHOWN_MAX = 10;
@@ -260,20 +256,22 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
     .flatMap(({ path, accounts, quotas = {} }) => {
       const uses = Object.entries(quotas).map(([quota, { limit, used, held }]) => ({
         quota,
-        // Amounts of money are texts. The use of a quota is complete or missing (StatusView).
-        percent: percentOf(Number(used) + Number(held), Number(limit)),
+        // The use of a quota is complete or missing (StatusView).
+        percent: percentOfLimit(limit, used, held),
+        // Money is text. A float is exact enough for an order.
+        share: (Number(used) + Number(held)) / Number(limit),
       }));
-      const fullest = uses.toSorted((use, other) => other.percent - use.percent)[0];
+      const fullest = uses.toSorted((use, other) => other.share - use.share)[0];
       return fullest === undefined ? [] : [{ ...fullest, accounts, name: path?.join(' / ') ?? UNKNOWN }];
     })
-    .toSorted((group, other) => other.percent - group.percent)
+    .toSorted((group, other) => other.share - group.share)
     .slice(0, GROUPS_SHOWN_MAX);
   if (rows.length === 0) return [];
   return tableLines<(typeof rows)[number]>(
     [
       { title: 'GROUP', text: ({ name }) => name, cut: true },
       { title: 'ACCOUNTS', text: ({ accounts }) => countText(accounts), align: 'right' },
-      { title: 'USED', text: ({ percent }) => `${Math.floor(percent)} %`, align: 'right' },
+      { title: 'USED', text: ({ percent }) => `${percent} %`, align: 'right' },
       { title: 'OF', text: ({ quota }) => quota },
     ],
     rows,

@@ -6,7 +6,14 @@
  * Must hold: the used amount of a quota links to the calls that it counts, also in a month in which clocks
  * change (test/e2e/console-numbers.test.ts, test/unit/console/quota-start.test.ts).
  */
-import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
+import {
+  percentOfLimit,
+  percentText,
+  QUOTA_KINDS,
+  QUOTA_NAMES,
+  type QuotaAmount,
+  type QuotaName,
+} from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
 import { type CallFilters, callsAddress } from './address.js';
 import { Money } from './controls.js';
@@ -22,25 +29,19 @@ export function quotaTitle(quota: QuotaName): string {
 
 export const isMoneyQuota = (quota: QuotaName): boolean => QUOTA_KINDS[quota].unit === 'money';
 
-/** An amount of a quota: money as decimal text, else a number. */
-type Amount = QuotaUseView['used'];
-
-const textOf = (amount: Amount): string => (typeof amount === 'string' ? money(amount, 4) : number(amount));
+const textOf = (amount: QuotaAmount): string =>
+  typeof amount === 'string' ? money(amount, 4) : number(amount);
 
 interface ShownQuota {
   readonly quota: QuotaName;
   readonly use: QuotaUseView;
-  /** Percent of the limit, as `heldPercent`. A limit is never 0. Above 100 if the limit was lowered. */
-  readonly usedPercent: number;
-  readonly heldPercent: number;
 }
 
+/** The quotas that have a limit. */
 function shownQuotasOf(quotas: QuotasView): ShownQuota[] {
   return QUOTA_NAMES.flatMap((quota) => {
     const use = quotas[quota];
-    if (use === undefined) return [];
-    const percentOf = (amount: Amount): number => (100 * Number(amount)) / Number(use.limit);
-    return [{ quota, use, usedPercent: percentOf(use.used), heldPercent: percentOf(use.held) }];
+    return use === undefined ? [] : [{ quota, use }];
   });
 }
 
@@ -48,8 +49,7 @@ function shownQuotasOf(quotas: QuotasView): ShownQuota[] {
 const NEARLY_USED_PERCENT = 80;
 
 /** Returns a style class by how much of the limit is used or held; empty for the usual colour. */
-function barClassOf({ usedPercent, heldPercent }: ShownQuota): string {
-  const takenPercent = usedPercent + heldPercent;
+function barClassOf(takenPercent: number): string {
   return takenPercent >= 100 ? 'bad' : takenPercent >= NEARLY_USED_PERCENT ? 'warn' : '';
 }
 
@@ -57,21 +57,25 @@ interface ShownQuotaProps {
   readonly shown: ShownQuota;
 }
 
-function Bar({ shown }: ShownQuotaProps) {
-  const { quota, use, usedPercent, heldPercent } = shown;
-  const takenPercent = Math.min(100, Math.round(usedPercent + heldPercent));
+function Bar({ shown: { quota, use } }: ShownQuotaProps) {
+  const { limit, used, held } = use;
+  // Above 100 if the limit was lowered.
+  const takenPercent = percentOfLimit(limit, used, held);
+  // Widths are floats, because a pixel of the bar may be less than a percent.
+  const widthOf = (amount: QuotaAmount): number => (100 * Number(amount)) / Number(limit);
+  const usedWidth = Math.min(100, widthOf(used));
   return (
     <span
-      class={`bar ${barClassOf(shown)}`}
+      class={`bar ${barClassOf(takenPercent)}`}
       role="meter"
       aria-label={quotaTitle(quota)}
       aria-valuemin={0}
       aria-valuemax={100}
-      aria-valuenow={takenPercent}
-      aria-valuetext={`${takenPercent} % of ${textOf(use.limit)}`}
+      aria-valuenow={Math.min(100, takenPercent)}
+      aria-valuetext={`${percentText(limit, used, held)} of ${textOf(limit)}`}
     >
-      <span class="bar-used" style={{ width: `${Math.min(100, usedPercent)}%` }} />
-      <span class="bar-held" style={{ width: `${Math.max(0, Math.min(100 - usedPercent, heldPercent))}%` }} />
+      <span class="bar-used" style={{ width: `${usedWidth}%` }} />
+      <span class="bar-held" style={{ width: `${Math.min(100 - usedWidth, widthOf(held))}%` }} />
     </span>
   );
 }
@@ -124,11 +128,11 @@ export function QuotaBars({ quotas, owner, label }: QuotaBarsProps) {
 export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
   return (
     <span class="quota-line">
-      {shownQuotasOf(quotas).map((shown) => (
-        <span key={shown.quota} title={`${textOf(shown.use.used)} of ${textOf(shown.use.limit)}`}>
-          <small class="muted">{quotaTitle(shown.quota)}</small>
-          <Bar shown={shown} />
-          <small class="muted">{number(Math.round(shown.usedPercent + shown.heldPercent))} %</small>
+      {shownQuotasOf(quotas).map(({ quota, use }) => (
+        <span key={quota} title={`${textOf(use.used)} of ${textOf(use.limit)}`}>
+          <small class="muted">{quotaTitle(quota)}</small>
+          <Bar shown={{ quota, use }} />
+          <small class="muted">{percentText(use.limit, use.used, use.held)}</small>
         </span>
       ))}
     </span>

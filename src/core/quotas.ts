@@ -12,11 +12,12 @@
  * does not compile. The order of the names may change from build to build: only shared memory has positions
  * in QUOTA_NAMES. Files on disk have the names, so no name may change.
  *
- * Must hold: every moment is in one day and one month, and the numbers of days and months never go back.
+ * Must hold: every moment is in one day and one month, and the numbers of days and months never go back. A
+ * quota of which anything is left is below 100 %.
  */
 import { invariant } from './errors.js';
 import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from './limits.js';
-import { BALANCE_PICO_UNITS_MAX } from './money.js';
+import { BALANCE_PICO_UNITS_MAX, picoUnitsOfExact } from './money.js';
 import { asPicoUnits, asWallMs, type PicoUnits, type WallMs } from './units.js';
 
 /** The time zone, without summer time, in which the day of the specification begins at 00:00. */
@@ -122,6 +123,30 @@ export const NO_QUOTAS: QuotaLimits = {
   spendPerDay: undefined,
   spendPerMonth: undefined,
 };
+
+/** An amount of a quota as views have it: a whole number, or money as decimal text. */
+export type QuotaAmount = number | string;
+
+/**
+ * Returns what the amounts are of the limit, in whole percent, rounded down: 100 means that nothing is left.
+ * Above 100 if the limit was lowered. The limit is above 0: settings and the admin interface reject 0.
+ */
+export function percentOfLimit(limit: QuotaAmount, ...amounts: readonly QuotaAmount[]): number {
+  const sum = amounts.reduce((total, amount) => total + integerOf(amount), 0n);
+  // Integers are exact. As floats 0.57 of 1.00 would be 56 %, and all but a pico-unit of a million 100 %.
+  return Number((100n * sum) / integerOf(limit));
+}
+
+/** As `percentOfLimit`, as text: `61 %`. What is little is not called 0 %: `under 1 %`. */
+export function percentText(limit: QuotaAmount, ...amounts: readonly QuotaAmount[]): string {
+  const percent = percentOfLimit(limit, ...amounts);
+  return percent === 0 && amounts.some((amount) => Number(amount) > 0) ? 'under 1 %' : `${percent} %`;
+}
+
+/** Returns the count, or the money in pico-units. */
+function integerOf(amount: QuotaAmount): bigint {
+  return typeof amount === 'number' ? BigInt(amount) : picoUnitsOfExact(amount);
+}
 
 /** A day or a month of a calendar. The next one has the next number, unless the time zone skips a day. */
 export interface Period {

@@ -155,6 +155,7 @@ void t.test('groups at every width and in both colours', SKIP, async (t) => {
             spend_per_month: use('100.00', '12.345678', '0.00'),
           },
           { calls_per_day: use(500, 500), spend_per_day: use('5.00', '0.10', '0.02') },
+          { tokens_per_day: use(100_000, 99_000, 800), spend_per_month: use('100.00', '0.000001') },
         ];
         const data = list.data.map((group, index) => ({ ...group, quotas: quotas[index] ?? group.quotas }));
         await route.fulfill({ response, json: { ...list, data } });
@@ -166,6 +167,10 @@ void t.test('groups at every width and in both colours', SKIP, async (t) => {
       ] as const) {
         await page.goto(at(gateway, place));
         await filled.first().waitFor();
+        if (place === 'groups') {
+          const students = page.getByRole('link', { name: /^students/ });
+          t.match(await students.textContent(), /Tokens a day99 %.*Spend a monthunder 1 %/, 'rounded down');
+        }
         if ((viewport === WIDE) === (colorScheme === 'light'))
           t.same(await seriousFaults(page), [], `${place}, ${name}`);
         const beyond = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');

@@ -182,15 +182,21 @@ void t.test('groups by their fullest quota', (t) => {
     left: limit - used - held,
     resets_at: null,
   });
+  const money = (limit: string, used: string) => ({
+    ...{ limit, used, held: '0.00', left: '0.00' },
+    resets_at: null,
+  });
   const groups = [
     groupOf('free', {}),
+    groupOf('odd', { spend_per_day: money('1.00', '0.57') }),
     groupOf('calm', { calls_per_day: count(100, 10, 0) }),
     groupOf('busy', { calls_per_day: count(100, 1, 0), tokens_per_month: count(1_000, 700, 100) }),
   ];
   const lines = linesOf({ ...STATUS, groups }, 200);
   const from = lines.findIndex((line) => line.startsWith('GROUP'));
-  t.match(lines.slice(from + 1, from + 3), [
+  t.match(lines.slice(from + 1, from + 4), [
     /^firm \/ busy +3 +80 % +tokens_per_month/,
+    /^firm \/ odd +3 +57 % +spend_per_day/,
     /^firm \/ calm +3 +10 %/,
   ]);
   t.notOk(lines.some((line) => line.includes('free')));

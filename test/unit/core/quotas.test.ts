@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Calendar, isTimezone, QUOTA_NAMES } from '#src/core/quotas.js';
+import { Calendar, isTimezone, percentOfLimit, percentText, QUOTA_NAMES } from '#src/core/quotas.js';
 
 const at = (iso: string): number => Date.parse(iso);
 const iso = (ms: number): string => new Date(ms).toISOString();
@@ -78,5 +78,26 @@ void t.test('what is a time zone', (t) => {
   for (const text of ['', '8', '+8', '+15:00', 'Europe/Nowhere', '+08:60']) t.notOk(isTimezone(text), text);
   t.throws(() => new Calendar('Mars/Olympus'));
   t.equal(QUOTA_NAMES.length, 9);
+  t.end();
+});
+
+void t.test('percent of a limit are exact, and rounded down', (t) => {
+  for (const [percent, limit, ...amounts] of [
+    [99, 100_000, 99_800],
+    [99, 100_000, 99_000, 999],
+    [100, 100_000, 99_000, 1_000],
+    [199, 1_000, 1_999],
+    [0, 1_000, 9],
+    [99, 1_000_000_000_000, 999_999_999_999],
+    [57, '1.00', '0.57'],
+    [57, '1.00', '0.56', '0.01'],
+    [99, '3000000.00', '2999999.999999999999'],
+    [0, '3.00'],
+  ] as const)
+    t.equal(percentOfLimit(limit, ...amounts), percent, `${amounts.join(' and ')} of ${limit}`);
+  t.equal(percentText(100_000, 99_800), '99 %');
+  t.equal(percentText('250.00', '0.000012'), 'under 1 %');
+  t.equal(percentText('250.00', '0.00', '2.50'), '1 %');
+  t.equal(percentText(8, 0), '0 %');
   t.end();
 });
