@@ -70,9 +70,9 @@ export function milliseconds(value: number | null): string {
   return `${number(Number(value.toPrecision(3)))} ms`;
 }
 
-/** `12.3 MB`. */
+/** `12.3 MiB`. */
 export function bytes(value: number): string {
-  return value >= 1024 ** 3 ? `${number(value / 1024 ** 3)} GB` : `${number(value / 1024 ** 2)} MB`;
+  return value >= 1024 ** 3 ? `${number(value / 1024 ** 3)} GiB` : `${number(value / 1024 ** 2)} MiB`;
 }
 
 /**

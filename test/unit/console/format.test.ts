@@ -1,4 +1,4 @@
-/** Moments of the axis of a chart. The file under test is bundled for Node. */
+/** Moments of the axis of a chart, and sizes. The file under test is bundled for Node. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import t from 'tap';
 
 interface Bundle {
   readonly axisMoment: (unixSeconds: number, shownSeconds: number, barSeconds?: number) => string;
+  readonly bytes: (value: number) => string;
 }
 
 async function bundle(): Promise<Bundle> {
@@ -39,5 +40,13 @@ void t.test('a bar of a day has the date of its row, wherever the browser is', a
   }
   process.env.TZ = 'America/New_York';
   t.equal(axisMoment(midnight, 7 * 86_400), '30 Jan', 'a moment among days');
+  t.end();
+});
+
+void t.test('a size has the unit by which it was divided', async (t) => {
+  const { bytes } = await bundle();
+  t.equal(bytes(12.3 * 1024 ** 2), '12.3 MiB');
+  t.equal(bytes(1_000_000_000), '954 MiB');
+  t.equal(bytes(1.5 * 1024 ** 3), '1.5 GiB');
   t.end();
 });
