@@ -109,10 +109,9 @@ export interface LedgerFlushOptions {
    */
   readonly totals: FlushedTotals;
   readonly usage: UsageBook;
-  /** Absent only in tests that do not look at the use of keys. */
-  readonly keyUses?: KeyUses;
-  /** QuotaUses or SharedQuotaUses. Absent only in tests that do not look at quotas. */
-  readonly quotaUses?: QuotaUses;
+  readonly keyUses: KeyUses;
+  /** QuotaUses or SharedQuotaUses, likewise. */
+  readonly quotaUses: QuotaUses;
   readonly mark?: FlushMark | undefined;
   readonly store: FlushStore;
   /** Whether new calls are rejected while the store fails. Read at each failure: a reload may change it. */
@@ -201,8 +200,8 @@ export class LedgerFlush {
    */
   #drainUses(): number {
     const { keyUses, quotaUses } = this.#options;
-    quotaUses?.drain();
-    return keyUses?.drain(KEYS_MAX) ?? 0;
+    quotaUses.drain();
+    return keyUses.drain(KEYS_MAX);
   }
 
   /**
@@ -285,7 +284,7 @@ export class LedgerFlush {
     totals.add(record.account, record.charged, record.uncovered);
     usage.add(row, record);
     this.#accounts.add(record.account);
-    keyUses?.addCharged(record.key);
+    keyUses.addCharged(record.key);
     usageLog?.add(requestPrefix, record, row);
     topAccounts?.count(record);
     if (record.uncovered !== 0n) uncoveredCharges?.add(requestPrefix, record);
@@ -301,7 +300,7 @@ export class LedgerFlush {
     const { store, mark, usage, journals, keyUses, quotaUses, storedResponses } = this.#options;
     let responses: ResponseChanges | undefined;
     try {
-      if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0 || (quotaUses?.size ?? 0) > 0) {
+      if (this.#accounts.size > 0 || keyUses.size > 0 || quotaUses.size > 0) {
         // `begin` first: if this flush fails before its transaction, the mark on disk must not be taken for
         // its own.
         mark?.begin();
@@ -315,8 +314,8 @@ export class LedgerFlush {
             usages: usage.rows(),
             responses,
             clocks: hostClocks(this.#options.clock, this.#bootId),
-            keyUses: keyUses?.rows(),
-            quotaUses: quotaUses?.rows(this.#accounts, keyUses?.waiting ?? []),
+            keyUses: keyUses.rows(),
+            quotaUses: quotaUses.rows(this.#accounts, keyUses.waiting),
           });
         });
         this.#recordWritten(responses);
@@ -335,10 +334,10 @@ export class LedgerFlush {
   #recordWritten(responses: ResponseChanges | undefined): void {
     const { totals, keyUses, quotaUses, usage, changed, storedResponses } = this.#options;
     for (const account of this.#accounts) totals.recordWritten?.(account);
-    changed?.add(this.#accounts, keyUses?.waiting ?? []);
+    changed?.add(this.#accounts, keyUses.waiting);
     this.#accounts.clear();
-    keyUses?.recordWritten();
-    quotaUses?.recordWritten();
+    keyUses.recordWritten();
+    quotaUses.recordWritten();
     usage.recordWritten();
     if (responses !== undefined) storedResponses?.recordWritten(responses);
   }
@@ -373,7 +372,7 @@ export class LedgerFlush {
   #recordFailure(error: unknown): void {
     const { usage, keyUses, rejectOnError, clock, log } = this.#options;
     const accounts = this.#accounts.size;
-    const rowsWaiting = accounts + usage.waiting.size + (keyUses?.size ?? 0);
+    const rowsWaiting = accounts + usage.waiting.size + keyUses.size;
     this.#lastError = errorText(error);
     const rejectsCalls = rejectOnError() || rowsWaiting > ACCOUNTING_ROWS_WAITING_MAX;
     this.#setRejecting(rejectsCalls);

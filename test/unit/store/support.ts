@@ -19,6 +19,7 @@ import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { LedgerFlush, type FlushStore, type LedgerFlushOptions } from '#src/store/flush.js';
 import { KeyUses } from '#src/store/key-uses.js';
+import { QuotaUses } from '#src/store/quota-uses.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
 import { type Catalog, tokenPriceOf } from '#src/registry/catalog.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
@@ -180,6 +181,7 @@ export function flushOf(
     usage: new UsageBook(store, (index) => CATALOG.models[index]!.id),
     rejectOnError: () => false,
     keyUses: new KeyUses(house, clock),
+    quotaUses: new QuotaUses(ledger, clock, (index) => CATALOG.models[index]!.id),
     clock,
     log,
     ...more,
