@@ -17,6 +17,7 @@
  * one; telemetry/main-watchdog.ts wakes processes that go on waiting for a dead process. The gate can be
  * removed when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
+import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import {
   accessSync,
@@ -26,6 +27,7 @@ import {
   linkSync,
   openSync,
   rmSync,
+  statfsSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
@@ -69,21 +71,61 @@ export function unloadableStore(error: Error): StoreError | undefined {
 /**
  * Opens a file by lmdb. lmdb 3.5.6 ends the process by SIGSEGV if a file cannot be mapped, its lock file
  * cannot be opened, or the first pages of a new file cannot be written. So throws StoreError if the process
- * may have too few addresses or the disk has too little space for a new file, and the system's error if the
- * lock file is another user's.
+ * may have too few addresses, or the disk has too little space for a new file or maps no files, and the
+ * system's error if the lock file is another user's.
  */
 function openFile(path: string, options: Readonly<RootDatabaseOptions>): RootDatabase {
-  const wantedBytes = options.mapSize ?? 0;
+  const isWriter = options.readOnly !== true;
+  if (isWriter) assertLockFile(`${path}-lock`);
+  if (isWriter) assertDiskSpace(path);
+  assertAddresses(path, options.mapSize ?? 0);
+  // A reader has opened the gate before, as a writer.
+  if (isWriter) assertMapsFiles(path, options);
+  return lmdb().open(path, options);
+}
+
+function assertAddresses(path: string, wantedBytes: number): void {
   const leftBytes = addressesLeft();
-  if (options.readOnly !== true) assertLockFile(`${path}-lock`);
-  if (options.readOnly !== true) assertDiskSpace(path);
-  if (wantedBytes <= leftBytes) return lmdb().open(path, options);
+  if (wantedBytes <= leftBytes) return;
   const gib = (bytes: number): string => (Math.max(bytes, 0) / 1024 ** 3).toFixed(1);
   throw new StoreError(
     'unreadable',
     `${path} cannot be opened: it wants ${gib(wantedBytes)} GiB of addresses, which take no memory, and the limit of this ` +
       `process leaves ${gib(leftBytes)} GiB. Lift the limit: "ulimit -v unlimited", LimitAS=infinity in a unit of systemd.`,
   );
+}
+
+/** File systems that may take files and not map them, by the magic numbers of statfs(2). */
+export const FUSE = 0x65735546;
+const MAY_NOT_MAP: ReadonlySet<number> = new Set([FUSE, /* 9p */ 0x01021997, /* vboxsf */ 0x786f4256]);
+/** Folders on such a file system that a probe has found to map files. */
+const mappingFolders = new Set<string>();
+/** A disk may be slow. Without a reply the start goes on. */
+const PROBE_MS_MAX = 10_000;
+/** What the probe runs: opens a new file as this process would. */
+const PROBE = 'const [, lmdb, path, options] = process.argv; require(lmdb).open(path, JSON.parse(options))';
+
+/**
+ * Throws StoreError if the disk does not map files. Only a process can try it, since a failure ends it: some
+ * 0.1 s, once for each folder on a file system of MAY_NOT_MAP. `fileSystem` is given by tests.
+ */
+export function assertMapsFiles(
+  path: string,
+  options: Readonly<RootDatabaseOptions>,
+  fileSystem = statfsSync(dirname(path)).type,
+): void {
+  const folder = dirname(path);
+  if (!MAY_NOT_MAP.has(fileSystem) || mappingFolders.has(folder)) return;
+  const probe = `${path}-new-${randomUUID()}`;
+  const module = createRequire(import.meta.url).resolve('lmdb');
+  const args = ['-e', PROBE, module, probe, JSON.stringify(options)];
+  const { signal } = spawnSync(process.execPath, args, { stdio: 'ignore', timeout: PROBE_MS_MAX });
+  for (const name of [probe, `${probe}-lock`]) rmSync(name, { force: true });
+  if (signal === 'SIGSEGV' || signal === 'SIGBUS') {
+    throw new StoreError('unreadable', `The disk of ${folder} maps no files to memory. ${FOLDER_WANTED}`);
+  }
+  // If the probe failed otherwise, LMDB says why.
+  mappingFolders.add(folder);
 }
 
 /** Calls `access`, because to open and close a lock file would end the locks that this process has on it. */

@@ -7,7 +7,13 @@ import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { Environment, makeEnvironmentFile, unloadableStore } from '#src/store/environment.js';
+import {
+  assertMapsFiles,
+  Environment,
+  FUSE,
+  makeEnvironmentFile,
+  unloadableStore,
+} from '#src/store/environment.js';
 import { findPageError } from '#src/store/page-walk.js';
 import { OPTIONS } from '#src/store/store-file.js';
 
@@ -192,5 +198,30 @@ void t.test('which errors are those of the native package of the books', (t) => 
   t.match(error, { code: 'unloadable', message: /^Tollgate cannot open its books/ });
   for (const other of [loading('/x/other.node: invalid ELF header'), new Error('this is a bug')])
     t.equal(unloadableStore(other), undefined, other.message);
+  t.end();
+});
+
+void t.test('a disk that may not map files is tried by another process, which leaves nothing behind', (t) => {
+  const path = join(t.testdir({ mapping: {}, failing: {} }), 'failing', 'rows.lmdb');
+  // More than there are addresses: no system maps it, as a disk that maps no files maps nothing.
+  const options = { ...OPTIONS, mapSize: 2 ** 48 };
+  t.throws(() => assertMapsFiles(path, options, FUSE), {
+    code: 'unreadable',
+    message: /The disk of .*failing maps no files to memory\. Wanted is a folder .*map them to memory/,
+  });
+  t.throws(() => assertMapsFiles(path, options, FUSE), { code: 'unreadable' });
+  assertMapsFiles(path, OPTIONS, FUSE);
+  t.doesNotThrow(
+    () => assertMapsFiles(path, options, FUSE),
+    'what was found to map files is not tried again',
+  );
+  t.doesNotThrow(
+    () => assertMapsFiles(join(t.testdirName, 'mapping', 'x'), options),
+    'the disk of this test',
+  );
+  t.same(
+    [...readdirSync(join(t.testdirName, 'failing')), ...readdirSync(join(t.testdirName, 'mapping'))],
+    [],
+  );
   t.end();
 });
