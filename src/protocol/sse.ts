@@ -81,7 +81,10 @@ function lastEventEnd(bytes: Uint8Array, length: number, noEndUntil: number): nu
   return 0;
 }
 
-/** Cuts one stream of bytes between events. Not to be used after end() or after push() returned undefined. */
+/**
+ * Cuts one stream of bytes between events. After end(), or after push() has returned undefined, the stream is
+ * over for its reader: what is pushed then would be read as if an event began with it.
+ */
 export class SseSplitter {
   /** The start of an event whose end has not come: `#held[0..#heldBytes)`. */
   #held: Buffer = NO_BYTES;
@@ -146,6 +149,7 @@ export class SseSplitter {
   #dropIfTooLong(): boolean {
     if (this.#heldBytes <= this.#eventBytesMax) return false;
     this.#held = NO_BYTES;
+    this.#heldBytes = 0;
     return true;
   }
 

@@ -215,6 +215,8 @@ void t.test('an event as long as allowed passes, a longer one is given up', (t) 
   t.equal(splitter.push(Buffer.from('\n\n'))?.length, SSE_EVENT_BYTES_MAX + 2);
   for (let index = 0; index < 16; index++) splitter.push(part);
   t.equal(splitter.push(Buffer.from('x')), undefined, 'one byte more');
+  t.equal(splitter.bufferBytes, 0);
+  t.equal(splitter.end().length, 0, 'nothing is left of what was given up');
   const atOnce = new SseSplitter();
   t.equal(atOnce.push(Buffer.alloc(SSE_EVENT_BYTES_MAX + 1, 'x')), undefined);
   t.end();
