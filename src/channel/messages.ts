@@ -130,7 +130,7 @@ export interface UpstreamRequest {
   /** Whether all characters of `body` are ASCII: then frame-codec.ts writes one byte a character. */
   readonly bodyIsAscii: boolean;
   /**
-   * The body as UTF-8, if it has 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts): then `body`
+   * The body as UTF-8, if it has 4 KiB or more (BODY_AS_BYTES_MIN of protocol/chat-call.ts): then `body`
    * is empty. The bytes do not go by the ring: frame-port.ts transfers their memory in a message, so only the
    * receiver may use it.
    */

@@ -18,6 +18,7 @@ import { isAscii, isUtf8, transcode } from 'node:buffer';
 import { invariant } from '../core/errors.js';
 import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
 import {
+  BODY_AS_BYTES_MIN,
   splicedBytes,
   splicedText,
   type ChatCall,
@@ -30,13 +31,6 @@ import {
 } from './chat-call.js';
 import { ChatScan } from './chat-scan.js';
 import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
-
-/**
- * A shorter body becomes a string, which costs less than memory outside of the heap, and is sent as a record
- * of a ring (frame-codec.ts). A longer one stays bytes: as a string it would be copied four times on its way,
- * and a call with a body of 16 KB took 1.09 times the CPU.
- */
-const BODY_AS_BYTES_MIN = 4 * 1024;
 
 /** What `usageSplice` adds to a body without `stream_options`. It is the longest splice. */
 const STREAM_OPTIONS_MEMBER = ',"stream_options":{"include_usage":true}';

@@ -15,7 +15,7 @@
  */
 import { hash } from 'node:crypto';
 import { asBuffer } from '../core/bytes.js';
-import type { ChatCall } from './chat-call.js';
+import { BODY_AS_BYTES_MIN, type ChatCall } from './chat-call.js';
 import { BACKSLASH, BRACE, BRACE_END, BRACKET, BRACKET_END, COMMA, QUOTE } from './json-reader.js';
 
 /**
@@ -25,8 +25,8 @@ import { BACKSLASH, BRACE, BRACE_END, BRACKET, BRACKET_END, COMMA, QUOTE } from 
  */
 const IGNORED: ReadonlySet<string> = new Set(['model', 'user', 'safety_identifier', 'prompt_cache_key']);
 
-/** Above three times BODY_AS_BYTES_MIN (request-bytes.ts), so nearly all bodies that are strings fit. */
-const SHORT_BYTES_MAX = 16 * 1024;
+/** Fits a body that is a string, at three bytes a character: it is hardly longer than BODY_AS_BYTES_MIN. */
+const SHORT_BYTES_MAX = 4 * BODY_AS_BYTES_MIN;
 /** Scratch buffers, used by all requests of the thread in turn. A longer body gets buffers of its own. */
 const SOURCE = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
 const COMPACT = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);

@@ -14,14 +14,11 @@
 import { asBuffer } from '../core/bytes.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Door } from '../doors/door.js';
-import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
+import { BODY_AS_BYTES_MIN, type ChatCall, type ChatRequestResult } from '../protocol/chat-call.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 
-/**
- * Must be less than BODY_AS_BYTES_MIN of protocol/request-bytes.ts: the call of a body from there on has a
- * `largeBody`, whose memory its worker takes away, so that it cannot be used for a second call.
- */
-const KNOWN_BYTES_MAX = 4 * 1024 - 1;
+/** The call of a longer body has a `largeBody`, whose memory its worker takes away, so it serves one call. */
+const KNOWN_BYTES_MAX = BODY_AS_BYTES_MIN - 1;
 /** About how many bytes an entry takes besides its texts. */
 const KNOWN_ENTRY_BYTES = 1_024;
 

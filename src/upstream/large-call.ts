@@ -39,7 +39,7 @@ type TranslatedRequest = Extract<LargeTranslated, { isWritten: true }>;
 const ABORTED: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
 /**
- * Whether the body is 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts) and goes to an upstream
+ * Whether the body is 4 KiB or more (BODY_AS_BYTES_MIN of protocol/chat-call.ts) and goes to an upstream
  * that does not speak the door's protocol as it is.
  */
 export function isLargeTranslation({ largeBody, door }: UpstreamRequest, target: UpstreamTarget): boolean {
