@@ -132,11 +132,7 @@ function readMembers(
       else if (name === 'stream_options') found.streamOptions = { start, end: reader.position };
       continue;
     }
-    reader.skipMember(level, index);
-    // The name is unknown. `steering` is set if such a member changes where the call goes or what it costs.
-    // No name within the value has changed it.
-    const { steering } = reader;
-    const member = steering && reader.routingMemberOf(steering, start, outputTokens);
+    const member = reader.skipUnknown(outputTokens);
     if (member !== undefined) found.routing = [...found.routing, member];
   } while (reader.moreMembers());
 }

@@ -182,13 +182,10 @@ export class ChatScan implements BodyScan {
         else if (index === REQUEST_TOP_P) standIn.top_p = reader.readValue();
         else if (index === REQUEST_TOOLS && firstByte === BRACKET) this.#readTools();
         else if (index === REQUEST_EXTRA_BODY) this.#readExtraBody(firstByte);
-        else {
-          // After a known name the reader still has the `steering` of an earlier name, which was unknown.
-          const steering = index === UNKNOWN ? reader.steering : undefined;
-          reader.skipMember(REQUEST, index);
-          const member = steering && reader.routingMemberOf(steering, start, this.outputTokensName);
+        else if (index === UNKNOWN) {
+          const member = reader.skipUnknown(this.outputTokensName);
           if (member !== undefined) this.routingMembers = [...this.routingMembers, member];
-        }
+        } else reader.skipMember(REQUEST, index);
       } while (reader.moreMembers());
     }
     this.end = reader.position - 1;

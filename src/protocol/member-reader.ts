@@ -60,15 +60,12 @@ export const isNullOrFalse = (firstByte: number | undefined): boolean =>
   firstByte === LETTER_N || firstByte === LETTER_F;
 
 export class MemberReader extends JsonReader {
-  /**
-   * How a member of the request itself changes where the call goes or what it costs; undefined if it does
-   * not. Read it only after `readName` has returned UNKNOWN: a known name leaves the value as it was.
-   */
-  steering: Steering | undefined = undefined;
   /** Kinds of stored things (files, audio, caches) that the request has named so far. */
   storedMembers = NO_MEMBERS;
   /** Number of parts of the prompt so far that are not text, or of a type that is not known. */
   mediaParts = 0;
+  /** What the last unknown name of the request itself does to the call; undefined if nothing. */
+  #steering: Steering | undefined = undefined;
   /** Number of unknown names so far, in all objects. */
   #unknownNames = 0;
 
@@ -148,7 +145,7 @@ export class MemberReader extends JsonReader {
     return UNKNOWN;
   }
 
-  /** Checks a name that the level at `depth` does not have. Sets `steering` if the request itself has it. */
+  /** Checks a name that the level at `depth` does not have. Sets `#steering` if the request itself has it. */
   #checkUnknown(name: string, depth: number): void {
     if (++this.#unknownNames > BODY_OTHER_NAMES_MAX) {
       throw new BodyError(
@@ -157,9 +154,9 @@ export class MemberReader extends JsonReader {
     }
     const folded = foldedName(name);
     if (depth === 1) {
-      this.steering = steeringOf(folded);
-      if (this.steering !== undefined && this.steering.name !== name) {
-        throw new BodyError(`${clipped(name, NAME_CHARS_MAX)} must be written as ${this.steering.name}`);
+      const steering = (this.#steering = steeringOf(folded));
+      if (steering !== undefined && steering.name !== name) {
+        throw new BodyError(`${clipped(name, NAME_CHARS_MAX)} must be written as ${steering.name}`);
       }
     }
     const earlierNames = UNKNOWN_NAMES[depth];
@@ -179,16 +176,16 @@ export class MemberReader extends JsonReader {
   }
 
   /**
-   * Call after the value, which begins at `start`, of a member of the request itself. Returns the member if
-   * it steers the call to another model, provider or price, else undefined. Throws if the member makes more
-   * output than the hold covers. `outputTokens`: the door's member that bounds the output, for the message;
-   * undefined if the door has none.
+   * Skips the value of a member of the request itself whose name `readName` has just found to be UNKNOWN.
+   * Returns the member if it steers the call to another model, provider or price, else undefined. Throws if
+   * the member makes more output than the hold covers. `outputTokens`: the door's member that bounds the
+   * output, for the message; undefined if the door has none.
    */
-  routingMemberOf(
-    steering: Steering,
-    start: number,
-    outputTokens: string | undefined,
-  ): RoutingMember | undefined {
+  skipUnknown(outputTokens: string | undefined): RoutingMember | undefined {
+    const start = this.position;
+    this.skipValue();
+    const steering = this.#steering;
+    if (steering === undefined) return undefined;
     const { bytes, position } = this;
     if (isNullOrFalse(bytes[start])) return undefined;
     if (steering.kind === 'output') {
