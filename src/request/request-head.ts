@@ -9,9 +9,9 @@
  * for the sixteen headers of an SDK): `getHeader` hides a second header and an empty one. Lists are joined. A
  * second Host is rejected, and a second key or length that differs. The last Origin and traceparent count.
  *
- * Must hold: each `read` sets all fields, or one caller's header becomes another's (the unit test sees only
- * `authorization`). Nobody keeps the object beyond the callback of µWS (test/hostile/framing.test.ts). All
- * headers together have at most 16 KiB, which supervisor/gateway-process.ts tells µWS.
+ * Must hold: each `read` sets all fields, or one caller's header becomes another's. Nobody keeps the object
+ * beyond the callback of µWS (test/hostile/framing.test.ts). All headers together have at most 16 KiB, which
+ * supervisor/gateway-process.ts tells µWS.
  */
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';

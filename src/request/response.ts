@@ -14,7 +14,10 @@ import type { ChatExchange } from './chat-exchange.js';
 import type { CallContext, TokenLimitState } from './context.js';
 import type { CorsSettings } from './messages.js';
 
-/** Has each status of core/errors.ts and of the doors' own errors: a head with another says `undefined`. */
+/**
+ * Has each status of core/errors.ts and of the doors' own errors, or a head says `undefined`
+ * (test/unit/request/response.heads.test.ts).
+ */
 const STATUS_LINES: Readonly<Record<number, string>> = {
   200: '200 OK',
   400: '400 Bad Request',
@@ -187,7 +190,7 @@ export function writeDocument(res: HttpResponse, context: CallContext, endsConne
 
 /**
  * The headers that scripts of web pages may read: all that responses have at any door. A new header of a
- * response needs its name here; test/e2e/cors.test.ts knows only some.
+ * response needs its name here (test/e2e/cors.test.ts, test/unit/request/response.heads.test.ts).
  */
 const EXPOSED_HEADERS =
   'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model, x-tollgate-cache, age, request-id, anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset';

@@ -32,6 +32,20 @@ const EXPOSED = [
   'anthropic-ratelimit-requests-remaining',
   'anthropic-ratelimit-tokens-reset',
 ];
+/** Headers that scripts may read of any response, and those that tell a script nothing. */
+const OF_NO_NEED = [
+  'cache-control',
+  'content-length',
+  'content-type',
+  'allow',
+  'connection',
+  'date',
+  'keep-alive',
+  'transfer-encoding',
+  'uwebsockets',
+  'vary',
+  'x-accel-buffering',
+];
 const CHAT = '/v1/chat/completions';
 
 interface Ask {
@@ -71,6 +85,8 @@ function asksOf(key: string): [string, number, Ask][] {
   const own = { headers: { authorization } };
   return [
     ['a whole answer', 200, { ...own, body }],
+    ['the same of the cache, if there is one', 200, { ...own, body }],
+    ['a message', 200, { ...own, path: '/v1/messages', body: { ...body, max_tokens: 5 } }],
     ['a stream', 200, { ...own, body: { ...body, stream: true } }],
     ['an answer that is kept', 200, { headers: { authorization, 'idempotency-key': 'k-1' }, body }],
     ['its repeat', 200, { headers: { authorization, 'idempotency-key': 'k-1' }, body }],
@@ -96,6 +112,9 @@ function checkAllowed(t: Test, { headers }: Answer, origin: string): void {
   t.equal(headers['access-control-allow-origin'], origin);
   const exposed = headers['access-control-expose-headers']?.split(', ') ?? [];
   for (const name of EXPOSED) t.ok(exposed.includes(name), name);
+  for (const name of Object.keys(headers))
+    if (!name.startsWith('access-control-') && !OF_NO_NEED.includes(name))
+      t.ok(exposed.includes(name), `${name}, which a response has`);
   t.equal(headers['access-control-allow-credentials'], undefined, 'keys are no cookies');
 }
 
@@ -105,7 +124,7 @@ function namesOf({ headers }: Answer): string[] {
 
 void t.test('the pages that are named may call and read, others not', async (t) => {
   const cors = { origins: ['http://localhost:3000', PAGE], max_age_seconds: 77 };
-  const { gateway } = await startBed(t, { listen: { cors } });
+  const { gateway } = await startBed(t, { listen: { cors }, cache: { ttl_seconds: 600 } });
   const { key } = await gateway.admin.customer();
   const send = senderTo(gateway);
   for (const [what, status, ask] of asksOf(key)) {

@@ -33,6 +33,39 @@ void t.test('of two credentials nobody knows which one counts', (t) => {
   t.end();
 });
 
+void t.test('nothing is left of the request before', (t) => {
+  const head = new RequestHead();
+  const fields = (): object => ({
+    ...Object.fromEntries(Object.entries(head)),
+    isChunked: head.isChunked,
+    rejection: head.rejection(),
+  });
+  head.read(requestWith());
+  const ofNone = fields();
+  head.read(
+    requestWith(
+      KEY,
+      ['host', 'a'],
+      ['host', 'b'],
+      ['origin', 'https://a.example'],
+      ['traceparent', '00-1'],
+      ['cache-control', 'no-store'],
+      ['content-length', '7'],
+      ['anthropic-beta', 'ä'],
+      ['idempotency-key', 'k'],
+      ['content-encoding', 'gzip'],
+      ['transfer-encoding', 'chunked'],
+    ),
+  );
+  const ofAll = fields() as Record<string, unknown>;
+  for (const [name, value] of Object.entries(ofNone)) t.not(ofAll[name], value, `${name} was set`);
+  head.read(requestWith());
+  t.strictSame(fields(), ofNone);
+  head.read(requestWith(['host', 'a']));
+  t.equal(head.rejection(), undefined, 'nor of the hosts before');
+  t.end();
+});
+
 void t.test('one credential, however often it is sent, is taken', (t) => {
   const head = new RequestHead();
   for (const headers of [
