@@ -166,9 +166,12 @@ export class Gateway {
     const callsInFlight = metrics.reader.callsInFlight();
     // With `replaced`, idle connections alone may have made `drained` false.
     if (!drained && (callsInFlight > 0 || !replaced))
-      log.error('calls were cut: they did not end within drain_timeout_ms; what they had is billed', {
-        callsInFlight,
-      });
+      log.error(
+        'calls were cut: they did not end within drain_timeout_ms; what was sent of them is billed, unless a later line counts them as not billed',
+        {
+          callsInFlight,
+        },
+      );
     return await this.close();
   }
 
