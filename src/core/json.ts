@@ -62,6 +62,13 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+const NO_MEMBERS: Members = {};
+
+/** The members of an object of JSON; none of any other value. */
+export function membersOf(value: unknown): Members {
+  return isRecord(value) ? value : NO_MEMBERS;
+}
+
 /** False for null as for undefined: client libraries send null for a member that was left out. */
 export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;

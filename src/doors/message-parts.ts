@@ -23,7 +23,7 @@
  * (test/unit/doors/message-parts.test.ts); pieces of one tool call become one call, and those of two calls
  * two (test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/responses/response-stream.test.ts).
  */
-import { isRecord, type Members } from '../core/json.js';
+import { isRecord, type Members, membersOf } from '../core/json.js';
 
 // Readers of one part of a content, for `joined`. Each returns undefined for a part of another type.
 const textIn = (part: Members): unknown => part.text;
@@ -106,7 +106,7 @@ interface CallPiece extends Readonly<ToolCallSoFar> {
  * they are whole.
  */
 export function toolCallPieceOf(call: Members): CallPiece {
-  const calledFunction = isRecord(call.function) ? call.function : isRecord(call.custom) ? call.custom : {};
+  const calledFunction = isRecord(call.function) ? call.function : membersOf(call.custom);
   const args = calledFunction.arguments ?? calledFunction.input;
   return {
     id: nonEmptyText(call.id),

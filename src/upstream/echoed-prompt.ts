@@ -54,7 +54,7 @@ export function mayRepeatPrompt(door: number, body: string | Uint8Array): boolea
 /** Cuts the prompts that a completion repeats off its texts. Without `echo` all is `written`. */
 export function splitTexts(texts: KeyedTexts, call: CountedCall): SplitTexts {
   const { door = CHAT_DOOR, body, completionForm, completionBytes, relayedBytes, tokenizer } = call;
-  const members = mayRepeatPrompt(door, body) ? membersOf(body) : undefined;
+  const members = mayRepeatPrompt(door, body) ? readMembersIn(body) : undefined;
   if (members === undefined) return { echoed: [], written: texts.map(([, text]) => text), echoedScale: 1 };
   const echoed: string[] = [];
   const written: string[] = [];
@@ -99,7 +99,7 @@ function promptStart(
  * READ_MEMBERS of a body with `echo: true`. Builds no tree of the others: a worker reads large bodies for an
  * estimate, where 5 MB of text took 19 ms of CPU, and 490,000 tokens, the most that a body may have, 50 ms.
  */
-function membersOf(body: string | Uint8Array): Members | undefined {
+function readMembersIn(body: string | Uint8Array): Members | undefined {
   const reader = new JsonReader(typeof body === 'string' ? Buffer.from(body) : body);
   const spans = new Map<string, readonly [start: number, end: number]>();
   try {

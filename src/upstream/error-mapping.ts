@@ -12,7 +12,7 @@ import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core
 import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
 import { isHtml, type HttpFault } from '../http1/http-client.js';
-import { isRecord, type Members, parsedJson } from '../core/json.js';
+import { isRecord, membersOf, parsedJson } from '../core/json.js';
 import {
   FIELD_UNSUPPORTED,
   NO_CREDENTIAL,
@@ -295,7 +295,7 @@ export function rejectionFailure(
 ): AttemptFailure {
   const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
   const error = isPage ? undefined : errorIn(parsedJson(body));
-  const { code, type }: Members = isRecord(error) ? error : {};
+  const { code, type } = membersOf(error);
   // Mistral has the code of an unknown model in `type`.
   const isUnknownModel = UNKNOWN_MODEL_CODES.has(code) || UNKNOWN_MODEL_CODES.has(type);
   // The size is the caller's mistake, even if a proxy rejects it.

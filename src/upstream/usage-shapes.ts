@@ -51,7 +51,7 @@
  * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
  * test (test/unit/upstream/usage-shapes.test.ts).
  */
-import { isGiven, isRecord, type Members } from '../core/json.js';
+import { isGiven, isRecord, type Members, membersOf } from '../core/json.js';
 import type { Usage } from '../core/token-counts.js';
 import { MessageUsage } from '../providers/anthropic/response.js';
 import type { ProviderUsage } from '../providers/chat-writer.js';
@@ -73,13 +73,6 @@ export function reportIn(event: Members): unknown {
   const { usage: usageOfChoice } = membersOf(choice);
   if (isRecord(usageOfChoice)) return usageOfChoice;
   return usage ?? usageOfTimings(membersOf(event.timings)) ?? usageOfMeta(membersOf(event.meta));
-}
-
-const NO_MEMBERS: Members = {};
-
-/** The members of an object; none of any other value. */
-function membersOf(value: unknown): Members {
-  return isRecord(value) ? value : NO_MEMBERS;
 }
 
 /** A report made from the `meta` of a rerank by Cohere or LiteLLM. Search units are no tokens. */

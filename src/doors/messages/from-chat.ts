@@ -8,7 +8,7 @@
  * response").
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
-import { isRecord, type Members } from '../../core/json.js';
+import { isRecord, type Members, membersOf } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall } from '../door.js';
 import { textOf, thoughtsOf } from '../message-parts.js';
@@ -31,8 +31,7 @@ export function fromChat(response: Members, call: DoorCall): string {
   const { tool_calls: given } = message;
   const toolCalls = Array.isArray(given) ? (given as unknown[]).filter(isRecord) : [];
   toolCalls.forEach((toolCall, position) => {
-    const calledFunction = isRecord(toolCall.function) ? toolCall.function : ({} as Members);
-    const { name: givenName, arguments: args } = calledFunction;
+    const { name: givenName, arguments: args } = membersOf(toolCall.function);
     // Empty if the upstream gave no name, as in a stream: clients rely on the member.
     const name = typeof givenName === 'string' ? givenName : '';
     const input = inputOf(args, choice.finish_reason === 'length');
@@ -87,9 +86,9 @@ export function stopReasonOf(finishReason: unknown, hasToolCalls: boolean): stri
  * of MessageUsage in providers/anthropic/response.ts (test/unit/doors/messages/messages-dialect.test.ts).
  */
 export function usageOf(usage: unknown): Record<string, unknown> {
-  const report = isRecord(usage) ? usage : {};
-  const prompt = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
-  const completion = isRecord(report.completion_tokens_details) ? report.completion_tokens_details : {};
+  const report = membersOf(usage);
+  const prompt = membersOf(report.prompt_tokens_details);
+  const completion = membersOf(report.completion_tokens_details);
   const cachedTokens = countOf(prompt.cached_tokens);
   const cacheWriteTokens = countOf(prompt.cache_write_tokens);
   const cacheWrite1hTokens = Math.min(cacheWriteTokens, countOf(prompt.cache_write_1h_tokens));

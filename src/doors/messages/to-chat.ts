@@ -22,7 +22,7 @@
  */
 import { createHash } from 'node:crypto';
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord, type Members } from '../../core/json.js';
+import { isRecord, type Members, membersOf } from '../../core/json.js';
 import { stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
@@ -86,7 +86,7 @@ export function toChat(body: Members, upstream: UpstreamTraits = {}): Record<str
   }
   addTools(chat, body, upstream);
   addThinking(chat, body, upstream);
-  const user = isRecord(body.metadata) ? body.metadata.user_id : undefined;
+  const user = membersOf(body.metadata).user_id;
   if (typeof user === 'string') chat.user = userOf(user);
   if (upstream.extras && isRecord(body.cache_control)) chat.cache_control = body.cache_control;
   return chat;
@@ -142,7 +142,7 @@ function addTools(chat: Record<string, unknown>, body: Members, upstream: Upstre
  */
 function addThinking(chat: Record<string, unknown>, body: Members, upstream: UpstreamTraits): void {
   const { thinking, output_config: config } = body;
-  const { effort, format } = isRecord(config) ? config : ({} as Members);
+  const { effort, format } = membersOf(config);
   const isOff = isRecord(thinking) && thinking.type === 'disabled';
   if (upstream.extras && isOff) chat.thinking = thinking;
   else if (typeof effort === 'string') chat.reasoning_effort = effort;

@@ -6,7 +6,7 @@
  * Must hold: the object has every member of OpenAI's reference, because clients validate it
  * (test/unit/doors/responses/response-stream.test.ts, 'a response in full').
  */
-import { isRecord, type Members } from '../../core/json.js';
+import { isRecord, type Members, membersOf } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
 import type { ToolCallSoFar } from '../message-parts.js';
 
@@ -59,7 +59,7 @@ const REPEATED: readonly (readonly [name: string, defaultValue: unknown])[] = [
 /** Returns the object, for JSON.stringify. `usage` is null until the end, and if no usage was reported. */
 export function responseObject(head: ResponseHead, { body }: DoorCall, state: ResponseState): object {
   const { status, reason, output, usage, serviceTier } = state;
-  const reasoning = isRecord(body.reasoning) ? body.reasoning : {};
+  const reasoning = membersOf(body.reasoning);
   return {
     id: head.id,
     object: 'response',
@@ -74,7 +74,7 @@ export function responseObject(head: ResponseHead, { body }: DoorCall, state: Re
     reasoning: { effort: reasoning.effort ?? null, summary: reasoning.summary ?? null },
     service_tier: serviceTier ?? body.service_tier ?? 'auto',
     store: false,
-    text: { format: { type: 'text' }, ...(isRecord(body.text) && body.text) },
+    text: { format: { type: 'text' }, ...membersOf(body.text) },
     usage: usageOf(usage),
     ...Object.fromEntries(REPEATED.map(([name, defaultValue]) => [name, body[name] ?? defaultValue])),
   };
@@ -86,8 +86,8 @@ export function responseObject(head: ResponseHead, { body }: DoorCall, state: Re
  */
 function usageOf(usage: unknown): object | null {
   if (!isRecord(usage)) return null;
-  const prompt = isRecord(usage.prompt_tokens_details) ? usage.prompt_tokens_details : {};
-  const completion = isRecord(usage.completion_tokens_details) ? usage.completion_tokens_details : {};
+  const prompt = membersOf(usage.prompt_tokens_details);
+  const completion = membersOf(usage.completion_tokens_details);
   const input = countOf(usage.prompt_tokens);
   const output = countOf(usage.completion_tokens);
   return {

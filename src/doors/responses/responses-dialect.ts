@@ -8,7 +8,7 @@
  * (test/unit/doors/responses/response-stream.test.ts, the test of the judge). To passed-stream-reader.ts of
  * upstream/ a stream without either was cut off.
  */
-import { isRecord, type Members } from '../../core/json.js';
+import { isRecord, type Members, membersOf } from '../../core/json.js';
 import { NO_MEANING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { ResponseStream } from './response-stream.js';
 import { isTextDelta, StreamedKinds } from './streamed-kinds.js';
@@ -65,7 +65,7 @@ class ResponsesJudge implements EventJudge {
     // Before the type, because servers send errors without a type too.
     if (isRecord(event.error)) return meaningOf('an error event');
     if (typeof type !== 'string') return meaningOf('an event has no type');
-    const response = isRecord(event.response) ? event.response : {};
+    const response = membersOf(event.response);
     const { usage, model } = response;
     switch (type) {
       case 'error':

@@ -9,7 +9,7 @@
  *
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
  */
-import { isRecord, type Members } from '../../core/json.js';
+import { isRecord, type Members, membersOf } from '../../core/json.js';
 import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
@@ -127,7 +127,7 @@ function toolOf(tool: Members, path: string): object {
 /** The `tool_choice` of a chat completion. A string passes as it is: the upstream checks it. */
 function choiceOf(choice: unknown): unknown {
   if (typeof choice === 'string') return choice;
-  const { type, mode, tools } = isRecord(choice) ? choice : {};
+  const { type, mode, tools } = membersOf(choice);
   if (type === 'function' || type === 'custom') return namedTool(choice as Members);
   if (type === 'allowed_tools' && Array.isArray(tools))
     return {
@@ -150,7 +150,7 @@ function addText(text: Members | undefined, chat: Record<string, unknown>): void
   // `medium` is the default, and servers that do not know the member would reject it.
   if (verbosity !== undefined && verbosity !== null && verbosity !== 'medium') chat.verbosity = verbosity;
   if (format === undefined || format === null) return;
-  const { type } = isRecord(format) ? format : {};
+  const { type } = membersOf(format);
   if (type === 'json_object') chat.response_format = { type };
   else if (type === 'json_schema')
     chat.response_format = {
