@@ -21,7 +21,7 @@ import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/call-ring-layout.js';
 import { ResponseBudget } from './worker-budget.js';
 import { type LastBytes } from './response-reader.js';
-import { clientOf, guarded, sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
+import { clientOf, guarded, type SessionShared } from './session-shared.js';
 import { newAttemptSpan } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
 import { CallModels } from './call-models.js';
@@ -40,8 +40,7 @@ const EMPTY = new Uint8Array(0);
 const NOT_HELD_UP = false;
 
 /** Returns the function that the channel calls for each Call frame; it never throws. Called once a worker. */
-export function createStartSession(deps: SessionDeps): StartSession {
-  const shared = sharedOf(deps);
+export function createStartSession(shared: SessionShared): StartSession {
   const start: StartSession = (request, downstream) => new ChatSession(shared, request, downstream).start();
   return guarded(shared.errors, (request, downstream) =>
     dialectAt(request.door)?.isCount === true

@@ -1,17 +1,14 @@
 /**
- * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps,
- * chat-session.ts calls `sharedOf`. Upstream worker.
- *
- * Must hold: `sharedOf` is called once a worker. With two calls, the worker would log twice what it is to log
- * once (no test shows this).
+ * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionShared,
+ * chat-session.ts uses it, and `clientOf` and `guarded`. Upstream worker. Test of `guarded`:
+ * test/unit/upstream/chat-session.test.ts, the call of a model that has no route.
  */
 import type { StartSession, UpstreamSession } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import type { ProviderClient } from '../providers/provider-client.js';
-import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
-import { ErrorLog } from './error-log.js';
+import type { ErrorLog } from './error-log.js';
 import { CRASHED } from './error-mapping.js';
 import type { LeftCalls } from './left-calls.js';
 import type { WorkerBudget } from './worker-budget.js';
@@ -21,7 +18,7 @@ import type { TranslateLarge } from './large-call.js';
 import type { CountTokens } from './token-count.js';
 import type { UpstreamQuotas } from './upstream-quotas.js';
 
-export interface SessionDeps {
+export interface SessionShared {
   readonly routes: RouteTable;
   readonly quotas: UpstreamQuotas;
   readonly http: AttemptClient;
@@ -31,23 +28,14 @@ export interface SessionDeps {
   /** `count` and `translate` ask the counter pool. */
   readonly count: CountTokens;
   readonly translate: TranslateLarge;
-  readonly log: Log;
+  /** The one ErrorLog of the worker: two would write twice what is written once in a while. */
+  readonly errors: ErrorLog;
   readonly clock: Clock;
   readonly metrics: UpstreamMetrics;
   readonly wholeResponses: WorkerBudget;
   readonly leftCalls: LeftCalls;
   /** Undefined if spans are not exported. */
   readonly spanOutbox: SpanOutbox | undefined;
-}
-
-/** The SessionDeps, and what `sharedOf` makes for all sessions. */
-export interface SessionShared extends Omit<SessionDeps, 'log'> {
-  readonly errors: ErrorLog;
-}
-
-/** Called once a worker, by createStartSession. */
-export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
-  return { ...deps, errors: new ErrorLog(log, deps.clock) };
 }
 
 /** The client that calls this target. */

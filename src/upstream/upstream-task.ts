@@ -32,7 +32,7 @@ import { PROVIDERS } from '../providers/providers.js';
 import { UpstreamCounters } from '../ledger/upstream-counters.js';
 import { WorkerBudget } from './worker-budget.js';
 import { RouteTable } from './route-table.js';
-import type { SessionDeps } from './session-shared.js';
+import type { SessionShared } from './session-shared.js';
 import { addressOf } from './target.js';
 import { UpstreamQuotas } from './upstream-quotas.js';
 import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
@@ -86,7 +86,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     echo: new EchoClient(clock),
     providers: new ProviderClient(http, clock, credentials, PROVIDERS),
     ...counterAsks(counter),
-    log,
+    errors,
     clock,
     metrics,
     wholeResponses: new WorkerBudget(task.responses, task.index, WHOLE_RESPONSE_BYTES_UNCOUNTED),
@@ -141,7 +141,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
 /** How sessions ask counter threads. The casts are safe: the kind of a task decides on that of its reply. */
 function counterAsks(
   counter: AskPort<CounterAsk, Usage | LargeTranslated>,
-): Pick<SessionDeps, 'count' | 'translate'> {
+): Pick<SessionShared, 'count' | 'translate'> {
   return {
     count: (request, account) => {
       const ask = { account, task: { kind: 'count', request } } as const;
