@@ -27,14 +27,18 @@ import type { TakeBy, TakenQuotas, UpstreamQuotas } from './upstream-quotas.js';
  */
 const PARK_MS_MAX = 60_000;
 
-/** The state of one target. */
+/**
+ * The state of one target. The Balancer makes it, and changes it at a reload (`target`) and at a reset. The
+ * TakenTargets of the target's attempts, also of those that began before a reload, change all but `target`.
+ */
 interface TargetState {
   /** Never reused for another target: a call remembers by the index which targets it has tried. */
   readonly index: number;
   target: UpstreamTarget;
   readonly breaker: Breaker;
+  /** Attempts that have not released the target. */
   inFlight: number;
-  /** Until when the target's Retry-After is obeyed; monotonic ms, as all times here. */
+  /** Until when the target's Retry-After is obeyed; monotonic ms, as all times here. 0: it is not parked. */
   parkedUntilMs: number;
   /** While the target is parked: when one call may try again, if no other upstream is left. */
   parkProbeAtMs: number;
@@ -299,7 +303,7 @@ export class TakenTarget {
     this.#takenQuotas = takenQuotas;
     const nowMs = deps.clock.monotonicMs();
     this.#pass = state.breaker.begin(nowMs, account);
-    if (state.breaker.isOpen && this.#pass > 0) deps.metrics.setBreaker(state.target.slot, 'half_open');
+    if (state.breaker.isProbe(this.#pass)) deps.metrics.setBreaker(state.target.slot, 'half_open');
     this.#isParkProbe = state.parkedUntilMs > nowMs;
     if (this.#isParkProbe) state.parkProbeAtMs = nowMs + state.target.parkMsMax;
   }

@@ -34,12 +34,13 @@ const LAST_RESORT_COOLDOWN_MS_MAX = 5_000;
 /** A change of the breaker, for `onChange`, with the cooldown that follows: 0 if the breaker has closed. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
+declare const PASS: unique symbol;
 /**
- * The number of the state in which a call began (`#stateNumber`), by which the breaker ignores outdated
- * outcomes. The number is negative if the breaker was open, but not for the account of the call. The number
- * is 0 or more if the breaker was closed, or if the call is the probe.
+ * What `begin` returns of a call, for the breaker alone: the number of the state in which the call began
+ * (`#stateNumber`), by which outdated outcomes are ignored. The number is negative if the breaker was open,
+ * but not for the account of the call.
  */
-export type BreakerPass = number;
+export type BreakerPass = number & { readonly [PASS]: true };
 
 /** Whose calls failed: those of one account, or of `several`; undefined if no call failed. */
 type Accounts = AccountIndex | 'several' | undefined;
@@ -75,8 +76,8 @@ export class Breaker {
   #probeAtMs = 0;
   /** From when `lastResortWaitMs` counts: when the breaker opened, or when its last probe began. */
   #lastResortFromMs = 0;
-  /** Counts state changes and probes. Above 0 while open, so that its sign can tell more: BreakerPass. */
-  #stateNumber: BreakerPass = 0;
+  /** Counts state changes and probes. Above 0 while open, so that the sign of a BreakerPass can tell more. */
+  #stateNumber = 0;
 
   /** With `failuresMax` 0 the breaker never opens. `onChange` may neither throw nor call the breaker. */
   constructor(failuresMax: number, onChange: (change: BreakerChange, cooldownMs: number) => void) {
@@ -120,31 +121,41 @@ export class Breaker {
    * `recordFailure` or `recordNoOutcome`.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
-    if (this.isOpen && !this.#isOpenFor(account)) return -this.#stateNumber;
+    if (this.isOpen && !this.#isOpenFor(account)) return -this.#stateNumber as BreakerPass;
     if (this.isOpen) {
       this.#stateNumber++;
       this.#lastResortFromMs = nowMs;
       this.#probeAtMs = nowMs + this.#cooldownMs;
     }
-    return this.#stateNumber;
+    return this.#stateNumber as BreakerPass;
+  }
+
+  /** Whether the call with that pass is the probe, by whose outcome the breaker closes or opens again. */
+  isProbe(pass: BreakerPass): boolean {
+    return this.isOpen && pass === this.#stateNumber;
+  }
+
+  /** Whether the call with that pass began in the present state, so that its outcome counts. */
+  #isOfPresentState(pass: BreakerPass): boolean {
+    return pass === this.#stateNumber || pass === -this.#stateNumber;
   }
 
   /** A good response has begun. If the call is the probe, the breaker closes: a stream may take minutes. */
   recordResponseBegin(pass: BreakerPass): void {
-    if (pass === this.#stateNumber && this.isOpen) this.#close();
+    if (this.isProbe(pass)) this.#close();
   }
 
   /** The call ended well. */
   recordSuccess(pass: BreakerPass, nowMs: MonotonicMs): void {
-    if (pass !== this.#stateNumber && pass !== -this.#stateNumber) return;
-    if (this.isOpen && pass === this.#stateNumber) this.#close();
+    if (!this.#isOfPresentState(pass)) return;
+    if (this.isProbe(pass)) this.#close();
     else this.#count(nowMs, undefined);
   }
 
   /** The call of that account failed, by a fault of the upstream. */
   recordFailure(pass: BreakerPass, nowMs: MonotonicMs, account: AccountIndex): void {
-    if ((pass !== this.#stateNumber && pass !== -this.#stateNumber) || this.#failuresMax === 0) return;
-    if (this.isOpen && pass === this.#stateNumber) {
+    if (!this.#isOfPresentState(pass) || this.#failuresMax === 0) return;
+    if (this.isProbe(pass)) {
       this.#open(nowMs, Math.min(COOLDOWN_MS_MAX, 2 * this.#cooldownMs), 'reopened');
       return;
     }
@@ -164,7 +175,7 @@ export class Breaker {
 
   /** The call ended and says nothing about the upstream. If it was the probe, the next call probes. */
   recordNoOutcome(pass: BreakerPass, nowMs: MonotonicMs): void {
-    if (pass === this.#stateNumber && this.isOpen) this.#probeAtMs = nowMs;
+    if (this.isProbe(pass)) this.#probeAtMs = nowMs;
   }
 
   /** Whether calls of that account must wait. `isOpen` tells whether calls of any account must. */
