@@ -14,10 +14,11 @@ import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { UpstreamTarget } from './target.js';
 
 /**
- * The left calls of a process, a slot for each, in any order. A slot has two words:
+ * The left calls of a process, a slot for each, in any order. A slot has two words, of which only this file
+ * knows:
  *
- *     WORKER    the index of the worker that took the slot, plus 1; 0: the slot is free
- *     ACCOUNT   the index of the call's account, plus 1; 0: none
+ *     WORKER    the index of the worker that took the slot, plus 1; NONE: the slot is free
+ *     ACCOUNT   the index of the call's account, plus 1; NONE until `begin` has written it
  *
  * A worker writes ACCOUNT after WORKER, and clears it before WORKER. So a free slot never counts for an
  * account. The words are read one by one, some 2 µs for 512 slots, but only when a client leaves such a call.
@@ -29,7 +30,12 @@ export interface LeftCallTable {
 }
 
 const SLOT_WORDS = 2;
+const WORKER = 0;
 const ACCOUNT = 1;
+const NONE = 0;
+
+/** What stands for a worker or an account in its word: never NONE. */
+const wordOf = (index: number): number => index + 1;
 
 /** Called once a process, on the main thread. `callsMax`: of all accounts. */
 export function createLeftCallTable(callsMax: number, accountCallsMax: number): LeftCallTable {
@@ -41,12 +47,13 @@ export function createLeftCallTable(callsMax: number, accountCallsMax: number): 
 export function releaseLeftCalls({ buffer }: LeftCallTable, worker: number): void {
   const words = new Int32Array(buffer);
   for (let slot = 0; slot < words.length; slot += SLOT_WORDS)
-    if (Atomics.load(words, slot) === worker + 1) freeSlot(words, slot);
+    if (Atomics.load(words, slot + WORKER) === wordOf(worker)) freeSlot(words, slot);
 }
 
+/** `slot`: as everywhere in this file, the position of the slot's first word. */
 function freeSlot(words: Int32Array, slot: number): void {
-  Atomics.store(words, slot + ACCOUNT, 0);
-  Atomics.store(words, slot, 0);
+  Atomics.store(words, slot + ACCOUNT, NONE);
+  Atomics.store(words, slot + WORKER, NONE);
 }
 
 /** The left calls of one worker. */
@@ -83,10 +90,10 @@ export class LeftCalls {
   /** Returns undefined beyond a bound. */
   #takeSlot(account: AccountIndex): number | undefined {
     for (let slot = 0; slot < this.#words.length; slot += SLOT_WORDS) {
-      if (Atomics.compareExchange(this.#words, slot, 0, this.#worker + 1) !== 0) continue;
+      if (Atomics.compareExchange(this.#words, slot + WORKER, NONE, wordOf(this.#worker)) !== NONE) continue;
       // Counted after the call itself was added: of two workers that take the last call of an account at the
       // same time, at least one sees the other. Perhaps both do, and neither call finishes.
-      Atomics.store(this.#words, slot + ACCOUNT, account + 1);
+      Atomics.store(this.#words, slot + ACCOUNT, wordOf(account));
       if (this.#callsOf(account) <= this.#accountCallsMax) return slot;
       freeSlot(this.#words, slot);
       return undefined;
@@ -97,7 +104,7 @@ export class LeftCalls {
   #callsOf(account: AccountIndex): number {
     let calls = 0;
     for (let slot = 0; slot < this.#words.length; slot += SLOT_WORDS)
-      if (Atomics.load(this.#words, slot + ACCOUNT) === account + 1) calls += 1;
+      if (Atomics.load(this.#words, slot + ACCOUNT) === wordOf(account)) calls += 1;
     return calls;
   }
 }

@@ -3,14 +3,19 @@
  * gateway-start.ts makes the BudgetRecord, upstream-task.ts a WorkerBudget for its worker, and
  * chat-session.ts a ResponseBudget for each call. Upstream workers; `releaseBudget` is the main thread's.
  *
- * Must hold: each change goes into word 0 and into the worker's own word, so that `releaseBudget` can take
- * what a dead worker held out of word 0 (test/unit/upstream/worker-budget.test.ts).
+ * Must hold: each change goes into the word ALL and into the worker's own word, so that `releaseBudget` can
+ * take what a dead worker held out of ALL (test/unit/upstream/worker-budget.test.ts).
  */
 import { invariant } from '../core/errors.js';
 
+/** The word of what all workers hold together. */
+const ALL = 0;
+/** The word of what the worker of that index holds. */
+const wordOf = (worker: number): number => 1 + worker;
+
 /**
- * What the workers of a process hold: word 0 together, word 1 + n the worker of index n. A plain record, for
- * a thread's `workerData`. `max`: the bound of word 0.
+ * What the workers of a process hold, in 64-bit words that only this file knows: one for each worker, and ALL.
+ * A plain record, for a thread's `workerData`. `max`: the bound of ALL.
  */
 export interface BudgetRecord {
   readonly buffer: SharedArrayBuffer;
@@ -19,13 +24,13 @@ export interface BudgetRecord {
 
 /** Called once a process for each bound, on the main thread. */
 export function createBudget(workersMax: number, max: number): BudgetRecord {
-  return { buffer: new SharedArrayBuffer((1 + workersMax) * BigInt64Array.BYTES_PER_ELEMENT), max };
+  return { buffer: new SharedArrayBuffer(wordOf(workersMax) * BigInt64Array.BYTES_PER_ELEMENT), max };
 }
 
 /** Gives back what a dead worker held. Main thread, before the worker's successor starts. */
 export function releaseBudget({ buffer }: BudgetRecord, worker: number): void {
   const words = new BigInt64Array(buffer);
-  Atomics.sub(words, 0, Atomics.exchange(words, 1 + worker, 0n));
+  Atomics.sub(words, ALL, Atomics.exchange(words, wordOf(worker), 0n));
 }
 
 /** The access of one worker to a bound. */
@@ -45,20 +50,23 @@ export class WorkerBudget {
 
   /** What this worker holds. */
   get held(): number {
-    return Number(Atomics.load(this.#words, 1 + this.#worker));
+    return Number(Atomics.load(this.#words, wordOf(this.#worker)));
   }
 
-  /** Changes what one item holds. Returns false, and changes nothing, beyond the bound of all workers. */
+  /**
+   * Changes what one item holds; `from` is what the item was last changed to, 0 at first. Returns false, and
+   * changes nothing, beyond the bound of all workers.
+   */
   change(from: number, to: number): boolean {
     const growth = this.#counted(to) - this.#counted(from);
     if (growth === 0) return true;
     const grown = BigInt(growth);
-    const held = Number(Atomics.add(this.#words, 0, grown)) + growth;
+    const held = Number(Atomics.add(this.#words, ALL, grown)) + growth;
     if (growth > 0 && held > this.#max) {
-      Atomics.sub(this.#words, 0, grown);
+      Atomics.sub(this.#words, ALL, grown);
       return false;
     }
-    const before = Atomics.add(this.#words, 1 + this.#worker, grown);
+    const before = Atomics.add(this.#words, wordOf(this.#worker), grown);
     invariant(before + grown >= 0n, 'what is given back was held');
     return true;
   }
@@ -76,6 +84,7 @@ export class WorkerBudget {
  */
 export class ResponseBudget {
   readonly #allResponses: WorkerBudget;
+  /** What WorkerBudget knows of the response. */
   #bytes = 0;
 
   constructor(allResponses: WorkerBudget) {
