@@ -28,11 +28,16 @@ const BETWEEN_WHOLE_HEX = /(?<![0-9a-f])0x|\\x|[\s:;,._-]/gi;
 const CODES = /\d{2,3}/g;
 /** `%2D`, `=2D` or `\x2d`; `\u002d` or `%u002d`; `\u{2d}`; `&#x2d;` or `&#x2d`. */
 const HEX_ESCAPE =
-  /(?:[%=]|\\x)([0-9a-f]{2})|[\\%]u([0-9a-f]{4})|\\u\{0*([0-9a-f]{1,6})\}|&#x0*([0-9a-f]{2,6});?/;
+  /(?:[%=]|\\x)(?<byte>[0-9a-f]{2})|[\\%]u(?<unit>[0-9a-f]{4})|\\u\{0*(?<point>[0-9a-f]{1,6})\}|&#x0*(?<entity>[0-9a-f]{2,6});?/;
 /** `&#45;` or `&#45`, `\055`, and `&amp;`, by which an entity is encoded a second time. */
-const OTHER_ESCAPE = /&#0*(\d{2,7});?|\\([0-7]{3})|&(amp);/;
+const OTHER_ESCAPE = /&#0*(?<decimal>\d{2,7});?|\\(?<octal>[0-7]{3})|&(?<ampersand>amp);/;
 const ESCAPE = new RegExp(`${HEX_ESCAPE.source}|${OTHER_ESCAPE.source}`, 'gi');
+/** Of one match of ESCAPE, exactly one group is defined. */
+type EscapeGroups = Readonly<
+  Record<'byte' | 'unit' | 'point' | 'entity' | 'decimal' | 'octal' | 'ampersand', string | undefined>
+>;
 const CODE_POINT_MAX = 0x10ffff;
+const BYTE_PAIRS = 0x1_0000;
 
 /** Looks for the same secrets in many texts. */
 export class SecretFragments {
@@ -108,8 +113,11 @@ export function secretFragmentsOf(target: UpstreamTarget): SecretFragments {
 /** The fragments of some texts: their substrings of FRAGMENT_CHARS characters, forwards and backwards. */
 class FragmentSet {
   readonly #fragments = new Set<string>();
-  /** 1 if a fragment begins with these two bytes. Nearly everywhere none does, and no substring is made. */
-  readonly #firstTwoBytes = new Uint8Array(0x1_0000);
+  /**
+   * By `firstTwoBytesAt`: 1 if a fragment begins with these two bytes. Nearly everywhere none does, and no
+   * substring is made.
+   */
+  readonly #firstTwoBytes = new Uint8Array(BYTE_PAIRS);
 
   constructor(texts: readonly string[]) {
     for (const text of texts) {
@@ -183,10 +191,11 @@ function bareOf(lower: string): string {
  */
 function decodingsOf(text: string): string[] {
   const decoded: string[] = [];
-  const unescaped = text.replace(ESCAPE, (escape: string, ...groups: (string | undefined)[]) => {
-    const [decimal, octal, ampersand] = groups.slice(4, 7);
+  const unescaped = text.replace(ESCAPE, (escape: string, ...rest: unknown[]) => {
+    // The last argument has the named groups.
+    const { byte, unit, point, entity, decimal, octal, ampersand } = rest.at(-1) as EscapeGroups;
     if (ampersand !== undefined) return '&';
-    const hex = groups.slice(0, 4).find((group) => group !== undefined);
+    const hex = byte ?? unit ?? point ?? entity;
     const code = parseInt(hex ?? octal ?? decimal!, hex !== undefined ? 16 : octal !== undefined ? 8 : 10);
     return code <= CODE_POINT_MAX ? String.fromCodePoint(code) : escape;
   });
