@@ -1,7 +1,7 @@
 /**
  * The long-lived task of an upstream worker. It owns the worker's clients and a channel to each listener.
- * Piscina runs it through upstream.worker.cts in a thread of its own. With `workers: 0` a listener's thread
- * runs it (gateway/listener-with-worker.thread.ts).
+ * Piscina runs it through upstream.worker.cts in a thread of its own. As the own worker of a listener it runs
+ * in that listener's thread (gateway/listener-with-worker.thread.ts).
  *
  * Must hold: before a listener's channel is replaced, or the task ends, the calls of the old channel are
  * cancelled, so that each is settled (test/e2e/thread-failure.test.ts).
@@ -47,8 +47,8 @@ const TRANSLATION_LATE: ErrorRecord = {
 
 /**
  * Returns when the main thread sends `close`. `ownChannel` is the channel to the listener in the same thread,
- * if there is one; channels to other listeners come by `controlPort`. An uncaught exception ends the thread,
- * and Piscina starts another.
+ * which then is the worker's only one. Without it a channel to each listener comes by `controlPort`. An
+ * uncaught exception ends the thread, and its owner starts another.
  */
 export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChannel): Promise<void> {
   const send = (message: FromUpstreamWorker): void => task.controlPort.postMessage(message);
@@ -94,8 +94,10 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     spanOutbox,
   });
   const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);
+  /** By the listener's index. */
   const channels = new Map<number, WorkerChannel>();
   if (ownChannel !== undefined) {
+    // The key does not matter: an own worker gets no message `listener` (`indices` of UpstreamWorkers).
     channels.set(task.index, new WorkerChannel(ownChannel, callTable, startSession));
     // The listener in this thread ends the thread and sends no `close`, so nothing below the wait runs.
     process.once('exit', () => spanOutbox?.flush());
