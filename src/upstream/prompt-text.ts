@@ -103,10 +103,12 @@ class PromptReader implements Prompt {
       return this.texts.length > 0 && reader.skipSpace() === -1;
     }
     if (firstByte !== BRACE) return false;
+    /** By the index of the member in REQUEST, so that their order does not depend on that of the members. */
     const definitions: (string | undefined)[] = [];
     this.#object(REQUEST, (index) => {
-      if (index === 0) this.#list(() => this.#message());
-      else if (REQUEST.names[index] === 'response_format')
+      const name = REQUEST.names[index]!;
+      if (name === 'messages') this.#list(() => this.#message());
+      else if (name === 'response_format')
         this.#object(FORMAT, () => (definitions[index] = this.#definitions(BRACE)));
       else definitions[index] = this.#definitions(BRACKET);
     });
@@ -136,11 +138,13 @@ class PromptReader implements Prompt {
     visitMessage(message, (_key, text) => this.texts.push(text));
   }
 
-  /** A called function. If its arguments (all but `name`, at index 0) are an object, their JSON counts. */
+  /** A called function. If its arguments, the members but `name`, are an object, their JSON counts. */
   #called(): unknown {
     const { bytes } = this.#reader;
     return this.#membersOf(CALLED, (index) =>
-      index > 0 && bytes[this.#reader.position] === BRACE ? this.#compact() : this.#parts(),
+      CALLED.names[index] !== 'name' && bytes[this.#reader.position] === BRACE
+        ? this.#compact()
+        : this.#parts(),
     );
   }
 
