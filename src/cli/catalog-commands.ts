@@ -162,20 +162,20 @@ async function testUpstreams(
 }
 
 const PROBE_COLUMNS: readonly Column<ProbeView>[] = [
-  { title: 'model', cut: true, text: ({ model }) => model },
-  { title: 'upstream', text: ({ upstream }) => upstream },
-  { title: 'serves', text: ({ ok }) => (ok ? 'yes' : 'NO') },
+  { title: 'MODEL', cut: true, text: ({ model }) => model },
+  { title: 'UPSTREAM', text: ({ upstream }) => upstream },
+  { title: 'SERVES', text: ({ ok }) => (ok ? 'yes' : 'NO') },
   {
-    title: 'first byte',
+    title: 'FIRST BYTE',
     align: 'right',
     text: ({ first_byte_ms: ms }) => (ms === null ? '-' : `${ms} ms`),
   },
-  { title: 'answered by', cut: true, text: ({ answered_model: name }) => name ?? '-' },
+  { title: 'ANSWERED BY', cut: true, text: ({ answered_model: name }) => name ?? '-' },
   {
-    title: 'usage',
+    title: 'USAGE',
     text: ({ usage_reported: reported }) => (reported === null ? '-' : reported ? 'reported' : 'none'),
   },
-  { title: 'what came back', cut: true, text: ({ result }) => result },
+  { title: 'WHAT CAME BACK', cut: true, text: ({ result }) => result },
 ];
 
 /** Prints the table that `upstreams test` and `config check --probe` end with. */

@@ -159,11 +159,11 @@ async function dataPathOf({ config, data }: Pick<AdminOptions, 'config' | 'data'
 }
 
 const HOST_COLUMNS: readonly Column<HostView>[] = [
-  { title: 'id', text: ({ id }) => id },
-  { title: 'this one', text: ({ self }) => yesNo(self) },
-  { title: 'state', text: ({ state }) => state },
+  { title: 'ID', text: ({ id }) => id },
+  { title: 'THIS ONE', text: ({ self }) => yesNo(self) },
+  { title: 'STATE', text: ({ state }) => state },
   {
-    title: 'last heard',
+    title: 'LAST HEARD',
     text: ({ last_heard: heard }) => (heard === null ? '-' : timeText(heard)),
   },
 ];

@@ -164,11 +164,13 @@ const COUNT_COLUMNS: readonly Column<CountRow>[] = [
 
 const TIME_COLUMNS: readonly Column<TimeRow>[] = [
   { title: '', text: ({ time }) => time },
-  ...PERCENTS.map((percent, index) => ({
-    title: `P${percent}`,
-    text: ({ percentiles }: TimeRow) => percentiles[index] ?? '',
-    align: 'right' as const,
-  })),
+  ...PERCENTS.map(
+    (percent, index): Column<TimeRow> => ({
+      title: `P${percent}` as const,
+      text: ({ percentiles }) => percentiles[index] ?? '',
+      align: 'right',
+    }),
+  ),
 ];
 
 /** Returns counters, and times beside or below them. The time `gateway` is the overhead. */

@@ -8,7 +8,8 @@ import stringWidth from 'string-width';
 import { visible } from '../core/wrong-input.js';
 
 export interface Column<Row> {
-  readonly title: string;
+  /** In capitals, which tell the title line from the rows. */
+  readonly title: Uppercase<string>;
   readonly text: (row: Row) => string;
   /** Set for numbers, so that their last digits are aligned. */
   readonly align?: 'right';

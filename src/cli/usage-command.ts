@@ -84,7 +84,7 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   const isNamed = by === 'account' || by === 'key';
   return [
     ...nameColumnsOf(by),
-    { title: isNamed ? 'ID' : by.toUpperCase(), text: nameText, cut: by === 'model' },
+    { title: isNamed ? 'ID' : capitals(by), text: nameText, cut: by === 'model' },
     { title: 'CALLS', text: ({ calls }) => String(calls), align: 'right' },
     { title: 'FAILED', text: ({ failed_calls }) => String(failed_calls), align: 'right' },
     { title: 'PROMPT', text: ({ prompt_tokens }) => String(prompt_tokens), align: 'right' },
@@ -95,6 +95,10 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
     { title: 'COST', text: ({ cost }) => cost, align: 'right' },
     { title: 'UNCOVERED', text: ({ uncovered }) => uncovered, align: 'right' },
   ];
+}
+
+function capitals<Name extends string>(name: Name): Uppercase<Name> {
+  return name.toUpperCase() as Uppercase<Name>;
 }
 
 /**
