@@ -220,7 +220,11 @@ const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
 /** Returns the fields that changed: `plan free → paid, status active → disabled`. */
 function changesText({ changes }: OperatorChange): string {
   return changes
-    .map(({ field, before, after }) => `${field} ${valueText(field, before)} → ${valueText(field, after)}`)
+    .map(({ field, before, after }) => {
+      // A whole entry of the settings was added or removed, as its field says: `plans.free (added)`.
+      if (before === null && after === null) return field;
+      return `${field} ${valueText(field, before)} → ${valueText(field, after)}`;
+    })
     .join(', ');
 }
 

@@ -65,15 +65,45 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
+type FieldChange = OperatorChange['changes'][number];
+
 /** Returns the text of a value before or after a change: JSON, unless it is a text or a time of expiry. */
-function textOfValue(field: string, value: unknown): string {
-  if (value === null || value === undefined) return 'none';
+function textOfValue(field: string, value: FieldChange['before']): string {
+  if (value === null) return 'none';
   if (field === 'expires' && typeof value === 'number') return isoOf(value);
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-const textOfChange = ({ field, before, after }: OperatorChange['changes'][number]): string =>
-  `${field}: ${textOfValue(field, before)} → ${textOfValue(field, after)}`;
+/**
+ * The two values as text. Undefined if a whole entry of the settings was added or removed: both values are
+ * null then, and the field says which, as `plans.free (added)`. cli/operator-commands.ts tells it so too.
+ */
+function valuesOf({ field, before, after }: FieldChange): { before: string; after: string } | undefined {
+  if (before === null && after === null) return undefined;
+  return { before: textOfValue(field, before), after: textOfValue(field, after) };
+}
+
+function textOfChange(change: FieldChange): string {
+  const values = valuesOf(change);
+  return values === undefined ? change.field : `${change.field}: ${values.before} → ${values.after}`;
+}
+
+function Change({ change }: { readonly change: FieldChange }) {
+  const { field } = change;
+  const values = valuesOf(change);
+  return (
+    <li class="values">
+      {/* A path of the settings, or a field after the id of its record, has a point and stays as it is. */}
+      <span class="muted">{field.includes('.') ? field : words(field)}</span>
+      {values !== undefined && (
+        <>
+          {' '}
+          <BeforeAfter {...values} />
+        </>
+      )}
+    </li>
+  );
+}
 
 /** Returns the address of the changed item; undefined if the item has no id (settings, log) or no page. */
 function addressOfTarget({ target }: OperatorChange): string | undefined {
@@ -112,11 +142,8 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
     csvValue: ({ changes }) => changes.map(textOfChange).join('; '),
     cell: ({ changes }) => (
       <ul class="lines">
-        {changes.map(({ field, before, after }) => (
-          <li key={field} class="values">
-            <span class="muted">{words(field)}</span>{' '}
-            <BeforeAfter before={textOfValue(field, before)} after={textOfValue(field, after)} />
-          </li>
+        {changes.map((change) => (
+          <Change key={change.field} change={change} />
         ))}
       </ul>
     ),

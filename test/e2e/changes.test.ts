@@ -55,15 +55,24 @@ void t.test('by interface, command, signal and changed file, and what is no row 
     t.equal((await newest()).number, number, `${method} ${path} changed nothing`);
   }
 
-  writeFileSync(join(folder, 'tollgate.yaml'), JSON.stringify({ ...config, low_balance: 'clamp' }));
+  const plan = { id: 'new', requests_per_minute: 1, calls_per_day: 1 };
+  const changed = { ...testSettings(mock.url, { plans: [plan], low_balance: 'clamp' }), processes: 2 };
+  writeFileSync(join(folder, 'tollgate.yaml'), JSON.stringify(changed));
   gateway.child.signal('SIGHUP');
   const reloaded = await eventually('the row of the reload', async () =>
     (await changesOf(gateway, '&action=settings')).at(0),
   );
   t.match(reloaded, {
     ...{ who: 'signal', action: 'settings.reload' },
-    changes: [{ field: 'low_balance', before: 'refuse', after: 'clamp' }],
+    changes: [
+      { field: 'plans.new (added)', before: null, after: null },
+      { field: 'low_balance', before: 'refuse', after: 'clamp' },
+    ],
   });
+  t.match(
+    (await runCommand(folder, ['changes', 'list', '--action', 'settings'])).stdout,
+    / plans\.new \(added\), low_balance refuse → clamp\n/,
+  );
   t.equal((await gateway.admin.send('POST', '/admin/v1/reload', { restart: true })).status, 200);
   const replaced = (await changesOf(gateway, '&action=settings.reload&who=bootstrap'))[0];
   t.match(replaced?.changes, [{ field: 'gateways replaced', after: 2 }]);

@@ -1,4 +1,5 @@
 /** Pages of the console in a real browser: what they say if the gateway answers in part, late or with 401. */
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Page, Route } from 'playwright-core';
@@ -123,6 +124,13 @@ void t.test('changes: a page without rows is no end, and what came late is dropp
     ...{ number, at_ms: 1_763_950_000_000, who, role: 'admin', from: '127.0.0.1', action: 'keys.rotate' },
     ...{ target: { type: 'key', id: null, name: 'laptop' }, changes: [], hash: 'ab'.repeat(32) },
   });
+  const reload = {
+    target: { type: 'settings', id: null, name: null },
+    changes: [
+      { field: 'plans.my_own (added)', before: null, after: null },
+      { field: 'limits.body_bytes', before: '1', after: null },
+    ],
+  };
   let isEndless = false;
   let held: Route | undefined;
   await page.route('**/admin/v1/changes?*', async (route) => {
@@ -130,6 +138,8 @@ void t.test('changes: a page without rows is no end, and what came late is dropp
     const cursor = query.get('cursor');
     const who = query.get('who');
     if (who === 'slow') held = route;
+    else if (who === 'sam')
+      await route.fulfill({ json: { data: [{ ...row(5, 'sam'), ...reload }], next: null } });
     else if (isEndless || (who === 'ann' && cursor === null))
       await route.fulfill({ json: { data: [], next: '5' } });
     else await route.fulfill({ json: { data: [row(4, who ?? 'bob')], next: who === 'old' ? '3' : null } });
@@ -152,6 +162,20 @@ void t.test('changes: a page without rows is no end, and what came late is dropp
   await held!.fulfill({ json: { data: [row(9, 'slow')], next: null } });
   await sleep(500);
   t.equal(await rows.getByText('slow').count(), 0);
+  await who.fill('sam');
+  await rows.getByText('sam').waitFor();
+  t.same(
+    await rows.locator('.values').allTextContents(),
+    ['plans.my_own (added)', 'limits.body_bytes 1 → none'],
+    'an entry that came has no values, and paths stay as they are',
+  );
+  const saved = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Download CSV: Changes' }).click();
+  t.match(
+    readFileSync(await (await saved).path(), 'utf8'),
+    'plans.my_own (added); limits.body_bytes: 1 → none',
+    'in the CSV too',
+  );
   isEndless = true;
   await who.fill('ann');
   await page.getByText('No such changes were found yet.').waitFor();
