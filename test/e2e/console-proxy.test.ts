@@ -57,8 +57,9 @@ void t.test('from HTTPS to HTTPS', SKIP, async (t) => {
   t.match(proxy.cookies.at(-1), /; SameSite=Strict; Secure$/, 'a session by token too, as the proxy tells');
 
   await page.getByRole('button', { name: 'Sign out' }).click();
-  proxy.tells = false;
   await page.getByLabel('Admin token').fill(gateway.admin.token);
+  // Only now, when the form shows that the request to sign out has been answered: it would be refused too.
+  proxy.tells = false;
   await page.getByRole('button', { name: 'Sign in with the token' }).click();
   await page.getByText('a proxy in front must pass on the Host').waitFor();
   await gateway.stop();
