@@ -35,6 +35,7 @@ import { memoryKills } from '../gateway/memory-limit.js';
 import { processLimit } from '../core/process-limit.js';
 import type { Log } from '../telemetry/log.js';
 import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
+import { callLater } from './late-timer.js';
 
 export interface GatewayExit {
   /** How the process ended, for the log: `exit code 1`, or `signal SIGABRT` with what may have caused it. */
@@ -150,8 +151,8 @@ export class GatewayProcess {
   /** Undefined if the fork threw. */
   readonly #child: ChildProcess | undefined;
   readonly #callbacks: GatewayCallbacks;
-  /** Runs from the fork to `ready`, and again from `refused` to the exit. */
-  #killTimer: NodeJS.Timeout | undefined;
+  /** Cancels the timer of `#killLater`. It runs from the fork to `ready`, and from `refused` to the exit. */
+  #cancelKill: () => void = () => undefined;
   /** Runs from `ready` to the exit. */
   #aliveTimer: NodeJS.Timeout | undefined;
   /** How many checks there were since the last message. */
@@ -191,9 +192,8 @@ export class GatewayProcess {
     // `stderr` is undefined, although its type forbids that, if a lack of descriptors made the fork fail.
     const { stderr } = child as { readonly stderr?: Readable | null };
     if (stderr) logStrayOutput(stderr, child.pid ?? 0, this.#options.log);
-    this.#killTimer = setTimeout(() => {
-      this.kill(`not ready after ${this.#options.readyMsMax} ms, killed`);
-    }, this.#options.readyMsMax);
+    const { readyMsMax } = this.#options;
+    this.#killLater(readyMsMax, `not ready after ${readyMsMax} ms, killed`);
     child.on('message', (message) => this.#onMessage(message as FromGateway));
     child.on('error', (error) => {
       // After a failed fork there is no 'exit'. Any other error is followed by 'exit', so nothing is to do.
@@ -239,6 +239,12 @@ export class GatewayProcess {
     this.#child.send(message, () => undefined);
   }
 
+  /** Kills the process after `waitMs`, unless `#cancelKill` or another `#killLater` is called before. */
+  #killLater(waitMs: number, reason: string): void {
+    this.#cancelKill();
+    this.#cancelKill = callLater(waitMs, () => this.kill(reason));
+  }
+
   /** Kills the gateway after too many checks without a message. Any message sets the count to 0. */
   #checkAlive(): void {
     this.#silentChecks += 1;
@@ -253,22 +259,16 @@ export class GatewayProcess {
 
   #onMessage(message: FromGateway): void {
     this.#silentChecks = 0;
+    const { silentMsMax, exitGraceMs } = this.#options;
     switch (message.kind) {
       case 'ready':
-        clearTimeout(this.#killTimer);
-        this.#aliveTimer = setInterval(
-          () => this.#checkAlive(),
-          this.#options.silentMsMax / SILENT_CHECKS_MAX,
-        );
+        this.#cancelKill();
+        this.#aliveTimer = setInterval(() => this.#checkAlive(), silentMsMax / SILENT_CHECKS_MAX);
         this.#callbacks.onReady(message);
         return;
       case 'refused':
-        clearTimeout(this.#killTimer);
         this.#rejection = message.message;
-        this.#killTimer = setTimeout(
-          () => this.kill(`not ended ${this.#options.exitGraceMs} ms after its refusal, killed`),
-          this.#options.exitGraceMs,
-        );
+        this.#killLater(exitGraceMs, `not ended ${exitGraceMs} ms after its refusal, killed`);
         return;
       case 'leads':
         this.#callbacks.onLeads();
@@ -311,7 +311,7 @@ export class GatewayProcess {
   /** Called once: after 'exit' and the last message, or after a fork that failed. */
   #onEnd({ how: howItEnded, clean }: { readonly how: string; readonly clean: boolean }): void {
     const how = this.#killedFor ?? howItEnded;
-    clearTimeout(this.#killTimer);
+    this.#cancelKill();
     clearInterval(this.#aliveTimer);
     this.#reloads.replyToAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
     this.#snapshots.replyToAll({});

@@ -21,6 +21,7 @@ import {
   type GatewayProcessOptions,
   type GatewayRequests,
 } from './gateway-process.js';
+import { callLater } from './late-timer.js';
 import type { PrimaryCandidate } from './primary.js';
 
 interface RestartPauses {
@@ -205,10 +206,10 @@ export class GroupMember implements PrimaryCandidate {
     clearTimeout(this.#restartTimer);
     if (this.#process === undefined) return;
     const ended = new Promise<void>((resolve) => (this.#onRetired = resolve));
-    const killTimer = setTimeout(() => this.kill(`not ended after ${waitMsMax} ms, killed`), waitMsMax);
+    const cancelKill = callLater(waitMsMax, () => this.kill(`not ended after ${waitMsMax} ms, killed`));
     this.#process.send({ kind: 'drain', replaced: true });
     await ended;
-    clearTimeout(killTimer);
+    cancelKill();
   }
 
   /**

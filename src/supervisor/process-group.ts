@@ -35,6 +35,7 @@ import {
   type Replacement,
 } from './group-member.js';
 import { GroupSnapshots } from './group-snapshots.js';
+import { callLater } from './late-timer.js';
 import { Primary } from './primary.js';
 
 export class ProcessGroup {
@@ -68,7 +69,8 @@ export class ProcessGroup {
   #hasFailed = false;
   /** Why no gateway can run, for the operator; undefined while one can. */
   #rejection: string | undefined;
-  #killTimer: NodeJS.Timeout | undefined;
+  /** Cancels the timer of `drain` that kills. */
+  #cancelKill: () => void = () => undefined;
 
   /** Starts the first gateway at once, and the others when it serves. */
   constructor(options: GroupOptions, callbacks: GroupCallbacks) {
@@ -188,11 +190,9 @@ export class ProcessGroup {
    */
   async #handOver(next: GroupMember): Promise<boolean> {
     const waitMs = this.#options.readyMsMax;
-    // If this process was stopped for a while, the message `leads` may wait in the pipe, which is read after
-    // timers run. So `takeBack` waits for one more event-loop turn.
-    const timer = setTimeout(() => setImmediate(() => this.#primary.takeBack(next)), waitMs);
+    const cancelTakeBack = callLater(waitMs, () => this.#primary.takeBack(next));
     await this.#primary.handOver(next);
-    clearTimeout(timer);
+    cancelTakeBack();
     if (this.#primary.current === next || next.process === undefined) return true;
     this.#options.log.error('a gateway could not open the admin interface; the former keeps it', {
       waited_ms: waitMs,
@@ -213,10 +213,10 @@ export class ProcessGroup {
     if (this.#stopping) return;
     this.#stopping = true;
     const waitMs = this.#endMsMax();
-    this.#killTimer = setTimeout(() => {
+    this.#cancelKill = callLater(waitMs, () => {
       this.#options.log.error('a gateway did not end in time and is killed', { waited_ms: waitMs });
       this.kill();
-    }, waitMs);
+    });
     for (const member of this.#members) member.drain();
     this.#endIfEmpty();
   }
@@ -381,7 +381,7 @@ export class ProcessGroup {
 
   #endIfEmpty(): void {
     if (!this.#stopping || this.#members.some((member) => member.process !== undefined)) return;
-    clearTimeout(this.#killTimer);
+    this.#cancelKill();
     this.#resolveEnded({ exitCode: this.#hasFailed ? 1 : 0, rejection: this.#rejection });
   }
 }

@@ -92,6 +92,11 @@ function run(behaviour: string, changes: Partial<SupervisorOptions> = {}, drainT
   };
 }
 
+/** Stands for a SIGSTOP of the supervisor: time passes, and nothing is read. */
+const stopFor = (ms: number): void => {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+};
+
 for (const signal of ['SIGTERM', 'SIGINT']) {
   void t.test(`${signal} drains, and a gateway that ends well makes a 0`, async (t) => {
     const { signals, ready, end } = run('serve');
@@ -281,7 +286,7 @@ void t.test('a gateway that serves and then gives no sign of life is killed and 
   // Several times as long as the first one lived: the second gives signs of life.
   await sleep(3_000);
   // As a sleep of the machine or a stop of the supervisor: the time passes, and no sign of life is read.
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3_000);
+  stopFor(3_000);
   await sleep(500);
   signals.emit('SIGTERM');
   t.equal((await end).exitCode, 0, 'the second was not killed');
@@ -346,6 +351,26 @@ void t.test('a start that hangs is killed', async (t) => {
   t.same(await run('stall', { readyMsMax: 50 }).end, { exitCode: 1, rejection });
   const staying = run('refuse-and-stay', { exitGraceMs: 20 });
   t.same(await staying.end, { exitCode: 1, rejection: 'I stay' });
+});
+
+void t.test('the supervisor was stopped for longer than a start may take: `ready` counts', async (t) => {
+  const { signals, ready, readyCount, seenCount, end } = run('serve', { readyMsMax: 1_000 });
+  stopFor(5_000);
+  await ready;
+  await sleep(500);
+  signals.emit('SIGTERM');
+  t.same(await end, { exitCode: 0, rejection: undefined });
+  t.equal(seenCount(/is started again/), 0, 'it was not killed');
+  t.equal(readyCount(), 1);
+});
+
+void t.test('the supervisor was stopped while its gateway ended: none is said to be killed', async (t) => {
+  const { signals, ready, seenCount, end } = run('serve', { exitGraceMs: 500 }, 0);
+  await ready;
+  signals.emit('SIGTERM');
+  stopFor(3_000);
+  t.same(await end, { exitCode: 0, rejection: undefined });
+  t.equal(seenCount(/did not end in time/), 0);
 });
 
 void t.test(
