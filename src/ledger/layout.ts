@@ -1,18 +1,20 @@
 /**
- * The layout of the ledger's shared buffers. gateway/accounting-base.ts creates the buffers; the main thread
- * and every listener open them through this file, and no file outside of src/ledger has an offset of a
- * record. The buffers are in memory alone, so a new version may change their layout. Any thread.
+ * The layout of the ledger's shared buffers; reservation-layout.ts has that of reservations.
+ * gateway/accounting-base.ts creates the buffers; the main thread and every listener open them through this
+ * file, and no file outside of src/ledger has an offset of a record. The buffers are in memory alone, so a
+ * new version may change their layout. Any thread.
  *
- * Must hold: no two fields of a record share a byte (test/unit/ledger/layout.test.ts). Fields have the names
- * of the constants below, which count words of 64 or 32 bits, as the comment of each group says. A word that
- * several threads write is changed atomically, mostly by compare-exchange (CAS) or addition (add). Further
- * tests, of quota records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
+ * Must hold: no two fields of a record share a byte, and all lie within it (the test lists all fields: a new
+ * one is added there). Fields have the names of the constants below, which count words of 64 or 32 bits, as
+ * the comment of each group says. A word that several threads write is changed atomically, mostly by
+ * compare-exchange (CAS) or addition (add). Further tests, of quota records: test/unit/ledger/stocks.test.ts,
+ * test/unit/ledger/token-window.test.ts.
  *
  * The buffers are made once, at full capacity. The kernel provides a page of memory at the first touch, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new buffer.
  *
- * Accounts, keys, groups and pairs have a _counted_ record each: 256 bytes, in which a minute and a day are
- * counted. Four cache lines, so a neighbour's calls never touch them. An account's:
+ * Accounts, keys, groups and rules for models have a _counted_ record each: 256 bytes, in which a minute and
+ * a day are counted. Four cache lines, so a neighbour's calls never touch them. An account's:
  *
  *     byte  bits  field               written by        meaning
  *        0    64  WINDOW              any thread (CAS)  tick, age and count of the minute: window.ts
@@ -23,24 +25,6 @@
  *       40    64  UNCOVERED           any thread (CAS)  cost that the balance did not cover
  *       48    32  STATUS              main thread       index of the plan << 1 | 1 if it is active
  *       52 51×32  TICK_STARTS         any thread (CAS)  count as each of the last 51 ticks began
- *
- * One reservation (a call in flight), 72 bytes, of which 13 are unused. The owner is the listener that has
- * the call slot. The owner writes all fields but the state before the record is held. A call that took of no
- * scope but its account leaves the fields from TOKENS on as they were. Calls a day are counted by the day in
- * UTC+8, as the specification wants; all other quotas of a day or month by `quota_timezone`:
- *
- *        0    32  STATE               owner, main (CAS) free, held or settling: reservations.ts
- *        4    32  ACCOUNT                               whose money it is
- *        8    32  DAY_NUMBER                            UTC+8 day whose call it took; -1: none, a free call
- *       12    32  SCOPE_COUNT                           how many scopes have bits in TAKEN_MASKS; 0: none
- *       16    64  HOLD                                  pico-units
- *       24    64  TOKENS                                held; a float, which is read without a BigInt
- *       32    32  CALL_KEY                              index + 1 of the key, or 0
- *       36    32  CALL_MODEL                            index + 1 of the pair of account and model, or 0
- *       40    32  CALL_GROUP                            index + 1 of the account's own group, or 0
- *       44    32  CALENDAR_DAY                          day and month of which the call took,
- *       48    32  CALENDAR_MONTH                        in `quota_timezone`
- *       52   7×8  TAKEN_MASKS                           SCOPES_MAX bytes (reservations.ts), a bit a quota
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts. The 16 extra bytes of an account:
  *
@@ -56,12 +40,12 @@
  *       24    32  RECORD              main thread       index + 1 of its quota record; 0: none, -1: none left
  *       28    32  PARENT              main thread       of a group: index + 1 of the group above it, or 0
  *
- * Groups have the same record. So have _pairs_ of an account and a model that its plan has a rule for: scopes
- * of the kind `model` (ModelScopes in scope-chain.ts), in the buffers `models`. Any thread gives a pair its
- * RECORD; its limits and parent stay 0, as the plan has the limits. All three have a dirty set each.
+ * Groups have the same record. So has the rule of an account's plan for a model, one for each account and
+ * model (scopes of the kind `model`), in the buffers `models`. Any thread gives a rule its RECORD; its limits
+ * and parent stay 0, as the plan has the limits. All three have a dirty set each.
  *
  * One quota record, 640 bytes (the last 56 unused), of a scope that has quotas besides requests a minute and
- * calls a day. Accounts and pairs get one with their first call, keys and groups with their limits:
+ * calls a day. Accounts and rules get one with their first call, keys and groups with their limits:
  *
  *        0  7×64  LIMITS              main thread       by EXTENDED_QUOTAS (floats); of keys and groups alone
  *       56    32  MASK                main thread       bit n: LIMITS has one of quota n
@@ -107,6 +91,7 @@ import {
   QUOTA_SCOPES_MAX,
 } from '../core/limits.js';
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
+import { RESERVATION_BYTES } from './reservation-layout.js';
 
 /**
  * How often a compare-exchange is tried. Each lost try is another thread's progress, so more tries are a bug.
@@ -114,9 +99,8 @@ import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
  */
 export const EXCHANGES_MAX = 100_000;
 
-/** Bytes of the counted record of an account, a key, a group or a pair. */
+/** Bytes of the counted record of an account, a key, a group or a rule. */
 const COUNTED_BYTES = 256;
-const RESERVATION_BYTES = 72;
 const EXTRA_BYTES = 16;
 export const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
@@ -146,12 +130,8 @@ export const FLIGHT_LEASE = 19;
 export const LOW_MINUTE = 24; // from here on in 32-bit words
 export const MINUTE_REMAINING = 25;
 export const MINUTE_REJECTED_LIMIT = 26;
-invariant(
-  LOW_MONEY * 2 > STATUS && LOW_MINUTE === 2 * (MINUTE_REJECTED_UNTIL_MS + 1),
-  'no field of a shared account overlaps its status or another field',
-);
 
-/** Fields of a key, a group or a pair, where an account has its money, in 32-bit words. */
+/** Fields of a key, a group or a rule, where an account has its money, in 32-bit words. */
 export const REQUESTS_PER_MINUTE = 4;
 export const CALLS_PER_DAY = 5;
 export const RECORD = 6;
@@ -159,10 +139,10 @@ export const PARENT = 7;
 
 /** Length of an account's extra bytes. FLIGHT is in 64-bit words, GROUP and ACCOUNT_RECORD in 32-bit ones. */
 export const EXTRA_WORDS64 = EXTRA_BYTES / 8;
-export const EXTRA_WORDS32 = EXTRA_BYTES / 4;
+const EXTRA_WORDS32 = EXTRA_BYTES / 4;
 export const FLIGHT = 0;
-export const GROUP = 2;
-export const ACCOUNT_RECORD = 3;
+const GROUP = 2;
+const ACCOUNT_RECORD = 3;
 
 /**
  * The quotas that a quota record counts, in the order of its stocks, in which admission takes them too. There
@@ -204,14 +184,6 @@ export const TOKEN_TICKS_KEPT = 51;
 /** If limits are shared, a lease of each quota is in place of `starts`. leased-stocks.ts has its fields. */
 export const LEASES = TOKEN_TICK_STARTS;
 export const LEASE_WORDS = 5;
-invariant(
-  DAY_LEASE * 2 > MINUTE_REJECTED_LIMIT &&
-    FLIGHT_LEASE === DAY_LEASE + LEASE_WORDS &&
-    FLIGHT_LEASE + LEASE_WORDS <= COUNTED_WORDS64,
-  'the leases lie behind the other fields of a shared record, and within it',
-);
-invariant(TOKEN_TICK_STARTS + TOKEN_TICKS_KEPT <= QUOTA_WORDS64, 'the tick starts fit the record');
-invariant(EXTENDED_QUOTAS.length * LEASE_WORDS <= TOKEN_TICKS_KEPT, 'leases fit in place of the tick starts');
 
 /** Length and fields of a quota record, in 32-bit words. */
 export const QUOTA_WORDS32 = QUOTA_BYTES / 4;
@@ -220,25 +192,7 @@ export const LAST_STARTED_TICK = 15;
 /** Scratch areas of quota-batch.ts: how many, bytes of one, and the word of `quotasUsed` that counts them. */
 export const [SCRATCH_AREAS, SCRATCH_BYTES, SCRATCH_USED] = [1_024, 2_048, 1];
 
-/** Length and fields of a reservation, in 32-bit words. */
-export const RESERVATION_WORDS32 = RESERVATION_BYTES / 4;
-export const STATE = 0;
-export const ACCOUNT = 1;
-export const DAY_NUMBER = 2;
-export const SCOPE_COUNT = 3;
-export const CALL_KEY = 8;
-export const CALL_MODEL = 9;
-export const CALL_GROUP = 10;
-export const CALENDAR_DAY = 11;
-export const CALENDAR_MONTH = 12;
-export const TAKEN_MASKS = 13;
-
-/** Length and field of a reservation, in 64-bit words. */
-export const RESERVATION_WORDS64 = RESERVATION_BYTES / 8;
-export const HOLD = 2;
-export const TOKENS = 3;
-
-// Where a field lies in the words of its buffer. `scope` is the index of an account, key, group or pair.
+// Where a field lies in the words of its buffer. `scope` is the index of an account, key, group or rule.
 export const windowAt = (scope: number): number => scope * COUNTED_WORDS64 + WINDOW;
 export const dayAt = (scope: number): number => scope * COUNTED_WORDS64 + DAY;
 export const recordAt = (scope: number): number => scope * COUNTED_WORDS32 + RECORD;
@@ -296,7 +250,7 @@ export function createLedgerBuffers(capacity: {
   invariant(groupsMax >= 0 && groupsMax <= GROUPS_MAX, `groupsMax within 0..${GROUPS_MAX}`);
   // Slots of the hash table of ModelScopes: four for each account, up to MODEL_SCOPES_MAX.
   const modelsMax = 2 ** Math.ceil(Math.log2(Math.min(4 * accountsMax, MODEL_SCOPES_MAX)));
-  // One record for each group and pair; accounts and keys share at most QUOTA_SCOPES_MAX more.
+  // One record for each group and rule; accounts and keys share at most QUOTA_SCOPES_MAX more.
   const quotasMax = groupsMax + modelsMax + Math.min(accountsMax + keysMax, QUOTA_SCOPES_MAX);
   return {
     accountsMax,
@@ -311,7 +265,7 @@ export function createLedgerBuffers(capacity: {
     keys: createCountedBuffers(keysMax),
     groups: createCountedBuffers(groupsMax),
     models: createCountedBuffers(modelsMax),
-    /** 64 bits a slot of `models`: the pair that has it, as ModelScopes codes it (scope-chain.ts). */
+    /** 64 bits a slot of `models`: its account and model, as ModelScopes (scope-chain.ts) codes them. */
     modelPairs: new SharedArrayBuffer(modelsMax * BigInt64Array.BYTES_PER_ELEMENT),
     quotas: createSharedMemory(quotasMax * QUOTA_BYTES + SCRATCH_AREAS * SCRATCH_BYTES),
     quotasMax,

@@ -46,7 +46,7 @@ interface LeaseTable {
   readonly isUsedAtOnce: (stock: number) => boolean;
 }
 
-/** Calls of the day: lease and stock are in the record of the account, key, group or pair. */
+/** Calls of the day: lease and stock are in the record of the account, key, group or rule. */
 export function dayLeases(words: BigInt64Array): LeaseTable {
   return { words, leaseAt: (stock) => stock - layout.DAY + layout.DAY_LEASE, isUsedAtOnce: () => true };
 }

@@ -63,9 +63,9 @@ export class Ledger extends Calls {
   /** Keys with limits of their own. */
   readonly keys: LimitedScopes;
   readonly groups: LimitedScopes<GroupIndex>;
-  /** Pairs of an account and a model that its plan has a rule for. */
+  /** Rules for models, one for each account and model. */
   readonly models: LimitedScopes<ModelScopeIndex>;
-  /** Which slot of `models` each pair has. */
+  /** Which slot of `models` each account and model has. */
   readonly modelScopes: ModelScopes;
   readonly #views: LedgerViews;
   readonly #accountsMax: number;

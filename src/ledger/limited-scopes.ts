@@ -147,7 +147,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
 
   /**
    * Reads without an atomic load, which takes ten times as long; a call would need a dozen of them. The words
-   * change only when an operator changes the scope or a pair gets its record, and the next call reads that.
+   * change only when an operator changes the scope or a rule gets its record, and the next call reads that.
    */
   #word(index: Index, field: number): number {
     return this.#words32[index * layout.COUNTED_WORDS32 + field]!;

@@ -25,8 +25,8 @@ import {
   type ModelScopeIndex,
   type PicoUnits,
 } from '../core/units.js';
-import * as layout from './layout.js';
-import type { LedgerViews } from './layout.js';
+import { indexIn, type LedgerViews, wordOf } from './layout.js';
+import * as layout from './reservation-layout.js';
 
 const STATE_FREE = 0;
 const STATE_HELD = 1;
@@ -35,7 +35,7 @@ const STATE_SETTLING = 2;
 /**
  * Positions in the scope chain of a call, and in `Taken.masks`, in the order of QUOTA_SCOPES
  * (core/quotas.ts). Groups have all positions from GROUP_SCOPE on. The record in shared memory has bytes for
- * seven positions (layout.ts).
+ * seven positions (reservation-layout.ts).
  */
 export const KEY_SCOPE = 0;
 export const ACCOUNT_SCOPE = 1;
@@ -101,9 +101,9 @@ export class Reservations {
     words[first + layout.SCOPE_COUNT] = taken.scopeCount;
     this.#words64[slot * layout.RESERVATION_WORDS64 + layout.HOLD] = hold;
     if (taken.scopeCount > 0) {
-      words[first + layout.CALL_KEY] = layout.wordOf(taken.key);
-      words[first + layout.CALL_MODEL] = layout.wordOf(taken.model);
-      words[first + layout.CALL_GROUP] = layout.wordOf(taken.group);
+      words[first + layout.CALL_KEY] = wordOf(taken.key);
+      words[first + layout.CALL_MODEL] = wordOf(taken.model);
+      words[first + layout.CALL_GROUP] = wordOf(taken.group);
       words[first + layout.CALENDAR_DAY] = taken.day;
       words[first + layout.CALENDAR_MONTH] = taken.month;
       this.#floats[slot * layout.RESERVATION_WORDS64 + layout.TOKENS] = taken.tokens;
@@ -131,9 +131,9 @@ export class Reservations {
     taken.dayNumber = words[first + layout.DAY_NUMBER]!;
     taken.scopeCount = words[first + layout.SCOPE_COUNT]!;
     if (taken.scopeCount === 0) return taken;
-    taken.key = layout.indexIn(words[first + layout.CALL_KEY]!) as KeyIndex | undefined;
-    taken.model = layout.indexIn(words[first + layout.CALL_MODEL]!) as ModelScopeIndex | undefined;
-    taken.group = layout.indexIn(words[first + layout.CALL_GROUP]!) as GroupIndex | undefined;
+    taken.key = indexIn(words[first + layout.CALL_KEY]!) as KeyIndex | undefined;
+    taken.model = indexIn(words[first + layout.CALL_MODEL]!) as ModelScopeIndex | undefined;
+    taken.group = indexIn(words[first + layout.CALL_GROUP]!) as GroupIndex | undefined;
     taken.day = words[first + layout.CALENDAR_DAY]!;
     taken.month = words[first + layout.CALENDAR_MONTH]!;
     taken.tokens = this.#floats[slot * layout.RESERVATION_WORDS64 + layout.TOKENS]!;

@@ -72,7 +72,7 @@ export interface ScopeTables {
 
 /** One scope of the call that is being admitted or, after `recall`, of the call that ends. */
 export interface Link {
-  /** The slot of the key, the account, the pair or the group. */
+  /** The slot of the key, the account, the rule or the group. */
   index: number;
   /**
    * The index of the scope's quota record. Valid, as `limits` and `firstLimit` are, only if `mask` has a bit
