@@ -4,11 +4,12 @@
  * sharing/shared-locks.ts (idempotency locks) write the identity of a process into a row. The row is void
  * once that process has ended. flush.ts and flush-mark.ts need the boot alone. Main thread, or a command.
  *
- * `/proc` shows the processes of its own PID namespace alone, so a process of another container counts as
- * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. All other callers run
- * under the store hold, so their rows name processes of this supervisor, or processes that have ended.
+ * A process counts as ended if `/proc` lacks it, hides it (NO_PROCESS_ERRORS) or shows it as a zombie. `/proc`
+ * lacks the processes of other PID namespaces, so one of another container counts as ended. Only
+ * store-hold.ts meets such processes, and asks the kernel's locks too. All other callers run under the store
+ * hold, so their rows name processes of this supervisor, or processes that have ended.
  *
- * Must hold: a process of which `/proc` cannot be asked counts as running
+ * Must hold: a process counts as running if `/proc` cannot be read for any other reason, such as EMFILE
  * (test/unit/store/process-identity.test.ts). An identity begins with the pid and a space, because
  * `isRunning` and store-hold.ts read the pid from it (test/unit/store/store-hold.test.ts).
  */
