@@ -55,7 +55,11 @@ const THIS_NODE = 'this'; // the node's name in the record of what its own share
 export interface EqualShareOptions {
   readonly coordinator: Coordinator;
   readonly clock: Clock;
-  /** How many processes of all hosts serve calls, by the settings; 0 if this node has no share. */
+  /**
+   * How many processes of all hosts serve calls, by the settings (64,000 at most); 0 if this node has no
+   * share. Of a limit below it a share is nothing: shares are rounded down, as in `held_back` of
+   * valkey-scripts.ts, or together they would be more than the limit.
+   */
   readonly shares: number;
   readonly nodeExpiryMs: number; // after so long a silence the server may end the node's life
   /**
@@ -123,6 +127,7 @@ export class EqualShare implements Coordinator {
       void this.#sendHeartbeat();
   }
 
+  /** Neither begins nor ends a loss: the exchange or the heartbeat that follows does. */
   async join(): Promise<WallMs> {
     const reply = await this.#oneByOne(() => this.#options.coordinator.join());
     if (this.#stopHeartbeat === undefined) {
