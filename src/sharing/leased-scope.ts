@@ -7,8 +7,8 @@
  *
  * Must hold: a reply is applied to the ask that was sent, and only once: LeaseManager makes one exchange at a
  * time, and gets no reply of an exchange that was lost. A scope is forgotten only if nothing of it is held or
- * sent and no request waits. Tests: test/unit/sharing/lease-manager.test.ts,
- * test/unit/sharing/lease-laws.test.ts.
+ * sent and no request waits (test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts). A scope in use
+ * keeps what its calls need, so that they do not wait for the coordinator, whichever quotas it has.
  */
 import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
@@ -31,7 +31,7 @@ import { StockLease } from './stock-leases.js';
 
 /** For so long after a rejection similar requests are rejected without an ask: at most 4 asks a second. */
 const REJECTING_MS = 250;
-/** If no permit of a scope was used for so long, one ask gives back all that is leased of the scope. */
+/** If nothing of a scope was used for so long, one ask gives back all that is leased of the scope. */
 const RESTING_MS = 2_000;
 
 /**
@@ -274,8 +274,15 @@ export class LeasedScope {
     const limit = slots && limitOf(this.address.limits(), slots.name);
     if (limit !== undefined) slots?.followLimit(limit);
     for (const stock of this.#stocks.values()) isDue = stock.sweep(nowMs) || isDue;
-    if (isDue && this.waits.size === 0 && this.minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
+    if (isDue && this.waits.size === 0 && this.#isResting(nowMs)) this.giveBackAll(nowMs);
     return isDue;
+  }
+
+  /** All resources are looked at, because a scope may have no limit of some: these are never used. */
+  #isResting(nowMs: number): boolean {
+    if (this.minute.idleMs(nowMs) < RESTING_MS) return false;
+    for (const stock of this.#stocks.values()) if (stock.idleMs(nowMs) < RESTING_MS) return false;
+    return true;
   }
 
   stock(name: StockName): StockLease | undefined {

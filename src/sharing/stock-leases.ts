@@ -223,6 +223,15 @@ export class StockLease {
     this.#repliedMs = nowMs;
   }
 
+  /**
+   * How long nothing was used, as far as sweeps and asks have seen; 0 while calls hold some. Of call slots
+   * only that tells their use, because slots come back.
+   */
+  idleMs(nowMs: number): number {
+    const { granted, used, available } = this.#words.read();
+    return granted - used > available ? 0 : nowMs - this.#usedMs;
+  }
+
   /** Gives back what no call has used for long enough. Returns true if an ask should be sent now. */
   sweep(nowMs: number): boolean {
     const held = this.#words.read();
