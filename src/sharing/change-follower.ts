@@ -79,7 +79,7 @@ export class ChangeFollower {
     this.#timer = setInterval(() => this.poll(), POLL_PERIOD_MS);
   }
 
-  /** Ends a resync too: the store may be closed next. */
+  /** From now on nothing reads the store, which may be closed next: no `poll`, and no resync under way. */
   stop(): void {
     this.#hasStopped = true;
     clearInterval(this.#timer);
@@ -99,9 +99,11 @@ export class ChangeFollower {
 
   /**
    * Applies all changes that any process has committed. On return every thread of this process sees the
-   * changes that could be applied. Never throws.
+   * changes that could be applied. Does nothing after `stop`: other processes, and changes under way, may
+   * still cause a poll. Never throws.
    */
   poll(): void {
+    if (this.#hasStopped) return;
     try {
       this.#follow();
       this.#failedPolls = 0;

@@ -102,6 +102,29 @@ void t.test('a record that can never be applied: tried ever less, told seldom, a
   t.end();
 });
 
+void t.test('a follower that has stopped reads nothing, whoever has it poll', async (t) => {
+  const log = new ListLog();
+  let reads = 0;
+  const read = (): void => void (reads += 1);
+  const follower = new ChangeFollower({
+    feed: {
+      newest: () => (read(), reads + 2),
+      // Too far behind: all records are read anew, in many turns.
+      since: () => undefined,
+    },
+    applier: { applyGroup: read, applyAccount: read, applyKey: read },
+    ...{ appliedTo: 2, groupsMax: 0, accountsMax: 10_000, keysMax: 0, log },
+  });
+  follower.start();
+  follower.poll();
+  t.ok(reads > 1, 'it reads until then');
+  follower.stop();
+  reads = 0;
+  follower.poll();
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  t.equal(reads, 0);
+});
+
 void t.test('random changes through three processes are in the buffers of all', async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
