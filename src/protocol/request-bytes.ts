@@ -7,8 +7,8 @@
  * costs each thread milliseconds.
  *
  * Must hold:
- * - A body gets the same response whether it is small or large, in one piece or in many. So one scanner of a
- *   door checks all its bodies (test/unit/protocol/request-bytes.test.ts).
+ * - A body is read alike whether it is small or large, in one piece or in many. So one scanner of a door
+ *   checks all its bodies (test/unit/protocol/request-bytes.doors.test.ts, as the next two).
  * - A ChatCall refers to no byte of the memory that it was read from: µWS uses that memory again. Strings and
  *   `splicedBytes` are copies, the latter without a splice too.
  * - The scanner of each door rejects a second `model`, in whatever case (member-reader.ts), or

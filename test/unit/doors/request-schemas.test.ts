@@ -5,6 +5,7 @@ import { DOOR_NAMES } from '#src/core/door-names.js';
 import { REQUEST_SCHEMAS } from '#src/doors/request-schemas.js';
 import { REQUEST_RULES } from '#src/protocol/generated.js';
 import { violationOf } from '#src/protocol/request-rules.js';
+import { DOOR_BODIES } from '../../support/door-bodies.js';
 import { anyValue } from '../../support/protocol-values.js';
 import { newSeed, randomOf } from '../../support/random.js';
 
@@ -21,16 +22,6 @@ const VALUES: readonly unknown[] = [
   [{ role: 'assistant', content: null, tool_calls: [] }],
   [{ role: 'user', content: [{ type: 'text' }, {}] }],
 ];
-const BODIES = {
-  chat: { model: 'm', messages: [{ role: 'user', content: 'x' }] },
-  messages: { model: 'm', max_tokens: 1, messages: [{ role: 'user', content: 'x' }] },
-  responses: { model: 'm', input: 'x' },
-  embeddings: { model: 'm', input: 'x' },
-  completions: { model: 'm', prompt: 'x' },
-  moderations: { model: 'm', input: 'x' },
-  rerank: { model: 'm', query: 'x', documents: ['x'] },
-  count_tokens: { model: 'm', messages: [{ role: 'user', content: 'x' }] },
-};
 
 void t.test('every value of every member, at every door', (t) => {
   const seed = newSeed();
@@ -39,12 +30,12 @@ void t.test('every value of every member, at every door', (t) => {
   for (const door of DOOR_NAMES) {
     const { check, schema } = REQUEST_RULES[door];
     const names = [...Object.keys(REQUEST_SCHEMAS[door].properties), 'unknown'];
-    t.ok(check(BODIES[door]), door);
+    t.ok(check(DOOR_BODIES[door]), door);
     let refused = 0;
     for (const name of names)
       for (const value of [...VALUES, ...Array.from({ length: 50 }, () => anyValue(next))]) {
         // As JSON, which has no undefined.
-        const text = JSON.stringify({ ...BODIES[door], [name]: value });
+        const text = JSON.stringify({ ...DOOR_BODIES[door], [name]: value });
         const sent = JSON.parse(text) as unknown;
         const sentence = violationOf(schema, sent);
         const isValid = Check(REQUEST_SCHEMAS[door], sent);
