@@ -14,21 +14,11 @@ import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call' | 'content_filter';
 
 /**
- * Tokens of a call as the provider bills them. If a provider reports the cache apart from the prompt, or
+ * Tokens of a call as the provider reports them. They may break the rules of TokenCounts, such as -1 of
+ * `countIn`: upstream/usage-shapes.ts checks them. If a provider reports the cache apart from the prompt, or
  * reasoning apart from the completion, the reader of its responses adds them.
  */
-export interface ProviderUsage {
-  /** The whole prompt: uncached tokens, those read from the cache, and those written to it. */
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  /** Tokens written to the cache, for whichever lifetime. */
-  readonly cacheWriteTokens: number;
-  /** Part of `cacheWriteTokens`: those kept for an hour. */
-  readonly cacheWrite1hTokens: number;
-  /** All generated tokens, with reasoning. */
-  readonly completionTokens: number;
-  /** Part of `completionTokens`. */
-  readonly reasoningTokens: number;
+export interface ProviderUsage extends TokenCounts {
   /** Parts of `promptTokens` and `completionTokens`; 0 if the provider does not say. */
   readonly audioPromptTokens: number;
   readonly imagePromptTokens: number;
