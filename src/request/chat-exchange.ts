@@ -10,10 +10,10 @@
  *       └── rejected, or the client left ↗
  *
  * Must hold: `finish` is called exactly once on every path. It gives back the memory of body and response,
- * and counts and logs the call; a call that is not finished keeps a stopping gateway waiting. No other call
- * is dispatched between the release of the call's slot and `finish`, which reads the slot's words:
- * delivery.ts does both at once (no test of its own). `#appendPlain` and `#endedCall` record the same facts,
- * so change both together (the unit test compares them).
+ * and counts and logs the call; a call that is not finished keeps a stopping gateway waiting. It reads the
+ * words of the call's slot, so the slot is free only afterwards (test/unit/request/delivery.test.ts).
+ * `#appendPlain` and `#endedCall` record the same facts, so change both together (the unit test compares
+ * them).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';

@@ -58,7 +58,10 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #eventNumber: number | undefined;
   /** How the call has ended, while the state is `sending`. */
   #outcome: Outcome = 'ok';
-  /** Whether `#finish` must release the slot: the worker's last frame came while the client lacked bytes. */
+  /**
+   * Whether `#finish` must release the slot: the worker's last frame came while the client lacked bytes, or
+   * no worker took the call. Otherwise the channel frees the slot after the last frame.
+   */
   #mustRelease = false;
 
   /** `exchange` is admitted. */
@@ -70,11 +73,10 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   /**
-   * Sends the call to a worker, whose frames then come to this Delivery. Returns false if no worker takes the
-   * call: then its hold and its slot are given back (test/e2e/thread-failure.test.ts; there is no unit test).
-   * Called once, first.
+   * Sends the call to a worker, whose frames then come to this Delivery. If no worker takes the call, it is
+   * rejected, and is over when this returns. Called once, first.
    */
-  dispatch(): boolean {
+  dispatch(): void {
     const { channel, metrics } = this.#listener;
     const { slot, modelIndex, call } = this.#admission;
     const exchange = this.#exchange;
@@ -115,11 +117,12 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     );
     if (isDispatched) {
       metrics.callBegun();
-      return true;
+      return;
     }
+    metrics.countRejection(NO_WORKER.detail ?? NO_WORKER.code);
     release(exchange, NO_WORKER, this.#listener);
-    channel.release(slot);
-    return false;
+    this.#mustRelease = true;
+    this.#fail(NO_WORKER);
   }
 
   /** Relays a piece of the response (CallReceiver.onData). */
@@ -346,7 +349,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** The call is over for worker and client. Called once, at the end of every path. */
   #finish(outcome: Outcome): void {
     this.#state = 'over';
-    if (this.#mustRelease) this.#listener.channel.release(this.#admission.slot);
     this.#exchange.finish(outcome);
+    // After `finish`, which reads the slot's words.
+    if (this.#mustRelease) this.#listener.channel.release(this.#admission.slot);
   }
 }

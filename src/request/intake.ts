@@ -50,7 +50,6 @@ import {
   bodyTooLarge,
   CLIENT_GONE,
   compressedBody,
-  NO_WORKER,
   parseTooLate,
   unknownModel,
   UPLOAD_TOO_SLOW,
@@ -362,9 +361,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       exchange.cached.giveUp();
       exchange.cached = undefined;
     }
-    const delivery = new Delivery(exchange, this.#listener);
-    if (delivery.dispatch()) this.#successor = delivery;
-    else this.reject(NO_WORKER);
+    this.#successor = new Delivery(exchange, this.#listener);
+    this.#successor.dispatch();
   }
 
   /**

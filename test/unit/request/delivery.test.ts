@@ -37,6 +37,9 @@ function bed(
     forgotten: 0,
     published: 0,
     released: 0,
+    rejected: '',
+    /** What was given back, and when the exchange was finished. */
+    order: [] as string[],
   };
   const res: HttpResponse = {
     cork: (write: () => void) => {
@@ -92,7 +95,10 @@ function bed(
     contents: { addResponse: (bytes: Uint8Array) => void (seen.kept += Buffer.from(bytes).toString()) },
     charged: () => undefined,
     reversed: () => undefined,
-    finish: (outcome: string) => void (seen.outcome = outcome),
+    finish: (outcome: string) => {
+      seen.outcome = outcome;
+      seen.order.push('finished');
+    },
   } as unknown as ChatExchange;
   const connections = { isClosing: false };
   const listener = {
@@ -101,12 +107,20 @@ function bed(
       settle: () => ({ charged: asPicoUnits(0n), uncovered: asPicoUnits(0n) }),
       takenOf: () => ({}),
       reverse: () => void (seen.reversed += 1),
+      release: () => void seen.order.push('hold'),
     },
     journal: { append: () => 0, nextPosition: 1 },
-    channel: { refund: () => undefined, release: () => void (seen.released += 1) },
+    channel: {
+      dispatch: () => false,
+      refund: () => undefined,
+      release: () => {
+        seen.released += 1;
+        seen.order.push('slot');
+      },
+    },
     connections,
     pendingCommits: { add: () => undefined },
-    metrics: { callEnded: () => undefined },
+    metrics: { callEnded: () => undefined, countRejection: (code: string) => void (seen.rejected = code) },
     durability,
     cachedInput: 'count',
   } as unknown as IntakeContext;
@@ -118,6 +132,14 @@ function bed(
   };
   return { delivery, res, seen, leave };
 }
+
+void t.test('a call that no worker takes is rejected, and gives all back', (t) => {
+  const { delivery, seen } = bed();
+  delivery.dispatch();
+  t.match(seen, { text: 'withheld', outcome: 'overloaded', rejected: 'no_worker' });
+  t.same(seen.order, ['hold', 'finished', 'slot'], 'the exchange reads the words of the slot');
+  t.end();
+});
 
 void t.test('bytes that came with a failed attempt are written before their memory is used again', (t) => {
   const { delivery, seen } = bed();
@@ -149,7 +171,7 @@ void t.test('a client that closes a connection which ends has had its response',
   t.equal(delivery.onEnd(Buffer.from('data: 2\n\n'), usageWithoutParts(1, 1, 'reported'), 0), false);
   t.equal(seen.outcome, '', 'the last bytes may still be with µWS');
   leave(false);
-  t.same([seen.outcome, seen.released], ['ok', 1]);
+  t.same([seen.outcome, seen.order], ['ok', ['finished', 'slot']]);
   t.end();
 });
 
