@@ -2,8 +2,9 @@
  * Tells which models a plan may use, and the least that a call on a plan costs. listener.thread.ts makes one
  * ModelAccess for each catalogue; admit.ts and model-routes.ts ask it. Listener thread.
  *
- * Must hold: a model that is not on the plan looks like one that does not exist
- * (test/unit/request/model-access.test.ts).
+ * Must hold: a model that is not on the plan, or that a reload has removed, looks like one that does not
+ * exist, also as a fallback. `leastPriceOf` is never above a price of the plan: intake.ts rejects bodies by
+ * it that have not come whole.
  */
 import { type Catalog, isListed, type ModelEntry } from '../registry/catalog.js';
 
