@@ -193,32 +193,36 @@ export class TokenCount {
 
   /** The usage; undefined if `endMs` of performance.now() came first: then `rest` is for the next slice. */
   run(endMs: number): Usage | undefined {
-    const state = this.#state;
-    for (; this.#textIndex < this.#texts.length; this.#textIndex++) {
-      const text = this.#texts[this.#textIndex]!;
-      if (this.#counter === undefined) {
-        this.#add(estimateTextTokens(text));
-        continue;
+    while (this.#textIndex < this.#texts.length) {
+      if (this.#countText(endMs)) {
+        this.#textIndex++;
+        this.#position = 0;
       }
-      // `count` returns before the text's end only after `endMs`.
-      const tokens = this.#counter.count(text, this.#position, endMs);
-      const { end } = this.#counter;
-      this.#add(tokens);
-      state.countedTokens += tokens;
-      state.countedBytes += Buffer.byteLength(
-        end - this.#position === text.length ? text : text.slice(this.#position, end),
-      );
-      this.#position = end;
-      const isTextOver = end === text.length;
-      if (isTextOver) this.#position = 0;
-      if (performance.now() < endMs) continue;
-      // The slice is over. The loop returns here, so its own `#textIndex++` does not run.
-      if (isTextOver) this.#textIndex++;
+      // An estimate takes no time that is worth a look at the clock.
+      if (this.#counter === undefined || performance.now() < endMs) continue;
       if (this.#textIndex === this.#texts.length) break;
-      state.slices += 1;
-      return state.slices < COUNT_SLICES_MAX ? undefined : this.#estimateRest();
+      this.#state.slices += 1;
+      return this.#state.slices < COUNT_SLICES_MAX ? undefined : this.#estimateRest();
     }
     return this.#usage();
+  }
+
+  /** Counts the text at `#textIndex` from `#position` on, until `endMs`. Returns whether the text is over. */
+  #countText(endMs: number): boolean {
+    const text = this.#texts[this.#textIndex]!;
+    if (this.#counter === undefined) {
+      this.#add(estimateTextTokens(text));
+      return true;
+    }
+    const start = this.#position;
+    const tokens = this.#counter.count(text, start, endMs);
+    const { end } = this.#counter;
+    const counted = end - start === text.length ? text : text.slice(start, end);
+    this.#add(tokens);
+    this.#state.countedTokens += tokens;
+    this.#state.countedBytes += Buffer.byteLength(counted);
+    this.#position = end;
+    return end === text.length;
   }
 
   /** What is left after `run` has returned undefined: at least one text. */
@@ -241,6 +245,7 @@ export class TokenCount {
     };
   }
 
+  /** Adds tokens of the text at `#textIndex`, to the prompt or to the completion. */
   #add(tokens: number): void {
     const state = this.#state;
     if (this.#textIndex < this.#promptTextCount) {
