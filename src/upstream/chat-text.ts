@@ -45,7 +45,7 @@ export const PARTS_DEPTH_MAX = 4;
 
 /**
  * The texts of a non-streamed response, one for each field of each choice, or of each item of the output.
- * Each has a key as in StreamTexts; two texts may have one key.
+ * Each has a key as in StreamTexts, but that of an item lacks the id; two texts may have one key.
  */
 export function keyedResponseTexts(text: string): [key: string, text: string][] {
   const texts: [string, string][] = [];
@@ -60,17 +60,26 @@ export function keyedResponseTexts(text: string): [key: string, text: string][] 
 }
 
 function visitItem(item: Record<string, unknown>, visit: Visit): void {
-  for (const name of ITEM_FIELDS) visitText(name, item[name], visit);
+  const kind = item.type === 'reasoning' ? 'reasoning.' : '';
+  for (const name of ITEM_FIELDS) visitText(`${kind}${name}`, item[name], visit);
 }
 
 /**
- * The text so far of each field of each choice of a stream, by a key such as `0/content`. Pieces are joined,
- * because an event may end inside a token.
+ * The text so far of each field of each choice of a stream. Pieces are joined, because an event may end
+ * inside a token. The keys:
+ *
+ *     0/content, 0/thoughts, 0/text           of a choice, or of a block of the Messages API, by its index
+ *     0/tool_calls/1/arguments                of a tool call, by its index
+ *     msg_1/response.output_text.delta        of events of the Responses API: the item's id, the event's type
+ *     fc_1/name                               of the event by which an item begins
+ *     msg_1/content, rs_1/reasoning.summary   of an item that is done; `reasoning.` if it is of that type
+ *
+ * THOUGHTS_KEY and CountedItems below read keys, and CHOICE_TEXT of echoed-prompt.ts.
  */
 export type StreamTexts = Map<string, string>;
 
 /** Matches the key of a text that is no part of the answer: thoughts, or a summary of them. */
-const THOUGHTS_KEY = /\/(?:thoughts|summary|response\.reasoning\w*\.\w+)$/;
+const THOUGHTS_KEY = /(?:^|\/)(?:thoughts|reasoning\.\w+|response\.reasoning\w*\.\w+)$/;
 
 /** Whether the text of that key (StreamTexts) is more than thoughts. */
 export function isOfAnswer(key: string): boolean {

@@ -67,7 +67,21 @@ void t.test('a report that takes a text for reasoning lacks it', async (t) => {
     meter.setWholeResponse(Buffer.from(JSON.stringify({ choices: [{ index: 0, message }] })));
   const stream = (event: object) => (meter: UsageMeter) => meter.addRelayed(Buffer.from(sse(event)));
   const delta = (choice: object): object => ({ choices: [{ index: 0, delta: choice }] });
-  const cases: [name: string, fill: (meter: UsageMeter) => void, completionTokens: number][] = [
+  type Case = [name: string, fill: (meter: UsageMeter) => void, completionTokens: number];
+  const ofItem = (name: string, item: object, completionTokens: number): Case[] => [
+    [
+      `${name}, whole`,
+      (meter) => meter.setWholeResponse(Buffer.from(JSON.stringify({ output: [item] }))),
+      completionTokens,
+    ],
+    [`${name}, done`, stream({ type: 'response.output_item.done', item }), completionTokens],
+    [
+      `${name}, at the end`,
+      stream({ type: 'response.completed', response: { output: [item] } }),
+      completionTokens,
+    ],
+  ];
+  const cases: Case[] = [
     ['a text', whole({ content: words }), 30],
     ['a streamed text', stream(delta({ content: words })), 30],
     ['thoughts', whole({ content: null, reasoning_content: words }), 9],
@@ -78,6 +92,18 @@ void t.test('a report that takes a text for reasoning lacks it', async (t) => {
       9,
     ],
     ['nothing', whole({ content: '' }), 9],
+    ...[
+      {
+        name: 'summary',
+        item: { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: words }] },
+      },
+      {
+        name: 'content',
+        item: { type: 'reasoning', id: 'rs_1', content: [{ type: 'reasoning_text', text: words }] },
+      },
+    ].flatMap(({ name, item }) => ofItem(`thoughts of Responses, ${name}`, item, 9)),
+    ...ofItem('a message of Responses', { type: 'message', id: 'msg_1', content: [{ text: words }] }, 30),
+    ...ofItem('a call of Responses', { type: 'function_call', id: 'fc_1', arguments: words }, 30),
   ];
   for (const [name, fill, completionTokens] of cases) {
     const meter = new UsageMeter();
