@@ -1,13 +1,14 @@
 /**
  * Translates message contents into content blocks of Converse. messages.ts makes one ContentWriter for each
- * request, so that the names of its documents differ; tools.ts makes others for the cache points of tools. No
- * I/O; upstream worker, or counter thread if the body is large.
+ * request, so that the names of its documents differ; messages.ts and tools.ts add cache points by
+ * `addCachePoint`. No I/O; upstream worker, or counter thread if the body is large.
  *
  * Follows Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
  *
  * Must hold: no blank text becomes a block. The names of documents in a request differ, and have only
  * characters that Converse allows; otherwise Converse rejects the request
- * (test/unit/providers/bedrock/messages.test.ts).
+ * (test/unit/providers/bedrock/messages.test.ts). A cache point comes from `addCachePoint` alone, which knows
+ * after which blocks Bedrock accepts one (test/unit/providers/bedrock/messages.cache-points.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { stringIn } from '../fields.js';
@@ -68,11 +69,9 @@ export class ContentWriter {
   /**
    * The blocks of a content: after the block of each part the part's cache point. `path`: of the content, for
    * a FieldError. A blank text becomes no block, because Converse rejects it; its cache point then stands
-   * after the block of an earlier part. A cache point that would be the first of the blocks, or follow
-   * another cache point, is left out. `cachesBlank` keeps it: for tool results, whose cache point messages.ts
-   * puts after the whole result, which is a block in any case.
+   * after the block of the part before, if there is one.
    */
-  blocks(content: unknown, path: string, { cachesBlank = false } = {}): Block[] {
+  blocks(content: unknown, path: string): Block[] {
     if (content === undefined || content === null) return [];
     if (typeof content === 'string') return content.trim() === '' ? [] : [{ text: content }];
     if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array');
@@ -81,24 +80,9 @@ export class ContentWriter {
       const partPath = `${path}[${index}]`;
       if (!isRecord(part)) throw new FieldError(partPath, 'must be an object');
       blocks.push(...this.#blocksOfPart(part, partPath));
-      const lastBlock = blocks.at(-1);
-      const followsBlock = lastBlock !== undefined && !('cachePoint' in lastBlock);
-      if (cachesBlank || followsBlock) blocks.push(...this.cachePoint(part));
+      addCachePoint(blocks, part, this.#facts);
     });
     return blocks;
-  }
-
-  /**
-   * The cache point to put after the blocks of `holder`, if `holder` has `cache_control` and the model
-   * caches; otherwise no block. `holder`: a content part, a message, a tool or the body of the request.
-   */
-  cachePoint(holder: Members): Block[] {
-    const { cache_control: control } = holder;
-    if (!isRecord(control) || !this.#facts.allowsCachePoints) return [];
-    // Without `ttl` a cache point lasts five minutes. Only Claude from 4.5 on accepts the member (`version`
-    // is 0 for other models). A model that its ARN hides (models.ts) gets the member, and Bedrock decides.
-    const mayLastHour = this.#facts.family === 'hidden' || this.#facts.version >= V4_5;
-    return [{ cachePoint: { type: 'default', ...(control.ttl === '1h' && mayLastHour && { ttl: '1h' }) } }];
   }
 
   #blocksOfPart(part: Record<string, unknown>, path: string): Block[] {
@@ -158,6 +142,33 @@ export class ContentWriter {
     this.#documentNames.add(name);
     return name;
   }
+}
+
+/**
+ * Adds the cache point of `holder` at the end of `blocks`, if `holder` has `cache_control`, the model caches,
+ * and the last block allows it. A cache point that is there already is replaced: a second one would use up
+ * one of the four that a request may have. `holder`: the part, message, tool or body of a request that ends
+ * with these blocks.
+ */
+export function addCachePoint(blocks: Block[], holder: Members, facts: ModelFacts): void {
+  const { cache_control: control } = holder;
+  const lastBlock = blocks.at(-1);
+  if (!isRecord(control) || !facts.allowsCachePoints || lastBlock === undefined) return;
+  if (rejectsCachePoint(lastBlock)) return;
+  // Without `ttl` a cache point lasts five minutes. Only Claude from 4.5 on accepts the member (`version` is
+  // 0 for other models). A model that its ARN hides (models.ts) gets the member, and Bedrock decides.
+  const mayLastHour = facts.family === 'hidden' || facts.version >= V4_5;
+  const ttl = control.ttl === '1h' && mayLastHour && { ttl: '1h' };
+  if ('cachePoint' in lastBlock) blocks.pop();
+  blocks.push({ cachePoint: { type: 'default', ...ttl } });
+}
+
+/**
+ * Whether Bedrock responds with 400 to a cache point right after this block. The reference does not say so;
+ * seen on live Bedrock in anomalyco/opencode 36517 and strands-agents/harness-sdk 1966.
+ */
+function rejectsCachePoint({ reasoningContent, document }: Block): boolean {
+  return reasoningContent !== undefined || (isRecord(document) && document.format !== 'pdf');
 }
 
 /** As `mediaBlock`. `value`: the URL, or an object with a member `url`. */

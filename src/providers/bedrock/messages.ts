@@ -17,7 +17,7 @@ import { isRecord, type Members } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT, reminderOf, toolIdOf } from '../anthropic/conversation.js';
 import { argumentsOf, stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
-import { ContentWriter, type Block } from './content.js';
+import { addCachePoint, ContentWriter, type Block } from './content.js';
 import type { ModelFacts } from './models.js';
 
 interface Turn {
@@ -34,7 +34,7 @@ interface OpenTurn {
 }
 
 /** Goes before an assistant turn that would be the first: Converse wants a user turn first. */
-const PLACEHOLDER_TURN: OpenTurn = { role: 'user', results: [], blocks: [{ text: PLACEHOLDER_USER_TEXT }] };
+const PLACEHOLDER_TURN: Turn = { role: 'user', content: [{ text: PLACEHOLDER_USER_TEXT }] };
 
 export interface Conversation {
   readonly system: readonly Block[];
@@ -63,6 +63,7 @@ export function conversationOf(messages: readonly unknown[], body: Members, fact
 
 /** Call `add` for each message in order, then `finish` once. */
 class ConversationWriter {
+  readonly #facts: ModelFacts;
   readonly #content: ContentWriter;
   readonly #system: Block[] = [];
   readonly #turns: OpenTurn[] = [];
@@ -72,6 +73,7 @@ class ConversationWriter {
   #continuesWithoutThinking = false;
 
   constructor(facts: ModelFacts) {
+    this.#facts = facts;
     this.#content = new ContentWriter(facts);
   }
 
@@ -96,8 +98,7 @@ class ConversationWriter {
         break;
       case 'tool': {
         this.#usesTools = true;
-        const results = toolResultOf(message, path, this.#content);
-        this.#turnFor('user').results.push(...results, ...this.#content.cachePoint(message));
+        this.#turnFor('user').results.push(...this.#toolResultOf(message, path));
         break;
       }
       default:
@@ -111,17 +112,15 @@ class ConversationWriter {
     if (lastTurn === undefined) {
       throw new FieldError('messages', 'must have one message that is not empty and not of the system');
     }
-    if (turns[0]!.role === 'assistant') turns.unshift(PLACEHOLDER_TURN);
-    // A last assistant turn is a prefill: Claude rejects a prefill that ends with white space.
-    const text = lastTurn.role === 'assistant' ? lastTurn.blocks.at(-1)?.text : undefined;
-    if (typeof text === 'string') lastTurn.blocks.splice(-1, 1, { text: text.trimEnd() });
-    lastTurn.blocks.push(...this.#content.cachePoint(body));
+    if (lastTurn.role === 'assistant') trimPrefill(lastTurn.blocks);
+    const contents = turns.map(({ results, blocks }) =>
+      results.length === 0 ? blocks : [...results, ...blocks],
+    );
+    addCachePoint(contents.at(-1)!, body, this.#facts);
+    const written = turns.map(({ role }, index): Turn => ({ role, content: contents[index]! }));
     return {
       system: this.#system,
-      turns: turns.map(({ role, results, blocks }) => ({
-        role,
-        content: results.length === 0 ? blocks : [...results, ...blocks],
-      })),
+      turns: turns[0]!.role === 'assistant' ? [PLACEHOLDER_TURN, ...written] : written,
       calledTools: this.#calledTools,
       usesTools: this.#usesTools,
       continuesWithoutThinking: this.#continuesWithoutThinking,
@@ -141,13 +140,37 @@ class ConversationWriter {
     if (blocks.length === 0) return;
     this.#usesTools ||= calls.length > 0;
     this.#continuesWithoutThinking = calls.length > 0 && reasoning.length === 0;
-    this.#addBlocks('assistant', [...blocks, ...this.#content.cachePoint(message)]);
+    addCachePoint(blocks, message, this.#facts);
+    this.#addBlocks('assistant', blocks);
   }
 
-  /** The blocks of a message's content, and its cache point after them. */
+  /** The blocks of a message's content, with its cache point. */
   #blocksOf(message: Members, path: string): Block[] {
     const blocks = this.#content.blocks(message.content, `${path}.content`);
-    return blocks.length === 0 ? blocks : [...blocks, ...this.#content.cachePoint(message)];
+    addCachePoint(blocks, message, this.#facts);
+    return blocks;
+  }
+
+  /** The block of a tool result, and its cache point. */
+  #toolResultOf(message: Members, path: string): Block[] {
+    const { content, is_error: isError } = message;
+    const id = stringIn(message, 'tool_call_id', path);
+    // Converse accepts no cache point within a tool result. That of a part goes after the whole result.
+    const parts = this.#content
+      .blocks(content, `${path}.content`)
+      .filter((block) => !('cachePoint' in block));
+    const toolResult = {
+      toolUseId: toolIdOf(id),
+      // Converse wants at least one block, which may be an empty text.
+      content: parts.length === 0 ? [{ text: '' }] : parts,
+      // OpenAI's protocol has no such member, so Anthropic's name is accepted.
+      ...(isError === true && { status: 'error' }),
+    };
+    const blocks: Block[] = [{ toolResult }];
+    for (const part of Array.isArray(content) ? (content as Members[]) : [])
+      addCachePoint(blocks, part, this.#facts);
+    addCachePoint(blocks, message, this.#facts);
+    return blocks;
   }
 
   #addBlocks(role: Turn['role'], blocks: readonly Block[]): void {
@@ -160,6 +183,16 @@ class ConversationWriter {
     if (turn?.role !== role) this.#turns.push((turn = { role, results: [], blocks: [] }));
     return turn;
   }
+}
+
+/**
+ * Removes white space from the end of a prefill, which is a last assistant turn: Claude rejects it there. A
+ * cache point may follow the text. No block is blank, so some text remains.
+ */
+function trimPrefill(blocks: Block[]): void {
+  const last = blocks.findLastIndex((block) => !('cachePoint' in block));
+  const text = blocks[last]?.text;
+  if (typeof text === 'string') blocks[last] = { text: text.trimEnd() };
 }
 
 function asReminder(block: Block): Block {
@@ -220,22 +253,4 @@ function toolCallsOf(calls: unknown, path: string, calledTools: Set<string>): Bl
     calledTools.add(name);
     return { toolUse: { toolUseId: toolIdOf(call.id), name, input } };
   });
-}
-
-/** The block of a tool result, and at most one cache point of its content. */
-function toolResultOf(message: Record<string, unknown>, path: string, writer: ContentWriter): Block[] {
-  const { content, is_error: isError } = message;
-  const id = stringIn(message, 'tool_call_id', path);
-  const blocks = writer.blocks(content, `${path}.content`, { cachesBlank: true });
-  // Converse accepts no cache point within a tool result, so the cache point of a part goes after the result.
-  const cachePoints = blocks.filter((block) => 'cachePoint' in block);
-  const results = blocks.filter((block) => !('cachePoint' in block));
-  const toolResult = {
-    toolUseId: toolIdOf(id),
-    // Converse wants at least one block, which may be an empty text.
-    content: results.length === 0 ? [{ text: '' }] : results,
-    // OpenAI's protocol has no such member, so Anthropic's name is accepted.
-    ...(isError === true && { status: 'error' }),
-  };
-  return [{ toolResult }, ...cachePoints.slice(0, 1)];
 }

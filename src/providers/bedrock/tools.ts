@@ -34,7 +34,7 @@ import {
 } from '../anthropic/tools.js';
 import { type Fields, functionOf, jsonFormatOf, keepAllowed, nameIn, toolChoiceOf } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
-import { ContentWriter, type Block } from './content.js';
+import { addCachePoint, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts, V4_5, V4_7 } from './models.js';
 
@@ -102,7 +102,8 @@ export function toolsOf(
   form: ResponseForm | undefined,
   willThink: boolean,
 ): Tools {
-  const tools = (fields.list('tools') ?? []).flatMap((tool, index) => toolOf(tool, index, facts));
+  const tools: Block[] = [];
+  (fields.list('tools') ?? []).forEach((tool, index) => addTool(tools, tool, index, facts));
   const isSingle = fields.boolean('parallel_tool_calls') === false;
   if (tools.length === 0 && usesTools) {
     fields.unsupported('tools', 'must be given to Bedrock if a message has tool calls or their results');
@@ -163,19 +164,16 @@ function toolSpec(name: string, description: string | undefined, schema: Block, 
   };
 }
 
-/** The caller's tool, and its cache point if it has one. Throws a FieldError. */
-function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
+/** Adds the caller's tool to `tools`, and its cache point if it has one. Throws a FieldError. */
+function addTool(tools: Block[], tool: unknown, index: number, facts: ModelFacts): void {
   const path = `tools[${index}]`;
   if (!isRecord(tool) || tool.type !== 'function') throw new FieldError(path, 'must be a function');
   const { name, description, parameters, isStrict } = functionOf(tool.function, `${path}.function`);
   // Other models reject the member `strict`. Without it they still see the schema.
   const staysStrict = isStrict && facts.version >= V4_5 && facts.version < V4_7;
+  tools.push(toolSpec(name, description, parameters ?? NO_PARAMETERS, staysStrict));
   // Nova accepts cache points after system texts and in messages only.
-  const canCache = facts.claude !== undefined || facts.family === 'hidden';
-  return [
-    toolSpec(name, description, parameters ?? NO_PARAMETERS, staysStrict),
-    ...(canCache ? new ContentWriter(facts).cachePoint(tool) : []),
-  ];
+  if (facts.claude !== undefined || facts.family === 'hidden') addCachePoint(tools, tool, facts);
 }
 
 /**
