@@ -1,7 +1,7 @@
 /**
- * 64-bit words of shared memory that hold a head (the number of a day, month or tick) above an amount.
- * stocks.ts, leased-stocks.ts and token-window.ts use them; files that walk over masks use `lowestBitOf`. Any
- * thread.
+ * 64-bit words of shared memory that hold a head (the number of a day, month or tick, modulo 2^headBits) in
+ * their high bits, and an amount in the others. stocks.ts, leased-stocks.ts and token-window.ts use them;
+ * files that walk over masks use `lowestBitOf`. Any thread.
  *
  * A word is handled as two halves of 32 bits, which are numbers: an atomic load and an exchange take 41 ns
  * with BigInts, `glance` and `exchange` 17 ns (V8 11.3), because most of the time goes into making the
@@ -12,8 +12,12 @@
  * not to exchange must `load` the word and decide again. `addWithin` and `takeOff` begin by a glance too.
  *
  * Must hold: an exchange succeeds only if the word still is what was read, and ADDED means that the amount
- * fitted when it was added. Further tests:
- * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts, test/threads/ledger-tokens.test.ts.
+ * fitted when it was added. `add` and `addWithin` add to all 64 bits, so that an amount which outgrows its
+ * bits changes the head: the users keep amounts below half of what their bits hold (AMOUNT_MAX and ADDED_MAX
+ * of stocks.ts), or let them wrap and have no head there (`taken` and `settled` of token-window.ts). An
+ * amount is read exactly up to 2^53. Nothing here waits, so one scratch serves all objects of a thread.
+ * Further tests: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts,
+ * test/threads/ledger-tokens.test.ts.
  */
 import { endianness } from 'node:os';
 import { invariant } from '../core/errors.js';
@@ -28,7 +32,10 @@ export interface Halves {
   high: number;
 }
 
-/** Scratch of this module: two words, and the same memory as halves, to turn one form into the other. */
+/**
+ * Scratch of this module: two words, and the same memory as halves, to turn one form into the other. Each
+ * function overwrites it, so none keeps a value there while it calls another.
+ */
 const words = new BigInt64Array(2);
 const halves = new Int32Array(words.buffer);
 
@@ -45,7 +52,7 @@ export function pack(into: Halves, headBits: number, head: number, amount: numbe
   into.high = (head << (32 - headBits)) | (high & (-1 >>> headBits));
 }
 
-/** The amount below the head. Exact, as long as the word's users keep amounts below 2^53. */
+/** The amount below the head. */
 export function amountOf({ low, high }: Halves, headBits: number): number {
   return ((high << headBits) >>> headBits) * TWO_32 + (low >>> 0);
 }
@@ -103,7 +110,8 @@ export class PackedWords {
   /**
    * Atomically adds `amount` (not negative) if the word has that head, and below it less than `max`, and room
    * for the amount up to `max`. Returns ADDED, and `before` is what the word was. Returns MISSED, and adds
-   * nothing, if a glance shows otherwise. Returns MISADDED if only `before` shows it: undo the addition then.
+   * nothing, if a glance shows otherwise: it may be wrong, so decide by a `load`. Returns MISADDED if only
+   * `before` shows it: the amount is in the word, whatever its head, until the caller takes it off again.
    */
   addWithin(
     index: number,
@@ -112,7 +120,8 @@ export class PackedWords {
     amount: number,
     max: number,
     before: Halves,
-  ): number {
+  ): typeof MISSED | typeof ADDED | typeof MISADDED {
+    // `amountOf` and the comparison of heads are written out here and in `takeOff`: calls take a tenth longer.
     const shift = 32 - headBits;
     const headHigh = head << shift;
     let low = this.#halves[2 * index]!;
