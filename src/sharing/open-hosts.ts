@@ -7,7 +7,7 @@
  * the calls their leases (DEBIT_SLOTS_FROM), and one for fallback quotas (`on_authority_loss: equal_share`).
  *
  * Must hold: the version of a total is read before the total, so that an older total never replaces a newer
- * one at the server (no test sees that order). Tests: test/unit/sharing/open-hosts.*.test.ts.
+ * one at the server. Tests: test/unit/sharing/open-hosts.*.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { longestCallMs } from '../config/longest-call.js';
@@ -224,9 +224,9 @@ const VERSIONS_PER_EPOCH = 2 ** 40;
  * What the coordinator of hosts is told from the host's store: what the host has charged its accounts, and
  * what its copy of the registry says was credited. Reports may come in any order: processes of a host report
  * at the same time, and copies of hosts differ in age. So each amount has a version that grows with every
- * change.
+ * change. Exported for its test.
  */
-function hostAccounting(
+export function hostAccounting(
   store: Pick<
     Store,
     'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccountIds' | 'refresh' | 'shared'
