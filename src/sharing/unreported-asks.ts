@@ -1,6 +1,10 @@
 /**
  * Keeps what a node that is cut off has granted to its own calls, until the node has reported it to the
- * server. equal-share.ts makes one for each node. Main thread. Test: test/unit/sharing/equal-share.test.ts.
+ * server. equal-share.ts makes one for each node. Main thread.
+ *
+ * Must hold: what was granted stays here until the server has replied to an ask with it; otherwise the server
+ * grants it to others. Permits are not kept: those of the share the server holds back, and those of the
+ * fallback quota it has on record at another node.
  */
 import {
   EXCHANGE_ASKS_MAX,
