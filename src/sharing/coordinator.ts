@@ -130,7 +130,7 @@ export function mapStocks<From, To>(
 
 /** Some permits of an earlier grant. They may have expired since. */
 export interface GrantedPermits {
-  /** MinuteGrant.tick of the earlier grant. Nodes that are cut off use ticks below 0 (equal-share.ts). */
+  /** MinuteGrant.tick of the earlier grant. Nodes that are cut off use ticks below 0 (replies-alone.ts). */
   readonly tick: number;
   readonly count: number;
 }

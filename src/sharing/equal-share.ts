@@ -37,7 +37,7 @@ import {
 } from './coordinator.js';
 import type { FallbackCoordinator } from './fallback-coordinator.js';
 import { type LeaseTimers, SYSTEM_TIMERS } from './lease-terms.js';
-import { replyAlone, withoutLocalPermits } from './replies-alone.js';
+import { permitsOfShare, replyAlone, withoutLocalPermits } from './replies-alone.js';
 import { MinuteBuckets } from './scope-grants.js';
 import { UnreportedAsks } from './unreported-asks.js';
 import { wasNotSent } from './valkey-client.js';
@@ -312,9 +312,7 @@ export class EqualShare implements Coordinator {
     if (minute === undefined) return undefined;
     const { clock, shares } = this.#options;
     const limit = Math.floor(minute.limit / shares);
-    const returned = minute.returned
-      .filter(({ tick }) => tick < 0)
-      .map(({ tick, count }) => ({ tick: -1 - tick, count }));
+    const returned = permitsOfShare(minute.returned);
     const grants = this.#shareGrants.get(scope) ?? new MinuteBuckets();
     this.#shareGrants.set(scope, grants);
     return grants.reply(THIS_NODE, { ...minute, limit, returned, used: [] }, clock.monotonicMs());

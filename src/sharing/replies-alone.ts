@@ -1,10 +1,10 @@
 /**
- * Makes the replies of a node that is cut off to the asks of its own calls, and takes from later asks what
- * the server must not see of such replies. equal-share.ts alone uses it. Pure. Test:
- * test/unit/sharing/equal-share.test.ts.
+ * Makes the replies of a node that is cut off to the asks of its own calls, and divides the permits that
+ * later asks return: those of the server, of the node's share, of the fallback quota. equal-share.ts alone
+ * uses it. Pure. Further test: test/unit/sharing/equal-share.test.ts.
  *
- * Must hold: the server never gets a permit that it has not granted to this node. So permits that the node
- * grants to itself have ticks below 0.
+ * Must hold: the server never gets a permit that it has not granted to this node, and the share gets back
+ * its own alone. So permits that the node grants to itself have ticks below 0.
  */
 import {
   type GrantedPermits,
@@ -18,10 +18,22 @@ import {
 import type { FallbackGrant } from './fallback-quota.js';
 
 /**
- * The tick of permits of the fallback quota, which the server has on record at another node. Permits of the
- * share have other ticks below 0 (`minuteAlone`). Neither are returned to the server (`withoutLocalPermits`).
+ * The tick of permits of the fallback quota, which the server has on record at another node. They are returned
+ * to nobody: they count there until they expire.
  */
 const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
+
+/** The tick below 0 that stands for a tick of the share, and the other way round. */
+function mirrored(tick: number): number {
+  return -1 - tick;
+}
+
+/** The permits of the share among `permits`, with the ticks by which the share granted them. */
+export function permitsOfShare(permits: readonly GrantedPermits[]): GrantedPermits[] {
+  return permits
+    .filter(({ tick }) => tick < 0 && tick !== FALLBACK_TICK)
+    .map(({ tick, count }) => ({ tick: mirrored(tick), count }));
+}
 
 /** The ask without permits that the node has granted to itself: the server does not know their ticks. */
 export function withoutLocalPermits(ask: LeaseAsk): LeaseAsk {
@@ -56,13 +68,13 @@ export function replyAlone(
   return { ...(minuteGrant && { minute: minuteGrant }), stocks: grants, ...(isUnknown && { isUnknown }) };
 }
 
-/** Permits of the share get the tick -1 - t in place of t; `#grantOfShare` finds t again in a later ask. */
 function minuteAlone(
   { forMs }: MinuteAsk,
   shareGrant: MinuteGrant | undefined,
   fallbackGrant: FallbackGrant['minute'],
 ): MinuteGrant {
-  if (shareGrant !== undefined) return { ...shareGrant, tick: -1 - shareGrant.tick, heldByOthers: false };
+  if (shareGrant !== undefined)
+    return { ...shareGrant, tick: mirrored(shareGrant.tick), heldByOthers: false };
   const { count, validMs } = fallbackGrant ?? { count: 0, validMs: forMs };
   return { remaining: 0, heldByOthers: true, granted: count, tick: FALLBACK_TICK, validMs, freeInMs: 0 };
 }
