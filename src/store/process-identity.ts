@@ -4,7 +4,7 @@
  * sharing/shared-locks.ts (idempotency locks) write the identity of a process into a row. The row is void
  * once that process has ended. flush.ts and flush-mark.ts need the boot alone. Main thread, or a command.
  *
- * A process counts as ended if `/proc` lacks it, hides it (NO_PROCESS_ERRORS) or shows it as a zombie. `/proc`
+ * A process counts as ended if `/proc` lacks it, hides it (NO_PROCESS_ERRORS) or shows it as a zombie. It
  * lacks the processes of other PID namespaces, so one of another container counts as ended. Only
  * store-hold.ts meets such processes, and asks the kernel's locks too. All other callers run under the store
  * hold, so their rows name processes of this supervisor, or processes that have ended.
