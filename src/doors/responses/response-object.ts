@@ -1,10 +1,12 @@
 /**
  * The `response` object of the Responses API, made of a chat completion and of members that the object
- * repeats from the request; and the types of the output items. response-stream.ts uses all of this file, for
- * events and for a response that is not streamed. Pure; upstream worker.
+ * repeats from the request; and the types and ids of the output items. response-stream.ts uses this file, for
+ * events and for a response that is not streamed. responses-door.ts knows our ids again, in the listener or a
+ * counter thread. Pure; upstream worker.
  *
  * Must hold: the object has every member of OpenAI's reference, because clients validate it
- * (test/unit/doors/responses/response-stream.test.ts, 'a response in full').
+ * (test/unit/doors/responses/response-stream.test.ts, 'a response in full'). `isOwnReasoningId` knows all
+ * ids that were ever made, because clients send old ones back (same file, 'reasoning that comes back …').
  */
 import { isRecord, type Members, membersOf } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
@@ -104,6 +106,19 @@ function usageOf(usage: unknown): object | null {
 
 function countOf(value: unknown): number {
   return typeof value === 'number' ? value : 0;
+}
+
+/** The id of an output item that is made here, such as `rs_r1_0`. `index`: the item's in the output. */
+export function itemIdOf(prefix: string, requestId: string, index: number): string {
+  return `${prefix}_${requestId}_${index}`;
+}
+
+/** Matches what `itemIdOf` makes for reasoning. OpenAI's own ids have no second `_`. */
+const OWN_REASONING_ID = /^rs_.+_\d+$/;
+
+/** Whether the id of a reasoning item was made here, so that no provider has the item stored. */
+export function isOwnReasoningId(id: string): boolean {
+  return OWN_REASONING_ID.test(id);
 }
 
 export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';

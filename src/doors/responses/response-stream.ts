@@ -1,8 +1,7 @@
 /**
  * Translates a chat completion into the events of the Responses API, chunk by chunk, and into the `response`
- * object at the end. responses-dialect.ts makes a ResponseStream for each stream, and for each response that
- * is not streamed, whose message counts as one large chunk. upstream/door-call.ts calls `push` and `end`.
- * Upstream worker.
+ * object at the end. responses-dialect.ts makes a ResponseStream for each stream, and for each whole response,
+ * which counts as one large chunk. upstream/door-call.ts calls `push` and `end`. Upstream worker.
  *
  *     response.created, response.in_progress             with the first chunk
  *     response.output_item.added … done                  reasoning, then the message, then tool calls: an
@@ -33,6 +32,7 @@ import { namesByFlatName } from './tool-names.js';
 import {
   eventTypeStartOf,
   headOf,
+  itemIdOf,
   type ItemStatus,
   type OpenToolCall,
   type OpenMessage,
@@ -375,7 +375,7 @@ export class ResponseStream implements DoorStream {
   /** Puts an item into the output, which gives it its index, without an event. */
   #newItem(prefix: string, members: Members & { readonly type: string }): PlacedItem {
     const index = this.#output.length;
-    const item = { id: `${prefix}_${this.#call.requestId}_${index}`, ...members };
+    const item = { id: itemIdOf(prefix, this.#call.requestId, index), ...members };
     this.#output.push(item);
     return { index, item };
   }

@@ -18,6 +18,7 @@ import { sseEvent } from '../../protocol/sse.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
+import { isOwnReasoningId } from './response-object.js';
 
 /** Members by which OpenAI reads a stored prompt or conversation. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
@@ -55,9 +56,6 @@ function routingIn(body: Members): readonly RoutingMember[] {
   return routing;
 }
 
-/** Matches ids of reasoning that response-stream.ts makes: `rs_r1_0`. OpenAI's own ids have no second `_`. */
-const TRANSLATED_REASONING = /^rs_.+_\d+$/;
-
 /**
  * Whether OpenAI reads the item, or a part of the item, from its store by the id (openapi.json, `InputItem`,
  * and the guides "Reasoning" and "Image generation", read 2026-11). An item without a type that is no message
@@ -70,7 +68,7 @@ function isReference({ type, id, role, content, result, encrypted_content: encry
     case 'item_reference':
       return true;
     case 'reasoning':
-      return typeof id === 'string' && !TRANSLATED_REASONING.test(id) && !isNonEmptyText(encrypted);
+      return typeof id === 'string' && !isOwnReasoningId(id) && !isNonEmptyText(encrypted);
     case 'image_generation_call':
       return !isNonEmptyText(result);
     default:

@@ -8,6 +8,7 @@ import t, { type Test } from 'tap';
 import type { DoorCall } from '#src/doors/door.js';
 import { carriedIn } from '#src/doors/responses/encrypted-content.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
+import { RESPONSES } from '#src/doors/responses/responses-door.js';
 import { isRecord } from '#src/core/json.js';
 import { addStreamTexts, keyedResponseTexts, type StreamTexts } from '#src/upstream/chat-text.js';
 import { tokensOfReport } from '#src/upstream/usage-shapes.js';
@@ -43,6 +44,21 @@ void t.test('reasoning that the upstream wants back looks signed, or clients dro
   const { encrypted_content: content, summary } = itemOf(true);
   t.same(carriedIn(content), {}, 'nothing is carried in it');
   t.same(summary, [{ type: 'summary_text', text: 'Hm.' }]);
+  t.end();
+});
+
+void t.test('reasoning that comes back is not looked for at OpenAI', (t) => {
+  const message = { role: 'assistant', content: 'Yes.', reasoning_content: 'Hm.' };
+  const answer = { choices: [{ index: 0, message, finish_reason: 'stop' }], usage: USAGE };
+  for (const requestId of ['r1', 'req_0190c4f2', 'a-b_c.d', '7']) {
+    const { output } = JSON.parse(translator!.fromChat(answer, { ...CALL, requestId })) as Response;
+    t.equal(output[0]!.type, 'reasoning');
+    const body = JSON.stringify({ model: 'm', input: [{ role: 'user', content: 'x' }, ...output] });
+    t.match(RESPONSES.read(Buffer.from(body)), { ok: true, call: { routingMembers: [] } }, requestId);
+  }
+  const stored = { type: 'reasoning', id: 'rs_68af4030baa48193b0b43b4c2a176a1a0e6a', summary: [] };
+  const body = JSON.stringify({ model: 'm', input: [stored] });
+  t.match(RESPONSES.read(Buffer.from(body)), { ok: true, call: { routingMembers: ['item_reference'] } });
   t.end();
 });
 
