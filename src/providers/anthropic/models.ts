@@ -1,7 +1,6 @@
 /**
- * Lists what a Claude model accepts, by its name; and the tokens of thinking by effort, which are the same
- * for all models. request.ts, tools.ts and bedrock/models.ts look models up. Upstream worker, or counter
- * thread if the body is large.
+ * Lists what a Claude model accepts, by its name. request.ts, tools.ts and bedrock/models.ts look models up,
+ * and hand the traits to thinking.ts. Upstream worker, or counter thread if the body is large.
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
  * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models says the
@@ -36,22 +35,6 @@ export interface ModelTraits {
   /** Whether `messages` may have system turns. Only Anthropic's own API allows them (writeMessages). */
   readonly allowsSystemTurns: boolean;
 }
-
-/** Anthropic's least `budget_tokens`. */
-export const BUDGET_TOKENS_MIN = 1_024;
-/**
- * Tokens of thinking by `reasoning_effort`, for models that think with a budget: LiteLLM's published table,
- * raised to BUDGET_TOKENS_MIN.
- */
-export const BUDGETS: ReadonlyMap<string, number> = new Map([
-  ['none', 0],
-  ['minimal', BUDGET_TOKENS_MIN],
-  ['low', 1_024],
-  ['medium', 2_048],
-  ['high', 4_096],
-  ['xhigh', 8_192],
-  ['max', 16_384],
-]);
 
 const NO_EFFORTS: readonly string[] = [];
 const EFFORTS_TO_MAX = ['low', 'medium', 'high', 'max'];

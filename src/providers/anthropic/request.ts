@@ -15,7 +15,15 @@ import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentOf, Conversation } from './conversation.js';
 import { hasText } from './content.js';
-import { BUDGET_TOKENS_MIN, BUDGETS, traitsOf, type ModelTraits } from './models.js';
+import { traitsOf, type ModelTraits } from './models.js';
+import {
+  ADAPTIVE_THINKING,
+  asksToThink,
+  effortIn,
+  thinkingByCaller,
+  thinkingByEffort,
+  type Thinking,
+} from './thinking.js';
 import { toolMembersOf, type ToolMembers } from './tools.js';
 
 /** The first version of the API without temperature, top_p and top_k. */
@@ -100,17 +108,6 @@ function addTools(
   request.tool_choice = choice;
 }
 
-/** Members that decide on thinking: `thinking` of the request, and `effort` of `output_config`. */
-interface Thinking {
-  readonly thinking?: Record<string, unknown>;
-  readonly effort?: string;
-}
-
-/** Whether a request with this member `thinking` makes the model think. */
-function asksToThink(thinking: Record<string, unknown> | undefined): boolean {
-  return thinking?.type === 'enabled' || thinking?.type === 'adaptive';
-}
-
 /**
  * The thinking that the caller asks for, by `thinking` or by `reasoning_effort`. `maxTokens` includes the
  * tokens of thinking.
@@ -119,53 +116,19 @@ function thinkingOf(
   fields: Fields,
   traits: ModelTraits,
   maxTokens: number,
-  conversation: Conversation,
+  { continuesWithoutThinking }: Conversation,
 ): Thinking {
   const callersThinking = fields.record('thinking');
-  const effort = fields.string('reasoning_effort');
-  const budgetTokens = BUDGETS.get(effort ?? 'none');
-  if (budgetTokens === undefined)
-    throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
+  const effort = effortIn(fields);
   if (callersThinking !== undefined) {
     const { budget_tokens: budget } = callersThinking;
     if (typeof budget === 'number' && budget >= maxTokens)
       throw new FieldError('thinking.budget_tokens', `must be less than max_tokens, which is ${maxTokens}`);
-    const modelEffort = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
-    return { thinking: callersThinking, ...(modelEffort !== undefined && { effort: modelEffort }) };
+    return thinkingByCaller(callersThinking, effort, traits);
   }
   if (effort === undefined) return {};
-  if (effort === 'none') return withoutThinking(fields, traits);
-  if (traits.thinking === 'none') {
-    fields.unsupported('reasoning_effort', 'is not supported by this model');
-    return {};
-  }
-  if (traits.thinking !== 'budget')
-    // `!`: a model with adaptive thinking has efforts. `display`: without it newer models return no text of
-    // their thinking.
-    return {
-      thinking: { type: 'adaptive', display: 'summarized' },
-      effort: effortOf(effort, traits)!,
-    };
-  // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Anthropic would reject
-  // thinking.
-  const budget = Math.min(budgetTokens, maxTokens - 1);
-  if (budget < BUDGET_TOKENS_MIN || conversation.continuesWithoutThinking) return {};
-  return { thinking: { type: 'enabled', budget_tokens: budget } };
-}
-
-/** The members that ask for no thinking, or for as little as the model can. */
-function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking {
-  if (thinkingOff === 'absent') return {};
-  if (thinkingOff !== undefined) return { thinking: { type: thinkingOff } };
-  fields.unsupported('reasoning_effort', 'cannot be none: this model always thinks');
-  return { effort: 'low' };
-}
-
-/** The model's effort for `effort`, or the nearest one that it has; undefined if it has no efforts. */
-function effortOf(effort: string, { efforts }: ModelTraits): string | undefined {
-  if (efforts.includes(effort)) return effort;
-  if (efforts.length === 0) return undefined;
-  return effort === 'xhigh' ? 'high' : 'low';
+  const rules = { maxTokens, continuesWithoutThinking, adaptive: ADAPTIVE_THINKING };
+  return thinkingByEffort(effort, traits, fields, rules);
 }
 
 /** The values that are sent; a default value of Claude is not, because some models reject even that. */

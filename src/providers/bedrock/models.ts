@@ -25,17 +25,17 @@
  * object to all calls.
  */
 import type { Members } from '../../core/json.js';
+import { cachedByModel, type ModelTraits, traitsOf, versionOf } from '../anthropic/models.js';
 import {
-  BUDGET_TOKENS_MIN,
-  BUDGETS,
-  cachedByModel,
-  type ModelTraits,
-  traitsOf,
-  versionOf,
-} from '../anthropic/models.js';
+  ADAPTIVE_THINKING,
+  asksToThink,
+  effortIn,
+  thinkingByCaller,
+  thinkingByEffort,
+  type Thinking,
+} from '../anthropic/thinking.js';
 import { isClaudeOnBedrock } from '../claude-names.js';
 import type { Fields } from '../fields.js';
-import { FieldError } from '../provider.js';
 
 type Family =
   | 'claude'
@@ -125,8 +125,6 @@ const THREE_EFFORTS: ReadonlyMap<string, string> = new Map<string, string>([
   ['xhigh', 'high'],
   ['max', 'high'],
 ]);
-/** The `thinking.type` of a request that makes Claude think. */
-const THINKING_TYPES: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
 const NO_REASONING: Reasoning = { isOn: false, modelFields: {}, output: {} };
 
 /**
@@ -140,55 +138,41 @@ export function reasoningOf(
   maxTokens: number | undefined,
   continuesWithoutThinking: boolean,
 ): Reasoning {
-  const effort = fields.string('reasoning_effort');
+  const effort = effortIn(fields);
   const thinking = fields.record('thinking');
-  const { type } = thinking ?? {};
-  if (effort !== undefined && !BUDGETS.has(effort))
-    throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
+  const { claude } = facts;
+  if (claude !== undefined) {
+    if (thinking !== undefined) return reasoningOfClaude(thinkingByCaller(thinking, effort, claude));
+    if (effort === undefined) return NO_REASONING;
+    // 4.6 returns the text of its thinking without `display`.
+    const adaptive = claude.thinking === 'adaptive' ? ADAPTIVE_THINKING : { type: 'adaptive' };
+    const rules = { maxTokens, continuesWithoutThinking, adaptive };
+    return reasoningOfClaude(thinkingByEffort(effort, claude, fields, rules));
+  }
   if (thinking !== undefined) {
-    if (facts.claude !== undefined || facts.family === 'hidden') {
-      const output = effort === undefined || effort === 'none' ? {} : effortOf(effort, facts);
-      return { isOn: THINKING_TYPES.has(type), modelFields: { thinking }, output };
-    }
+    if (facts.family === 'hidden')
+      return {
+        isOn: asksToThink(thinking),
+        modelFields: { thinking },
+        output: effort === undefined || effort === 'none' ? {} : hiddenEffort(effort),
+      };
     // Other models have no `thinking`, only efforts. `adaptive` asks for what they do without an effort.
+    const { type } = thinking;
     if (type === 'disabled' && effort === undefined)
       return reasoningOfOthers('none', fields, facts, 'thinking.type');
     if (type !== 'disabled' && type !== 'adaptive')
       fields.unsupported('thinking', 'is not supported by this model');
   }
-  if (effort === undefined) return NO_REASONING;
-  if (facts.claude === undefined) return reasoningOfOthers(effort, fields, facts, 'reasoning_effort');
-  if (effort === 'none') return withoutThinking(fields, facts.claude);
-  switch (facts.claude.thinking) {
-    case 'none':
-      fields.unsupported('reasoning_effort', 'is not supported by this model');
-      return NO_REASONING;
-    case 'budget': {
-      // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Claude would reject
-      // thinking.
-      const budget = Math.min(BUDGETS.get(effort)!, (maxTokens ?? Infinity) - 1);
-      if (budget < BUDGET_TOKENS_MIN || continuesWithoutThinking) return NO_REASONING;
-      return {
-        isOn: true,
-        modelFields: { thinking: { type: 'enabled', budget_tokens: budget } },
-        output: {},
-      };
-    }
-    default: {
-      // Without `display` the newer models return no text of their thinking.
-      const display = facts.claude.thinking === 'adaptive' ? { display: 'summarized' } : {};
-      const thinking = { type: 'adaptive', ...display };
-      return { isOn: true, modelFields: { thinking }, output: effortOf(effort, facts) };
-    }
-  }
+  return effort === undefined ? NO_REASONING : reasoningOfOthers(effort, fields, facts, 'reasoning_effort');
 }
 
-/** The members that make Claude think as little as it can. */
-function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasoning {
-  if (thinkingOff === 'absent') return NO_REASONING;
-  if (thinkingOff !== undefined) return { ...NO_REASONING, modelFields: { thinking: { type: thinkingOff } } };
-  fields.unsupported('reasoning_effort', 'cannot be none: this model always thinks');
-  return { ...NO_REASONING, output: { effort: 'low' } };
+/** Claude's members where Converse has them. */
+function reasoningOfClaude({ thinking, effort }: Thinking): Reasoning {
+  return {
+    isOn: asksToThink(thinking),
+    modelFields: thinking === undefined ? {} : { thinking },
+    output: effort === undefined ? {} : { effort },
+  };
 }
 
 /**
@@ -210,7 +194,7 @@ function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, pa
       if (!isNone) return { ...NO_REASONING, modelFields: { reasoning_effort: nearestEffort } };
       break;
     case 'hidden':
-      if (!isNone) return { ...NO_REASONING, output: effortOf(effort, facts) };
+      if (!isNone) return { ...NO_REASONING, output: hiddenEffort(effort) };
       break;
     case 'deepseek-r1':
       break;
@@ -223,9 +207,7 @@ function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, pa
   return NO_REASONING;
 }
 
-/** The member `effort` of `outputConfig`: the nearest one that the model has; no member if it has none. */
-function effortOf(effort: string, { claude }: ModelFacts): Record<string, unknown> {
-  if (claude?.efforts.length === 0) return {};
-  if (effort === 'minimal') return { effort: 'low' };
-  return { effort: claude?.efforts.includes(effort) === false ? 'high' : effort };
+/** The member `effort` of `outputConfig` for a model that its ARN hides: no Claude has `minimal`. */
+function hiddenEffort(effort: string): Members {
+  return { effort: effort === 'minimal' ? 'low' : effort };
 }
