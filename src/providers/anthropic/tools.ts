@@ -50,7 +50,7 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits, body: Unsigne
   // This comes before `closeStrictTools`: a tool that the choice excludes must not count there.
   const choice = choiceOf(fields, tools, traits);
   const response = responseFormOf(fields.take('response_format'), traits, body);
-  closeStrictTools(tools, response?.format?.schema);
+  closeStrictTools(tools, INPUT_SCHEMA, response?.format?.schema);
   if (response?.tool === undefined) return { tools, choice, format: response?.format, isFormatByTool: false };
   if (!traits.canForceTools) {
     fields.unsupported(
@@ -125,24 +125,6 @@ function toolOf(definition: unknown, path: string, fields: Fields, traits: Model
     else fields.unsupported(`${path}.strict`);
   }
   return withCacheControl(tool, definition as Members, path);
-}
-
-/**
- * Closes the schemas of strict tools, in `tools` itself. A tool whose schema cannot be closed is no longer
- * strict. `format`: the closed schema of `output_config.format`; undefined without one.
- */
-function closeStrictTools(tools: readonly Block[], format: unknown): void {
-  const strictTools = tools.filter((tool) => tool.strict === true);
-  if (strictTools.length === 0) return;
-  const schemas = strictSchemas(
-    strictTools.map((tool) => tool.input_schema as Record<string, unknown>),
-    format,
-  );
-  strictTools.forEach((tool, index) => {
-    const schema = schemas[index];
-    if (schema === undefined) delete tool.strict;
-    else tool.input_schema = schema;
-  });
 }
 
 /** The value of `tool_choice`, if needed. Removes from `tools` each tool that the choice does not allow. */
@@ -243,20 +225,36 @@ export function closedSchema(
   }
 }
 
+/** Where a protocol has the schema of a tool's arguments. */
+interface SchemaPlace {
+  readonly get: (tool: Block) => Record<string, unknown>;
+  readonly set: (tool: Block, schema: Record<string, unknown>) => void;
+}
+
+const INPUT_SCHEMA: SchemaPlace = {
+  get: ({ input_schema: schema }) => schema as Record<string, unknown>,
+  set(tool, schema) {
+    tool.input_schema = schema;
+  },
+};
+
 /**
- * The schemas of strict tools as `closedSchema` returns them. An entry is undefined for a tool that cannot be
- * strict. All entries are undefined if the schemas, with `format`, exceed Anthropic's bounds: Anthropic would
- * reject the whole request. The caller leaves such a tool its own schema, which the model reads.
- * bedrock/tools.ts calls this too. `format`: what `formatSchema` returned; undefined without one.
+ * Closes the schemas of those `tools` that have `strict: true`, in the tools themselves. A tool whose schema
+ * cannot be closed loses `strict` and keeps its own schema, which the model reads. So do all, if the schemas,
+ * with `format`, exceed Anthropic's bounds: Anthropic would reject the whole request. bedrock/tools.ts calls
+ * this too. `format`: what `formatSchema` returned; undefined without one.
  */
-export function strictSchemas(
-  schemas: readonly Record<string, unknown>[],
-  format: unknown,
-): (Record<string, unknown> | undefined)[] {
-  // With `strict` an object of any members would be closed, and the tool could get no arguments.
-  const closed = schemas.map((schema) => closedSchema(schema, { strict: false }));
+export function closeStrictTools(tools: readonly Block[], place: SchemaPlace, format: unknown): void {
+  const strictTools = tools.filter((tool) => tool.strict === true);
+  // Not `strict: true`: an object of any members would be closed, and the tool could get no arguments.
+  const closed = strictTools.map((tool) => closedSchema(place.get(tool), { strict: false }));
   const hasTooMany = closed.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX;
-  return hasTooMany || isTooComplex([...closed, format]) ? closed.map(() => undefined) : closed;
+  const isBeyond = hasTooMany || isTooComplex([...closed, format]);
+  strictTools.forEach((tool, index) => {
+    const schema = isBeyond ? undefined : closed[index];
+    if (schema === undefined) delete tool.strict;
+    else place.set(tool, schema);
+  });
 }
 
 /**

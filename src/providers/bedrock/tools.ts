@@ -25,12 +25,12 @@
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import {
-  closedSchema,
   ANY_OBJECT,
+  closedSchema,
+  closeStrictTools,
   formatSchema,
   NO_PARAMETERS,
   responseToolName,
-  strictSchemas,
 } from '../anthropic/tools.js';
 import { type Fields, functionOf, jsonFormatOf, keepAllowed, nameIn, toolChoiceOf } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
@@ -113,7 +113,8 @@ export function toolsOf(
   }
   // This comes before `closeStrictTools`: a tool that the choice excludes must not count there.
   let choice = choiceOf(fields, tools, usesTools);
-  closeStrictTools(tools, form?.closed);
+  const specs = tools.flatMap(({ toolSpec: spec }) => (isRecord(spec) ? [spec] : []));
+  closeStrictTools(specs, INPUT_SCHEMA, form?.closed);
   const isForced = choice !== undefined && !('auto' in choice);
   const { claude } = facts;
   const cannotForce =
@@ -152,6 +153,14 @@ function singleCallOf(fields: Fields, { family, version }: ModelFacts, choice: B
   return { tool_choice: { ...(choice === undefined && { type: 'auto' }), disable_parallel_tool_use: true } };
 }
 
+/** Where `toolSpec` below has the schema. */
+const INPUT_SCHEMA = {
+  get: ({ inputSchema }: Record<string, unknown>) => (inputSchema as { json: Record<string, unknown> }).json,
+  set(spec: Record<string, unknown>, schema: Record<string, unknown>): void {
+    spec.inputSchema = { json: schema };
+  },
+};
+
 /** A tool as Converse has it. `schema`: of its input. */
 function toolSpec(name: string, description: string | undefined, schema: Block, strict = false): Block {
   return {
@@ -174,27 +183,6 @@ function addTool(tools: Block[], tool: unknown, index: number, facts: ModelFacts
   tools.push(toolSpec(name, description, parameters ?? NO_PARAMETERS, staysStrict));
   // Nova accepts cache points after system texts and in messages only.
   if (facts.claude !== undefined || facts.family === 'hidden') addCachePoint(tools, tool, facts);
-}
-
-/**
- * Closes the schemas of strict tools, in `tools` itself. A tool whose schema cannot be closed is no longer
- * strict. `format`: the closed schema of the response; undefined without one.
- */
-function closeStrictTools(tools: Block[], format: unknown): void {
-  const specs = tools.map(({ toolSpec: spec }) =>
-    isRecord(spec) && spec.strict === true ? spec : undefined,
-  );
-  const strictSpecs = specs.filter((spec) => spec !== undefined);
-  if (strictSpecs.length === 0) return;
-  const schemas = strictSchemas(
-    strictSpecs.map(({ inputSchema }) => (inputSchema as { json: Record<string, unknown> }).json),
-    format,
-  );
-  strictSpecs.forEach((spec, index) => {
-    const schema = schemas[index];
-    if (schema === undefined) delete spec.strict;
-    else spec.inputSchema = { json: schema };
-  });
 }
 
 /** The value of `toolChoice`; undefined without one. Removes the `tools` that the choice excludes. */
