@@ -5,7 +5,7 @@
 import t from 'tap';
 import type { Page } from 'playwright-core';
 import { startBed } from '../support/bed.js';
-import { HAS_BROWSER, startBrowser } from '../support/browser.js';
+import { HAS_BROWSER, shoot, signIn, startBrowser } from '../support/browser.js';
 import type { AdminClient } from '../support/admin-client.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
@@ -117,4 +117,40 @@ void t.test(`${ACCOUNTS} accounts: search, scroll, open`, SKIP, async (t) => {
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: `bulk-${String(ACCOUNTS - 1).padStart(6, '0')}` }).waitFor();
   t.same(faults, []);
+});
+
+/** Texts in the cells of the table of keys that something else covers, or that are cut. */
+const COVERED = `[...document.querySelectorAll('.keys tbody tr > *')].flatMap((cell) => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  return [...range.getClientRects()].flatMap(({ left, right, top, bottom }) =>
+    [left + 2, right - 2].flatMap((x) => {
+      const shown = document.elementFromPoint(x, (top + bottom) / 2);
+      return cell.contains(shown) ? [] : [cell.textContent];
+    }),
+  );
+})`;
+
+void t.test('beside an open account, nothing of the list and of its keys is covered', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { admin } = gateway;
+  const group = await admin.group({});
+  const { accountId, key } = await admin.customer({ group, limits: { requests_per_minute: 1_000 } });
+  await gateway.chat(key, 'Hello');
+  await admin.send('POST', '/admin/v1/keys', { account: accountId, name: 'staging', expires_in: 864_000 });
+  await admin.send('POST', `/admin/v1/accounts/${accountId}/disable`, {});
+  const { page } = await (await startBrowser(t)).open({ viewport: { width: 1280, height: 1000 } });
+  await signIn(page, gateway);
+  await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/accounts/${accountId}`);
+  const row = page.getByRole('list', { name: 'Accounts' }).getByRole('link', { name: 'customer-1' });
+  await row.getByText('Disabled').waitFor();
+  const { width } = (await row.getByText('customer-1', { exact: true }).boundingBox())!;
+  t.ok(width > 70, `the name has its ${width} px`);
+  await page.getByRole('rowheader', { name: 'staging' }).waitFor();
+  for (const windowWidth of [1_600, 1_440, 1_280, 1_161, 1_160, 900, 761]) {
+    await page.setViewportSize({ width: windowWidth, height: 1_000 });
+    await page.getByRole('rowheader', { name: 'staging' }).scrollIntoViewIfNeeded();
+    t.same(await page.evaluate(COVERED), [], `in a window of ${windowWidth} px`);
+    await shoot(page, `account-keys-${windowWidth}`);
+  }
 });
