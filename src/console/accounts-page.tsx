@@ -41,7 +41,8 @@ import {
 import { SwitchDialog } from './dialogs.js';
 import { counted, DAY_SECONDS, moment, money, number, shortNumber } from './format.js';
 import { QuotaBars } from './quotas.js';
-import { type Column, CsvButton, Table, type Tile, Tiles } from './table.js';
+import { type Column, CsvButton, Table } from './table.js';
+import { type Tile, Tiles } from './tiles.js';
 
 interface AccountsProps {
   /** From the page's address: id or name of the account that is open; empty if none is. */

@@ -27,7 +27,8 @@ import {
   growthOf,
   rangeSeconds,
 } from './live.js';
-import { Table, type Tile, Tiles } from './table.js';
+import { Table } from './table.js';
+import { type Tile, Tiles } from './tiles.js';
 import { UpstreamTable } from './upstreams-page.js';
 
 interface OverviewProps {

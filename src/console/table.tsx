@@ -1,6 +1,6 @@
 /**
- * Tables, which scroll sideways in a box of their own, with the keyboard too, and can be saved as CSV; and
- * tiles, each a number with its name. Most pages use them. Browser.
+ * Tables, which scroll sideways in a box of their own, with the keyboard too, and can be saved as CSV. Most
+ * pages use them. Browser.
  *
  * Must hold: the CSV has all rows of the filter, not only those in sight, up to ROWS_OF_CSV_MAX, and exact
  * values without units (test/e2e/console-tables.test.ts).
@@ -12,101 +12,99 @@ import { useAction } from './api-hooks.js';
 import { Button, ErrorText, Money, Name } from './controls.js';
 import { ago, isoOf, moment, number } from './format.js';
 
-interface ColumnHead {
-  /** A hidden head is only for screen readers. */
-  readonly head: string | { readonly hidden: string };
-  /** The cell in a last line below all rows. The line is drawn only if the first column has such a cell. */
-  readonly foot?: ComponentChildren;
+/** The fields of which a column has exactly one. It is the column's kind, and says what its cells show. */
+interface CellValues<Row> {
+  /** Null and an empty text are shown as a dash. */
+  readonly text: (row: Row) => string | null;
+  /** A number. Null is shown as a dash. */
+  readonly figure: (row: Row) => number | null;
+  /** Decimal text, of which the CSV has all decimals. */
+  readonly money: (row: Row) => string;
+  /** Unix seconds, shown as how long ago they were; the CSV has ISO 8601. */
+  readonly seconds: (row: Row) => number | null;
+  /** Whatever the page makes itself. */
+  readonly cell: (row: Row) => ComponentChildren;
 }
+type Kind = keyof CellValues<never>;
+
+type OfKind<Row, Own extends Kind> = Pick<CellValues<Row>, Own> &
+  Readonly<Partial<Record<Exclude<Kind, Own>, never>>> & {
+    /** A hidden head is only for screen readers. */
+    readonly head: string | { readonly hidden: string };
+    /** The cell in a last line below all rows. The line is drawn only if the first column has such a cell. */
+    readonly foot?: ComponentChildren;
+  };
 
 interface Linked<Row> {
-  /** Returns the address to which the content of a cell links; undefined for no link. */
+  /** The address to which the content of a cell links; undefined for no link. A dash and 0 are no links. */
   readonly href?: (row: Row) => string | undefined;
 }
 
-/** Null and an empty text are shown as a dash. */
-interface TextColumn<Row> extends ColumnHead, Linked<Row> {
-  readonly text: (row: Row) => string | null;
-}
-
-/** A column of numbers. Null is shown as a dash; 0 is no link. The CSV has the number without `format`. */
-interface FigureColumn<Row> extends ColumnHead, Linked<Row> {
-  readonly figure: (row: Row) => number | null;
-  readonly format?: (figure: number) => string;
-}
-
-/** A column of decimal text, of which the CSV has all decimals; 0 is no link. */
-interface MoneyColumn<Row> extends ColumnHead, Linked<Row> {
-  readonly money: (row: Row) => string;
-  readonly decimalsMax?: number;
-}
-
-/** A column of Unix seconds, shown as how long ago they were; the CSV has ISO 8601. */
-interface AgeColumn<Row> extends ColumnHead, Linked<Row> {
-  readonly seconds: (row: Row) => number | null;
-  /** The text that is shown for null; a dash by default. */
-  readonly nullText?: string;
-}
-
-/** A column whose cells the page makes itself. */
-interface OtherColumn<Row> extends ColumnHead {
-  readonly cell: (row: Row) => ComponentChildren;
-  /** A column without it is not in the CSV. */
-  readonly csvValue?: (row: Row) => CsvCell;
-  /** A style class: `figure` for a column of numbers. */
-  readonly class?: string;
-}
-
-/** The kind of a column follows from its field: `text`, `figure`, `money`, `seconds` or `cell`. */
 export type Column<Row> =
-  | TextColumn<Row>
-  | FigureColumn<Row>
-  | MoneyColumn<Row>
-  | AgeColumn<Row>
-  | OtherColumn<Row>;
+  | (OfKind<Row, 'text'> & Linked<Row>)
+  // The CSV has the number without `format`.
+  | (OfKind<Row, 'figure'> & Linked<Row> & { readonly format?: (figure: number) => string })
+  | (OfKind<Row, 'money'> & Linked<Row> & { readonly decimalsMax?: number })
+  // `nullText` is shown for null; a dash by default.
+  | (OfKind<Row, 'seconds'> & Linked<Row> & { readonly nullText?: string })
+  // The CSV lacks a column without `csvValue`. `class`: a style class, `figure` for numbers.
+  | (OfKind<Row, 'cell'> & { readonly csvValue?: (row: Row) => CsvCell; readonly class?: string });
 
-function contentOf<Row>(column: Column<Row>, row: Row): ComponentChildren {
-  if ('cell' in column) return column.cell(row);
-  if ('money' in column) {
-    const { decimalsMax } = column;
-    const amount = column.money(row);
-    const content = <Money amount={amount} {...(decimalsMax === undefined ? {} : { decimalsMax })} />;
-    return Number(amount) === 0 ? content : linked(column, row, content);
+/** What a column does, whatever its kind is. */
+interface Cells<Row> {
+  readonly content: (row: Row) => ComponentChildren;
+  /** The exact value, without a unit; undefined if the CSV lacks the column. */
+  readonly csvValue: ((row: Row) => CsvCell) | undefined;
+  readonly class?: string | undefined;
+}
+
+const DASH = '–';
+
+function cellsOf<Row>(column: Column<Row>): Cells<Row> {
+  if (column.cell !== undefined) {
+    return { content: column.cell, csvValue: column.csvValue, class: column.class };
   }
-  if ('seconds' in column) {
-    const seconds = column.seconds(row);
-    if (seconds === null) return column.nullText ?? '–';
-    return linked(column, row, <span title={moment(seconds)}>{ago(seconds, Date.now())}</span>);
-  }
-  const value = 'text' in column ? column.text(row) : column.figure(row);
-  if (value === null || value === '') return '–';
-  const content = typeof value === 'string' ? <Name text={value} /> : formatOf(column)(value);
-  return value === 0 ? content : linked(column, row, content);
-}
-
-function linked<Row>({ href }: Linked<Row>, row: Row, content: ComponentChildren): ComponentChildren {
-  const address = href?.(row);
-  return address === undefined ? content : <a href={address}>{content}</a>;
-}
-
-const formatOf = <Row,>(column: Column<Row>): ((figure: number) => string) =>
-  ('figure' in column ? column.format : undefined) ?? number;
-
-function classOf<Row>(column: Column<Row>): string | undefined {
-  if ('cell' in column) return column.class;
-  return 'figure' in column || 'money' in column ? 'figure' : undefined;
-}
-
-/** Returns the function for the exact CSV value, without a unit; undefined if the CSV lacks the column. */
-function csvValueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined {
-  if ('cell' in column) return column.csvValue;
-  if ('money' in column) return column.money;
-  if ('text' in column) return column.text;
-  if ('figure' in column) return column.figure;
-  return (row) => {
-    const seconds = column.seconds(row);
-    return seconds === null ? null : isoOf(seconds);
+  const linked = (row: Row, content: ComponentChildren): ComponentChildren => {
+    const address = column.href?.(row);
+    return address === undefined ? content : <a href={address}>{content}</a>;
   };
+  if (column.money !== undefined) {
+    const { money, decimalsMax } = column;
+    const content = (row: Row): ComponentChildren => {
+      const amount = money(row);
+      const shown = <Money amount={amount} {...(decimalsMax === undefined ? {} : { decimalsMax })} />;
+      return Number(amount) === 0 ? shown : linked(row, shown);
+    };
+    return { content, csvValue: money, class: 'figure' };
+  }
+  if (column.seconds !== undefined) {
+    const { seconds, nullText = DASH } = column;
+    const content = (row: Row): ComponentChildren => {
+      const value = seconds(row);
+      if (value === null) return nullText;
+      return linked(row, <span title={moment(value)}>{ago(value, Date.now())}</span>);
+    };
+    const csvValue = (row: Row): CsvCell => {
+      const value = seconds(row);
+      return value === null ? null : isoOf(value);
+    };
+    return { content, csvValue };
+  }
+  if (column.figure !== undefined) {
+    const { figure, format = number } = column;
+    const content = (row: Row): ComponentChildren => {
+      const value = figure(row);
+      if (value === null) return DASH;
+      return value === 0 ? format(value) : linked(row, format(value));
+    };
+    return { content, csvValue: figure, class: 'figure' };
+  }
+  const { text } = column;
+  const content = (row: Row): ComponentChildren => {
+    const value = text(row);
+    return value === null || value === '' ? DASH : linked(row, <Name text={value} />);
+  };
+  return { content, csvValue: text };
 }
 
 /** Long enough for a browser to begin to save a file. After that the memory of its text is freed. */
@@ -134,12 +132,16 @@ export function CsvButton<Row>({ label, columns, allRows }: CsvProps<Row>) {
   const { error, isBusy, run } = useAction(async () => {
     const csvColumns = columns.flatMap((column) => {
       const { head } = column;
-      const value = csvValueOf(column);
-      return value === undefined ? [] : [{ head: typeof head === 'string' ? head : head.hidden, value }];
+      const { csvValue } = cellsOf(column);
+      return csvValue === undefined
+        ? []
+        : [{ head: typeof head === 'string' ? head : head.hidden, csvValue }];
     });
     const { rows, hasMore } = await allRows();
     const heads = csvColumns.map(({ head }) => head);
-    const lines = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => csvColumns.map(({ value }) => value(row)));
+    const lines = rows
+      .slice(0, ROWS_OF_CSV_MAX)
+      .map((row) => csvColumns.map(({ csvValue }) => csvValue(row)));
     const fileName = `${label.toLowerCase().replaceAll(' ', '-')}.csv`;
     saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, lines));
     // An error, so that nobody takes the saved rows for all rows.
@@ -182,14 +184,19 @@ interface TableProps<Row> {
 }
 
 export function Table<Row>({ label, class: className, rows, keyOf, columns, allRows, csv }: TableProps<Row>) {
+  const drawnColumns = columns.map((column) => ({
+    ...cellsOf(column),
+    head: column.head,
+    foot: column.foot,
+  }));
   // On a phone style/pages.css shows `data-head`, because a table of the class `cards` has no line of heads.
-  const cellsOf = (contentOfColumn: (column: Column<Row>) => ComponentChildren) =>
-    columns.map((column, index) =>
+  const lineOf = (contentOf: (column: (typeof drawnColumns)[number]) => ComponentChildren) =>
+    drawnColumns.map((column, index) =>
       index === 0 ? (
-        <th scope="row">{contentOfColumn(column)}</th>
+        <th scope="row">{contentOf(column)}</th>
       ) : (
-        <td class={classOf(column)} data-head={typeof column.head === 'string' ? column.head : undefined}>
-          {contentOfColumn(column)}
+        <td class={column.class} data-head={typeof column.head === 'string' ? column.head : undefined}>
+          {contentOf(column)}
         </td>
       ),
     );
@@ -198,25 +205,21 @@ export function Table<Row>({ label, class: className, rows, keyOf, columns, allR
       <table class={className}>
         <thead>
           <tr>
-            {columns.map((column) => (
-              <th scope="col" class={classOf(column) === 'figure' ? 'figure' : undefined}>
-                {typeof column.head === 'string' ? (
-                  column.head
-                ) : (
-                  <span class="hidden">{column.head.hidden}</span>
-                )}
+            {drawnColumns.map(({ head, class: columnClass }) => (
+              <th scope="col" class={columnClass === 'figure' ? 'figure' : undefined}>
+                {typeof head === 'string' ? head : <span class="hidden">{head.hidden}</span>}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
           {rows.map((row, index) => (
-            <tr key={keyOf(row, index)}>{cellsOf((column) => contentOf(column, row))}</tr>
+            <tr key={keyOf(row, index)}>{lineOf(({ content }) => content(row))}</tr>
           ))}
         </tbody>
         {columns[0]?.foot !== undefined && (
           <tfoot>
-            <tr>{cellsOf(({ foot }) => foot)}</tr>
+            <tr>{lineOf(({ foot }) => foot)}</tr>
           </tfoot>
         )}
       </table>
@@ -229,31 +232,5 @@ export function Table<Row>({ label, class: className, rows, keyOf, columns, allR
         <CsvButton label={label} columns={columns} allRows={allRows ?? (() => ({ rows, hasMore: false }))} />
       )}
     </div>
-  );
-}
-
-/** `hint`: a line below the value. Names are unique in their Tiles. */
-export type Tile = readonly [name: string, value: ComponentChildren, hint: string];
-
-interface TilesProps {
-  /** The name of the tiles for screen readers. */
-  readonly label: string;
-  readonly tiles: readonly Tile[];
-  readonly isSmall?: boolean;
-}
-
-export function Tiles({ label, tiles, isSmall = false }: TilesProps) {
-  return (
-    <dl class={isSmall ? 'tiles small' : 'tiles'} aria-label={label}>
-      {tiles.map(([name, value, hint]) => (
-        <div key={name} class="tile">
-          <dt>{name}</dt>
-          <dd>
-            <b>{value}</b>
-            <small class="muted">{hint}</small>
-          </dd>
-        </div>
-      ))}
-    </dl>
   );
 }
