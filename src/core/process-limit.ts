@@ -1,7 +1,7 @@
 /**
  * Reads the limits that the system sets to this process and to those that it starts (`ulimit`).
  * store/environment.ts calls it before it maps a file, core/shared-memory.ts before it makes a memory,
- * gateway/gateway-start.ts to compare the limit of open files, and supervisor/gateway-process.ts to explain
+ * gateway/gateway-start.ts to compare the limit of open files, and supervisor/exit-cause.ts to explain
  * why a gateway ended. Any thread; each call reads a file. Tests: test/unit/cli/program.test.ts.
  */
 import { readFileSync } from 'node:fs';

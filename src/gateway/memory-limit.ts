@@ -2,7 +2,8 @@
  * Finds how much memory this process may use, how much of that the bodies of calls in flight get, and whether
  * the kernel has killed processes for memory. On the main thread of a gateway process
  * settings-records.ts calls `bodiesInWorkBytesOf` at the start and at each reload, stats.ts for each scrape.
- * supervisor/gateway-process.ts calls `memoryKills`. `containerMemoryBytes` is exported for tests.
+ * gateway-process.ts and exit-cause.ts of supervisor/ call `memoryKills`. `containerMemoryBytes` is exported
+ * for tests.
  *
  * Must hold: the limits of all control groups around the process count, not only of its own, because a pod's
  * limit is often set on the control group above (test/unit/gateway/memory-limit.test.ts).

@@ -3,15 +3,16 @@
  * and kills it if it does not start or end in time. GroupMember creates one for each life of a gateway. Runs
  * in the supervisor process.
  *
- * A gateway that serves and then hangs is killed too: its main thread sends no message, not even `alive`
- * every ALIVE_PERIOD_MS. The time without messages is counted in checks of the supervisor (`#checkAlive`),
- * because a clock goes on while the machine sleeps or the supervisor is stopped.
+ * After the process has ended, messages to it are dropped, and a question to it resolves by its timeout.
  *
- * After the gateway has ended, messages to it are dropped, and a question to it resolves by its timeout. No
- * promise rejects. A fork that fails, such as without memory, is reported as an exit.
- *
- * Must hold: what a gateway writes to standard error becomes bounded entries of the log, one for each burst
- * (test/unit/supervisor/gateway-process.stray-output.test.ts).
+ * Must hold (test/unit/supervisor/supervisor.test.ts, where no other file is named):
+ * - Each process ends once for the owner: `onExit` comes exactly once, and after the last message, so that
+ *   `refused` is not lost. A fork that fails, such as without memory, is an exit too
+ *   (test/unit/supervisor/group-member.start-later.test.ts).
+ * - A start, and the time from `refused` to the exit, have a bound; then the process is killed.
+ * - A gateway that serves and sends no message for `silentMsMax`, not even `alive`, is killed. The time is
+ *   counted in checks of the supervisor (`#checkAlive`), because a clock goes on while it is stopped.
+ * - No promise rejects.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import type { Readable } from 'node:stream';
@@ -32,10 +33,11 @@ import {
   type SnapshotKind,
 } from '../gateway/messages.js';
 import { memoryKills } from '../gateway/memory-limit.js';
-import { processLimit } from '../core/process-limit.js';
 import type { Log } from '../telemetry/log.js';
 import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
+import { exitText } from './exit-cause.js';
 import { callLater } from './late-timer.js';
+import { logStrayOutput } from './stray-output.js';
 
 export interface GatewayExit {
   /** How the process ended, for the log: `exit code 1`, or `signal SIGABRT` with what may have caused it. */
@@ -56,7 +58,7 @@ export interface GatewayRequests {
 }
 
 interface GatewayCallbacks {
-  /** Called at most once, and before `onExit`. */
+  /** Called at most once, before `onExit`, and not after `kill`. */
   onReady(ready: GatewayReady): void;
   /** Called exactly once, after the constructor has returned, also if there was no process. */
   onExit(exit: GatewayExit): void;
@@ -88,8 +90,9 @@ export interface GatewayProcessOptions {
 const READ_MS_MAX = 1_000;
 
 /**
- * How many checks without a message a gateway may have; at the next it is killed. One is too few: when a
- * sleeping machine wakes for a moment, the supervisor may have time to check and the gateway none to send.
+ * How many checks without a message a gateway may have; at the next it is killed, after `silentMsMax` at
+ * least and one check more at most. One is too few: when a sleeping machine wakes for a moment, the
+ * supervisor may have time to check and the gateway none to send.
  */
 const SILENT_CHECKS_MAX = 12;
 
@@ -153,6 +156,8 @@ export class GatewayProcess {
   readonly #callbacks: GatewayCallbacks;
   /** Cancels the timer of `#killLater`. It runs from the fork to `ready`, and from `refused` to the exit. */
   #cancelKill: () => void = () => undefined;
+  /** Whether `ready` has come. */
+  #hasServed = false;
   /** Runs from `ready` to the exit. */
   #aliveTimer: NodeJS.Timeout | undefined;
   /** How many checks there were since the last message. */
@@ -201,8 +206,8 @@ export class GatewayProcess {
       if (child.pid === undefined) this.#onEnd({ how: `no process: ${error.message}`, clean: false });
     });
     child.once('exit', (code, signal) => {
-      const how =
-        signal === null ? `exit code ${code ?? 0}` : `signal ${signal}${this.#causeOf(signal, dataPath)}`;
+      const killsBefore = this.#kernelKillsBefore;
+      const how = exitText({ code, signal, hasServed: this.#hasServed, dataPath, killsBefore });
       const onLastMessage = (): void => {
         if (code === START_REJECTED_EXIT_CODE) this.#rejection ??= 'the gateway refused to start';
         this.#onEnd({ how, clean: code === 0 });
@@ -262,7 +267,10 @@ export class GatewayProcess {
     const { silentMsMax, exitGraceMs } = this.#options;
     switch (message.kind) {
       case 'ready':
+        // A process that was killed may still have sent it.
+        if (this.#killedFor !== undefined) return;
         this.#cancelKill();
+        this.#hasServed = true;
         this.#aliveTimer = setInterval(() => this.#checkAlive(), silentMsMax / SILENT_CHECKS_MAX);
         this.#callbacks.onReady(message);
         return;
@@ -297,15 +305,11 @@ export class GatewayProcess {
         void this.#callbacks.requests
           .onReloadRequested(message.request)
           .then((outcome) => this.send({ kind: 'outcome', id: message.id, outcome }));
+        return;
+      default:
+        // A gateway of another version may send kinds that this one does not know.
+        message satisfies never;
     }
-  }
-
-  /** Returns what may have caused the signal and where to look, as the continuation of a line; or ''. */
-  #causeOf(signal: NodeJS.Signals, dataPath: string): string {
-    if (signal === 'SIGKILL') return memoryText(this.#kernelKillsBefore?.count);
-    // LMDB ends a process so if the disk does not do what it wants (store/environment.ts).
-    const isOfDisk = ['SIGSEGV', 'SIGBUS'].includes(signal) && this.#aliveTimer === undefined;
-    return `${isOfDisk ? `; perhaps the disk of ${dataPath} is full, or cannot map files to memory` : ''}${addressesText(signal)}`;
   }
 
   /** Called once: after 'exit' and the last message, or after a fork that failed. */
@@ -317,66 +321,4 @@ export class GatewayProcess {
     this.#snapshots.replyToAll({});
     this.#callbacks.onExit({ how, clean, rejection: this.#rejection });
   }
-}
-
-/** A stack trace arrives in several writes. Text within this time of the first belongs to the same burst. */
-const BURST_MS = 100;
-/** Characters of a burst that are logged. A stack trace has some 2 KB. */
-const BURST_CHARS_MAX = 8 * 1024;
-/** The least time from one logged burst to the next: LMDB writes a line for every failed commit. */
-const PAUSE_MS = 1_000;
-
-/**
- * Logs what a gateway writes to standard error, until the stream ends: messages of native libraries (LMDB's
- * `Write error`), last messages of V8 and Node. Each burst becomes one log entry, so every line of the log
- * stays JSON. Keeps at most one burst in memory.
- */
-export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
-  let burst = '';
-  let droppedChars = 0;
-  let timer: NodeJS.Timeout | undefined;
-  let loggedAtMs = -Infinity;
-  const flush = (): void => {
-    clearTimeout(timer);
-    timer = undefined;
-    if (burst === '') return;
-    loggedAtMs = performance.now();
-    const dropped = droppedChars === 0 ? {} : { droppedChars };
-    log.warn('a gateway wrote to standard error', { gateway: pid, text: burst.trimEnd(), ...dropped });
-    burst = '';
-    droppedChars = 0;
-  };
-  stream.setEncoding('utf8');
-  stream.on('data', (text: string) => {
-    const keptText = text.slice(0, BURST_CHARS_MAX - burst.length);
-    burst += keptText;
-    droppedChars += text.length - keptText.length;
-    timer ??= setTimeout(flush, Math.max(BURST_MS, loggedAtMs + PAUSE_MS - performance.now()));
-  });
-  stream.once('end', flush);
-  // A killed process breaks its pipe. GatewayProcess reports the exit.
-  stream.on('error', flush);
-}
-
-/**
- * Returns advice for a process that may have ended because it had too few addresses; empty otherwise. If V8
- * can reserve none, such as the 0.6 GiB of a thread, it prints a dump and ends the process by one of these
- * signals. The gateway has the limit of this process.
- */
-function addressesText(signal: NodeJS.Signals): string {
-  const limit = processLimit('Max address space');
-  if (limit === Infinity || !['SIGTRAP', 'SIGABRT', 'SIGSEGV', 'SIGILL'].includes(signal)) return '';
-  return `; it may have ${(limit / 1024 ** 3).toFixed(1)} GiB of addresses, perhaps too few: lift the limit (ulimit -v unlimited, LimitAS=infinity)`;
-}
-
-/**
- * Nothing tells a process who has sent SIGKILL. The kernel counts what it kills for memory in each control
- * group; that of a gateway is the supervisor's. `killsBefore`: the count when the gateway was started.
- */
-function memoryText(killsBefore: number | undefined): string {
-  const kills = memoryKills();
-  const count = kills === undefined || killsBefore === undefined ? 0 : kills.count - killsBefore;
-  if (kills !== undefined && count > 0)
-    return `; since it started the kernel has killed ${count} for memory (oom_kill in ${kills.file}): allow more memory, or lower limits.bodies_in_work_bytes`;
-  return "; perhaps the kernel killed it for memory: see the kernel's log (dmesg), and oom_kill in memory.events of its control group";
 }

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import t from 'tap';
-import { logStrayOutput } from '#src/supervisor/gateway-process.js';
+import { logStrayOutput } from '#src/supervisor/stray-output.js';
 
 interface Entry {
   readonly message: string;
