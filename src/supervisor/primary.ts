@@ -79,8 +79,8 @@ export class Primary<Candidate extends PrimaryCandidate> {
     if (this.#current === undefined && next !== undefined) void this.handOver(next);
   }
 
-  /** Call it when `candidate` serves: it gets the interface if no other candidate has it. */
+  /** Call it when `candidate` serves: it gets the interface if it is fit and no other candidate has it. */
   onFit(candidate: Candidate): void {
-    if (this.#current === undefined) void this.handOver(candidate);
+    if (this.#current === undefined && candidate.isFit) void this.handOver(candidate);
   }
 }

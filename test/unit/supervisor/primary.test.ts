@@ -91,9 +91,22 @@ void t.test('nobody is fit: the first that is', (t) => {
   second.isFit = third.isFit = false;
   primary.onEnd(first, [second, third]);
   t.equal(primary.current, undefined);
+  second.isFit = third.isFit = true;
   primary.onFit(third);
   primary.onFit(second);
   t.equal(primary.current, third);
   t.same([second.told, third.told], [[], ['lead']]);
+  t.end();
+});
+
+void t.test('one that serves, but is about to end, does not get it', (t) => {
+  const [first, second] = candidates();
+  const primary = new Primary<Candidate>();
+  first.isFit = false;
+  primary.onFit(first);
+  t.equal(primary.current, undefined);
+  primary.onFit(second);
+  t.equal(primary.current, second);
+  t.same([first.told, second.told], [[], ['lead']]);
   t.end();
 });
