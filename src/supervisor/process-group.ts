@@ -38,6 +38,9 @@ import { GroupSnapshots } from './group-snapshots.js';
 import { callLater } from './late-timer.js';
 import { Primary } from './primary.js';
 
+/** Why a replacement has ended before all were replaced. */
+const STOPPING = 'the gateways are stopping';
+
 export class ProcessGroup {
   readonly #options: GroupOptions;
   readonly #callbacks: GroupCallbacks;
@@ -60,6 +63,8 @@ export class ProcessGroup {
    * applies settings, and a gateway that starts does not know it, so the group then sends the change again.
    */
   #logChange: LogChange = {};
+  /** Reloads that no gateway has been asked to record. Few: a reload succeeds only while gateways serve. */
+  readonly #unrecorded: RecordReload[] = [];
   /** Whether a gateway has served since the start of the group. */
   #hasServed = false;
   /** The settings of members that the replacement in progress adds; undefined if there is none. */
@@ -133,9 +138,19 @@ export class ProcessGroup {
     this.#broadcast({ kind: 'in_force', inForce });
   }
 
-  /** Asks the gateway with the admin interface to record the reload among the changes of operators. */
+  /**
+   * Asks the gateway with the admin interface to record the reload among the changes of operators. If none
+   * serves now, the next that does is asked.
+   */
   recordReload(reload: Omit<RecordReload, 'kind'>): void {
-    this.#primary.current?.process?.send({ kind: 'record_reload', ...reload });
+    this.#unrecorded.push({ kind: 'record_reload', ...reload });
+    this.#sendUnrecorded();
+  }
+
+  #sendUnrecorded(): void {
+    const { current } = this.#primary;
+    if (current?.isFit !== true) return;
+    for (const reload of this.#unrecorded.splice(0)) current.process?.send(reload);
   }
 
   /** Why the gateways cannot be replaced now; undefined if they can. */
@@ -167,12 +182,14 @@ export class ProcessGroup {
    */
   async #replaceOneByOne(): Promise<string | undefined> {
     for (const former of [...this.#members]) {
-      if (this.#isStopping()) return 'the gateways are stopping';
+      if (this.#isStopping()) return STOPPING;
       const next = this.#memberOf({ slot: this.#freeSlot(), isTrial: true }, this.#replacing);
       this.#members.push(next);
       const failure = await next.start();
       if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
       const hasTakenOver = this.#primary.current !== former || (await this.#handOver(next));
+      // After a drain members are not forgotten, so the look for `next` below would tell nothing.
+      if (this.#isStopping()) return STOPPING;
       if (hasTakenOver) next.isTrial = false;
       // #onMemberExit removes a trial that ends. The former serves on, with the admin interface if it led.
       if (!this.#members.includes(next)) return 'the new gateway ended before it had taken over';
@@ -317,6 +334,7 @@ export class ProcessGroup {
   #onMemberReady(member: GroupMember, ready: GatewayReady): void {
     this.#snapshots.add(member.process!, member.slot);
     this.#primary.onFit(member);
+    this.#sendUnrecorded();
     this.#sendLogChange(member);
     if (this.#hasServed) {
       // At its first start a further process logs the line `gateway serves` itself.

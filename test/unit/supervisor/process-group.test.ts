@@ -321,6 +321,15 @@ void t.test('a drain in the middle ends all of them', async (t) => {
   await group.ended;
 });
 
+void t.test('a drain while the admin interface is passed on: nothing counts as replaced', async (t) => {
+  const { group, settings, seen } = await groupOf(t, 1, { sharing: {} as NonNullable<Settings['sharing']> });
+  const { done } = group.replace({ ...settings, workers: BEHAVIOURS.portless });
+  await seen('lead', 1);
+  group.drain();
+  t.equal(await done, 'the gateways are stopping');
+  t.same(await group.ended, { exitCode: 0, rejection: undefined });
+});
+
 void t.test('a single one is not replaced', async (t) => {
   const { group } = await groupOf(t, 1);
   t.match(group.replaceProblem, /set processes to 2 or more/);
@@ -352,6 +361,22 @@ void t.test(
     t.match(again, { leads: true });
   },
 );
+
+void t.test('a reload that no gateway can record is recorded by the next that serves, once', async (t) => {
+  const { group, settings, seen, machine } = await groupOf(t, 1);
+  const [first] = await seen('start', 1);
+  machine.isFull = true;
+  process.kill(first!.pid, 'SIGKILL');
+  await eventually('no gateway to record it', async () =>
+    (await group.reload(settings, { dryRun: true })).some((problem) => problem.includes('no process')),
+  );
+  group.recordReload({ by: 'signal', changes: [], replacing: 0 });
+  machine.isFull = false;
+  const [, again] = await seen('start', 2);
+  t.match(await seen('record', 1), [{ pid: again!.pid }]);
+  group.recordReload({ by: 'watch', changes: [], replacing: 0 });
+  t.equal((await seen('record', 2)).length, 2, 'the first is not sent again');
+});
 
 void t.test('no process can be forked for the others at first: they come later', async (t) => {
   const { seen, machine } = await groupOf(t, 3, {}, (full) => (full.isFull = true));
