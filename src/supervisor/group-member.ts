@@ -75,14 +75,14 @@ interface MemberOptions extends GatewayProcessOptions {
  * one of the same name in GatewayCallbacks (gateway-process.ts) means.
  */
 export interface MemberOwner extends GatewayRequests {
-  /** Returns the message that starts the member's next process. Called once for each process. */
-  startOf(member: GroupMember): StartGateway;
+  /** The member starts a process. Returns the message for it. Called once for each process. */
+  onStart(member: GroupMember): StartGateway;
   /** `member.hasServed` is still that of its former processes. */
-  onReady(member: GroupMember, ready: GatewayReady): void;
+  onReady(member: GroupMember, process: GatewayProcess, ready: GatewayReady): void;
   /** The member's process has ended. Must not throw, nor start a process at once (`startLater` may). */
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
-  onLastSnapshot(member: GroupMember, snapshot: Snapshot): void;
+  onLastSnapshot(process: GatewayProcess, snapshot: Snapshot): void;
 }
 
 export class GroupMember implements PrimaryCandidate {
@@ -151,13 +151,14 @@ export class GroupMember implements PrimaryCandidate {
     invariant(this.#process === undefined, 'a member has one process at a time');
     clearTimeout(this.#restartTimer);
     const started = new Promise<string | undefined>((resolve) => (this.#onStarted = resolve));
-    this.#process = new GatewayProcess(this.#options, this.#owner.startOf(this), {
-      onReady: (ready) => this.#onReady(ready),
-      onExit: (exit) => this.#onExit(exit),
+    const process: GatewayProcess = new GatewayProcess(this.#options, this.#owner.onStart(this), {
+      onReady: (ready) => this.#onReady(process, ready),
+      onExit: (exit) => this.#onExit(process, exit),
       onLeads: () => this.#owner.onLeads(this),
-      onLastSnapshot: (snapshot) => this.#owner.onLastSnapshot(this, snapshot),
+      onLastSnapshot: (snapshot) => this.#owner.onLastSnapshot(process, snapshot),
       requests: this.#owner,
     });
+    this.#process = process;
     return started;
   }
 
@@ -220,23 +221,21 @@ export class GroupMember implements PrimaryCandidate {
     this.#process?.kill(reason);
   }
 
-  #onReady(ready: GatewayReady): void {
+  #onReady(process: GatewayProcess, ready: GatewayReady): void {
     this.#serves = true;
     this.#rejected = false;
     this.#policy.onReady();
-    this.#owner.onReady(this, ready);
+    this.#owner.onReady(this, process, ready);
     this.#hasServed = true;
     this.#onStarted(undefined);
   }
 
-  #onExit(exit: GatewayExit): void {
-    // `start` has set #process: GatewayProcess calls `onExit` after its constructor has returned.
-    const endedProcess = this.#process!;
+  #onExit(process: GatewayProcess, exit: GatewayExit): void {
     // The owner, which is called below, must see a member without a process.
     this.#process = undefined;
     this.#serves = false;
     this.#rejected = exit.rejection !== undefined;
-    this.#owner.onExit(this, endedProcess, exit);
+    this.#owner.onExit(this, process, exit);
     this.#onStarted(exit.rejection ?? exit.how);
     this.#onRetired();
   }

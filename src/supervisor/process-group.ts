@@ -10,11 +10,12 @@
  * is to replace another member and has not taken over. The primary is the member whose process has the admin
  * interface, or was told to open it (`lead`).
  *
- * Must hold, of replacements: if the new gateway does not serve, those that serve stay; at most one process
- * more than usual runs; a drain during a replacement ends all gateways. What operators have changed of the
- * log since the last reload is in force at every gateway (test/unit/supervisor/process-group.test.ts). The
- * ports of the first gateway are kept for every later start, so that port 0 stays the same port for the life
- * of the supervisor (test/e2e/shutdown.test.ts).
+ * Must hold (test/unit/supervisor/process-group.test.ts, where no other file is named):
+ * - What operators have changed of the log since the last reload is in force at every gateway.
+ * - The ports of the first gateway are kept for every later start, so that port 0 stays the same port for the
+ *   life of the supervisor: no reload or replacement changes them, because they need a restart
+ *   (test/e2e/shutdown.test.ts).
+ * - `#onMemberExit` awaits nothing, because replacement.ts relies on what it leaves in `#members`.
  */
 import { adoptLive, adoptReplaced } from '../config/settings-adoption.js';
 import type { Settings } from '../config/schema.js';
@@ -37,9 +38,7 @@ import {
 import { GroupSnapshots } from './group-snapshots.js';
 import { callLater } from './late-timer.js';
 import { Primary } from './primary.js';
-
-/** Why a replacement has ended before all were replaced. */
-const STOPPING = 'the gateways are stopping';
+import { type ReplacedGroup, replaceOneByOne } from './replacement.js';
 
 export class ProcessGroup {
   readonly #options: GroupOptions;
@@ -70,7 +69,7 @@ export class ProcessGroup {
   /** The settings of members that the replacement in progress adds; undefined if there is none. */
   #replacing: Settings | undefined;
   #stopping = false;
-  /** Whether the group ends with code 1: a gateway did not exit with 0 after the stop, or none can run. */
+  /** Whether a gateway did not exit with 0 after the stop. */
   #hasFailed = false;
   /** Why no gateway can run, for the operator; undefined while one can. */
   #rejection: string | undefined;
@@ -125,7 +124,7 @@ export class ProcessGroup {
     this.#logChange = { ...logChangeBefore, ...this.#logChange };
     // Gateways that have applied `next` would bill and admit by it, while operators see the former settings.
     this.#adopt(settingsBefore);
-    // To reload a member whose process has ended would start a process again.
+    // `GroupMember.reload` starts a process for a member that has none.
     if (this.#isStopping()) return problems;
     const undoProblems = await this.#reloadAll(settingsBefore, { check: false });
     for (const member of this.#members) this.#sendLogChange(member);
@@ -172,57 +171,32 @@ export class ProcessGroup {
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
     const count = this.#members.length;
-    const done = this.#replaceOneByOne().finally(() => (this.#replacing = undefined));
+    const done = replaceOneByOne(this.#replacedGroup(), this.#options).finally(
+      () => (this.#replacing = undefined),
+    );
     return { count, done };
   }
 
-  /**
-   * The new gateway serves before the former stops accepting, and the former has ended before another new one
-   * is started. Resolves with undefined when all are replaced, or with the reason why the others stay.
-   */
-  async #replaceOneByOne(): Promise<string | undefined> {
-    for (const former of [...this.#members]) {
-      if (this.#isStopping()) return STOPPING;
-      const next = this.#memberOf({ slot: this.#freeSlot(), isTrial: true }, this.#replacing);
-      this.#members.push(next);
-      const failure = await next.start();
-      if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
-      const hasTakenOver = this.#primary.current !== former || (await this.#handOver(next));
-      // After a drain members are not forgotten, so the look for `next` below would tell nothing.
-      if (this.#isStopping()) return STOPPING;
-      if (hasTakenOver) next.isTrial = false;
-      // #onMemberExit removes a trial that ends. The former serves on, with the admin interface if it led.
-      if (!this.#members.includes(next)) return 'the new gateway ended before it had taken over';
-      await this.#retire(former);
-      this.#forget(former);
-    }
-    return undefined;
+  #replacedGroup(): ReplacedGroup {
+    return {
+      members: () => [...this.#members],
+      isStopping: () => this.#stopping,
+      primary: this.#primary,
+      addTrial: () => {
+        const trial = this.#memberOf({ slot: this.#freeSlot(), isTrial: true }, this.#replacing);
+        this.#members.push(trial);
+        return trial;
+      },
+      retire: (member) => this.#retire(member),
+    };
   }
 
-  /**
-   * Passes the admin interface on to the trial `next`. If `next` cannot open it in time, the former keeps it,
-   * and `next` is ended, because each later replacement would wait for this one. Resolves with false in that
-   * case, and with true if `next` has opened the interface or has ended by itself. The caller must then ask
-   * whether `next` is still a member.
-   */
-  async #handOver(next: GroupMember): Promise<boolean> {
-    const waitMs = this.#options.readyMsMax;
-    const cancelTakeBack = callLater(waitMs, () => this.#primary.takeBack(next));
-    await this.#primary.handOver(next);
-    cancelTakeBack();
-    if (this.#primary.current === next || next.process === undefined) return true;
-    this.#options.log.error('a gateway could not open the admin interface; the former keeps it', {
-      waited_ms: waitMs,
-    });
-    await this.#retire(next);
-    return false;
-  }
-
-  /** Resolves when the member's process has ended. */
-  #retire(member: GroupMember): Promise<void> {
-    // The drain timeout counts twice: until the gateway closes an idle connection, a caller may send another
-    // call on the connection, and that call has the full timeout (Gateway.drain).
-    return member.retire(this.#endMsMax() + this.drainTimeoutMs);
+  /** Ends the member's process, if it has one, and removes the member. */
+  async #retire(member: GroupMember): Promise<void> {
+    // The drain timeout counts twice here, but not in `drain`: a gateway that is replaced keeps idle
+    // connections for that time, and a call that comes on one has the full timeout again (Gateway.drain).
+    await member.retire(this.#endMsMax() + this.drainTimeoutMs);
+    this.#forget(member);
   }
 
   /** Asks every gateway to finish its calls and end, and kills those that exceed their time. Idempotent. */
@@ -257,11 +231,11 @@ export class ProcessGroup {
     return new GroupMember(
       this.#options,
       {
-        startOf: (member) => this.#startOf(member),
-        onReady: (member, ready) => this.#onMemberReady(member, ready),
+        onStart: (member) => this.#onMemberStart(member),
+        onReady: (member, process, ready) => this.#onMemberReady(member, process, ready),
         onExit: (member, process, exit) => this.#onMemberExit(member, process, exit),
         onLeads: (member) => this.#primary.onLeads(member),
-        onLastSnapshot: (member, snapshot) => this.#snapshots.recordLast(member.process!, snapshot),
+        onLastSnapshot: (process, snapshot) => this.#snapshots.recordLast(process, snapshot),
         onReloadRequested: (request) => this.#callbacks.onReloadRequested(request),
         onSnapshotsRequested: (kind, accounts) => this.#snapshots.collect(kind, accounts),
         onBroadcast: (message) => {
@@ -288,7 +262,8 @@ export class ProcessGroup {
     return this.#settings.processes > 1 || this.#settings.sharing !== undefined;
   }
 
-  #startOf(member: GroupMember): StartGateway {
+  /** Makes the member the primary if there is none. Returns the message that starts its process. */
+  #onMemberStart(member: GroupMember): StartGateway {
     const { demo, groupId } = this.#options;
     const inForce = this.#inForce;
     // A gateway that starts with `leads` opens the admin interface by itself, and sends no message `leads`.
@@ -331,8 +306,8 @@ export class ProcessGroup {
     return [...new Set((await Promise.all(replies)).flat())];
   }
 
-  #onMemberReady(member: GroupMember, ready: GatewayReady): void {
-    this.#snapshots.add(member.process!, member.slot);
+  #onMemberReady(member: GroupMember, process: GatewayProcess, ready: GatewayReady): void {
+    this.#snapshots.add(process, member.slot);
     this.#primary.onFit(member);
     this.#sendUnrecorded();
     this.#sendLogChange(member);
@@ -350,7 +325,6 @@ export class ProcessGroup {
 
   #onMemberExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void {
     this.#snapshots.remove(process);
-    // Resolves `handOver`. #replaceOneByOne goes on after this method, when a trial has been forgotten below.
     this.#primary.onEnd(member, this.#members);
     if (this.#stopping) this.#hasFailed ||= !exit.clean;
     else if (member.isTrial) this.#forget(member);
@@ -387,7 +361,6 @@ export class ProcessGroup {
 
   /** Ends the group: no gateway can run with these settings or this data. */
   #reject(reason: string): void {
-    this.#hasFailed = true;
     this.#rejection ??= reason;
     this.drain();
   }
@@ -400,7 +373,8 @@ export class ProcessGroup {
   #endIfEmpty(): void {
     if (!this.#stopping || this.#members.some((member) => member.process !== undefined)) return;
     this.#cancelKill();
-    this.#resolveEnded({ exitCode: this.#hasFailed ? 1 : 0, rejection: this.#rejection });
+    const exitCode = this.#hasFailed || this.#rejection !== undefined ? 1 : 0;
+    this.#resolveEnded({ exitCode, rejection: this.#rejection });
   }
 }
 

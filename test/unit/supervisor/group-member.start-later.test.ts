@@ -11,7 +11,7 @@ void t.test('a fork that throws is the exit of a process that never was, after `
   let [starting, isDraining] = [false, false];
   const log = new ListLog();
   const owner: MemberOwner = {
-    startOf: () => ({}) as StartGateway,
+    onStart: () => ({}) as StartGateway,
     onReady: () => undefined,
     onExit: (ended, _, { how }) => {
       t.notOk(starting, 'the owner does not expect it within `start`');

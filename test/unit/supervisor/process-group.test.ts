@@ -234,7 +234,12 @@ void t.test(
   async (t) => {
     const { group, settings, seen, events } = await groupOf(t, 2);
     await seen('start', 2);
-    const { count, done } = group.replace({ ...settings, low_balance: 'clamp', data: '/elsewhere' });
+    const { count, done } = group.replace({
+      ...settings,
+      low_balance: 'clamp',
+      data: '/elsewhere',
+      listen: { ...settings.listen, port: 4444 },
+    });
     t.equal(count, 2);
     t.match(group.replaceProblem, /already/);
     t.equal(await done, undefined);
@@ -249,6 +254,14 @@ void t.test(
         .map(({ lowBalance }) => lowBalance),
       ['refuse', 'refuse', 'clamp', 'clamp'],
       'with the new settings, and the data where it was',
+    );
+    t.same(
+      events()
+        .filter(({ event }) => event === 'start')
+        .slice(1)
+        .map(({ port }) => port),
+      [4242, 4242, 4242],
+      'all on the port that the first one got',
     );
     t.equal(group.replaceProblem, undefined, 'it can be done again');
   },
