@@ -30,7 +30,10 @@
  *                                            the prompt and in the total          anthropic/chatComplete.ts
  *     Jina           usage                 of a rerank: total_tokens alone       API reference, rerank
  *     Cohere         meta                  of a rerank: billed_units, tokens     API reference, rerank v2
- *     Anthropic      usage                 details are empty                    docs, OpenAI SDK
+ *     Anthropic      usage                 of its chat completions: details      docs, OpenAI SDK
+ *                                            are empty
+ *     Messages       usage                 input_tokens leave out the cache;     Anthropic API reference
+ *                                            no total
  *     Responses      usage                 input_tokens, output_tokens, and      OpenAI API reference
  *                                            their details; else as OpenAI's
  *     Groq           x_groq.usage, usage   beside the finish of a stream        Portkey issue 1072, 2025-04
@@ -45,11 +48,14 @@
  *     t = p + c - cached        output is c, or c + r if r > c: the total leaves out what was cached
  *     t < p + c otherwise       not believed
  *
- * Tokens read from the cache and written to it, under Anthropic's names, may be missing in p. These tokens
- * are added to p if t is p + c + these tokens, or if they are more than p.
+ * If a report has a name of Anthropic's, tokens read from the cache and written to it may be missing in p:
+ * relays rename `input_tokens` to `prompt_tokens`. They are added to p, and taken off t as far as they are in
+ * it, if t is p + c + reads, p + c + writes or p + c + both, or if they are more than p. If they are more
+ * than p, and t is between these sums, the report is not believed.
  *
- * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
- * test (test/unit/upstream/usage-shapes.test.ts).
+ * Must hold: money is charged by these rules. Of a report with tokens no part is more than the whole, and no
+ * token is counted twice. A new shape needs its source in the table and its row in the test
+ * (test/unit/upstream/usage-shapes.test.ts).
  */
 import { isGiven, isRecord, type Members, membersOf } from '../core/json.js';
 import type { Usage } from '../core/token-counts.js';
@@ -59,7 +65,10 @@ import type { ProviderUsage } from '../providers/chat-writer.js';
 /** Why a report is impossible in itself: a number that is no count, or numbers that exclude each other. */
 export type ReportError = 'malformed' | 'contradictory';
 
-/** No call has more tokens, so a report of more is malformed. So many tokens times a price fit 64 bits. */
+/**
+ * No call has more tokens, so a report of more is malformed. So many tokens at the highest price
+ * (PRICE_UNITS_MAX of core/money.ts) fit 64 bits.
+ */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
 /** The report in a response or an event, in whichever member; undefined if there is none. */
@@ -75,7 +84,10 @@ export function reportIn(event: Members): unknown {
   return usage ?? usageOfTimings(membersOf(event.timings)) ?? usageOfMeta(membersOf(event.meta));
 }
 
-/** A report made from the `meta` of a rerank by Cohere or LiteLLM. Search units are no tokens. */
+/**
+ * A report made from the `meta` of a rerank by Cohere or LiteLLM, which has `total_tokens`. Search units are no
+ * tokens. 0 counts as no report, as without a `meta`: the texts were there, so they are counted.
+ */
 function usageOfMeta(meta: Members): object | undefined {
   const billed = membersOf(meta.billed_units);
   const total = billed.input_tokens ?? billed.total_tokens ?? membersOf(meta.tokens).input_tokens;
@@ -100,7 +112,8 @@ function isOfMessages(report: Members): boolean {
 }
 
 /**
- * The tokens of a report that is possible in itself; undefined if it names no prompt, completion or total.
+ * The tokens of a report that is possible in itself; undefined if it names no prompt, completion or total. A
+ * prompt without completion and total, or a completion alone, is malformed: the other half is not known.
  * `completionTokens` are all that is billed as output. `reasoningTokens` are the part of these that the
  * report names, or that follows from the total.
  */
@@ -166,14 +179,19 @@ function tokensOfMembers(report: Members): Usage | ReportError | undefined {
   if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
   if (!isTokenCount(cacheWrite) || !isTokenCount(cacheWrite1h)) return 'malformed';
   const inCache = cached + cacheWrite;
-  const isCacheInTotal = total === prompt + completion + inCache;
+  const shown = prompt + completion;
+  const isCacheInTotal =
+    total === shown + inCache || total === shown + cached || total === shown + cacheWrite;
   const isCacheBeside = inCache > 0 && (isCacheInTotal || inCache > prompt) && hasAnthropicsNames(report);
   const wholePrompt = isCacheBeside ? prompt + inCache : prompt;
   if (inCache > wholePrompt || cacheWrite1h > cacheWrite) return 'contradictory';
   if (wholePrompt > REPORTED_TOKENS_MAX) return 'malformed';
-  // `prompt` lacks tokens that are beside it, so the total must lack them too, or they would count as output.
-  const totalLikePrompt = isCacheBeside && isCacheInTotal ? prompt + completion : (total ?? 0);
-  const output = outputOf(prompt, completion, totalLikePrompt, cached, reasoning);
+  let totalWithoutCache: unknown = total ?? 0;
+  if (isCacheBeside && isTokenCount(total) && total > shown) {
+    if (!isCacheInTotal && total < shown + inCache) return 'contradictory';
+    totalWithoutCache = Math.max(shown, total - inCache);
+  }
+  const output = outputOf(prompt, completion, totalWithoutCache, cached, reasoning);
   if (typeof output === 'string') return output;
   if (output > REPORTED_TOKENS_MAX) return 'malformed';
   const allReasoning = Math.max(reasoning, output - completion);
@@ -207,10 +225,10 @@ function outputOf(
 /** Tokens read from the cache, by the names of OpenAI, DeepSeek, Moonshot, Mistral, Anthropic. */
 function cachedIn(report: Members): unknown {
   return (
-    membersOf(report.prompt_tokens_details).cached_tokens ??
-    report.prompt_cache_hit_tokens ??
-    report.cached_tokens ??
-    report.num_cached_tokens ??
+    unlessZero(membersOf(report.prompt_tokens_details).cached_tokens) ??
+    unlessZero(report.prompt_cache_hit_tokens) ??
+    unlessZero(report.cached_tokens) ??
+    unlessZero(report.num_cached_tokens) ??
     report.cache_read_input_tokens
   );
 }
@@ -218,7 +236,16 @@ function cachedIn(report: Members): unknown {
 /** Tokens written to the cache, by the names of OpenRouter, LiteLLM, Anthropic. */
 function cacheWriteIn(report: Members): unknown {
   const details = membersOf(report.prompt_tokens_details);
-  return details.cache_write_tokens ?? details.cache_creation_tokens ?? report.cache_creation_input_tokens;
+  return (
+    unlessZero(details.cache_write_tokens) ??
+    unlessZero(details.cache_creation_tokens) ??
+    report.cache_creation_input_tokens
+  );
+}
+
+/** A relay may fill the names of its own protocol with 0 and leave the number under those of the provider. */
+function unlessZero(count: unknown): unknown {
+  return count === 0 ? undefined : count;
 }
 
 /** Tokens written for an hour, by our own name (providers/chat-writer.ts), and LiteLLM's and Anthropic's. */

@@ -1,6 +1,7 @@
 /** Reports in the shapes of each provider, as recorded, and those that contradict themselves. */
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
+import type { Usage } from '#src/core/token-counts.js';
 import { MessageUsage } from '#src/providers/anthropic/response.js';
 import { usageMember } from '#src/providers/chat-writer.js';
 import { NO_USAGE } from '../../support/no-usage.js';
@@ -263,6 +264,69 @@ void t.test('reranks: a total alone, and what Cohere reports', (t) => {
   t.match(inMeta({ billed_units: { input_tokens: 5 }, tokens: { input_tokens: 9 } }), { promptTokens: 5 });
   t.equal(inMeta({ billed_units: { search_units: 3 } }), undefined, 'search units are no tokens');
   t.equal(inMeta({ tokens: { input_tokens: -1 } }), undefined);
+  t.end();
+});
+
+void t.test('a cache beside the prompt, of which the total has a part', (t) => {
+  const names = { cache_read_input_tokens: 100, cache_creation_input_tokens: 50 };
+  const total = (tokens: number): unknown => tokensIn(usage(10, 5, tokens, names));
+  const wanted = told(160, 100, 5, 0, 50);
+  for (const tokens of [0, 15, 15 + 100, 15 + 50, 15 + 150]) t.same(total(tokens), wanted, `total ${tokens}`);
+  t.same(total(15 + 150 + 7), told(160, 100, 12, 7, 50), 'the excess was generated');
+  t.equal(total(15 + 120), 'contradictory', 'the excess may be of the cache');
+  t.same(tokensIn(usage(1_000, 5, 1_105, names)), told(1_150, 100, 5, 0, 50), 'also of a longer prompt');
+  t.end();
+});
+
+void t.test('a 0 under one name does not hide the number under another', (t) => {
+  const zeros = { cached_tokens: 0, cache_write_tokens: 0, cache_creation_tokens: 0 };
+  const names = { prompt_cache_hit_tokens: 0, cache_read_input_tokens: 600, cache_creation_input_tokens: 20 };
+  t.same(
+    tokensIn(usage(1_000, 5, 1_005, { prompt_tokens_details: zeros, cached_tokens: 0, ...names })),
+    told(1_000, 600, 5, 0, 20),
+  );
+  t.end();
+});
+
+void t.test('at random: no part is more than the whole, and no token counts twice', (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const random = randomOf(seed);
+  const count = (): number => pick(random, [0, 1, 3, 7, 40, 100]);
+  const wrong: object[] = [];
+  let believed = 0;
+  for (let round = 0; round < 50_000; round++) {
+    const [prompt, completion, reasoning] = [pick(random, [1, 10, 200]), pick(random, [0, 5, 30]), count()];
+    const [read, written] = [count(), count()];
+    const shown = prompt + completion;
+    const total = pick(random, [
+      0,
+      shown,
+      shown + read,
+      shown + written,
+      shown + read + written,
+      shown + count(),
+    ]);
+    const names = { cache_read_input_tokens: read, cache_creation_input_tokens: written };
+    const details = { cached_tokens: read, cache_write_tokens: written, cache_write_1h_tokens: count() };
+    const more = pick(random, [names, { prompt_tokens_details: details }]);
+    const report = usage(prompt, completion, total, { ...more, ...reasoned(reasoning) });
+    const tokens = tokensIn(report) as Usage | string;
+    if (typeof tokens === 'string') continue;
+    believed += 1;
+    const { promptTokens, cachedTokens, cacheWriteTokens, cacheWrite1hTokens } = tokens;
+    const { completionTokens, reasoningTokens } = tokens;
+    const arePartsOf =
+      cachedTokens + cacheWriteTokens <= promptTokens &&
+      cacheWrite1hTokens <= cacheWriteTokens &&
+      reasoningTokens <= completionTokens;
+    const besidePrompt = promptTokens - prompt;
+    const besideShown = reasoning > completion ? reasoning : 0;
+    const most = Math.max(total, shown + besidePrompt + besideShown);
+    if (!arePartsOf || promptTokens + completionTokens > most) wrong.push({ report, tokens });
+  }
+  t.strictSame(wrong.slice(0, 3), []);
+  t.ok(believed > 10_000, `${believed} were believed`);
   t.end();
 });
 
