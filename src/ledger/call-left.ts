@@ -5,17 +5,17 @@
  * EXTENDED_QUOTAS.
  *
  * Must hold: `#left` is read only where `taken` says that this call took of that quota, because nothing is
- * cleared between calls. No unit test; test/e2e/quotas.test.ts and test/e2e/upstream-headers.test.ts see the
- * numbers that callers get.
+ * cleared between calls. Further tests, of the numbers that callers get: test/e2e/quotas.test.ts,
+ * test/e2e/upstream-headers.test.ts.
  */
 import { QUOTA_NAMES, NUMBERS_PER_QUOTA, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Balance } from './balance.js';
-import { EXTENDED_QUOTAS } from './layout.js';
+import { EXTENDED_QUOTAS, TOKENS_PER_MINUTE } from './layout.js';
 import { lowestBitOf, numberOf } from './packed-words.js';
-import { ACCOUNT_SCOPE, DAY_BIT, GROUP_SCOPE, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
+import { ACCOUNT_SCOPE, DAY_BIT, kindIndexOf, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { ScopeChain } from './scope-chain.js';
-import { createTightest } from './scope-quotas.js';
+import { createTightest, tighten } from './scope-quotas.js';
 
 const CALLS_PER_DAY = QUOTA_NAMES.indexOf('calls_per_day');
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
@@ -30,7 +30,10 @@ export class CallLeft {
   perDay = 0;
   /** Requests left of the minute of the plan's rule for the model; undefined if no rule limits them. */
   modelMinute: number | undefined = undefined;
-  /** The scope with the fewest tokens of its minute left, rules for models left out. calls.ts resets it. */
+  /**
+   * The scope with the fewest tokens of its minute left. Rules for models are left out, as in `tokenMinuteOf`
+   * of ledger.ts: both are for the same response headers.
+   */
   readonly tightest = createTightest();
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
@@ -47,9 +50,16 @@ export class CallLeft {
     this.#taken = taken;
   }
 
-  /** Records what a take left of an extended quota. */
-  set(scope: number, quota: number, left: number): void {
+  /** Called before the takes of a call, and again before each further try of them. */
+  begin(): void {
+    this.modelMinute = undefined;
+    this.tightest.limit = 0; // no scope yet
+  }
+
+  /** Records what a take left of an extended quota. `limit` and `record`: of the scope's quota. */
+  set(scope: number, quota: number, left: number, limit: number, record: number): void {
     this.#left[scope * QUOTAS_PER_SCOPE + quota] = left;
+    if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE) tighten(this.tightest, limit, left, record);
   }
 
   /** As `set`, for calls a day. Those of the account have a field of their own in QuotasLeft. */
@@ -81,9 +91,7 @@ export class CallLeft {
     for (let scope = 0; scope < this.#taken.scopeCount; scope++) {
       const mask = this.#taken.masks[scope]!;
       const { index } = this.#chain.links[scope]!;
-      // gateway/call-lines.ts reads the kind in a code as an index into QUOTA_SCOPES. The first positions
-      // have the same numbers, and all from GROUP_SCOPE on are groups.
-      const kind = Math.min(scope, GROUP_SCOPE);
+      const kind = kindIndexOf(scope);
       const first = scope * QUOTAS_PER_SCOPE;
       for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1) {
         const quota = lowestBitOf(bits);

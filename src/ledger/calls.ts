@@ -23,15 +23,8 @@ import { asMonotonicMs, asPicoUnits, asWallMs } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
 import { type DayCounter, dayNumberOf } from './day.js';
 import type { DirtySet } from './dirty-set.js';
-import { CALLS_IN_FLIGHT, CALLS_PER_MONTH, flightAt, type LedgerViews, TOKENS_PER_MINUTE } from './layout.js';
-import {
-  ACCOUNT_SCOPE,
-  createTaken,
-  DAY_BIT,
-  MODEL_SCOPE,
-  Reservations,
-  type Taken,
-} from './reservations.js';
+import { CALLS_IN_FLIGHT, CALLS_PER_MONTH, flightAt, type LedgerViews } from './layout.js';
+import { ACCOUNT_SCOPE, createTaken, DAY_BIT, NO_DAY, Reservations, type Taken } from './reservations.js';
 import {
   CALLS_PER_DAY,
   kindOf,
@@ -51,7 +44,6 @@ import {
   NOTHING_USED,
   type ScopeQuotas,
   setAmounts,
-  tighten,
   type TokenMinute,
 } from './scope-quotas.js';
 import { NO_PERIOD, type Stocks } from './stocks.js';
@@ -67,8 +59,6 @@ const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopeCount` 0
 const TRIES_MAX = 1_000; // of `#takeAll`, each with a later day or month; only a bug needs as many
 /** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
-/** `Taken.dayNumber` of a free call (`CallNeeds.isFree`), which takes no call of a day. */
-const NO_DAY = -1;
 
 export class Calls {
   readonly #options: CallsOptions;
@@ -128,8 +118,7 @@ export class Calls {
     nowMs = this.clock.monotonicMs(),
   ): QuotaRejection | undefined {
     this.#nowMs = nowMs;
-    this.#callLeft.modelMinute = undefined;
-    this.#callLeft.tightest.limit = 0; // no scope yet
+    this.#callLeft.begin();
     invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
@@ -303,7 +292,7 @@ export class Calls {
     const { day, month } = taken;
     const { links } = this.#chain;
     taken.dayNumber = AFTER_ALL_DAYS;
-    this.#callLeft.tightest.limit = 0; // no scope yet
+    this.#callLeft.begin();
     const { batch } = this.#options;
     if (batch.take(links, quotaBits, this.#held, taken, this.#nowMs, this.#callLeft)) quotaBits &= DAY_BIT;
     for (const quota of QUOTA_ORDER) {
@@ -337,11 +326,7 @@ export class Calls {
     const limit = limits[firstLimit + quota]!;
     if (!this.quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
     taken.masks[scope]! |= 1 << quota;
-    const { left } = this.quotas;
-    this.#callLeft.set(scope, quota, left);
-    // Rules for models are left out, as in tokenMinuteOf of ledger.ts.
-    if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE)
-      tighten(this.#callLeft.tightest, limit, left, record);
+    this.#callLeft.set(scope, quota, this.quotas.left, limit, record);
     const { onLowLease } = this.#options;
     if (onLowLease !== undefined && this.quotas.takeRanLow()) onLowLease(kindOf(scope), index);
     return true;

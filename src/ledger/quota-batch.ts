@@ -20,16 +20,9 @@ import * as layout from './layout.js';
 import { lowestBitOf } from './packed-words.js';
 import { QUOTA_MODULE_BYTES } from './generated-module.js';
 import { ENTRY, HALF_SETTLED, SETTLED, UNSETTLED } from './quota-module.js';
-import { DAY_BIT, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
+import { DAY_BIT, SCOPES_MAX, type Taken } from './reservations.js';
 import type { Link } from './scope-chain.js';
-import {
-  type Amounts,
-  createAmounts,
-  NOTHING_USED,
-  periodOf,
-  type ScopeQuotas,
-  tighten,
-} from './scope-quotas.js';
+import { type Amounts, createAmounts, NOTHING_USED, periodOf, type ScopeQuotas } from './scope-quotas.js';
 import { PERIODS_KNOWN } from './stocks.js';
 import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 
@@ -111,11 +104,7 @@ export class QuotaBatch {
       taken.masks[scope]! |= linkMask & quotaBits;
       for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1, entry += ENTRY_WORDS64) {
         const quota = lowestBitOf(bits);
-        const quotaLeft = floats[entry + LIMIT]!;
-        left.set(scope, quota, quotaLeft);
-        // Rules for models are left out, as in tokenMinuteOf of ledger.ts.
-        if (quota === layout.TOKENS_PER_MINUTE && scope !== MODEL_SCOPE)
-          tighten(left.tightest, limits[firstLimit + quota]!, quotaLeft, record);
+        left.set(scope, quota, floats[entry + LIMIT]!, limits[firstLimit + quota]!, record);
       }
     }
     return true;

@@ -10,12 +10,12 @@
  * would not help. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
  */
 import type { Clock } from '../core/clock.js';
-import type { QuotaName } from '../core/quotas.js';
+import { QUOTA_SCOPES, type QuotaName, type QuotaScope } from '../core/quotas.js';
 import { asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
 import type { Balance } from './balance.js';
 import { type DayCounter, resetOfDay } from './day.js';
 import { CALLS_IN_FLIGHT, EXTENDED_QUOTAS, type OnLowLease, TOKENS_PER_MINUTE } from './layout.js';
-import { ACCOUNT_SCOPE, DAY_BIT, MODEL_SCOPE, type Taken } from './reservations.js';
+import { ACCOUNT_SCOPE, DAY_BIT, kindIndexOf, MODEL_SCOPE, type Taken } from './reservations.js';
 import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
 import type { MinuteTake } from './window.js';
@@ -31,7 +31,7 @@ export interface CallNeeds {
 
 /** Why a call was not admitted. `limit` and `left` are requests, calls, tokens or pico-units. */
 export interface QuotaRejection {
-  readonly kind: 'key' | 'account' | 'group' | 'model';
+  readonly kind: QuotaScope;
   /** The slot of the key, the account or the group; of a model's rule, the model's index in the catalogue. */
   readonly index: number;
   /** `scopes`: all quota records are in use, so this scope's quotas cannot be counted. */
@@ -49,7 +49,7 @@ export interface QuotaRejection {
 
 /** A quota that refuses a call: the coordinator had too little left. `index`: of a model's rule, its slot. */
 export interface RefusedQuota {
-  readonly kind: QuotaRejection['kind'] | 'upstream';
+  readonly kind: QuotaScope | 'upstream';
   readonly index: number;
   readonly quota: QuotaName | 'balance';
 }
@@ -61,10 +61,8 @@ export const QUOTA_ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
   quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
 );
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
-/** The first positions of a scope chain, as in reservations.ts (KEY_SCOPE and so on); groups follow. */
-const KINDS = ['key', 'account', 'model'] as const;
 
-export const kindOf = (scope: number): QuotaRejection['kind'] => KINDS[scope] ?? 'group';
+export const kindOf = (scope: number): QuotaScope => QUOTA_SCOPES[kindIndexOf(scope)]!;
 
 export interface QuotaRejectionsOptions {
   readonly quotas: ScopeQuotas;

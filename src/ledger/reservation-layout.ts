@@ -5,12 +5,12 @@
  * The owner is the listener that has the call slot. It writes all fields but the state before the record is
  * held. A call that took of no scope but its account leaves the fields from TOKENS on as they were. Calls a
  * day are counted by the day in UTC+8, as the specification wants; all other quotas of a day or month by
- * `quota_timezone`:
+ * `quota_timezone`. reservations.ts has NO_DAY and SCOPES_MAX:
  *
  *     byte  bits  field               written by        meaning
  *        0    32  STATE               owner, main (CAS) free, held or settling: reservations.ts
  *        4    32  ACCOUNT                               whose money it is
- *        8    32  DAY_NUMBER                            UTC+8 day whose call it took; -1: none, a free call
+ *        8    32  DAY_NUMBER                            UTC+8 day whose call it took; NO_DAY: none
  *       12    32  SCOPE_COUNT                           how many scopes have bits in TAKEN_MASKS; 0: none
  *       16    64  HOLD                                  pico-units
  *       24    64  TOKENS                                held; a float, which is read without a BigInt
@@ -19,7 +19,7 @@
  *       40    32  CALL_GROUP                            index + 1 of the account's own group, or 0
  *       44    32  CALENDAR_DAY                          day and month of which the call took,
  *       48    32  CALENDAR_MONTH                        in `quota_timezone`
- *       52   7×8  TAKEN_MASKS                           SCOPES_MAX bytes (reservations.ts), a bit a quota
+ *       52   7×8  TAKEN_MASKS                           SCOPES_MAX bytes, a bit a quota
  *
  * Must hold: no two fields share a byte (test/unit/ledger/layout.test.ts).
  */

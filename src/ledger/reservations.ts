@@ -16,6 +16,7 @@
  */
 import { invariant } from '../core/errors.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
+import { QUOTA_SCOPES } from '../core/quotas.js';
 import {
   asAccountIndex,
   asPicoUnits,
@@ -33,31 +34,34 @@ const STATE_HELD = 1;
 const STATE_SETTLING = 2;
 
 /**
- * Positions in the scope chain of a call, and in `Taken.masks`, in the order of QUOTA_SCOPES
- * (core/quotas.ts). Groups have all positions from GROUP_SCOPE on. The record in shared memory has bytes for
- * seven positions (reservation-layout.ts).
+ * Positions in the scope chain of a call, and in `Taken.masks`: those of QUOTA_SCOPES (core/quotas.ts), and
+ * groups have all positions from GROUP_SCOPE on. The record in shared memory has bytes for seven positions
+ * (reservation-layout.ts).
  */
-export const KEY_SCOPE = 0;
-export const ACCOUNT_SCOPE = 1;
-export const MODEL_SCOPE = 2;
-export const GROUP_SCOPE = 3;
+export const [KEY_SCOPE, ACCOUNT_SCOPE, MODEL_SCOPE, GROUP_SCOPE] =
+  QUOTA_SCOPES.keys() as Iterable<number> as [number, number, number, number];
 export const SCOPES_MAX = GROUP_SCOPE + GROUP_DEPTH_MAX;
 invariant(
   layout.TAKEN_MASKS * 4 + SCOPES_MAX <= layout.RESERVATION_WORDS32 * 4,
   'the masks of a call fit into its record',
 );
 
+/** The position in QUOTA_SCOPES of the scope at that position in the chain. */
+export const kindIndexOf = (scope: number): number => Math.min(scope, GROUP_SCOPE);
+
 /** What a call took of its scopes, besides the hold. */
 export type Taken = ReturnType<typeof createTaken>;
 
 /** The highest bit of a byte of `masks`; the seven extended quotas have the lower ones. */
 export const DAY_BIT = 1 << 7;
+/** `Taken.dayNumber` of a free call (`CallNeeds.isFree`), which takes no call of a day. */
+export const NO_DAY = -1;
 
 /** A Taken of no call, to be filled by `Reservations.read` or `ScopeChain.set`. Each thread reuses one. */
 export function createTaken() {
   return {
     account: asAccountIndex(0),
-    /** The day whose call was taken, in days since 1970-01-01 UTC+8; -1 if none was. */
+    /** The day whose call was taken, in days since 1970-01-01 UTC+8; NO_DAY if none was. */
     dayNumber: 0,
     /** How many of `masks` are valid. If 0, the call took of no other quota, and all below is not valid. */
     scopeCount: 0,
