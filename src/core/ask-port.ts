@@ -54,10 +54,10 @@ export class PendingReplies<Reply> {
 
   /**
    * Asks a question: before it returns, it calls `send` with the id that the reply must have. The promise
-   * rejects only if `send` throws; the question then stays in `#waiting` until its bound.
+   * rejects only if `send` throws; then the question waits no longer.
    */
   ask(send: (id: number) => void, bound = this.#bound): Promise<Reply> {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
       const timer = bound && setTimeout(() => this.reply(waiting.id, bound.onTimeout()), bound.waitMsMax);
       // The timer does not keep a thread or process alive.
       timer?.unref();
@@ -66,7 +66,12 @@ export class PendingReplies<Reply> {
       invariant(slot < SLOTS_MAX, 'the slot of a question fits its id');
       this.#count = (this.#count + 1) % COUNTS_MAX;
       waiting.id = this.#count * SLOTS_MAX + slot;
-      send(waiting.id);
+      try {
+        send(waiting.id);
+      } catch (error) {
+        this.#take(waiting.id);
+        reject(error as Error);
+      }
     });
   }
 
@@ -77,12 +82,17 @@ export class PendingReplies<Reply> {
 
   /** Resolves the question with `reply`. A reply to a question that no longer waits is dropped. */
   reply(id: number, reply: Reply): void {
+    this.#take(id)?.resolve(reply);
+  }
+
+  /** Ends the wait of a question; undefined if it does not wait. */
+  #take(id: number): WaitingQuestion<Reply> | undefined {
     const slot = id % SLOTS_MAX;
     const waiting = this.#waiting.at(slot);
-    if (waiting?.id !== id) return;
+    if (waiting?.id !== id) return undefined;
     this.#waiting.remove(slot);
     clearTimeout(waiting.timer);
-    waiting.resolve(reply);
+    return waiting;
   }
 
   /** Resolves every question with `reply`, because the other end is gone. */

@@ -159,3 +159,28 @@ void t.test('when the far end is gone, all who wait get a reply', async (t) => {
   t.same(await Promise.all(waiting), [true, true, true]);
   t.equal(pending.size, 0);
 });
+
+void t.test('a question that cannot be sent rejects, and waits for nothing', async (t) => {
+  const pending = new PendingReplies<string>({ waitMsMax: LONG_MS, onTimeout: () => 'late' });
+  const ids: number[] = [];
+  for (let count = 0; count < 3; count++)
+    await t.rejects(
+      pending.ask((id) => {
+        ids.push(id);
+        throw new Error('the other end is gone');
+      }),
+      { message: 'the other end is gone' },
+    );
+  t.equal(pending.size, 0);
+  ids.forEach((id) => pending.reply(id, 'a reply that nobody awaits'));
+  const asked = pending.ask((id) => setImmediate(() => pending.reply(id, 'a reply')));
+  t.equal(await asked, 'a reply', 'the next question gets its own');
+  t.equal(pending.size, 0);
+  const { port1 } = new MessageChannel();
+  t.teardown(() => port1.close());
+  const asks = new AskPort<unknown, string>(port1);
+  await t.rejects(
+    asks.ask(() => 'no thread can get a function'),
+    { name: 'DataCloneError' },
+  );
+});
