@@ -11,8 +11,10 @@
  *
  * Must hold: a removed item is garbage at the next minor collection.
  */
-export class SlotArray<T> {
-  /** Items by slot; a free slot has undefined, so an item must not be undefined. */
+import { invariant } from './errors.js';
+
+export class SlotArray<T extends object | string | number> {
+  /** Items by slot; a free slot has undefined. */
   readonly #items: (T | undefined)[] = [];
   /** Slots of removed items, to be used again. */
   readonly #free: number[] = [];
@@ -33,8 +35,9 @@ export class SlotArray<T> {
     return this.#items[slot];
   }
 
-  /** Frees a slot. Call it once for each `add`: after a second call two items would get the slot. */
+  /** Frees a slot. Throws if it is free already: two items would get it. */
   remove(slot: number): void {
+    invariant(this.#items[slot] !== undefined, 'a slot is freed once');
     this.#items[slot] = undefined;
     this.#free.push(slot);
   }

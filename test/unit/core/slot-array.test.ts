@@ -57,3 +57,15 @@ void t.test('what has left is gone with the next small collection', (t) => {
   t.ok(bytes < 4e6, `the heap grew by ${bytes} bytes`);
   t.end();
 });
+
+void t.test('a slot that is free is not freed again', (t) => {
+  const array = new SlotArray<string>();
+  const slot = array.add('item');
+  array.remove(slot);
+  t.throws(() => array.remove(slot), { message: /a slot is freed once/ });
+  t.throws(() => array.remove(7), { message: /a slot is freed once/ });
+  t.equal(array.size, 0);
+  t.equal(array.add('next'), slot);
+  t.equal(array.add('one after'), slot + 1, 'no two items share a slot');
+  t.end();
+});
