@@ -18,8 +18,8 @@ import {
 import type { FallbackGrant } from './fallback-quota.js';
 
 /**
- * The tick of permits of the fallback quota, which the server has on record at another node. They are returned
- * to nobody: they count there until they expire.
+ * The tick of permits of the fallback quota, which the server has on record at another node. They are
+ * returned to nobody: they count there until they expire.
  */
 const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
 

@@ -1,4 +1,4 @@
-/** What a host reports of money is never older than its version, whenever another process writes the store. */
+/** A total that a host reports is never older than its version, whenever another process writes the store. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { hostAccounting } from '#src/sharing/open-hosts.js';

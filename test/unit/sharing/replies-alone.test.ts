@@ -1,4 +1,4 @@
-/** Permits that a node grants to itself while it is cut off go back to whom they are of, and to nobody else. */
+/** Permits that a node grants to itself while it is cut off go back to whom they are of, or to nobody. */
 import t from 'tap';
 import type { LeaseAsk, MinuteAsk, MinuteGrant } from '#src/sharing/coordinator.js';
 import { permitsOfShare, replyAlone, withoutLocalPermits } from '#src/sharing/replies-alone.js';
