@@ -20,6 +20,7 @@ import { Leases, type SpentAccounting } from '../ledger/leases.js';
 import { type UpstreamBuffers, UpstreamLeases } from '../ledger/upstream-counters.js';
 import { SharedUses } from '../registry/shared-uses.js';
 import { ChangeApplier } from '../registry/live-buffers.js';
+import { findScope } from '../registry/record-store.js';
 import { Registry, type RegistryService } from '../registry/registry.js';
 import { UncoveredCharges } from '../sharing/uncovered-charges.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
@@ -210,7 +211,7 @@ class SharedAccounting implements Sharing {
 
   callsUses(ids: readonly string[]): CallsUse[] {
     return ids.flatMap((id) => {
-      const scope = this.#scopeOf(id);
+      const scope = findScope(this.#options.store, id);
       const use = scope && this.#manager.callsUse(scope);
       return use === undefined ? [] : [{ ...use, slot: this.#options.slot }];
     });
@@ -233,17 +234,6 @@ class SharedAccounting implements Sharing {
     };
     const nowMs = this.#options.hostClock.monotonicMs();
     return sharingSnapshot({ manager: this.#manager.state, hosts, nowMs });
-  }
-
-  /** Finds the account, key or group with that id; undefined if there is none. */
-  #scopeOf(id: string): LeaseScope | undefined {
-    const { store } = this.#options;
-    const account = store.findAccount(id);
-    if (account !== undefined) return { kind: 'account', index: account.index };
-    const key = store.keys.find(id);
-    if (key !== undefined) return { kind: 'key', index: key.index };
-    const group = store.groups.find(id);
-    return group && { kind: 'group', index: group.index };
   }
 
   async close(): Promise<void> {

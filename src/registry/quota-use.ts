@@ -65,7 +65,7 @@ interface MinuteDayCounts {
 }
 
 /** Counts of a scope as of the last flush. */
-type FlushedCounts = MinuteDayCounts & { readonly takenMs: WallMs };
+export type FlushedCounts = MinuteDayCounts & { readonly takenMs: WallMs };
 
 /** The counts of a group's minute and day. (Accounts and keys have these counts in other rows.) */
 export function minuteDayCountsOf(record: QuotaUseRecord): FlushedCounts {

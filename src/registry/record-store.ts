@@ -1,7 +1,8 @@
 /**
  * Declares what the registry needs of a store; store/store.ts is the only implementation. These are
  * interfaces because src/store imports src/registry, which must not import src/store. The registry
- * (accounts.ts, keys.ts and the like) makes its changes by `commitAndApply`. Main thread.
+ * (accounts.ts, keys.ts and the like) makes its changes by `commitAndApply`. Who needs a scope of any kind
+ * reads it by `findScope` and `flushedUseOf`. Main thread.
  *
  * A slot is the number that fields call `index`. `put` adds a record, or replaces the one with its id.
  * Methods throw StoreError for a damaged row.
@@ -11,7 +12,14 @@
  * rest), test/unit/registry/registry-keys.test.ts (names of keys), test/unit/registry/groups.test.ts,
  * test/unit/registry/registry.failed-commits.test.ts (commitAndApply).
  */
-import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
+import {
+  type AccountIndex,
+  asAccountIndex,
+  asKeyIndex,
+  type GroupIndex,
+  type KeyIndex,
+  type WallMs,
+} from '../core/units.js';
 import type {
   AccountRecord,
   CreditRecord,
@@ -22,7 +30,7 @@ import type {
 } from './account-record.js';
 import type { KeyRecord, KeyUseRecord } from './key-record.js';
 import type { ChangeStore } from './operator-change.js';
-import type { QuotaUseRecord, UsedScope } from './quota-use.js';
+import { type FlushedCounts, minuteDayCountsOf, type QuotaUseRecord, type UsedScope } from './quota-use.js';
 import type { UsageRange, UsageRecord } from './usage-report.js';
 
 /** Items from a slot on, or from the number of a journal's line on, in that order. `next`: where to go on. */
@@ -136,6 +144,43 @@ export interface OperatorStore {
   /** Last uses on this host by id, in Unix seconds, as they were last put. */
   lastUses(): Map<string, number>;
   putLastUses(uses: ReadonlyMap<string, number>): void;
+}
+
+interface ScopeStore extends Pick<RecordStore, 'findAccount' | 'findSpending'> {
+  readonly groups: Pick<GroupStore, 'find'>;
+  readonly keys: Pick<KeyStore, 'find' | 'findUse'>;
+  readonly quotaUses: Pick<RecordStore['quotaUses'], 'find'>;
+}
+
+/** The account, key or group with that id; undefined if there is none. (Ids begin with their kind.) */
+export function findScope(
+  store: Omit<ScopeStore, 'findSpending' | 'quotaUses'>,
+  id: string,
+): Exclude<UsedScope, { kind: 'model' }> | undefined {
+  const account = store.findAccount(id);
+  if (account !== undefined) return { kind: 'account', index: account.index };
+  const key = store.keys.find(id);
+  if (key !== undefined) return { kind: 'key', index: key.index };
+  const group = store.groups.find(id);
+  return group && { kind: 'group', index: group.index };
+}
+
+/**
+ * The use of a scope as flushes have written it: `counts` of the minute and of the calls of the day, and
+ * `quotas` of all else, each undefined if none has. Throws StoreError if a row is damaged.
+ */
+export function flushedUseOf(
+  store: Omit<ScopeStore, 'findAccount' | 'groups'>,
+  scope: UsedScope,
+): { readonly counts: FlushedCounts | undefined; readonly quotas: QuotaUseRecord | undefined } {
+  const quotas = store.quotaUses.find(scope);
+  const counts =
+    scope.kind === 'account'
+      ? store.findSpending(asAccountIndex(scope.index))
+      : scope.kind === 'key'
+        ? store.keys.findUse(asKeyIndex(scope.index))
+        : quotas && minuteDayCountsOf(quotas);
+  return { counts, quotas };
 }
 
 /**

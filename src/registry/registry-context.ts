@@ -46,7 +46,6 @@ import {
 } from './live-buffers.js';
 import {
   minuteDayCountsAt,
-  minuteDayCountsOf,
   flushedUses,
   type LimitedScope,
   quotaUsesOf,
@@ -56,7 +55,7 @@ import {
   type UsedScope,
 } from './quota-use.js';
 import { invalid } from './record-id.js';
-import type { RecordStore } from './record-store.js';
+import { flushedUseOf, type RecordStore } from './record-store.js';
 
 export interface RegistryContext {
   readonly store: RecordStore;
@@ -209,17 +208,11 @@ export class StoreOnly extends LiveState {
   }
 
   quotasOf({ kind, index, limits }: LimitedScope, nowMs: WallMs): QuotaUse[] {
-    const record = this.store.quotaUses.find({ kind, index });
-    const counts =
-      kind === 'account'
-        ? this.store.findSpending(index as AccountIndex)
-        : kind === 'key'
-          ? this.store.keys.findUse(index as KeyIndex)
-          : record && minuteDayCountsOf(record);
+    const { counts, quotas } = flushedUseOf(this.store, { kind, index });
     return quotaUsesOf(
       limits,
       minuteDayCountsAt(counts, nowMs),
-      flushedUses(record, this.calendar, nowMs),
+      flushedUses(quotas, this.calendar, nowMs),
       nowMs,
     );
   }

@@ -20,7 +20,8 @@ import { invariant } from '../core/errors.js';
 import type { Calendar } from '../core/quotas.js';
 import { asPicoUnits, type WallMs } from '../core/units.js';
 import { schemaCheck } from '../core/schema-check.js';
-import { minuteDayCountsOf } from '../registry/quota-use.js';
+import type { UsedScope } from '../registry/quota-use.js';
+import { findScope, flushedUseOf } from '../registry/record-store.js';
 import { identityOf, isRunning } from '../store/process-identity.js';
 import type { Store } from '../store/store.js';
 import { StoreError } from '../store/store-file.js';
@@ -299,10 +300,10 @@ type UseStore = Pick<Store, 'findAccount' | 'findSpending' | 'keys' | 'groups' |
  * that shared nothing, or before the machine was started again. This use goes on to count when limits begin
  * to be shared. Throws StoreError if a row is damaged. Three reads at most, some microseconds.
  */
-function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
-  const rows = findCounts(store, scope);
-  if (rows === undefined) return { minuteUsed: 0, ageMs: 0, stocks: {} };
-  const { counts, quotas } = rows;
+function usedBefore(store: UseStore, scopeId: string, nowMs: WallMs): UsedBefore {
+  const scope = scopeNamed(store, scopeId);
+  if (scope === undefined) return { minuteUsed: 0, ageMs: 0, stocks: {} };
+  const { counts, quotas } = flushedUseOf(store, scope);
   const { minuteUsed = 0, dayNumber = 0, dayCalls = 0 } = counts ?? {};
   return {
     minuteUsed,
@@ -314,27 +315,11 @@ function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
   };
 }
 
-/** What the store has counted of a scope, found by its name; undefined if it has counted nothing. */
-function findCounts(store: UseStore, scope: string) {
+/** The scope of that name (LeaseAsk.scope); undefined for an upstream, of which the store counts nothing. */
+function scopeNamed(store: UseStore, scopeId: string): UsedScope | undefined {
+  const slash = scopeId.indexOf('/');
+  if (slash <= 0) return findScope(store, scopeId);
   // An account's rule for a model: see `modelScope`.
-  const slash = scope.indexOf('/');
-  if (slash > 0) {
-    const modelId = scope.slice(slash + 1);
-    const account = store.findAccount(scope.slice(0, slash));
-    const quotas = account && store.quotaUses.find({ kind: 'model', index: account.index, modelId });
-    return quotas && { counts: minuteDayCountsOf(quotas), quotas };
-  }
-  const account = store.findAccount(scope);
-  if (account !== undefined) {
-    const { index } = account;
-    return { counts: store.findSpending(index), quotas: store.quotaUses.find({ kind: 'account', index }) };
-  }
-  const key = store.keys.find(scope);
-  if (key !== undefined) {
-    const { index } = key;
-    return { counts: store.keys.findUse(index), quotas: store.quotaUses.find({ kind: 'key', index }) };
-  }
-  const group = store.groups.find(scope);
-  const quotas = group && store.quotaUses.find({ kind: 'group', index: group.index });
-  return quotas && { counts: minuteDayCountsOf(quotas), quotas };
+  const account = store.findAccount(scopeId.slice(0, slash));
+  return account && { kind: 'model', index: account.index, modelId: scopeId.slice(slash + 1) };
 }
