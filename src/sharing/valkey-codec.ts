@@ -93,8 +93,13 @@ export function moneyOf(high: number, low: number): PicoUnits {
   return asPicoUnits(BigInt(high) * MONEY_BASE + BigInt(low));
 }
 
-/** The total as the scripts take it: [high, low, version]; false if it is undefined. */
-export function versioned(total: HostSpent | Credited | undefined): readonly number[] | false {
+/** A total as the scripts take it. */
+type VersionedRow = readonly [high: number, low: number, version: number];
+/** What a host has spent of a scope; false if it has spent nothing, true if its record is damaged. */
+export type SpentRow = VersionedRow | boolean;
+
+/** The total as the scripts take it; false if it is undefined. */
+export function versioned(total: HostSpent | Credited | undefined): VersionedRow | false {
   return total === undefined ? false : [...moneyPair(total.totalPicoUnits), total.version];
 }
 

@@ -33,12 +33,19 @@ import {
   moneyPair,
   type RawReply,
   type RawView,
+  type SpentRow,
   STOCK_CODES,
   versioned,
 } from './valkey-codec.js';
 import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './valkey-life-scripts.js';
 import { EXCHANGE_SCRIPT, VIEW_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
-import { lossOf, ServerClock, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
+import {
+  lossOf,
+  type RefusedStatus,
+  ServerClock,
+  ValkeyServer,
+  type ValkeyServerOptions,
+} from './valkey-server.js';
 
 /** How often a call is sent if the server wants a term promised: twice, and once more for each takeover. */
 const SENDS_MAX = 4;
@@ -88,27 +95,27 @@ export interface PartitionReply {
   readonly replies: readonly LeaseReply[];
 }
 
-/** What the host has spent of a scope; false if it has spent nothing, true if its record is damaged. */
-type SpentRow = ReturnType<typeof versioned> | true;
 /** The items of PromisedTerm, as scripts take them. */
 type Term = readonly [term: number, server: string];
-/** The reply of ENTER_SCRIPT, whose comment lists the statuses. */
+/** The reply of either script below if it wants a term promised first: `#inTerm` does so and sends again. */
+type WantsTerm = readonly [status: 'term', nowMs: number, epoch: string, unused: unknown, wanted: Term];
+/** Any other reply of ENTER_SCRIPT, whose comment explains the statuses. */
 type Entered = readonly [
-  status: string,
+  status: 'ok' | 'evicts' | 'former',
   nowMs: number,
   /** With `former` the place of a node of another version that still runs; with `evicts` the policy. */
   epoch: string,
   hostReported: boolean,
-  /** The first scopes to free, or the term to be promised. */
-  scopesOrTerm: readonly string[] | Term,
+  /** The first scopes to free. */
+  toFree: readonly string[],
 ];
-/** The reply of EXCHANGE_SCRIPT, whose comment lists the statuses. */
+/** Any other reply of EXCHANGE_SCRIPT, whose comment explains the statuses. */
 type Exchanged = readonly [
-  status: string,
+  status: 'ok' | RefusedStatus,
   nowMs: number,
   epoch: string,
   waitMs: number,
-  /** Replies; in a quarantine some of the places that have to report; or the term to be promised. */
+  /** Replies; in a quarantine or check some of the places that are awaited. */
   details?: readonly unknown[],
   /** The version of the list of nodes; not with every status. */
   places?: number,
@@ -166,7 +173,7 @@ export class ValkeyPartition {
           'what is evicted would be given twice',
       );
     // Scopes of which earlier lives of the place hold something; none once these are freed.
-    if (toFree.length > 0) await this.#freeFormer(toFree as readonly string[]);
+    if (toFree.length > 0) await this.#freeFormer(toFree);
     let pages = 0;
     if (epoch !== rememberedEpoch) pages += await this.#reportHeld();
     if (!hostReported) pages += await this.#reportSpent();
@@ -275,9 +282,9 @@ export class ValkeyPartition {
     send: (promised: Term) => Promise<unknown>,
   ): Promise<Reply> {
     for (let tries = 0; tries < SENDS_MAX; tries++) {
-      const reply = (await send([this.#promised.term, this.#promised.server])) as Reply;
-      if (reply[0] !== 'term') return reply;
-      const [term, server] = reply[4] as Term;
+      const reply = (await send([this.#promised.term, this.#promised.server])) as Reply | WantsTerm;
+      if (!wantsTerm(reply)) return reply;
+      const [term, server] = reply[4];
       // A place promises each term to one server only.
       if (term <= this.#promised.term) break;
       const { memory, place, partition } = this.#options;
@@ -352,8 +359,12 @@ export class ValkeyPartition {
   }
 }
 
-/** The statuses of EXCHANGE_SCRIPT by which the server has lost data, or counts as one that has. */
-const LOSSES: ReadonlySet<string> = new Set(['unknown', 'report', 'quarantine', 'aged']);
+function wantsTerm(reply: Entered | Exchanged | WantsTerm): reply is WantsTerm {
+  return reply[0] === 'term';
+}
+
+/** The statuses by which the server has lost data, or counts as one that has. */
+const LOSSES: ReadonlySet<Exchanged[0]> = new Set(['unknown', 'report', 'quarantine', 'aged']);
 
 /** Turns a failed write into a CoordinatorLost: while the disk is full, nothing is leased and calls go on. */
 function onDisk(write: () => void): void {
@@ -366,7 +377,7 @@ function onDisk(write: () => void): void {
 }
 
 /** The row of a scope in ARGV[4] of REPORT_SCRIPT. */
-function heldRow(scope: string, held: HeldScope, spent: unknown): unknown[] {
+function heldRow(scope: string, held: HeldScope, spent: SpentRow): unknown[] {
   const counted = countedOf(held).map(([name, { period, used, unused, seen }]) => [
     STOCK_CODES[name],
     period,

@@ -8,7 +8,7 @@
  */
 import { CoordinatorLost, unknownNode } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
-import { coordinatorKeys, packed, unpacked } from './valkey-codec.js';
+import { coordinatorKeys, packed, type SpentRow, unpacked } from './valkey-codec.js';
 import { FREE_SCRIPT } from './valkey-scripts.js';
 
 /** Ends the loop of `free`: so many pages of PAGE_SCOPES scopes are more scopes than a process can have. */
@@ -63,15 +63,14 @@ export class ValkeyServer {
   }
 
   /**
-   * Frees what ended lives of the place hold, and reports what the host has spent of each scope. `spentOf`
-   * returns that as [high, low, version]; false if the host has spent nothing, true if its record is damaged.
-   * `firstPage` are the first scopes to free; it may be empty. Resolves with true when nothing is held any
-   * more, with false if another life than `incarnation` has come. Rejects with CoordinatorLost.
+   * Frees what ended lives of the place hold, and reports what the host has spent of each scope. `firstPage`
+   * are the first scopes to free; it may be empty. Resolves with true when nothing is held any more, with
+   * false if another life than `incarnation` has come. Rejects with CoordinatorLost.
    */
   async free(
     incarnation: string,
     firstPage: readonly string[],
-    spentOf: (scope: string) => readonly number[] | boolean,
+    spentOf: (scope: string) => SpentRow,
   ): Promise<boolean> {
     let page = firstPage;
     for (let pages = 0; pages < PAGES_MAX; pages++) {
@@ -131,11 +130,14 @@ export class ServerClock {
   }
 }
 
+/** The statuses of EXCHANGE_SCRIPT, whose comment explains them, by which it carried nothing out. */
+export type RefusedStatus = 'unknown' | 'old' | 'aged' | 'report' | 'quarantine' | 'check' | 'new';
+
 /**
- * The error for a `status` other than `ok` of EXCHANGE_SCRIPT, whose comment lists them. `waitMs` is how long
- * a quarantine still lasts; `awaited` are some of the places that the server waits for.
+ * The error for a refused exchange. `waitMs` is how long a quarantine still lasts; `awaited` are some of the
+ * places that the server waits for.
  */
-export function lossOf(status: string, waitMs = 0, awaited: readonly string[] = []): CoordinatorLost {
+export function lossOf(status: RefusedStatus, waitMs = 0, awaited: readonly string[] = []): CoordinatorLost {
   const seconds = Math.ceil(waitMs / 1_000);
   const missing = `${awaited.join(', ')} and maybe others have not`;
   switch (status) {
@@ -162,7 +164,7 @@ export function lossOf(status: string, waitMs = 0, awaited: readonly string[] = 
       );
     case 'aged':
       return new CoordinatorLost('quarantine', "the server's clock was set forward");
-    default:
+    case 'old':
       return new CoordinatorLost('failing', `the server refused an exchange: ${status}`);
   }
 }
