@@ -147,6 +147,34 @@ void t.test('a statement shows what all processes use', async (t) => {
   t.equal(follows.count, 2);
 });
 
+void t.test('processes are asked before the coordinator, and after their flush', async (t) => {
+  const order: string[] = [];
+  const asked = <Reply>(name: string, reply: Reply): Promise<Reply> => {
+    order.push(name);
+    return Promise.resolve(reply);
+  };
+  const unused = (): never => t.fail('a read changes nothing') as never;
+  const registry = new SharedRegistry({
+    store: { shared: {} as Store['shared'] },
+    registry: {} as Registry,
+    uses: {
+      show: (knownUses: ReadonlyMap<string, unknown>, work: () => unknown) => ({
+        result: work(),
+        missed: new Set(order.length === 0 && knownUses.size === 0 ? ['acct_1'] : []),
+      }),
+    } as unknown as SharedUses,
+    coordinator: { view: () => asked('coordinator', []) },
+    debits: {} as DebitService,
+    commit: unused,
+    confirm: unused,
+    onChange: unused,
+    flushAll: () => asked('flush', undefined),
+    callsUses: () => asked('processes', []),
+  });
+  await registry.read(() => undefined);
+  t.same(order, ['flush', 'processes', 'coordinator']);
+});
+
 void t.test('work that would go on without the uses is a bug', (t) => {
   const store = new Store(t.testdir());
   const uses = new SharedUses(store, new AccountDirectory());
