@@ -147,7 +147,7 @@ export class LeaseManager {
     for (const scope of scopes) {
       const leased = this.#open(scope);
       if (leased === undefined) continue;
-      leased.isLow = true;
+      leased.recordLow();
       this.#ask(leased);
     }
   }

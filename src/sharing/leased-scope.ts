@@ -106,9 +106,10 @@ interface Budget {
 
 export class LeasedScope {
   readonly address: ScopeAddress;
+  /** The requests that wait for this scope, among others. LeaseWaits alone adds and removes them. */
   readonly waits = new Set<Wait>();
-  /** Whether a listener or worker has used most of what is leased. LeaseManager sets it, `ask` clears it. */
-  isLow = false;
+  /** Whether a listener or worker has used most of what is leased, since the last ask. */
+  #isLow = false;
   /**
    * Whether more may be there than was granted: LeaseReply.isUnknown of the last reply, or call slots are
    * withheld. Then LeaseWaits ends a request as if the coordinator were lost, not as one beyond its quota.
@@ -126,6 +127,11 @@ export class LeasedScope {
     this.minute = new MinuteLease(address.minute, address.index, nowMs);
   }
 
+  /** Called when a listener or worker has used most of what is leased: the next ask wants more. */
+  recordLow(): void {
+    this.#isLow = true;
+  }
+
   /**
    * The ask for the next exchange; undefined if there is nothing to ask or report. The caller sends the ask
    * and calls `applyReply` with the reply. If no reply comes, the next ask replaces this one.
@@ -134,8 +140,8 @@ export class LeasedScope {
     const { nowMs, number } = exchange;
     const { scopeId } = this.address;
     const limits = this.address.limits();
-    const { isLow } = this;
-    this.isLow = false;
+    const isLow = this.#isLow;
+    this.#isLow = false;
     const { requestsPerMinute = 0 } = limits;
     const needs = [...this.waits].map(({ need }) => need);
     const waiting = needs.filter((need) => this.#takesPermit(need)).length;
