@@ -13,6 +13,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { WrittenRow } from '../store/row-recorder.js';
+import { WAIT_FOR_OTHERS_MS } from './lease-terms.js';
 import {
   CoordinatorLost,
   type Coordinator,
@@ -29,11 +30,6 @@ export interface Debit {
 
 /** The pause between the tries of `start` to join. */
 const JOIN_PERIOD_MS = 1_000;
-/**
- * How long a debit waits for what others hold, before it is rejected. They give back idle money within 750 ms
- * if little remains. If much remains they may keep it longer (IDLE_MS_PLENTIFUL).
- */
-const WAIT_FOR_OTHERS_MS = 1_500;
 /** The pause before the debit asks again meanwhile. */
 const TRY_AGAIN_MS = 100;
 
@@ -136,7 +132,10 @@ export class DebitService {
     }
   }
 
-  /** Resolves when all is leased. Rejects as `during` does; then nothing is leased. */
+  /**
+   * Resolves when all is leased. Rejects as `during` does; then nothing is leased. If much of the account
+   * remains, others may keep what lies idle for longer than this waits (IDLE_MS_PLENTIFUL).
+   */
   async #lease(debits: readonly Debit[]): Promise<void> {
     const asks = debits.map(({ accountId, amount }) => askOf(accountId, amount));
     for (let waitedMs = 0; ; waitedMs += TRY_AGAIN_MS) {

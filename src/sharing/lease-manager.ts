@@ -22,15 +22,13 @@ import {
   periodAt,
   type PeriodOf,
 } from './coordinator.js';
-import type { LeaseTimers } from './lease-terms.js';
+import { type LeaseTimers, SWEEP_MS } from './lease-terms.js';
 import { LeaseWaits } from './lease-waits.js';
 import { type NextExchange, LeasedScope, type ScopeAddress, stocksIn } from './leased-scope.js';
 import type { CallsUse, ManagerState } from './sharing-stats.js';
 
 /** How often waits ask again for what others may have given back, and deadlines are checked. */
 const RETRY_MS = 60;
-/** How often leases are checked for what lies idle. IdleFloor (lease-terms.ts) relies on it. */
-const SWEEP_MS = 250;
 /** A process that has leases makes an exchange after so long without one, as a sign of life. */
 const HEARTBEAT_MS = 5_000;
 /** How long a start waits at most while the coordinator waits for other nodes: two of their heartbeats. */

@@ -7,16 +7,22 @@
  * are counted as numbers, stocks as bigints, because money needs them.
  *
  * Must hold: if the coordinator has little left, an idle amount is given back while a request of another
- * process still waits for it (WAIT_MS_MAX of lease-waits.ts). Tests: test/unit/sharing/stock-leases.test.ts
- * (IdleFloor too), lease-manager.test.ts.
+ * process still waits for it (WAIT_FOR_OTHERS_MS). Tests: test/unit/sharing/stock-leases.test.ts (IdleFloor
+ * too), lease-manager.test.ts.
  */
+import { invariant } from '../core/errors.js';
 import { minOf } from '../core/units.js';
 
-/**
- * How long an amount may lie idle if the coordinator has little left; then the process gives it back.
- * IdleFloor may notice that half of this time later, so an amount of a stock goes back after 750 ms at most.
- */
+/** How often the lease manager checks leases for what lies idle. */
+export const SWEEP_MS = 250;
+/** How long an amount may lie idle if the coordinator has little left; then the process gives it back. */
 export const IDLE_MS_SCARCE = 500;
+invariant(SWEEP_MS <= IDLE_MS_SCARCE / 2, 'IdleFloor is swept at least once in each half');
+/**
+ * How long a request or a debit waits for what others hold. IdleFloor may notice half of the time late, so
+ * what lies idle of a stock goes back after 750 ms at most; as much again is left for the exchanges.
+ */
+export const WAIT_FOR_OTHERS_MS = 3 * IDLE_MS_SCARCE;
 /**
  * How long an amount may lie idle if the coordinator has plenty left: an account that seldom calls costs an
  * exchange in 16 to 24 s, not one for each request.
@@ -80,7 +86,7 @@ export class IdleFloor {
 
   /**
    * `amount` is what is there now. Returns how much has lain idle for `idleMs`, as far as sweeps have found;
-   * 0 before a half is over. The lease manager sweeps every 250 ms, at least once in each half.
+   * 0 before a half is over. The lease manager sweeps every SWEEP_MS.
    */
   idleAmount(amount: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || amount < this.#least) this.#least = amount;

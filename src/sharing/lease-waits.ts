@@ -15,10 +15,9 @@ import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { CoordinatorContact } from './coordinator-contact.js';
 import type { PeriodOf } from './coordinator.js';
+import { WAIT_FOR_OTHERS_MS } from './lease-terms.js';
 import { decisiveLack, type LeasedScope, type QuotaLack, type Wait } from './leased-scope.js';
 
-/** How long a request waits: others give back what lies idle within 750 ms (IDLE_MS_SCARCE, IdleFloor). */
-const WAIT_MS_MAX = 1_500;
 /** How long a call waits for quotas of an upstream: less than ASK_MS of upstream/upstream-quotas.ts. */
 const UPSTREAM_WAIT_MS = 800;
 /** How much longer a request waits if the coordinator has not replied yet about what it lacks. */
@@ -56,7 +55,7 @@ export class LeaseWaits {
     if (this.#waits.size >= WAITS_MAX) return Promise.resolve('lost');
     return new Promise((end) => {
       const sinceMs = this.#options.clock.monotonicMs();
-      const waitMs = need.kind === 'upstream' ? UPSTREAM_WAIT_MS : WAIT_MS_MAX;
+      const waitMs = need.kind === 'upstream' ? UPSTREAM_WAIT_MS : WAIT_FOR_OTHERS_MS;
       const wait: Wait = { need, sinceMs, scopes, deadlineMs: sinceMs + waitMs, isOverdue: false, end };
       this.#waits.add(wait);
       for (const scope of scopes) scope.waits.add(wait);

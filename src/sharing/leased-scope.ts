@@ -270,7 +270,7 @@ export class LeasedScope {
 
   /**
    * Gives back what lies idle. Returns whether the scope should be in the next exchange. LeaseManager calls
-   * it every 250 ms. `isAlone`: the process is cut off from the coordinator, so that what it gives back
+   * it every SWEEP_MS. `isAlone`: the process is cut off from the coordinator, so that what it gives back
    * reaches no node. Then it gives back only permits, which expire anyway.
    */
   sweep(nowMs: number, { isAlone }: { readonly isAlone: boolean }): boolean {

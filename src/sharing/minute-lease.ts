@@ -19,11 +19,15 @@ import {
   FIRST_BATCH,
   IDLE_MS_SCARCE,
   lowOf,
+  SWEEP_MS,
   UseRate,
 } from './lease-terms.js';
 
-/** Permits of a scope in use are renewed when they are valid for less: an ask gets others in their place. */
-const RENEW_MS = VALID_MS_MAX / 2 - 250;
+/**
+ * Permits of a scope in use are renewed when they are valid for less: an ask gets others in their place. That
+ * is one sweep later than half of the longest validity.
+ */
+const RENEW_MS = VALID_MS_MAX / 2 - SWEEP_MS;
 /** Permits that were not used for so long are not renewed. */
 const UNUSED_MS_MAX = 8_000;
 /** How far ahead an ask covers the need if grants are valid for 1.2 s at most: more would expire unused. */
