@@ -8,19 +8,21 @@
  * It joins when the gateway starts and leaves when it stops, as the calls' node does.
  *
  * Must hold: the money of a debit is leased until the change is written, so that calls cannot spend it too
- * (test/unit/sharing/shared-registry.test.ts). `close` frees no money of a change that still runs.
+ * (test/unit/sharing/shared-registry.test.ts). After that it is given back, whatever fails: else the account
+ * has paid twice. `close` frees no money of a change that still runs.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { WrittenRow } from '../store/row-recorder.js';
-import { WAIT_FOR_OTHERS_MS } from './lease-terms.js';
 import {
   CoordinatorLost,
   type Coordinator,
+  EXCHANGE_ASKS_MAX,
   type LeaseAsk,
   type LeaseReply,
   type StockGrant,
 } from './coordinator.js';
+import { WAIT_FOR_OTHERS_MS } from './lease-terms.js';
 
 /** What an operator takes out of one account; the amount is above 0. */
 export interface Debit {
@@ -28,8 +30,8 @@ export interface Debit {
   readonly amount: PicoUnits;
 }
 
-/** The pause between the tries of `start` to join. */
-const JOIN_PERIOD_MS = 1_000;
+/** The pause between tries to join, and between tries to give back. */
+const RETRY_MS = 1_000;
 /** The pause before the debit asks again meanwhile. */
 const TRY_AGAIN_MS = 100;
 
@@ -53,8 +55,11 @@ export class DebitService {
   /** The join that is under way or has succeeded; undefined before the first, and after one that failed. */
   #joined: Promise<unknown> | undefined;
   readonly #closing = new AbortController();
-  /** The end of the last change, which the next change waits for. Never rejects. */
-  #lastChange: Promise<unknown> = Promise.resolve();
+  /** The end of the last change or return, which the next one waits for. Never rejects. */
+  #lastWork: Promise<unknown> = Promise.resolve();
+  /** Accounts of which money may be leased although their change is over. */
+  readonly #toGiveBack = new Set<string>();
+  #waitsToGiveBack = false; // whether the pause before the next try to give back runs
   #runningCount = 0; // how many changes with debits have begun or wait, and are not over
 
   /** `recall` makes this process give back the account's idle money. */
@@ -76,7 +81,7 @@ export class DebitService {
         return;
       } catch (error) {
         if (!(error instanceof CoordinatorLost)) throw error;
-        await pause(JOIN_PERIOD_MS, undefined, { signal }).catch(() => undefined);
+        await pause(RETRY_MS, undefined, { signal }).catch(() => undefined);
       }
     }
   }
@@ -88,10 +93,10 @@ export class DebitService {
   during<Result>(debits: readonly Debit[], change: () => Promise<Result>): Promise<Result> {
     if (debits.length === 0) return change();
     this.#runningCount += 1;
-    const ended = this.#lastChange
+    const ended = this.#lastWork
       .then(() => this.#leaseDuring(debits, change))
       .finally(() => (this.#runningCount -= 1));
-    this.#lastChange = ended.catch(() => undefined);
+    this.#lastWork = ended.catch(() => undefined);
     return ended;
   }
 
@@ -123,17 +128,39 @@ export class DebitService {
   }
 
   async #leaseDuring<Result>(debits: readonly Debit[], change: () => Promise<Result>): Promise<Result> {
-    await this.#lease(debits);
     try {
+      await this.#lease(debits);
       return await change();
     } finally {
-      // Gives the money back. If this ask fails, the account's next debit does, or the end of this node.
-      await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n))).catch(() => undefined);
+      // Also if `#lease` has failed: an ask whose reply was lost may have leased some.
+      for (const { accountId } of debits) this.#toGiveBack.add(accountId);
+      await this.#giveBack();
     }
   }
 
+  /** Gives back what is leased. If that fails, tries again later, between changes. Never rejects. */
+  async #giveBack(): Promise<void> {
+    const accountIds = [...this.#toGiveBack].slice(0, EXCHANGE_ASKS_MAX);
+    try {
+      await this.#exchange(accountIds.map((accountId) => askOf(accountId, 0n)));
+      for (const accountId of accountIds) this.#toGiveBack.delete(accountId);
+    } catch {
+      // The change has its own error, or none. The coordinator's contact tells of the loss.
+    }
+    if (this.#toGiveBack.size === 0 || this.#waitsToGiveBack) return;
+    this.#waitsToGiveBack = true;
+    pause(RETRY_MS, undefined, { signal: this.#closing.signal, ref: false }).then(
+      () => {
+        this.#waitsToGiveBack = false;
+        this.#lastWork = this.#lastWork.then(() => this.#giveBack());
+      },
+      // `close` was called: the end of this node's life frees the money.
+      () => undefined,
+    );
+  }
+
   /**
-   * Resolves when all is leased. Rejects as `during` does; then nothing is leased. If much of the account
+   * Resolves when all is leased. Rejects as `during` does; then some may be leased. If much of the account
    * remains, others may keep what lies idle for longer than this waits (IDLE_MS_PLENTIFUL).
    */
   async #lease(debits: readonly Debit[]): Promise<void> {
@@ -152,8 +179,6 @@ export class DebitService {
         await pause(TRY_AGAIN_MS);
         continue;
       }
-      // Gives back the grants to the other debits of the change.
-      await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n)));
       if (isUnknown) throw new CoordinatorLost('failing', 'a record of leases is damaged');
       throw new DebitNotCovered(rejected);
     }
@@ -167,7 +192,8 @@ export class DebitService {
     try {
       return await exchange();
     } catch (error) {
-      if (!(error instanceof CoordinatorLost) || error.reason !== 'unknown_node') throw error;
+      const isForgotten = error instanceof CoordinatorLost && error.reason === 'unknown_node';
+      if (!isForgotten || this.#closing.signal.aborted) throw error;
       await this.#coordinator.join();
       return exchange();
     }

@@ -77,6 +77,53 @@ void t.test('an end while a change with debits is written frees nothing of it', 
   await change;
 });
 
+void t.test('money is given back after a change, whichever exchange or reply is lost', async (t) => {
+  const change = (fails: boolean): Promise<string> =>
+    fails ? Promise.reject(new Error('no change')) : Promise.resolve('changed');
+  for (const lost of [1, 2]) {
+    for (const isCarriedOut of [true, false]) {
+      for (const fails of [true, false]) {
+        const { coordinator } = recorded(0);
+        const held = new Map<string, bigint>();
+        let exchanges = 0;
+        const exchange: Coordinator['exchange'] = async (asks) => {
+          exchanges += 1;
+          if (exchanges !== lost || isCarriedOut)
+            for (const { scope, stocks } of asks) held.set(scope, stocks!.balance!.most);
+          if (exchanges === lost) throw new CoordinatorLost('deadline', 'no reply');
+          return coordinator.exchange(asks);
+        };
+        const debits = new DebitService({ ...coordinator, exchange }, nobody);
+        await debits.start();
+        const asked = ['acct_a', 'acct_b'].map((accountId) => ({ accountId, amount: asPicoUnits(5n) }));
+        const end = debits.during(asked, () => change(fails)).catch((error: unknown) => String(error));
+        t.match(await end, lost === 1 ? /CoordinatorLost/ : fails ? /no change/ : 'changed');
+        const isFree = (): true | undefined =>
+          (held.size > 0 && [...held.values()].every((amount) => amount === 0n)) || undefined;
+        await eventually('all is given back', () => Promise.resolve(isFree()));
+        const exchangesBefore = exchanges;
+        await debits.during([{ accountId: 'acct_a', amount: asPicoUnits(1n) }], () => change(false));
+        t.equal(exchanges - exchangesBefore, 2, 'nothing is given back again');
+        await debits.close();
+      }
+    }
+  }
+});
+
+void t.test('an end ends the tries to give back', async (t) => {
+  const { calls, coordinator } = recorded(0);
+  const exchange: Coordinator['exchange'] = (asks) =>
+    asks[0]!.stocks!.balance!.most > 0n
+      ? coordinator.exchange(asks)
+      : Promise.reject(new CoordinatorLost('unreachable', 'no server'));
+  const debits = new DebitService({ ...coordinator, exchange }, nobody);
+  await debits.start();
+  const debit = { accountId: 'acct_a', amount: asPicoUnits(1n) };
+  t.equal(await debits.during([debit], () => Promise.resolve('changed')), 'changed');
+  await debits.close();
+  t.same(calls, ['join', 'exchange', 'leave', 'close'], 'its end gives the money back');
+});
+
 void t.test('a server that was restarted does not wait for a node of debits', NO_REDIS, async (t) => {
   const server = await startRedis(t, ['--appendonly', 'yes', '--appendfsync', 'always']);
   const world = new ValkeyWorld(() => server.url);
