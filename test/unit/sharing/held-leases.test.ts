@@ -1,7 +1,9 @@
 /** The most that a node can hold, after asks with a reply and asks without one. */
 import t from 'tap';
 import type { LeaseAsk, LeaseReply, StockGrant } from '#src/sharing/coordinator.js';
+import { GrantedStock } from '#src/sharing/granted-stock.js';
 import { HeldLeases } from '#src/sharing/held-leases.js';
+import { newSeed, randomBelow } from '../../support/random.js';
 
 const wanted = { least: 0n, most: 9n };
 const none = { period: 0, used: 0n };
@@ -71,5 +73,43 @@ void t.test('a day that was a mistake of a clock ends nothing that is held', (t)
   t.match(held.of('b').calls_per_day, { period: 20, unused: 2n }, 'held until its own ask');
   held.record(ask(7, 1n, 0n, 0n), answer(7, 1n, 0n, 0n));
   t.match(held.of('a').calls_per_day, { period: 7, used: 1n, unused: 1n });
+  t.end();
+});
+
+void t.test('random use, lost asks and lost replies: an entry is never less than what the node has', (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const below = randomBelow(seed);
+  const amountUpTo = (most: bigint): bigint => BigInt(below(Number(most) + 1));
+  for (const name of ['calls_per_day', 'calls_in_flight'] as const) {
+    const isOfDay = name === 'calls_per_day';
+    const coordinator = new GrantedStock(name);
+    const held = new HeldLeases();
+    let [day, used, unused] = [isOfDay ? 20_000 : 0, 0n, 0n];
+    for (let step = 0; step < 5_000; step++) {
+      const action = below(10);
+      if (action < 3) {
+        // Calls use some; slots come back instead, and are given back.
+        const amount = amountUpTo(unused);
+        unused -= amount;
+        if (isOfDay && action > 0) used += amount;
+      } else if (action === 3 && isOfDay && below(20) === 0) {
+        [day, used, unused] = [day + 1, 0n, 0n];
+      } else {
+        const most = amountUpTo(9n);
+        const stock = { limit: 50n, period: day, used, unused, least: most > 0n ? 1n : 0n, most };
+        const sent: LeaseAsk = { scope: 'a', stocks: { [name]: stock } };
+        held.record(sent, undefined);
+        const reply = below(10) > 0 ? coordinator.reply('node', 50n, stock, 0, day) : undefined;
+        if (reply !== undefined && below(5) > 0) {
+          held.record(sent, { stocks: { [name]: reply } });
+          unused += reply.granted;
+        }
+      }
+      const entry = held.of('a')[name];
+      const covered = entry?.period === day ? entry.used + entry.unused : 0n;
+      if (covered < used + unused) t.fail(`${name}, step ${step}: ${covered} of ${used + unused}`);
+    }
+  }
   t.end();
 });
