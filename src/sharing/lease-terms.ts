@@ -1,6 +1,6 @@
 /**
  * Holds what minute-lease.ts and stock-leases.ts share: the constants that say how much a process leases
- * ahead and for how long it keeps idle amounts, IdleFloor, UseRate and Denial. Also the timers of all the
+ * ahead and for how long it keeps idle amounts, IdleFloor and UseRate. Also the timers of all the
  * sharing code. Main thread.
  *
  * The constants trade round trips against money and permits that lie idle; no limit depends on them. Permits
@@ -60,14 +60,6 @@ export function lowOf(held: number, remaining: number): number {
  */
 export function isPlentiful(held: bigint, remaining: bigint): boolean {
   return remaining > 0n && remaining >= held * PLENTIFUL_TIMES;
-}
-
-/** The coordinator's last reply about a resource that was wanted and not granted. */
-export interface Denial {
-  /** When the ask was sent (monotonic). The denial says nothing to a request that came later. */
-  readonly sentMs: number;
-  /** Whether other nodes hold some that they may give back. */
-  readonly heldByOthers: boolean;
 }
 
 /**

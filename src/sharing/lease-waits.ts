@@ -15,8 +15,9 @@ import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { CoordinatorContact } from './coordinator-contact.js';
 import type { PeriodOf } from './coordinator.js';
+import { decisiveLack } from './denials.js';
 import { WAIT_FOR_OTHERS_MS } from './lease-terms.js';
-import { decisiveLack, type LeasedScope, type QuotaLack, type Wait } from './leased-scope.js';
+import type { LeasedScope, QuotaLack, Wait } from './leased-scope.js';
 
 /** How long a call waits for quotas of an upstream: less than ASK_MS of upstream/upstream-quotas.ts. */
 const UPSTREAM_WAIT_MS = 800;

@@ -25,6 +25,7 @@ import {
   type StockAsk,
   type StockName,
 } from './coordinator.js';
+import type { Lack } from './denials.js';
 import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
@@ -34,31 +35,11 @@ const REJECTING_MS = 250;
 /** If nothing of a scope was used for so long, one ask gives back all that is leased of the scope. */
 const RESTING_MS = 2_000;
 
-/**
- * Why a waiting request lacks a quota. If it lacks several, the reason that comes last in this list decides.
- * So no request is rejected before the coordinator was asked for all that it lacks ('unasked'), and a request
- * that lacks a 'used_up' quota does not wait for one that others hold.
- */
-const LACKS = [
-  /** The coordinator has too little left, but other nodes hold some, which they may give back. */
-  'held_by_others',
-  /** The coordinator has too little left, and other nodes hold none, or just gave none back. */
-  'used_up',
-  /** The coordinator has not been asked since the request came. */
-  'unasked',
-] as const;
-export type Lack = (typeof LACKS)[number];
-
 /** A quota of which a waiting request lacks something. */
 export interface QuotaLack {
   readonly scope: LeasedScope;
   readonly quota: RefusedQuota['quota'];
   readonly lack: Lack;
-}
-
-/** The lack that decides, see LACKS; undefined if nothing is lacking. */
-export function decisiveLack(lacks: readonly QuotaLack[]): Lack | undefined {
-  return LACKS[Math.max(...lacks.map(({ lack }) => LACKS.indexOf(lack)))];
 }
 
 /** A scope, and where its leases lie in shared memory. */
@@ -203,23 +184,23 @@ export class LeasedScope {
     const limits = this.address.limits();
     const budget = this.#budgetOf(round, periodOf, nowMs);
     const lacks: QuotaLack[] = [];
-    const lackOf = (quota: QuotaLack['quota'], denied: Denied | undefined): void =>
-      void lacks.push({ scope: this, quota, lack: denied ? deniedLack(denied, sinceMs, nowMs) : 'unasked' });
     if (this.#takesLimitedPermit(need) && budget.minute < 1) {
-      const isDenied = this.minute.deniedLimit === limits.requestsPerMinute;
-      lackOf('requests_per_minute', isDenied ? this.minute : undefined);
+      const lack = this.minute.lackOf(limits.requestsPerMinute ?? 0, sinceMs, nowMs);
+      lacks.push({ scope: this, quota: 'requests_per_minute', lack });
     }
     for (const { name, amount, limit } of this.#needsOf(need)) {
       const unallotted = budget.stocks.get(name) ?? 0n;
-      const lease = this.#stocks.get(name);
       if (unallotted >= amount) continue;
-      // A denial of a larger amount, or under another limit, says nothing about this amount. For example, 5
-      // are available, of which others were allotted 3, and this request needs 4: so 7 in all are needed.
-      // That is denied if the coordinator has denied 7 or less.
-      const isDenied =
-        lease?.deniedLimit === limit &&
-        amount + lease.availableIn(periodOf(name)) - unallotted >= lease.deniedAmount;
-      lackOf(name, isDenied ? lease : undefined);
+      const lease = this.#stocks.get(name);
+      const available = lease?.availableIn(periodOf(name)) ?? 0n;
+      // For example, 5 are available, of which others were allotted 3, and this request needs 4: so 7 in all
+      // are needed here.
+      const needed = amount + available - unallotted;
+      lacks.push({
+        scope: this,
+        quota: name,
+        lack: lease?.lackOf(needed, limit, sinceMs, nowMs) ?? 'unasked',
+      });
     }
     return lacks;
   }
@@ -354,16 +335,6 @@ function amountOf(name: StockName, need: LeaseNeed): bigint {
     case 'money':
       return hold === 0n ? 1n : (hold + SPEND_UNIT - 1n) / SPEND_UNIT;
   }
-}
-
-/** A lease that was denied more. */
-type Denied = Pick<StockLease, 'denial' | 'deniedUntilMs'>;
-
-/** Why a request that has waited since `sinceMs` lacks the quota. Denials of earlier asks do not count. */
-function deniedLack({ denial, deniedUntilMs }: Denied, sinceMs: number, nowMs: number): Lack {
-  if (nowMs < deniedUntilMs) return 'used_up';
-  if (denial === undefined || denial.sentMs < sinceMs) return 'unasked';
-  return denial.heldByOthers ? 'held_by_others' : 'used_up';
 }
 
 /** The scope's stocks as shared memory has them, leased or not. For lease-manager.ts. */

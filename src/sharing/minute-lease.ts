@@ -12,10 +12,10 @@
  */
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
+import { Denials, type Lack } from './denials.js';
 import { GRANT_TICK_MS, VALID_MS_MAX } from './grant-policy.js';
 import {
   COVERED_MS_PLENTIFUL,
-  type Denial,
   FIRST_BATCH,
   IDLE_MS_SCARCE,
   lowOf,
@@ -74,12 +74,8 @@ export class MinuteLease {
   /** Whether by the last reply more than half of the limit remains. Then grants are valid for long. */
   #isPlentiful = false;
   #renews = false; // whether the next ask wants permits that are valid for longer than the present ones
-  /** The coordinator's last reply, if it granted none of the wanted permits; undefined after a grant. */
-  denial: Denial | undefined;
-  /** Until then (monotonic) new waits are rejected without an ask; 0 at first. */
-  deniedUntilMs = 0;
-  /** The limit at the last ask that wanted permits: `denial` and `deniedUntilMs` hold for this limit. */
-  deniedLimit = 0;
+  readonly #denials = new Denials();
+  #deniedLimit = 0; // the limit at the last ask that wanted permits: `#denials` are of this limit
   #freeMs = 0; // when the coordinator will have permits again (monotonic), by its last reply
   #remaining = 0; // how many permits the coordinator has left, by its last reply
   #limit = Infinity; // the limit at the last ask
@@ -128,21 +124,22 @@ export class MinuteLease {
     this.#freeMs = nowMs + grant.freeInMs;
     this.#isPlentiful = grant.remaining * 2 > limit;
     if (most > 0) {
-      this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
-      this.deniedLimit = limit;
+      const { granted, heldByOthers } = grant;
+      this.#denials.record(granted === 0 ? { sentMs, heldByOthers } : undefined);
+      this.#deniedLimit = limit;
     }
     if (grant.granted > 0) this.#install(grant, sentMs + grant.validMs - VALIDITY_MARGIN_MS, nowMs);
     this.#publish();
   }
 
-  /**
-   * Has new waits rejected for `forMs`: the coordinator has no permit left, and no other node gave one back.
-   * If that time runs already, it is not prolonged, or a busy client would keep this process from asking.
-   */
+  /** Why a request that came at `sinceMs` lacks a permit, under this limit. */
+  lackOf(limit: number, sinceMs: number, nowMs: number): Lack {
+    return limit === this.#deniedLimit ? this.#denials.lackOf(sinceMs, nowMs) : 'unasked';
+  }
+
+  /** As `Denials.reject`, also for listeners, which go by shared memory. */
   reject(nowMs: number, forMs: number): void {
-    if (nowMs < this.deniedUntilMs) return;
-    this.deniedUntilMs = nowMs + forMs;
-    this.#publish();
+    if (this.#denials.reject(nowMs, forMs)) this.#publish();
   }
 
   /** Gives back permits that have expired or lie idle. Returns whether an ask should be sent now. */
@@ -267,8 +264,8 @@ export class MinuteLease {
       this.#index,
       this.#remaining,
       this.#freeMs,
-      this.deniedUntilMs,
-      this.deniedLimit,
+      this.#denials.rejectsUntilMs,
+      this.#deniedLimit,
     );
   }
 }

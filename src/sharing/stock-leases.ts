@@ -25,10 +25,10 @@ import {
   type StockKind,
   type StockName,
 } from './coordinator.js';
+import { Denials, type Lack } from './denials.js';
 import {
   COVERED_MS_PLENTIFUL,
   COVERED_MS_SCARCE,
-  type Denial,
   FIRST_BATCH,
   IDLE_MS_PLENTIFUL,
   IDLE_MS_SCARCE,
@@ -52,7 +52,6 @@ const IDLE_MS_WINDOW = 4_000;
 /** A thread reports that a stock runs low when 1 / LOW_PART of it is left. */
 const LOW_PART = 4n;
 
-/** Its public fields are written in this class alone. */
 export class StockLease {
   readonly name: StockName;
   readonly #kind: StockKind;
@@ -62,19 +61,10 @@ export class StockLease {
   /** All that was granted (at first, what the words showed), less what was given back: for `#usedOf`. */
   #netGranted: bigint;
   #usedMs: number; // when use was last seen, or an amount granted
-  /**
-   * The reply to the last ask that wanted something, if nothing was granted; else undefined. LeasedScope goes
-   * by it to reject waiting requests, or to have them wait for others. It concerns requests that came before
-   * the ask was sent, need `deniedAmount` or more, and have the limit `deniedLimit`. Undefined also if the
-   * ask's period was a mistake.
-   */
-  denial: Denial | undefined;
-  /** Until then such requests are rejected without an ask, also if an amount is granted meanwhile. */
-  deniedUntilMs = 0;
+  readonly #denials = new Denials();
   /** The amount that was denied last: what was available, and the ask's `least`. Smaller needs ask. */
-  deniedAmount = 0n;
-  /** The limit at that denial: under another limit requests ask again. */
-  deniedLimit = 0n;
+  #deniedAmount = 0n;
+  #deniedLimit = 0n; // the limit at that denial: under another limit requests ask again
   /** Whether the coordinator has plenty left, so that this process may keep idle amounts for longer. */
   #isPlentiful = false;
   /** What the coordinator has on record of this node, by its last reply. */
@@ -88,8 +78,7 @@ export class StockLease {
   #repliedMs: number; // when the last reply came; at first, when the lease was made
   /** How much of the account's uncovered charges is still to be collected; 0 in leases of other stocks. */
   #uncovered = 0n;
-  /** Whether calls take nothing of this lease: see `setWithheld`. Only call slots can be withheld. */
-  isWithheld = false;
+  #isWithheld = false;
   #limitBefore = 0n; // the limit at the last `followLimit`; 0 before the first
   /** The largest need among the calls that waited at the last ask for which calls waited. It sizes asks. */
   #largestNeed: bigint;
@@ -109,6 +98,11 @@ export class StockLease {
     this.#usedMs = nowMs;
     this.#repliedMs = nowMs;
     this.#largestNeed = this.#kind === 'flight' || name === 'calls_per_day' ? 1n : 0n;
+  }
+
+  /** Whether calls take nothing of this lease: see `setWithheld`. Only call slots can be withheld. */
+  get isWithheld(): boolean {
+    return this.#isWithheld;
   }
 
   /** What calls may take in `period`. The words may already be of the next period, if a clock is ahead. */
@@ -149,7 +143,7 @@ export class StockLease {
     if (needs.length > 0) this.#largestNeed = needs.reduce(maxOf);
     if (wanted <= available && !low) {
       // While slots are withheld each exchange needs an ask, because only a reply ends that.
-      const isKnown = !this.isWithheld && !this.#isOverreported(held) && !this.#isUnderreported(held);
+      const isKnown = !this.#isWithheld && !this.#isOverreported(held) && !this.#isUnderreported(held);
       if (!all && isKnown) return undefined;
       return { ...report, least: 0n, most: 0n };
     }
@@ -183,13 +177,13 @@ export class StockLease {
     const unused = recorded.unused + grant.granted;
     // The fallback quota may grant slots while slots are withheld. Calls do not get them, and the next ask
     // reports them as given back.
-    const granted = this.isWithheld ? 0n : grant.granted;
+    const granted = this.#isWithheld ? 0n : grant.granted;
     if (ask.most > 0n) {
-      this.denial = granted === 0n ? { sentMs, heldByOthers } : undefined;
-      // A grant does not reset these two, because they hold until `deniedUntilMs`.
+      this.#denials.record(granted === 0n ? { sentMs, heldByOthers } : undefined);
+      // A grant does not reset these two, because they hold until `Denials.rejectsUntilMs`.
       if (granted === 0n) {
-        this.deniedAmount = this.availableIn(period) + ask.least;
-        this.deniedLimit = ask.limit;
+        this.#deniedAmount = this.availableIn(period) + ask.least;
+        this.#deniedLimit = ask.limit;
       }
     }
     this.#reported = { period, taken: this.#takenOf(recorded.used, unused), used: recorded.used };
@@ -218,7 +212,7 @@ export class StockLease {
     this.#words.moveBack?.(period);
     if (this.#reported.period === mistakenPeriod) this.#reported = { ...this.#reported, period };
     // Nothing was denied, so requests that wait ask again.
-    this.denial = undefined;
+    this.#denials.record(undefined);
     this.#reportsSoon = true;
     this.#repliedMs = nowMs;
   }
@@ -278,8 +272,8 @@ export class StockLease {
    * after a reply of the coordinator, which then has recorded an ask with these slots.
    */
   setWithheld(isWithheld: boolean): void {
-    if (isWithheld === this.isWithheld) return;
-    this.isWithheld = isWithheld;
+    if (isWithheld === this.#isWithheld) return;
+    this.#isWithheld = isWithheld;
     const { period, granted } = this.#words.read();
     // The `!` is safe, here and in `#readHeld`: only call slots are withheld, and their words have `held`.
     const change = isWithheld ? -granted : this.#words.held!();
@@ -289,12 +283,18 @@ export class StockLease {
   }
 
   /**
-   * Has similar requests rejected for `forMs` without an ask. If that time runs already, it is not prolonged,
-   * or a busy client would keep this process from asking. Gives back what is available, because it was too
-   * little for the request.
+   * Why a request that came at `sinceMs` lacks some of the stock, under this limit. `needed`: how much would
+   * have to be here for it and for the requests that were allotted some. A denial of a larger amount, or
+   * under another limit, says nothing about this one.
    */
+  lackOf(needed: bigint, limit: bigint, sinceMs: number, nowMs: number): Lack {
+    const isDenied = limit === this.#deniedLimit && needed >= this.#deniedAmount;
+    return isDenied ? this.#denials.lackOf(sinceMs, nowMs) : 'unasked';
+  }
+
+  /** As `Denials.reject`. Gives back what is available, because it was too little for the request. */
   reject(nowMs: number, forMs: number): void {
-    if (nowMs >= this.deniedUntilMs) this.deniedUntilMs = nowMs + forMs;
+    this.#denials.reject(nowMs, forMs);
     this.giveBack();
   }
 
@@ -313,7 +313,7 @@ export class StockLease {
   /** As `#words.read()`. But while slots are withheld the words have 0: then `granted` is what calls hold. */
   #readHeld(): StockHeld {
     const held = this.#words.read();
-    return this.isWithheld ? { ...held, granted: this.#words.held!() } : held;
+    return this.#isWithheld ? { ...held, granted: this.#words.held!() } : held;
   }
 
   /** How long an amount may lie idle while the coordinator has plenty left. */

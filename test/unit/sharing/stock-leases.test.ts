@@ -38,14 +38,18 @@ void t.test(
     const { lease } = createLease();
     const whole = lease.ask({ needs: [1_000n] }, 0n, 0, 0)!;
     lease.applyGrant(granted(0n, 600n), whole, 1, 2);
-    t.match(lease, { denial: { sentMs: 1, heldByOthers: false }, deniedAmount: 1_000n });
+    const lacks = (sinceMs: number) => [999n, 1_000n].map((needed) => lease.lackOf(needed, 0n, sinceMs, 5));
+    t.same(lacks(1), ['unasked', 'used_up']);
+    t.same(lacks(2), ['unasked', 'unasked'], 'to whoever came after the ask it says nothing');
+    t.equal(lease.lackOf(1_000n, 1n, 1, 5), 'unasked', 'under another limit');
     const least = lease.ask({ needs: [100n] }, 0n, 0, 0)!;
     t.equal(least.least, 100n);
     lease.applyGrant(granted(150n, 450n), least, 3, 4);
-    t.equal(lease.denial, undefined);
+    t.same(lacks(1), ['unasked', 'unasked']);
     t.equal(lease.availableIn(0), 150n);
-    t.equal(lease.deniedAmount, 1_000n, 'up to that amount it is worth asking');
     t.equal(lease.ask({ needs: [600n] }, 0n, 0, 0)!.least, 450n);
+    lease.reject(4, 250);
+    t.same(lacks(3), ['unasked', 'used_up'], 'below that amount it is worth asking');
     t.end();
   },
 );
