@@ -11,9 +11,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { NO_QUOTAS } from '../core/quotas.js';
 import {
-  asAccountIndex,
-  asGroupIndex,
-  asKeyIndex,
   asModelScopeIndex,
   asPicoUnits,
   asWallMs,
@@ -153,18 +150,17 @@ export function restoreQuotaUse(
 ): void {
   const ageMs = nowMs - use.takenMs;
   if (scope.kind === 'account') {
-    ledger.restoreSettled({ kind: 'account', index: asAccountIndex(scope.index) }, use, ageMs);
+    ledger.restoreSettled(scope, use, ageMs);
   } else if (scope.kind === 'key') {
-    const index = asKeyIndex(scope.index);
-    if (keyTable.has(index) && keyTable.isLimited(index))
-      ledger.restoreSettled({ kind: 'key', index }, use, ageMs);
+    if (keyTable.has(scope.index) && keyTable.isLimited(scope.index))
+      ledger.restoreSettled(scope, use, ageMs);
   } else if (scope.kind === 'group') {
-    const index = asGroupIndex(scope.index);
+    const { index } = scope;
     if (groupNames.nameOf(index) === '') return;
     const { groups } = ledger;
     const parent = groups.parentOf(index);
     groups.open(index, groups.limitsOf(index), { used: minuteDayCountsOf(use), ageMs, parent });
-    ledger.restoreSettled({ kind: 'group', index }, use, ageMs);
+    ledger.restoreSettled(scope, use, ageMs);
   }
 }
 

@@ -7,7 +7,7 @@
  *
  * Must hold: a count of a day, a month or a minute that is over is shown as 0. A count of a later day or
  * month than the clock's is shown, because calls count there until the clock, which was set back, is there.
- * Fields of QuotaUseRecord are on disk: store/quota-use-rows.ts must have the same fields.
+ * Fields of QuotaUseRecord are on disk, so they keep their meaning (store/quota-use-rows.ts).
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import {
@@ -19,8 +19,9 @@ import {
   type QuotaLimits,
   type QuotaName,
 } from '../core/quotas.js';
-import { type AccountIndex, asWallMs, type GroupIndex, type KeyIndex, type WallMs } from '../core/units.js';
+import { type AccountIndex, asWallMs, type WallMs } from '../core/units.js';
 import { dayNumberOf, resetOfDay } from '../ledger/day.js';
+import type { Scope } from '../ledger/layout.js';
 import type { QuotaUse, SettledQuotas } from '../ledger/scope-quotas.js';
 
 export type { QuotaUse };
@@ -47,13 +48,11 @@ export interface QuotaCount {
 /** Counts of the quotas that the coordinator was ever asked for. */
 export type QuotaCounts = ReadonlyMap<QuotaName, QuotaCount>;
 
+/** An account, a key or a group, by its slot. */
+export type SlotScope = Exclude<Scope, { readonly kind: 'model' }>;
+
 /** A scope with quotas, as the registry names it. */
-export interface LimitedScope {
-  readonly kind: 'account' | 'key' | 'group';
-  readonly index: AccountIndex | KeyIndex | GroupIndex;
-  readonly id: string;
-  readonly limits: QuotaLimits;
-}
+export type LimitedScope = SlotScope & { readonly id: string; readonly limits: QuotaLimits };
 
 /** Requests of the minute, calls of the day and, if they are known, calls in flight. */
 interface MinuteDayCounts {
@@ -239,7 +238,7 @@ export function inheritedQuotasOf(counts: QuotaCounts, calendar: Calendar, nowMs
 
 /** The scope whose use a row has. A `model` is an account's use of one model; `index` is the account's. */
 export type UsedScope =
-  | { readonly kind: 'account' | 'key' | 'group'; readonly index: number }
+  | SlotScope
   | { readonly kind: 'model'; readonly index: AccountIndex; readonly modelId: string };
 
 /**

@@ -15,14 +15,7 @@
  * the transaction fails (credits.ts). Tests: test/unit/registry/registry.test.ts,
  * test/unit/registry/registry-money.test.ts.
  */
-import {
-  asWallMs,
-  type AccountIndex,
-  type GroupIndex,
-  type KeyIndex,
-  type PicoUnits,
-  type WallMs,
-} from '../core/units.js';
+import { asWallMs, type AccountIndex, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
 import { AccountDirectory } from './account-directory.js';
@@ -52,6 +45,7 @@ import {
   type QuotaUse,
   type QuotaUseRecord,
   settledQuotasOf,
+  type SlotScope,
   type UsedScope,
 } from './quota-use.js';
 import { invalid } from './record-id.js';
@@ -76,12 +70,13 @@ export interface RegistryContext {
  */
 export const SLOT_REST_MS = 24 * 3_600_000;
 
-export type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
+/** A key or a group, and the limits that it is to have. (Accounts have those of their plans.) */
+export type CountedScope = Exclude<SlotScope, { readonly kind: 'account' }> & Pick<LimitedScope, 'limits'>;
 
 /** Whether the ledger can count a scope with these limits: a quota record is free, or none is needed. */
-export function canCount({ keys, groups }: Ledger, { kind, index, limits }: CountedScope): boolean {
-  if (kind === 'key') return keys.hasRoom(index as KeyIndex, limits);
-  return groups.hasRoom(index as GroupIndex, limits);
+export function canCount({ keys, groups }: Ledger, scope: CountedScope): boolean {
+  const { limits } = scope;
+  return scope.kind === 'key' ? keys.hasRoom(scope.index, limits) : groups.hasRoom(scope.index, limits);
 }
 
 /** Throws `invalid_parameters` if the ledger has no free quota record for that key or group. */
@@ -207,10 +202,10 @@ export class StoreOnly extends LiveState {
     // The store has the use.
   }
 
-  quotasOf({ kind, index, limits }: LimitedScope, nowMs: WallMs): QuotaUse[] {
-    const { counts, quotas } = flushedUseOf(this.store, { kind, index });
+  quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {
+    const { counts, quotas } = flushedUseOf(this.store, scope);
     return quotaUsesOf(
-      limits,
+      scope.limits,
       minuteDayCountsAt(counts, nowMs),
       flushedUses(quotas, this.calendar, nowMs),
       nowMs,
@@ -270,17 +265,12 @@ export class OwnBuffers extends LiveState {
 
   quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {
     const { ledger } = this.#live;
-    const { kind, index, limits } = scope;
-    if (kind === 'account') {
-      const account = index as AccountIndex;
-      const snapshot = ledger.snapshot(account);
-      return quotaUsesOf(limits, snapshot, ledger.useOf({ kind, index: account }, limits), nowMs);
-    }
+    const { limits } = scope;
+    if (scope.kind === 'account')
+      return quotaUsesOf(limits, ledger.snapshot(scope.index), ledger.useOf(scope, limits), nowMs);
     const counts =
-      kind === 'key' ? ledger.keys.countsOf(index as KeyIndex) : ledger.groups.countsOf(index as GroupIndex);
-    // Cast, because the compiler does not see that the types of `kind` and `index` belong together.
-    const ledgerScope = { kind, index } as Parameters<typeof ledger.useOf>[0];
-    return quotaUsesOf(limits, counts, ledger.useOf(ledgerScope), nowMs);
+      scope.kind === 'key' ? ledger.keys.countsOf(scope.index) : ledger.groups.countsOf(scope.index);
+    return quotaUsesOf(limits, counts, ledger.useOf(scope), nowMs);
   }
 
   credit(account: AccountIndex, amount: PicoUnits): boolean {

@@ -102,8 +102,8 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
 
   takeIndex(deletedBeforeMs: WallMs, slotsMax: number): GroupIndex {
     const { groupSlotsFree: freed, quotaUses } = this.#tables;
-    const clearUse = (index: number): void =>
-      void quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
+    const clearUse = (slot: number): void =>
+      void quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index: asGroupIndex(slot) }));
     const source = { freed, slotsUsedName: GROUP_SLOTS_USED, clearUse };
     const [slot] = this.takeSlots(source, 1, deletedBeforeMs, slotsMax);
     // `takeSlots` returns as many slots as it was asked for.

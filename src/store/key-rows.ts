@@ -195,7 +195,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     const { keySlotsFree: freed, keyUses, quotaUses } = this.#tables;
     const clearUse = (slot: number): void => {
       keyUses.removeSync(slot);
-      quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: slot }));
+      quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: asKeyIndex(slot) }));
     };
     const source = { freed, slotsUsedName: KEY_SLOTS_USED, clearUse };
     return this.takeSlots(source, count, deletedBeforeMs, slotsMax).map(asKeyIndex);

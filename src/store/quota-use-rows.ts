@@ -11,7 +11,7 @@
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import { asAccountIndex, asWallMs } from '../core/units.js';
-import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
+import type { QuotaUseRecord, SlotScope, UsedScope } from '../registry/quota-use.js';
 import { closedObject, Count, findRow, Format, FORMAT, Moment, rowReader, rowsIn } from './record-codec.js';
 import type { Tables } from './tables.js';
 
@@ -121,9 +121,9 @@ export class QuotaUseRows {
 
   *all(): Generator<[UsedScope, QuotaUseRecord]> {
     for (const [[kind, index, modelId], record] of rowsIn(this.#tables.quotaUses, readQuotaUse)) {
+      // The casts: rows are written with keys of `quotaUseKeyOf`.
       if (kind === 'model') yield [{ kind, index: asAccountIndex(index), modelId }, record];
-      // The cast: rows are written with keys of `quotaUseKeyOf`, so no other kind is possible.
-      else yield [{ kind: kind as 'account' | 'key' | 'group', index }, record];
+      else yield [{ kind, index } as SlotScope, record];
     }
   }
 }

@@ -13,9 +13,6 @@ import type { Clock } from '../core/clock.js';
 import { GROUPS_MAX, MODEL_SCOPES_MAX } from '../core/limits.js';
 import {
   type AccountIndex,
-  asAccountIndex,
-  asGroupIndex,
-  asKeyIndex,
   asWallMs,
   type GroupIndex,
   type ModelScopeIndex,
@@ -24,7 +21,7 @@ import {
 import type { Ledger } from '../ledger/ledger.js';
 import type { ScopeCounts } from '../ledger/limited-scopes.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
-import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
+import type { QuotaUseRecord, SlotScope, UsedScope } from '../registry/quota-use.js';
 import type { Log } from '../telemetry/log.js';
 import { quotaUseKeyOf, type QuotaUseRows } from './quota-use-rows.js';
 import { type CountsByPeriod, CountsOnDisk, mergedCounts } from './shared-counts.js';
@@ -74,7 +71,8 @@ export class QuotaUses {
       const pair = this.#ledger.modelScopes.pairOf(slot);
       if (pair === undefined) continue;
       const { account: index, modelIndex } = pair;
-      yield* this.#rowsOf({ kind: 'model', index, modelId: this.#modelIdOf(modelIndex) }, slot);
+      const scope = { kind: 'model', index, modelId: this.#modelIdOf(modelIndex) } as const;
+      yield* this.#rowIfAny(scope, this.#useOfModel(slot));
     }
   }
 
@@ -89,23 +87,22 @@ export class QuotaUses {
     return counted;
   }
 
-  /** Yields the row of the scope, if one is to be written. `slot`: of a rule for a model, in the ledger. */
-  *#rowsOf(scope: UsedScope, slot?: ModelScopeIndex): Generator<readonly [UsedScope, QuotaUseRecord]> {
-    const counted = slot === undefined ? this.#useOf(scope) : this.#useOfModel(slot);
+  #rowsOf(scope: SlotScope): Generator<readonly [UsedScope, QuotaUseRecord]> {
+    return this.#rowIfAny(scope, this.#useOf(scope));
+  }
+
+  /** Yields the row of the scope, if one is to be written. `counted` is undefined if nothing is counted. */
+  *#rowIfAny(
+    scope: UsedScope,
+    counted: QuotaUseRecord | undefined,
+  ): Generator<readonly [UsedScope, QuotaUseRecord]> {
     const row = counted && this.rowOf(scope, counted);
     if (row !== undefined) yield [scope, row];
   }
 
-  #useOf({ kind, index }: UsedScope): QuotaUseRecord | undefined {
-    const ledger = this.#ledger;
-    const settled = ledger.settledOf(
-      kind === 'account'
-        ? { kind, index: asAccountIndex(index) }
-        : kind === 'key'
-          ? { kind, index: asKeyIndex(index) }
-          : { kind: 'group', index: asGroupIndex(index) },
-    );
-    const counts = kind === 'group' ? ledger.groups.countsOf(asGroupIndex(index)) : undefined;
+  #useOf(scope: SlotScope): QuotaUseRecord | undefined {
+    const settled = this.#ledger.settledOf(scope);
+    const counts = scope.kind === 'group' ? this.#ledger.groups.countsOf(scope.index) : undefined;
     return settled === undefined && counts === undefined ? undefined : this.#recordOf(counts, settled);
   }
 

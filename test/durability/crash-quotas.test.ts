@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';
+import { asAccountIndex, asGroupIndex, asKeyIndex } from '#src/core/units.js';
 import type { AccountView, GroupView, KeyView, QuotasView } from '#src/admin/views.js';
 import type { QuotaUseRecord, UsedScope } from '#src/registry/quota-use.js';
 import { Store } from '#src/store/store.js';
@@ -68,10 +69,10 @@ async function quotasOf(serving: Serving, { accountId, keyId, groups }: Scopes):
 function rowsOf(dataFolder: string): QuotaUseRecord[] {
   const store = new Store(dataFolder);
   const scopes: UsedScope[] = [
-    { kind: 'account', index: 0 },
-    { kind: 'key', index: 0 },
-    { kind: 'group', index: 0 },
-    { kind: 'group', index: 1 },
+    { kind: 'account', index: asAccountIndex(0) },
+    { kind: 'key', index: asKeyIndex(0) },
+    { kind: 'group', index: asGroupIndex(0) },
+    { kind: 'group', index: asGroupIndex(1) },
   ];
   const rows = scopes.map((scope) => store.quotaUses.find(scope)!);
   void store.close();

@@ -1,7 +1,14 @@
 /** What was used of quotas: on disk with the charges of the calls, and there again after a start. */
 import t from 'tap';
 import { NO_QUOTAS, type QuotaLimits, type QuotaName } from '#src/core/quotas.js';
-import { asAccountIndex, asCallSlot, asModelScopeIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import {
+  asAccountIndex,
+  asCallSlot,
+  asGroupIndex,
+  asModelScopeIndex,
+  asPicoUnits,
+  asWallMs,
+} from '#src/core/units.js';
 import type { Catalog } from '#src/registry/catalog.js';
 import type { QuotaUse, QuotaUseRecord } from '#src/registry/quota-use.js';
 import { audit } from '#src/store/audit.js';
@@ -264,7 +271,10 @@ void t.test('a flush that fails leaves groups to the next', async (t) => {
   fails = false;
   t.ok(flusher.run());
   t.equal(quotaUses.size, 0);
-  t.match(store.quotaUses.find({ kind: 'group', index: 0 }), { tokensPerDay: 30, minuteRequests: 1 });
+  t.match(store.quotaUses.find({ kind: 'group', index: asGroupIndex(0) }), {
+    tokensPerDay: 30,
+    minuteRequests: 1,
+  });
   await store.close();
 });
 
