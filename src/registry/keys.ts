@@ -7,7 +7,7 @@
  * test/unit/registry/registry-keys.test.ts.
  */
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
-import { type AccountIndex, asWallMs, type KeyIndex } from '../core/units.js';
+import { type AccountIndex, asWallMs, type KeyIndex, type WallMs } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 import type { Accounts } from './accounts.js';
 import { digestOf, generateKey } from './key-digest.js';
@@ -19,9 +19,10 @@ import {
   isExpired,
   isLimited,
   type KeyRecord,
+  type KeyUseRecord,
   prefixOf,
 } from './key-record.js';
-import type { QuotaUse, UsedScope } from './quota-use.js';
+import type { QuotaUse, QuotaUseRecord } from './quota-use.js';
 import {
   assertReference,
   createId,
@@ -70,6 +71,14 @@ export interface RotatedKey extends CreatedKey {
   readonly replaced: KeyStatement;
 }
 
+/** What a rotation has put, for the live state. A use is undefined if none is known. */
+interface Rotation {
+  readonly created: CreatedKey;
+  readonly replaced: KeyRecord;
+  readonly keyUse: KeyUseRecord | undefined;
+  readonly quotaUse: QuotaUseRecord | undefined;
+}
+
 /** A key's row of quota use has no counts of its minute and day, because its row of key use has them. */
 const NO_MINUTE_DAY_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
 
@@ -100,7 +109,7 @@ export class Keys {
     return commitAndApply(
       store,
       () => this.put(this.#accounts.recordOf(request.account), request),
-      (created) => (this.isOnDisk(created) ? created : undefined),
+      (created) => (this.#isOnDisk(created) ? created : undefined),
       ({ record }) => this.insert(record),
     );
   }
@@ -139,48 +148,54 @@ export class Keys {
    * and `not_found`.
    */
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
-    const { store, live, clock } = this.#context;
+    const { store, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
-    const replace = () => {
-      const former = this.recordOf(idOrName);
-      assertRotatable(former, nowMs);
-      const account = this.#accounts.recordOf(former.accountId);
-      // The new key gets this use as a row of key use and, with a quota record, a row of quota use.
-      const formerUse = isLimited(former) ? live.useForSuccessor(former, nowMs) : undefined;
-      const inherited = live.inheritsByRecord ? formerUse : undefined;
-      const created = this.#putNew(account, former, this.takeSlots(1)[0]!, inherited);
-      const replaced = {
-        ...former,
-        active: graceSeconds > 0,
-        expiresSeconds: Math.min(former.expiresSeconds ?? Infinity, endOfGrace(nowMs, graceSeconds)),
-        replacedById: created.record.id,
-      };
-      store.keys.put(replaced);
-      const keyUse = formerUse && { ...formerUse, lastUsedSeconds: undefined };
-      const scope: UsedScope = { kind: 'key', index: created.record.index };
-      const quotaUse = formerUse?.quotas && {
-        ...NO_MINUTE_DAY_COUNTS,
-        ...formerUse.quotas,
-        takenMs: formerUse.takenMs,
-      };
-      if (keyUse !== undefined) store.keys.putUse(created.record.index, keyUse);
-      if (quotaUse !== undefined) store.quotaUses.put(scope, quotaUse);
-      return { created, replaced, keyUse, scope, quotaUse };
-    };
     const { created, replaced } = commitAndApply(
       store,
-      replace,
-      (rotation) => (this.isOnDisk(rotation.created) ? rotation : undefined),
-      (rotation) => {
-        const { record } = rotation.created;
-        // The new key is put first, so that the account is never without a valid key.
-        live.putKey(record);
-        if (rotation.keyUse !== undefined) live.restoreKeyUse(record.index, rotation.keyUse, nowMs);
-        if (rotation.quotaUse !== undefined) live.restoreQuotaUse(rotation.scope, rotation.quotaUse, nowMs);
-        live.putKey(rotation.replaced);
-      },
+      () => this.#putRotation(this.recordOf(idOrName), graceSeconds, nowMs),
+      (rotation) => (this.#isOnDisk(rotation.created) ? rotation : undefined),
+      (rotation) => this.#applyRotation(rotation, nowMs),
     );
     return { ...created, replaced: this.#statementOf(replaced) };
+  }
+
+  /** Puts the new key, with the use of the former key, and ends the former key. Called in a commit. */
+  #putRotation(former: KeyRecord, graceSeconds: number, nowMs: WallMs): Rotation {
+    const { store, live } = this.#context;
+    assertRotatable(former, nowMs);
+    const account = this.#accounts.recordOf(former.accountId);
+    // The new key gets this use as a row of key use and, with a quota record, a row of quota use.
+    const formerUse = isLimited(former) ? live.useForSuccessor(former, nowMs) : undefined;
+    const inherited = live.inheritsByRecord ? formerUse : undefined;
+    const created = this.#putNew(account, former, this.takeSlots(1)[0]!, inherited);
+    const { index, id: replacedById } = created.record;
+    const replaced = {
+      ...former,
+      active: graceSeconds > 0,
+      expiresSeconds: Math.min(former.expiresSeconds ?? Infinity, endOfGrace(nowMs, graceSeconds)),
+      replacedById,
+    };
+    store.keys.put(replaced);
+    const keyUse = formerUse && { ...formerUse, lastUsedSeconds: undefined };
+    const quotaUse = formerUse?.quotas && {
+      ...NO_MINUTE_DAY_COUNTS,
+      ...formerUse.quotas,
+      takenMs: formerUse.takenMs,
+    };
+    if (keyUse !== undefined) store.keys.putUse(index, keyUse);
+    if (quotaUse !== undefined) store.quotaUses.put({ kind: 'key', index }, quotaUse);
+    return { created, replaced, keyUse, quotaUse };
+  }
+
+  #applyRotation({ created, replaced, keyUse, quotaUse }: Rotation, nowMs: WallMs): void {
+    const { live } = this.#context;
+    const { record } = created;
+    const { index } = record;
+    // The new key is put first, so that the account is never without a valid key.
+    live.putKey(record);
+    if (keyUse !== undefined) live.restoreKeyUse(index, keyUse, nowMs);
+    if (quotaUse !== undefined) live.restoreQuotaUse({ kind: 'key', index }, quotaUse, nowMs);
+    live.putKey(replaced);
   }
 
   /** Calls in flight go on. The key's slot rests for SLOT_REST_MS. Throws `not_found`. */
@@ -246,8 +261,8 @@ export class Keys {
     return { record, accountName: account.name, key };
   }
 
-  /** Whether the disk has a key that `put` has written. Called if the commit threw. */
-  isOnDisk({ record }: Pick<CreatedKey, 'record'>): boolean {
+  /** Whether the disk has a key that was put. Called if the commit threw. */
+  #isOnDisk({ record }: Pick<CreatedKey, 'record'>): boolean {
     return this.#context.store.keys.find(record.id) !== undefined;
   }
 
