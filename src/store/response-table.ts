@@ -96,8 +96,12 @@ interface ResponseTables extends Pick<Tables, 'meta' | 'answers' | 'answerAges'>
 /** Name of the row of `meta` with the bytes of the cached responses of each model, as JSON. */
 const MODEL_BYTES_NAME = 'cached_model_bytes';
 
-/** The bytes that the responses of a model count for, by model id. A model without responses has no entry. */
-type ModelBytes = Map<string, number>;
+/** What `apply` needs of the models whose bytes have bounds: their ages, and their bytes as it goes on. */
+interface ModelRows {
+  readonly ages: Tables['cachedModelAges'];
+  /** Bytes that the responses of a model count for, by model id. A model without responses has no entry. */
+  readonly bytes: Map<string, number>;
+}
 
 /** Returns the table of the responses for replays by Idempotency-Key. */
 export function keyedResponseTable({ meta, answers, answerAges }: Tables): ResponseTable {
@@ -162,32 +166,32 @@ export class ResponseTable {
   /** Makes the changes, then removes the oldest responses beyond the bounds. Call in a transaction. */
   apply({ kept, forgotten, bounds }: ResponseChanges): void {
     const { meta, bytesName } = this.#tables;
-    const modelBytes = this.#readModelBytes();
+    const models = this.#readModels();
     let { bytes } = this;
     // Either the bound was lowered or the sum is damaged. A damaged sum must not evict responses that fit.
     if (bytes > bounds.bytesMax) bytes = this.#recount();
-    for (const key of forgotten) bytes -= this.#remove(key, modelBytes);
-    for (const record of kept) bytes += this.#put(record, modelBytes);
+    for (const key of forgotten) bytes -= this.#remove(key, models);
+    for (const record of kept) bytes += this.#put(record, models);
     // The bounds of models come first: what they evict need not be evicted for the bound of all.
-    for (const [model, bytesMax] of bounds.modelBytesMax ?? [])
-      bytes -= this.#evictOfModel(model, bytesMax, modelBytes);
-    meta.putSync(bytesName, this.#evict(bytes, bounds, modelBytes));
-    if (modelBytes !== undefined) meta.putSync(MODEL_BYTES_NAME, JSON.stringify([...modelBytes]));
+    if (models !== undefined)
+      for (const [model, bytesMax] of bounds.modelBytesMax ?? [])
+        bytes -= this.#evictOfModel(model, bytesMax, models);
+    meta.putSync(bytesName, this.#evict(bytes, bounds, models));
+    if (models !== undefined) meta.putSync(MODEL_BYTES_NAME, JSON.stringify([...models.bytes]));
   }
 
   /**
-   * Returns undefined if there is no table `modelAges`, and only then: each `modelAges!` below relies on it.
-   * In a store of an earlier version the row is missing. Then the models of the responses are unknown, and
-   * all responses are removed.
+   * Undefined if this table has no bounds for models. In a store of an earlier version the row is missing.
+   * Then the models of the responses are unknown, and all responses are removed.
    */
-  #readModelBytes(): ModelBytes | undefined {
-    const { meta, modelAges } = this.#tables;
-    if (modelAges === undefined) return undefined;
+  #readModels(): ModelRows | undefined {
+    const { meta, modelAges: ages } = this.#tables;
+    if (ages === undefined) return undefined;
     const text = meta.get(MODEL_BYTES_NAME);
     const entries = typeof text === 'string' ? parsedJson(text) : undefined;
-    if (Array.isArray(entries) && entries.every(isModelEntry)) return new Map(entries);
+    if (Array.isArray(entries) && entries.every(isModelEntry)) return { ages, bytes: new Map(entries) };
     this.clear();
-    return new Map();
+    return { ages, bytes: new Map() };
   }
 
   /** At most `limit` keys after `after`, or from the first on, in the order of the table. 1 µs a key. */
@@ -219,18 +223,18 @@ export class ResponseTable {
   }
 
   /** Puts the record in place of an older one of its key. Returns by how many bytes all responses grow. */
-  #put(record: ResponseRecord, modelBytes: ModelBytes | undefined): number {
+  #put(record: ResponseRecord, models: ModelRows | undefined): number {
     const { account, key, endedMs } = record;
     // The row may be on disk with its bytes, though its commit threw and memory has dropped the bytes.
     if (record.bytes === undefined && this.#hasRow(record)) return 0;
-    const removed = this.#remove(record, modelBytes);
+    const removed = this.#remove(record, models);
     const bytes = responseBytesOf(record);
     this.#tables.answers.putSync([account, key], packResponse(record));
     this.#tables.answerAges.putSync([endedMs, account, key], bytes);
-    if (modelBytes === undefined) return bytes - removed;
+    if (models === undefined) return bytes - removed;
     const model = modelOfCacheKey(record);
-    this.#tables.modelAges!.putSync([model, endedMs, account, key], bytes);
-    modelBytes.set(model, (modelBytes.get(model) ?? 0) + bytes);
+    models.ages.putSync([model, endedMs, account, key], bytes);
+    models.bytes.set(model, (models.bytes.get(model) ?? 0) + bytes);
     return bytes - removed;
   }
 
@@ -238,13 +242,13 @@ export class ResponseTable {
    * Returns the bytes that the removed response counted for; 0 if there was none. The age of a damaged
    * response is unknown, so its row of ages stays, and counts, until it is evicted.
    */
-  #remove(key: ResponseKey, modelBytes: ModelBytes | undefined): number {
+  #remove(key: ResponseKey, models: ModelRows | undefined): number {
     const record = unlessDamaged(() => this.find(key));
     if (record === undefined) {
       this.#tables.answers.removeSync([key.account, key.key]);
       return 0;
     }
-    return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), modelBytes);
+    return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), models);
   }
 
   /** Whether the response of the same call is on disk. */
@@ -257,42 +261,43 @@ export class ResponseTable {
    * Removes a response from all tables. `age` is the key of its row of ages, `countedBytes` the value there.
    * Returns the bytes that the response counted for.
    */
-  #removeRow(age: Age, countedBytes: unknown, modelBytes: ModelBytes | undefined): number {
-    const { answers, answerAges, modelAges } = this.#tables;
+  #removeRow(age: Age, countedBytes: unknown, models: ModelRows | undefined): number {
+    const { answers, answerAges } = this.#tables;
     const [endedMs, account, key] = age;
     const bytes = countedBytesOf(countedBytes);
     answers.removeSync([account, key]);
     answerAges.removeSync([endedMs, account, key]);
-    if (modelBytes === undefined) return bytes;
+    if (models === undefined) return bytes;
     const model = modelOfCacheKey({ account: asAccountIndex(account), key });
-    modelAges!.removeSync([model, endedMs, account, key]);
-    const bytesLeft = (modelBytes.get(model) ?? 0) - bytes;
-    if (bytesLeft > 0) modelBytes.set(model, bytesLeft);
-    else modelBytes.delete(model);
+    models.ages.removeSync([model, endedMs, account, key]);
+    const bytesLeft = (models.bytes.get(model) ?? 0) - bytes;
+    if (bytesLeft > 0) models.bytes.set(model, bytesLeft);
+    else models.bytes.delete(model);
     return bytes;
   }
 
   /** Removes the oldest responses of a model beyond its bound. Returns their bytes. */
-  #evictOfModel(model: string, bytesMax: number, modelBytes: ModelBytes | undefined): number {
+  #evictOfModel(model: string, bytesMax: number, models: ModelRows): number {
     let removed = 0;
-    while ((modelBytes?.get(model) ?? 0) > bytesMax) {
+    while ((models.bytes.get(model) ?? 0) > bytesMax) {
       // A shorter key sorts before all keys that begin with it; the type knows whole keys alone.
       const start = [model, 0] as unknown as [string, number, number, string];
-      const oldest = Array.from(this.#tables.modelAges!.getRange({ start, limit: BATCH_ROWS })).filter(
+      const oldest = Array.from(models.ages.getRange({ start, limit: BATCH_ROWS })).filter(
         ({ key: [modelId] }) => modelId === model,
       );
+      // A damaged sum says that there are more.
       if (oldest.length === 0) return removed;
       for (const { key, value } of oldest) {
-        if ((modelBytes?.get(model) ?? 0) <= bytesMax) return removed;
+        if ((models.bytes.get(model) ?? 0) <= bytesMax) return removed;
         const [, ...age] = key;
-        removed += this.#removeRow(age, value, modelBytes);
+        removed += this.#removeRow(age, value, models);
       }
     }
     return removed;
   }
 
   /** Removes expired responses, then the oldest beyond the bound. Returns what is left of `bytes`. */
-  #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds, modelBytes: ModelBytes | undefined): number {
+  #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds, models: ModelRows | undefined): number {
     let bytesLeft = bytes;
     let expired = 0;
     for (;;) {
@@ -302,7 +307,7 @@ export class ResponseTable {
         const isExpired = age[0] <= expiredMs && expired < EXPIRED_MAX;
         if (!isExpired && bytesLeft <= bytesMax) return bytesLeft;
         if (isExpired) expired++;
-        bytesLeft -= this.#removeRow(age, value, modelBytes);
+        bytesLeft -= this.#removeRow(age, value, models);
       }
       // No row is left, even if a damaged sum says otherwise.
       if (oldest.length < BATCH_ROWS) return 0;
