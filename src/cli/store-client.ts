@@ -13,6 +13,7 @@ import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
 import { catalogOf } from '../gateway/settings-records.js';
+import { COMMAND } from '../registry/operator-change.js';
 import { ownRegistryService, Registry } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
@@ -20,8 +21,7 @@ import { noBooks, storePath } from '../store/store-file.js';
 import { createLog } from '../telemetry/log.js';
 import { CommandError } from './output.js';
 
-/** The operator of a command. Its role is admin: a user who can open the data directory can do anything. */
-const REQUESTER = { operator: { who: 'command', role: 'admin' }, from: userName() } as const;
+const REQUESTER = { operator: COMMAND, from: userName() };
 
 /** Returns the name of the system's user; the number of a user without a name, as containers may have. */
 function userName(): string {

@@ -20,12 +20,15 @@ interface Actor extends Operator {
 }
 
 /**
- * Actors that are no operators: the start, a signal to the supervisor, a watched file. core/roles.ts has the
- * others. No operator may have such a name: OTHER_ACTORS of operators.ts repeats the names.
+ * Actors that are no operators: the start, a signal to the supervisor, a watched file. No operator may have
+ * such a name, so each is in OTHER_ACTORS of operators.ts too (test/unit/registry/operators.test.ts).
  */
 export const START: Actor = { who: 'start', role: 'admin', from: 'gateway' };
 export const SIGNAL: Actor = { who: 'signal', role: 'admin', from: 'supervisor' };
 export const WATCH: Actor = { who: 'watch', role: 'admin', from: 'supervisor' };
+
+/** A command that works on the store itself. A user who can open the data directory can do anything. */
+export const COMMAND: Operator = { who: 'command', role: 'admin' };
 
 /** Why something changes. An `action` is for example `keys.rotate`. */
 export interface Cause {

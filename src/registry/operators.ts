@@ -7,12 +7,21 @@
  * rejected at the next request to this host, and to another host once its copy has the change.
  */
 import { hash } from 'node:crypto';
-import { type Operator, type Role } from '../core/roles.js';
+import { BOOTSTRAP, type Operator, type Role } from '../core/roles.js';
 import type { WallMs } from '../core/units.js';
 import type { OperatorRecord } from './account-record.js';
 import { takeRandomBytes } from './key-digest.js';
 import { expiryOf, isExpired } from './key-record.js';
-import { assertReference, createId, invalid, notFound, OPERATOR_TOKEN } from './record-id.js';
+import { COMMAND, SIGNAL, START, WATCH } from './operator-change.js';
+import {
+  assertReference,
+  createId,
+  idPattern,
+  invalid,
+  notFound,
+  OPERATOR_TOKEN,
+  withoutStart,
+} from './record-id.js';
 import { commitAndApply } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
@@ -44,17 +53,12 @@ const USES_PERIOD_MS = 600_000;
 const OPERATORS_MAX = 1_000;
 
 const TOKEN_BYTES = 32;
-/** The ids that `createId('op_')` makes: ALPHABET of record-id.ts (the test gives such an id as a name). */
-const ID = /^op_[0-9a-hjkmnp-tv-z]{16}$/;
-/** Actors that are no operators. Must have every name of core/roles.ts and operator-change.ts. */
-const OTHER_ACTORS = ['bootstrap', 'command', 'signal', 'start', 'watch'];
+/** Actors that are no operators. */
+const OTHER_ACTORS = [BOOTSTRAP, COMMAND, SIGNAL, START, WATCH].map(({ who }) => who);
 const NAME_CHARS_MAX = 64;
-/**
- * Names appear in logs and tables, so none may look like another actor, an id, a token or a formula.
- * `slice(1)` drops the `^` of the joined patterns.
- */
+/** Names appear in logs and tables, so none may look like another actor, an id, a token or a formula. */
 const NAME = new RegExp(
-  `^(?!(?:${OTHER_ACTORS.join('|')})$)(?!${ID.source.slice(1)})(?!${OPERATOR_TOKEN.source.slice(1)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
+  `^(?!(?:${OTHER_ACTORS.join('|')})$)(?!${withoutStart(idPattern(['op_']))})(?!${withoutStart(OPERATOR_TOKEN)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
 );
 /** The rule of names as JSON Schema, for the documents. */
 export const OPERATOR_NAME_RULE = { minLength: 1, maxLength: NAME_CHARS_MAX, pattern: NAME.source };

@@ -9,7 +9,7 @@
  * repeats the secret. The rules for the documents (`…_RULE`) agree with the functions
  * (test/unit/admin/openapi.test.ts compares them).
  */
-import { ProxyError } from '../core/errors.js';
+import { invariant, ProxyError } from '../core/errors.js';
 import { UNPRINTABLE } from '../core/wrong-input.js';
 import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
 
@@ -20,7 +20,12 @@ const ID_CHARS = 16;
 const ID_PREFIXES = ['acct_', 'grp_', 'key_', 'op_'] as const;
 export type IdPrefix = (typeof ID_PREFIXES)[number];
 
-const ID = new RegExp(`^(?:${ID_PREFIXES.join('|')})[${ALPHABET}]{${ID_CHARS}}$`);
+/** Matches what `createId` makes with one of the prefixes, and nothing else. */
+export function idPattern(prefixes: readonly IdPrefix[]): RegExp {
+  return new RegExp(`^(?:${prefixes.join('|')})[${ALPHABET}]{${ID_CHARS}}$`);
+}
+
+const ID = idPattern(ID_PREFIXES);
 
 /** Enough for a line of a table. It also bounds the store's index keys. */
 export const NAME_CHARS_MAX = 100;
@@ -28,14 +33,20 @@ const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
 /** Tokens of operators: 256 bits are 43 characters of base64url. */
 export const OPERATOR_TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;
 
-/** At the start of a pattern it forbids keys and tokens. `slice(1)` drops the `^` of each pattern. */
-const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)}|${OPERATOR_TOKEN.source.slice(1)})`;
+/** Returns the source of a pattern that begins with `^`, without the `^`, as a part of another pattern. */
+export function withoutStart({ source }: RegExp): string {
+  invariant(source.startsWith('^'), 'the pattern begins with ^');
+  return source.slice(1);
+}
+
+/** At the start of a pattern it forbids keys and tokens. */
+const NOT_A_KEY = `(?!${withoutStart(WELL_FORMED)}|${withoutStart(OPERATOR_TOKEN)})`;
 
 /** The rules of texts as JSON Schema, for the documents. The functions here say which rule was broken. */
 export const NAME_RULE = {
   minLength: 1,
   maxLength: NAME_CHARS_MAX,
-  pattern: `^(?!\\s|[^]*\\s$)(?!\\.{1,2}$)(?!${ID.source.slice(1)})${NOT_A_KEY}${PRINTABLE_TEXT}`,
+  pattern: `^(?!\\s|[^]*\\s$)(?!\\.{1,2}$)(?!${withoutStart(ID)})${NOT_A_KEY}${PRINTABLE_TEXT}`,
 };
 /** What `assertReference` accepts. A character has one or two UTF-16 units, which that function counts. */
 export const REFERENCE_RULE = { maxLength: 2 * NAME_CHARS_MAX, pattern: `^${NOT_A_KEY}` };
@@ -115,7 +126,7 @@ const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,100}$/;
 export const IDEMPOTENCY_KEY_RULE = {
   minLength: 1,
   maxLength: 100,
-  pattern: `^${NOT_A_KEY}${IDEMPOTENCY_KEY.source.slice(1)}`,
+  pattern: `^${NOT_A_KEY}${withoutStart(IDEMPOTENCY_KEY)}`,
 };
 
 /** Throws `invalid_parameters` if `key` does not match IDEMPOTENCY_KEY, or is an API key or a token. */
