@@ -4,8 +4,7 @@
  * 60 bytes. StoreOnly and OwnBuffers (registry-context.ts), the ChangeApplier (live-buffers.ts) and recovery
  * fill the directory; accounts.ts searches it. Main thread.
  *
- * Accounts are never deleted and names never change, so the lists only grow. A slot is empty until the
- * ChangeApplier has applied its account.
+ * Accounts are never deleted and names never change, so the lists only grow.
  *
  * Must hold: the directory has every account of the store that limits.accounts allows, whatever process made
  * or changed the account.
@@ -13,7 +12,7 @@
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 
-/** A field that is undefined does not restrict the search. One must be set, or empty slots are found too. */
+/** A field that is undefined does not restrict the search. */
 export interface AccountFilter {
   /** `text`: part of the name, in any case. `ids`: slots of the accounts whose id begins with that text. */
   readonly search?: { readonly text: string; readonly ids: ReadonlySet<AccountIndex> } | undefined;
@@ -68,12 +67,14 @@ export class AccountDirectory {
     const found: AccountIndex[] = [];
     for (let slot = from; slot < end; slot++) {
       const index = asAccountIndex(slot);
+      // Empty: the ChangeApplier has not applied the account yet.
+      const name = this.#names[slot];
+      if (name === undefined) continue;
       if (filter.planId !== undefined && this.#planIds[slot] !== filter.planId) continue;
       if (filter.active !== undefined && this.#active[slot] !== filter.active) continue;
       const groupId = this.#groupIds[slot];
       if (filter.groupIds !== undefined && (groupId === undefined || !filter.groupIds.has(groupId))) continue;
-      if (text !== undefined && !this.#names[slot]?.includes(text) && !filter.search?.ids.has(index))
-        continue;
+      if (text !== undefined && !name.includes(text) && !filter.search?.ids.has(index)) continue;
       if (found.length === limit) return { found, next: slot };
       found.push(index);
     }

@@ -40,6 +40,8 @@ void t.test('finds by part of the name, plan and standing, page by page', (t) =>
 
   directory.set(recordOf(1, { name: 'acme two', planId: 'free' }));
   t.same(directory.find({ ...textual('acme'), active: true }, 0, 9).found, [0, 1, 3], 'changes are seen');
+  directory.set(recordOf(7, { name: 'Acme seven' }));
+  t.same(directory.find({}, 4, 9), { found: [4, 7], next: undefined }, 'slots 5 and 6 are still empty');
   t.end();
 });
 
