@@ -38,7 +38,9 @@ export class GroupNames {
   set(group: GroupIndex, name: string): void {
     const start = group * RECORD_BYTES;
     invariant(start + RECORD_BYTES <= this.#bytes.length, `group ${group} has a place for its name`);
-    this.#bytes.writeUInt32LE(this.#bytes.write(name, start + LENGTH_BYTES), start);
+    // Bounded: a longer name, such as of a later Tollgate, is cut off and not written over the next group's.
+    const length = this.#bytes.write(name, start + LENGTH_BYTES, RECORD_BYTES - LENGTH_BYTES);
+    this.#bytes.writeUInt32LE(length, start);
   }
 
   /** Whether the group is within the buffer and has this name. Main thread. */

@@ -16,6 +16,8 @@ void t.test('names are read as they were set, the longest too', (t) => {
   t.equal(elsewhere.nameOf(third), 'Größe');
   names.set(first, 'x');
   t.equal(elsewhere.nameOf(first), 'x');
+  names.set(first, '😀'.repeat(101));
+  t.equal(elsewhere.nameOf(second), '😀'.repeat(100), 'a name that is too long changes no other');
   t.throws(() => names.set(asGroupIndex(3), 'y'), /invariant/);
   t.end();
 });
