@@ -11,9 +11,9 @@
  * slots), which each host makes of the rows.
  *
  * Must hold, or two hosts at one position differ: a position is set in the transaction of the last rows that
- * it stands for. Each RecordedTable is in `#tablesByName`, in CHECKS or `apply`, and in DELETABLE if `retain`
- * is to remove its rows (test/unit/sharing/registry-log.test.ts, if one of its changes writes the table;
- * test/unit/store/registry-copy.retain.test.ts).
+ * it stands for (test/unit/sharing/registry-log.test.ts). If `retain` is to remove rows of a table, the table
+ * is in DELETABLE (test/unit/store/registry-copy.retain.test.ts). That `rows` and `apply` know each
+ * RecordedTable, the compiler sees.
  */
 import { randomUUID } from 'node:crypto';
 import type { Key } from 'lmdb';
@@ -73,11 +73,12 @@ const unlessRemoved =
   (value, location) =>
     value === null ? undefined : read(value, location);
 
-/**
- * Tables whose rows are written as they come, if the check does not throw. `#tablesByName` has each, for the
- * `!` in `apply`. Rows of free slots need no check: only their keys are read.
- */
-const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
+/** The tables that are copied whole. Of `meta` some rows are. */
+type CopiedTable = Exclude<RecordedTable, 'meta'>;
+
+/** Tables whose rows are written as they come, if the check does not throw. `apply` knows the others. */
+const CHECKS: Readonly<Record<Exclude<CopiedTable, 'accounts' | 'groups' | 'keys'>, Check>> = {
+  // Only the keys of free slots are read.
   group_slots_free: () => undefined,
   credits: readCredit,
   credit_requests: readCreditRequest,
@@ -87,10 +88,10 @@ const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
 };
 
 /**
- * The tables of which `retain` removes rows. `apply` must accept null for each, and `#tablesByName` have
- * each. Rows of `operator_changes` go when `apply` gets the ends of their chain (OperatorChanges.applyLink).
+ * The tables of which `retain` removes rows; `apply` must accept null for each. Rows of `operator_changes` go
+ * when `apply` gets the ends of their chain (OperatorChanges.applyLink).
  */
-const DELETABLE: readonly RecordedTable[] = [
+const DELETABLE: readonly CopiedTable[] = [
   'groups',
   'group_slots_free',
   'keys',
@@ -109,7 +110,7 @@ interface CopiedRows {
 export class RegistryCopy {
   readonly #tables: Tables;
   /** In the order in which `apply` can write the rows: groups before the accounts in them. */
-  readonly #tablesByName: Readonly<Partial<Record<RecordedTable, Table<Key>>>>;
+  readonly #tablesByName: Readonly<Record<CopiedTable, Table<Key>>>;
   readonly #store: CopiedRows;
 
   constructor(tables: Tables, store: CopiedRows) {
@@ -192,21 +193,27 @@ export class RegistryCopy {
    */
   apply({ table, key, value }: RegistryRow): void {
     const location = `the shared registry: record ${String(key)} of table ${table}`;
-    const check = CHECKS[table];
-    if (check !== undefined) {
-      check(value, location);
-      if (value === null) this.#tablesByName[table]!.removeSync(key as Key);
-      else this.#tablesByName[table]!.putSync(key as Key, value);
-    } else if (table === 'accounts') {
-      this.#store.putAccount(readAccount(value, location));
-    } else if (table === 'groups') {
-      if (value === null) removeDeleted(this.#store.groups, String(key));
-      else this.#applyGroup(value, location);
-    } else if (table === 'keys') {
-      if (value === null) removeDeleted(this.#store.keys, String(key));
-      else this.#applyKey(value, location);
-    } else {
-      this.#applyMeta(key, value, location);
+    switch (table) {
+      case 'accounts':
+        this.#store.putAccount(readAccount(value, location));
+        return;
+      case 'groups':
+        if (value === null) removeDeleted(this.#store.groups, String(key));
+        else this.#applyGroup(value, location);
+        return;
+      case 'keys':
+        if (value === null) removeDeleted(this.#store.keys, String(key));
+        else this.#applyKey(value, location);
+        return;
+      case 'meta':
+        this.#applyMeta(key, value, location);
+        return;
+      default:
+        // A newer Tollgate may send rows of other tables, whatever the type says.
+        if (!Object.hasOwn(CHECKS, table)) throw newerError(location);
+        CHECKS[table](value, location);
+        if (value === null) this.#tablesByName[table].removeSync(key as Key);
+        else this.#tablesByName[table].putSync(key as Key, value);
     }
   }
 
@@ -236,15 +243,13 @@ export class RegistryCopy {
    */
   retain(rowNames: ReadonlySet<string>): void {
     for (const table of DELETABLE) {
-      for (const key of Array.from(this.#tablesByName[table]!.getKeys()) as RegistryRow['key'][]) {
-        const row = { table, key, value: null };
-        // Not undefined, because the table is DELETABLE.
-        if (!rowNames.has(deletableRow(row)!)) this.apply(row);
+      for (const key of Array.from(this.#tablesByName[table].getKeys()) as RegistryRow['key'][]) {
+        if (!rowNames.has(nameOfRow(table, key))) this.apply({ table, key, value: null });
       }
     }
   }
 
-  /** Writes a row of `meta`. A newer Tollgate may send other rows, or rows of other tables. */
+  /** Writes a row of `meta`. A newer Tollgate may send other rows. */
   #applyMeta(key: RegistryRow['key'], value: unknown, location: string): void {
     if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       this.#store.operatorChanges.applyLink(key, value);
@@ -252,7 +257,7 @@ export class RegistryCopy {
       if (!Number.isSafeInteger(value)) throw damaged(location);
       this.#tables.meta.putSync(key, value);
     } else {
-      throw new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);
+      throw newerError(location);
     }
   }
 
@@ -290,9 +295,18 @@ function removeDeleted<Row>(rows: Removable<Row>, id: string): void {
   if (record !== undefined) rows.removeWithoutFreeing(record);
 }
 
-/** The name of a row: table and key. Undefined for tables that are not DELETABLE. */
+/** The error of a row that this program does not know. */
+function newerError(location: string): StoreError {
+  return new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);
+}
+
+/** Returns a row's name for `retain`; undefined if the row is of a table that is not DELETABLE. */
 export function deletableRow({ table, key }: RegistryRow): string | undefined {
-  return DELETABLE.includes(table) ? `${table} ${String(key)}` : undefined;
+  return DELETABLE.some((deletable) => deletable === table) ? nameOfRow(table, key) : undefined;
+}
+
+function nameOfRow(table: RecordedTable, key: RegistryRow['key']): string {
+  return `${table} ${String(key)}`;
 }
 
 /** Returns the rows as hosts send them, in the order of writing, so that the last write of a key counts. */

@@ -92,3 +92,17 @@ void t.test('a row that cannot be decoded is named, and not sent', async (t) => 
   });
   await store.close();
 });
+
+void t.test('a row that only a newer Tollgate knows is refused, whatever its key', async (t) => {
+  const store = new Store(t.testdir());
+  const rows = [
+    { table: 'shelves', key: 'key_slots_used', value: 7 },
+    { table: 'shelves', key: 'any', value: null },
+    { table: 'constructor', key: 'any', value: 1 },
+    { table: 'meta', key: 'any', value: 1 },
+  ] as unknown as RegistryRow[];
+  for (const row of rows)
+    t.throws(() => store.shared.commitAgreed(() => store.copy.apply(row)), { code: 'newer' }, row.table);
+  t.same([...store.copy.rows()], []);
+  await store.close();
+});
