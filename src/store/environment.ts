@@ -190,6 +190,7 @@ export class Environment {
   readonly #gate: RootDatabase | undefined;
   /** Whether this object has the gate: without this flag an `inGate` in an `inGate` would wait for ever. */
   #hasGate = false;
+  #isWriting = false;
   #readersCheckedMs = performance.now();
 
   /** Throws what LMDB throws, and StoreError if the gate's file is no LMDB file, or addresses are too few. */
@@ -216,7 +217,20 @@ export class Environment {
    */
   write<Result>(work: () => Result): Result {
     this.#forgetDeadReaders();
-    return this.inGate(() => this.root.transactionSync(work));
+    return this.inGate(() => {
+      const wasWriting = this.#isWriting;
+      this.#isWriting = true;
+      try {
+        return this.root.transactionSync(work);
+      } finally {
+        this.#isWriting = wasWriting;
+      }
+    });
+  }
+
+  /** Whether a `write` runs now. tables.ts asserts it for each row that is written. */
+  get isWriting(): boolean {
+    return this.#isWriting;
   }
 
   /**

@@ -10,8 +10,8 @@
 import type { Database, Key } from 'lmdb';
 
 /**
- * The tables that an operator's change writes. Calls write to other tables. RegistryCopy.apply must know each
- * (test/unit/sharing/registry-log.test.ts).
+ * The tables that an operator's change writes. Calls write to other tables. The compiler sees that
+ * registry-copy.ts copies each to other hosts.
  */
 export type RecordedTable =
   | 'meta'
@@ -36,10 +36,14 @@ export interface WrittenRow {
 }
 
 /**
+ * A table, with the methods of lmdb that the store uses. Those that write assert a transaction (tables.ts).
  * Values are `unknown`: each reader checks what it reads against its schema. lmdb gives each table its name
  * and the path of its file, which its types lack; error messages name rows by them.
  */
-export type Table<TableKey extends Key> = Database<unknown, TableKey> & {
+export type Table<TableKey extends Key> = Pick<
+  Database<unknown, TableKey>,
+  'get' | 'getKeys' | 'getKeysCount' | 'getRange' | 'putSync' | 'removeSync' | 'clearSync'
+> & {
   readonly name: string;
   readonly path: string;
 };

@@ -6,8 +6,8 @@
  * row that does not match its schema throws StoreError `damaged`.
  *
  * Must hold: methods that put rows are called inside `commit`, or in a transaction of change-feed.ts
- * (test/unit/store/change-feed.shared-changes.test.ts). Otherwise a write bypasses the lock of environment.ts
- * and may be lost, and the change log and other hosts miss it. No test sees a call outside of `commit`.
+ * (test/unit/store/change-feed.shared-changes.test.ts). In any other transaction the change log and other
+ * hosts miss the rows, which no test sees; outside of a transaction the tables throw.
  */
 import { statfsSync } from 'node:fs';
 import { asAccountIndex, type AccountIndex, type KeyIndex } from '../core/units.js';

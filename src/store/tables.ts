@@ -61,8 +61,9 @@
  *     changes                  number of the newest row of changes
  *     registry_position, registry_partial, host_id   of hosts that share; see registry-copy.ts
  */
-import type { Key, RootDatabase } from 'lmdb';
+import type { Database, Key, RootDatabase } from 'lmdb';
 import { Encoder, RESERVE_START_SPACE, type Options } from 'msgpackr';
+import { invariant } from '../core/errors.js';
 import { Environment, makeEnvironmentFile } from './environment.js';
 import { FORMAT } from './record-codec.js';
 import { type RecordedTable, RowRecorder, type Table } from './row-recorder.js';
@@ -218,7 +219,7 @@ function openEnvironment(path: string): Environment {
 /** Opens all tables. Each has the type of its keys; values are `unknown`, see `Table`. */
 function tablesOf(path: string, environment: Environment, root: RootDatabase) {
   const recorder = new RowRecorder();
-  const open = <TableKey extends Key>(name: string) => openTable<TableKey>(root, name);
+  const open = <TableKey extends Key>(name: string) => openTable<TableKey>(environment, root, name);
   const openRecorded = <TableKey extends Key>(name: RecordedTable) => recorder.watch(open<TableKey>(name));
   return {
     path,
@@ -261,8 +262,31 @@ function tablesOf(path: string, environment: Environment, root: RootDatabase) {
   };
 }
 
-function openTable<TableKey extends Key>(root: RootDatabase, name: string): Table<TableKey> {
-  return root.openDB<unknown, TableKey>(name, TABLE) as Table<TableKey>;
+/** Opens a table that throws if it is written outside of `Environment.write`: the write could be lost. */
+function openTable<TableKey extends Key>(
+  environment: Environment,
+  root: RootDatabase,
+  name: string,
+): Table<TableKey> {
+  const table = root.openDB<unknown, TableKey>(name, TABLE) as Database<unknown, TableKey> & Table<TableKey>;
+  const put: (key: TableKey, value: unknown) => unknown = table.putSync.bind(table);
+  const remove: (key: TableKey) => unknown = table.removeSync.bind(table);
+  const clear = table.clearSync.bind(table);
+  const assertWriting = (): void => invariant(environment.isWriting, 'rows are written in a transaction');
+  return Object.assign(table, {
+    putSync: (key: TableKey, value: unknown): unknown => {
+      assertWriting();
+      return put(key, value);
+    },
+    removeSync: (key: TableKey): unknown => {
+      assertWriting();
+      return remove(key);
+    },
+    clearSync: (): void => {
+      assertWriting();
+      clear();
+    },
+  });
 }
 
 /** Writes the format into a new file. Throws StoreError for a file of another program or a later Tollgate. */
@@ -271,7 +295,7 @@ function openMeta(path: string, environment: Environment, root: RootDatabase): T
   const tableNames = Array.from(root.getKeys());
   const isNew = tableNames.every((name) => name === 'meta');
   if (!isNew && !tableNames.includes('meta')) throw foreign(path, 'another program has written it');
-  const meta = openTable<string>(root, 'meta');
+  const meta = openTable<string>(environment, root, 'meta');
   environment.write(() => {
     const format = meta.get('format');
     if (format === undefined && isNew) meta.putSync('format', FORMAT);

@@ -43,10 +43,8 @@ async function books(dataPath: string): Promise<string> {
       dayCalls: 1,
       minuteUsed: 0,
     };
-    store.putAccounting({
-      spendings: new Map([[asAccountIndex(record.index), { ...totals, takenMs: asWallMs(1) }]]),
-      usages: [],
-    });
+    const spendings = new Map([[asAccountIndex(record.index), { ...totals, takenMs: asWallMs(1) }]]);
+    store.commit(() => store.putAccounting({ spendings, usages: [] }));
   }
   await store.close();
   return storePath(dataPath);

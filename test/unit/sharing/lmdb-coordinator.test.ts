@@ -76,7 +76,7 @@ function accountOf(store: Store, id: string): AccountRecord {
   if (known !== undefined) return known;
   const index = store.freeAccountIndex();
   const record = { index, id, name: id, planId: 'free', active: true, createdMs: asWallMs(1) };
-  store.putAccount({ ...record, credited: asPicoUnits(0n) });
+  store.commit(() => store.putAccount({ ...record, credited: asPicoUnits(0n) }));
   return { ...record, credited: asPicoUnits(0n) };
 }
 
@@ -86,7 +86,7 @@ authorityConformance(t, 'lmdb', () => {
     connect: (node) => Promise.resolve(new LmdbCoordinator({ node, file, store, clock, calendar, log })),
     credit: (subject, amount) => {
       const record = accountOf(store, subject);
-      store.putAccount({ ...record, credited: asPicoUnits(record.credited + amount) });
+      store.commit(() => store.putAccount({ ...record, credited: asPicoUnits(record.credited + amount) }));
       return Promise.resolve();
     },
     spend: (_host, subject, amount) => {
@@ -123,7 +123,8 @@ void t.test('what was used before there were leases counts', async (t) => {
   const { index } = accountOf(store, 'acct_before');
   const today = dayNumberOf(clock.wallMs());
   const use = { dayNumber: today, dayCalls: 4, minuteUsed: 7, takenMs: asWallMs(clock.wallMs() - 30_000) };
-  store.putAccounting({ spendings: new Map([[index, { ...NOTHING_SPENT, ...use }]]), usages: [] });
+  const spendings = new Map([[index, { ...NOTHING_SPENT, ...use }]]);
+  store.commit(() => store.putAccounting({ spendings, usages: [] }));
   const node = await joinWorld('a');
   t.same(await lent(node, 'acct_before', 7), [0, 0]);
   t.same(await lent(node, 'acct_before', 3), [3, 3]);
@@ -171,10 +172,8 @@ void t.test('of scopes of another version, the first gateway begins with what th
   const first = openWorld(path, clock);
   const { index } = accountOf(first.store, 'acct_former');
   const use = { dayNumber: dayNumberOf(clock.wallMs()), dayCalls: 4, takenMs: clock.wallMs() };
-  first.store.putAccounting({
-    spendings: new Map([[index, { ...NOTHING_SPENT, ...use }]]),
-    usages: [],
-  });
+  const spendings = new Map([[index, { ...NOTHING_SPENT, ...use }]]);
+  first.store.commit(() => first.store.putAccounting({ spendings, usages: [] }));
   t.same(await lent(await first.join('a'), 'acct_x', 8), [8, 8]);
   // The row as versions until 2026-11-22 wrote it.
   const former = { buckets: [], dayNumber: use.dayNumber, dayUsedBefore: 4, days: [], slots: [], money: [] };
@@ -194,7 +193,8 @@ void t.test('of scopes of another version, the first gateway begins with what th
 void t.test('what a process held is free when it has been killed', async (t) => {
   const path = t.testdir();
   const { store, clock, join: joinWorld, close } = openWorld(path);
-  store.putAccount({ ...accountOf(store, 'acct_x'), credited: asPicoUnits(100n) });
+  const record = { ...accountOf(store, 'acct_x'), credited: asPicoUnits(100n) };
+  store.commit(() => store.putAccount(record));
   const child = fork(new URL('../../fixtures/lease-holder.js', import.meta.url), [path, 'acct_x']);
   t.teardown(() => child.kill('SIGKILL'));
   await once(child, 'message');

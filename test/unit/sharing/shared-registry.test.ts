@@ -271,11 +271,13 @@ void t.test('another process changes what the draft had seen', async (t) => {
     );
   house.meanwhile = () => {
     const { id } = store.findAccountByName('acme')!;
-    store.putCreditRequest(store.findAccount(id)!.index, 'once', {
-      amount: units(-10),
-      note: '',
-      response: 'first',
-    });
+    store.commit(() =>
+      store.putCreditRequest(store.findAccount(id)!.index, 'once', {
+        amount: units(-10),
+        note: '',
+        response: 'first',
+      }),
+    );
   };
   t.equal(await add(-10), 'first', 'the answer of who was quicker');
   t.equal(store.findAccountByName('acme')!.credited, 100n);

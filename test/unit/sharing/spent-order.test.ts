@@ -166,7 +166,8 @@ void t.test('processes of one host', async (t) => {
           minuteUsed: 0,
           takenMs: asWallMs(0),
         };
-        store.putAccounting({ spendings: new Map([[index, { ...rest, spent: amount }]]), usages: [] });
+        const spendings = new Map([[index, { ...rest, spent: amount }]]);
+        store.commit(() => store.putAccounting({ spendings, usages: [] }));
       },
       freeze: () => (frozen ??= { spending: store.findSpending(index) }),
       release: () => (frozen = undefined),

@@ -1,7 +1,7 @@
 /** The audit of groups and of what was used of quotas: each thing that can differ is named. */
 import { open, type Database, type Key } from 'lmdb';
 import t from 'tap';
-import { asPicoUnits, asWallMs } from '#src/core/units.js';
+import { asGroupIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { audit } from '#src/store/audit.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
@@ -43,16 +43,18 @@ async function sound(path: string): Promise<World> {
   const { index } = made.record;
   const scopes = [
     { kind: 'account', index },
-    { kind: 'group', index: 1 },
+    { kind: 'group', index: asGroupIndex(1) },
     { kind: 'model', index, modelId: 'small' },
   ] as const;
-  store.putAccounting({ spendings: new Map(), usages: [], quotaUses: scopes.map((scope) => [scope, USE]) });
+  store.commit(() =>
+    store.putAccounting({ spendings: new Map(), usages: [], quotaUses: scopes.map((scope) => [scope, USE]) }),
+  );
   for (const scope of scopes) t.same(store.quotaUses.find(scope), USE, 'what is packed is read again');
   t.same(
     Array.from(store.quotaUses.all(), ([scope]) => scope),
     scopes,
   );
-  t.equal(store.quotaUses.find({ kind: 'key', index: 0 }), undefined);
+  t.equal(store.quotaUses.find({ kind: 'key', index: asKeyIndex(0) }), undefined);
   await store.close();
   return { path, top, below, account: made.record.id };
 }

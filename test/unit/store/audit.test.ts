@@ -46,26 +46,28 @@ async function sound(path: string): Promise<World> {
   const account = asAccountIndex(0);
   const usage = { ...NO_USAGE, account, modelId: 'small', calls: 1 };
   const cost = (units: bigint) => ({ cost: asPicoUnits(units * UNIT), uncovered: asPicoUnits(units) });
-  store.putAccounting({
-    spendings: new Map([
-      [
-        account,
-        {
-          spent: asPicoUnits(4n * UNIT),
-          uncovered: asPicoUnits(4n),
-          dayNumber: 20_000,
-          dayCalls: 3,
-          minuteUsed: 3,
-          takenMs: asWallMs(1),
-        },
+  store.commit(() =>
+    store.putAccounting({
+      spendings: new Map([
+        [
+          account,
+          {
+            spent: asPicoUnits(4n * UNIT),
+            uncovered: asPicoUnits(4n),
+            dayNumber: 20_000,
+            dayCalls: 3,
+            minuteUsed: 3,
+            takenMs: asWallMs(1),
+          },
+        ],
+      ]),
+      usages: [
+        { ...usage, hour: 1, keyId: key.id, ...cost(2n) },
+        { ...usage, hour: 2, keyId: key.id, ...cost(1n) },
+        { ...usage, hour: 2, keyId: gone.id, ...cost(1n) },
       ],
-    ]),
-    usages: [
-      { ...usage, hour: 1, keyId: key.id, ...cost(2n) },
-      { ...usage, hour: 2, keyId: key.id, ...cost(1n) },
-      { ...usage, hour: 2, keyId: gone.id, ...cost(1n) },
-    ],
-  });
+    }),
+  );
   await store.close();
   return { path, first: first.record.id, second: second.record.id, key: key.id };
 }
@@ -128,10 +130,12 @@ void t.test('on hosts that share, a credit of another host may be spent before i
   const account = asAccountIndex(0);
   const total = { dayNumber: 20_000, dayCalls: 1, minuteUsed: 1, takenMs: asWallMs(1) };
   const amounts = { cost: asPicoUnits(3n), uncovered: asPicoUnits(0n) };
-  store.putAccounting({
-    spendings: new Map([[account, { ...total, spent: amounts.cost, uncovered: amounts.uncovered }]]),
-    usages: [{ ...NO_USAGE, account, modelId: 'small', calls: 1, hour: 1, keyId: 'key_gone', ...amounts }],
-  });
+  store.commit(() =>
+    store.putAccounting({
+      spendings: new Map([[account, { ...total, spent: amounts.cost, uncovered: amounts.uncovered }]]),
+      usages: [{ ...NO_USAGE, account, modelId: 'small', calls: 1, hour: 1, keyId: 'key_gone', ...amounts }],
+    }),
+  );
   const told = 'spent: 0.000000000003, not not more than was credited';
   t.match(await differencesOf(path), [new RegExp(told)], 'alone');
   store.shared.commitAgreed(() =>

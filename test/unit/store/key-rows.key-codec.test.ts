@@ -101,7 +101,7 @@ void t.test(
         credit: asPicoUnits(0n),
       });
       const { record } = house.registry.keys.create({ account: account.record.id, name: 'laptop' });
-      house.store.keys.put({ ...record, expiresSeconds });
+      house.store.commit(() => house.store.keys.put({ ...record, expiresSeconds }));
       const capacity = {
         accountsMax: ACCOUNTS_MAX,
         keysMax: KEYS_MAX,

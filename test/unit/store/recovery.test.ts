@@ -107,7 +107,7 @@ void t.test('what cannot be right stops the start', async (t) => {
     takenMs: clock.wallMs(),
   };
   const spendings = new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]);
-  store.putAccounting({ spendings, usages: [] });
+  store.commit(() => store.putAccounting({ spendings, usages: [] }));
   t.throws(() => start({}), { code: 'damaged', message: /\(b\).*more was spent than credited/ });
   store.shared.commitAgreed(() =>
     store.copy.setPosition({ epoch: 'e', version: 1, lastId: '1', history: [] }),

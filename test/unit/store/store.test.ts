@@ -58,7 +58,9 @@ void t.test('what was committed is there after closing and opening', async (t) =
     store.addCredit(asAccountIndex(0), { amount: asPicoUnits(-2n), note: 'b', createdMs: asWallMs(2) });
     store.keys.put(key(0, 0, 'laptop'));
   });
-  store.putAccounting({ spendings: new Map([[asAccountIndex(0), spending]]), usages: [] });
+  store.commit(() =>
+    store.putAccounting({ spendings: new Map([[asAccountIndex(0), spending]]), usages: [] }),
+  );
   await store.close();
   t.equal(statSync(path).mode & 0o777, 0o700, 'the folder is its owner’s');
   t.equal(statSync(storePath(path)).mode & 0o777, 0o600, 'the file is its owner’s');
@@ -222,4 +224,34 @@ void t.test('a damaged record is named and never guessed at', async (t) => {
     await reopened.close();
   }
   await root.close();
+});
+
+void t.test('rows are written in a transaction, or not at all', async (t) => {
+  const store = new Store(t.testdir());
+  const writes: Readonly<Record<string, () => unknown>> = {
+    put: () => store.putAccount(account(1)),
+    'put to a table that is recorded': () => store.keys.put(key(1, 0, 'x')),
+    remove: () => store.keys.removeWithoutFreeing(key(0, 0, 'laptop')),
+    clear: () => store.answers.clear(),
+  };
+  store.commit(() => {
+    store.putAccount(account(0));
+    store.keys.put(key(0, 0, 'laptop'));
+  });
+  const assertGuarded = (): void => {
+    for (const [name, write] of Object.entries(writes))
+      t.throws(write, { message: 'invariant broken: rows are written in a transaction' }, name);
+  };
+  assertGuarded();
+  t.throws(() =>
+    store.commit(() => {
+      store.commit(() => store.putAccount(account(1)));
+      for (const write of Object.values(writes)) write();
+      throw new Error('undone');
+    }),
+  );
+  assertGuarded();
+  t.equal(store.findAccount('acct_1'), undefined);
+  t.match(store.keys.find('key_0'), { name: 'laptop' });
+  await store.close();
 });
