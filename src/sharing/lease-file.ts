@@ -17,7 +17,7 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Database } from 'lmdb';
-import { Environment } from '../store/environment.js';
+import { assertDisposableFile, Environment } from '../store/environment.js';
 import { assertStoreFile, OPTIONS, unreadable } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
 import { ScopeGrants, type ScopeState } from './scope-grants.js';
@@ -46,13 +46,8 @@ function leasePath(dataPath: string): string {
 export function openLeaseFile(dataPath: string): LeaseFile {
   const path = leasePath(dataPath);
   try {
-    const environment = new Environment(path, {
-      ...OPTIONS,
-      maxDbs: 8,
-      mapSize: MAP_BYTES,
-      noSync: true,
-      noMetaSync: true,
-    });
+    const options = { ...OPTIONS, maxDbs: 8, mapSize: MAP_BYTES, noSync: true, noMetaSync: true };
+    const environment = new Environment(path, options, assertDisposableFile);
     return environment.openTables((root) => ({
       environment,
       nodes: root.openDB('nodes', TABLE),

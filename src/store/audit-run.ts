@@ -9,12 +9,13 @@
  * checks, because the audit can read no other, and the audit checks each of them
  * (test/unit/store/audit.audited-tables.test.ts).
  */
+import { existsSync } from 'node:fs';
 import type { Database, RootDatabase, Transaction } from 'lmdb';
 import { decimalOf } from '../core/money.js';
 import { Environment } from './environment.js';
 import { rowName } from './record-codec.js';
 import type { Table } from './row-recorder.js';
-import { assertNotEmpty, assertStoreFile, noBooks, OPTIONS, StoreError, storePath } from './store-file.js';
+import { assertNotEmpty, noBooks, OPTIONS, StoreError, storePath } from './store-file.js';
 import { TABLE, assertFormat, type Tables } from './tables.js';
 
 /**
@@ -88,7 +89,7 @@ export class StoreSnapshot {
     this.path = storePath(dataPath);
     // First, because given an empty file to read, lmdb 3.5.6 ends the process with a segmentation fault.
     assertNotEmpty(this.path);
-    if (!assertStoreFile(this.path)) throw noBooks(dataPath);
+    if (!existsSync(this.path)) throw noBooks(dataPath);
     this.#environment = new Environment(this.path, { ...OPTIONS, readOnly: true });
     try {
       // Tables are opened first, because opening a table ends an open transaction.

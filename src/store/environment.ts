@@ -193,8 +193,17 @@ export class Environment {
   #isWriting = false;
   #readersCheckedMs = performance.now();
 
-  /** Throws what LMDB throws, and StoreError if the gate's file is no LMDB file, or addresses are too few. */
-  constructor(path: string, options: Readonly<RootDatabaseOptions>) {
+  /**
+   * `assertFile` throws if the file at `path` is there and LMDB, which trusts it, must not open it. Throws
+   * that error, what LMDB throws, and StoreError if the gate's file is no LMDB file, or the process or the
+   * disk lacks what LMDB needs (`openFile`).
+   */
+  constructor(
+    path: string,
+    options: Readonly<RootDatabaseOptions>,
+    assertFile: (path: string) => void = assertStoreFile,
+  ) {
+    assertFile(path);
     // Before this thread can wait for a lock. Otherwise telemetry/main-watchdog.ts could not wake the thread.
     installSignalHandler();
     this.#gate = openGate(`${path}-gate`, options);

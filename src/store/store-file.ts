@@ -6,9 +6,10 @@
  * LMDB maps the file and trusts it. Given a broken file, or a file that is not LMDB's, the library ends the
  * process with a segmentation fault instead of an error (tried with lmdb 3.5.6).
  *
- * Must hold: whoever opens a file with LMDB calls `assertStoreFile` first; `pageSize` and the encodings in
- * OPTIONS never change, or existing stores cannot be read (test/unit/store/store.test.ts,
- * test/unit/store/page-walk.test.ts).
+ * Must hold: an Environment checks its file by `assertStoreFile` before LMDB opens it
+ * (test/unit/store/environment.test.ts; test/unit/store/page-walk.test.ts: files cut at any length).
+ * `pageSize` and the encodings in OPTIONS never change, or existing stores cannot be read
+ * (test/durability/earlier-store.test.ts).
  */
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -87,14 +88,13 @@ function makeFolder(path: string, isParentMade = false): void {
 }
 
 /**
- * Checks the file and returns true; false if the file is missing or empty. Throws StoreError: `foreign` if
- * LMDB cannot open the file, `damaged` if pages are missing or broken, `unreadable` if the system does not
- * let it be read. Reads every page in use: 0.4 s a GB on warm disk caches.
+ * Checks the file; a missing or empty file is none, and passes. Throws StoreError: `foreign` if LMDB cannot
+ * open the file, `damaged` if pages are missing or broken, `unreadable` if the system does not let it be
+ * read. Reads every page in use: 0.4 s a GB on warm disk caches.
  */
-export function assertStoreFile(path: string): boolean {
-  if (!existsSync(path)) return false;
-  const heads = readMetaHeads(path);
-  if (heads === undefined) return false;
+export function assertStoreFile(path: string): void {
+  const heads = existsSync(path) ? readMetaHeads(path) : undefined;
+  if (heads === undefined) return;
   for (const head of heads) {
     if (
       head.length < HEAD_BYTES ||
@@ -106,7 +106,7 @@ export function assertStoreFile(path: string): boolean {
     }
   }
   const pageError = pageErrorOf(path);
-  if (pageError === undefined) return true;
+  if (pageError === undefined) return;
   throw new StoreError(
     'damaged',
     `${path} is damaged at page ${pageError.page} (byte ${pageError.byte}): ${pageError.reason}. ` +
@@ -116,7 +116,7 @@ export function assertStoreFile(path: string): boolean {
 
 /**
  * Throws StoreError `damaged` if the file is there and empty. Tollgate never leaves an empty store file, so
- * its contents were cut off. Call before `assertStoreFile`, which takes an empty file for a missing one.
+ * its contents were cut off. Call before an Environment is made, which takes an empty file for a missing one.
  */
 export function assertNotEmpty(path: string): void {
   if (!existsSync(path) || readMetaHeads(path) !== undefined) return;

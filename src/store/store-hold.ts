@@ -167,8 +167,7 @@ export class StoreHold {
 
 function openHold(path: string): Environment {
   try {
-    assertDisposableFile(path);
-    return new Environment(path, { ...OPTIONS, maxDbs: 1, mapSize: MAP_BYTES });
+    return new Environment(path, { ...OPTIONS, maxDbs: 1, mapSize: MAP_BYTES }, assertDisposableFile);
   } catch (error) {
     throw unreadable(path, error);
   }

@@ -69,7 +69,6 @@ import { FORMAT } from './record-codec.js';
 import { type RecordedTable, RowRecorder, type Table } from './row-recorder.js';
 import {
   assertNotEmpty,
-  assertStoreFile,
   foreign,
   makeDataFolder,
   OPTIONS,
@@ -196,7 +195,6 @@ export function openTables(dataPath: string): Tables {
   const path = storePath(dataPath);
   makeDataFolder(dataPath);
   assertNotEmpty(path);
-  assertStoreFile(path);
   const environment = openEnvironment(path);
   try {
     return environment.openTables((root) => tablesOf(path, environment, root));

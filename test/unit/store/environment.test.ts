@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import {
+  assertDisposableFile,
   assertMapsFiles,
   Environment,
   FUSE,
@@ -146,6 +147,16 @@ void t.test('a gate that is none is named, and may be removed', (t) => {
   });
   mkdirSync(`${path}2-gate`);
   t.throws(() => new Environment(`${path}2`, OPTIONS));
+  t.end();
+});
+
+void t.test('a file that LMDB would end the process for is not opened', (t) => {
+  const path = join(t.testdir(), 'rows.lmdb');
+  writeFileSync(path, Buffer.alloc(16_384, 'notes'));
+  for (const options of [OPTIONS, { ...OPTIONS, readOnly: true }])
+    t.throws(() => new Environment(path, options), { code: 'foreign', message: path });
+  t.throws(() => new Environment(path, OPTIONS, assertDisposableFile), { message: /holds no data/ });
+  t.same(readdirSync(t.testdirName), ['rows.lmdb'], 'nothing is made beside it');
   t.end();
 });
 
