@@ -9,9 +9,7 @@ import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { AccountSnapshot } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
-import type { QuotaCount, QuotaCounts, QuotaUse } from './quota-use.js';
-
-const MINUTE_MS = 60_000;
+import { minuteDayCountsAt, type QuotaCount, type QuotaCounts, type QuotaUse } from './quota-use.js';
 
 /**
  * What the coordinator has granted to all processes, less what they are known to have used or to hold. Not
@@ -108,8 +106,7 @@ export function flushedStatement(
     spent,
     uncovered: spending?.uncovered ?? asPicoUnits(0n),
     callsToday: spending !== undefined && spending.dayNumber >= dayNumberOf(nowMs) ? spending.dayCalls : 0,
-    requestsThisMinute:
-      spending !== undefined && nowMs - spending.takenMs < MINUTE_MS ? spending.minuteUsed : 0,
+    requestsThisMinute: minuteDayCountsAt(spending, nowMs).minuteUsed,
     callsInFlight: 0,
   };
 }

@@ -10,6 +10,7 @@ import { hasQuotas, type QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, asWallMs, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
+import { MINUTE_MS } from './quota-use.js';
 import { conflict, invalid } from './record-id.js';
 
 export interface KeyRecord {
@@ -76,9 +77,6 @@ export function prefixOf(key: string): string {
   return key.slice(0, PREFIX_CHARS);
 }
 
-/** How long a permit weighs: the window of requests a minute. */
-const WINDOW_MS = 60_000;
-
 /** The counts of the minute and the day. The caller adds `quotas`. */
 export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undefined {
   if (use === undefined) return undefined;
@@ -93,7 +91,7 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
 export function mergeUse(now: InheritedUse, inherited: InheritedUse | undefined): InheritedUse {
   if (inherited === undefined) return now;
   const takenMs = asWallMs(Math.max(now.takenMs, inherited.takenMs));
-  const weighs = (use: InheritedUse): boolean => takenMs - use.takenMs < WINDOW_MS;
+  const weighs = (use: InheritedUse): boolean => takenMs - use.takenMs < MINUTE_MS;
   const quotas = laterQuotas(now.quotas, inherited.quotas);
   return {
     minuteUsed: Math.max(weighs(now) ? now.minuteUsed : 0, weighs(inherited) ? inherited.minuteUsed : 0),

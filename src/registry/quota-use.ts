@@ -26,7 +26,8 @@ import type { QuotaUse, SettledQuotas } from '../ledger/scope-quotas.js';
 
 export type { QuotaUse };
 
-const MINUTE_MS = 60_000;
+/** How long a permit weighs, and so a count of the minute after it was read. */
+export const MINUTE_MS = 60_000;
 
 /** What is used of a quota, as a coordinator reports it. Money is in pico-units. */
 export interface QuotaCount {
