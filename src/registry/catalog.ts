@@ -174,7 +174,7 @@ export interface PlanEntry {
 
 /**
  * Stands for a plan that is not in the catalogue. The account is disabled, so nobody looks the plan up. The
- * highest index that fits the status word of the ledger beside its flag.
+ * highest index of 30 bits, as many as `#setStatus` of ledger/ledger.ts has room for.
  */
 export const NO_PLAN_INDEX = 2 ** 30 - 1;
 

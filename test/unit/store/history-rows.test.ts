@@ -13,6 +13,12 @@ const span = (start: number, calls: number): HistorySpan => ({
   outcomes: { ok: calls },
 });
 
+void t.test('the seconds of a ring name it on disk', (t) => {
+  const rings = Object.values(HISTORY_RINGS);
+  t.equal(new Set(rings.map(({ seconds }) => seconds)).size, rings.length);
+  t.end();
+});
+
 void t.test('spans come back in their order', async (t) => {
   const folder = t.testdir();
   const store = new Store(folder);
