@@ -3,10 +3,9 @@
  * totals that the flush writes. Plain records of the registry, the store and sharing; main thread.
  *
  * Must hold: rows of these records are on disk (store/record-codec.ts, group-rows.ts, operator-rows.ts), so
- * a field keeps its meaning, and a new one is optional. Tests: test/unit/store/store.test.ts (what was
- * committed is there after opening), test/unit/registry/groups.test.ts, test/unit/registry/operators.test.ts.
- * test/durability/earlier-store.test.ts reads accounts and credits of format 3; no test reads groups and
- * operators of an earlier format.
+ * a field keeps its meaning, and a new one is optional. Tests:
+ * test/unit/store/record-codec.rows-on-disk.test.ts (all of them, now and of format 4),
+ * test/durability/earlier-store.test.ts (accounts and credits of format 3).
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { Role } from '../core/roles.js';

@@ -3,7 +3,8 @@
  * registry-copy.ts change groups in their transactions; store.ts moves accounts to other groups. Main thread.
  *
  * Must hold: `put`, `remove` and `removeWithoutFreeing` change all tables of a group; otherwise the audit
- * finds a difference (test/unit/store/audit-groups.test.ts).
+ * finds a difference (test/unit/registry/groups.test.ts audits random trees). Rows keep their fields
+ * (test/unit/store/record-codec.rows-on-disk.test.ts).
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';

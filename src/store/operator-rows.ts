@@ -3,7 +3,8 @@
  * up. registry/operators.ts uses it, and bounds the rows to OPERATORS_MAX. Main thread.
  *
  * Must hold: whoever changes the digest of a record removes the row of the former digest, or the old token
- * stays valid (test/unit/registry/operators.test.ts, "an operator from its creation to its end").
+ * stays valid (test/unit/registry/operators.test.ts, "an operator from its creation to its end"). Rows keep
+ * their fields (test/unit/store/record-codec.rows-on-disk.test.ts).
  */
 import * as Type from 'typebox';
 import { ROLES } from '../core/roles.js';

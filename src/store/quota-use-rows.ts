@@ -6,7 +6,7 @@
  * Must hold: names and meanings of fields are on disk for ever; QuotaUseRecord (registry/quota-use.ts) has
  * the meanings. All fields are required and no other is accepted. So a new field must be optional, or
  * existing rows are damaged; and FORMAT must be raised, or an earlier version takes new rows for damaged
- * (test/unit/store/quota-uses.test.ts, test/unit/store/audit-groups.test.ts).
+ * (test/unit/store/record-codec.rows-on-disk.test.ts).
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';

@@ -9,8 +9,8 @@
  *
  * Must hold: names and meanings of fields are on disk for ever. A new field is `Type.Optional`, so that the
  * same reader reads records of earlier formats, and FORMAT is raised, so that an older Tollgate rejects the
- * store instead of calling it damaged
- * (test/unit/store/record-codec.usage.test.ts, test/unit/store/key-rows.key-codec.test.ts).
+ * store instead of calling it damaged. Tests: test/unit/store/record-codec.rows-on-disk.test.ts (rows word
+ * for word), test/unit/store/record-codec.usage.test.ts, test/unit/store/key-rows.key-codec.test.ts.
  */
 import type { Key, RangeOptions } from 'lmdb';
 import type { Static } from 'typebox';
