@@ -4,8 +4,8 @@
  * delivery.ts and replay.ts add the response; chat-exchange.ts ends it. On the main thread
  * gateway/gateway-logs.ts writes the batches to disk. Listener thread.
  *
- * Must hold: no header is gathered, because headers have the callers' keys. A call whose key is private
- * leaves nothing, even if the key became private during the call (test/e2e/contents.test.ts). `end` is called
+ * Must hold: no header is gathered, because headers have the callers' keys (test/e2e/contents.test.ts). A
+ * call whose key is private leaves nothing, even if the key became private during the call. `end` is called
  * once for each GatheredContents, or its bytes stay in the budget.
  */
 import { joinedBytes } from '../core/bytes.js';

@@ -3,11 +3,11 @@
  * files of the phases use them. Rejections of quotas are in quota-rejections.ts. Pure; listener thread.
  *
  * Must hold: a message says what is wrong and what to do. `detail` is for the metrics, and never reaches a
- * caller (test/e2e/error-table.test.ts; the file has no unit test of its own). Callers see the messages and
- * codes, so to change one is to change behaviour.
+ * caller (test/e2e/error-table.test.ts). Callers see the messages and codes, so to change one is to change
+ * behaviour.
  *
- * A text of the request that a message repeats must be cut by `shown` or `clipped`, which put `…` at a cut.
- * By the `…` call-log/secret-mask.ts finds a secret that was cut, and overwrites its beginning.
+ * A text of the request that a message repeats is cut by `shown` or `clipped`, which put `…` at a cut. By
+ * the `…` call-log/secret-mask.ts finds a secret that was cut, and overwrites its beginning.
  *
  * core/errors.ts declares the codes and details. The detail `authority_lost` means that no coordinator could
  * decide; details that begin with `books_` are about accounting.

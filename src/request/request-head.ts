@@ -16,6 +16,7 @@
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
+import { clipped } from '../core/wrong-input.js';
 
 const DIGITS = /^[0-9]+$/;
 /** JavaScript numbers are exact up to this many digits; intake.ts reads the length as a number. */
@@ -151,7 +152,7 @@ function joined(earlier: string | undefined, value: string): string {
 
 /** Returns a header's value as messages show it: quoted, and cut after SHOWN_CHARS_MAX with `…`. */
 export function shown(value: string): string {
-  return JSON.stringify(value.length > SHOWN_CHARS_MAX ? `${value.slice(0, SHOWN_CHARS_MAX)}…` : value);
+  return JSON.stringify(clipped(value, SHOWN_CHARS_MAX));
 }
 
 /** 72 random bits: two listeners never get the same prefix, whatever the hosts. */
