@@ -222,7 +222,7 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
   return {
     ...call,
     body: largeBody === undefined ? splicedText(body, splices) : '',
-    largeBody: largeBody && splicedBytes(largeBody, splices, growth),
+    largeBody: largeBody && splicedBytes(largeBody, splices),
     modelStart: model.start,
     modelEnd: model.end,
     maxTokens: moved(call.maxTokens),
@@ -242,13 +242,11 @@ export function splicedText(text: string, splices: readonly Splice[]): string {
   return result + text.slice(keptStart);
 }
 
-/**
- * As `splicedText`, for bytes. The copy has its own memory, so it can be transferred. `growth` must be
- * exactly the bytes that the splices add, less those that they remove: if it is larger, the copy ends in old
- * contents of the memory; if it is smaller, the copy is cut or this function throws.
- */
-export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], growth: number): Buffer {
-  const copy = Buffer.allocUnsafeSlow(bytes.length + growth);
+/** As `splicedText`, for bytes. The copy has its own memory, so it can be transferred. */
+export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[]): Buffer {
+  let length = bytes.length;
+  for (const { start, end, text } of splices) length += Buffer.byteLength(text) - (end - start);
+  const copy = Buffer.allocUnsafeSlow(length);
   let keptStart = 0;
   let copied = 0;
   for (const splice of splices) {

@@ -65,7 +65,7 @@ export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestR
   if ('ok' in scan) return scan;
   const splice = usageSplice(scan);
   if (bytes.length >= BODY_AS_BYTES_MIN) {
-    const largeBody = splicedBytes(bytes, splice === undefined ? [] : [splice], growthOf(splice));
+    const largeBody = splicedBytes(bytes, splice === undefined ? [] : [splice]);
     return { ok: true, call: callOf(scan, bytes.length, scan, splice, bodyIsAscii, largeBody) };
   }
   const text = textOf(scan.bytes, bodyIsAscii);
