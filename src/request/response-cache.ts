@@ -105,10 +105,7 @@ export class ResponseCache {
   /** By the id of each model with a cache. */
   #cacheRules: ReadonlyMap<string, CacheRule> = new Map();
   readonly knownRequests = new KnownRequests();
-  /** How often `clear` was called. The response of a call that began before the last time is not kept. */
-  clearCount = 0;
-  /** Whether any model has a cache. */
-  isOn = false;
+  #clearCount = 0;
 
   constructor(
     port: MessagePort,
@@ -120,13 +117,22 @@ export class ResponseCache {
     this.#metrics = metrics;
   }
 
+  /** How often `clear` was called. The response of a call that began before the last time is not kept. */
+  get clearCount(): number {
+    return this.#clearCount;
+  }
+
+  /** Whether any model has a cache. */
+  get isOn(): boolean {
+    return this.#cacheRules.size > 0;
+  }
+
   /** Called at the start and at each reload; `bytesMax` bounds the memory of the entries. */
   applySettings(catalog: Catalog, bytesMax: number): void {
     const rules = cacheRulesOf(catalog);
     for (const [id, { revision }] of this.#cacheRules)
       if (rules.get(id)?.revision !== revision) this.clear(id);
     this.#cacheRules = rules;
-    this.isOn = rules.size > 0;
     this.#bytesMax = bytesMax;
     this.knownRequests.setBytesMax(this.isOn ? bytesMax / KNOWN_DIVISOR : 0);
     for (const [id, model] of this.#models) this.#evictOf(id, model);
@@ -192,7 +198,7 @@ export class ResponseCache {
   /** Forgets the responses of that model, or all. */
   clear(modelId: string | undefined): void {
     const isCleared = (id: string): boolean => modelId === undefined || id === modelId;
-    this.clearCount += 1;
+    this.#clearCount += 1;
     for (const [id, model] of this.#models)
       if (isCleared(id)) for (const entry of model.entries.values()) this.#removeEntry(id, model, entry);
     for (const flight of [...this.#flights.values()])
@@ -205,13 +211,13 @@ export class ResponseCache {
     const flight: Flight = { key, waiting: undefined };
     this.#flights.set(nameOfResponse(key), flight);
     // A reply that was sent before a `clear` may come after it: its response must not come back.
-    const { clearCount } = this;
+    const clearCount = this.#clearCount;
     const reply = await replyOrElse(
       this.#port.askWithin(WAIT_MS_MAX, LATE_ERROR, key).reply,
       () => ALONE_REPLY,
     );
     if (reply.state === 'lead') return { state: 'lead', flight };
-    if (reply.state === 'found' && clearCount === this.clearCount) this.#addEntry(key, reply.response);
+    if (reply.state === 'found' && clearCount === this.#clearCount) this.#addEntry(key, reply.response);
     this.#endFlight(flight, reply);
     return reply;
   }
