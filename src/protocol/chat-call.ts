@@ -24,6 +24,11 @@ export interface Span {
 /** The span of a member that is not in the body. No value begins at the start of a body. */
 export const NOWHERE: Span = { start: 0, end: 0 };
 
+/** Whether the span is NOWHERE, or the copy of it that another thread has sent. */
+export function isNowhere({ end }: Span): boolean {
+  return end === 0;
+}
+
 /**
  * A shorter body becomes a string, which costs less than memory outside of the heap, and is sent as a record
  * of a ring (channel/frame-codec.ts). A longer one stays bytes (`largeBody`): as a string it would be copied
@@ -171,7 +176,7 @@ export function withOutputTokensMax<
   Body extends SplicedBody & Partial<Pick<ChatCall, 'outputTokensMax' | 'outputTokensName'>>,
 >(call: Body, boundTokens: number): Body & { outputTokensMax: number } {
   const text = String(boundTokens);
-  const spans = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
+  const spans = [call.maxTokens, call.maxCompletionTokens].filter((span) => !isNowhere(span));
   // NaN if the member is null.
   const givenTokens = spans.map((span) => Number(textAt(call, span)));
   const outputTokensMax = Math.min(call.outputTokensMax ?? boundTokens, boundTokens);
@@ -205,9 +210,9 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
     largeBody === undefined ? text.length - (end - start) : Buffer.byteLength(text) - (end - start),
   );
   const growth = growths.reduce((total, added) => total + added, 0);
-  const moved = ({ start, end }: Span): Span => {
-    // NOWHERE does not move.
-    if (end === 0) return { start, end };
+  const moved = (span: Span): Span => {
+    if (isNowhere(span)) return NOWHERE;
+    const { start, end } = span;
     /** By how much the splices before the span move it. */
     let shift = 0;
     /** By how much a splice makes the span itself longer. */

@@ -19,6 +19,7 @@ import { invariant } from '../core/errors.js';
 import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
 import {
   BODY_AS_BYTES_MIN,
+  isNowhere,
   splicedBytes,
   splicedText,
   type ChatCall,
@@ -161,9 +162,9 @@ function usageSplice(scan: BodyScan): Splice | undefined {
   if (!asksForUsage || request.stream !== true || request.stream_options?.include_usage === true)
     return undefined;
   // The comma is right: the body has `stream`.
-  if (streamOptions === NOWHERE) return { start: end, end, text: STREAM_OPTIONS_MEMBER };
+  if (isNowhere(streamOptions)) return { start: end, end, text: STREAM_OPTIONS_MEMBER };
   if (!request.stream_options) return { ...streamOptions, text: '{"include_usage":true}' };
-  if (includeUsageSpan !== NOWHERE) return { ...includeUsageSpan, text: 'true' };
+  if (!isNowhere(includeUsageSpan)) return { ...includeUsageSpan, text: 'true' };
   // Before the brace that closes `stream_options`.
   const start = streamOptions.end - 1;
   const text = scan.streamOptionsHasMembers ? ',"include_usage":true' : '"include_usage":true';
@@ -259,7 +260,7 @@ function positionsInUnits(
 
 /** The span in UTF-16 units. The text of the span is ASCII, so both ends move by the same number. */
 function asciiSpanInUnits(bytes: Buffer, text: string, span: Span): Span {
-  if (span.end === 0) return NOWHERE;
+  if (isNowhere(span)) return NOWHERE;
   const start = unitAt(bytes, text, span.start);
   return { start, end: start + span.end - span.start };
 }

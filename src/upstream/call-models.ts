@@ -12,7 +12,7 @@ import type { FallbackModels, UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { dialectAt } from '../doors/dialects.js';
-import { withModelId, withOutputTokensMax } from '../protocol/chat-call.js';
+import { isNowhere, withModelId, withOutputTokensMax } from '../protocol/chat-call.js';
 import { RetryPlan } from './retry-plan.js';
 import type { RouteTable } from './route-table.js';
 import type { FallbackReason, ModelRoute } from './target.js';
@@ -109,8 +109,8 @@ function requestTo(
     { body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens, bodyEnd: 0 },
     id,
   );
-  // `renamed` has both spans moved by the change. The span of an absent member ends at 0.
-  const isBounded = maxTokens.end > 0 || maxCompletionTokens.end > 0;
+  // `renamed` has both spans moved by the change.
+  const isBounded = !isNowhere(maxTokens) || !isNowhere(maxCompletionTokens);
   const isLowered = isBounded && original.outputTokensMax > outputTokensMax;
   const bounded = isLowered ? withOutputTokensMax(renamed, outputTokensMax) : renamed;
   return {
