@@ -3,8 +3,8 @@
  * doors/build-generated.ts calls it in the build; admin/openapi.ts and tests use parts of it.
  *
  * Must hold: the document describes what callers send and get on the wire (test/judges/schemathesis.test.ts
- * compares responses of a gateway with the document). Headers are written by hand. A new error code counts as
- * one of calls, unless it is added to OTHER_CODES.
+ * compares responses of a gateway with the document; test/unit/request/response.heads.test.ts the headers,
+ * which are written by hand). A new error code counts as one of calls, unless it is added to OTHER_CODES.
  */
 import type { TSchema } from 'typebox';
 import * as Type from 'typebox';

@@ -3,9 +3,18 @@ import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
 import { ERROR_CODES } from '#src/core/errors.js';
 import { DOORS } from '#src/doors/doors.js';
+import { PUBLIC_DOCUMENT } from '#src/protocol/generated.js';
 import type { ChatExchange } from '#src/request/chat-exchange.js';
 import { CallContext } from '#src/request/context.js';
 import { Cors, writeChatHead, writeError } from '#src/request/response.js';
+
+/** What the test reads of the OpenAPI document. */
+interface Document {
+  readonly paths: Readonly<Record<string, { readonly post: Operation }>>;
+}
+interface Operation {
+  readonly responses: Readonly<Record<string, { readonly headers: object }>>;
+}
 
 const PAGE = 'https://app.example.com';
 /** Headers that scripts may read of any response, and those that tell a script nothing. */
@@ -51,6 +60,20 @@ void t.test('each error has a status line at each door, and headers that scripts
       t.match(status, new RegExp(`^${door.errors.status(error)} [A-Z][A-Za-z ]+$`), what);
       t.same(unreadable(headers), [], what);
     }
+  t.end();
+});
+
+void t.test('the headers that the OpenAPI document names are those of responses', (t) => {
+  const { paths } = JSON.parse(PUBLIC_DOCUMENT) as Document;
+  for (const door of DOORS) {
+    const { res, lines } = response();
+    const exchange = Object.assign(contextAt(door), { res, endsConnection: false });
+    writeChatHead(exchange as unknown as ChatExchange, true, false);
+    const written = lines().map((line) => line.split(': ')[0]);
+    const documented = Object.keys(paths[door.path]!.post.responses['200']!.headers);
+    t.ok(documented.length > 3);
+    for (const name of documented) t.ok(written.includes(name.toLowerCase()), `${name} at ${door.name}`);
+  }
   t.end();
 });
 
