@@ -17,7 +17,11 @@ import { BODY_NESTING_MAX, BODY_VALUES_MAX } from '../core/limits.js';
 /** Why a body is rejected. The message is for the sender of the body. */
 export class BodyError extends Error {}
 
-// Bytes of JSON, as ASCII has them.
+// Bytes of JSON, as ASCII has them. Below SPACE are the control characters.
+const TAB = 9;
+const LINE_FEED = 10;
+const CARRIAGE_RETURN = 13;
+export const SPACE = 32;
 export const QUOTE = 34;
 export const BRACKET = 91;
 export const BRACE = 123;
@@ -91,7 +95,10 @@ export class JsonReader {
     let at = this.position;
     while (at < end) {
       const byte = bytes[at]!;
-      if (byte > 32 || (byte !== 32 && byte !== 10 && byte !== 13 && byte !== 9)) {
+      if (
+        byte > SPACE ||
+        (byte !== SPACE && byte !== LINE_FEED && byte !== CARRIAGE_RETURN && byte !== TAB)
+      ) {
         this.position = at;
         return byte;
       }
@@ -205,7 +212,7 @@ export class JsonReader {
       let byte = -1;
       while (at < end) {
         byte = bytes[at]!;
-        if (byte === QUOTE || byte === BACKSLASH || byte < 32) break;
+        if (byte === QUOTE || byte === BACKSLASH || byte < SPACE) break;
         at++;
       }
       if (at >= end) throw this.#endsEarly();
@@ -261,7 +268,8 @@ export class JsonReader {
     if (SIMPLE_ESCAPES[letter] === 1) return at + 2;
     const unit = this.#codeUnitAt(at);
     if ((unit & 0xf800) !== 0xd800) return at + 6;
-    // The second half of a pair must follow the first, and may stand nowhere else.
+    // Half of a pair: 0xd800 to 0xdbff is a first half, 0xdc00 to 0xdfff a second one, which must follow a
+    // first one and may stand nowhere else.
     const isEscapeNext = at + 7 < end && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
     if (unit < 0xdc00 && isEscapeNext && (this.#codeUnitAt(at + 6) & 0xfc00) === 0xdc00) return at + 12;
     throw new BodyError(

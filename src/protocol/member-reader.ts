@@ -25,6 +25,7 @@ import {
   LETTER_U,
   NINE,
   QUOTE,
+  SPACE,
   ZERO,
 } from './json-reader.js';
 import {
@@ -112,7 +113,7 @@ export class MemberReader extends JsonReader {
     while (at < end) {
       byte = bytes[at]!;
       // Stops at the quote, a backslash, a control character, or a byte beyond ASCII.
-      if (byte === QUOTE || byte === BACKSLASH || byte < 32 || byte > 127) break;
+      if (byte === QUOTE || byte === BACKSLASH || byte < SPACE || byte > 127) break;
       hash = hashWith(hash, byte);
       at++;
     }

@@ -16,7 +16,7 @@
 import { hash } from 'node:crypto';
 import { asBuffer } from '../core/bytes.js';
 import { BODY_AS_BYTES_MIN, type ChatCall } from './chat-call.js';
-import { BACKSLASH, BRACE, BRACE_END, BRACKET, BRACKET_END, COMMA, QUOTE } from './json-reader.js';
+import { BACKSLASH, BRACE, BRACE_END, BRACKET, BRACKET_END, COMMA, QUOTE, SPACE } from './json-reader.js';
 
 /**
  * Members that name the caller's user or steer the provider's own cache; and the model. `facts` has the
@@ -39,7 +39,10 @@ interface Member {
   readonly end: number;
 }
 
-/** Returns 64 hex digits. `facts`: a text without line breaks with what else decides on the response. */
+/**
+ * Returns 64 hex digits. `facts`: what else decides on the response, as replay.ts makes it, a text without
+ * line breaks: the line break after it begins the members, so no body can pass for other facts.
+ */
 export function requestDigestOf(
   { body, bodyIsAscii, largeBody }: Pick<ChatCall, 'body' | 'bodyIsAscii' | 'largeBody'>,
   facts: string,
@@ -48,6 +51,7 @@ export function requestDigestOf(
   const compact = bytes.length <= SHORT_BYTES_MAX ? COMPACT : Buffer.allocUnsafe(bytes.length);
   const members = compactMembers(bytes, compact);
   members.sort((first, second) => (first.name < second.name ? -1 : 1));
+  // Three bytes a character of `facts`, its line break, and a comma after each member.
   const lengthMax = bytes.length + members.length + 3 * facts.length + 1;
   const hashed = lengthMax <= HASHED.length ? HASHED : Buffer.allocUnsafe(lengthMax);
   let position = hashed.write(`${facts}\n`);
@@ -90,8 +94,8 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
       if (depth === 1 && nameEnd === 0) nameEnd = compactBytes;
       continue;
     }
-    // White space: outside of strings JSON has no other bytes up to 32.
-    if (byte <= 32) continue;
+    // White space: outside of strings JSON has no other bytes up to it.
+    if (byte <= SPACE) continue;
     if (byte === BRACE || byte === BRACKET) {
       depth += 1;
       // The request's own braces and commas are left out: members are put in the order of names.
