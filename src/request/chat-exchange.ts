@@ -63,7 +63,7 @@ export class ChatExchange extends CallContext {
   /** How many bytes of the body count toward the memory budget of bodies. */
   bodyBytes = 0;
   readonly #listener: IntakeContext;
-  /** Whether the body comes in chunks: then the connection ends with the response (outsideOfCallbacks). */
+  /** Whether the body comes in chunks: then the connection ends with the response (read-body.ts says why). */
   readonly isLastRequest: boolean;
   #sweepSlot: number | undefined = undefined;
   /** The error that the caller got, instead of a response or at the end of one. Delivery may set it too. */

@@ -224,6 +224,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   onSweep(nowMs: MonotonicMs): void {
+    // No equal request waits for a client that does not read.
     if (this.#writer?.isBlocked === true) this.#exchange.cached?.endFlight();
     const isMoving = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
     if (isMoving) return;
