@@ -72,20 +72,23 @@ export class JsonReader {
   position = 0;
   /** Number of open brackets and braces. */
   depth = 0;
-  /** Values that have begun, also nested ones. prompt-text.ts, whose body was checked before, resets it. */
-  valueCount = 0;
   /** Number of members whose name was read, with nested members; doors/member-scan.ts bounds it. */
   memberCount = 0;
   readonly bytes: Buffer;
   /** Length of `bytes`. */
   readonly end: number;
+  /** Values that have begun, also nested ones. */
+  #valueCount = 0;
+  readonly #valuesMax: number;
   /** Over `bytes`; undefined for a short body. */
   readonly #view: DataView | undefined;
 
-  constructor(bytes: Uint8Array) {
+  /** `valuesMax`: Infinity for a body whose values were counted before. */
+  constructor(bytes: Uint8Array, valuesMax = BODY_VALUES_MAX) {
     const { buffer, byteOffset, length } = bytes;
     this.bytes = Buffer.from(buffer as ArrayBuffer, byteOffset, length);
     this.end = length;
+    this.#valuesMax = valuesMax;
     this.#view = length < VIEW_BYTES_MIN ? undefined : new DataView(buffer, byteOffset, length);
   }
 
@@ -256,8 +259,8 @@ export class JsonReader {
   }
 
   #countValue(): void {
-    if (++this.valueCount > BODY_VALUES_MAX) {
-      throw new BodyError(`the request body must have at most ${BODY_VALUES_MAX} values`);
+    if (++this.#valueCount > this.#valuesMax) {
+      throw new BodyError(`the request body must have at most ${this.#valuesMax} values`);
     }
   }
 

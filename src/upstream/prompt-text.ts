@@ -91,7 +91,8 @@ class PromptReader implements Prompt {
   hasMedia = false;
 
   constructor(bytes: Uint8Array) {
-    this.#reader = new JsonReader(bytes);
+    // The listener has bounded the values of the body already.
+    this.#reader = new JsonReader(bytes, Infinity);
   }
 
   /** Returns whether the whole body is a request, or a list of texts. */
@@ -117,8 +118,6 @@ class PromptReader implements Prompt {
   }
 
   #message(): void {
-    // JsonReader bounds how many values it reads. The listener has bounded those of the body already.
-    this.#reader.valueCount = 0;
     this.messageCount++;
     const message = this.#membersOf(MESSAGE, (index) => {
       const name = MESSAGE.names[index]!;
@@ -243,7 +242,6 @@ class PromptReader implements Prompt {
     const reader = this.#reader;
     const { bytes } = reader;
     const start = reader.position;
-    reader.valueCount = 0;
     reader.skipValue();
     const end = reader.position;
     const text = Buffer.allocUnsafe(end - start);
