@@ -3,8 +3,8 @@
  * span exists only if the trace is recorded. chat-session.ts makes the span, attempt.ts ends it; a span that
  * never ends is not exported. Upstream worker.
  *
- * Must hold: a span ends once, with its first outcome, because a failed attempt is aborted afterwards
- * (test/e2e/traces.test.ts; there is no unit test).
+ * Must hold: a span ends once, with its first outcome, because a failed attempt is aborted afterwards. The
+ * whole way to a collector: test/e2e/traces.test.ts.
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
