@@ -14,8 +14,8 @@ const ALL = 0;
 const wordOf = (worker: number): number => 1 + worker;
 
 /**
- * What the workers of a process hold, in 64-bit words that only this file knows: one for each worker, and ALL.
- * A plain record, for a thread's `workerData`. `max`: the bound of ALL.
+ * What the workers of a process hold, in 64-bit words that only this file knows: ALL, one for each worker. A
+ * plain record, for a thread's `workerData`. `max`: the bound of ALL.
  */
 export interface BudgetRecord {
   readonly buffer: SharedArrayBuffer;

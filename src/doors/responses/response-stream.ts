@@ -1,6 +1,6 @@
 /**
  * Translates a chat completion into the events of the Responses API, chunk by chunk, and into the `response`
- * object at the end. responses-dialect.ts makes a ResponseStream for each stream, and for each whole response,
+ * object at the end. responses-dialect.ts makes a ResponseStream for each stream, and each whole response,
  * which counts as one large chunk. upstream/door-call.ts calls `push` and `end`. Upstream worker.
  *
  *     response.created, response.in_progress             with the first chunk

@@ -1,4 +1,4 @@
-/** The span of an attempt: when there is one, what it tells the upstream, and that its first outcome counts. */
+/** The span of an attempt: when there is one, what it tells the upstream, and which outcome counts. */
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import type { SpanRecord } from '#src/telemetry/span-record.js';
