@@ -25,13 +25,15 @@ import type { ModelRoute } from './target.js';
  *
  * - parts of a prompt: `image` and `document` are Anthropic's, `document_url` is Mistral's;
  * - tools and searches of the provider;
- * - what the provider has stored: a cached content, an earlier response, an index, a prompt. A stored prompt
- *   is named by an object; the `prompt` of a completion is a text or a list.
+ * - what the provider has stored: a cached content, an earlier response, an index, a prompt, what a model
+ *   said. A stored prompt is named by an object; the `prompt` of a completion is a text or a list. Stored
+ *   audio has an `id`; that of a response to come has a voice;
+ * - a template, which may repeat what the body has once.
  *
- * Those of core/routing-members.ts that add to a prompt must be here.
+ * Those of core/routing-members.ts that add to a prompt must be here: the unit test tries all of them.
  */
 const BEYOND_TEXT =
-  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|x_search|google_?[sS]earch\w*|url_?[cC]ontext|retrieval|builtin_function|enable_search|search_parameters|data_sources|vector_store_ids|session_params|prompt_id|preset|container|plugins|cached_?[cC]ontent|previous_response_id|item_reference|conversation)"|"prompt"\s*:\s*\{/g;
+  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|(?:enable_)?code_(?:interpreter|execution)\w*|compound_custom|mcp\w*|x_search|google_?[sS]earch\w*|url_?[cC]ontext|retrieval|builtin_function|enable_search|search_parameters|data_sources|vector_store_ids|session_params|prompt_id|preset|container|plugins|cached_?[cC]ontent|previous_response_id|item_reference|conversation|chat_template)"|"prompt"\s*:\s*\{|"audio"\s*:\s*\{\s*"id"/g;
 
 /** What is known of the model that a call was sent to. */
 type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;

@@ -9,6 +9,7 @@ import {
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '#src/core/limits.js';
 import { DOOR_INDEX } from '#src/core/door-names.js';
+import { ROUTING_MEMBERS, type RoutingMember } from '#src/core/routing-members.js';
 import type { UpstreamRequest } from '#src/channel/messages.js';
 import { usageWithoutParts } from '#src/core/token-counts.js';
 import { asPicoUnits } from '#src/core/units.js';
@@ -134,6 +135,44 @@ void t.test('a body is searched only for a report that its bytes do not explain'
   }
   t.end();
 });
+
+/** Routing members by which a prompt gets no tokens that its body has not. */
+const WITHOUT_TOKENS: ReadonlySet<RoutingMember> = new Set([
+  // They choose who serves, how, and when.
+  ...(['models', 'route', 'provider', 'fallbacks', 'context_window_fallbacks'] as const),
+  ...(['content_policy_fallbacks', 'model_list', 'user_config', 'custom_llm_provider'] as const),
+  ...(['mock_testing_fallbacks', 'mock_testing_context_fallbacks'] as const),
+  ...(['mock_testing_content_policy_fallbacks', 'api_base', 'base_url', 'api_key'] as const),
+  ...(['providerOptions', 'safety_model', 'lora_path', 'lora', 'bootstrap_host', 'bootstrap_port'] as const),
+  ...(['kv_transfer_params', 'ec_transfer_params', 'priority', 'nvext', 'deferred', 'speed'] as const),
+  ...(['inference_geo', 'performanceConfig', 'guardrailConfig', 'service_tier', 'extra_headers'] as const),
+  // What is within it has names of its own.
+  'extra_body',
+  // It shortens a prompt.
+  'context_management',
+]);
+/** How a body has a member whose label is not its name, or which means it only in this form. */
+const WRITTEN: Readonly<Partial<Record<RoutingMember, object>>> = {
+  prompt: { prompt: { id: 'p' } },
+  audio_id: { messages: [{ role: 'assistant', audio: { id: 'audio_1' } }] },
+  hosted_tools: { tools: [{ type: 'browser_search' }] },
+  file_id: { input: [{ content: [{ type: 'input_file', file_id: 'f' }] }] },
+  storage_url: { messages: [{ content: [{ type: 'image_url', image_url: { url: 'gs://x/y' } }] }] },
+};
+
+void t.test(
+  'each routing member explains a prompt that is longer than its body, or adds nothing to it',
+  (t) => {
+    for (const member of ROUTING_MEMBERS) {
+      if (WITHOUT_TOKENS.has(member)) continue;
+      const body = JSON.stringify({ model: 'm', ...(WRITTEN[member] ?? { [member]: {} }) });
+      t.equal(doubt(report(500_000, 5), { body }), undefined, member);
+    }
+    const spoken = JSON.stringify({ audio: { voice: 'alloy' }, messages: [{ role: 'user', content: 'x' }] });
+    t.equal(doubt(report(500_000, 5), { body: spoken }), 'too_much_input', 'a voice for the answer');
+    t.end();
+  },
+);
 
 void t.test('input that the body names in a few bytes', (t) => {
   const chat = (part: object): object => ({ messages: [{ role: 'user', content: [part] }] });
