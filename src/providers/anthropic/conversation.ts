@@ -88,9 +88,7 @@ export class Conversation {
   get continuesWithoutThinking(): boolean {
     const lastTurn = this.#turns.at(-1)!;
     const callingTurn = this.#turns.at(-2);
-    const firstType = callingTurn?.blocks[0]?.type;
-    const hasThinking = firstType === 'thinking' || firstType === 'redacted_thinking';
-    return lastTurn.results.length > 0 && callingTurn !== undefined && !hasThinking;
+    return lastTurn.results.length > 0 && callingTurn !== undefined && !isThinking(callingTurn.blocks[0]);
   }
 
   #add(message: Members, index: number): void {
@@ -158,10 +156,13 @@ export class Conversation {
     return blocks;
   }
 
-  /** Gives the `cache_control` of the message, if it has one, to its last block. */
+  /**
+   * Gives the `cache_control` of the message, if it has one, to its last block, in place of the block's own.
+   * Thinking gets none: Anthropic would reject the request.
+   */
   #copyCacheControl(blocks: Block[], message: Members, path: string): void {
     const lastBlock = blocks.at(-1);
-    if (lastBlock !== undefined) withCacheControl(lastBlock, message, path);
+    if (lastBlock !== undefined && !isThinking(lastBlock)) withCacheControl(lastBlock, message, path);
   }
 
   /** The turn to which the next message of that role goes: the last turn, or a new turn, which is added. */
@@ -187,6 +188,10 @@ export class Conversation {
     this.#turns.push(turnOf('user', this.#pendingSystem.map(asReminder)));
     this.#pendingSystem = [];
   }
+}
+
+function isThinking(block: Block | undefined): boolean {
+  return block?.type === 'thinking' || block?.type === 'redacted_thinking';
 }
 
 function turnOf(role: Turn['role'], blocks: Block[]): Turn {

@@ -294,6 +294,21 @@ void t.test('images and files', (t) => {
   t.end();
 });
 
+void t.test('thoughts alone get no mark, which Anthropic refuses in them', (t) => {
+  for (const thought of [THOUGHT, { type: 'redacted_thinking', data: 'x' }]) {
+    const { messages, ...rest } = writeMessages(
+      anthropicCall({ messages: [A, assistant(null, { thinking_blocks: [thought], ...MARK }), A] }),
+    );
+    t.strictSame((messages as Message[])[1], assistant([thought]));
+    t.equal(anthropicProblem({ model: 'm', messages, ...rest }, '2023-06-01'), undefined);
+  }
+  const marked = writeMessages(
+    anthropicCall({ messages: [A, assistant('b', { thinking_blocks: [THOUGHT], ...MARK }), A] }),
+  );
+  t.strictSame((marked.messages as Message[])[1], assistant([THOUGHT, text('b', MARK)]));
+  t.end();
+});
+
 const REJECTED: [name: string, messages: Message[], field: string][] = [
   ['nothing but the system', [system('s')], 'messages'],
   ['an empty user', [user('a'), user('  ')], 'messages[1].content'],
