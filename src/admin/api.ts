@@ -12,6 +12,7 @@ import { type Role, rolesText } from '../core/roles.js';
 import type { Cause, ChangeDetails } from '../registry/operator-change.js';
 import { diskErrorOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
+import { ROOT } from './addresses.js';
 import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';
 import { parseBody } from './json-body.js';
 import {
@@ -21,7 +22,6 @@ import {
   JSON_TYPE,
   type Requester,
   type RequestService,
-  ROOT,
   type Route,
   type RouteInput,
   TextResponse,

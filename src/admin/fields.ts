@@ -26,6 +26,7 @@ import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import type { QuotaUse } from '../registry/quota-use.js';
 import { invalid, NAME_RULE, REFERENCE_RULE } from '../registry/record-id.js';
 import { RING_NAMES } from '../telemetry/history.js';
+import { PAGE_ITEMS_MAX } from './addresses.js';
 import { quoted } from './input-reader.js';
 import {
   closedObject,
@@ -37,8 +38,6 @@ import {
   Moment,
 } from './views.js';
 
-/** A page takes 10 µs of the main thread for each item, so the longest takes 10 ms. */
-const PAGE_ITEMS_MAX = 1_000;
 export const PAGE_ITEMS_DEFAULT = 100;
 
 /** Makes the schema of a text with a rule that the reader of the body ignores, and `withRules` shows. */

@@ -11,6 +11,7 @@ import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
+import { CONSOLE_HEADER, CONSOLE_HEADER_VALUE } from './addresses.js';
 import { JSON_TYPE } from './route.js';
 
 /** The part of a request before its body. */
@@ -29,7 +30,7 @@ export interface RequestHead {
   readonly host: string;
   readonly origin: string;
   readonly fetchSite: string;
-  /** Whether the console's own code made the request. A page of another site cannot set that header. */
+  /** Whether the console's own code made the request (CONSOLE_HEADER of addresses.ts). */
   readonly isFromConsole: boolean;
   readonly forwardedProto: string;
   readonly accept: string;
@@ -52,8 +53,7 @@ export function readHead(request: HttpRequest): RequestHead {
     host: request.getHeader('host'),
     origin: request.getHeader('origin'),
     fetchSite: request.getHeader('sec-fetch-site'),
-    // console/api.ts sends this header.
-    isFromConsole: request.getHeader('x-tollgate-console') === '1',
+    isFromConsole: request.getHeader(CONSOLE_HEADER) === CONSOLE_HEADER_VALUE,
     forwardedProto: request.getHeader('x-forwarded-proto'),
     accept: request.getHeader('accept'),
     acceptEncoding: request.getHeader('accept-encoding'),

@@ -20,11 +20,9 @@ import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
+import { PLAYGROUND_PATH, ROOT, SESSION_PATH } from './addresses.js';
 import { type HostView, closedObject } from './views.js';
 import { createReader, parseQuery } from './input-reader.js';
-
-/** The paths of all routes are below this one. */
-export const ROOT = '/admin/v1';
 
 /**
  * Much more than a body needs: it has a few fields, of which the longest is a note of 500 characters.
@@ -275,8 +273,6 @@ export interface OtherRoute {
   readonly roles: Roles | 'anyone';
 }
 
-export const SESSION_PATH = '/admin/session';
-
 export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLES } as const;
 
 /**
@@ -285,12 +281,12 @@ export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLE
  */
 export const PLAYGROUND_ROUTE = {
   method: 'POST',
-  path: '/admin/playground',
+  path: PLAYGROUND_PATH,
   roles: RIGHTS.playground,
 } as const;
 export const PLAYGROUND_ADDRESS_ROUTE = {
   method: 'GET',
-  path: PLAYGROUND_ROUTE.path,
+  path: PLAYGROUND_PATH,
   roles: ALL_ROLES,
 } as const;
 

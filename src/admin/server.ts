@@ -16,6 +16,7 @@ import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import type { Clock } from '../core/clock.js';
 import type { Operator } from '../core/roles.js';
 import { formatOf, type MetricsFormat, type MetricsPage } from '../telemetry/exposition.js';
+import { SESSION_PATH } from './addresses.js';
 import { AdminApi, type AdminApiOptions, roleRejectionOf } from './api.js';
 import { AllowedHosts } from './allowed-hosts.js';
 import { AdminAuthentication } from './authentication.js';
@@ -38,13 +39,7 @@ import { LiveFeed, type LiveSource } from './live-feed.js';
 import { Playground, PLAYGROUND_BODY_BYTES_MAX, type PublicAddress } from './playground.js';
 import { OidcSignIn } from './oidc.js';
 import type { OidcSettings } from './oidc-claims.js';
-import {
-  LIVE_ROUTE,
-  PLAYGROUND_ADDRESS_ROUTE,
-  PLAYGROUND_ROUTE,
-  SESSION_PATH,
-  ADMIN_BODY_BYTES_MAX,
-} from './route.js';
+import { LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE, ADMIN_BODY_BYTES_MAX } from './route.js';
 
 export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly host: string;

@@ -6,13 +6,11 @@
  * sent only to the gateway (test/unit/cli/admin-client.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { PAGE_ITEMS_MAX, ROOT } from '../admin/addresses.js';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type AdminOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
 import type { AdminTransport, AdminResponse } from './store-client.js';
-
-/** The most that the routes of lists allow (admin/fields.ts), so that few requests are needed. */
-export const PAGE_ITEMS_MAX = 1_000;
 
 type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
@@ -243,7 +241,7 @@ export async function openHttpClient(
     );
   }
   const request = async (method: string, path: string, body: string) => {
-    const response = await fetch(`${origin}/admin/v1${path}`, {
+    const response = await fetch(`${origin}${ROOT}${path}`, {
       method,
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
       body: body === '' ? null : body,

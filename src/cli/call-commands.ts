@@ -7,19 +7,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
+import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { visible } from '../core/wrong-input.js';
 import { addAdminCommand } from './admin-command.js';
-import {
-  NoResponse,
-  PAGE_ITEMS_MAX,
-  queryOf,
-  readList,
-  withAdminClient,
-  withGateway,
-  withQuery,
-} from './admin-client.js';
+import { NoResponse, queryOf, readList, withAdminClient, withGateway, withQuery } from './admin-client.js';
 import {
   addAdminOptions,
   type AdminOptions,

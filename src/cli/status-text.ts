@@ -164,13 +164,11 @@ const COUNT_COLUMNS: readonly Column<CountRow>[] = [
 
 const TIME_COLUMNS: readonly Column<TimeRow>[] = [
   { title: '', text: ({ time }) => time },
-  ...PERCENTS.map(
-    (percent, index): Column<TimeRow> => ({
-      title: `P${percent}` as const,
-      text: ({ percentiles }) => percentiles[index] ?? '',
-      align: 'right',
-    }),
-  ),
+  ...PERCENTS.map((percent, index): Column<TimeRow> => ({
+    title: `P${percent}` as const,
+    text: ({ percentiles }) => percentiles[index] ?? '',
+    align: 'right',
+  })),
 ];
 
 /** Returns counters, and times beside or below them. The time `gateway` is the overhead. */

@@ -7,6 +7,7 @@
  */
 import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
+import { ROOT } from '../admin/addresses.js';
 import { AdminApi } from '../admin/api.js';
 import { ContentsReader } from '../call-log/contents-writer.js';
 import { callReaderOf } from '../call-log/call-reader.js';
@@ -102,7 +103,7 @@ export function openStoreTransport(settings: Settings, options: { createsStore: 
     exchange: async (method, path, body) => {
       if (sharing !== undefined && method !== 'GET') throw new CommandError(SHARED_ERROR);
       const [pathOnly = '', query = ''] = path.split('?', 2);
-      return api.find(method, `/admin/v1${pathOnly}`, REQUESTER).handle(query, body);
+      return api.find(method, `${ROOT}${pathOnly}`, REQUESTER).handle(query, body);
     },
     close: () => store.close(),
   };

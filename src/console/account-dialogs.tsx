@@ -6,6 +6,7 @@
  * the same idempotency key. No test of the console notices a wrong key.
  */
 import { useState } from 'preact/hooks';
+import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
 import { post, queryOf } from './api.js';
 import { useView } from './api-hooks.js';
@@ -107,11 +108,8 @@ export function PlanDialog({ item: account, plans, onClose, onChanged }: PlanDia
   );
 }
 
-/**
- * How many groups a choice offers: one page of the gateway, which rejects more (PAGE_ITEMS_MAX of
- * admin/fields.ts). To reach another group, an operator opens the group's page and adds the account there.
- */
-const GROUPS_OFFERED_MAX = 1_000;
+/** One page. To reach another group, an operator opens the group's page and adds the account there. */
+const GROUPS_OFFERED_MAX = PAGE_ITEMS_MAX;
 
 /** `account`: id or name. `group`: null for no group. */
 export const moveAccount = (account: string, group: string | null): Promise<AccountView> =>

@@ -7,6 +7,7 @@
  * (test/e2e/console.test.ts). A new key is shown at once, by `onCreated` within `act`: nobody sees it again.
  */
 import { useState } from 'preact/hooks';
+import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
 import { fetchRows, post, queryOf } from './api.js';
 import { useView } from './api-hooks.js';
@@ -29,8 +30,8 @@ import { Table } from './table.js';
 
 /** How often the keys are fetched again: last uses change, and other operators may create keys. */
 const REFRESH_MS = 5_000;
-/** The most that the gateway accepts (PAGE_ITEMS_MAX of admin/fields.ts). Few accounts have more keys. */
-const KEYS_SHOWN_MAX = 1_000;
+/** One page. Few accounts have more keys. */
+const KEYS_SHOWN_MAX = PAGE_ITEMS_MAX;
 
 /**
  * The dialog that is open. `switch` disables an active key and enables another. `key` is as it was when the

@@ -5,6 +5,7 @@
  * Must hold: each request has CONSOLE_HEADER, or the gateway rejects every request that changes something
  * (test/unit/admin/authentication.session.test.ts).
  */
+import { CONSOLE_HEADER, CONSOLE_HEADER_VALUE, PAGE_ITEMS_MAX, ROOT } from '../admin/addresses.js';
 import type { ListView } from '../admin/views.js';
 
 /** An error response, with the gateway's message. */
@@ -18,10 +19,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Marks a request as the console's own. admin/http.ts reads it; no page of another site can set it. */
-const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
-/** Equal to ROOT of admin/route.ts, which cannot be imported here because it imports the gateway's code. */
-const ROOT = '/admin/v1';
+const HEADERS = { [CONSOLE_HEADER]: CONSOLE_HEADER_VALUE };
 
 let onUnauthorized: (path: string) => void = () => undefined;
 
@@ -44,8 +42,7 @@ export async function send(
   try {
     response = await fetch(path, {
       method,
-      headers:
-        body === undefined ? CONSOLE_HEADER : { ...CONSOLE_HEADER, 'content-type': 'application/json' },
+      headers: body === undefined ? HEADERS : { ...HEADERS, 'content-type': 'application/json' },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       credentials: 'same-origin',
       cache: 'no-store',
@@ -99,8 +96,6 @@ export interface FirstRows<Row> {
 
 /** The most rows of a CSV file: spreadsheets open such a file without trouble. */
 export const ROWS_OF_CSV_MAX = 10_000;
-/** The most that the routes of lists allow (PAGE_ITEMS_MAX of admin/fields.ts); they reject more. */
-const PAGE_ROWS_MAX = 1_000;
 
 /**
  * Fetches the rows of a list from its first page on, at most `rowsMax`. A page that is short or empty may not
@@ -115,7 +110,7 @@ export async function fetchRows<Row>(
   let cursor: string | null | undefined;
   while (cursor !== null && rows.length < rowsMax) {
     const page: ListView<Row> = await get<ListView<Row>>(
-      path + queryOf({ ...query, limit: Math.min(PAGE_ROWS_MAX, rowsMax), cursor }),
+      path + queryOf({ ...query, limit: Math.min(PAGE_ITEMS_MAX, rowsMax), cursor }),
     );
     rows.push(...page.data);
     cursor = page.next;

@@ -6,6 +6,7 @@
  * 401, ends no console session: session.ts first asks whether the session is over
  * (test/e2e/console-pages.test.ts, test/e2e/console.test.ts).
  */
+import { PLAYGROUND_PATH } from '../admin/addresses.js';
 import { ApiError, send, textOf } from './api.js';
 
 export interface Message {
@@ -72,7 +73,7 @@ export async function chat(
     });
   };
   try {
-    const response = await send('POST', '/admin/playground', { key, request }, leaving);
+    const response = await send('POST', PLAYGROUND_PATH, { key, request }, leaving);
     updateOutcome({ status: response.status, headers: headersOf(response) });
     if (request.stream) await readEvents(response, onCompletion);
     else onCompletion((await response.json()) as Completion);

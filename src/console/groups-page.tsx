@@ -7,6 +7,7 @@
  * shows this; the gateway rejects the change anyway (`may` in session.ts).
  */
 import { useState } from 'preact/hooks';
+import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
 import { fetchRows, queryOf } from './api.js';
 import { useRows, useView } from './api-hooks.js';
@@ -31,8 +32,8 @@ import { Table } from './table.js';
 
 /** How often the tree and the open group are fetched again, for their counters. */
 const REFRESH_MS = 5_000;
-/** One page of the tree (PAGE_ITEMS_MAX of admin/fields.ts). The search finds no other groups. */
-const GROUPS_SHOWN_MAX = 1_000;
+/** One page of the tree. The search finds no other groups. */
+const GROUPS_SHOWN_MAX = PAGE_ITEMS_MAX;
 const ACCOUNTS_SHOWN_MAX = 100;
 
 /** `item`: id or name of the group whose panel is open; empty if none is. */

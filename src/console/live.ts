@@ -8,6 +8,7 @@
  * (test/e2e/console.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
+import { ROOT } from '../admin/addresses.js';
 import { ERROR_CODES, ERROR_KINDS } from '../core/errors.js';
 import {
   type CallGrowth,
@@ -77,7 +78,7 @@ export function useLive(range: Range): Live {
       },
       span: (former, data) => ({ ...former, spans: spansIn(range, [...former.spans, data as Span]) }),
     };
-    return follow(`/admin/v1/live?range=${range}`, reducers, setLive);
+    return follow(`${ROOT}/live?range=${range}`, reducers, setLive);
   }, [range]);
   return live;
 }

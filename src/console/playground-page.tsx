@@ -8,6 +8,7 @@
  * (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { PLAYGROUND_PATH } from '../admin/addresses.js';
 import type { CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
 import { get, requestJson, textOf } from './api.js';
@@ -35,8 +36,7 @@ export function PlaygroundPage() {
   const [pageController] = useState(() => new AbortController());
   useEffect(() => () => pageController.abort(), []);
   useEffect(() => {
-    // This path is not below /admin/v1, because it is not for programs (admin/playground.ts).
-    requestJson<{ base_url: string }>('GET', '/admin/playground').then(
+    requestJson<{ base_url: string }>('GET', PLAYGROUND_PATH).then(
       (view) => baseUrl.onValue(view.base_url),
       (reason: unknown) => setError(textOf(reason)),
     );

@@ -7,13 +7,11 @@
  * not before a dialog that keeps the page has been closed (test/unit/console/session.test.ts,
  * test/e2e/console-pages.test.ts).
  */
+import { SESSION_PATH } from '../admin/addresses.js';
 import type { SessionView } from '../admin/authentication.js';
 import type { OidcView } from '../admin/oidc.js';
 import { RIGHTS, type Role } from '../core/roles.js';
 import { requestJson, whenUnauthorized } from './api.js';
-
-/** As in admin/route.ts, which imports code of the gateway. With another path no operator could sign in. */
-const SESSION_PATH = '/admin/session';
 
 interface SignedIn {
   readonly who: string;

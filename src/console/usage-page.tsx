@@ -6,6 +6,7 @@
  * (test/e2e/console-pages.test.ts; other parts of the page: test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
+import { ROOT } from '../admin/addresses.js';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { queryOf } from './api.js';
 import { useView, type ShownRows, usePagedRows } from './api-hooks.js';
@@ -203,7 +204,7 @@ function UsageTable({ rows, query, hasMore }: UsageTableProps) {
         <p class="table-end">
           <a
             class="button quiet"
-            href={`/admin/v1/usage${queryOf({ ...query, format: 'csv' })}`}
+            href={`${ROOT}/usage${queryOf({ ...query, format: 'csv' })}`}
             download={`usage-by-${by}.csv`}
           >
             Download CSV
