@@ -1,14 +1,14 @@
 /**
  * Collects the snapshots of all gateway processes for the one that has the admin interface, and keeps the
  * counters of processes that have ended, so that no sum falls when a process ends. ProcessGroup
- * (process-group.ts) owns the one object, in the supervisor process. GroupSnapshot is a message, whose fields
- * keep their names: each running process is one of `members`, and its snapshot is `reading`.
+ * (process-group.ts) owns the one object, in the supervisor process.
  *
  * A process that drains sends a last snapshot. For a killed one its latest collected snapshot counts: no
  * operator has seen higher numbers.
  *
  * Must hold: no sum falls, a process that ends while it is asked is counted once, and nothing replaces the
- * last snapshot of a process.
+ * last snapshot of a process. GroupSnapshot is a message between processes that may be of different versions,
+ * so its fields keep their names: each running process is one of `members`, and its snapshot is `reading`.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
 import { GROUP_REQUESTS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
@@ -24,19 +24,24 @@ export interface ReadableProcess {
 interface RunningProcess {
   readonly slot: number;
   latest: Snapshot;
-  /** Whether `latest` has the last snapshot. Later replies lack a part of its counts, so they are dropped. */
+  /**
+   * Whether `latest` has the last snapshot. Later replies are dropped: the last one also has the running
+   * spans of `accounts` (`readLast` of telemetry/top-accounts.ts), which a reply lacks.
+   */
   isFinal: boolean;
 }
 
+/** Call `add` when a process serves, `recordLast` if it sends a last snapshot, `remove` when it has ended. */
 export class GroupSnapshots {
   readonly #running = new Map<ReadableProcess, RunningProcess>();
   /** The summed counters of all processes that have ended. */
   #ended: Snapshot = {};
-  /** The collection in progress of each kind. Calls of `collect` that come meanwhile share its result. */
+  /** The collection in progress of each kind, which never rejects. Calls of `collect` meanwhile share it. */
   readonly #current = new Map<SnapshotKind, Promise<GroupSnapshot>>();
   /**
-   * Collections of GROUP_REQUESTS that start when the current one has ended. Calls of `collect` that come
-   * meanwhile share the next one, because the current one may have begun before what they ask about.
+   * Collections of GROUP_REQUESTS (`changes`, `books`) that start when the current one has ended. Calls of
+   * `collect` that come meanwhile share the next one, because the current one may have begun before what they
+   * ask about.
    */
   readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
 
@@ -61,11 +66,11 @@ export class GroupSnapshots {
 
   /**
    * Asks every process and waits for the slowest, at most for the time limit of one. A process that does not
-   * reply in time counts with its latest snapshot; for GROUP_REQUESTS and `calls` with an empty one. Only
-   * `calls` has `accounts`: the ids of the accounts whose calls are counted.
+   * reply in time counts with its latest snapshot; for GROUP_REQUESTS and `calls` with an empty one.
+   * `accounts` are the ids of the accounts whose calls are counted, for `calls` alone, which nobody shares.
    */
-  collect(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
-    if (accounts !== undefined) return this.#ask(kind, accounts);
+  collect(kind: SnapshotKind, accounts: readonly string[] = []): Promise<GroupSnapshot> {
+    if (kind === 'calls') return this.#ask(kind, accounts);
     const current = this.#current.get(kind);
     if (current !== undefined) return GROUP_REQUESTS.has(kind) ? this.#collectNext(kind, current) : current;
     const started = (GROUP_REQUESTS.has(kind) ? this.#ask(kind) : this.#collect(kind)).finally(() =>
@@ -129,17 +134,33 @@ function only(snapshot: Snapshot, kind: SnapshotKind): Snapshot {
 }
 
 /**
- * How many account reports of ended processes, the items of `accounts`, are kept. The history recorder
- * (gateway/history-recorder.ts) collects them every two seconds, in which fewer processes end.
+ * How many account reports of ended processes, the items of `accounts`, are kept: those of the last to end.
+ * The history recorder (gateway/history-recorder.ts) collects them every two seconds. AccountHistory
+ * (telemetry/account-history.ts) counts each source once, so a report that is collected again changes
+ * nothing. If more processes end within two seconds, the charts lack the last calls of the first of them.
  */
 const ENDED_REPORTS_MAX = 4;
 
-/** Adds the latest snapshot of a process that has ended to the counters of those that ended before it. */
-function addSnapshots(ended: Snapshot, { metrics, status, accounts = [] }: Snapshot): Snapshot {
-  const statuses = [ended.status, status && endedStatus(status)].filter((item) => item !== undefined);
-  return {
-    accounts: [...(ended.accounts ?? []), ...accounts].slice(-ENDED_REPORTS_MAX),
-    metrics: addEnded(ended.metrics ?? [], endedSnapshot(metrics ?? [])),
-    ...(statuses.length > 0 && { status: statuses.reduce(addStatus) }),
-  };
+/** Adds the value of a process that ends, in its latest snapshot, to the value of those that ended before. */
+type AddEnded<Kind extends SnapshotKind> = (ended: Snapshot, latest: Snapshot) => Snapshot[Kind];
+
+/** How each kind outlives a process; undefined for what means nothing once the process has ended. */
+const ADD_ENDED: { readonly [Kind in SnapshotKind]: AddEnded<Kind> | undefined } = {
+  metrics: (ended, { metrics = [] }) => addEnded(ended.metrics ?? [], endedSnapshot(metrics)),
+  status: (ended, { status }) => {
+    if (status === undefined) return ended.status;
+    return ended.status === undefined ? endedStatus(status) : addStatus(ended.status, endedStatus(status));
+  },
+  accounts: (ended, { accounts = [] }) => [...(ended.accounts ?? []), ...accounts].slice(-ENDED_REPORTS_MAX),
+  changes: undefined,
+  books: undefined,
+  calls: undefined,
+};
+
+function addSnapshots(ended: Snapshot, latest: Snapshot): Snapshot {
+  return Object.fromEntries(
+    Object.entries(ADD_ENDED).flatMap(([kind, add]) =>
+      add === undefined ? [] : [[kind, add(ended, latest)]],
+    ),
+  ) as Snapshot;
 }
