@@ -8,6 +8,8 @@
  * A timer measures the delay: if the event loop is blocked, the timer fires late. Each measurement costs up
  * to 0.1 ms of CPU, so an idle thread measures once a second and a busy thread every 20 ms. A block of 1.5 s
  * in an idle thread may be shown as 0.5 s, because the timer was not due for the first second of the block.
+ * Shorter blocks are seen once they have made the thread busy: of blocks of 100 ms, two each second, those of
+ * the first second may be missed. Then they are 5 % of the measurements, and so in the 99th percentile.
  *
  * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
  * drops the running delay, so that a thread that blocks just after a reset is shown as never late.

@@ -116,6 +116,21 @@ void t.test('what is shown is of the last period', (t) => {
   t.end();
 });
 
+void t.test('a stall of 100 ms every 500 ms is in the 99th percentile of the second period', (t) => {
+  const { loop, read } = started();
+  // A thread at rest, which measures once a second until it is busy.
+  loop.pass(6_000);
+  loop.active = 0.2;
+  for (let stalls = 0; stalls < 20; stalls += 1) {
+    loop.pass(400);
+    loop.block(100);
+  }
+  const { max, p99 } = read();
+  t.ok(max >= 80 && max <= 100, `max ${max}`);
+  t.ok(p99 >= 80 && p99 <= 100, `p99 ${p99}`);
+  t.end();
+});
+
 void t.test('the loop of this thread is measured', async (t) => {
   const buffers = createMetrics(1, 1);
   const health = new ThreadHealth(buffers, 1);
