@@ -218,9 +218,12 @@ export interface ReloadRequest {
   readonly restart: boolean;
 }
 
+/** The id of the last snapshot, which no `read` asked for. The ids of questions are greater. */
+export const LAST_SNAPSHOT_ID = 0;
+
 export interface GatewaySnapshot {
   readonly kind: 'reading';
-  /** The id of `read`; 0 if the gateway was not asked. */
+  /** The id of `read`, or LAST_SNAPSHOT_ID. */
   readonly id: number;
   readonly reading: Snapshot;
 }

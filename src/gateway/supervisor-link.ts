@@ -10,18 +10,19 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
-import type {
-  AskSnapshots,
-  AskReload,
-  GatewaySnapshot,
-  SnapshotsReply,
-  ReloadReply,
-  ReloadOutcome,
-  ReloadRequest,
-  Broadcast,
-  GroupSnapshot,
-  Snapshot,
-  SnapshotKind,
+import {
+  type AskSnapshots,
+  type AskReload,
+  type GatewaySnapshot,
+  LAST_SNAPSHOT_ID,
+  type SnapshotsReply,
+  type ReloadReply,
+  type ReloadOutcome,
+  type ReloadRequest,
+  type Broadcast,
+  type GroupSnapshot,
+  type Snapshot,
+  type SnapshotKind,
 } from './messages.js';
 
 /**
@@ -89,8 +90,7 @@ export class SupervisorLink {
    * takes several writes.
    */
   async reportLast(snapshot: Snapshot): Promise<void> {
-    // Id 0 is that of no question: the supervisor has not asked.
-    const sent = this.#send({ kind: 'reading', id: 0, reading: snapshot });
+    const sent = this.#send({ kind: 'reading', id: LAST_SNAPSHOT_ID, reading: snapshot });
     await Promise.race([sent, delay(LAST_SNAPSHOT_WAIT_MS_MAX, undefined, { ref: false })]);
   }
 

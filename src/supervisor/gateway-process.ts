@@ -21,6 +21,7 @@ import type { Settings } from '../config/schema.js';
 import { PendingReplies } from '../core/ask-port.js';
 import {
   type FromGateway,
+  LAST_SNAPSHOT_ID,
   START_REJECTED_EXIT_CODE,
   type GatewayReady,
   type Broadcast,
@@ -287,8 +288,7 @@ export class GatewayProcess {
         this.#reloads.reply(message.id, message.problems);
         return;
       case 'reading':
-        // Messages call a snapshot a reading. Id 0: the last one, which the gateway sends without a question.
-        if (message.id === 0) this.#callbacks.onLastSnapshot(message.reading);
+        if (message.id === LAST_SNAPSHOT_ID) this.#callbacks.onLastSnapshot(message.reading);
         else this.#snapshots.reply(message.id, message.reading);
         return;
       case 'ask_readings':
