@@ -8,7 +8,8 @@
  *
  * Must hold: lines have no secrets and no contents of calls: callers see to it, nothing is removed here
  * (test/e2e/secrets.test.ts). No thread waits for a stopped reader of standard error
- * (test/unit/telemetry/log.test.ts). Names of LogView and of fields stay: operators' programs read them.
+ * (test/unit/telemetry/log.test.ts). Names of LogView and of fields stay: operators' programs read them. A
+ * new field is in snake case; older ones in camel case stay (docs/operations.md lists them).
  *
  * `createLog` opens standard error when the first line is written. The threads of a gateway use `openLog`,
  * which opens it at once, so that a process that runs out of file descriptors can still log that.
