@@ -71,7 +71,7 @@ class StockQuota {
   #period = 0; // the period of what is held
   #held = 0n;
   /** What the coordinator could still grant to any node, by its last reply. */
-  remaining = 0n;
+  #remaining = 0n;
   /** Until then none of the stock is set aside: the coordinator has denied some to calls. */
   #deniedUntilMs = 0;
 
@@ -83,6 +83,11 @@ class StockQuota {
 
   get holdsAny(): boolean {
     return this.#held > 0n;
+  }
+
+  /** Whether the coordinator has some left, by its last reply. */
+  get mayGetAny(): boolean {
+    return this.#remaining > 0n;
   }
 
   /** Records the coordinator's reply to calls. Returns whether calls lack some of what is set aside. */
@@ -107,8 +112,8 @@ class StockQuota {
     if (period > this.#period) this.#held = 0n;
     this.#period = Math.max(this.#period, period);
     const keepsNothing = givesAllBack || nowMs < this.#deniedUntilMs;
-    const isTooScarce = isScarce(this.#held, this.remaining) || this.remaining < this.#neededAtOnce;
-    const equalPart = (this.#held + this.remaining) / this.#shares;
+    const isTooScarce = isScarce(this.#held, this.#remaining) || this.#remaining < this.#neededAtOnce;
+    const equalPart = (this.#held + this.#remaining) / this.#shares;
     const target = keepsNothing || isTooScarce ? 0n : minOf(equalPart, this.#max);
     this.#held = minOf(this.#held, target);
     const most = target - this.#held;
@@ -120,7 +125,7 @@ class StockQuota {
     if (period !== this.#period) this.#held = 0n;
     this.#period = period;
     this.#held += granted;
-    this.remaining = remaining;
+    this.#remaining = remaining;
   }
 
   /** Grants calls between `least` and `most`, or nothing. */
@@ -151,7 +156,7 @@ class StockQuota {
     if (this.#name === 'calls_in_flight') return maxOf(unused * 2n, SLOTS_MAX_MIN);
     // At most as many calls as this node has made in the period so far.
     if (this.#name.startsWith('calls_')) return maxOf(used, CALLS_MAX_MIN);
-    return this.#held + this.remaining;
+    return this.#held + this.#remaining;
   }
 }
 
@@ -159,7 +164,7 @@ export class FallbackQuota {
   readonly scope: string;
   /** Into how many parts the limits are divided. 2 for a single node: the other part serves its calls. */
   readonly #shares: number;
-  servedMs: number; // when the coordinator last replied to calls
+  #servedMs: number;
   #minute: MinuteAsk | undefined; // the last ask of calls for permits
   #permits: Permits | undefined;
   /** Permits that the next ask returns, because newer ones have replaced them or permits are scarce. */
@@ -176,7 +181,7 @@ export class FallbackQuota {
   constructor(scope: string, shares: number, nowMs: number) {
     this.scope = scope;
     this.#shares = Math.max(2, shares);
-    this.servedMs = nowMs;
+    this.#servedMs = nowMs;
   }
 
   /**
@@ -184,7 +189,7 @@ export class FallbackQuota {
    * were denied: its next ask gives that back. A resource that calls did not ask for stays as it was.
    */
   recordReply({ minute, stocks = {} }: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
-    this.servedMs = nowMs;
+    this.#servedMs = nowMs;
     if (minute !== undefined) {
       this.#minute = minute;
       if (minute.most > 0) this.#minuteMax = Math.max(PERMITS_MAX_MIN, minute.most * ASKS_COVERED);
@@ -198,6 +203,11 @@ export class FallbackQuota {
       isDenied = stock.recordReply(ask, reply.stocks?.[name], nowMs) || isDenied;
     }
     return isDenied;
+  }
+
+  /** When the coordinator last replied to calls. */
+  get servedMs(): number {
+    return this.#servedMs;
   }
 
   holdsAnyAt(nowMs: number): boolean {
@@ -242,8 +252,7 @@ export class FallbackQuota {
     const isFirst = !this.#hasReply;
     this.#hasReply = true;
     return (
-      isFirst &&
-      (this.#minuteRemaining > 0 || [...this.#stocks.values()].some(({ remaining }) => remaining > 0n))
+      isFirst && (this.#minuteRemaining > 0 || [...this.#stocks.values()].some((stock) => stock.mayGetAny))
     );
   }
 

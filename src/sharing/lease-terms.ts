@@ -106,14 +106,18 @@ const READING_MS_MIN = 50;
 
 /** The rate of use: an exponentially weighted moving average over readings of a total at irregular times. */
 export class UseRate {
-  /** Uses a second, by the readings up to now; 0 at first. `read` alone sets it. */
-  perSecond = 0;
+  #perSecond = 0;
   #total: number;
   #readMs: number;
 
   constructor(total: number, nowMs: number) {
     this.#total = total;
     this.#readMs = nowMs;
+  }
+
+  /** Uses a second, by the readings up to now; 0 at first. */
+  get perSecond(): number {
+    return this.#perSecond;
   }
 
   /** `total` was used up to `nowMs`. Returns whether that is more than at the last reading with a rate. */
@@ -123,7 +127,7 @@ export class UseRate {
     if (spanMs < READING_MS_MIN) return hasGrown;
     const perSecond = (Math.max(0, total - this.#total) * 1_000) / spanMs;
     const weight = 1 - Math.exp(-spanMs / AVERAGED_MS);
-    this.perSecond += weight * (perSecond - this.perSecond);
+    this.#perSecond += weight * (perSecond - this.#perSecond);
     this.#total = total;
     this.#readMs = nowMs;
     return hasGrown;

@@ -91,11 +91,7 @@ export class LeasedScope {
   readonly waits = new Set<Wait>();
   /** Whether a listener or worker has used most of what is leased, since the last ask. */
   #isLow = false;
-  /**
-   * Whether more may be there than was granted: LeaseReply.isUnknown of the last reply, or call slots are
-   * withheld. Then LeaseWaits ends a request as if the coordinator were lost, not as one beyond its quota.
-   */
-  isUnknown = false;
+  #isUnknown = false;
   readonly minute: MinuteLease;
   /** The leases of the stocks that have been needed. None is removed: the whole scope is forgotten. */
   readonly #stocks = new Map<StockName, StockLease>();
@@ -106,6 +102,14 @@ export class LeasedScope {
   constructor(address: ScopeAddress, nowMs: number) {
     this.address = address;
     this.minute = new MinuteLease(address.minute, address.index, nowMs);
+  }
+
+  /**
+   * Whether more may be there than was granted: LeaseReply.isUnknown of the last reply, or call slots are
+   * withheld. Then LeaseWaits ends a request as if the coordinator were lost, not as one beyond its quota.
+   */
+  get isUnknown(): boolean {
+    return this.#isUnknown;
   }
 
   /** Called when a listener or worker has used most of what is leased: the next ask wants more. */
@@ -167,7 +171,7 @@ export class LeasedScope {
   applyReply({ minute, stocks = {}, isUnknown = false }: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
-    this.isUnknown = isUnknown || this.#stocks.get('calls_in_flight')?.isWithheld === true;
+    this.#isUnknown = isUnknown || this.#stocks.get('calls_in_flight')?.isWithheld === true;
     if (minute && sent.minute) this.minute.applyGrant(minute, sent.minute, sentMs, nowMs);
     for (const [name, ask] of entriesOf(sent.stocks ?? {})) {
       const grant = stocks[name];

@@ -62,11 +62,7 @@ export class MinuteLease {
   #returnedMs = 0; // when permits were last added to `#returned`
   /** The last ask, until its reply is applied. */
   #unconfirmed: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
-  /**
-   * The number of the last ask whose reply was applied. Before the first reply the number before the first
-   * ask; undefined if no ask was made.
-   */
-  heardNumber: number | undefined;
+  #heardNumber: number | undefined;
   #expiresMs = 0; // when the permits in shared memory expire
   #netGranted = 0; // permits granted since this lease was made, less those that were returned
   #usedMs: number; // when a permit was last seen to be used
@@ -86,6 +82,14 @@ export class MinuteLease {
     this.#index = index;
     this.#usedMs = nowMs;
     this.#rate = new UseRate(0, nowMs);
+  }
+
+  /**
+   * The number of the last ask whose reply was applied. Before the first reply the number before the first
+   * ask; undefined if no ask was made.
+   */
+  get heardNumber(): number | undefined {
+    return this.#heardNumber;
   }
 
   /** How many permits calls may take now. */
@@ -108,9 +112,9 @@ export class MinuteLease {
     // coordinator has carried out that ask, it knows by the order that it has these permits already.
     const returned = this.#unconfirmed?.returned ?? this.#returned.splice(0);
     const used = this.#unconfirmed?.used ?? this.#takeUsed(nowMs);
-    this.heardNumber ??= number - 1;
+    this.#heardNumber ??= number - 1;
     this.#unconfirmed = { number, returned, used };
-    const report = { limit, returned, used, order: { number, heardNumber: this.heardNumber } };
+    const report = { limit, returned, used, order: { number, heardNumber: this.#heardNumber } };
     if (!wants) return { least: 0, most: 0, forMs: 0, ...report };
     const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_FACTOR) / 1_000);
     return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, ...report };
@@ -118,7 +122,7 @@ export class MinuteLease {
 
   /** Applies the reply to the last ask, which was sent at `sentMs`. */
   applyGrant(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
-    this.heardNumber = this.#unconfirmed?.number;
+    this.#heardNumber = this.#unconfirmed?.number;
     this.#unconfirmed = undefined;
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
