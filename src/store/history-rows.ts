@@ -25,6 +25,7 @@ import {
   type RingName,
   type Span,
 } from '../telemetry/history.js';
+import { AFTER_ALL_NUMBERS } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 type RingPosition = [seconds: number, position: number];
@@ -74,7 +75,7 @@ export class HistoryRows {
     const { seconds } = HISTORY_RINGS[ring];
     const rows = this.#tables.history.getRange({
       start: [...prefix, seconds, 0],
-      end: [...prefix, seconds, Infinity],
+      end: [...prefix, seconds, AFTER_ALL_NUMBERS],
     });
     return Array.from(rows, ({ value }) => parsedSpan<Stored>(value))
       .filter((span): span is Stored => typeof span?.start === 'number' && isWhole(span))

@@ -20,6 +20,7 @@ import type { KeyRecord, KeyUseRecord } from '../registry/key-record.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import type { KeyStore, Page } from '../registry/record-store.js';
 import {
+  AFTER_ALL_NUMBERS,
   closedObject,
   Count,
   Digest,
@@ -138,9 +139,6 @@ export const readKeyUse = rowReader('StoredKeyUse', StoredKeyUse, (stored): KeyU
   takenMs: asWallMs(stored.takenMs),
 }));
 
-/** Above every slot: LMDB orders a row with it after the rows of all slots. */
-const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
-
 /** If so many keys of all accounts have one name, `findOfAccount` searches the account's keys instead. */
 const KEYS_OF_NAME_MAX = 20;
 
@@ -176,7 +174,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     if (namesakes.length < KEYS_OF_NAME_MAX)
       return namesakes.filter(({ accountIndex }) => accountIndex === account);
     const { keysOfAccount, keyNames } = this.#tables;
-    const ids = keysOfAccount.getRange({ start: [account, 0], end: [account, AFTER_ALL_SLOTS] });
+    const ids = keysOfAccount.getRange({ start: [account, 0], end: [account, AFTER_ALL_NUMBERS] });
     return Array.from(ids)
       .filter(({ value }) => typeof value === 'string' && keyNames.get([name, value]) !== undefined)
       .map(({ value }) => this.recordOf(value));
@@ -186,7 +184,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   list(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord> {
     if (account === undefined) return this.listAll(from, limit);
     const ids = this.#tables.keysOfAccount
-      .getRange({ start: [account, from], end: [account, AFTER_ALL_SLOTS], limit: limit + 1 })
+      .getRange({ start: [account, from], end: [account, AFTER_ALL_NUMBERS], limit: limit + 1 })
       .map(({ key, value }) => ({ key: key[1], value }));
     return this.pageOf(ids, limit);
   }

@@ -11,6 +11,7 @@
  *     ['waits', told at ms, webhook id]  → body of the webhook
  */
 import type { Key } from 'lmdb';
+import { AFTER_ALL_NUMBERS } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 /**
@@ -30,7 +31,7 @@ const AFTER_ALL_IDS = '~';
 /** Returns the range of waiting webhooks. Each call makes an object, because lmdb writes into it. */
 const waitingRange = (): { start: Key; end: Key } => ({
   start: ['waits', 0, ''],
-  end: ['waits', Number.MAX_SAFE_INTEGER, AFTER_ALL_IDS],
+  end: ['waits', AFTER_ALL_NUMBERS, AFTER_ALL_IDS],
 });
 
 /** What identifies a notice of a scope, told or not. (The mark of a node is something else.) */

@@ -38,7 +38,16 @@ import {
 } from '../registry/operator-change.js';
 import { spellingsOf } from '../registry/record-id.js';
 import { boundedDetails, describeChange } from './change-description.js';
-import { closedObject, Count, damaged, Digest, Format, FORMAT, locationOf } from './record-codec.js';
+import {
+  AFTER_ALL_NUMBERS,
+  closedObject,
+  Count,
+  damaged,
+  Digest,
+  Format,
+  FORMAT,
+  locationOf,
+} from './record-codec.js';
 import type { WrittenRow } from './row-recorder.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, type Tables } from './tables.js';
 
@@ -48,8 +57,6 @@ const ROWS_MAX = 1_000_000;
 const PAGE_ROWS_MAX = 3_000;
 /** Rows that a verification reads in one turn of the event loop: some 10 ms. */
 const SLICE_ROWS = 1_000;
-/** A number that is higher than that of any row. */
-const AFTER_ALL_ROWS = Number.MAX_SAFE_INTEGER;
 /** How many problems a report lists, so that a chain with a million wrong rows fits in a response. */
 const PROBLEMS_MAX = 20;
 
@@ -202,7 +209,7 @@ export class OperatorChanges implements ChangeStore {
     const targetTexts = targets?.map(insideOfString);
     // lmdb excludes the end of a range and includes its start, also if the range is reverse.
     const range = operatorChanges.getRange({
-      start: before === undefined ? AFTER_ALL_ROWS : before - 1,
+      start: before === undefined ? AFTER_ALL_NUMBERS : before - 1,
       end: 0,
       reverse: true,
     });

@@ -145,6 +145,9 @@ const StoredUsage = closedObject({
   uncoveredPicoUnits: Money,
 });
 
+/** LMDB orders a key with it after the keys with any slot, number or moment in its place. */
+export const AFTER_ALL_NUMBERS = Number.MAX_SAFE_INTEGER;
+
 /** Checks and unpacks a row. Throws StoreError `damaged`; `location` names the record in the message. */
 export type RowReader<Row> = (stored: unknown, location: string) => Row;
 

@@ -23,6 +23,7 @@ import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './r
 import type { FlushRows } from './flush.js';
 import { FlushMark, type HostClocks, putClocks, steppedMs } from './flush-mark.js';
 import {
+  AFTER_ALL_NUMBERS,
   findRow,
   idAt,
   locationOf,
@@ -50,9 +51,6 @@ import { SharedChanges } from './change-feed.js';
 import { SlotRows } from './slot-rows.js';
 import { StoreHold, type StoreUser } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
-
-/** Above the number of every credit: LMDB orders a key with it after the keys of all credits. */
-const AFTER_ALL_CREDITS = Number.MAX_SAFE_INTEGER;
 
 export class Store implements RecordStore {
   /** Stored responses for replays by Idempotency-Key. */
@@ -201,7 +199,7 @@ export class Store implements RecordStore {
 
   addCredit(account: AccountIndex, record: CreditRecord): void {
     const { credits } = this.#tables;
-    const range = { start: [account, AFTER_ALL_CREDITS], end: [account], reverse: true, limit: 1 };
+    const range = { start: [account, AFTER_ALL_NUMBERS], end: [account], reverse: true, limit: 1 };
     const [lastKey] = Array.from(credits.getKeys(range));
     credits.putSync([account, lastKey === undefined ? 0 : lastKey[1] + 1], packCredit(record));
   }
@@ -209,7 +207,7 @@ export class Store implements RecordStore {
   /** The sum of all credits and debits is `credited` of the account's record. */
   listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord> {
     const { credits } = this.#tables;
-    const range = { start: [account, from], end: [account, AFTER_ALL_CREDITS], limit: limit + 1 };
+    const range = { start: [account, from], end: [account, AFTER_ALL_NUMBERS], limit: limit + 1 };
     const entries = Array.from(credits.getRange(range));
     const items = entries
       .slice(0, limit)
