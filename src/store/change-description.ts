@@ -30,8 +30,8 @@ interface RecordType {
   readonly fields: (stored: Stored, nameOfGroup: (id: string) => string) => Fields;
 }
 
-/** Tables whose rows are described. Rows of `credits` are described with their account. */
-const RECORD_TYPES: Partial<Record<RecordedTable, RecordType>> = {
+/** How the rows of a table are described; undefined if operators see nothing of them by themselves. */
+const RECORD_TYPES: Readonly<Record<RecordedTable, RecordType | undefined>> = {
   accounts: {
     type: 'account',
     fields: ({ name, planId, active, groupId, creditedPicoUnits }, nameOfGroup) => ({
@@ -69,6 +69,13 @@ const RECORD_TYPES: Partial<Record<RecordedTable, RecordType>> = {
       ...secretFieldsOf(stored),
     }),
   },
+  // Described with their account.
+  credits: undefined,
+  credit_requests: undefined,
+  group_slots_free: undefined,
+  key_slots_free: undefined,
+  meta: undefined,
+  operator_changes: undefined,
 };
 
 function secretFieldsOf({ active, expiresSeconds, digest }: Stored): Fields {
