@@ -26,8 +26,9 @@ export function takeRandomBytes(count: number): Buffer {
 
 const KEY_PREFIX = 'sk-';
 const KEY_BYTES = 32;
-/** 256 bits are 43 characters of base64url. */
+/** The prefix, and 256 bits in 43 characters of base64url. */
 export const WELL_FORMED = /^sk-[A-Za-z0-9_-]{43}$/;
+/** How many characters WELL_FORMED accepts. */
 export const KEY_CHARS = KEY_PREFIX.length + 43;
 
 export const DIGEST_BYTES = 32;

@@ -6,7 +6,8 @@
  * an operator may change, to _restore_ is to set counts as of the last flush.
  *
  * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
- * buffers. Tests: test/unit/registry/live-buffers.account-state.test.ts, test/unit/store/recovery.test.ts.
+ * buffers. Tests: test/unit/registry/live-buffers.account-state.test.ts, test/unit/store/recovery.test.ts,
+ * test/unit/sharing/change-follower.test.ts (ChangeApplier).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { NO_QUOTAS } from '../core/quotas.js';

@@ -2,7 +2,7 @@ import fs, { existsSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { dirname, join } from 'node:path';
 import t from 'tap';
-import { makeDataFolder, StoreError } from '#src/store/store-file.js';
+import { diskErrorOf, makeDataFolder, startErrorText, StoreError } from '#src/store/store-file.js';
 
 void t.test('the folders above a data directory are made with it, for their owner alone', (t) => {
   const root = t.testdir();
@@ -69,5 +69,30 @@ void t.test('a folder that cannot be made is an error that names it, and no endl
       message: `directory ${path} cannot be created`,
     });
   }
+  t.end();
+});
+
+void t.test('why a disk takes no more, as LMDB and as Node tell it', (t) => {
+  const failed = (code: unknown): Error => Object.assign(new Error('no'), { code });
+  const reasons = [
+    [5, 'EIO', /failed to write/],
+    [28, 'ENOSPC', /is full/],
+    [30, 'EROFS', /is read-only/],
+    [122, 'EDQUOT', /quota of its owner is used up/],
+    [-30792, undefined, /has its full size/],
+  ] as const;
+  for (const [lmdbCode, nodeCode, reason] of reasons) {
+    t.match(diskErrorOf(failed(lmdbCode)), reason);
+    for (const code of nodeCode === undefined ? [lmdbCode] : [lmdbCode, nodeCode])
+      t.match(
+        startErrorText('/data', failed(code)),
+        new RegExp(`${reason.source}.*Look at the disk of /data`),
+      );
+  }
+  for (const error of [failed(13), failed('EACCES'), failed(undefined), new Error('no'), 'no', undefined]) {
+    t.equal(diskErrorOf(error), undefined);
+    t.notMatch(startErrorText('/data', error), /Look at the disk/);
+  }
+  t.equal(startErrorText('/data', new StoreError('damaged', 'page 7')), 'page 7');
   t.end();
 });
