@@ -3,8 +3,8 @@
  * them from the settings, in the main thread, also to test upstreams (gateway/upstream-probe.ts).
  *
  * Must hold: a target has the provider's key, so no listener, log or response gets a target
- * (test/e2e/secrets.test.ts). `isSameUpstream` compares all fields by which a target is another service, or
- * after a reload a target would get the breaker of another (test/unit/upstream/route-table.test.ts).
+ * (test/e2e/secrets.test.ts). A new field gets its place in TELLS_APART, or after a reload a target may get
+ * the breaker of another (also test/unit/upstream/route-table.test.ts).
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Settings } from '../config/schema.js';
@@ -83,18 +83,43 @@ export interface ModelRoute {
   readonly retired?: true;
 }
 
+/**
+ * By field: whether a target with another value there is another upstream, so that after a reload it begins
+ * with a closed breaker. What is true here is the service, the credentials, and what its Breaker was made of.
+ */
+const TELLS_APART: Readonly<Record<keyof UpstreamTarget, boolean>> = {
+  origin: true,
+  path: true,
+  key: true,
+  headers: true,
+  ca: true,
+  provider: true,
+  doors: true,
+  breakerFailuresMax: true,
+  // What a call is told, how long it may take, and which call comes here.
+  name: false,
+  slot: false,
+  model: false,
+  memberNames: false,
+  thoughtsBack: false,
+  connectTimeoutMs: false,
+  firstByteTimeoutMs: false,
+  idleTimeoutMs: false,
+  totalTimeoutMs: false,
+  connectionsMax: false,
+  weight: false,
+  priority: false,
+  parkMsMax: false,
+  whenClientLeaves: false,
+  quotas: false,
+};
+const TELLING_FIELDS = (Object.keys(TELLS_APART) as (keyof UpstreamTarget)[]).filter(
+  (field) => TELLS_APART[field],
+);
+
 /** Whether one target's breaker and calls in flight go to the other: same service, same credentials. */
 export function isSameUpstream(first: UpstreamTarget, second: UpstreamTarget): boolean {
-  return (
-    first.origin === second.origin &&
-    first.path === second.path &&
-    first.key === second.key &&
-    first.ca === second.ca &&
-    first.breakerFailuresMax === second.breakerFailuresMax &&
-    isDeepStrictEqual(first.doors, second.doors) &&
-    isDeepStrictEqual(first.headers, second.headers) &&
-    isDeepStrictEqual(first.provider, second.provider)
-  );
+  return TELLING_FIELDS.every((field) => isDeepStrictEqual(first[field], second[field]));
 }
 
 /** The target's address for operators, without the query and what else may be a key in it. */
