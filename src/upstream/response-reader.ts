@@ -78,7 +78,10 @@ function tooLong({ isTextless }: DoorRules): AttemptFailure {
   return isTextless === true ? textlessTooLongFailure(fault) : tooLongFailure(fault);
 }
 
+/** What a dialect says of its whole responses. */
 type DoorRules = Pick<Dialect, 'marker' | 'isCount' | 'isTextless' | 'faultIn'>;
+/** The marker of chat completions, and of legacy completions: what they have in common is checked here. */
+const CHOICES = 'choices';
 
 export class ResponseReader implements ResponseBodyReader {
   /** False: the client gets nothing before `onEnd`. */
@@ -97,7 +100,7 @@ export class ResponseReader implements ResponseBodyReader {
     outcome: ResponseOutcome,
     meter: UsageMeter,
     budget: ResponseBudget,
-    doorRules: DoorRules = { marker: 'choices' },
+    doorRules: DoorRules = { marker: CHOICES },
   ) {
     this.#outcome = outcome;
     this.#meter = meter;
@@ -113,7 +116,7 @@ export class ResponseReader implements ResponseBodyReader {
     else this.#chunks.push(chunk);
   }
 
-  /** As HttpHandler.onWhole: the body is not parsed again. */
+  /** In place of `onData`, as HttpHandler.onWhole: the whole body, which is not parsed again at `onEnd`. */
   onWhole(body: Buffer, members: Members): void {
     this.onData(body);
     const { model } = members;
@@ -141,7 +144,7 @@ export class ResponseReader implements ResponseBodyReader {
     const isMarked = isCount === true ? Number.isSafeInteger(marked) : Array.isArray(marked);
     if (!isMarked) return `no ${marker}`;
     const hasFailed =
-      isError(members.error) || (marker === 'choices' && (marked as unknown[]).some(isFailedChoice));
+      isError(members.error) || (marker === CHOICES && (marked as unknown[]).some(isFailedChoice));
     return hasFailed ? 'an error' : faultIn?.(members);
   }
 
