@@ -182,8 +182,8 @@ export interface UpstreamTraits {
 export interface Translator {
   /**
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
-   * stream asks for its usage. Throws a FieldError that names a member which a chat completion cannot
-   * express.
+   * stream asks for its usage. May refer to objects of `body`, and changes none. Throws a FieldError that
+   * names a member which a chat completion cannot express.
    */
   toChat(body: Members, upstream?: UpstreamTraits): Record<string, unknown>;
   /**

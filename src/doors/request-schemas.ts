@@ -12,7 +12,10 @@
  * value (request-rules.ts).
  *
  * Must hold: each rule has its error message, which a rejected body gets
- * (test/unit/doors/request-schemas.test.ts).
+ * (test/unit/doors/request-schemas.test.ts). The rules of Messages and of count_tokens look at no member that
+ * MESSAGES_REQUEST of messages-door.ts does not name, and ask a text for no more than to be one, not to be
+ * empty, or to be a word below SHORT_BYTES_MAX: known-values.ts reads no more
+ * (test/unit/doors/messages/messages-door.test.ts).
  */
 import * as Type from 'typebox';
 import type { DoorName } from '../core/door-names.js';
