@@ -7,65 +7,63 @@
  */
 import { writeFileSync } from 'node:fs';
 import { checkCode } from '../core/check-code.js';
-import { DOOR_INDEX } from '../core/door-names.js';
+import { DOOR_INDEX, type DoorName } from '../core/door-names.js';
 import { jsonText } from '../core/json.js';
 import { type DoorOperation, publicDocument } from '../protocol/openapi.js';
 import { dialectAt } from './dialects.js';
 import { REQUEST_SCHEMAS } from './request-schemas.js';
 
 /** What the OpenAPI document says of each door but chat, which protocol/openapi.ts itself describes. */
-const DOOR_DOCUMENTS: readonly Omit<DoorOperation, 'schema' | 'marker' | 'markerType'>[] = [
-  {
-    door: 'messages',
+const DOOR_DOCUMENTS: Readonly<
+  Record<Exclude<DoorName, 'chat'>, Omit<DoorOperation, 'door' | 'schema' | 'marker' | 'markerType'>>
+> = {
+  messages: {
     operationId: 'createMessage',
     summary: 'Answer a conversation by the Messages API of Anthropic.',
     name: 'MessagesRequest',
     events: 'from message_start to message_stop; an error ends it with `event: error`',
   },
-  {
-    door: 'responses',
+  responses: {
     operationId: 'createResponse',
     summary: 'Answer a conversation by the Responses API of OpenAI.',
     name: 'ResponsesRequest',
     events: 'from response.created to response.completed or response.incomplete; an error ends it',
   },
-  {
-    door: 'embeddings',
+  embeddings: {
     operationId: 'createEmbeddings',
     summary: 'Make vectors of texts.',
     name: 'EmbeddingsRequest',
   },
-  {
-    door: 'completions',
+  completions: {
     operationId: 'createCompletion',
     summary: 'Continue a text, by the former interface.',
     name: 'CompletionsRequest',
     events: 'chunks with choices, and a last `data: [DONE]`',
   },
-  {
-    door: 'moderations',
+  moderations: {
     operationId: 'createModeration',
     summary: 'Judge texts.',
     name: 'ModerationsRequest',
   },
-  {
-    door: 'rerank',
+  rerank: {
     operationId: 'createRerank',
     summary: 'Order documents by a query.',
     name: 'RerankRequest',
   },
-  {
-    door: 'count_tokens',
+  count_tokens: {
     operationId: 'countMessageTokens',
     summary: 'Count the tokens of a prompt by the Messages API of Anthropic, at no cost.',
     name: 'CountTokensRequest',
   },
-];
+};
 
-const operations = DOOR_DOCUMENTS.map((operation): DoorOperation => {
-  const { marker, isCount } = dialectAt(DOOR_INDEX[operation.door])!;
-  const schema = REQUEST_SCHEMAS[operation.door];
-  return { ...operation, schema, marker, markerType: isCount === true ? 'integer' : 'array' };
+const documentedDoors = Object.keys(DOOR_DOCUMENTS) as (keyof typeof DOOR_DOCUMENTS)[];
+const operations = documentedDoors.map((door): DoorOperation => {
+  // Every door but chat has a dialect (dialects.ts).
+  const { marker, isCount } = dialectAt(DOOR_INDEX[door])!;
+  const schema = REQUEST_SCHEMAS[door];
+  const markerType = isCount === true ? 'integer' : 'array';
+  return { door, ...DOOR_DOCUMENTS[door], schema, marker, markerType };
 });
 
 const rules = Object.entries(REQUEST_SCHEMAS).map(
