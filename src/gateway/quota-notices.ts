@@ -12,7 +12,8 @@
  * several hosts, the first to claim a notice at the server of sharing reports it. While the server cannot be
  * reached, each host reports the notice, but with the same webhook id, by which receivers find repeats.
  *
- * Must hold: a threshold is reported once, and a host whose claim fails does not report it.
+ * Must hold: a threshold is reported once, and a host whose claim fails does not report it. A check that
+ * fails loses no notice, because nothing else may bring its scopes back.
  */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
@@ -39,8 +40,16 @@ const LOG_LINES_MAX = 100;
 const BALANCE_CLAIM_MS = 31 * 86_400_000;
 /** How much longer than its day or month a claim lasts, because the clocks of hosts differ. */
 const CLAIM_OVERLAP_MS = 3_600_000;
-/** How long other hosts may take to report their use, because an idle lease is reported after 16 s. */
-const REPORT_WAIT_MS = 20_000;
+/**
+ * When scopes are checked again. Other hosts may take so long to report their use, because an idle lease is
+ * reported after 16 s. One time for all reasons, because `addLater` takes times in their order.
+ */
+const CHECK_AGAIN_MS = 20_000;
+/**
+ * How long scopes whose check fails are checked again. A scope that can never be read would otherwise keep
+ * those from being read that are checked with it.
+ */
+const FAILURE_MS_MAX = 600_000;
 
 /** Accounts and keys that flushes have written and no check has read. */
 export class ChangedScopes {
@@ -189,7 +198,8 @@ function mayHavePassed(scope: ScopeUse, thresholds: readonly number[]): boolean 
 export class QuotaNotices {
   readonly #options: QuotaNoticesOptions;
   #isChecking = false;
-  #hasLoggedFailure = false;
+  /** Since when all checks fail; monotonic. Undefined while they succeed. */
+  #failingSinceMs: number | undefined;
   #droppedWebhooks = 0;
 
   constructor(options: QuotaNoticesOptions) {
@@ -217,15 +227,18 @@ export class QuotaNotices {
       const scopes = await read(accounts, keys);
       // The hosts together may have passed a threshold. No host knows that until the others report their use.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
-        changed.addLater(scopesToCheck, clock.monotonicMs() + REPORT_WAIT_MS);
+        changed.addLater(scopesToCheck, clock.monotonicMs() + CHECK_AGAIN_MS);
       await this.#report(scopes);
-      if (this.#hasLoggedFailure) log.warn('quotas are looked at again');
-      this.#hasLoggedFailure = false;
+      if (this.#failingSinceMs !== undefined) log.warn('quotas are looked at again');
+      this.#failingSinceMs = undefined;
     } catch (error) {
-      // The flush after the next call of a scope adds the scope again. Until then its notice waits.
-      if (!this.#hasLoggedFailure)
+      if (this.#failingSinceMs === undefined)
         log.error('quotas were not looked at, operators may be told late', { error: String(error) });
-      this.#hasLoggedFailure = true;
+      const nowMs = clock.monotonicMs();
+      this.#failingSinceMs ??= nowMs;
+      // No flush may add the scope again: if its quota is used up, its calls are refused.
+      if (nowMs - this.#failingSinceMs < FAILURE_MS_MAX)
+        changed.addLater(scopesToCheck, nowMs + CHECK_AGAIN_MS);
     } finally {
       this.#isChecking = false;
     }

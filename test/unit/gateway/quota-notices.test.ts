@@ -275,6 +275,44 @@ void t.test('a read that fails is told, and the next look goes on', async (t) =>
   t.equal(world.log.lines.length, 4, 'another episode');
 });
 
+void t.test('what could not be looked at is looked at again, though nothing calls any more', async (t) => {
+  let broken = true;
+  const scopes: ScopeUse[] = [account([use(100n)])];
+  const world = open(t, {
+    read: () => (broken ? Promise.reject(new Error('the supervisor is late')) : Promise.resolve(scopes)),
+  });
+  await world.look();
+  // A quota that is used up: its calls are refused, so no flush names the account again.
+  for (let tries = 0; tries < 3; tries++) {
+    world.clock.nowMs += 20_000;
+    await world.rest();
+  }
+  broken = false;
+  await world.rest();
+  world.clock.nowMs += 20_000;
+  await world.rest();
+  t.match(
+    world.log.lines.map(({ message }) => message),
+    [/^quotas were not looked at/, 'a quota is used up', 'quotas are looked at again'],
+  );
+});
+
+void t.test('what can never be looked at is left alone after ten minutes', async (t) => {
+  let reads = 0;
+  const world = open(t, {
+    read: () => {
+      reads += 1;
+      return Promise.reject(new Error('a record is damaged'));
+    },
+  });
+  await world.look();
+  for (let tries = 0; tries < 60; tries++) {
+    world.clock.nowMs += 20_000;
+    await world.rest();
+  }
+  t.equal(reads, 31, 'once, and each 20 s of ten minutes');
+});
+
 void t.test('what has changed is bounded, and taken oldest first', (t) => {
   const changed = new ChangedScopes(() => true);
   changed.add([3, 1, 3, 2].map(asAccountIndex), [asKeyIndex(7)]);
