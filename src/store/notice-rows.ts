@@ -5,7 +5,9 @@
  * it, and a row that cannot be read counts as missing.
  *
  * Must hold: a notice is marked as told in the transaction that queues its webhook, so that of several
- * processes one tells it (test/unit/store/notice-rows.test.ts), and no crash in between drops a webhook.
+ * processes one tells it, and no crash in between drops a webhook. Rows are judged in the transaction that
+ * changes them. A webhook is sent at least once: a crash between its delivery and `remove` sends it again,
+ * with the same id (docs/operations.md).
  *
  *     ['told', id of the scope, quota]   → [period, percent, ends at ms]; of a balance [credited, 0, null]
  *     ['waits', told at ms, webhook id]  → body of the webhook
@@ -26,7 +28,7 @@ const KEPT_AFTER_PERIOD_MS = 86_400_000;
 
 type NoticeKey = ['told', string, string] | ['waits', number, string];
 
-/** Ordered after every id, because ids consist of characters below it. */
+/** Ordered after every id: those of registry/record-id.ts and of webhooks are letters, digits, `_` and `-`. */
 const AFTER_ALL_IDS = '~';
 /** Returns the range of waiting webhooks. Each call makes an object, because lmdb writes into it. */
 const waitingRange = (): { start: Key; end: Key } => ({
@@ -119,17 +121,14 @@ export class NoticeRows {
     const range = { start: this.#nextSweptKey, end: ['told', AFTER_ALL_IDS, ''], limit: NOTICES_SWEPT_MAX };
     const rows = [...notices.getRange(range)];
     this.#nextSweptKey = rows.length < NOTICES_SWEPT_MAX ? ['told', '', ''] : rows.at(-1)!.key;
-    const removableNotices = rows.filter(({ value }) => {
-      if (!isToldRow(value)) return true;
-      const [, , endsMs] = value;
-      return endsMs !== null && endsMs + KEPT_AFTER_PERIOD_MS < nowMs;
-    });
-    const damagedWebhooks = Array.from(notices.getRange(waitingRange())).filter(
-      ({ value }) => typeof value !== 'string',
-    );
-    if (removableNotices.length + damagedWebhooks.length === 0) return;
+    const isRemovable = ({ key, value }: { key: NoticeKey; value: unknown }): boolean =>
+      key[0] === 'told' ? !isToldRow(value) || hasEndedLong(value, nowMs) : typeof value !== 'string';
+    const removable = [...rows, ...notices.getRange(waitingRange())].filter(isRemovable);
+    if (removable.length === 0) return;
     environment.write(() => {
-      for (const { key } of [...removableNotices, ...damagedWebhooks]) notices.removeSync(key);
+      // Asked again, because another process may have told a notice of the next period since.
+      for (const { key } of removable)
+        if (isRemovable({ key, value: notices.get(key) })) notices.removeSync(key);
     });
   }
 
@@ -141,6 +140,10 @@ export class NoticeRows {
     for (const key of [...notices.getKeys({ ...waitingRange(), limit: surplus })]) notices.removeSync(key);
     return surplus;
   }
+}
+
+function hasEndedLong([, , endsMs]: ToldRow, nowMs: number): boolean {
+  return endsMs !== null && endsMs + KEPT_AFTER_PERIOD_MS < nowMs;
 }
 
 function isToldRow(value: unknown): value is ToldRow {

@@ -1,9 +1,16 @@
 /** What was told is told once, by one of all processes, and the webhooks that wait are bounded. */
 import { asBinary, open as openFile } from 'lmdb';
 import t, { type Test } from 'tap';
-import { type NoticeMark, type WaitingWebhook, WEBHOOKS_WAITING_MAX } from '#src/store/notice-rows.js';
+import type { Environment } from '#src/store/environment.js';
+import {
+  type NoticeMark,
+  NoticeRows,
+  type WaitingWebhook,
+  WEBHOOKS_WAITING_MAX,
+} from '#src/store/notice-rows.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
+import { openTables } from '#src/store/tables.js';
 
 const DAY_MS = 86_400_000;
 const mark = (percent: number, period = 'today', more: Partial<NoticeMark> = {}): NoticeMark => ({
@@ -72,6 +79,21 @@ void t.test('ended periods are swept a day later', (t) => {
   notices.sweep(2 * DAY_MS + 1);
   t.ok(notices.isNew(mark(80)));
   t.notOk(notices.isNew(balance), 'a balance has no end');
+  t.end();
+});
+
+void t.test('what another process tells while an ended period is swept stays told', (t) => {
+  const tables = openTables(t.testdir());
+  t.teardown(() => tables.environment.close());
+  const others = new NoticeRows(tables);
+  const environment = Object.create(tables.environment) as Environment;
+  environment.write = (work) => {
+    others.tell([mark(80, 'tomorrow', { endsMs: 9 * DAY_MS })], NONE);
+    return tables.environment.write(work);
+  };
+  others.tell([mark(80)], NONE);
+  new NoticeRows({ ...tables, environment }).sweep(3 * DAY_MS);
+  t.notOk(others.isNew(mark(80, 'tomorrow')));
   t.end();
 });
 
