@@ -5,7 +5,8 @@
  * main thread sets the word after exchanges with the coordinator (gateway/shared-accounting.ts).
  *
  * Must hold: `monotonicMs` never follows the coordinator, because minutes are counted by monotonic time. The
- * main thread alone writes the word. Test: test/e2e/sharing-hosts.test.ts (one host's wall clock is ahead).
+ * main thread alone writes the word. Further test: test/e2e/sharing-hosts.test.ts (one host's wall clock is
+ * ahead).
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type MonotonicMs, type WallMs } from '../core/units.js';

@@ -8,8 +8,8 @@
  * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
  * reused for each call, so nobody keeps a link, or relies on a field that was not set for the present call.
  * `set` allocates nothing, because it runs for each call. See ModelScopes for what its table must hold.
- * Tests: test/unit/ledger/quotas.test.ts (trees of scopes at random), test/unit/ledger/reservations.test.ts;
- * no unit test sees an allocation.
+ * Further tests: test/unit/ledger/quotas.test.ts (trees of scopes at random),
+ * test/unit/ledger/reservations.test.ts, test/unit/ledger/call-left.test.ts; none sees an allocation.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import {
@@ -246,8 +246,8 @@ const MODEL_SPREAD = SPREAD >>> 7;
  * same buffer.
  *
  * Must hold: one pair has one slot on all threads, else its limit is given twice. So a slot is taken by a
- * compare-exchange, and never given back. Test: test/unit/ledger/quotas.test.ts (a rule for a model holds for
- * each account apart); no test races two threads for a slot.
+ * compare-exchange, and never given back. Further test: test/unit/ledger/quotas.test.ts (a rule for a model
+ * holds for each account apart).
  */
 export class ModelScopes {
   readonly #pairs: BigInt64Array;
