@@ -70,7 +70,7 @@ export class PendingReplies<Reply> {
         send(waiting.id);
       } catch (error) {
         this.#take(waiting.id);
-        reject(error as Error);
+        reject(error);
       }
     });
   }
