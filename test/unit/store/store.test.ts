@@ -255,3 +255,28 @@ void t.test('rows are written in a transaction, or not at all', async (t) => {
   t.match(store.keys.find('key_0'), { name: 'laptop' });
   await store.close();
 });
+
+void t.test('a damaged slot keeps no charge from the disk', async (t) => {
+  const path = t.testdir();
+  let store = new Store(path);
+  store.commit(() => {
+    store.putAccount(account(0));
+    store.keys.put(key(0, 0, 'laptop'));
+  });
+  await store.close();
+  const root = open(storePath(path), { noSubdir: true, maxDbs: 32, overlappingSync: false });
+  root.openDB('key_slots', {}).putSync(0, 7);
+  await root.close();
+  store = new Store(path);
+  const use = {
+    ...{ minuteRequests: 0, callDayNumber: 0, callsPerDay: 0, takenMs: asWallMs(5), minuteTokens: 0 },
+    ...{ dayNumber: 20_000, monthNumber: 660, tokensPerDay: 1, callsPerMonth: 1, tokensPerMonth: 1 },
+    ...{ spendPerDay: 1, spendPerMonth: 1 },
+  };
+  const scope = { kind: 'key', index: asKeyIndex(0) } as const;
+  const spendings = new Map([[asAccountIndex(0), spending]]);
+  store.commit(() => store.putAccounting({ spendings, usages: [], quotaUses: [[scope, use]] }));
+  t.same(store.findSpending(asAccountIndex(0)), spending);
+  t.equal(store.quotaUses.find(scope), undefined, 'nobody is known to have the slot');
+  await store.close();
+});
