@@ -181,7 +181,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
       const { search: text, plan: planId, group, active } = query;
       const filter = { text, planId, group, active };
       const isFiltered = Object.values(filter).some((value) => value !== undefined);
-      // The registry's `search` needs a filter (registry/account-directory.ts); without one `list` is called.
+      // Without a filter `list` is called, which reads the slots of the page alone.
       return service.read(({ accounts }) =>
         pageView(
           query,
