@@ -151,8 +151,9 @@ export class CallContext {
 
 /**
  * What the phases work with: one object for each listener thread. A reload replaces the object's settings in
- * place (`applySettings` of listener.thread.ts), so a request that has begun is admitted by the new settings.
- * Indices of models and plans mean the same in the old and the new settings.
+ * place (`applySettings` of listener.thread.ts), so a request that has begun is admitted by the new settings:
+ * read a setting when it is used, and keep none. Indices of models and plans mean the same in the old and the
+ * new settings.
  */
 export interface ListenerContext extends Pick<
   ListenerSettings,

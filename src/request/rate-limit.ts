@@ -29,8 +29,8 @@ import { coordinatorRejection, LEASE_LATE } from './rejections.js';
 
 /**
  * How long, and at least how often, a request asks again if other requests of the scope took what was
- * granted. After that the rejection is LEASE_LATE, because perhaps no quota is used up. admission-lease.ts
- * has the same bounds.
+ * granted. After that the rejection is LEASE_LATE, because perhaps no quota is used up. Admission
+ * (admission-lease.ts) asks within the same bounds.
  */
 export const LEASE_TRIES_MS_MAX = 1_500;
 export const LEASE_TRIES_MIN = 3;
