@@ -1,6 +1,6 @@
 /**
  * Bedrock's rules for requests of Converse and ConverseStream, by which the mock rejects unknown members,
- * wrong values and misplaced results of tools. mock-bedrock.ts calls `readConverse`. Pure.
+ * wrong values, and misplaced results of tools and cache points. mock-bedrock.ts calls `readConverse`. Pure.
  *
  * Follows the Amazon Bedrock API Reference, "Converse" and the types that it names, as of November 2026.
  *
@@ -116,9 +116,9 @@ function readContent(content: unknown, role: 'user' | 'assistant', conversation:
   const texts: string[] = [];
   const toolUseIds: unknown[] = [];
   const resultIds: unknown[] = [];
-  for (const [name, value] of blocks) {
+  for (const [index, [name, value]] of blocks.entries()) {
     if (name === 'text') texts.push(readText(value, conversation));
-    else if (name === 'cachePoint') membersOf(value, 'cachePoint');
+    else if (name === 'cachePoint') checkCachePoint(value, blocks[index - 1]);
     else if (name === 'toolUse') {
       const toolUse = membersOf(value, 'toolUse');
       if (role !== 'assistant' || !isRecord(toolUse.input))
@@ -134,6 +134,20 @@ function readContent(content: unknown, role: 'user' | 'assistant', conversation:
     }
   }
   return { texts, toolUseIds, resultIds };
+}
+
+/**
+ * Checks a cache point by the block before it. The reference has no such rules: they are those of live
+ * Bedrock (strands-agents/harness-sdk 1966 and 3677, anomalyco/opencode 36517).
+ */
+function checkCachePoint(value: unknown, before: readonly [name: string, value: unknown] | undefined): void {
+  membersOf(value, 'cachePoint');
+  if (before === undefined) throw new ConverseProblem('There is nothing available to cache.');
+  const [name, block] = before;
+  if (name === 'reasoningContent')
+    throw new ConverseProblem('Cache point cannot be inserted after reasoning block.');
+  if (name === 'document' && isRecord(block) && block.format !== 'pdf')
+    throw new ConverseProblem('The model returned the following errors: content.type: Field required');
 }
 
 function toolNamesOf(config: unknown): string[] {

@@ -152,6 +152,14 @@ void t.test('requests that Bedrock would refuse are refused', (t) => {
   refused({ messages: [{ role: 'user', content: [{ text: ' ' }] }] }, /blank/);
   refused({ messages: [user], inferenceConfig: { temperature: 1.5 } }, /temperature/);
   refused({ messages: [user], toolConfig: { tools: [{ toolSpec: { name: 'a b' } }] } }, /toolSpec.name/);
+  const point = { cachePoint: { type: 'default' } };
+  const thought = { reasoningContent: { reasoningText: { text: 'hm', signature: 'x' } } };
+  const file = (format: string): object => ({ document: { format, name: 'a', source: { bytes: 'AA' } } });
+  refused({ messages: [{ role: 'user', content: [point, { text: 'hi' }] }] }, /nothing available to cache/);
+  refused({ messages: [user, { role: 'assistant', content: [thought, point] }] }, /after reasoning block/);
+  refused({ messages: [{ role: 'user', content: [{ text: 'hi' }, file('md'), point] }] }, /Field required/);
+  const marked = { messages: [{ role: 'user', content: [{ text: 'hi' }, file('pdf'), point] }] };
+  t.match(BEDROCK_MOCK.read({ path, query: '', headers, body: JSON.stringify(marked) }), { model: CLAUDE });
   const call = { toolUse: { toolUseId: 'a', name: 'f', input: {} } };
   const calls = [user, { role: 'assistant', content: [call] }];
   const result = (id: string): object => ({
