@@ -25,6 +25,8 @@ export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
 /** The response breaks the provider's protocol, or a bug kept it from being read. */
 export const RESPONSE_INVALID = 'RESPONSE_INVALID';
 export const RESPONSE_TOO_LONG = 'RESPONSE_TOO_LONG';
+/** The provider reported an error inside a response with a status of success: `reported` of the fault. */
+export const ERROR_IN_RESPONSE = 'ERROR_IN_RESPONSE';
 /** The gateway renews the upstream's credential, and has none now. */
 export const NO_CREDENTIAL = 'NO_CREDENTIAL';
 
@@ -139,13 +141,20 @@ export interface ProviderRequest extends WrittenRequest {
 /** Looks up a header of a response by its lower-case name. */
 export type HeaderLookup = (name: string) => string | undefined;
 
+/**
+ * `ProviderFailure.status` of a response that breaks the protocol. No translator gives it to an error that a
+ * provider reports inside a response, so translated-call.ts tells the two apart by it.
+ */
+export const INVALID_STATUS = 502;
+/** `ProviderFailure.status` if the model cannot count tokens: then upstream/count-session.ts counts them. */
+export const UNCOUNTED_STATUS = 501;
+
 /** An error of the provider in terms of OpenAI's API. Thrown as ProviderError. */
 export interface ProviderFailure {
   /**
    * The status that OpenAI's API would send. 400: the request is wrong; 401 to 403: the operator's
    * credentials or account are wrong; 404: no such model; 413: too large; 429: a limit is reached; 503:
-   * overloaded; mostly 500 for anything else. Two are our own. 501: the model cannot count tokens; 502: the
-   * response is invalid (`ProviderError.invalid`).
+   * overloaded; mostly 500 for anything else. INVALID_STATUS and UNCOUNTED_STATUS are our own.
    */
   readonly status: number;
   /** Callers see the message if the status is 400 or 413. upstream/ removes secrets from the message. */
@@ -169,7 +178,7 @@ export class ProviderError extends Error {
 
   /** The error for a response that breaks the provider's protocol. */
   static invalid(reason: string): ProviderError {
-    return new ProviderError({ status: 502, message: `invalid response: ${reason}` });
+    return new ProviderError({ status: INVALID_STATUS, message: `invalid response: ${reason}` });
   }
 }
 

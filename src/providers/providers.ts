@@ -3,8 +3,9 @@
  * translated. Upstream workers load it, counter threads, and what probes upstreams
  * (gateway/upstream-probe.ts).
  *
- * Must hold: each other name of core/provider-names.ts is here, or provider-client.ts treats it as Azure.
- * Each provider reads or rejects every member of a chat completion (test/unit/providers/sdk-fields.test.ts).
+ * Must hold: each other name of core/provider-names.ts is here, or provider-client.ts treats it as Azure; the
+ * compiler holds that. Each provider reads or rejects every member of a chat completion
+ * (test/unit/providers/sdk-fields.test.ts).
  */
 import type { ProviderName } from '../core/provider-names.js';
 import { ANTHROPIC } from './anthropic/anthropic.js';
@@ -18,4 +19,4 @@ export const PROVIDERS: Readonly<Partial<Record<ProviderName, Provider>>> = {
   gemini: GEMINI,
   vertex: VERTEX,
   bedrock: BEDROCK,
-};
+} satisfies Record<Exclude<ProviderName, 'openai' | 'azure'>, Provider>;

@@ -22,8 +22,10 @@ import {
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
 import { usageMember } from './chat-writer.js';
 import {
+  ERROR_IN_RESPONSE,
   FIELD_UNSUPPORTED,
   FieldError,
+  INVALID_STATUS,
   ProviderError,
   REQUEST_UNWRITTEN,
   RESPONSE_INVALID,
@@ -39,8 +41,6 @@ import {
 
 /** Only so many bytes of an error's body are read. */
 export const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** As in `ProviderError.invalid` (provider.ts): tells an invalid response from an error that was reported. */
-const INVALID_STATUS = 502;
 
 const NO_HEADER: HeaderLookup = () => undefined;
 
@@ -312,7 +312,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#fail(
       status === INVALID_STATUS
         ? { code: RESPONSE_INVALID, message, repeatable: false }
-        : { code: 'ERROR_IN_RESPONSE', message: `status ${status}`, repeatable: false, reported },
+        : { code: ERROR_IN_RESPONSE, message: `status ${status}`, repeatable: false, reported },
     );
   }
 

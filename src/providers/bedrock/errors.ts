@@ -9,7 +9,7 @@
  * Guide, "Troubleshooting Amazon Bedrock API Error Codes", 2026-11.
  */
 import { isRecord, type Members, parsedJson } from '../../core/json.js';
-import type { HeaderLookup, ProviderFailure } from '../provider.js';
+import { UNCOUNTED_STATUS, type HeaderLookup, type ProviderFailure } from '../provider.js';
 
 /** ProviderFailure.status by the exception's name in lower case: streams write names in camel case. */
 const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
@@ -63,8 +63,8 @@ export function failureOf(name: string, message: string, status = 500): Provider
   if (statusByName === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: publicMessage, code: 'model_not_found' };
   }
-  // With 501 upstream/count-session.ts does not reject the request, but counts the tokens itself.
-  if (statusByName === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: publicMessage };
+  if (statusByName === 400 && CANNOT_COUNT.test(message))
+    return { status: UNCOUNTED_STATUS, message: publicMessage };
   if (statusByName === 400 && TOO_LONG.test(message)) {
     return { status: 400, message: publicMessage, code: 'context_length_exceeded' };
   }
