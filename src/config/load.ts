@@ -77,9 +77,12 @@ export function loadSettings(
   const errors: LoadError[] = [];
   /** Paths of settings with an error, as texts. */
   const pathsWithError = new Set<string>();
-  // The text of a path begins with the text of each map or list that contains it.
-  const hasErrors = (path: SettingPath): boolean =>
-    [...pathsWithError].some((text) => text.startsWith(formatPath(path)));
+  const hasErrors = (path: SettingPath): boolean => {
+    const outer = formatPath(path);
+    return [...pathsWithError].some(
+      (text) => text === outer || text.startsWith(`${outer}.`) || text.startsWith(`${outer}[`),
+    );
+  };
   /** `origin`: the option or variable that gave the value; undefined if the file did. */
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
@@ -97,7 +100,7 @@ export function loadSettings(
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
   crossCheck(draft, report, hasErrors);
   // Last of the checks that may reject a setting, because it must not report a rejected one as missing.
-  checkProviders(draft, report, (path) => pathsWithError.has(formatPath(path)));
+  checkProviders(draft, report, hasErrors);
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);
   const dataFolder = reader.overrideAt(['data']) === undefined ? folder : workingDirectory;
@@ -106,10 +109,10 @@ export function loadSettings(
     if (log?.path !== undefined) log.path = resolve(folder, log.path);
   checkLogFiles(draft, spellingsOf, report);
   readKeyFiles(draft, folder, readsSecrets, report);
-  // A `secret` or `secret_file` with an error leaves no secret in the draft, but none is missing. Both paths
-  // begin with `notify.secret`.
   const lacksSecret = draft.notify?.url !== undefined && draft.notify.secret === undefined;
-  if (readsSecrets && lacksSecret && !hasErrors(['notify', 'secret']))
+  // A `secret` or `secret_file` with an error leaves no secret in the draft, but none is missing.
+  const isSecretWrong = hasErrors(['notify', 'secret']) || hasErrors(['notify', 'secret_file']);
+  if (readsSecrets && lacksSecret && !isSecretWrong)
     report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
   // After the key files were read, because upstreams of one key share their limits.
   if (readsSecrets) checkUpstreamLimits(draft, report);

@@ -165,13 +165,13 @@ export function memberNamesOf(
 
 /**
  * Reports settings that an upstream's provider needs and that are missing, and settings that mean nothing to
- * it. `isRejected` returns whether an error of that setting was reported already, so that the setting only
+ * it. `hasErrors` returns whether an error of that setting was reported already, so that the setting only
  * seems to be missing.
  */
 export function checkProviders(
   { models }: SettingsDraft,
   report: (path: SettingPath, text: string) => void,
-  isRejected: (path: SettingPath) => boolean,
+  hasErrors: (path: SettingPath) => boolean,
 ): void {
   forEachUpstream(models, (upstream, path) => {
     // An unknown provider was reported already. Otherwise the default has set it, so the cast is safe.
@@ -179,7 +179,7 @@ export function checkProviders(
     checkProvider(
       upstream as UpstreamDraft & { provider: ProviderName },
       (name, text) => report([...path, name], text),
-      (name) => isRejected([...path, name]),
+      (name) => hasErrors([...path, name]),
     );
   });
 }
@@ -187,12 +187,12 @@ export function checkProviders(
 function checkProvider(
   upstream: UpstreamDraft & { readonly provider: ProviderName },
   report: (name: string, text: string) => void,
-  isRejected: (name: string) => boolean,
+  hasErrors: (name: string) => boolean,
 ): void {
   const { provider, url } = upstream;
   const { uses, needs = [], adds } = RULES[provider];
   for (const name of needs)
-    if (upstream[name] === undefined && !isRejected(name))
+    if (upstream[name] === undefined && !hasErrors(name))
       report(name, `missing, the provider ${provider} needs it`);
   for (const name of PROVIDER_SETTINGS)
     if (upstream[name] !== undefined && upstream[name] !== false && !uses.includes(name))
