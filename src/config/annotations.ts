@@ -6,7 +6,8 @@
  * Must hold:
  * - A setting whose value is a secret has `x-secret`. Otherwise operators, logs and commands would show it
  *   (test/unit/config/settings-in-force.changes.test.ts, test/e2e/secrets.test.ts).
- * - A new keyword of JSON Schema is checked by settings-reader.ts, or only tools check it.
+ * - settings-reader.ts checks every keyword of JSON Schema that a declaration has, or a wrong value gets
+ *   through (test/unit/config/schema.test.ts lists the keywords).
  */
 import type { TSchema } from 'typebox';
 import * as Type from 'typebox';

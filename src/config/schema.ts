@@ -269,7 +269,7 @@ export type SettingsDraft = Draft<Static<typeof settingsSchema>>;
  * Returns the JSON Schema 2020-12 of the file. The schema requires fewer settings than the declaration: one
  * with a default may be left out of the file, but is always in the program's settings.
  */
-export function settingsJsonSchema(): object {
+function settingsJsonSchema(): object {
   return {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     ...asWritten(settingsDeclaration),

@@ -6,12 +6,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { Check } from 'typebox/value';
 import type { Declaration } from '#src/config/annotations.js';
-import {
-  settingsDeclaration,
-  settingsJsonSchema,
-  settingsSchema,
-  settingsSchemaText,
-} from '#src/config/schema.js';
+import { settingsDeclaration, settingsSchema, settingsSchemaText } from '#src/config/schema.js';
 import { exampleYaml } from '#src/config/examples.js';
 import { worldOf } from './support.js';
 
@@ -68,6 +63,42 @@ void t.test('the schema in the package is the one of the settings', (t) => {
   t.end();
 });
 
+/** The keywords that settings-reader.ts checks or that describe a setting; `~…` are TypeBox's own. */
+const KEYWORDS: ReadonlySet<string> = new Set([
+  ...['type', 'enum', 'default', 'properties', 'required', 'patternProperties', 'maxProperties', 'items'],
+  ...['minItems', 'maxItems', 'minimum', 'maximum', 'pattern', 'minLength', 'maxLength', '~refine'],
+  ...['description', 'x-unit', 'x-environment', 'x-want', 'x-hint', 'x-applies'],
+  ...['x-secret', 'x-secret-path', 'x-names', 'x-names-refused', 'x-names-secret'],
+]);
+/** Keywords that settings-reader.ts checks in maps and lists alone, or in other values alone. */
+const OF_TYPE: Readonly<Record<string, string>> = {
+  maxProperties: 'object',
+  patternProperties: 'object',
+  minItems: 'array',
+  maxItems: 'array',
+  minimum: 'integer',
+  maximum: 'integer',
+  pattern: 'string',
+  minLength: 'string',
+  maxLength: 'string',
+  '~refine': 'string',
+};
+
+void t.test('settings-reader.ts checks every keyword that a setting is declared by', (t) => {
+  const unknown: string[] = [];
+  const walk = (declaration: Declaration, path: string): void => {
+    const { type, properties = {}, patternProperties = {}, items } = declaration;
+    for (const keyword of Object.keys(declaration))
+      if (!KEYWORDS.has(keyword) || (OF_TYPE[keyword] ?? type) !== type) unknown.push(`${path}: ${keyword}`);
+    for (const [name, inner] of Object.entries({ ...properties, ...patternProperties }))
+      walk(inner, `${path}.${name}`);
+    if (items !== undefined) walk(items, `${path}[]`);
+  };
+  walk(settingsDeclaration, 'settings');
+  t.same(unknown, []);
+  t.end();
+});
+
 void t.test('every setting has a description, every number bounds, every text a rule in words', (t) => {
   let settings = 0;
   const walk = (declaration: Declaration, path: string): void => {
@@ -82,6 +113,7 @@ void t.test('every setting has a description, every number bounds, every text a 
     for (const [name, property] of Object.entries(declaration.properties ?? {}))
       walk(property, `${path}.${name}`);
     if (declaration.items !== undefined) walk(declaration.items, `${path}[]`);
+    for (const value of Object.values(declaration.patternProperties ?? {})) walk(value, `${path}.*`);
   };
   walk(settingsDeclaration, 'settings');
   t.ok(settings > 50, 'and all were seen');
@@ -89,7 +121,7 @@ void t.test('every setting has a description, every number bounds, every text a 
 });
 
 void t.test('the printed schema asks for what has no default alone', (t) => {
-  const printed = JSON.parse(JSON.stringify(settingsJsonSchema())) as Declaration;
+  const printed = JSON.parse(settingsSchemaText()) as Declaration;
   t.same(printed.required, ['models', 'plans']);
   t.same(printed.properties?.models?.items?.required, ['id', 'upstreams']);
   t.same(printed.properties?.models?.items?.properties?.price?.required, ['input', 'output']);
