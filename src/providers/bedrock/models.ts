@@ -20,7 +20,7 @@
  *     hidden by its ARN     outputConfig.effort                          API Reference, "OutputConfig"
  *     DeepSeek R1, others   none: R1 always reasons                      LiteLLM 1.109.1
  *
- * Must hold: every model id that LiteLLM knows has its family, and the table above is what goes out
+ * Must hold: a name tells family and version, and the table above is what goes out
  * (test/unit/providers/bedrock/request.test.ts). Nobody changes a ModelFacts, because the cache gives one
  * object to all calls.
  */
@@ -52,7 +52,7 @@ export interface ModelFacts {
   readonly family: Family;
   /** Traits of a Claude model; undefined for others. */
   readonly claude: ModelTraits | undefined;
-  /** Version of a Claude model, as `versionOf` counts it; 0 for others. */
+  /** Version of a Claude model, as `versionOf` counts it; Infinity if its name has none; 0 for others. */
   readonly version: number;
   /** Whether the model obeys a schema in `outputConfig.textFormat`. */
   readonly obeysSchemas: boolean;
@@ -77,8 +77,7 @@ export const factsOf = cachedByModel(factsByName);
 function factsByName(model: string): ModelFacts {
   const family = familyOf(model);
   const claude = family === 'claude' ? traitsOf(model) : undefined;
-  const [, major = '0', minor = '0'] = (claude && CLAUDE_VERSION.exec(model)) ?? [];
-  const version = versionOf(Number(major), Number(minor));
+  const version = claude === undefined ? 0 : claudeVersionOf(model);
   return {
     family,
     claude,
@@ -86,6 +85,12 @@ function factsByName(model: string): ModelFacts {
     obeysSchemas: claude?.obeysSchemas ?? !WITHOUT_SCHEMAS.test(model),
     allowsCachePoints: FAMILIES_WITH_CACHE_POINTS.has(family) || (claude !== undefined && version >= V3_5),
   };
+}
+
+/** A Claude whose name has no version counts as the newest, as in `traitsOf`. */
+function claudeVersionOf(model: string): number {
+  const [, major, minor = '0'] = CLAUDE_VERSION.exec(model) ?? [];
+  return major === undefined ? Infinity : versionOf(Number(major), Number(minor));
 }
 
 function familyOf(model: string): Family {
