@@ -130,7 +130,7 @@ class ConversationWriter {
   #addAssistant(message: Members, path: string): void {
     if (isRecord(message.function_call))
       throw new FieldError(`${path}.function_call`, 'is not supported by Bedrock');
-    const reasoning = reasoningOf(message);
+    const reasoning = reasoningBlocksOf(message);
     const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, this.#calledTools);
     const content = this.#content.blocks(message.content, `${path}.content`);
     const { refusal } = message;
@@ -205,7 +205,7 @@ function asReminder(block: Block): Block {
  * Claude rejects other reasoning, and DeepSeek rejects all. A client that joins a stream member by member
  * has blocks without text, and all of the text in `reasoning_content`.
  */
-function reasoningOf({
+function reasoningBlocksOf({
   thinking_blocks: callersBlocks,
   reasoning_content: joinedText,
 }: Record<string, unknown>): Block[] {
