@@ -6,8 +6,9 @@
  *
  * Follows platform.claude.com, pages "Thinking" and "Effort", 2026-11. models.ts says what differs by model.
  *
- * Must hold: tests are those of both callers, test/unit/providers/anthropic/request.test.ts and
- * test/unit/providers/bedrock/request.test.ts.
+ * Must hold: a request never has a budget that its `max_tokens` does not exceed, nor an effort that the model
+ * lacks: Claude answers 400 to both (test/unit/providers/anthropic/request.test.ts,
+ * test/unit/providers/bedrock/request.test.ts). The caller's own `thinking` goes out unchanged.
  */
 import type { Members } from '../../core/json.js';
 import type { Fields } from '../fields.js';
