@@ -151,7 +151,7 @@ export interface AdminResponse {
   /** The header `allow` of a 405. */
   readonly allow?: string | undefined;
   readonly retryAfterSeconds?: number | undefined;
-  /** Text of a header `warning`, without quotes: such as that some processes lack the change yet. */
+  /** Text of a header `warning`: such as that some processes lack the change yet. */
   readonly warning?: string | undefined;
   /** A whole `set-cookie` header. */
   readonly setCookie?: string | undefined;
@@ -222,7 +222,10 @@ export function send(
     response.writeHeader('cache-control', 'no-store');
     response.writeHeader('x-content-type-options', 'nosniff');
     if (content.allow !== undefined) response.writeHeader('allow', content.allow);
-    if (content.warning !== undefined) response.writeHeader('warning', `199 tollgate "${content.warning}"`);
+    if (content.warning !== undefined) {
+      // The command that prints it removes what stands around the text (cli/admin-client.ts).
+      response.writeHeader('warning', `199 tollgate "${headerText(content.warning)}"`);
+    }
     if (content.setCookie !== undefined) response.writeHeader('set-cookie', content.setCookie);
     for (const [name, value] of content.headers ?? []) response.writeHeader(name, value);
     if (content.retryAfterSeconds !== undefined) {
@@ -231,6 +234,14 @@ export function send(
     // As bytes, because µWS does not write every character of a text that is not JSON as UTF-8.
     endWith(response, Buffer.from(content.body), isHead, connection);
   });
+}
+
+/**
+ * The text without what would end the quoted string of a header, or the header itself: a warning may have a
+ * message of the system.
+ */
+function headerText(text: string): string {
+  return text.replace(/["\\]/g, "'").replace(/[^ -~]/g, '?');
 }
 
 /**

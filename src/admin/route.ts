@@ -54,7 +54,7 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
   readonly log: Log;
-  /** Adds a warning to a response of success. `text` has no quotes; a second warning replaces the first. */
+  /** Adds a warning to a response of success. A second warning replaces the first. */
   readonly warn: (text: string) => void;
   /** Aborted when the requester has left, for work that takes long. Undefined for a command. */
   readonly requesterLeft: AbortSignal | undefined;

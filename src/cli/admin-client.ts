@@ -261,7 +261,7 @@ export async function openHttpClient(
     if (response.status === 404 && requestId?.startsWith('req_')) throw new CommandError(callersText(origin));
     if (typeof warning === 'string' && warning !== lastWarning) {
       lastWarning = warning;
-      // Removes `199 tollgate "` and the last quote, which admin/http.ts puts around the text.
+      // Removes `199 tollgate "` and the last quote, which `send` of admin/http.ts puts around the text.
       process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
     }
     return response;

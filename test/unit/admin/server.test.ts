@@ -192,6 +192,22 @@ void t.test(
   },
 );
 
+void t.test('a warning is one header, whatever the reason that it tells', async (t) => {
+  const house = await startAdminHouse(t);
+  house.registry.record = () => {
+    throw new Error('the disk says "no" \\\r\nset-cookie: own=1\r\n\r\nnö');
+  };
+  const answer = await house.send('PUT', '/admin/v1/log', { level: 'warn' });
+  t.equal(answer.status, 200);
+  t.equal(
+    answer.headers.warning,
+    '199 tollgate "The change is made, and could not be recorded among the changes: ' +
+      `the disk says 'no' '??set-cookie: own=1????n?"`,
+  );
+  t.equal(answer.headers['set-cookie'], undefined);
+  t.match(answer.json(), { level: 'warn' });
+});
+
 void t.test('an address that cannot be had is named', async (t) => {
   const house = await startAdminHouse(t);
   const options = {
