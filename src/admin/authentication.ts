@@ -28,17 +28,15 @@ import { parseBody } from './json-body.js';
 import type { OidcView } from './oidc.js';
 import { type NewSession, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
-import { FailureLimiter } from './failure-limiter.js';
+import { FailureLimiter, PERIOD_SECONDS } from './failure-limiter.js';
 import { TokenCheck } from './token.js';
 
-/** FailureLimiter counts the wrong tokens of a sender over this time. */
-const WAIT_SECONDS = 1;
 /** The longest name that DNS has. */
 const HOST_CHARS_SHOWN_MAX = 255;
 const TOO_MANY_WRONG = responseOfError({
   code: 'rate_limit_exceeded',
-  message: `Too many wrong tokens came from this address. Try again in ${WAIT_SECONDS} second, with the right one.`,
-  retryAfterSeconds: WAIT_SECONDS,
+  message: `Too many wrong tokens came from this address. Try again in ${PERIOD_SECONDS} second, with the right one.`,
+  retryAfterSeconds: PERIOD_SECONDS,
 });
 const WRONG_TOKEN = responseOfError({
   code: 'invalid_api_key',

@@ -8,9 +8,10 @@
  */
 import type { Clock } from '../core/clock.js';
 
-/** How many failures of one sender are counted in any second, before `record` returns false. */
-const FAILURES_PER_SECOND_MAX = 5;
-const SECOND_MS = 1_000;
+/** How many failures of one sender are counted in any PERIOD_SECONDS, before `record` returns false. */
+const FAILURES_MAX = 5;
+/** After this time without a failure `record` returns true again. authentication.ts tells the sender so. */
+export const PERIOD_SECONDS = 1;
 /** How many senders are recorded, about 200 bytes each. The sender that came first is dropped first. */
 const SENDERS_MAX = 4_096;
 
@@ -25,7 +26,7 @@ const IPV4_IN_IPV6 = '00000000000000000000ffff';
  */
 export class FailureLimiter {
   readonly #clock: Clock;
-  /** By sender: when its last failures came (monotonic), oldest first, at most FAILURES_PER_SECOND_MAX. */
+  /** By sender: when its last failures came (monotonic), oldest first, at most FAILURES_MAX. */
   readonly #timesMs = new Map<string, number[]>();
 
   constructor(clock: Clock) {
@@ -41,8 +42,8 @@ export class FailureLimiter {
     const nowMs = this.#clock.monotonicMs();
     const recordedMs = this.#timesMs.get(sender);
     const timesMs = recordedMs ?? [];
-    while (timesMs.length > 0 && nowMs - timesMs[0]! >= SECOND_MS) timesMs.shift();
-    if (timesMs.length >= FAILURES_PER_SECOND_MAX) return false;
+    while (timesMs.length > 0 && nowMs - timesMs[0]! >= PERIOD_SECONDS * 1_000) timesMs.shift();
+    if (timesMs.length >= FAILURES_MAX) return false;
     timesMs.push(nowMs);
     if (recordedMs === undefined) this.#addSender(sender, timesMs);
     return true;
