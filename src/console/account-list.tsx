@@ -13,7 +13,7 @@ import { addressOf } from './address.js';
 import { Money, Name, StatusBadge } from './controls.js';
 import { shortNumber } from './format.js';
 
-/** The height of `.row` and `.row-place` in style/accounts.css, in pixels. */
+/** The height of a row in pixels. style/accounts.css gets it as --row-px. */
 const ROW_PX = 52;
 /** Rows that are drawn beyond each edge of the box, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;
@@ -124,6 +124,7 @@ export function AccountList({ rows, openId, order, onOrder }: AccountListProps) 
       <Heads order={order} onOrder={onOrder} />
       <div
         class="rows"
+        style={{ '--row-px': `${ROW_PX}px` }}
         ref={box}
         role="list"
         aria-label="Accounts"

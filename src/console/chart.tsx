@@ -78,7 +78,7 @@ export function seriesMaker<Row>(times: readonly number[], rows: ReadonlyMap<num
   });
 }
 
-/** Equal to `min-height` of `.plot` in style/layout.css, so that no page jumps when a chart is painted. */
+/** The box has this height before the chart is painted, so that no page jumps. */
 const HEIGHT_PX = 168;
 const FONT = '11px system-ui, sans-serif';
 const AXIS_WIDTH_PX = 56;
@@ -122,7 +122,13 @@ function Chart(props: ChartProps) {
         <span class="unit">{unit}</span>
         <Legend {...props} />
       </figcaption>
-      <div ref={box} class="plot" role="img" aria-label={descriptionOf(props)} />
+      <div
+        ref={box}
+        class="plot"
+        style={{ minHeight: `${HEIGHT_PX}px` }}
+        role="img"
+        aria-label={descriptionOf(props)}
+      />
     </figure>
   );
 }
