@@ -2,8 +2,7 @@
  * The calls of accounts in the last minutes and hours: charts of one account, which accounts-page.tsx shows,
  * and a table of the busiest accounts, which overview-page.tsx shows. Browser.
  *
- * Must hold: values of one range are never shown as those of another. No test notices this;
- * test/e2e/account-history.test.ts tests the values that the gateway sends.
+ * Must hold: values of one range are never shown as those of another (test/e2e/console-rules.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type {

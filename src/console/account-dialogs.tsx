@@ -3,7 +3,7 @@
  * group. accounts-page.tsx opens them. A dialog asks before it acts (`Question`). Browser.
  *
  * Must hold: an amount that is sent again after an error is booked once, because each request of a dialog has
- * the same idempotency key. No test of the console notices a wrong key.
+ * the same idempotency key (test/e2e/console-rules.test.ts).
  */
 import { useState } from 'preact/hooks';
 import { PAGE_ITEMS_MAX } from '../admin/addresses.js';

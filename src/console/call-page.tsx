@@ -3,8 +3,8 @@
  * end, what was left of each quota when the call was admitted, its attempts, its tokens and cost, the error
  * that the caller got and what to do about the error. Browser.
  *
- * Must hold: contents are requested only by a click, because the gateway logs each look at them. Test:
- * test/e2e/console-calls.test.ts, which clicks, but would not notice an earlier request.
+ * Must hold: contents are requested only by a click, because the gateway logs each look at them
+ * (test/e2e/console-rules.test.ts; other parts of the page: test/e2e/console-calls.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';

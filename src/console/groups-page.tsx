@@ -3,8 +3,8 @@
  * group with its limits and its accounts, and the limits of the plans. Browser.
  *
  * Must hold: a change that was made in a dialog is seen in the tree and in the panel at once
- * (test/e2e/console-groups.test.ts). An operator who may not change groups sees no button that does. No test
- * shows this; the gateway rejects the change anyway (`may` in session.ts).
+ * (test/e2e/console-groups.test.ts). An operator who may not change groups sees no button that does
+ * (test/e2e/console-rules.test.ts); the gateway rejects the change anyway (`may` in session.ts).
  */
 import { useState } from 'preact/hooks';
 import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
