@@ -88,13 +88,19 @@ function openSchema(schema: TSchema): unknown {
   return JSON.parse(text);
 }
 
-/** Fields that name something, for the error `not_found`. A new such field is added here (no test). */
-const REFERENCE_FIELDS = ['account', 'group', 'parent', 'root'];
+/** Fields of queries that name something, and whose schema has no rule. */
+const REFERENCE_FIELDS = ['account', 'group'];
+const REFERENCE_RULE_TEXT = JSON.stringify(REFERENCE_RULE);
+
+/** Whether what the field names may not be found. A `referenceSchema` may be deep within the field. */
+function isReference([name, schema]: readonly [string, TSchema]): boolean {
+  return REFERENCE_FIELDS.includes(name) || JSON.stringify(schema).includes(REFERENCE_RULE_TEXT);
+}
 
 /** Returns the codes of the errors that the document lists for the route. */
 function codesOf({ method, roles, segments, query, body }: Route): ErrorCode[] {
   const fields = { ...query.properties, ...body.properties };
-  const hasReference = segments.some(isVariable) || REFERENCE_FIELDS.some((name) => name in fields);
+  const hasReference = segments.some(isVariable) || Object.entries(fields).some(isReference);
   // A change conflicts if a key was rotated already, or a group is not empty. If hosts share, it also
   // conflicts if nobody could confirm whether it was made. `/hosts` conflicts if no host shares.
   const mayConflict = method !== 'GET' || segments.includes('hosts');

@@ -10,6 +10,7 @@ import { RING_NAMES } from '#src/telemetry/history.js';
 import { randomCall } from '../../support/stored-calls.js';
 import type { OperatorChange } from '#src/registry/operator-change.js';
 import { type AdminHouse, keepCalls, keepContents, startAdminHouse } from './support.js';
+import { REFERENCE_RULE } from '#src/registry/record-id.js';
 import { randomOf } from '../../support/random.js';
 
 interface Operation {
@@ -25,6 +26,7 @@ interface Document {
 }
 
 const ROOT = '/admin/v1';
+const RULE_OF_REFERENCES = JSON.stringify(REFERENCE_RULE);
 
 void t.test('both documents are valid OpenAPI 3.1', async (t) => {
   const house = await startAdminHouse(t);
@@ -51,6 +53,18 @@ void t.test('both documents are valid OpenAPI 3.1', async (t) => {
   const broken = JSON.parse(answer.body) as Record<string, unknown> & { info: { title?: string } };
   delete broken.info.title;
   t.equal((await new Validator().validate(broken)).valid, false);
+});
+
+void t.test('what a field refers to may not be found', async (t) => {
+  const house = await startAdminHouse(t);
+  const { paths } = (await house.send('GET', `${ROOT}/openapi.json`)).json() as Document;
+  for (const { method, path, query, body } of ADMIN_ROUTES) {
+    const schemas = Object.entries({ ...query.properties, ...body.properties });
+    const references = schemas.filter(([, schema]) => JSON.stringify(schema).includes(RULE_OF_REFERENCES));
+    if (references.length === 0) continue;
+    const { responses } = paths[ROOT + path]![method.toLowerCase()]!;
+    t.ok(responses[404], `${method} ${path}: ${references.map(([name]) => name).join()}`);
+  }
 });
 
 /** One good request for each route, in an order that makes what the next need: method, path, body. */
