@@ -3,8 +3,9 @@
  * their route files. The routes respond with these views, the OpenAPI document shows the schemas, and the
  * commands, the console and the tests use the types. A route names its view in `responseSchema`. Pure.
  *
- * Must hold: fields may be added, but none is renamed or removed, because operators' programs read them (no
- * test). A new one of USAGE_STATS comes last. The console compiles this file for the browser, so neither this
+ * Must hold: fields may be added, but none is renamed or removed, because operators' programs read them
+ * (test/unit/admin/stable-names.test.ts). A new one of USAGE_STATS comes last
+ * (test/unit/admin/usage-routes.test.ts). The console compiles this file for the browser, so neither this
  * file nor what it imports uses Node (`npm run lint`).
  */
 import type { Static, TObject, TProperties, TSchema } from 'typebox';

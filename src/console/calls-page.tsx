@@ -1,6 +1,6 @@
 /**
  * The page of calls, which main.tsx shows: calls that have ended, newest first, by the filters in the
- * address. call-list.ts fetches them. Browser.
+ * address. call-list.ts fetches them. Browser. Test: test/e2e/console-calls.test.ts.
  */
 import { useState } from 'preact/hooks';
 import type { CallView } from '../admin/call-routes.js';

@@ -97,6 +97,17 @@ void t.test('calls that could not be written are told to be missing', async (t) 
     t.match(await warningOf(query), /^199 tollgate "Calls of the last moments may be missing/, query);
 });
 
+void t.test('the columns of the CSV keep their places', async (t) => {
+  const { house } = await openBooks(t);
+  const { body } = await house.send('GET', '/admin/v1/usage?format=csv');
+  t.match(
+    body,
+    'day,calls,failed_calls,estimated_calls,prompt_tokens,cached_tokens,completion_tokens,cost,uncovered,' +
+      'fallback_calls,cache_write_tokens,cache_write_1h_tokens,reasoning_tokens',
+    'a new one comes last',
+  );
+});
+
 void t.test('who leaves is not worked for', async (t) => {
   const { house } = await openBooks(t);
   for (const path of ['usage?by=hour', 'usage?format=csv']) {
