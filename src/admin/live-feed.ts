@@ -40,7 +40,7 @@ export type LiveWatcher = (status: object, ended: readonly EndedSpan[]) => void;
 /** Where the stats come from: gateway/history-recorder.ts. */
 export interface LiveSource {
   readonly history: History;
-  /** Not used here: server.ts gives it to the route of the busiest accounts. */
+  /** For the routes of the busiest accounts (server.ts). */
   readonly accounts: AccountHistory;
   /** Calls `watcher` every two seconds. Returns its stop function. */
   watch(watcher: LiveWatcher): () => void;
@@ -58,13 +58,13 @@ interface Subscriber {
 }
 
 export class LiveFeed {
-  readonly #source: LiveSource;
+  readonly #source: Pick<LiveSource, 'history' | 'watch'>;
   readonly #subscribers = new Set<Subscriber>();
   /** Stops `watch` of the source; undefined while there is no subscriber. */
   #unwatch: (() => void) | undefined;
   #isClosed = false;
 
-  constructor(source: LiveSource) {
+  constructor(source: Pick<LiveSource, 'history' | 'watch'>) {
     this.#source = source;
   }
 
