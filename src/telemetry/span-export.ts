@@ -21,15 +21,15 @@ import {
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { AccountIndex } from '../core/units.js';
 import type { Log } from './log.js';
-import type { ExportBudget } from './span-outbox.js';
+import { type ExportBudget, SPANS_IN_FLIGHT_MAX } from './span-outbox.js';
 import { unpackSpans } from './span-codec.js';
 import { SPAN_OF_CALL, type SpanBatch, type SpanRecord } from './span-record.js';
 
 /**
- * How many items may wait for the exporter, some 2 KB each. At least SPANS_IN_FLIGHT_MAX (span-outbox.ts),
- * because AccountIds may release that many at once. Spans and log records have a queue each.
+ * How many items may wait for the exporter, some 2 KB each: as many as AccountIds may release at once. Spans
+ * and log records have a queue each.
  */
-export const QUEUE_ITEMS_MAX = 16_384;
+export const QUEUE_ITEMS_MAX = SPANS_IN_FLIGHT_MAX;
 /** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
 const BATCH_ITEMS = 512;
 /**
