@@ -11,7 +11,8 @@
  * Must hold:
  * - No byte outside of the given range is read as text or changed.
  * - `renew` is called before each batch, else a new secret of the settings is stored in plain text.
- * - TOKEN_PREFIXES and TOKEN_CHARS are those of registry/key-digest.ts and registry/operators.ts.
+ * - TOKEN_PREFIXES and TOKEN_CHARS are those of registry/key-digest.ts and registry/operators.ts
+ *   (test/unit/call-log/secret-mask.test.ts).
  */
 
 /**

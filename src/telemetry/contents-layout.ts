@@ -8,7 +8,8 @@
  * - The table stays, because files of earlier versions are read.
  * - `bytes in all` is 32 plus the bytes of the three texts. A reader rejects other contents as cut off
  *   (test/unit/call-log/contents-writer.test.ts).
- * - What is taken of a budget is given back once (test/unit/request/call-contents.test.ts).
+ * - What is taken of a budget is given back once, else a listener keeps no contents any more, or without
+ *   bound (test/unit/telemetry/contents-layout.test.ts; of calls: test/unit/request/call-contents.test.ts).
  *
  *     byte  bits  field
  *        0    32  bytes in all

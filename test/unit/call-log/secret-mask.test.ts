@@ -1,6 +1,8 @@
 /** Secrets in texts: every spelling, alignment and cut of them is overwritten, and nothing else. */
 import t from 'tap';
 import { SecretMask } from '#src/call-log/secret-mask.js';
+import { generateKey } from '#src/registry/key-digest.js';
+import { isOperatorToken } from '#src/registry/operators.js';
 import { randomOf } from '../../support/random.js';
 
 const random = randomOf(11);
@@ -61,6 +63,20 @@ void t.test('known secrets, in every spelling', (t) => {
   const mask = new SecretMask(() => secrets);
   for (const secret of secrets) assertHidden(t, mask, secret);
   t.pass('all of them');
+  t.end();
+});
+
+void t.test('the form that is masked is that of the keys and tokens that are made', (t) => {
+  const mask = new SecretMask(() => []);
+  for (let round = 0; round < 50; round++)
+    t.equal(hidden(mask, `${generateKey()}.`), `sk-${'*'.repeat(43)}.`);
+  for (const [chars, isToken] of [
+    [42, false],
+    [43, true],
+    [44, false],
+  ] as const)
+    t.equal(isOperatorToken(`tgop_${'a'.repeat(chars)}`), isToken, `${chars} characters`);
+  t.equal(hidden(mask, `tgop_${'a'.repeat(43)}.`), `tgop_${'*'.repeat(43)}.`);
   t.end();
 });
 
