@@ -28,6 +28,15 @@ function figures(calls: number, more: Partial<StatusStats> = {}): StatusStats {
   return { ...callFigures(calls), calls_in_flight: 0, refusals: {}, models: [], ...more };
 }
 
+void t.test('the rings go from the finest to the coarsest, and spans lie in one span of the next', (t) => {
+  const seconds = RING_NAMES.map((ring) => HISTORY_RINGS[ring].seconds);
+  for (const [ring, coarser] of seconds.slice(1).entries()) {
+    t.ok(coarser > seconds[ring]!, 'coarser, so none has the seconds of another');
+    t.equal(coarser % seconds[ring]!, 0);
+  }
+  t.end();
+});
+
 void t.test('a span holds what came in it', (t) => {
   const history = new History();
   t.same(history.add(figures(5), START), [], 'what came before is nobody’s');
