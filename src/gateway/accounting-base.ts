@@ -12,6 +12,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { Settings } from '../config/schema.js';
 import { SystemClock, type Clock } from '../core/clock.js';
+import { asCallSlot, type CallSlot } from '../core/units.js';
 import { clockOf } from '../ledger/coordinator-clock.js';
 import { createJournalBuffer, type JournalBuffer } from '../ledger/journal-layout.js';
 import { JournalReader } from '../ledger/journal.js';
@@ -74,8 +75,8 @@ export interface AccountingBase {
   readonly log: Log;
   readonly store: Store;
   readonly buffers: AccountingBuffers;
-  /** How many call slots each listener has: an equal part of `calls_in_flight`. */
-  readonly slotsPerListener: number;
+  /** Returns the call slots of a listener and its successors: an equal part of `calls_in_flight`. */
+  readonly slotsOf: (listenerIndex: number) => { readonly first: CallSlot; readonly count: number };
   /** The clock of the host, by which the busiest accounts are counted. */
   readonly hostClock: Clock;
   /** The coordinator's clock if limits are shared, otherwise the clock of the host. */
@@ -166,7 +167,10 @@ export function openBase(options: AccountingOptions): AccountingBase {
     log,
     store,
     buffers,
-    slotsPerListener,
+    slotsOf: (listenerIndex) => ({
+      first: asCallSlot(listenerIndex * slotsPerListener),
+      count: slotsPerListener,
+    }),
     hostClock,
     clock,
     ledger: new Ledger(buffers.ledger, clock),

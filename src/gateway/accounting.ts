@@ -7,7 +7,6 @@
  * (test/e2e/books.test.ts; there is no unit test).
  */
 import { msToNextTick } from '../core/clock.js';
-import { asCallSlot } from '../core/units.js';
 import { OwnBuffers } from '../registry/registry-context.js';
 import { ownRegistryService, type RegistryService, Registry } from '../registry/registry.js';
 import { LedgerFlush } from '../store/flush.js';
@@ -113,15 +112,14 @@ export class Accounting {
    * other calls. If a row of the store cannot be read, a later drain counts them.
    */
   releaseListener(listenerIndex: number): void {
-    const { ledger, slotsPerListener, log } = this.base;
+    const { ledger, slotsOf, log } = this.base;
     this.flush.drainEnded(listenerIndex);
     this.locks.detach(listenerIndex);
     this.cache.detach(listenerIndex);
-    // listeners.ts chooses the same slots (`#fixedOf`).
-    const firstSlot = asCallSlot(listenerIndex * slotsPerListener);
-    const released = ledger.releaseSlots(firstSlot, slotsPerListener);
+    const { first, count } = slotsOf(listenerIndex);
+    const released = ledger.releaseSlots(first, count);
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });
-    const halfSettled = ledger.freeClaimedSlots(firstSlot, slotsPerListener);
+    const halfSettled = ledger.freeClaimedSlots(first, count);
     if (halfSettled > 0)
       log.error(
         'calls were cut while they were settled; what they held may stay held until the gateway is restarted',

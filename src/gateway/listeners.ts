@@ -187,12 +187,11 @@ export class Listeners implements WorkerClients {
   /** Chooses a listener's memory and call slots by its index, so that a successor gets the same. */
   #fixedOf(index: number): FixedInit {
     const { settings, accounting, calls, bodies, callRings, contentsBudgets, metrics } = this.#options;
-    const { buffers, slotsPerListener } = accounting.base;
+    const { buffers, slotsOf } = accounting.base;
     return {
       index,
       host: settings.listen.host,
-      // `releaseListener` of accounting.ts frees the same call slots.
-      slots: { first: index * slotsPerListener, count: slotsPerListener },
+      slots: slotsOf(index),
       ledger: buffers.ledger,
       journal: buffers.journals[index]!,
       callRing: callRings[index]!,
