@@ -57,7 +57,7 @@ export class PendingReplies<Reply> {
    * rejects only if `send` throws; then the question waits no longer.
    */
   ask(send: (id: number) => void, bound = this.#bound): Promise<Reply> {
-    return new Promise((resolve, reject) => {
+    return new Promise((resolve) => {
       const timer = bound && setTimeout(() => this.reply(waiting.id, bound.onTimeout()), bound.waitMsMax);
       // The timer does not keep a thread or process alive.
       timer?.unref();
@@ -70,7 +70,8 @@ export class PendingReplies<Reply> {
         send(waiting.id);
       } catch (error) {
         this.#take(waiting.id);
-        reject(error);
+        // Rejects this promise.
+        throw error;
       }
     });
   }

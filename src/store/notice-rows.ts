@@ -28,7 +28,7 @@ const KEPT_AFTER_PERIOD_MS = 86_400_000;
 
 type NoticeKey = ['told', string, string] | ['waits', number, string];
 
-/** Ordered after every id: those of registry/record-id.ts and of webhooks are letters, digits, `_` and `-`. */
+/** Ordered after every id: ids of records and webhooks are letters, digits, `_` and `-`. */
 const AFTER_ALL_IDS = '~';
 /** Returns the range of waiting webhooks. Each call makes an object, because lmdb writes into it. */
 const waitingRange = (): { start: Key; end: Key } => ({

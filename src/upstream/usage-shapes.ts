@@ -85,8 +85,8 @@ export function reportIn(event: Members): unknown {
 }
 
 /**
- * A report made from the `meta` of a rerank by Cohere or LiteLLM, which has `total_tokens`. Search units are no
- * tokens. 0 counts as no report, as without a `meta`: the texts were there, so they are counted.
+ * A report made from the `meta` of a rerank by Cohere or by LiteLLM, whose name is `total_tokens`. Search
+ * units are no tokens. 0 counts as no report: the texts were there, so they are counted.
  */
 function usageOfMeta(meta: Members): object | undefined {
   const billed = membersOf(meta.billed_units);
