@@ -5,6 +5,7 @@
  * Must hold: a reload replaces the routes while calls run. So an index always means the same model, and
  * upstreams that did not change keep their state (test/unit/upstream/route-table.test.ts).
  */
+import { invariant } from '../core/errors.js';
 import { type BalancerDeps, Balancer } from './balancer.js';
 import type { ModelRoute, UpstreamTarget } from './target.js';
 
@@ -30,11 +31,14 @@ export class RouteTable {
   }
 
   /**
-   * From now on calls, and further attempts of running calls, go where `routes` say. No model may change its
-   * index or be missing: a removed model is `retired`, as registry/catalog.ts makes it. Upstreams that did
-   * not change (`isSameUpstream`) keep their breakers and calls.
+   * From now on calls, and further attempts of running calls, go where `routes` say. Throws if a model has
+   * another index or is missing, which is a bug: calls would go to another model than they pay for. A removed
+   * model is `retired`, as registry/catalog.ts makes it. Upstreams that did not change (`isSameUpstream`)
+   * keep their breakers and calls.
    */
   replace(routes: readonly ModelRoute[]): void {
+    const keepIndices = this.#routes.every(({ id }, index) => routes[index]?.id === id);
+    invariant(keepIndices, 'a model keeps its index over reloads');
     this.#routes = routes;
     for (const [index, { targets }] of routes.entries()) {
       const balancer = this.#balancers[index];

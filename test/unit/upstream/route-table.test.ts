@@ -111,3 +111,14 @@ void t.test('a removed model still has its upstreams, which are not kept ready',
   );
   t.end();
 });
+
+void t.test('a model keeps its index, or the routes are a bug', (t) => {
+  const [first, second] = ['first', 'second'].map((id) => ({ ...routeOf(target('a')), id }));
+  const table = tableOf(first!, second!);
+  t.throws(() => table.replace([second!, first!]), /keeps its index/);
+  t.throws(() => table.replace([first!]), /keeps its index/);
+  t.equal(table.routeOf(1).id, 'second', 'the routes are as before');
+  table.replace([first!, { ...second!, retired: true }, { ...first!, id: 'third' }]);
+  t.equal(table.routeOf(2).id, 'third');
+  t.end();
+});
