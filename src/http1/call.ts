@@ -17,7 +17,7 @@ import type { ConnectionError, Http1Connection } from './connection.js';
 import type { ResponseHead } from './head.js';
 import type { Http1Pool, PooledCall } from './pool.js';
 
-type TimeoutCode =
+export type TimeoutCode =
   | 'TIMEOUT_CONNECT'
   | 'TIMEOUT_QUEUE'
   | 'TIMEOUT_FIRST_BYTE'

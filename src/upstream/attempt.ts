@@ -22,6 +22,7 @@ import {
   ResponseReader,
   type ResponseSink,
 } from './response-reader.js';
+import type { TimeoutCode } from '../http1/call.js';
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
 import {
   budgetFailure,
@@ -48,8 +49,8 @@ import { UsageMeter } from './usage-meter.js';
 /** A body that no reader gets (a rejection's, or one that is dropped) is cut off after so many bytes. */
 const UNREAD_BYTES_MAX = 64 * 1024;
 
-/** The code of HttpFault if the upstream's `total_timeout_ms` has passed (http1/call.ts). */
-const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL';
+/** The code of HttpFault if the upstream's `total_timeout_ms` has passed. */
+const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL' satisfies TimeoutCode;
 
 /** The session, as its attempts and their readers see it. */
 export interface AttemptOwner extends ResponseSink {

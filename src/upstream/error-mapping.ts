@@ -11,6 +11,7 @@ import { OUT_OF_DESCRIPTORS, secondsText, type ErrorRecord } from '../core/error
 import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
+import type { TimeoutCode } from '../http1/call.js';
 import { isHtml, type HttpFault } from '../http1/http-client.js';
 import { isRecord, membersOf, parsedJson } from '../core/json.js';
 import {
@@ -85,7 +86,6 @@ const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
 
 /** The longest Retry-After that callers get. */
 const RETRY_AFTER_SECONDS_MAX = 3_600;
-
 /** Control characters, line separators, and half of a surrogate pair, as the cut of a message may leave. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029]+/gu;
 
@@ -103,8 +103,8 @@ const UNAVAILABLE = {
 const SET_UP_WRONGLY = 'its address or the model is set up wrongly here';
 const REJECTED = 'the provider of this model refused the request; check its parameters';
 
-/** All connections to the upstream that the settings allow stayed in use (http1/call.ts). */
-const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
+/** All connections to the upstream that the settings allow stayed in use. */
+const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE' satisfies TimeoutCode;
 /**
  * Codes of faults that are not the upstream's. TIMEOUT_HELD_UP is not here: only a stream that has begun
  * gets it, and attempt.ts cuts such a stream without the breaker.
@@ -130,7 +130,7 @@ const REASON_BY_CODE: Readonly<Record<string, string>> = {
   [NO_CREDENTIAL]: 'its credentials could not be had',
   [FIELD_UNSUPPORTED]: 'it does not support what was asked for',
   [REQUEST_UNWRITTEN]: 'the request to it could not be written',
-};
+} satisfies Readonly<Record<TimeoutCode, string> & Record<string, string>>;
 
 export const CLIENT_GONE: ErrorRecord = {
   code: 'internal_error',
