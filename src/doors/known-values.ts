@@ -49,6 +49,7 @@ function readNestedValue(reader: MemberReader, level: Level): unknown {
 /** Returns an object without the members that `level` does not name. Counts it if it is a media part. */
 function readObject(reader: MemberReader, level: Level): Members {
   const members: Record<string, unknown> = {};
+  // Where the value of `type` is; both 0 if the object has none.
   let typeStart = 0;
   let typeEnd = 0;
   if (!reader.openLevel(level)) return members;

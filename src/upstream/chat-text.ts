@@ -226,7 +226,7 @@ function visitChoice(choice: Record<string, unknown>, message: unknown, visit: V
   if (!isRecord(message) || choice.text !== message.content) visitText('text', choice.text, visit);
 }
 
-/** As visitChoice, for a message or a delta alone. */
+/** As visitChoice, for a message or a delta alone. MESSAGE of prompt-text.ts names all that is read here. */
 export function visitMessage(message: Record<string, unknown>, visit: Visit): void {
   for (const field of TEXT_MEMBERS) visitText(field, message[field], visit);
   visitThoughts(message, visit);
