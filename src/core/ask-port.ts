@@ -34,7 +34,10 @@ interface WaitingQuestion<Reply> {
  * same slot.
  */
 const SLOTS_MAX = 2 ** 20;
-/** After so many questions the count begins again: after 9 days, at 10,000 questions a second. */
+/**
+ * After so many questions the count begins again, after 9 days at 10,000 questions a second. It begins with 1:
+ * no question has the id 0, which gateway/messages.ts uses (LAST_SNAPSHOT_ID).
+ */
 const COUNTS_MAX = 2 ** 33;
 
 export class PendingReplies<Reply> {
@@ -64,7 +67,7 @@ export class PendingReplies<Reply> {
       const waiting: WaitingQuestion<Reply> = { id: 0, resolve, timer };
       const slot = this.#waiting.add(waiting);
       invariant(slot < SLOTS_MAX, 'the slot of a question fits its id');
-      this.#count = (this.#count + 1) % COUNTS_MAX;
+      this.#count = (this.#count % (COUNTS_MAX - 1)) + 1;
       waiting.id = this.#count * SLOTS_MAX + slot;
       try {
         send(waiting.id);
