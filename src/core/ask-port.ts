@@ -35,7 +35,7 @@ interface WaitingQuestion<Reply> {
  */
 const SLOTS_MAX = 2 ** 20;
 /**
- * After so many questions the count begins again, after 9 days at 10,000 questions a second. It begins with 1:
+ * After so many questions the count begins again, after 9 days at 10,000 questions a second. It begins at 1:
  * no question has the id 0, which gateway/messages.ts uses (LAST_SNAPSHOT_ID).
  */
 const COUNTS_MAX = 2 ** 33;
