@@ -157,7 +157,8 @@ export class ListenerChannel {
 
   /**
    * Gives back a slot that was never dispatched, or that its receiver kept beyond the last frame. A second
-   * release is not noticed, and would give the slot to two calls.
+   * release gives the slot to two calls; only the admission of the second notices (`isFree` of
+   * ledger/reservations.ts), if the first is still held then.
    */
   release(slot: CallSlot): void {
     this.#freeSlots[this.#freeCount] = slot;

@@ -71,7 +71,7 @@ export const REJECTION_DETAILS = [
 export type RejectionDetail = (typeof REJECTION_DETAILS)[number];
 
 /** Who caused the failure. `downstream`: who sent the request. `upstream`: the provider. */
-export type ErrorSource = 'downstream' | 'gateway' | 'upstream';
+type ErrorSource = 'downstream' | 'gateway' | 'upstream';
 
 /** An error as it goes from thread to thread and into a response. */
 export interface ErrorRecord {

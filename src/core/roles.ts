@@ -41,8 +41,8 @@ export const ROLE_MEANINGS: Readonly<Record<Role, string>> = {
 /** Who sends a request to the admin interface. */
 export interface Operator {
   /**
-   * The operator's name. No operator of the registry is called `bootstrap`, `command`, `signal`, `start` or
-   * `watch`, or has a name with a colon.
+   * The operator's name. No operator of the registry has the name of another actor, such as `bootstrap`
+   * (OTHER_ACTORS of registry/operators.ts), or one with a colon.
    */
   readonly who: string;
   readonly role: Role;

@@ -33,7 +33,7 @@ export interface TokenCounts {
  * names, so the names stay.
  */
 export const USAGE_SOURCES = ['reported', 'counted', 'estimated'] as const;
-export type UsageSource = (typeof USAGE_SOURCES)[number];
+type UsageSource = (typeof USAGE_SOURCES)[number];
 
 /** Token usage of one call. A worker makes it; the listener gets it by the channel, and charges it. */
 export interface Usage extends TokenCounts {
