@@ -71,8 +71,9 @@ function visitItem(item: Record<string, unknown>, visit: Visit): void {
  *     0/content, 0/thoughts, 0/text           of a choice, or of a block of the Messages API, by its index
  *     0/tool_calls/1/arguments                of a tool call, by its index
  *     msg_1/response.output_text.delta        of events of the Responses API: the item's id, the event's type
- *     fc_1/name                               of the event by which an item begins
+ *     fc_1/name                               of the event by which an item begins, else of the item
  *     msg_1/content, rs_1/reasoning.summary   of an item that is done; `reasoning.` if it is of that type
+ *     item-0/content                          of one without an id, by its position in the output
  *
  * THOUGHTS_KEY and CountedItems below read keys, and CHOICE_TEXT of echoed-prompt.ts.
  */
@@ -93,21 +94,23 @@ export function isOfAnswer(key: string): boolean {
 const REPEATED_PIECES_MAX = 8;
 
 /**
- * Appends the texts of whole events to `texts`; reads no further event once it has appended `charsMax`
- * characters. Returns how many characters it has appended, and the UTF-8 length of the events that it has
- * read.
+ * Appends the texts of whole events to `texts`; reads no further event once texts and new keys have added
+ * `charsMax` characters. Returns how many characters of text and of new keys it has added, and the UTF-8
+ * length of the events that it has read. Keys count too, because an upstream may make an id as long as an
+ * event.
  */
 export function addStreamTexts(
   texts: StreamTexts,
   events: Buffer,
   charsMax: number,
-): { readonly chars: number; readonly bytes: number } {
+): { readonly chars: number; readonly keyChars: number; readonly bytes: number } {
   const pieces = new Map<string, string[]>();
   const items = new CountedItems(texts);
   let chars = 0;
+  let keyChars = 0;
   let bytes = 0;
   forEachEvent(events, (_start, end, data) => {
-    if (chars >= charsMax) return;
+    if (chars + keyChars >= charsMax) return;
     bytes = end;
     if (data === undefined) return;
     const event = parsedJson(data);
@@ -117,8 +120,10 @@ export function addStreamTexts(
         if (text === (texts.get(key) ?? '') + (pieceList?.join('') ?? '')) return;
       }
       chars += text.length;
-      if (pieceList === undefined) pieces.set(key, [text]);
-      else pieceList.push(text);
+      if (pieceList === undefined) {
+        if (!texts.has(key)) keyChars += key.length;
+        pieces.set(key, [text]);
+      } else pieceList.push(text);
     };
     for (const [index, choice] of choicesOf(event)) {
       visitChoice(choice, choice.delta ?? choice.message, (field, text, mayRepeat) =>
@@ -129,7 +134,7 @@ export function addStreamTexts(
   });
   // The pieces are joined first, because V8 would keep 50 bytes for each piece that is appended alone.
   for (const [key, pieceList] of pieces) texts.set(key, (texts.get(key) ?? '') + pieceList.join(''));
-  return { chars, bytes };
+  return { chars, keyChars, bytes };
 }
 
 /** Reads events and non-streamed responses of the Messages API as choices: one for each block. */
@@ -140,7 +145,7 @@ function messageChoicesOf(value: Record<string, unknown>): [string, Record<strin
       .map((block, position) => [String(position), { message: messageOf(block) }]);
   const block = value.type === 'content_block_start' ? value.content_block : value.delta;
   const isBlock = value.type === 'content_block_start' || value.type === 'content_block_delta';
-  return isBlock && isRecord(block) ? [[String(value.index), { message: messageOf(block) }]] : [];
+  return isBlock && isRecord(block) ? [[indexOr('0', value.index), { message: messageOf(block) }]] : [];
 }
 
 /** A block, or a delta of one, as a message of a chat completion. */
@@ -150,12 +155,18 @@ function messageOf({ text, thinking, name, input, partial_json: json }: Record<s
   return { content: text, thinking, function_call: { name, arguments: json ?? (isEmpty ? '' : input) } };
 }
 
+/** Some servers give their chunks a `type` of their own, so what has choices is read as a chat completion. */
 function choicesOf(value: unknown): [string, Record<string, unknown>][] {
-  if (isRecord(value) && typeof value.type === 'string') return messageChoicesOf(value);
-  if (!isRecord(value) || !Array.isArray(value.choices)) return [];
+  if (!isRecord(value)) return [];
+  if (!Array.isArray(value.choices)) return typeof value.type === 'string' ? messageChoicesOf(value) : [];
   return (value.choices as unknown[])
     .filter(isRecord)
-    .map((choice, position) => [String(typeof choice.index === 'number' ? choice.index : position), choice]);
+    .map((choice, position) => [indexOr(String(position), choice.index), choice]);
+}
+
+/** Only a number becomes text: String throws for an object whose `toString` is no function. */
+function indexOr(other: string, index: unknown): string {
+  return typeof index === 'number' ? String(index) : other;
 }
 
 /**
@@ -170,14 +181,19 @@ type Visit = (key: string, text: string, mayRepeat?: boolean) => void;
  */
 class CountedItems {
   readonly kinds = new StreamedKinds();
+  /** Items that are done, by their ids. */
   readonly #ids = new Set<string>();
+  /** Items whose name has come, with the event by which an item begins or with the item. */
+  readonly #named = new Set<string>();
 
   constructor(texts: StreamTexts) {
     for (const key of texts.keys()) {
-      const name = key.slice(key.lastIndexOf('/') + 1);
+      // The last one, because an id may have a `/`, and a name has none.
+      const slash = key.lastIndexOf('/');
+      const name = key.slice(slash + 1);
       if (name.endsWith('.delta')) this.kinds.countDelta(name);
       else if (name.endsWith('.done')) this.kinds.isDoneNew(name);
-      else if (name !== 'name') this.#ids.add(key.slice(0, key.indexOf('/')));
+      else (name === 'name' ? this.#named : this.#ids).add(key.slice(0, slash));
     }
   }
 
@@ -185,6 +201,13 @@ class CountedItems {
   isNew(id: string, type: unknown): boolean {
     if (this.#ids.has(id) || !this.kinds.isItemNew(type)) return false;
     this.#ids.add(id);
+    return true;
+  }
+
+  /** Whether the name of an item counts. */
+  isNameNew(id: string): boolean {
+    if (this.#named.has(id)) return false;
+    this.#named.add(id);
     return true;
   }
 }
@@ -203,17 +226,29 @@ function visitResponsesEvent(event: Record<string, unknown>, visit: Visit, items
     if (items.kinds.isDoneNew(type)) visitText(`${idIn(id)}/${type}`, doneText, visit);
     return;
   }
-  if (type === 'response.output_item.added' && isRecord(item))
-    visitText(`${idIn(item.id)}/name`, item.name, visit);
-  const doneItems =
-    type === 'response.output_item.done' ? [item] : isRecord(response) ? response.output : undefined;
-  if (!Array.isArray(doneItems)) return;
-  for (const doneItem of (doneItems as unknown[]).filter(isRecord)) {
-    const itemId = idIn(doneItem.id);
-    // The name came as the item began, by `response.output_item.added`.
-    if (items.isNew(itemId, doneItem.type))
-      visitItem({ ...doneItem, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
+  if (type === 'response.output_item.added' && isRecord(item)) {
+    const itemId = itemIdOf(item, event.output_index);
+    if (typeof item.name === 'string' && item.name !== '' && items.isNameNew(itemId))
+      visit(`${itemId}/name`, item.name);
   }
+  if (type === 'response.output_item.done') visitDoneItem(item, event.output_index, visit, items);
+  else if (isRecord(response) && Array.isArray(response.output))
+    for (const [position, doneItem] of (response.output as unknown[]).entries())
+      visitDoneItem(doneItem, position, visit, items);
+}
+
+function visitDoneItem(item: unknown, position: unknown, visit: Visit, items: CountedItems): void {
+  if (!isRecord(item)) return;
+  const id = itemIdOf(item, position);
+  if (!items.isNew(id, item.type)) return;
+  // Mostly the name came as the item began, by `response.output_item.added`.
+  const counted = item.name === undefined || items.isNameNew(id) ? item : { ...item, name: undefined };
+  visitItem(counted, (name, text) => visit(`${id}/${name}`, text));
+}
+
+/** An item without an id is known by its position in the output. */
+function itemIdOf({ id }: Record<string, unknown>, position: unknown): string {
+  return typeof id === 'string' && id !== '' ? id : `item-${indexOr('0', position)}`;
 }
 
 function idIn(id: unknown): string {
@@ -295,7 +330,8 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
  */
 export class Transcript {
   readonly #texts: StreamTexts = new Map();
-  #textChars = 0;
+  /** Characters of the texts in `#texts`, and of their keys. */
+  #keptChars = 0;
   /** UTF-8 length of the events whose text is in `#texts`. */
   #textEventBytes = 0;
   #events: Uint8Array[] = [];
@@ -327,14 +363,14 @@ export class Transcript {
 
   /** Keeps the texts of the events in place of the events. */
   #keepTexts(): void {
-    const { chars, bytes } = addStreamTexts(
+    const { chars, keyChars, bytes } = addStreamTexts(
       this.#texts,
       this.events(),
-      TRANSCRIPT_CHARS_MAX - this.#textChars,
+      TRANSCRIPT_CHARS_MAX - this.#keptChars,
     );
-    this.#textChars += chars;
+    this.#keptChars += chars + keyChars;
     this.#textEventBytes += bytes;
-    this.#isFull = this.#textChars >= TRANSCRIPT_CHARS_MAX;
+    this.#isFull = this.#keptChars >= TRANSCRIPT_CHARS_MAX;
     this.#events = [];
     this.#eventBytes = 0;
   }

@@ -144,6 +144,67 @@ void t.test('items of the Responses API count once, with deltas or without', (t)
   t.equal(whole(added + argumentsDelta + argumentsDone + ended), 'look,{"up":1}');
   t.equal(whole(delta('a', 'one') + textDone('a', 'one') + completed(both[0]!)), 'one');
   t.equal(whole(sse({ type: 'response.new.delta', delta: 'one' }) + completed(both[0]!)), 'one', 'unknown');
+  // Only items that are done come.
+  t.equal(whole(ended + completed(called)), 'look,{"up":1}', 'with the name');
+  const named = { ...called, id: 'd', arguments: '' };
+  t.equal(whole(completed(named, called)), 'look,look,{"up":1}', 'a call without arguments');
+  t.equal(whole(done('a/1', 'one') + completed(item('a/1', 'one'))), 'one', 'an id with a slash');
+  const first = { ...item('a', 'one'), id: undefined };
+  const second = { ...item('b', 'two'), id: undefined };
+  t.equal(whole(completed(first, second)), 'one,two', 'items without ids');
+  const doneAt = (index: number, of: object): string =>
+    sse({ type: 'response.output_item.done', output_index: index, item: of });
+  t.equal(whole(doneAt(0, first) + doneAt(1, second) + completed(first, second)), 'one,two', 'by position');
+  t.end();
+});
+
+void t.test('long ids count toward what is kept', (t) => {
+  const transcript = new Transcript();
+  for (let index = 0; index < 20; index++) {
+    const id = `${index}${'x'.repeat(100_000)}`;
+    transcript.add(Buffer.from(sse({ type: 'response.output_text.delta', item_id: id, delta: 'w' })));
+  }
+  let kept = transcript.events().length;
+  for (const [key, text] of transcript.texts) kept += key.length + text.length;
+  t.ok(kept < 300_000, `${kept} characters`);
+  t.end();
+});
+
+void t.test('an event whose values are none of the expected is passed over, and the next is read', (t) => {
+  const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`;
+  const values = ['{"toString":1}', deep, 'null', '"x"', '-1', '1e999', '{}', '[]', 'true'];
+  const forms = [
+    (value: string) => `{"type":"content_block_delta","index":${value},"delta":{"text":"x"}}`,
+    (value: string) => `{"type":"content_block_start","index":0,"content_block":${value}}`,
+    (value: string) => `{"type":"response.output_text.delta","item_id":${value},"delta":"x"}`,
+    (value: string) => `{"type":"response.output_text.delta","delta":${value}}`,
+    (value: string) => `{"type":"response.output_text.done","text":${value}}`,
+    (value: string) => `{"type":"response.output_item.added","output_index":${value},"item":{"name":"x"}}`,
+    (value: string) => `{"type":"response.output_item.done","item":{"id":${value},"content":${value}}}`,
+    (value: string) => `{"type":"response.output_item.done","item":${value}}`,
+    (value: string) => `{"type":"response.completed","response":{"output":${value}}}`,
+    (value: string) => `{"type":${value},"choices":[{"index":${value},"delta":{"content":"x"}}]}`,
+    (value: string) => `{"choices":[{"delta":${value},"text":${value}}]}`,
+    (value: string) => `{"choices":[{"delta":{"content":${value},"thinking":${value}}}]}`,
+    (value: string) => `{"choices":[{"delta":{"tool_calls":[{"index":${value},"function":${value}}]}}]}`,
+    (value: string) =>
+      `{"choices":[{"delta":{"function_call":{"name":${value},"arguments":${value}},"audio":${value}}}]}`,
+  ];
+  for (const form of forms) {
+    for (const value of values) {
+      const texts = new Map<string, string>();
+      const events = `data: ${form(value)}\n\n${sse(chunkOf('next'))}`;
+      t.doesNotThrow(() => addStreamTexts(texts, Buffer.from(events), Infinity), form(value).slice(0, 200));
+      t.match([...texts.values()].join(), /next/u, form(value).slice(0, 200));
+    }
+  }
+  t.end();
+});
+
+void t.test('a chunk with a type of its own is read as a chat completion', (t) => {
+  const texts = new Map<string, string>();
+  addStreamTexts(texts, Buffer.from(sse({ ...chunkOf('word'), type: 'chunk' })), Infinity);
+  t.same([...texts.values()], ['word']);
   t.end();
 });
 
