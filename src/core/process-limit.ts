@@ -3,7 +3,7 @@
  * store/environment.ts calls it before it maps a file, core/shared-memory.ts before it makes a memory,
  * gateway/gateway-start.ts to compare the limit of open files, and supervisor/exit-cause.ts to explain
  * why a gateway ended. Any thread; each call reads a file. Tests, of programs with such limits:
- * test/unit/cli/program.test.ts, test/unit/store/environment.test.ts, test/unit/core/wasm.test.ts.
+ * test/unit/cli/program.test.ts, test/unit/store/environment.test.ts, test/unit/core/shared-memory.test.ts.
  */
 import { readFileSync } from 'node:fs';
 
