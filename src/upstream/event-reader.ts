@@ -6,9 +6,11 @@
  * Must hold: an event is relayed only if it is UTF-8, and the subclass has judged it or EventTemplates has
  * proved that it is like a judged one. While the client has no byte, the good events right before a bad one
  * in the same chunk are not relayed, unless the text is whole, so that another upstream may still respond
- * (test/unit/upstream/hostile-answers.test.ts, test/e2e/doors-streams.test.ts).
+ * (test/unit/upstream/hostile-answers.test.ts, test/unit/upstream/stream-reader.test.ts). Good events right
+ * before an event that is too long are lost: SseSplitter gives none of that chunk out.
  */
 import { isUtf8 } from 'node:buffer';
+import { invariant } from '../core/errors.js';
 import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
 import { type AttemptFailure, invalidResponseFailure, tooLongFailure } from './error-mapping.js';
 import { EventTemplates } from './event-template.js';
@@ -22,6 +24,12 @@ import type { UsageMeter } from './usage-meter.js';
  */
 export type Verdict = 'relay' | 'text' | 'uncounted' | 'drop' | { readonly invalid: string };
 
+/** Adjacent events that are relayed as they are. `isCounted`: the meter gets them too. */
+interface Run {
+  readonly events: Buffer;
+  readonly isCounted: boolean;
+}
+
 export abstract class EventReader implements ResponseBodyReader {
   protected readonly meter: UsageMeter;
   protected readonly splitter: SseSplitter;
@@ -32,6 +40,8 @@ export abstract class EventReader implements ResponseBodyReader {
   /** Of events that bring text and nothing else. */
   readonly #templates = new EventTemplates();
   #hasRelayed = false;
+  /** Runs of events of this chunk that go down once all of it is judged; empty after the first byte. */
+  #waitingRuns: Run[] = [];
   /** `complete` or `reject` was called: what still comes is ignored. */
   #hasOutcome = false;
 
@@ -109,24 +119,26 @@ export abstract class EventReader implements ResponseBodyReader {
     let runStart = 0;
     for (let start = this.#matchedEnd(latin1, 0); start < events.length;) {
       const event = latin1EventFrom(events, latin1, start);
-      if (event === undefined) break;
+      invariant(event !== undefined, 'SseSplitter gives out whole events');
       const { end, data } = event;
       const verdict = this.#verdictOn(data, latin1 !== undefined || isUtf8(events.subarray(start, end)));
       if (typeof verdict === 'object') {
-        if (this.#hasRelayed || this.hasWholeText) this.#relay(events.subarray(runStart, start));
+        if (this.#isPastFailover) this.#pass(events.subarray(runStart, start), true);
+        this.#waitingRuns = [];
         this.#reject(invalidResponseFailure(verdict.invalid));
         return;
       }
       if (verdict === 'drop' || verdict === 'uncounted') {
-        this.#relay(events.subarray(runStart, start));
-        if (verdict === 'uncounted') this.#relayUncounted(events.subarray(start, end));
+        this.#pass(events.subarray(runStart, start), true);
+        if (verdict === 'uncounted') this.#pass(events.subarray(start, end), false);
         runStart = end;
       } else if (verdict === 'text') this.#templates.learn(events.toString('latin1', start, end));
-      // `#relay` may have ended the attempt.
+      // `#pass` may have ended the attempt.
       if (this.#hasOutcome) return;
       start = this.#matchedEnd(latin1, end);
     }
-    this.#relay(events.subarray(runStart));
+    this.#relayWaiting();
+    this.#relay(events.subarray(runStart), true);
     if (!this.#hasOutcome) this.onJudged();
   }
 
@@ -144,26 +156,41 @@ export abstract class EventReader implements ResponseBodyReader {
     return end;
   }
 
-  #relay(events: Buffer): void {
+  /** No other upstream can respond in place of this one, or none has to. */
+  get #isPastFailover(): boolean {
+    return this.#hasRelayed || this.hasWholeText;
+  }
+
+  /** Relays a run before the end of its chunk; while another upstream may respond, the run waits for that. */
+  #pass(events: Buffer, isCounted: boolean): void {
+    if (!this.#isPastFailover) {
+      if (events.length > 0) this.#waitingRuns.push({ events, isCounted });
+      return;
+    }
+    this.#relayWaiting();
+    this.#relay(events, isCounted);
+  }
+
+  #relayWaiting(): void {
+    if (this.#waitingRuns.length === 0) return;
+    for (const { events, isCounted } of this.#waitingRuns) this.#relay(events, isCounted);
+    this.#waitingRuns = [];
+  }
+
+  #relay(events: Buffer, isCounted: boolean): void {
     if (events.length === 0) return;
-    this.#begin();
-    this.meter.addRelayed(events);
-    this.sink.relay(events);
-  }
-
-  /** As `#relay`, but the meter does not count the events: see Verdict. */
-  #relayUncounted(events: Buffer): void {
-    this.#begin();
-    this.sink.relay(events);
-  }
-
-  #begin(): void {
     if (!this.#hasRelayed) this.#outcome.onBegin();
     this.#hasRelayed = true;
+    if (isCounted) this.meter.addRelayed(events);
+    this.sink.relay(events);
   }
 
-  /** Gives the response up. If the client has all of the text, the response ends well all the same. */
+  /**
+   * Gives the response up, unless it has ended. If the client has all of the text, the response ends well all
+   * the same.
+   */
   #reject(failure: AttemptFailure): void {
+    if (this.#hasOutcome) return;
     if (this.isWhole) {
       this.complete();
       return;

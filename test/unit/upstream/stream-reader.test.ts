@@ -188,6 +188,23 @@ void t.test('in the middle: what came before was relayed, the bad event is not',
   t.end();
 });
 
+void t.test(
+  'a comment or a usage event between a good and a bad event lets another upstream respond',
+  (t) => {
+    const bad = sse({ error: { message: 'overloaded' } });
+    for (const between of [': alive\n\n', sse(usageEvent(USAGE))]) {
+      const { sink } = read([sse(chunkOf('he')) + between + bad]);
+      t.equal(sink.begins, 0);
+      t.equal(sink.relayed, '');
+      t.match(sink.failure?.cause, /error event/);
+      const good = read([sse(chunkOf('he')) + between + sse(chunkOf('llo')) + sse(chunkOf('', 'stop'))]).sink;
+      t.equal(good.relayed, sse(chunkOf('he')) + sse(chunkOf('llo')) + sse(chunkOf('', 'stop')));
+      t.equal(good.rest, DONE);
+    }
+    t.end();
+  },
+);
+
 void t.test('absurd usage is not believed, and not handed on unasked', (t) => {
   const { sink, meter } = read([
     CONTENT + sse(usageEvent({ prompt_tokens: -5, completion_tokens: 1e15 })) + DONE,
