@@ -31,16 +31,20 @@ function hasFinishReason(choice: unknown): boolean {
   return isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '';
 }
 
-/** Whether an event brings text or calls of tools: any member of a delta but the role that is not empty. */
-function hasText(choices: readonly unknown[]): boolean {
-  for (const choice of choices) {
-    if (!isRecord(choice)) continue;
-    if (choice.text) return true;
-    const delta = choice.delta ?? choice.message;
-    if (!isRecord(delta)) continue;
-    for (const name in delta) if (name !== 'role' && Boolean(delta[name])) return true;
-  }
+/** Whether a choice brings text or calls of tools: any member of its delta but the role, unless empty. */
+function hasText(choice: unknown): boolean {
+  if (!isRecord(choice)) return false;
+  if (!isEmpty(choice.text)) return true;
+  const delta = choice.delta ?? choice.message;
+  if (!isRecord(delta)) return false;
+  for (const name in delta) if (name !== 'role' && !isEmpty(delta[name])) return true;
   return false;
+}
+
+/** Some servers write `"tool_calls":[]` and the like in each delta. */
+function isEmpty(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return !value;
+  return (Array.isArray(value) ? value : Object.keys(value)).length === 0;
 }
 
 export class StreamReader extends EventReader {
@@ -121,8 +125,10 @@ export class StreamReader extends EventReader {
     const event = parsedJson(data);
     if (this.hasEndEvent) {
       // The client has its text. Only a report is read, if none has come.
-      if (isRecord(event) && this.meter.reported === undefined)
-        this.meter.report(reportIn(event), event.model);
+      if (isRecord(event) && this.meter.reported === undefined) {
+        const lateUsage = reportIn(event);
+        if (lateUsage !== undefined) this.meter.report(lateUsage, event.model);
+      }
       return 'drop';
     }
     if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
@@ -133,7 +139,7 @@ export class StreamReader extends EventReader {
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
     const isReport = usage !== undefined && this.#report(usage, event.model, choices);
     if (choices?.some(isFailedChoice)) return { invalid: 'an error in a choice' };
-    const isText = choices !== undefined && hasText(choices);
+    const isText = choices?.some(hasText) === true;
     if (isText && !isReport) this.meter.recordText();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
     if (!this.#hasChoices && choices === undefined) return { invalid: 'an event has no choices' };
@@ -168,7 +174,8 @@ export class StreamReader extends EventReader {
       const wasEnd = this.#choiceEnds.get(index);
       hasEnded ||= isEnd;
       if (wasEnd === isEnd || (wasEnd === undefined && this.#choiceEnds.size === CHOICES_MAX)) continue;
-      // A choice that goes on after its end is open again.
+      // A choice that goes on after its end is open again. An event without text does not go on.
+      if (wasEnd === true && !hasText(choice)) continue;
       if (wasEnd === false) this.#openChoices--;
       if (!isEnd) this.#openChoices++;
       this.#choiceEnds.set(index, isEnd);

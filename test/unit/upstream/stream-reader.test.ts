@@ -205,6 +205,31 @@ void t.test(
   },
 );
 
+void t.test('an empty list beside an empty text is no text: the report before it stays', (t) => {
+  const empty = (member: object): string =>
+    sse({ choices: [{ index: 0, delta: { content: '', ...member } }] });
+  const reported = sse({ ...chunkOf('', 'stop'), usage: USAGE });
+  for (const member of [
+    { tool_calls: [] },
+    { reasoning_details: [] },
+    { function_call: {} },
+    { audio: {} },
+  ]) {
+    const { meter } = read([sse(chunkOf('word')) + reported + empty(member) + DONE]);
+    t.equal(meter.isReportOld, false, JSON.stringify(member));
+  }
+  const { meter } = read([reported + empty({ tool_calls: [{ index: 0, function: { name: 'f' } }] }) + DONE]);
+  t.equal(meter.isReportOld, true, 'a call of a tool is');
+  t.end();
+});
+
+void t.test('an event without text does not open a choice again that has ended', (t) => {
+  const empty = sse({ choices: [{ index: 0, delta: { content: '' }, finish_reason: null }] });
+  t.equal(read([CONTENT + empty]).sink.rest, DONE, 'so the stream ends well without [DONE]');
+  t.match(read([CONTENT + sse(chunkOf('more')) + empty]).sink.failure?.cause, /ended before/);
+  t.end();
+});
+
 void t.test('absurd usage is not believed, and not handed on unasked', (t) => {
   const { sink, meter } = read([
     CONTENT + sse(usageEvent({ prompt_tokens: -5, completion_tokens: 1e15 })) + DONE,
