@@ -1,5 +1,6 @@
 /**
- * The attempts of one call on the upstreams of its model: each upstream once. If there is no other upstream,
+ * The attempts of one call on the upstreams of its model: each upstream once, but for repeats. If there is
+ * no other upstream,
  * or all others cool down or are at their limits, the same upstream is tried again after a pause, provided
  * that the repeat does no work twice (retry with backoff and jitter). Only then does the call wait for an
  * upstream that is at its limits. call-models.ts makes a RetryPlan for each model of a call. Upstream worker.
@@ -18,8 +19,8 @@ import type { Cooldown, NoRoom, TakenTarget, Balancer } from './balancer.js';
 /** Further attempts on the same upstream (repeats); their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;
 /**
- * Once so much time has gone, the same upstream is not tried again: a caller that has waited seconds for a
- * connection would wait as long again.
+ * Once so much time has gone since the first attempt began, the same upstream is not tried again: a caller
+ * that has waited seconds for a connection would wait as long again. A wait for room before does not count.
  */
 const REPEAT_WITHIN_MS = 1_000;
 /** The longest first pause. The longest second pause is twice as long. */
@@ -32,6 +33,8 @@ export class RetryPlan {
   readonly #tokensOf: () => number;
   #tokens: number | undefined;
   readonly #startMs: MonotonicMs;
+  /** When the first attempt began, which the call may have waited for; until then as `#startMs`. */
+  #firstAttemptMs: MonotonicMs;
   #attemptStartMs: MonotonicMs;
   /** Indices of the targets that were tried. A repeat clears the list, so that its target is taken again. */
   readonly #triedIndices: number[] = [];
@@ -44,7 +47,7 @@ export class RetryPlan {
     this.#account = account;
     this.#clock = clock;
     this.#tokensOf = tokensOf;
-    this.#startMs = this.#attemptStartMs = clock.monotonicMs();
+    this.#startMs = this.#firstAttemptMs = this.#attemptStartMs = clock.monotonicMs();
   }
 
   /** Takes the next upstream; undefined if all were tried, cool down or are at their limits. */
@@ -55,6 +58,7 @@ export class RetryPlan {
     // The first attempt of a call that has not waited follows at once, so the clock is not read again.
     const isAtOnce = attempt === 'first' && by === 'call';
     this.#attemptStartMs = isAtOnce ? this.#startMs : this.#clock.monotonicMs();
+    if (attempt === 'first') this.#firstAttemptMs = this.#attemptStartMs;
     this.#triedIndices.push(taken.index);
     this.#attempts++;
     return taken;
@@ -115,8 +119,14 @@ export class RetryPlan {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#balancer.isAnyLeft(this.#triedIndices, this.#account, this.tokens)) return 0;
-    // All others cool down or are at their limits. The same upstream is tried again, as if it were alone.
-    const pauseMs = this.#planRepeatMs(taken, failure, wasSent, spentMs);
+    // All others were tried, cool down or are at their limits. If none was tried, the same upstream is tried
+    // again, as if it were alone.
+    const pauseMs = this.#planRepeatMs(
+      taken,
+      failure,
+      wasSent,
+      this.#startMs + spentMs - this.#firstAttemptMs,
+    );
     if (pauseMs !== undefined) return pauseMs;
     // After 0 the next `take` returns undefined, and the call waits until an upstream is below its limits.
     return this.noRoom() === undefined ? undefined : 0;
@@ -127,10 +137,10 @@ export class RetryPlan {
     taken: TakenTarget,
     failure: AttemptFailure,
     wasSent: boolean,
-    spentMs: number,
+    attemptsMs: number,
   ): number | undefined {
     const hasTriedOthers = this.#triedIndices.some((index) => index !== taken.index);
-    if (hasTriedOthers || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
+    if (hasTriedOthers || !failure.repeatable || attemptsMs >= REPEAT_WITHIN_MS) return undefined;
     if (this.#repeats === REPEATS_MAX) return undefined;
     this.#triedIndices.length = 0;
     this.#repeats++;

@@ -90,6 +90,19 @@ void t.test('a dead kept connection: at once, but only the first time', (t) => {
   t.end();
 });
 
+void t.test('a wait for room before the first attempt takes no repeat away', (t) => {
+  const { plan, clock } = planOf(1);
+  clock.ms += 5_000;
+  const taken = plan.take('queue')!;
+  taken.releaseFailed(rejected);
+  t.equal(plan.planPauseMs(taken, rejected, true), 0, 'a closed kept connection');
+  clock.ms += 1_000;
+  const again = plan.take()!;
+  again.releaseFailed(rejected);
+  t.equal(plan.planPauseMs(again, rejected, false), undefined, 'a second after the first attempt');
+  t.end();
+});
+
 void t.test('who has waited long is not kept waiting', (t) => {
   for (const [spentMs, again] of [
     [999, true],
