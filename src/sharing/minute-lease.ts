@@ -3,13 +3,17 @@
  * scope. Main thread.
  *
  * The grants that the process has at the same time are joined in shared memory, where all their permits get
- * the earliest expiry. So it does not matter of which grant a permit was used, and returned permits are named
- * as permits of the grants that weigh longest. An ask also _names as used_ permits that calls have taken. The
- * coordinator then counts these for a minute from the ask on, and not from the expiry of their grant.
+ * the earliest expiry; `addMinute` (ledger/leases.ts) decides whether a grant joins the earlier ones or
+ * replaces them. So it does not matter of which grant a permit was used, and permits are named, returned or
+ * used, as permits of the grants that weigh longest: of the latest tick. An ask also _names as used_ permits
+ * that calls have taken. The coordinator then counts these for a minute from the ask on, and not from the
+ * expiry of their grant.
  *
  * Must hold: no permit is both used and returned, and none is named as used that may still be used
- * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts).
+ * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts). A call that has taken a permit never gives it
+ * back. leased-scope.ts applies one reply to each ask, and keeps a scope until its last ask was replied to.
  */
+import { invariant } from '../core/errors.js';
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
 import { Denials, type Lack } from './denials.js';
@@ -38,9 +42,12 @@ const NEED_FACTOR = 1.25;
 export const VALIDITY_MARGIN_MS = 10;
 /** Permits that are valid for less are not named as used: that would hardly shorten how long they weigh. */
 const USED_MS_MIN = 2 * GRANT_TICK_MS;
-/** An ask is sent when 1 / USED_PART of the limit was used and is not yet named as used. */
+/**
+ * An ask is sent when 1 / USED_PART of the limit was used and is not yet named as used: to name them takes
+ * at most so many asks for each time that the limit is used up.
+ */
 const USED_PART = 128;
-/** After so long a permit has no weight, so it need not be returned. */
+/** So long after permits were last returned none has weight for long, so they need not be named. */
 const RETURNED_MS_MAX = 60_000;
 /** While the coordinator has plenty left, returned permits wait so long at most for another ask. */
 const RETURN_WAIT_MS = 8_000;
@@ -122,7 +129,8 @@ export class MinuteLease {
 
   /** Applies the reply to the last ask, which was sent at `sentMs`. */
   applyGrant(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
-    this.#heardNumber = this.#unconfirmed?.number;
+    invariant(this.#unconfirmed !== undefined, 'a reply is applied once');
+    this.#heardNumber = this.#unconfirmed.number;
     this.#unconfirmed = undefined;
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
@@ -166,7 +174,6 @@ export class MinuteLease {
   /** Takes all unused permits out of shared memory. The next ask returns them. */
   giveBack(nowMs: number): void {
     this.#return(this.#leases.takeBackMinute(this.#index), nowMs);
-    this.#grants = [];
   }
 
   idleMs(nowMs: number): number {
@@ -180,7 +187,7 @@ export class MinuteLease {
     return returned.reduce((total, { count }) => total + count, unused);
   }
 
-  /** Whether nothing is leased and nothing is to be returned. */
+  /** Whether nothing is leased and nothing is to be returned with the next ask, besides what one repeats. */
   get isEmpty(): boolean {
     return this.#returned.length === 0 && this.#leases.minuteUnused(this.#index) === 0;
   }
@@ -207,16 +214,23 @@ export class MinuteLease {
     } else {
       // The grant has replaced an earlier one, of which so many permits were unused.
       this.#return(replacedCount, nowMs);
-      this.#grants = [];
       this.#expiresMs = expiresMs;
     }
     this.#grants.push({ tick, count: granted });
   }
 
-  /** Adds to `#returned`, as permits of the newest grants first, because these weigh longest. */
+  /** The grants, those that weigh longest first. A later grant may be valid for less. */
+  #longestFirst(): { tick: number; count: number }[] {
+    return [...this.#grants].sort((first, second) => second.tick - first.tick);
+  }
+
+  /**
+   * Adds unused permits to `#returned`. All others of `#grants` are used: none is left in shared memory, so
+   * `#grants` is empty afterwards.
+   */
   #return(permits: number, nowMs: number): void {
     let toReturn = permits;
-    for (const grant of [...this.#grants].reverse()) {
+    for (const grant of this.#longestFirst()) {
       const count = Math.min(toReturn, grant.count);
       if (count === 0) break;
       this.#returned.push({ tick: grant.tick, count });
@@ -224,16 +238,17 @@ export class MinuteLease {
     }
     this.#netGranted -= permits - toReturn;
     if (permits > 0) this.#returnedMs = nowMs;
+    this.#grants = [];
   }
 
   /**
-   * Takes out of `#grants` the permits that the next ask names as used, if grants are valid for long, as
-   * permits of the grants that are valid longest.
+   * Takes out of `#grants` the permits that the next ask names as used, if the permits in shared memory are
+   * valid for long enough.
    */
   #takeUsed(nowMs: number): GrantedPermits[] {
     const used: GrantedPermits[] = [];
     let toName = this.#usedOfLongGrants(nowMs);
-    for (const grant of [...this.#grants].sort((first, second) => second.tick - first.tick)) {
+    for (const grant of this.#longestFirst()) {
       const count = Math.min(toName, grant.count);
       if (count <= 0) break;
       grant.count -= count;
