@@ -1,7 +1,10 @@
 /**
- * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionShared,
- * chat-session.ts uses it, and `clientOf` and `guarded`. Upstream worker. Test of `guarded`:
- * test/unit/upstream/chat-session.test.ts, the call of a model that has no route.
+ * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionShared for
+ * chat-session.ts, whose ChatSession calls `clientOf` for each attempt, and whose createStartSession calls
+ * `guarded`. Upstream worker.
+ *
+ * Must hold: a start of a session that throws fails its call once and leaves no session. `guarded` gives
+ * nothing back, so the constructor of a session takes nothing; ChatSession.start catches what comes after it.
  */
 import type { StartSession, UpstreamSession } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
@@ -28,7 +31,7 @@ export interface SessionShared {
   /** `count` and `translate` ask the counter pool. */
   readonly count: CountTokens;
   readonly translate: TranslateLarge;
-  /** The one ErrorLog of the worker: two would write twice what is written once in a while. */
+  /** The one ErrorLog of the worker, because it bounds how often a line is written. */
   readonly errors: ErrorLog;
   readonly clock: Clock;
   readonly metrics: UpstreamMetrics;
@@ -38,7 +41,7 @@ export interface SessionShared {
   readonly spanOutbox: SpanOutbox | undefined;
 }
 
-/** The client that calls this target. */
+/** The client that calls this target: a provider's even if the target has the origin of the echo. */
 export function clientOf({ echo, http, providers }: SessionShared, target: UpstreamTarget): AttemptClient {
   if (target.provider !== undefined) return providers;
   return target.origin === ECHO_ORIGIN ? echo : http;
@@ -54,8 +57,8 @@ const NO_SESSION: UpstreamSession = {
 
 /**
  * Returns `start` as a StartSession that does not throw: a bug before the session has begun, such as a model
- * that the worker's routes do not have, fails that call, and not the worker with all of its calls. But if
- * the call had ended before the bug, `fail` throws, because a call ends once.
+ * that the worker's routes do not have, fails that call, and not the worker with all of its calls. `start`
+ * must not throw after it has ended the call: `fail` would throw too, and WorkerChannel does not catch that.
  */
 export function guarded(errors: ErrorLog, start: StartSession): StartSession {
   return (request, downstream) => {

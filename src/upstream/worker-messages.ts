@@ -4,6 +4,9 @@
  * (counter-task.ts).
  *
  * Must hold: all that is sent can be cloned between threads, so functions and class instances are left out.
+ * Ports cannot: each port of a message, also one within another object, must be in the transfer list of its
+ * sender in gateway/upstream-workers.ts, gateway/listeners.ts for an own worker. A SharedArrayBuffer stays
+ * shared; the bytes of a CounterTask are moved (`buffersOf` of gateway/counter-pool.ts); all else is copied.
  * The compiler checks that both ends know all messages; each test that starts a gateway sends them.
  */
 import type { MessagePort } from 'node:worker_threads';
@@ -31,6 +34,7 @@ export interface UpstreamTask {
   readonly routes: readonly ModelRoute[];
   /** The current state of the credentials that the gateway renews. */
   readonly credentials: readonly CredentialRecord[];
+  /** The next five have shared memory, of all threads of the process. */
   readonly calls: CallTableBuffer;
   readonly metrics: MetricsBuffers;
   readonly upstreams: UpstreamBuffers;
@@ -64,7 +68,7 @@ export type ToUpstreamWorker =
 export type FromUpstreamWorker =
   /** The worker uses the routes of the message `routes` with that `id`. */
   | { readonly kind: 'routes_taken'; readonly id: number }
-  /** A provider has rejected the credential at that position. Sent once for each generation. */
+  /** A provider has rejected the credential at that position. Each worker sends it once a generation. */
   | { readonly kind: 'credential_rejected'; readonly position: number; readonly generation: number };
 
 /** `workerData` of a counter thread. */
@@ -86,7 +90,11 @@ export type CounterTask =
   | { readonly kind: 'count'; readonly request: CountRequest }
   | { readonly kind: 'count_on'; readonly rest: CountRest };
 
-/** The result of a time slice: the job's result, or what is left for the job's next slice. */
+/**
+ * The result of a time slice: the job's result, or what is left for the job's next slice. A `parse` results
+ * in a ChatRequestResult, a `translate` in a LargeTranslated, a `count` or `count_on` in a Usage; of these
+ * two alone something may be left.
+ */
 export type SliceResult =
   | { readonly over: true; readonly result: ChatRequestResult | LargeTranslated | Usage }
   | { readonly over: false; readonly rest: CountRest };
